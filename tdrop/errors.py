@@ -1,0 +1,51 @@
+"""Everything tdrop refuses to do says so with one of these, in one sentence.
+
+The sentence tells what was expected, what came, where, and what to do. It carries counts and
+names, never a patient's values. The command line prints it and leaves with `exit_code`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class TdropError(Exception):
+    """The data or the run failed."""
+
+    exit_code = 1
+
+
+class UsageError(TdropError):
+    """The request itself cannot be carried out: an unknown site, method or setting."""
+
+    exit_code = 2
+
+
+class ContractError(TdropError):
+    """A table or site file breaks the grammar of `data_contracts/`."""
+
+
+class DataError(TdropError):
+    """An extract cannot be read or does not hold what it should."""
+
+
+class SiteStopped(DataError):
+    """A table-level rule failed: the extract must not be used as it is."""
+
+
+class FitError(TdropError):
+    """A method could not be fitted or loaded."""
+
+
+class LeakError(TdropError):
+    """A label turned up where none may be."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Returns `; did you mean 'x'?` or, with nothing close, `; known: a, b, c`."""
+    names = sorted(known)
+    close = get_close_matches(word, names, n=1)
+    if close:
+        return f"; did you mean '{close[0]}'?"
+    return f"; known: {', '.join(names)}" if names else ""

@@ -1,0 +1,198 @@
+"""The nouns that every room shares. No logic beyond shape checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tdrop.errors import DataError
+
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+Indices = NDArray[np.int64]
+Task = Literal["binary", "regression"]
+
+#: Called during a fit with (epoch, epochs, training loss, validation loss or None).
+EpochCallback = Callable[[int, int, float, float | None], None]
+
+#: The level of every interval that is shown unless a site asks for another.
+INTERVAL_LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """The patients of one site, encoded: finite numbers, one row a patient.
+
+    Attributes:
+        site: Name of the site.
+        ids: Patient identifiers (rows,).
+        features: Names of the columns of X.
+        X: Encoded features (rows, features), float32, finite.
+        y: Outcomes (rows,) float32, or None for a cohort without labels.
+        task: "binary" (outcomes 0 and 1) or "regression".
+    """
+
+    site: str
+    ids: NDArray[Any]
+    features: tuple[str, ...]
+    X: Floats
+    y: Floats | None = None
+    task: Task = "binary"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ids", np.asarray(self.ids))
+        object.__setattr__(self, "features", tuple(self.features))
+        object.__setattr__(self, "X", np.ascontiguousarray(self.X, dtype=np.float32))
+        if self.y is not None:
+            object.__setattr__(self, "y", np.ascontiguousarray(self.y, dtype=np.float32))
+        self._check()
+
+    def _check(self) -> None:
+        where = f"cohort of site '{self.site}'"
+        if self.X.ndim != 2:
+            raise DataError(f"{where}: X has {self.X.ndim} dimensions; give (rows, features)")
+        rows, columns = self.X.shape
+        if columns != len(self.features):
+            raise DataError(f"{where}: X has {columns} columns but {len(self.features)} feature names were given")
+        if self.ids.shape != (rows,):
+            raise DataError(f"{where}: {rows:,} rows of X but ids of shape {self.ids.shape}; give one id a row")
+        if self.y is not None and self.y.shape != (rows,):
+            raise DataError(f"{where}: {rows:,} rows of X but y of shape {self.y.shape}; give one outcome a row")
+        bad = int((~np.isfinite(self.X)).any(axis=1).sum())
+        if bad:
+            raise DataError(f"{where}: {bad:,} of {rows:,} rows hold values that are not finite; impute or remove them")
+        if self.y is not None:
+            bad = int((~np.isfinite(self.y)).sum())
+            if bad:
+                raise DataError(f"{where}: {bad:,} of {rows:,} outcomes are not finite; remove those rows")
+            if self.task == "binary" and not np.isin(self.y, (0.0, 1.0)).all():
+                raise DataError(f"{where}: a binary outcome must be 0 or 1; set task='regression' for other outcomes")
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def unlabelled(self) -> Cohort:
+        """Returns the same patients without outcomes."""
+        return replace(self, y=None)
+
+    def take(self, rows: Indices | NDArray[np.bool_]) -> Cohort:
+        """Returns the patients at `rows` (indices or mask)."""
+        y = None if self.y is None else self.y[rows]
+        return replace(self, ids=self.ids[rows], X=self.X[rows], y=y)
+
+
+@dataclass(frozen=True)
+class Predictive:
+    """Samples of the predicted risk (or value): (passes, rows)."""
+
+    samples: Floats
+
+    @property
+    def mean(self) -> Floats:
+        """Risk (rows,)."""
+        return self.samples.mean(axis=0)
+
+    @property
+    def sd(self) -> Floats:
+        """Standard deviation of the samples (rows,)."""
+        return self.samples.std(axis=0)
+
+    def interval(self, level: float = INTERVAL_LEVEL) -> tuple[Floats, Floats]:
+        """Central interval of the samples: lower and upper ends, each (rows,)."""
+        low, high = np.quantile(self.samples, [(1 - level) / 2, (1 + level) / 2], axis=0)
+        return low.astype(np.float32), high.astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What is kept of a Predictive: enough for every table, figure and list.
+
+    Attributes:
+        mean: Risk (rows,).
+        sd: Standard deviation (rows,).
+        levels: Interval levels, ascending (levels,).
+        low: Lower ends (levels, rows).
+        high: Upper ends (levels, rows).
+        passes: How many samples it rests on; 1 means that there is no spread.
+    """
+
+    mean: Floats
+    sd: Floats
+    levels: tuple[float, ...]
+    low: Floats
+    high: Floats
+    passes: int
+
+    def interval(self, level: float = INTERVAL_LEVEL) -> tuple[Floats, Floats]:
+        """Lower and upper ends (rows,) at one of `levels`."""
+        index = int(np.argmin(np.abs(np.asarray(self.levels) - level)))
+        if abs(self.levels[index] - level) > 1e-9:
+            raise DataError(f"no interval at level {level}; summarised levels are {', '.join(map(str, self.levels))}")
+        return self.low[index], self.high[index]
+
+
+@runtime_checkable
+class Fitted(Protocol):
+    """A trained method.
+
+    Attributes:
+        features: Names of the features it was fitted on.
+        task: What it predicts.
+        epochs: Epochs (or iterations) behind the kept weights; what a refit without validation uses.
+        history: Training curve, one dict an epoch: epoch, loss, validation_loss (None without validation).
+    """
+
+    features: tuple[str, ...]
+    task: Task
+    epochs: int
+    history: Sequence[dict[str, float | None]]
+
+    def sample(self, X: NDArray[Any], n: int, *, seed: int) -> Predictive:
+        """Draws n passes for the rows of X; a row's samples do not depend on the other rows."""
+        ...
+
+    def summarise(
+        self, X: NDArray[Any], n: int, *, seed: int, levels: Sequence[float] = (INTERVAL_LEVEL,)
+    ) -> Summary:
+        """Streams `sample` over chunks of rows and keeps mean, sd and intervals."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Writes the model to `folder`, without pickle."""
+        ...
+
+
+@runtime_checkable
+class Method(Protocol):
+    """The settings of one method; a frozen dataclass."""
+
+    name: ClassVar[str]
+
+    def fit(
+        self,
+        source: Cohort,
+        target: Cohort,
+        validation: Cohort | None = None,
+        *,
+        seed: int,
+        progress: EpochCallback | None = None,
+    ) -> Fitted:
+        """Trains on labelled source rows and unlabelled target rows.
+
+        With `validation`, training stops early on its loss; without, it runs the method's epochs.
+        """
+        ...
+
+    def with_settings(self, **settings: Any) -> Self:
+        """Returns a copy with some settings changed; an unknown name is a UsageError."""
+        ...
+
+    @classmethod
+    def search_space(cls) -> dict[str, tuple[Any, ...]]:
+        """The documented values that tuning may try, by setting."""
+        ...
