@@ -11,6 +11,8 @@ from tdrop.types import Cohort, Doubles
 
 #: Standard deviation of the toy problem's noise (section 5.1 of the paper).
 TOY_NOISE = 0.1
+#: Feature names of the extrapolation family.
+FEATURES = tuple(f"x{i}" for i in range(5))
 
 
 def toy_truth(x: Doubles) -> Doubles:
@@ -28,7 +30,9 @@ def toy(rows: int = 50, *, seed: int) -> tuple[Cohort, Cohort]:
     for site, mean in (("toy source", 7.0), ("toy target", 11.0)):
         x = generator.normal(mean, 2.0, size=rows)
         y = toy_truth(x) + generator.normal(0.0, TOY_NOISE, size=rows)
-        cohorts.append(Cohort(site, np.arange(rows), ("x",), x[:, None], y, task="regression"))
+        cohorts.append(
+            Cohort(site, np.arange(rows), ("x",), x[:, None].astype(np.float32), y.astype(np.float32), "regression")
+        )
     return cohorts[0], cohorts[1]
 
 
@@ -61,5 +65,5 @@ def extrapolation(
         X = generator.normal(size=(rows, 5))
         X[:, 0] = mean + 0.8 * X[:, 0]
         y = generator.random(rows) < extrapolation_risk(X, sharp)
-        cohorts.append(Cohort(site, np.arange(rows), tuple(f"x{i}" for i in range(5)), X, y))
+        cohorts.append(Cohort(site, np.arange(rows), FEATURES, X.astype(np.float32), y.astype(np.float32)))
     return cohorts[0], cohorts[1]

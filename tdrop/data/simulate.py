@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -64,7 +63,12 @@ POPULATIONS: Mapping[str, Population] = {
         (67.5, 8.8), (9.6, 1.18), (0.45, 0.25, 0.12, 0.10, 0.08), (0.44, 0.43, 0.11, 0.02), -1.9, (0, 0.6, 0.75, -1.5)
     ),
     "moderate": Population(
-        (70, 8.5), (12.2, 1.08), (0.37, 0.24, 0.14, 0.13, 0.12), (0.52, 0.35, 0.11, 0.02), -1.7, (-0.1, 0.05, 0.6, -0.25)
+        (70, 8.5),
+        (12.2, 1.08),
+        (0.37, 0.24, 0.14, 0.13, 0.12),
+        (0.52, 0.35, 0.11, 0.02),
+        -1.7,
+        (-0.1, 0.05, 0.6, -0.25),
     ),
     "severe": Population(
         (74.5, 7.0), (19.7, 1.05), (0.22, 0.21, 0.16, 0.19, 0.22), (0.40, 0.34, 0.20, 0.06), -1.3, (0.1, -1.0, 0.5, 0.1)
@@ -200,7 +204,7 @@ def ten_year_risk(frame: pd.DataFrame, outcome: Outcome = "all_cause") -> Double
         + treatment.to_numpy(float)
     )
     other = 0.1226666 * (age - 69.87427439) + 0.6382002 * frame["comorbidity"].to_numpy(float)
-    days = np.arange(YEARS + 1) * DAYS_A_YEAR
+    days: Doubles = np.arange(YEARS + 1, dtype=np.float64) * DAYS_A_YEAR
     cancer_death = _cumulative_death(cancer, days, -16.40532, 1.653947, 1.89e-12)
     other_death = _cumulative_death(other, days, -12.4841, 1.32274, 2.90e-12)
     any_death = 1 - (1 - cancer_death) * (1 - other_death)
