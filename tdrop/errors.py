@@ -30,6 +30,10 @@ class DataError(TdropError):
     """An extract cannot be read or does not hold what it should."""
 
 
+class Unavailable(DataError):
+    """A place that holds data did not answer; the same request may go through later."""
+
+
 class SiteStopped(DataError):
     """A table-level rule failed: the extract must not be used as it is."""
 

@@ -95,12 +95,12 @@ class Predictive:
     @property
     def mean(self) -> Floats:
         """Risk (rows,)."""
-        return self.samples.mean(axis=0)
+        return np.asarray(self.samples.mean(axis=0))
 
     @property
     def sd(self) -> Floats:
         """Standard deviation of the samples (rows,)."""
-        return self.samples.std(axis=0)
+        return np.asarray(self.samples.std(axis=0))
 
     def interval(self, level: float = INTERVAL_LEVEL) -> tuple[Floats, Floats]:
         """Central interval of the samples: lower and upper ends, each (rows,)."""
