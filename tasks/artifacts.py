@@ -1,0 +1,42 @@
+"""Prefect artifacts that a person can read; everything on them has passed disclosure."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from prefect.artifacts import create_markdown_artifact
+
+logger = logging.getLogger(__name__)
+
+
+def leave(site: str, stage: str, markdown: str) -> None:
+    """Leaves a page for one stage of one site; without a run around it, does nothing.
+
+    A page is a courtesy: when the server does not take it, the work goes on.
+    """
+    from prefect.context import FlowRunContext, TaskRunContext
+
+    if TaskRunContext.get() is None and FlowRunContext.get() is None:
+        return
+    key = re.sub(r"[^a-z0-9]+", "-", f"{site} {stage}".lower()).strip("-")
+    try:
+        create_markdown_artifact(markdown, key=key, description=f"{stage}, site {site}")
+    except Exception as error:  # the server's trouble must not cost the run
+        logger.warning("site %s, %s: no artifact was left (%s)", site, stage, type(error).__name__)
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """A Markdown table."""
+    lines = ["| " + " | ".join(headers) + " |", "|" + "---|" * len(headers)]
+    lines += ["| " + " | ".join(_cell(value) for value in row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "n/a"
+    text = f"{value:.3f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+    return text.replace("|", "\\|").replace("\n", " ")

@@ -1,0 +1,52 @@
+"""Sets what third-party packages read from the environment before they are imported.
+
+Imported first by `tasks` and `flows`. Whatever the user has set already stays as it is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+#: No telemetry, no chatter, and enough patience for an embedded Prefect on a slow disk.
+DEFAULTS: Mapping[str, str] = {
+    "DO_NOT_TRACK": "true",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180",
+    "PREFECT_CLIENT_METRICS_ENABLED": "false",
+    "PREFECT_TELEMETRY_ENABLE_RESOURCE_METRICS": "false",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "GX_ANALYTICS_ENABLED": "false",
+    # Results must not depend on how many cores there are: parallelism is by processes.
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+}
+
+
+def home() -> Path:
+    """Where everything is written: `$TDROP_HOME`, or `.tdrop` below the working directory."""
+    return Path(os.environ.get("TDROP_HOME", ".tdrop")).absolute()
+
+
+def prepare_environment() -> None:
+    """Fills in the defaults; embedded Prefect keeps its files below the home as well."""
+    for name, value in DEFAULTS.items():
+        os.environ.setdefault(name, value)
+    if "PREFECT_API_URL" not in os.environ:
+        os.environ.setdefault("PREFECT_HOME", str(home() / "prefect"))
+
+
+def quieten() -> None:
+    """Keeps other packages' warnings and logs off the terminal; `-v` does without this."""
+    for name, value in {
+        "PREFECT_LOGGING_LEVEL": "CRITICAL",
+        "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
+        "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
+        "MLFLOW_LOGGING_LEVEL": "CRITICAL",
+        "PYTHONWARNINGS": "ignore",
+    }.items():
+        os.environ.setdefault(name, value)

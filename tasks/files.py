@@ -1,0 +1,62 @@
+"""Cohorts and predictions on disk: plain arrays, no pickle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from tdrop.types import Cohort, Summary
+
+
+def save_cohort(path: Path, cohort: Cohort) -> None:
+    """Writes a cohort to an .npz file."""
+    labels = {} if cohort.y is None else {"y": cohort.y}
+    np.savez(
+        path,
+        site=np.asarray(cohort.site),
+        task=np.asarray(cohort.task),
+        ids=cohort.ids.astype(str),
+        features=np.asarray(cohort.features, dtype=str),
+        X=cohort.X,
+        **labels,
+    )
+
+
+def load_cohort(path: Path) -> Cohort:
+    """Reads what `save_cohort` wrote."""
+    with np.load(path, allow_pickle=False) as data:
+        return Cohort(
+            site=str(data["site"]),
+            ids=data["ids"],
+            features=tuple(str(name) for name in data["features"]),
+            X=data["X"],
+            y=data["y"] if "y" in data else None,
+            task="regression" if str(data["task"]) == "regression" else "binary",
+        )
+
+
+def save_summary(path: Path, summary: Summary) -> None:
+    """Writes one seed's predictions to an .npz file."""
+    np.savez(
+        path,
+        mean=summary.mean,
+        sd=summary.sd,
+        levels=np.asarray(summary.levels),
+        low=summary.low,
+        high=summary.high,
+        passes=np.asarray(summary.passes),
+    )
+
+
+def load_summary(path: Path) -> Summary:
+    """Reads what `save_summary` wrote."""
+    with np.load(path, allow_pickle=False) as data:
+        return Summary(
+            mean=data["mean"],
+            sd=data["sd"],
+            levels=tuple(float(level) for level in data["levels"]),
+            low=data["low"],
+            high=data["high"],
+            passes=int(data["passes"]),
+        )

@@ -1,0 +1,103 @@
+"""Where a run reads its contracts and writes its results."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tasks.environment import home as default_home
+from tdrop.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from tdrop.contracts.network import Network
+
+#: Owner-only: reports hold patients' risks.
+PRIVATE = 0o700
+
+
+@dataclass(frozen=True)
+class Place:
+    """The home that everything is written below, and the folder of contracts; both absolute."""
+
+    home: str
+    contracts: str
+
+    @classmethod
+    def at(cls, home: str | Path | None = None, contracts: str | Path | None = None) -> Place:
+        """Resolves both against the working directory and makes sure that the home can be written."""
+        chosen = Path(home).absolute() if home else default_home()
+        try:
+            chosen.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
+            with (probe := chosen / f".probe-{uuid.uuid4().hex[:8]}").open("w"):
+                probe.unlink()
+        except OSError as error:
+            raise UsageError(
+                f"cannot write to '{chosen}': {error.strerror}; set TDROP_HOME to a folder of your own"
+            ) from error
+        return cls(str(chosen), str(Path(contracts or "data_contracts").absolute()))
+
+    @property
+    def root(self) -> Path:
+        """The home."""
+        return Path(self.home)
+
+    @property
+    def sites(self) -> Path:
+        """The folder with one folder a site."""
+        return self.root / "sites"
+
+    def site(self, name: str) -> Path:
+        """One site's folder."""
+        return self.sites / name
+
+    def latest(self, name: str) -> Path:
+        """One site's last good report folder."""
+        return self.site(name) / "latest"
+
+    def network(self) -> Network:
+        """Reads the tables and sites."""
+        from tdrop.contracts.network import load_network
+
+        return load_network(Path(self.contracts))
+
+
+@contextmanager
+def replacing(folder: Path) -> Iterator[Path]:
+    """Yields an empty folder that takes the place of `folder` when the block ends well.
+
+    `folder` becomes a link to a dated sibling, so that a reader sees the old contents or the new
+    ones, never a mixture, and an interrupted run leaves the old ones.
+    """
+    keep = folder.parent / f"{folder.name}-versions"
+    incoming = keep / uuid.uuid4().hex[:12]
+    incoming.mkdir(parents=True, mode=PRIVATE)
+    try:
+        yield incoming
+        previous = folder.resolve() if folder.is_symlink() else None
+        link = folder.parent / f".{folder.name}-{incoming.name}"
+        link.symlink_to(incoming.relative_to(folder.parent))
+        os.replace(link, folder)  # noqa: PTH105 - the atomic swap of a link is os.replace's promise
+    except BaseException:
+        shutil.rmtree(incoming, ignore_errors=True)
+        raise
+    if previous is not None and previous.parent == keep.resolve():
+        shutil.rmtree(previous, ignore_errors=True)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Writes a file whole or not at all, for the owner only."""
+    incoming = path.with_name(f".{path.name}-{uuid.uuid4().hex[:8]}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
+        incoming.touch(mode=0o600)
+        incoming.write_text(text, encoding="utf-8")
+        os.replace(incoming, path)  # noqa: PTH105 - atomic on one file system
+    except OSError as error:
+        incoming.unlink(missing_ok=True)
+        raise DataError(f"cannot write '{path.name}' below '{path.parent}': {error.strerror}") from error

@@ -1,0 +1,85 @@
+"""Processes that fit models, and the record of when they did.
+
+Torch keeps state per process and Prefect's default runner is threads: a task therefore hands its
+fit to a plain worker process and waits. On a Dask cluster the task is already in a process of its
+own, no pool is open, and the same call runs in place. Results are identical either way.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from typing import Any, ParamSpec, TypeVar
+
+from tdrop.errors import FitError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_pool: ProcessPoolExecutor | None = None
+_spans: list[tuple[float, float]] = []
+
+
+@contextmanager
+def worker_processes(count: int | None = None) -> Iterator[None]:
+    """Opens `count` worker processes (default: one a core) for the tasks inside the block."""
+    global _pool
+    if _pool is not None:
+        yield
+        return
+    workers = count or os.cpu_count() or 1
+    # Spawned, not forked: the parent runs threads, and torch does not survive a fork of them.
+    _pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_start_worker)
+    try:
+        yield
+    finally:
+        _pool.shutdown(wait=True, cancel_futures=True)
+        _pool = None
+
+
+def _start_worker() -> None:
+    import signal
+
+    # Ctrl-C belongs to the parent, which then shuts the workers down.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def compute(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Runs a picklable function in a worker process, or here when no pool is open."""
+    if _pool is None:
+        start, end, result = _timed(function, *args, **kwargs)
+    else:
+        try:
+            start, end, result = _pool.submit(_timed, function, *args, **kwargs).result()
+        except BrokenProcessPool as error:
+            raise FitError("a worker process died (out of memory?); run again with fewer processes") from error
+    _spans.append((start, end))
+    return result
+
+
+def _timed(function: Callable[..., R], *args: Any, **kwargs: Any) -> tuple[float, float, R]:
+    start = time.time()
+    result = function(*args, **kwargs)
+    return start, time.time(), result
+
+
+def reset_spans() -> None:
+    """Forgets the fits recorded so far."""
+    _spans.clear()
+
+
+def busy_seconds() -> float:
+    """Seconds during which at least one fit or sampling ran: overlapping work counts once."""
+    total, reached = 0.0, 0.0
+    for start, end in sorted(_spans):
+        total += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return total

@@ -1,0 +1,144 @@
+"""Read, harmonise and check an extract; encode source and target alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from tasks.artifacts import leave, table
+from tasks.files import save_cohort
+from tasks.place import Place
+from tasks.progress import report
+from tasks.store import Ref, Store, write_json
+from tdrop.errors import DataError, SiteStopped, Unavailable
+
+#: Waits between tries of a reader or a tracking server that does not answer.
+BACKOFF_SECONDS = [2, 8, 30]
+READ_LIMIT_SECONDS = 3600
+
+
+def may_go_through_later(_task: Any, _run: Any, state: Any) -> bool:
+    """Retries what was out of reach; what is wrong stays wrong."""
+    error = state.result(raise_on_failure=False)
+    return isinstance(error, (Unavailable, ConnectionError, TimeoutError))
+
+
+@task(
+    name="read and check",
+    task_run_name="read and check {site}",
+    cache_policy=NO_CACHE,
+    retries=len(BACKOFF_SECONDS),
+    retry_delay_seconds=BACKOFF_SECONDS,
+    retry_condition_fn=may_go_through_later,
+    timeout_seconds=READ_LIMIT_SECONDS,
+)
+def prepare_site(place: Place, site: str) -> Ref:
+    """Turns a site's extract into checked rows in the contract's terms.
+
+    Returns a stage with frame.parquet, quarantine.csv, validation.json and suite.json, also when
+    a table-level rule says that the extract must not be used: `require_usable` then stops.
+    """
+    from tdrop.data.readers import fingerprint
+
+    network = place.network()
+    spec = network.site(site)
+    data = fingerprint(spec, home=place.root, base=network.folder.parent)
+
+    def build(folder: Path) -> None:
+        from tdrop.data.prepare import prepare
+
+        prepared = prepare(spec, network, home=place.root)
+        prepared.frame.to_parquet(folder / "frame.parquet", index=False)
+        prepared.quarantine.to_csv(folder / "quarantine.csv", index=False)
+        validation = prepared.validation.to_dict()
+        write_json(folder / "suite.json", validation.pop("suite", []))
+        write_json(folder / "validation.json", validation)
+        (folder / "message.txt").write_text(prepared.validation.message() + "\n", encoding="utf-8")
+
+    ref = Store(place.root).make("prepared", {"data": data, "contract": network.digest_of(site)}, build)
+    validation = ref.json("validation.json")
+    detail = f"{validation['read']:,} rows read, {validation['used']:,} used"
+    leave(site, "validation", _validation_page(site, place, validation))
+    report(site, "read and check", detail=detail)
+    return ref
+
+
+def require_usable(place: Place, site: str, prepared: Ref) -> None:
+    """Stops the site when its extract broke a table-level rule, leaving the findings to read."""
+    validation = prepared.json("validation.json")
+    if not validation["stopped"]:
+        return
+    refused = place.site(site) / "refused"
+    refused.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for name in ("validation.json", "quarantine.csv", "message.txt"):
+        (refused / name).write_bytes((prepared.path / name).read_bytes())
+    stops = [finding["sentence"] for finding in validation["findings"] if finding["severity"] == "table_stop"]
+    raise SiteStopped(
+        f"site '{site}' is stopped by {len(stops)} table-level finding(s), the first being: {stops[0]} "
+        f"The whole message for the site is in {refused / 'message.txt'}"
+    )
+
+
+@task(name="encode", task_run_name="encode {site}", cache_policy=NO_CACHE)
+def encode_pair(place: Place, site: str, source: Ref, target: Ref) -> Ref:
+    """Encodes both sites from the contract and the source's features alone.
+
+    Returns a stage with source.npz (labelled), target.npz (never labelled), encoder.json and
+    findings.json (what only shows when the two sites are held side by side).
+    """
+    network = place.network()
+    spec = network.site(site)
+    contract = network.contract_of(spec)
+
+    def build(folder: Path) -> None:
+        import pandas as pd
+
+        from tdrop.data.across import compare_with_source
+        from tdrop.data.encode import learn_encoder
+        from tdrop.data.outcomes import source_outcome
+
+        source_frame = pd.read_parquet(source.path / "frame.parquet")
+        target_frame = pd.read_parquet(target.path / "frame.parquet")
+        findings = compare_with_source(source_frame, target_frame, contract, spec)
+        write_json(folder / "findings.json", [finding.to_dict() for finding in findings])
+        encoder = learn_encoder(source_frame, contract)
+        write_json(folder / "encoder.json", encoder.to_dict())
+        y, counts = source_outcome(source_frame, contract)
+        known = ~pd.isna(y)
+        if not known.any():
+            raise DataError(
+                f"site '{spec.source}' has no known outcome in {len(y):,} rows; a source needs labels, "
+                f"check the outcome of table '{contract.name}'"
+            )
+        labelled = encoder.encode(source_frame[known].reset_index(drop=True), spec.source, y=y[known])
+        save_cohort(folder / "source.npz", labelled)
+        save_cohort(folder / "target.npz", encoder.encode(target_frame, site))
+        write_json(folder / "counts.json", {"outcomes": counts, "unseen": encoder.unseen(target_frame)})
+
+    inputs = {"source": source.digest, "target": target.digest, "contract": network.digest_of(site)}
+    ref = Store(place.root).make("encoded", inputs, build)
+    stops = [finding for finding in ref.json("findings.json") if finding["severity"] == "table_stop"]
+    if stops:
+        raise SiteStopped(f"site '{site}' beside its source '{spec.source}': {stops[0]['sentence']} {stops[0]['fix']}")
+    names = ref.json("encoder.json").get("features", [])
+    leave(site, "encoding", f"# {site}: encoding\n\n{len(names)} features: " + ", ".join(names))
+    report(site, "encode", detail=f"{len(names)} features")
+    return ref
+
+
+def _validation_page(site: str, place: Place, validation: dict[str, Any]) -> str:
+    from tdrop.disclosure import disclose_validation
+
+    policy = place.network().site(site).disclosure
+    shown = disclose_validation(validation, policy)
+    counts = [[shown[name] for name in ("read", "used", "quarantined", "duplicates")]]
+    findings = [[f["severity"], f.get("column") or "", f["count"], f["sentence"]] for f in shown["findings"]]
+    return (
+        f"# {site}: validation\n\n"
+        + table(["read", "used", "quarantined", "duplicates"], counts)
+        + "\n\n"
+        + (table(["severity", "column", "rows", "finding"], findings) if findings else "Nothing to report.")
+    )

@@ -1,0 +1,40 @@
+"""What a person may set for a transfer; Prefect's form is made from this."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+#: Interval levels kept of every prediction: the paper sweeps 50 to 99%.
+SWEEP = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
+
+
+class TransferSettings(BaseModel):
+    """Settings of one transfer. The defaults suit a site of a few thousand patients."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    methods: tuple[str, ...] = Field((), description="Methods to train; empty for all ten")
+    seeds: int = Field(3, ge=1, le=50, description="How often the tuned method is trained again, to show spread")
+    trials: int = Field(12, ge=1, le=200, description="Tuning trials for every method alike")
+    passes: int = Field(200, ge=2, le=5000, description="Samples behind each patient's interval")
+    folds: int = Field(3, ge=2, le=20, description="Parts of the source for the out-of-fold criterion")
+    criterion: Literal["importance_weighted", "matched_validation"] = Field(
+        "importance_weighted", description="How the method is chosen without target labels"
+    )
+    bootstrap: int = Field(1000, ge=50, le=20000, description="Resamples of patients behind each interval of a metric")
+    method_settings: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="Settings by method that differ from the method's defaults"
+    )
+
+    def chosen_methods(self) -> tuple[str, ...]:
+        """The methods to train, in the paper's order, each name checked."""
+        from tdrop.errors import UsageError, did_you_mean
+        from tdrop.methods import method_names
+
+        known = method_names()
+        for name in (*self.methods, *self.method_settings):
+            if name not in known:
+                raise UsageError(f"unknown method '{name}'{did_you_mean(name, known)}")
+        return tuple(name for name in known if not self.methods or name in self.methods)

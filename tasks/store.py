@@ -1,0 +1,156 @@
+"""A content-addressed store of finished stages: what makes a run resumable and a repeat cheap.
+
+Every stage is a pure function of its inputs, so its result lives in a folder named by the digest
+of those inputs, its settings and this program's source. Tasks hand each other a `Ref` (a path and
+a digest), never frames or models, so no patient's values reach Prefect.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tdrop.errors import DataError
+
+logger = logging.getLogger(__name__)
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A finished stage: where it lies, and the digest of what it holds."""
+
+    stage: str
+    folder: str
+    digest: str
+    reused: bool = False
+
+    @property
+    def path(self) -> Path:
+        """The folder with the stage's files."""
+        return Path(self.folder)
+
+    def json(self, name: str) -> Any:
+        """Reads one of the stage's JSON files."""
+        return json.loads((self.path / name).read_text(encoding="utf-8"))
+
+
+def canonical(value: Any) -> str:
+    """JSON with sorted keys and no spaces: equal content gives equal text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def digest_of(value: Any) -> str:
+    """The sha256 of a value's canonical JSON."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes readable, deterministic JSON."""
+    path.write_text(json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n", encoding="utf-8")
+
+
+@cache
+def code_digest() -> str:
+    """Digest of the library's and the tasks' source: other code, other results.
+
+    What only draws or wires (flows, report templates) is left out, so that a changed wording does
+    not train every model again.
+    """
+    import tdrop
+
+    roots = [Path(str(tdrop.__file__)).parent, Path(__file__).parent]
+    digest = hashlib.sha256()
+    for root in roots:
+        for file in sorted(root.rglob("*.py")):
+            if file.relative_to(root).parts[0] in {"report", "figures", "figures.py"}:
+                continue
+            digest.update(file.relative_to(root).as_posix().encode())
+            digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+class Store:
+    """The stages below `home/store`."""
+
+    def __init__(self, home: Path) -> None:
+        self.root = home / "store"
+
+    def make(self, stage: str, inputs: Mapping[str, Any], build: Callable[[Path], None]) -> Ref:
+        """Returns the stage for these inputs, building it only when it is not there intact.
+
+        Args:
+            stage: Name of the stage.
+            inputs: Digests and settings that the result depends on; plain JSON.
+            build: Writes the stage's files into the folder it is given.
+        """
+        key = digest_of({"stage": stage, "inputs": dict(inputs), "code": code_digest()})
+        folder = self.root / stage / key[:32]
+        found = _intact(folder)
+        if found is not None:
+            _touch(folder)
+            return Ref(stage, str(folder), found, reused=True)
+        incoming = folder.with_name(f".{folder.name}-{uuid.uuid4().hex[:8]}")
+        incoming.mkdir(parents=True)
+        try:
+            build(incoming)
+            digest = _seal(incoming)
+            _place(incoming, folder)
+        finally:
+            shutil.rmtree(incoming, ignore_errors=True)
+        return Ref(stage, str(folder), digest)
+
+
+def _file_digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _contents(folder: Path) -> dict[str, str]:
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != MANIFEST)
+    return {path.relative_to(folder).as_posix(): _file_digest(path) for path in files}
+
+
+def _seal(folder: Path) -> str:
+    """Writes the manifest, the sign of a finished stage, and returns the digest of the contents."""
+    contents = _contents(folder)
+    write_json(folder / MANIFEST, contents)
+    return digest_of(contents)
+
+
+def _intact(folder: Path) -> str | None:
+    """The digest of a finished stage, or None when it is absent or was damaged."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        manifest = None
+    if manifest is not None and manifest == _contents(folder):
+        return digest_of(manifest)
+    logger.warning("stage %s was damaged on disk and is computed again", folder.parent.name)
+    shutil.rmtree(folder, ignore_errors=True)
+    return None
+
+
+def _place(incoming: Path, folder: Path) -> None:
+    """Moves a finished stage into place; another process may have been first with the same."""
+    try:
+        os.rename(incoming, folder)  # noqa: PTH104 - Path.rename would replace silently on some systems
+    except OSError as error:
+        if _intact(folder) is None:
+            raise DataError(f"cannot write below '{folder.parent}': {error.strerror}; check space and rights") from error
+
+
+def _touch(folder: Path) -> None:
+    """Marks a stage as used now, so that pruning takes the oldest unused first."""
+    os.utime(folder)
