@@ -1,0 +1,238 @@
+"""How source and target differ jointly: domain AUROC, permutation test, overlap, drivers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+from scipy.stats import norm, rankdata
+from threadpoolctl import threadpool_limits
+
+from tdrop.shift.classifier import Kind, Propensity, fit_classifier, stack, thin
+from tdrop.shift.marginal import FeatureShift, columns_of
+from tdrop.types import INTERVAL_LEVEL, Cohort, Doubles
+
+#: Rows a site of the permutation test; its cost grows with their square.
+PERMUTATION_ROWS = 1_000
+PERMUTATIONS = 499
+#: A target patient has overlap when at least this many source patients look as much like the target.
+FEWEST_NEIGHBOURS = 10
+#: Rows behind the driver table: half to fit, half to measure.
+DRIVER_ROWS = 20_000
+DRIVER_REPEATS = 3
+
+
+@dataclass(frozen=True)
+class DomainAuroc:
+    """How well one classifier tells target from source, on rows it did not see.
+
+    Attributes:
+        value: Area under the ROC curve; .5 is chance, 1 is perfect separation.
+        low: Lower end of its 95% interval.
+        high: Upper end.
+        kind: "logistic" or "boosting".
+        rows_fitted: Rows behind one fit.
+    """
+
+    value: float
+    low: float
+    high: float
+    kind: Kind
+    rows_fitted: int
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Reads what `dataclasses.asdict` wrote."""
+        return cls(**data)
+
+
+@dataclass(frozen=True)
+class PermutationTest:
+    """Energy distance between the sites against that of shuffled sites.
+
+    Attributes:
+        statistic: Energy distance of the standardised features.
+        p_value: Share of shuffles at least as far apart, the observed one counted.
+        permutations: How many shuffles.
+        source_rows: Source rows used.
+        target_rows: Target rows used.
+    """
+
+    statistic: float
+    p_value: float
+    permutations: int
+    source_rows: int
+    target_rows: int
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Reads what `dataclasses.asdict` wrote."""
+        return cls(**data)
+
+
+@dataclass(frozen=True)
+class Driver:
+    """How much one column contributes to telling target from source.
+
+    Attributes:
+        column: Name of the column; its levels and missing indicator count as one.
+        auroc_drop: Domain AUROC lost when the column is shuffled among held-out rows.
+        largest_smd: Its largest standardised mean difference, signed; None when not estimable.
+        distance: Its largest Wasserstein or total-variation distance.
+    """
+
+    column: str
+    auroc_drop: float
+    largest_smd: float | None
+    distance: float | None
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Reads what `dataclasses.asdict` wrote."""
+        return cls(**data)
+
+
+def domain_auroc(fitted: Propensity) -> DomainAuroc:
+    """Returns the cross-fitted AUROC with DeLong's interval on the logit scale."""
+    value, variance = _delong(fitted.source, fitted.target)
+    low, high = _interval(value, variance, min(len(fitted.source), len(fitted.target)))
+    return DomainAuroc(value, low, high, fitted.kind, fitted.rows_fitted)
+
+
+def _delong(source: Doubles, target: Doubles) -> tuple[float, float]:
+    """AUROC of scores and DeLong's variance from midranks, in O(n log n)."""
+    ranks = rankdata(np.concatenate([source, target]))
+    above = (ranks[len(source) :] - rankdata(target)) / len(source)
+    below = 1.0 - (ranks[: len(source)] - rankdata(source)) / len(target)
+    variance = above.var(ddof=1) / len(target) + below.var(ddof=1) / len(source)
+    return float(above.mean()), float(variance)
+
+
+def _interval(value: float, variance: float, fewest: int) -> tuple[float, float]:
+    quantile = float(norm.ppf((1 + INTERVAL_LEVEL) / 2))
+    # A perfect score has no variance of its own: with n patients, up to 3/n may still go unseen.
+    unseen = 3.0 / fewest
+    if value >= 1 or value <= 0 or variance <= 0:
+        return max(0.0, value - unseen), min(1.0, value + unseen)
+    width = quantile * np.sqrt(variance) / (value * (1 - value))
+    centre = np.log(value / (1 - value))
+    low, high = 1 / (1 + np.exp(-(centre - width))), 1 / (1 + np.exp(-(centre + width)))
+    return float(low), float(high)
+
+
+def share_outside_overlap(fitted: Propensity) -> float:
+    """Share of target patients with fewer than FEWEST_NEIGHBOURS source patients as target-like.
+
+    The odds of being a target patient rise with the ratio of the densities, so a patient whose odds
+    hardly any source patient reaches lives where there is hardly any source.
+    """
+    needed = min(FEWEST_NEIGHBOURS, len(fitted.source))
+    bar = np.partition(fitted.source, len(fitted.source) - needed)[len(fitted.source) - needed]
+    return float((fitted.target > bar).mean())
+
+
+def permutation_test(source: Cohort, target: Cohort, *, seed: int) -> PermutationTest:
+    """Tests "same patients" by shuffling who belongs to which site.
+
+    The statistic is the energy distance 2 E|x - x'| - E|x - x2| - E|x' - x2'| of a seeded subsample;
+    all distances are computed once and every shuffle is a column of one matrix product.
+    """
+    generator = np.random.default_rng([seed, 2])
+    sides = [_draw(cohort, generator) for cohort in (source, target)]
+    X, is_target = stack(*sides)
+    distances = cdist(X, X).astype(np.float32)
+    labels = np.stack([is_target] + [generator.permutation(is_target) for _ in range(PERMUTATIONS)], axis=1)
+    with threadpool_limits(1):
+        energy = _energy(distances, labels)
+    at_least = int((energy[1:] >= energy[0] - 1e-6).sum())
+    return PermutationTest(
+        statistic=float(energy[0]),
+        p_value=(1 + at_least) / (1 + PERMUTATIONS),
+        permutations=PERMUTATIONS,
+        source_rows=len(sides[0]),
+        target_rows=len(sides[1]),
+    )
+
+
+def _draw(cohort: Cohort, generator: np.random.Generator) -> Cohort:
+    if len(cohort) <= PERMUTATION_ROWS:
+        return cohort
+    return cohort.take(np.sort(generator.choice(len(cohort), PERMUTATION_ROWS, replace=False)))
+
+
+def _energy(distances: NDArray[np.float32], labels: NDArray[np.bool_]) -> Doubles:
+    """Energy distances (shuffles,) of labels (rows, shuffles)."""
+    inside = labels.astype(np.float32)
+    outside = 1 - inside
+    reach = distances @ inside  # (rows, shuffles): sum of distances to the target rows
+    targets, sources = inside.sum(axis=0), outside.sum(axis=0)
+    between = (outside * reach).sum(axis=0, dtype=np.float64)
+    within_target = (inside * reach).sum(axis=0, dtype=np.float64)
+    within_source = float(distances.sum(dtype=np.float64)) - 2 * between - within_target
+    energy: Doubles = 2 * between / (targets * sources) - within_target / targets**2 - within_source / sources**2
+    return energy
+
+
+def rank_drivers(
+    source: Cohort, target: Cohort, features: tuple[FeatureShift, ...], *, kind: Kind, seed: int
+) -> tuple[Driver, ...]:
+    """Ranks columns by the AUROC lost when they are shuffled among held-out rows, largest first."""
+    generator = np.random.default_rng([seed, 3])
+    X, is_target = stack(source, target)
+    rows = generator.permutation(thin(is_target, np.arange(len(X)), DRIVER_ROWS, generator))
+    columns = columns_of(source.features)
+    members = {
+        column: [i for i, name in enumerate(source.features) if columns[name] == column] for column in columns.values()
+    }
+    drops = _measure_drops(X[rows], is_target[rows], members, kind, generator)
+    drivers = [_describe(column, drops[column], features) for column in members]
+    return tuple(sorted(drivers, key=lambda driver: (-driver.auroc_drop, driver.column)))
+
+
+def _measure_drops(
+    X: Doubles,
+    is_target: NDArray[np.bool_],
+    members: Mapping[str, list[int]],
+    kind: Kind,
+    generator: np.random.Generator,
+) -> dict[str, float]:
+    """AUROC lost by shuffling each column; the mean over DRIVER_REPEATS shuffles."""
+    half = np.arange(len(X)) % 2 == 0
+    if any(is_target[side].all() or not is_target[side].any() for side in (half, ~half)):
+        return dict.fromkeys(members, 0.0)
+    held, truth = X[~half], is_target[~half]
+    drops: dict[str, float] = {}
+    with threadpool_limits(1):
+        model = fit_classifier(kind, X[half], is_target[half], seed=int(generator.integers(2**31)))
+        whole = _auroc(model, held, truth)
+        for column, indices in members.items():
+            lost = []
+            for _ in range(DRIVER_REPEATS):
+                shuffled = held.copy()
+                shuffled[:, indices] = held[generator.permutation(len(held))][:, indices]
+                lost.append(whole - _auroc(model, shuffled, truth))
+            drops[column] = float(np.mean(lost))
+    return drops
+
+
+def _auroc(model: Any, X: Doubles, is_target: NDArray[np.bool_]) -> float:
+    scores = np.asarray(model.decision_function(X), dtype=np.float64)
+    ranks = rankdata(scores)
+    targets = int(is_target.sum())
+    return float((ranks[is_target].sum() - targets * (targets + 1) / 2) / (targets * (len(X) - targets)))
+
+
+def _describe(column: str, drop: float, features: tuple[FeatureShift, ...]) -> Driver:
+    own = [feature for feature in features if feature.column == column]
+    finite = [feature.smd for feature in own if feature.smd is not None]
+    distances = [feature.distance for feature in own if feature.distance is not None]
+    return Driver(
+        column=column,
+        auroc_drop=drop,
+        largest_smd=max(finite, key=abs) if finite else None,
+        distance=max(distances) if distances else None,
+    )

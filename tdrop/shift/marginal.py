@@ -1,0 +1,251 @@
+"""How each feature differs between source and target, one at a time.
+
+One rule for every kind of feature: the standardised mean difference is (target mean - source mean)
+/ sqrt((source variance + target variance) / 2); a binary feature, also a level of a categorical one,
+is a 0/1 number with variance p(1 - p).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+import numpy as np
+from scipy.stats import wasserstein_distance
+
+from tdrop.types import Cohort, Doubles, Floats
+
+FeatureKind = Literal["continuous", "binary", "level", "missing"]
+
+#: Features with more values than this are drawn as a histogram, the others value by value.
+MOST_VALUES = 12
+#: Bins of a histogram, about; their width is rounded to 1, 2 or 5 times a power of ten.
+BINS = 30
+
+
+@dataclass(frozen=True)
+class Density:
+    """Counts of both sites on common edges; the first and last bin also hold what lies beyond.
+
+    Attributes:
+        edges: Ascending edges (bins + 1,).
+        source: Source rows in each bin (bins,).
+        target: Target rows in each bin (bins,).
+    """
+
+    edges: tuple[float, ...]
+    source: tuple[int, ...]
+    target: tuple[int, ...]
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Reads what `dataclasses.asdict` wrote."""
+        return cls(tuple(data["edges"]), tuple(data["source"]), tuple(data["target"]))
+
+
+@dataclass(frozen=True)
+class FeatureShift:
+    """One feature, source against target.
+
+    Attributes:
+        feature: Name of the encoded feature.
+        column: Column it comes from ("stage" for "stage=T2" and for "stage_missing").
+        kind: "continuous", "binary", "level" of a categorical, or "missing" indicator.
+        source_mean: Mean at the source.
+        target_mean: Mean at the target.
+        pooled_sd: sqrt of the mean of both variances.
+        smd: Standardised mean difference, target minus source; None when the feature is constant in
+            both sites at different values, where it has no finite value.
+        distance: Wasserstein distance in pooled standard deviations (continuous), or total variation
+            (binary; for a level, that of its whole column).
+        distance_kind: "wasserstein" or "total_variation".
+        missing_difference: Target's minus source's share of missing values of the column; None when
+            the column has no missing indicator.
+        outside_range: Share of target rows outside the source's smallest and largest value.
+        density: Counts on common edges.
+        note: What could not be estimated, or "".
+    """
+
+    feature: str
+    column: str
+    kind: FeatureKind
+    source_mean: float
+    target_mean: float
+    pooled_sd: float
+    smd: float | None
+    distance: float | None
+    distance_kind: str
+    missing_difference: float | None
+    outside_range: float
+    density: Density
+    note: str = ""
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Reads what `dataclasses.asdict` wrote."""
+        return cls(**{**data, "density": Density.from_dict(data["density"])})
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Means and standardised mean differences of all features, each (features,)."""
+
+    source_mean: Doubles
+    target_mean: Doubles
+    pooled_sd: Doubles
+    smd: Doubles
+
+
+def compare_features(source: Cohort, target: Cohort) -> tuple[FeatureShift, ...]:
+    """Describes every feature's difference, in the order of the features."""
+    moments = compare_means(source.X, target.X)
+    columns = columns_of(source.features)
+    distances = _level_distances(columns, source.features, moments)
+    return tuple(_compare(index, source, target, columns, moments, distances) for index in range(len(source.features)))
+
+
+def compare_means(source: Floats, target: Floats) -> Moments:
+    """Returns means, pooled standard deviations and standardised mean differences (features,).
+
+    The difference is infinite where both sites are constant at different values.
+    """
+    means = [X.mean(axis=0, dtype=np.float64) for X in (source, target)]
+    variances = [X.var(axis=0, dtype=np.float64) for X in (source, target)]
+    pooled = np.sqrt((variances[0] + variances[1]) / 2)
+    return Moments(means[0], means[1], pooled, standardise(means[1] - means[0], pooled))
+
+
+def standardise(difference: Doubles, pooled: Doubles) -> Doubles:
+    """Divides differences (features,) by pooled standard deviations; 0/0 is 0, other divisions by 0 are infinite."""
+    # A constant float32 column of a large table has a mean that is off by rounding alone.
+    negligible = np.abs(difference) <= 1e-6 * np.maximum(1.0, pooled)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        smd: Doubles = np.where(
+            pooled > 0, difference / pooled, np.where(negligible, 0.0, np.sign(difference) * np.inf)
+        )
+    return smd
+
+
+def columns_of(features: tuple[str, ...]) -> dict[str, str]:
+    """Returns the column behind every feature: levels and missing indicators belong to their column."""
+    columns = {feature: feature.partition("=")[0] for feature in features}
+    known = set(columns.values())
+    for feature in features:
+        column = feature.removesuffix("_missing")
+        if column != feature and column in known:
+            columns[feature] = column
+    return columns
+
+
+def _compare(
+    index: int,
+    source: Cohort,
+    target: Cohort,
+    columns: Mapping[str, str],
+    moments: Moments,
+    level_distances: Mapping[str, float],
+) -> FeatureShift:
+    feature = source.features[index]
+    values, others = source.X[:, index], target.X[:, index]
+    smd = float(moments.smd[index])
+    column = columns[feature]
+    kind = _kind(feature, column, values, others)
+    return FeatureShift(
+        feature=feature,
+        column=column,
+        kind=kind,
+        source_mean=float(moments.source_mean[index]),
+        target_mean=float(moments.target_mean[index]),
+        pooled_sd=float(moments.pooled_sd[index]),
+        smd=smd if np.isfinite(smd) else None,
+        distance=_distance(kind, values, others, float(moments.pooled_sd[index]), level_distances.get(column)),
+        distance_kind="wasserstein" if kind == "continuous" else "total_variation",
+        missing_difference=_missing_difference(column, source.features, moments),
+        outside_range=float(((others < values.min()) | (others > values.max())).mean()),
+        density=count_on_common_edges(values, others),
+        note=_note(values, others),
+    )
+
+
+def _kind(feature: str, column: str, values: Floats, others: Floats) -> FeatureKind:
+    if "=" in feature:
+        return "level"
+    if column != feature:
+        return "missing"
+    two_valued = all(bool(((side == 0) | (side == 1)).all()) for side in (values, others))
+    return "binary" if two_valued else "continuous"
+
+
+def _note(values: Floats, others: Floats) -> str:
+    constant = [site for site, side in (("source", values), ("target", others)) if side.min() == side.max()]
+    return f"constant at the {' and the '.join(constant)}" if constant else ""
+
+
+def _distance(
+    kind: FeatureKind, values: Floats, others: Floats, pooled: float, level_distance: float | None
+) -> float | None:
+    if kind == "level":
+        return level_distance
+    if kind != "continuous":
+        return abs(float(others.mean(dtype=np.float64)) - float(values.mean(dtype=np.float64)))
+    if pooled == 0:
+        return 0.0 if values[0] == others[0] else None
+    return float(wasserstein_distance(values, others)) / pooled
+
+
+def _level_distances(columns: Mapping[str, str], features: tuple[str, ...], moments: Moments) -> dict[str, float]:
+    """Total variation of every categorical column; a level left out of the encoding is what remains."""
+    distances: dict[str, float] = {}
+    difference = moments.target_mean - moments.source_mean
+    for column in dict.fromkeys(columns[feature] for feature in features if "=" in feature):
+        levels = [index for index, feature in enumerate(features) if "=" in feature and columns[feature] == column]
+        changes = difference[levels]
+        distances[column] = float(np.abs(changes).sum() + abs(changes.sum())) / 2
+    return distances
+
+
+def _missing_difference(column: str, features: tuple[str, ...], moments: Moments) -> float | None:
+    for name in (f"{column}_missing", f"{column}=missing"):
+        if name in features:
+            index = features.index(name)
+            return float(moments.target_mean[index] - moments.source_mean[index])
+    return None
+
+
+def count_on_common_edges(values: Floats | Doubles, others: Floats | Doubles) -> Density:
+    """Counts both sides on the same edges: value by value when there are few, else in round bins."""
+    edges = _edges(values, others)
+    return Density(tuple(map(float, edges)), _count(values, edges), _count(others, edges))
+
+
+def _count(values: Floats | Doubles, edges: Doubles) -> tuple[int, ...]:
+    middle = np.searchsorted(edges[1:-1], values, side="right")
+    return tuple(int(count) for count in np.bincount(middle, minlength=len(edges) - 1))
+
+
+def _edges(values: Floats | Doubles, others: Floats | Doubles) -> Doubles:
+    distinct = _few_distinct(values, others)
+    if distinct is not None:
+        between = (distinct[1:] + distinct[:-1]) / 2
+        outer = (distinct[1] - distinct[0]) / 2 if len(distinct) > 1 else 0.5
+        return np.concatenate([[distinct[0] - outer], between, [distinct[-1] + outer]])
+    quantiles = np.quantile(np.concatenate([values, others]).astype(np.float64), [0.005, 0.995])
+    spread = float(quantiles[1] - quantiles[0]) or max(abs(float(quantiles[0])), 1.0)
+    step = _round_step(spread / BINS)
+    first, last = np.floor(quantiles[0] / step), np.ceil(quantiles[1] / step)
+    # Round edges read well on an axis and are nobody's value.
+    return np.round(np.arange(first, max(last, first + 1) + 1) * step, 12)
+
+
+def _few_distinct(values: Floats | Doubles, others: Floats | Doubles) -> Doubles | None:
+    head = np.unique(np.concatenate([values[:1000], others[:1000]]))
+    if len(head) > MOST_VALUES:
+        return None
+    distinct = np.unique(np.concatenate([np.unique(values), np.unique(others)])).astype(np.float64)
+    return distinct if len(distinct) <= MOST_VALUES else None
+
+
+def _round_step(width: float) -> float:
+    power = 10.0 ** np.floor(np.log10(width))
+    return float(power * next(factor for factor in (1, 2, 5, 10) if factor * power >= width * (1 - 1e-9)))
