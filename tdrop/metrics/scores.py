@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdrop.errors import DataError
-from tdrop.types import Doubles
+from tdrop.types import Doubles, Floats
 
 #: Risks are kept this far from 0 and 1 wherever a logarithm is taken: float32 rounds to the ends.
 SMALLEST_RISK = 1e-7
@@ -51,6 +51,18 @@ def divide(top: Doubles, bottom: Doubles) -> Doubles:
     """Returns top / bottom, NaN where there is nothing to divide by."""
     result: Doubles = np.divide(top, bottom, out=np.full(np.shape(top), np.nan), where=bottom > 0)
     return result
+
+
+def add_up(values: Doubles, counts: Floats | Doubles) -> Doubles:
+    """Returns the sum of values (sums, rows) over each resample's patients (sums, resamples).
+
+    Args:
+        values: What each patient adds (sums, rows).
+        counts: How often each patient was drawn (rows, resamples); its precision is that of the product.
+    """
+    if counts.dtype == np.float32:
+        return (values.astype(np.float32) @ counts.astype(np.float32, copy=False)).astype(np.float64)
+    return np.asarray(values @ counts.astype(np.float64, copy=False), dtype=np.float64)
 
 
 def per_row_log_loss(y: NDArray[Any], p: NDArray[Any]) -> Doubles:

@@ -1,0 +1,19 @@
+"""Evaluation of a site: numbers with and without outcomes, the list of patients, recalibration."""
+
+from tdrop.evaluate.catalogue import FEWEST_EVENTS, METRICS, TABLE_ONE, Metric
+from tdrop.evaluate.patients import patients_table, write_patients
+from tdrop.evaluate.records import ALL, Evaluation, Row
+from tdrop.evaluate.run import evaluate
+
+__all__ = [
+    "ALL",
+    "FEWEST_EVENTS",
+    "METRICS",
+    "TABLE_ONE",
+    "Evaluation",
+    "Metric",
+    "Row",
+    "evaluate",
+    "patients_table",
+    "write_patients",
+]

@@ -1,0 +1,91 @@
+"""Every statistic of every method, on all patients and on the same resamples of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tdrop import metrics
+from tdrop.evaluate.statistics import (
+    Decision,
+    labelled_statistics,
+    referred_by_capacity,
+    referred_by_level,
+    subgroup_statistics,
+    take,
+)
+from tdrop.types import Doubles, Floats, Indices, Summary
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Known outcomes: which rows they belong to, their values, and how many resamples to draw."""
+
+    rows: Indices
+    y: Doubles
+    resamples: int
+    seed: int
+
+    @property
+    def events(self) -> int:
+        return int(self.y.sum())
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """One method, one seed: the numbers of all patients and of every resample (resamples,)."""
+
+    point: Mapping[str, float]
+    resampled: Mapping[str, Doubles]
+
+
+def resample_all(
+    predictions: Mapping[str, Sequence[Summary]], labels: Labels, decision: Decision, groups: Mapping[str, Indices]
+) -> dict[str, list[Numbers]]:
+    """Computes every statistic on all patients and on every resample."""
+    inside = {group: np.flatnonzero(np.isin(labels.rows, rows)) for group, rows in groups.items()}
+    plans = {
+        method: [_plan(summary, labels, decision, inside) for summary in summaries]
+        for method, summaries in predictions.items()
+    }
+    blocks: dict[str, list[list[Doubles]]] = {method: [[] for _ in plan] for method, plan in plans.items()}
+    for counts in metrics.count_blocks(len(labels.y), labels.resamples, labels.seed):
+        for method, plan in plans.items():
+            for index, statistics in enumerate(plan):
+                blocks[method][index].append(_apply(statistics, counts))
+    ones = np.ones((len(labels.y), 1))
+    return {
+        method: [
+            _numbers(statistics, _apply(statistics, ones)[:, 0], blocks[method][index])
+            for index, statistics in enumerate(plan)
+        ]
+        for method, plan in plans.items()
+    }
+
+
+def _plan(
+    summary: Summary, labels: Labels, decision: Decision, inside: Mapping[str, Indices]
+) -> list[metrics.Statistic]:
+    referred = referred_by_level(summary, decision) | referred_by_capacity(summary, decision)
+    known = take(summary, labels.rows)
+    plan = labelled_statistics(known, labels.y, decision, referred[labels.rows])
+    return plan + subgroup_statistics(known, labels.y, decision, inside)
+
+
+def _apply(statistics: Sequence[metrics.Statistic], counts: Floats | Doubles) -> Doubles:
+    return np.concatenate([statistic.resampled(counts) for statistic in statistics])
+
+
+def _numbers(statistics: Sequence[metrics.Statistic], point: Doubles, blocks: Sequence[Doubles]) -> Numbers:
+    names = [name for statistic in statistics for name in statistic.names]
+    resampled = np.concatenate(blocks, axis=1) if blocks else np.zeros((len(names), 0))
+    points = dict(zip(names, point.tolist(), strict=True))
+    draws = dict(zip(names, resampled, strict=True))
+    gain = points["net_benefit_refer"] - points["net_benefit"]
+    per_gain = metrics.referrals_per_gain(points["labelled_referred"], gain)
+    points["referrals_per_gain"] = float("nan") if per_gain is None else per_gain
+    gains = draws["net_benefit_refer"] - draws["net_benefit"]
+    draws["referrals_per_gain"] = metrics.divide(draws["labelled_referred"], gains)
+    return Numbers(points, draws)

@@ -1,0 +1,140 @@
+"""What an evaluation leaves behind: tidy rows, one number each, with what it rests on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any, Self
+
+from tdrop.errors import DataError
+
+#: The version of evaluation.json; a reader refuses one that it does not know.
+FORM = 1
+
+#: In `seed`: the mean over seeds. In `group`: every patient.
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One number.
+
+    Attributes:
+        site: Name of the site.
+        method: Name of the method.
+        seed: A seed, or "all" for the mean over seeds.
+        metric: One of the metrics of the catalogue.
+        value: The number; None where there is none, and then `note` says why.
+        low: Lower end of the bootstrap interval, or None.
+        high: Upper end, or None.
+        n: How many patients it rests on.
+        note: What a reader must know about this number.
+        events: How many events (outcomes or errors) it rests on; None where it needs none.
+        seed_sd: Standard deviation over seeds; only in rows of seed "all".
+        group: "all", or a subgroup such as "Age: 70 to 79".
+    """
+
+    site: str
+    method: str
+    seed: int | str
+    metric: str
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
+    note: str = ""
+    events: int | None = None
+    seed_sd: float | None = None
+    group: str = ALL
+
+    def __post_init__(self) -> None:
+        for name in ("value", "low", "high", "seed_sd"):
+            number = getattr(self, name)
+            if number is not None and not math.isfinite(number):
+                object.__setattr__(self, name, None)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """All numbers of one site.
+
+    Attributes:
+        site: Name of the site.
+        seeds: The seeds that were refitted.
+        patients: How many patients were predicted.
+        labelled: How many of them have a known outcome; 0 without labels.
+        outcomes: How many of those had the outcome; None without labels.
+        decision: The decision settings that referrals follow.
+        rows: The numbers.
+        warnings: Sentences that must be shown with the numbers.
+    """
+
+    site: str
+    seeds: tuple[int, ...]
+    patients: int
+    labelled: int
+    outcomes: int | None
+    decision: Mapping[str, Any]
+    rows: tuple[Row, ...]
+    warnings: tuple[str, ...] = field(default=())
+
+    @cached_property
+    def _index(self) -> dict[tuple[str, str, int | str, str], Row]:
+        return {(row.method, row.metric, row.seed, row.group): row for row in self.rows}
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Methods in the order in which they were evaluated."""
+        return tuple(dict.fromkeys(row.method for row in self.rows))
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Subgroups in the order in which they were given, without "all"."""
+        return tuple(dict.fromkeys(row.group for row in self.rows if row.group != ALL))
+
+    def row(self, method: str, metric: str, seed: int | str = ALL, group: str = ALL) -> Row | None:
+        """Returns one number, or None when it was not computed."""
+        return self._index.get((method, metric, seed, group))
+
+    def value(self, method: str, metric: str, seed: int | str = ALL, group: str = ALL) -> float | None:
+        """Returns the value of one number, or None."""
+        row = self.row(method, metric, seed, group)
+        return None if row is None else row.value
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns evaluation.json."""
+        return {
+            "form": FORM,
+            "site": self.site,
+            "seeds": list(self.seeds),
+            "patients": self.patients,
+            "labelled": self.labelled,
+            "outcomes": self.outcomes,
+            "decision": dict(self.decision),
+            "warnings": list(self.warnings),
+            "rows": [asdict(row) for row in self.rows],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Reads evaluation.json back."""
+        form = data.get("form")
+        if form != FORM:
+            raise DataError(f"this evaluation has form {form!r} and {FORM} was expected; evaluate the site again")
+        return cls(
+            site=data["site"],
+            seeds=tuple(data["seeds"]),
+            patients=data["patients"],
+            labelled=data["labelled"],
+            outcomes=data["outcomes"],
+            decision=dict(data["decision"]),
+            rows=read_rows(data["rows"]),
+            warnings=tuple(data.get("warnings", ())),
+        )
+
+
+def read_rows(rows: Iterable[Mapping[str, Any]]) -> tuple[Row, ...]:
+    """Reads rows back from plain dicts."""
+    return tuple(Row(**row) for row in rows)

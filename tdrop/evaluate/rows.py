@@ -1,0 +1,167 @@
+"""From numbers to tidy rows: the mean over seeds, its interval, and why a number is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from tdrop import metrics
+from tdrop.evaluate.catalogue import FEWEST_EVENTS, METRICS, SUBGROUP_METRICS
+from tdrop.evaluate.numbers import Labels, Numbers
+from tdrop.evaluate.records import ALL, Row
+from tdrop.evaluate.statistics import Decision, has_spread, unlabelled_values
+from tdrop.types import Doubles, Indices, Summary
+
+NO_SPREAD = "n/a: one prediction a patient, so no spread"
+
+#: What is compared with the reference method on the same resamples.
+COMPARED = ("auroc", "brier", "log_loss", "error_rate")
+
+
+def free_rows(
+    site: str,
+    method: str,
+    summaries: Sequence[Summary],
+    decision: Decision,
+    seeds: Sequence[int],
+    groups: Mapping[str, Indices],
+) -> list[Row]:
+    """Rows that need no outcome."""
+    values = [unlabelled_values(summary, decision) for summary in summaries]
+    spread = all(map(has_spread, summaries))
+    everyone = np.arange(len(summaries[0].mean))
+    rows: list[Row] = []
+    for group, members in {ALL: everyone, **groups}.items():
+        for name in values[0] if group == ALL else [name for name in values[0] if name in SUBGROUP_METRICS]:
+            missing = METRICS[name].spread and not spread
+            template = Row(site, method, ALL, name, None, None, None, len(members), group=group)
+            template = replace(template, note=NO_SPREAD if missing else "")
+            points = [None if missing else _total(value[name][members], name) for value in values]
+            if group == ALL:
+                rows += [replace(template, seed=int(s), value=v) for s, v in zip(seeds, points, strict=True)]
+            rows.append(_over_seeds(template, points))
+    return rows
+
+
+def _total(values: Doubles, name: str) -> float | None:
+    if METRICS[name].shape == "count":
+        return float(values.sum())
+    return float(values.mean()) if len(values) else None
+
+
+def _over_seeds(row: Row, points: Sequence[float | None]) -> Row:
+    """Fills the row of all seeds with the mean and spread of their values."""
+    known = [point for point in points if point is not None]
+    if not known:
+        return row
+    note = row.note
+    if len(known) < len(points):
+        note = f"estimable in {len(known)} of {len(points)} seeds" + (f"; {note}" if note else "")
+    spread = float(np.std(known, ddof=1)) if len(known) > 1 else None
+    return replace(row, value=float(np.mean(known)), seed_sd=spread, note=note)
+
+
+def labelled_rows(
+    site: str,
+    method: str,
+    summaries: Sequence[Summary],
+    numbers: Sequence[Numbers],
+    labels: Labels,
+    seeds: Sequence[int],
+    groups: Mapping[str, Indices],
+) -> list[Row]:
+    spread = all(map(has_spread, summaries))
+    known = np.zeros(len(summaries[0].mean), dtype=np.bool_)
+    known[labels.rows] = True
+    outcome = np.zeros(len(known))
+    outcome[labels.rows] = labels.y
+    rows: list[Row] = []
+    for name in numbers[0].point:
+        metric, _, group = name.partition("@")
+        if metric not in METRICS:
+            continue
+        members = groups[group] if group else np.arange(len(known))
+        n, events = int(known[members].sum()), int(outcome[members].sum())
+        template = Row(site, method, ALL, metric, None, None, None, n, events=events, group=group or ALL)
+        singles = [_seed_row(template, name, s, one, spread) for s, one in zip(seeds, numbers, strict=True)]
+        if not group:
+            rows += singles
+        rows.append(_all_row(template, name, singles, numbers))
+    return rows
+
+
+def _seed_row(template: Row, name: str, seed: int, numbers: Numbers, spread: bool) -> Row:
+    metric = METRICS[template.metric]
+    events = round(numbers.point["errors"]) if metric.needs == "errors" else template.events
+    row = replace(template, seed=int(seed), events=events)
+    reason = _why_not(template.metric, template.n, events or 0, spread)
+    if reason or not np.isfinite(numbers.point[name]):
+        return replace(row, note=reason or "not estimable")
+    low, high = metrics.percentile_interval(numbers.resampled[name])
+    note = f"{events:,} errors" if metric.needs == "errors" else ""
+    return replace(row, value=numbers.point[name], low=low, high=high, note=note)
+
+
+def _why_not(name: str, n: int, events: int, spread: bool) -> str:
+    """Returns why a number cannot be given, or nothing."""
+    metric = METRICS[name]
+    if metric.spread and not spread:
+        return NO_SPREAD
+    if n == 0:
+        return "not estimable (no known outcome)"
+    if metric.needs == "errors" and events == 0:
+        return "not estimable (0 errors)"
+    if metric.floor and min(events, n - events) < FEWEST_EVENTS:
+        return f"not estimable ({_count_few(events, n - events, metric.needs)})"
+    return ""
+
+
+def _count_few(events: int, others: int, needs: str) -> str:
+    """Says which side is short, and of how many."""
+    if events <= others:
+        word = "error" if needs == "errors" else "outcome"
+        return f"{events:,} {word}{'' if events == 1 else 's'}"
+    return f"{others:,} without an error" if needs == "errors" else f"{others:,} without the outcome"
+
+
+def _all_row(template: Row, name: str, singles: Sequence[Row], numbers: Sequence[Numbers]) -> Row:
+    """The mean over seeds; its interval is that of the mean on shared resamples."""
+    estimable = [one for row, one in zip(singles, numbers, strict=True) if row.value is not None]
+    if not estimable:
+        return replace(template, note=_worst_note(singles), events=_fewest(singles))
+    low, high = metrics.percentile_interval(np.mean([one.resampled[name] for one in estimable], axis=0))
+    note = ""
+    if METRICS[template.metric].needs == "errors":
+        errors = sorted(row.events or 0 for row in singles)
+        note = f"{errors[0]:,} errors" if errors[0] == errors[-1] else f"{errors[0]:,} to {errors[-1]:,} errors"
+    row = replace(template, low=low, high=high, events=_fewest(singles), note=note)
+    return _over_seeds(row, [single.value for single in singles])
+
+
+def _fewest(rows: Sequence[Row]) -> int | None:
+    events = [row.events for row in rows if row.events is not None]
+    return min(events) if events else None
+
+
+def _worst_note(rows: Sequence[Row]) -> str:
+    return min(rows, key=lambda row: row.events or 0).note
+
+
+def difference_rows(
+    site: str, method: str, reference: str, numbers: Mapping[str, Sequence[Numbers]], labels: Labels
+) -> list[Row]:
+    """Rows that compare a method with the reference on the same resamples."""
+    rows = []
+    for name in COMPARED:
+        if _why_not(name, len(labels.y), labels.events, spread=True):
+            continue
+        mine, theirs = numbers[method], numbers[reference]
+        value = float(np.mean([one.point[name] for one in mine]) - np.mean([one.point[name] for one in theirs]))
+        draws = np.mean([one.resampled[name] for one in mine], axis=0)
+        low, high = metrics.percentile_interval(draws - np.mean([one.resampled[name] for one in theirs], axis=0))
+        note = f"minus {reference}"
+        metric = f"{name}_difference"
+        rows.append(Row(site, method, ALL, metric, value, low, high, len(labels.y), note, events=labels.events))
+    return rows

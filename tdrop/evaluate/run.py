@@ -1,0 +1,120 @@
+"""Evaluates every method of a site on the same patients and the same resamples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tdrop.errors import DataError
+from tdrop.evaluate.catalogue import FEWEST_EVENTS
+from tdrop.evaluate.numbers import Labels, resample_all
+from tdrop.evaluate.records import Evaluation
+from tdrop.evaluate.rows import difference_rows, free_rows, labelled_rows
+from tdrop.evaluate.statistics import Decision
+from tdrop.types import Indices, Summary
+
+#: The method whose results the others are compared with, where it was run.
+REFERENCE = "logistic_regression"
+
+
+def evaluate(
+    site: str,
+    predictions: Mapping[str, Sequence[Summary]],
+    y: NDArray[Any] | None,
+    decision: Decision,
+    *,
+    seeds: Sequence[int],
+    subgroups: Mapping[str, NDArray[Any]] | None = None,
+    bootstrap: int = 1000,
+    seed: int = 0,
+    reference: str = REFERENCE,
+) -> Evaluation:
+    """Computes every number of a site.
+
+    Args:
+        site: Name of the site.
+        predictions: By method, one Summary a seed, all of the same patients in the same order.
+        y: Outcomes (rows,), NaN where unknown; None without labels.
+        decision: The site's risk level, decision threshold, interval level and capacity.
+        seeds: The seeds that the summaries belong to.
+        subgroups: By title, each patient's group (rows,), for instance {"Age": ["under 60", ...]}.
+        bootstrap: Number of patient resamples behind the intervals; 0 leaves them out.
+        seed: Seed of the resamples.
+        reference: The method that others are compared with on the same resamples.
+    """
+    rows = _check(site, predictions, y, seeds)
+    groups = _group_rows(subgroups, rows)
+    labels = _known(y, bootstrap, seed)
+    found = {method: free_rows(site, method, s, decision, seeds, groups) for method, s in predictions.items()}
+    if labels is not None:
+        numbers = resample_all(predictions, labels, decision, groups)
+        for method, summaries in predictions.items():
+            found[method] += labelled_rows(site, method, summaries, numbers[method], labels, seeds, groups)
+            if reference in numbers and method != reference:
+                found[method] += difference_rows(site, method, reference, numbers, labels)
+    return Evaluation(
+        site=site,
+        seeds=tuple(int(s) for s in seeds),
+        patients=rows,
+        labelled=0 if labels is None else len(labels.y),
+        outcomes=None if labels is None else labels.events,
+        decision={n: getattr(decision, n) for n in ("risk_level", "threshold", "interval_level", "capacity")},
+        rows=tuple(row for rows_of in found.values() for row in rows_of),
+        warnings=_warnings(rows, y, labels),
+    )
+
+
+def _check(
+    site: str, predictions: Mapping[str, Sequence[Summary]], y: NDArray[Any] | None, seeds: Sequence[int]
+) -> int:
+    if not predictions:
+        raise DataError(f"site '{site}': no method left predictions to evaluate; train at least one")
+    lengths = {len(summary.mean) for summaries in predictions.values() for summary in summaries}
+    if y is not None:
+        lengths.add(len(y))
+    if len(lengths) != 1:
+        raise DataError(f"site '{site}': predictions and outcomes cover {sorted(lengths)} patients; give one a patient")
+    for method, summaries in predictions.items():
+        if len(summaries) != len(seeds):
+            raise DataError(f"site '{site}', method '{method}': {len(summaries)} predictions for {len(seeds)} seeds")
+    return lengths.pop()
+
+
+def _group_rows(subgroups: Mapping[str, NDArray[Any]] | None, rows: int) -> dict[str, Indices]:
+    groups: dict[str, Indices] = {}
+    for title, members in (subgroups or {}).items():
+        labels = np.asarray(members, dtype=object)
+        if labels.shape != (rows,):
+            raise DataError(f"subgroup '{title}' covers {len(labels):,} patients and {rows:,} were predicted")
+        # Order of first appearance would depend on the patients; sorted labels do not.
+        for label in sorted({str(label) for label in labels}):
+            groups[f"{title}: {label}"] = np.flatnonzero(labels.astype(str) == label)
+    return groups
+
+
+def _known(y: NDArray[Any] | None, bootstrap: int, seed: int) -> Labels | None:
+    if y is None or not np.isfinite(y).any():
+        return None
+    rows = np.flatnonzero(np.isfinite(y))
+    return Labels(rows, np.asarray(y, dtype=np.float64)[rows], bootstrap, seed)
+
+
+def _warnings(rows: int, y: NDArray[Any] | None, labels: Labels | None) -> tuple[str, ...]:
+    if y is None:
+        return ()
+    if labels is None:
+        return ("None of the patients has a known outcome, so nothing that needs outcomes could be computed.",)
+    sentences = []
+    events, others = labels.events, len(labels.y) - labels.events
+    if min(events, others) == 0:
+        kind = "had" if events else "did not have"
+        sentences.append(f"All {len(labels.y):,} patients with a known outcome {kind} it, so ranking cannot be judged.")
+    elif min(events, others) < FEWEST_EVENTS:
+        few = f"{events:,} had the outcome" if events < others else f"{others:,} did not have the outcome"
+        sentences.append(f"Only {few} of {len(labels.y):,} patients: too few to judge ranking or calibration.")
+    if len(labels.y) < rows:
+        sentences.append(f"The outcome is known for {len(labels.y):,} of {rows:,} patients; the rest is left out.")
+    return tuple(sentences)

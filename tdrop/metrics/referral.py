@@ -1,0 +1,124 @@
+"""Referral: for whom does a clinician look, and what does looking catch?
+
+Two rules. At a risk level r: risk < r <= upper end of the interval. At a capacity c: the c most likely
+wrong. Neither needs an outcome; INPT, retained error and net benefit do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tdrop.metrics.scores import as_pair, misclassified
+from tdrop.types import Doubles, Indices
+
+Mask = NDArray[np.bool_]
+
+
+def referred_at_level(risk: NDArray[Any], high: NDArray[Any], level: float) -> Mask:
+    """Returns who is below `level` by the risk and not by the upper end of the interval (rows,)."""
+    return np.asarray((np.asarray(risk) < level) & (np.asarray(high) >= level), dtype=np.bool_)
+
+
+def inpt(y: NDArray[Any], risk: NDArray[Any], high: NDArray[Any], level: float) -> int:
+    """Returns how many of those referred at `level` had the outcome (the paper's INPT)."""
+    return int((referred_at_level(risk, high, level) & (np.asarray(y) > 0.5)).sum())
+
+
+def expected_error(risk: NDArray[Any], threshold: float) -> Doubles:
+    """Returns the model's own chance of a wrong class: risk below the threshold, 1 - risk from it on (rows,)."""
+    value = np.asarray(risk, dtype=np.float64)
+    return np.where(value < threshold, value, 1 - value)
+
+
+def capacity_count(rows: int, share: float) -> int:
+    """Returns how many patients a share is, rounded to the nearest."""
+    return min(rows, int(np.floor(share * rows + 0.5)))
+
+
+def most(score: NDArray[Any], count: int) -> Mask:
+    """Returns the `count` rows of highest score (rows,); among equals the earlier row goes first."""
+    order = np.argsort(-np.asarray(score, dtype=np.float64), kind="stable")
+    mask = np.zeros(len(order), dtype=np.bool_)
+    mask[order[:count]] = True
+    return mask
+
+
+def stretch_to_level(risk: NDArray[Any], high: NDArray[Any], level: float) -> Doubles:
+    """Returns by which factor the upper half of each interval must be stretched to reach `level` (rows,).
+
+    Infinite for a patient at or above the level (nothing to refer) and for one without any spread.
+    Taking the smallest factors refers the same number of patients under every method, however wide its
+    intervals are.
+    """
+    value, upper = np.asarray(risk, dtype=np.float64), np.asarray(high, dtype=np.float64)
+    reach = upper - value
+    usable = (value < level) & (reach > 0)
+    factor = np.full(len(value), np.inf)
+    factor[usable] = (level - value[usable]) / reach[usable]
+    return factor
+
+
+def fewest(score: NDArray[Any], count: int) -> Mask:
+    """Returns the `count` rows of lowest finite score (rows,)."""
+    usable = np.isfinite(score)
+    return np.asarray(most(-np.where(usable, score, np.inf), count) & usable, dtype=np.bool_)
+
+
+@dataclass(frozen=True)
+class RiskCoverage:
+    """The error rate among those not referred, as more and more are referred.
+
+    Attributes:
+        referred: Share referred (points,), ascending from 0.
+        error: Error rate among the rest (points,).
+        n: How many are left (points,).
+    """
+
+    referred: Doubles
+    error: Doubles
+    n: Indices
+
+
+def risk_coverage(y: NDArray[Any], risk: NDArray[Any], score: NDArray[Any], threshold: float) -> RiskCoverage:
+    """Refers patients in descending order of score (rows,) and counts the errors that stay."""
+    outcome, value = as_pair(y, risk)
+    wrong = misclassified(outcome, value, threshold)
+    order = np.argsort(-np.asarray(score, dtype=np.float64), kind="stable")
+    kept = len(order) - np.arange(len(order))
+    remaining = wrong.sum() - np.concatenate([[0], np.cumsum(wrong[order])[:-1]])
+    return RiskCoverage(np.arange(len(order)) / max(1, len(order)), remaining / kept, kept)
+
+
+def retained_error(y: NDArray[Any], risk: NDArray[Any], referred: Mask, threshold: float) -> float | None:
+    """Returns the error rate among patients who are not referred; None when all are."""
+    kept = ~referred
+    return float(misclassified(y, risk, threshold)[kept].mean()) if kept.any() else None
+
+
+def net_benefit(y: NDArray[Any], risk: NDArray[Any], threshold: float, referred: Mask | None = None) -> float | None:
+    """Returns true positives minus weighted false positives, per patient, when acting from `threshold` on.
+
+    A false positive weighs threshold / (1 - threshold). With `referred` (rows,), those patients go to a
+    clinician who is taken to decide rightly: their positives count in full, their negatives nothing. The
+    cost of looking is not subtracted; see `referrals_per_gain`.
+    """
+    outcome, value = as_pair(y, risk)
+    if not len(outcome):
+        return None
+    return float(per_row_benefit(outcome, value, threshold, referred).mean())
+
+
+def per_row_benefit(y: Doubles, risk: Doubles, threshold: float, referred: Mask | None = None) -> Doubles:
+    """Returns each patient's part of the net benefit (rows,)."""
+    acted = (risk >= threshold).astype(np.float64)
+    benefit = acted * (y - (1 - y) * threshold / (1 - threshold))
+    return benefit if referred is None else np.where(referred, y, benefit)
+
+
+def referrals_per_gain(share_referred: float, gain: float) -> float | None:
+    """Returns how many referrals buy one more net true positive; None where referral gains nothing."""
+    return share_referred / gain if gain > 0 else None

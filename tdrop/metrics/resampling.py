@@ -1,0 +1,73 @@
+"""The patient bootstrap, in blocks, so that every metric of every method meets the same resamples.
+
+A resample is kept as how often each patient was drawn. A metric that is a sum over patients is then a
+matrix product, and comparisons between methods are paired because the counts are shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from tdrop.metrics.scores import add_up, divide
+from tdrop.types import Doubles, Floats
+
+#: Resamples handled at once: a block of 10,000 patients then fits a processor's cache.
+BLOCK = 64
+
+
+class Statistic(Protocol):
+    """Numbers that can be computed from how often each patient was drawn."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the rows of `resampled` are called."""
+        ...
+
+    def resampled(self, counts: Floats | Doubles) -> Doubles:
+        """Returns the numbers of each resample (names, resamples) from counts (rows, resamples)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums and ratios over patients.
+
+    Attributes:
+        names: What the numbers are called.
+        tops: What is added up (names, rows).
+        bottoms: What it is divided by, added up (names, rows); a row of NaN leaves a plain sum.
+    """
+
+    names: tuple[str, ...]
+    tops: Doubles
+    bottoms: Doubles
+
+    def resampled(self, counts: Floats | Doubles) -> Doubles:
+        """Returns sum(top) / sum(bottom), or sum(top), of each resample (names, resamples)."""
+        plain = np.isnan(self.bottoms[:, :1])
+        top = add_up(self.tops, counts)
+        bottom = add_up(np.where(plain, 0.0, self.bottoms), counts)
+        return np.where(plain, top, divide(top, bottom))
+
+
+def count_blocks(rows: int, resamples: int, seed: int) -> Iterator[Floats]:
+    """Yields how often each of `rows` patients was drawn, (rows, up to BLOCK resamples) at a time."""
+    random = np.random.default_rng(seed)
+    for start in range(0, resamples, BLOCK):
+        block = min(BLOCK, resamples - start)
+        drawn = random.integers(0, rows, size=(block, rows)) + rows * np.arange(block)[:, None]
+        flat = np.bincount(drawn.ravel(), minlength=rows * block)
+        yield np.ascontiguousarray(flat.reshape(block, rows).T, dtype=np.float32)
+
+
+def percentile_interval(values: Doubles, level: float = 0.95) -> tuple[float | None, float | None]:
+    """Returns the central interval of resampled values (resamples,), or Nones when fewer than half exist."""
+    known = values[np.isfinite(values)]
+    if 2 * len(known) <= len(values):
+        return None, None
+    low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
