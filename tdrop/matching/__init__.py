@@ -1,5 +1,5 @@
 """A validation set of source patients that looks like the target."""
 
-from tdrop.matching.match import SHARE, Balance, Matching, match
+from tdrop.matching.matched import SHARE, Balance, Matching, match
 
 __all__ = ["SHARE", "Balance", "Matching", "match"]

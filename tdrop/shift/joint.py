@@ -185,9 +185,9 @@ def rank_drivers(
     X, is_target = stack(source, target)
     rows = generator.permutation(thin(is_target, np.arange(len(X)), DRIVER_ROWS, generator))
     columns = columns_of(source.features)
-    members = {
-        column: [i for i, name in enumerate(source.features) if columns[name] == column] for column in columns.values()
-    }
+    members: dict[str, list[int]] = {}
+    for index, feature in enumerate(source.features):
+        members.setdefault(columns[feature], []).append(index)
     drops = _measure_drops(X[rows], is_target[rows], members, kind, generator)
     drivers = [_describe(column, drops[column], features) for column in members]
     return tuple(sorted(drivers, key=lambda driver: (-driver.auroc_drop, driver.column)))

@@ -121,9 +121,8 @@ def standardise(difference: Doubles, pooled: Doubles) -> Doubles:
     # A constant float32 column of a large table has a mean that is off by rounding alone.
     negligible = np.abs(difference) <= 1e-6 * np.maximum(1.0, pooled)
     with np.errstate(divide="ignore", invalid="ignore"):
-        smd: Doubles = np.where(
-            pooled > 0, difference / pooled, np.where(negligible, 0.0, np.sign(difference) * np.inf)
-        )
+        beyond = np.where(negligible, 0.0, np.sign(difference) * np.inf)
+        smd: Doubles = np.where(pooled > 0, difference / pooled, beyond)
     return smd
 
 

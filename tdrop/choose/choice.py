@@ -1,0 +1,195 @@
+"""Choosing a method for a site without a single label of that site.
+
+Two criteria, as a setting: importance-weighted log loss on out-of-fold source predictions (weights
+from the cross-fitted propensity), or log loss on the matched validation set. docs/CHOOSING.md has
+the measurement behind the default.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Self, get_args
+
+from tdrop.choose.folds import FoldScore
+from tdrop.errors import FitError, UsageError, did_you_mean
+from tdrop.tune import Losses, Trial
+
+Criterion = Literal["importance_weighted", "matched_validation"]
+CRITERIA: tuple[str, ...] = get_args(Criterion)
+DEFAULT_CRITERION: Criterion = "importance_weighted"
+
+#: From simple to involved: what a reader can check by hand comes first, what needs the target's rows last.
+SIMPLICITY = (
+    "logistic_regression",
+    "gradient_boosting",
+    "mlp",
+    "mc_dropout",
+    "concrete_dropout",
+    "last_layer",
+    "ensemble",
+    "tdnr",
+    "transductive_dropout",
+    "mixmatch",
+)
+
+
+@dataclass(frozen=True)
+class Score:
+    """What is known of a method before choosing.
+
+    Attributes:
+        method: Name of the method.
+        has_samples: Whether it can be chosen; a method without samples is only reported.
+        trial: Its picked trial.
+        folds: Its out-of-fold score; needed by "importance_weighted" only.
+    """
+
+    method: str
+    has_samples: bool
+    trial: Trial | None = None
+    folds: FoldScore | None = None
+
+    def losses(self, criterion: Criterion) -> Losses | None:
+        """Returns the losses that `criterion` compares; None when there are none."""
+        kept = self.folds if criterion == "importance_weighted" else self.trial
+        return None if kept is None else kept.losses
+
+
+@dataclass(frozen=True)
+class ChoiceRow:
+    """One method's line in the table behind a choice.
+
+    Attributes:
+        method: Name of the method.
+        candidate: Whether it could be chosen.
+        log_loss: By the criterion; None when it could not be scored.
+        standard_error: Of that mean.
+        behind: Log loss above the best candidate's, patient by patient.
+        behind_error: Standard error of that difference.
+        tied: Whether that is within one standard error.
+        matched_log_loss: On the matched validation set, whatever the criterion.
+        weighted_log_loss: Importance-weighted out of fold, whatever the criterion.
+        n: Rows behind log_loss.
+        effective_n: Kish's size of these rows under their weights.
+    """
+
+    method: str
+    candidate: bool
+    log_loss: float | None
+    standard_error: float | None
+    behind: float | None
+    behind_error: float | None
+    tied: bool
+    matched_log_loss: float | None
+    weighted_log_loss: float | None
+    n: int
+    effective_n: float | None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The chosen method and why.
+
+    Attributes:
+        method: Name of the chosen method.
+        runner_up: The next best candidate, or None without one.
+        reason: Why, in a sentence or two.
+        criterion: What was compared.
+        table: All methods, lowest log loss first; those without a score last.
+        mlp_better: Whether the plain network, which cannot be chosen, scores better than the chosen one.
+    """
+
+    method: str
+    runner_up: str | None
+    reason: str
+    criterion: Criterion
+    table: tuple[ChoiceRow, ...]
+    mlp_better: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns plain JSON types."""
+        data: dict[str, Any] = json.loads(json.dumps(asdict(self), allow_nan=False))
+        return data
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Reads what `to_dict` wrote."""
+        return cls(**{**data, "table": tuple(ChoiceRow(**row) for row in data["table"])})
+
+
+def choose(scores: Sequence[Score], *, criterion: Criterion = DEFAULT_CRITERION) -> Choice:
+    """Chooses the candidate with the lowest log loss; among those within one standard error, the simplest.
+
+    The standard error is that of the difference between two methods on the same patients.
+    """
+    if criterion not in CRITERIA:
+        raise UsageError(f"unknown criterion '{criterion}'{did_you_mean(criterion, CRITERIA)}")
+    scored = {score.method: losses for score in scores if (losses := score.losses(criterion)) is not None}
+    candidates = [score.method for score in scores if score.has_samples and score.method in scored]
+    if not candidates:
+        raise FitError(f"no method could be scored by '{criterion}'; see the trials for what failed")
+    best = min(candidates, key=lambda name: scored[name].mean)
+    table = tuple(sorted((_describe(score, scored, best, criterion) for score in scores), key=_table_order))
+    tied = [row.method for row in table if row.candidate and row.tied]
+    chosen = min(tied, key=_simplicity)
+    others = [row.method for row in table if row.candidate and row.method != chosen and row.log_loss is not None]
+    return Choice(
+        method=chosen,
+        runner_up=others[0] if others else None,
+        reason=_explain(chosen, best, tied, others, scored, criterion),
+        criterion=criterion,
+        table=table,
+        mlp_better="mlp" in scored and scored["mlp"].mean < scored[chosen].mean,
+    )
+
+
+def _describe(score: Score, scored: Mapping[str, Losses], best: str, criterion: Criterion) -> ChoiceRow:
+    losses = scored.get(score.method)
+    behind, error = losses.compare(scored[best]) if losses is not None else (None, None)
+    kept = score.folds if criterion == "importance_weighted" else score.trial
+    return ChoiceRow(
+        method=score.method,
+        candidate=score.has_samples and losses is not None,
+        log_loss=None if losses is None else losses.mean,
+        standard_error=None if losses is None else losses.standard_error,
+        behind=behind,
+        behind_error=error,
+        tied=score.method == best or (behind is not None and error is not None and behind <= error),
+        matched_log_loss=score.trial.log_loss if score.trial else None,
+        weighted_log_loss=score.folds.log_loss if score.folds else None,
+        n=kept.n if kept else 0,
+        effective_n=_effective_n(kept),
+    )
+
+
+def _effective_n(kept: Trial | FoldScore | None) -> float | None:
+    if kept is None:
+        return None
+    return kept.effective_n if isinstance(kept, FoldScore) else float(kept.n)
+
+
+def _table_order(row: ChoiceRow) -> tuple[float, int]:
+    return (float("inf") if row.log_loss is None else row.log_loss, _simplicity(row.method))
+
+
+def _simplicity(name: str) -> int:
+    return SIMPLICITY.index(name) if name in SIMPLICITY else len(SIMPLICITY)
+
+
+def _explain(
+    chosen: str, best: str, tied: Sequence[str], others: Sequence[str], scored: Mapping[str, Losses], criterion: str
+) -> str:
+    measure = {
+        "importance_weighted": "importance-weighted log loss on out-of-fold source predictions",
+        "matched_validation": "log loss on the matched validation set",
+    }[criterion]
+    loss = f"{scored[chosen].mean:.4f}"
+    if chosen == best:
+        second = f"; {others[0]} follows with {scored[others[0]].mean:.4f}" if others else ""
+        return f"{chosen} has the lowest {measure} ({loss}){second}."
+    return (
+        f"{best} has the lowest {measure} ({scored[best].mean:.4f}), but {chosen} ({loss}) is within one standard "
+        f"error and the simplest of the {len(tied)} methods that are."
+    )

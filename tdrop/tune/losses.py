@@ -1,0 +1,64 @@
+"""Losses kept as sums over blocks of patients: enough to compare two methods, and nobody's own loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from tdrop.types import Doubles
+
+#: Blocks of patients; fewer when there are fewer patients.
+BLOCKS = 100
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Weighted losses summed over blocks; row i belongs to block i mod BLOCKS.
+
+    Attributes:
+        mean: Weighted mean loss.
+        standard_error: Of that mean, from the rows.
+        sums: Weight times loss, summed by block (blocks,).
+        weights: Weights summed by block (blocks,).
+    """
+
+    mean: float
+    standard_error: float
+    sums: tuple[float, ...]
+    weights: tuple[float, ...]
+
+    @classmethod
+    def collect(cls, losses: Doubles, weights: Doubles | None = None) -> Self:
+        """Sums losses (rows,) with their weights (rows,), 1 unless given."""
+        weights = np.ones(len(losses)) if weights is None else np.asarray(weights, dtype=np.float64)
+        total = float(weights.sum())
+        mean = float(np.dot(weights, losses)) / total
+        error = float(np.sqrt(np.sum((weights * (losses - mean)) ** 2))) / total
+        block = np.arange(len(losses)) % BLOCKS
+        blocks = min(BLOCKS, len(losses))
+        sums = np.bincount(block, weights * losses, minlength=blocks)
+        return cls(mean, error, tuple(sums.tolist()), tuple(np.bincount(block, weights, minlength=blocks).tolist()))
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Reads what `dataclasses.asdict` wrote."""
+        return cls(data["mean"], data["standard_error"], tuple(data["sums"]), tuple(data["weights"]))
+
+    def compare(self, other: Losses) -> tuple[float, float | None]:
+        """Returns this mean minus the other's and the standard error of that difference.
+
+        Both must be losses of the same rows in the same order. The error is None with a single block.
+        """
+        weights = np.asarray(self.weights)
+        total = float(weights.sum())
+        blocks = np.asarray(self.sums) - np.asarray(other.sums)
+        difference = float(blocks.sum()) / total
+        if len(blocks) < 2:
+            return difference, None
+        # A block that differs from the overall difference by more than its weight explains is noise.
+        residual = blocks - difference * weights
+        spread = float(np.sqrt(np.sum(residual**2) * len(blocks) / (len(blocks) - 1)))
+        return difference, spread / total

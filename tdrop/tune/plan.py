@@ -1,0 +1,65 @@
+"""Which settings a method tries: its defaults, then an even draw from its search space."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tdrop.errors import UsageError
+from tdrop.methods import build
+from tdrop.types import Method
+
+#: Trials a method gets.
+BUDGET = 12
+
+
+def plan_trials(
+    name: str, *, budget: int = BUDGET, seed: int = 0, base: Mapping[str, Any] | None = None
+) -> tuple[Method, ...]:
+    """Returns the methods to try: the defaults first, then a seeded draw from the search space.
+
+    The draw is even: every value of a setting comes about equally often. A search space smaller
+    than the budget is tried completely.
+
+    Args:
+        name: Name of the method.
+        budget: Number of trials, the defaults included.
+        seed: Decides the draw.
+        base: Settings that every trial shares, such as fewer epochs; they are not searched.
+    """
+    if budget < 1:
+        raise UsageError(f"tuning '{name}' needs at least 1 trial, came {budget}")
+    return plan_around(build(name, **(base or {})), budget=budget, seed=seed, fixed=tuple(base or ()))
+
+
+def plan_around(default: Method, *, budget: int, seed: int, fixed: Sequence[str] = ()) -> tuple[Method, ...]:
+    """Returns `default` and up to budget - 1 other points of its search space."""
+    space = {key: tuple(values) for key, values in default.search_space().items() if key not in fixed}
+    generator = np.random.default_rng([seed, 6])
+    planned = [default]
+    # Asking for more draws than trials makes up for repeats; a complete grid ends it early.
+    size = int(np.prod([len(values) for values in space.values()]))
+    for _ in range(50):
+        for point in _draw_evenly(space, budget, generator):
+            candidate = default.with_settings(**point)
+            if candidate not in planned:
+                planned.append(candidate)
+            if len(planned) >= budget:
+                return tuple(planned)
+        if len(planned) >= size:
+            break
+    return tuple(planned)
+
+
+def _draw_evenly(
+    space: Mapping[str, tuple[Any, ...]], count: int, generator: np.random.Generator
+) -> list[dict[str, Any]]:
+    """Draws `count` points; each value of each setting comes up equally often, give or take one."""
+    columns = {}
+    for key, values in space.items():
+        repeats = -(-count // len(values))
+        places = np.concatenate([generator.permutation(len(values)) for _ in range(repeats)])[:count]
+        columns[key] = [values[place] for place in generator.permutation(places)]
+    return [{key: column[index] for key, column in columns.items()} for index in range(count if columns else 0)]
