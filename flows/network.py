@@ -1,0 +1,45 @@
+"""Several target sites in one flow; a site that fails does not take the others down."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from prefect import flow, get_run_logger
+
+from flows.transfer import transfer_site
+from tasks.place import Place
+from tasks.pool import worker_processes
+from tasks.report import publish_index
+from tasks.settings import TransferSettings
+from tdrop.errors import TdropError
+
+
+@flow(name="transfer-network", persist_result=False)
+def transfer_network(
+    sites: Sequence[str],
+    settings: TransferSettings = TransferSettings(),
+    contracts: str = "data_contracts",
+    home: str | None = None,
+    processes: int | None = None,
+    again: bool = False,
+) -> dict[str, Any]:
+    """Transfers to each site in turn, then links all reports from `index.html`.
+
+    Returns:
+        By site: its summary, or {"failed": sentence}.
+    """
+    place = Place.at(home, contracts)
+    network = place.network()
+    for site in sites:
+        network.site(site)
+    results: dict[str, Any] = {}
+    with worker_processes(processes):
+        for site in dict.fromkeys(sites):
+            try:
+                results[site] = transfer_site(site, settings, contracts, home, processes, again)
+            except TdropError as error:
+                get_run_logger().error("site %s failed: %s", site, error)
+                results[site] = {"failed": str(error)}
+    publish_index(place)
+    return results

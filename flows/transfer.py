@@ -1,0 +1,196 @@
+"""One target site, from its extract to its published report.
+
+read -> harmonise and check -> encode -> estimate shift -> match -> tune -> fit -> choose -> evaluate -> report -> record
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from prefect import flow, get_run_logger
+from prefect.futures import PrefectFuture
+
+from tasks.artifacts import leave
+from tasks.place import Place
+from tasks.pool import worker_processes
+from tasks.progress import report
+from tasks.settings import TransferSettings
+from tasks.status import current_inputs, now, unchanged, write_status
+from tasks.store import Ref
+from tdrop.contracts.network import Network
+from tdrop.errors import FitError, SiteStopped, TdropError
+
+
+@dataclass
+class Trained:
+    """What training left: references by method, and the methods that failed with a sentence each."""
+
+    trials: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    picked: dict[str, dict[str, Any]] = field(default_factory=dict)
+    fits: dict[str, list[Ref]] = field(default_factory=dict)
+    folds: dict[str, Ref] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+@flow(name="transfer-site", flow_run_name="transfer {site}", persist_result=False)
+def transfer_site(
+    site: str,
+    settings: TransferSettings = TransferSettings(),
+    contracts: str = "data_contracts",
+    home: str | None = None,
+    processes: int | None = None,
+    again: bool = False,
+) -> dict[str, Any]:
+    """Moves the source's model to one target site and publishes its report.
+
+    Args:
+        site: Name of the target site.
+        settings: What to train and how long.
+        contracts: Folder with tables and sites.
+        home: Where results go; default `$TDROP_HOME`.
+        processes: Worker processes; default one a core.
+        again: Run even when neither data, contract, settings nor code changed.
+
+    Returns:
+        The site's summary: verdict, method, counts, where the report is.
+    """
+    place = Place.at(home, contracts)
+    network = place.network()
+    started = now()
+    inputs: dict[str, Any] | None = None
+    try:
+        inputs = current_inputs(place, network, site, settings)
+        if not again and unchanged(place, site, inputs):
+            return _nothing_to_do(place, site)
+        with worker_processes(processes):
+            summary = _transfer(place, network, site, settings)
+    except TdropError as error:
+        outcome = "stopped" if isinstance(error, SiteStopped) else "failed"
+        if site in network.sites:
+            write_status(place, site, inputs, outcome, started=started, sentence=str(error))
+        raise
+    write_status(place, site, inputs, "done", started=started, sentence=summary["headline"])
+    return summary
+
+
+def _transfer(place: Place, network: Network, site: str, settings: TransferSettings) -> dict[str, Any]:
+    """The recipe."""
+    from tasks.choose import choose_method
+    from tasks.evaluate import evaluate_site, lock_models
+    from tasks.prepare import encode_pair, prepare_site, require_usable
+    from tasks.report import publish_report
+    from tasks.shift import estimate_site_shift, match_validation
+    from tasks.tracking import record_site
+
+    spec = network.site(site)
+    source_name = network.source_of(spec).name
+    source, target = prepare_site(place, source_name), prepare_site(place, site)
+    require_usable(place, source_name, source)
+    require_usable(place, site, target)
+    encoded = encode_pair(place, site, source, target)
+    shift = estimate_site_shift.submit(place, site, encoded)
+    matching = match_validation(place, site, encoded)
+    trained = train(place, site, encoded, matching, settings, spec.decision.interval_level)
+    choice = choose_method(place, site, trained.picked, trained.folds, settings)
+    models = lock_models(place, site, trained.fits, choice)
+    evaluation = evaluate_site(place, site, encoded, target, trained.fits, models, settings)
+    stages = {
+        "source": source,
+        "target": target,
+        "encoded": encoded,
+        "shift": shift.result(),
+        "matching": matching,
+        "choice": choice,
+        "models": models,
+        "evaluation": evaluation,
+    }
+    summary = publish_report(place, site, stages, trained, settings)
+    record_site(place, site, stages, trained, settings, summary)
+    return summary
+
+
+def train(
+    place: Place, site: str, encoded: Ref, matching: Ref, settings: TransferSettings, level: float
+) -> Trained:
+    """Tunes every method alike, refits the best trial per seed, and scores it out of fold.
+
+    A method that fails is reported as failed; the site goes on with the others.
+    """
+    from tasks.tune import fit_seed, run_tuning_trial, score_out_of_fold
+    from tdrop.tune import Trial, pick_trial, plan_trials
+
+    methods = settings.chosen_methods()
+    trained = Trained()
+    counted = _Counter(site)
+    planned = {m: len(plan_trials(m, budget=settings.trials, base=settings.method_settings.get(m, {}))) for m in methods}
+    trials = {
+        method: [
+            run_tuning_trial.submit(place, encoded, matching, method, index, settings) for index in range(planned[method])
+        ]
+        for method in methods
+    }
+    fits: dict[str, list[PrefectFuture[Ref]]] = {}
+    folds: dict[str, PrefectFuture[Ref]] = {}
+    done = 0
+    for method in methods:
+        refs = _collect(method, trials[method], trained.failed)
+        done += len(trials[method])
+        counted("tune", done, sum(planned.values()), method)
+        if refs is None:
+            continue
+        trained.trials[method] = [ref.json("trial.json") for ref in refs]
+        picked = pick_trial(method, [Trial.from_dict(trial) for trial in trained.trials[method]]).to_dict()
+        trained.picked[method] = picked
+        fits[method] = [
+            fit_seed.submit(place, encoded, method, picked, seed, settings, level) for seed in range(settings.seeds)
+        ]
+        if settings.criterion == "importance_weighted":
+            folds[method] = score_out_of_fold.submit(place, encoded, method, picked, settings)
+    for number, method in enumerate(fits, start=1):
+        refs = _collect(method, fits[method], trained.failed)
+        fold = _collect(method, [folds[method]], trained.failed) if method in folds else []
+        counted("fit", number, len(fits), method)
+        if refs is not None and fold is not None:
+            trained.fits[method] = refs
+            trained.folds.update({method: fold[0]} if fold else {})
+    if not trained.fits:
+        raise FitError(f"site '{site}': every method failed, the first with: {next(iter(trained.failed.values()))}")
+    return trained
+
+
+def _collect(method: str, futures: Sequence[PrefectFuture[Ref]], failed: dict[str, str]) -> list[Ref] | None:
+    """Results of all futures, or None with a sentence in `failed` when one of them failed."""
+    refs = []
+    for future in futures:
+        future.wait()
+        result = future.result(raise_on_failure=False)
+        if isinstance(result, Ref):
+            refs.append(result)
+        else:
+            failed[method] = str(result) if isinstance(result, TdropError) else f"failed with {type(result).__name__}"
+            get_run_logger().warning("method %s failed: %s", method, failed[method])
+            return None
+    return refs
+
+
+class _Counter:
+    """Reports the progress of a stage."""
+
+    def __init__(self, site: str) -> None:
+        self.site = site
+
+    def __call__(self, stage: str, done: int, total: int, detail: str) -> None:
+        report(self.site, stage, done, total, detail)
+
+
+def _nothing_to_do(place: Place, site: str) -> dict[str, Any]:
+    import json
+
+    latest = place.latest(site)
+    get_run_logger().info("site %s: nothing changed since the last run; its report is %s", site, latest / "report.html")
+    leave(site, "summary", f"# {site}\n\nNothing changed since the last run: data, contract, settings and code are the same.")
+    report(site, "unchanged", detail="nothing changed since the last run")
+    summary: dict[str, Any] = json.loads((latest / "summary.json").read_text(encoding="utf-8"))
+    return summary

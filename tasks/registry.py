@@ -1,0 +1,104 @@
+"""Which model a site uses: a run registers a candidate, a person makes it the champion."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.place import Place
+from tasks.status import now
+from tasks.tracking import connect
+from tdrop.errors import UsageError
+
+CANDIDATE, CHAMPION = "candidate", "champion"
+#: Tags on a version: who promoted it, why, when, and what was champion before.
+BY, NOTE, WHEN, BEFORE = "tdrop.promoted_by", "tdrop.promotion_note", "tdrop.promoted_at", "tdrop.champion_before"
+
+
+@dataclass(frozen=True)
+class Promotion:
+    """Who made which version the champion, when and with which note."""
+
+    site: str
+    version: str
+    method: str
+    by: str
+    note: str
+    when: str
+
+    def to_dict(self) -> dict[str, str]:
+        """Returns plain JSON types."""
+        return dict(self.__dict__)
+
+
+def model_name(site: str) -> str:
+    """The registered model of a site."""
+    return f"tdrop-{site}"
+
+
+def version_at(place: Place, site: str, alias: str) -> Any | None:
+    """The model version behind an alias, or None."""
+    client = connect(place)
+    try:
+        return client.get_model_version_by_alias(model_name(site), alias)
+    except Exception as error:
+        if _absent(error):
+            return None
+        raise
+
+
+def promote(place: Place, site: str, *, by: str, note: str) -> Promotion:
+    """Makes the candidate the champion, in the name of a person."""
+    place.network().site(site)
+    candidate = version_at(place, site, CANDIDATE)
+    if candidate is None:
+        raise UsageError(
+            f"site '{site}' has no candidate to promote; run `tdrop transfer {site}` first "
+            "(a verdict of stop makes no candidate)"
+        )
+    if not by.strip() or not note.strip():
+        raise UsageError("a promotion needs the name of a person (--by) and a note (--note)")
+    champion = version_at(place, site, CHAMPION)
+    client, name = connect(place), model_name(site)
+    if champion is not None and champion.version != candidate.version:
+        client.set_model_version_tag(name, candidate.version, BEFORE, champion.version)
+    for key, value in ((BY, by), (NOTE, note), (WHEN, now())):
+        client.set_model_version_tag(name, candidate.version, key, value)
+    client.set_registered_model_alias(name, CHAMPION, candidate.version)
+    promoted = champion_record(place, site)
+    assert promoted is not None
+    return promoted
+
+
+def rollback(place: Place, site: str) -> Promotion:
+    """Makes the champion before this one the champion again."""
+    place.network().site(site)
+    champion = version_at(place, site, CHAMPION)
+    before = None if champion is None else champion.tags.get(BEFORE)
+    if before is None:
+        raise UsageError(f"site '{site}' has no earlier champion to go back to")
+    connect(place).set_registered_model_alias(model_name(site), CHAMPION, before)
+    record = champion_record(place, site)
+    assert record is not None
+    return record
+
+
+def champion_record(place: Place, site: str) -> Promotion | None:
+    """The site's promotion in force, or None."""
+    version = version_at(place, site, CHAMPION)
+    if version is None:
+        return None
+    tags = version.tags
+    return Promotion(
+        site=site,
+        version=str(version.version),
+        method=tags.get("method", ""),
+        by=tags.get(BY, ""),
+        note=tags.get(NOTE, ""),
+        when=tags.get(WHEN, ""),
+    )
+
+
+def _absent(error: Exception) -> bool:
+    code = getattr(error, "error_code", "")
+    return code in {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"}

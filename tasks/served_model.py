@@ -1,0 +1,57 @@
+"""The model as MLflow serves it: a hospital's rows in contract columns in, risk and referral out.
+
+MLflow stores this file's text with the model (models-from-code), so nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import pandas as pd
+
+
+class ServedModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
+    """Encodes rows as the training did and predicts with the stored method."""
+
+    def load_context(self, context: Any) -> None:
+        """Reads the method, the encoder, the contract and the site's decision."""
+        from tdrop.contracts.schema import Contract, Decision
+        from tdrop.data.encode import Encoder
+        from tdrop.methods import load
+
+        folder = Path(context.artifacts["transfer"])
+        self.fitted = load(folder / "model")
+        described = json.loads((folder / "served.json").read_text(encoding="utf-8"))
+        self.encoder = Encoder.from_dict(described["encoder"])
+        self.contract = Contract.model_validate(described["contract"])
+        self.decision = Decision.model_validate(described["decision"])
+        self.passes, self.seed = int(described["passes"]), int(described["seed"])
+
+    def predict(self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
+        """Returns risk, sd, low, high and refer, one row a patient in the order given.
+
+        A patient is referred when the interval reaches the site's risk level although the risk
+        does not. The capacity share needs a whole list of patients: `tdrop score` adds it.
+        """
+        from tdrop.evaluate import referred_by_level
+
+        cohort = self.encoder.encode(model_input.reset_index(drop=True), "served")
+        level = self.decision.interval_level
+        summary = self.fitted.summarise(cohort.X, self.passes, seed=self.seed, levels=(level,))
+        low, high = summary.interval(level)
+        return pd.DataFrame(
+            {
+                "risk": summary.mean.astype(float),
+                "sd": summary.sd.astype(float),
+                "low": low.astype(float),
+                "high": high.astype(float),
+                "refer": referred_by_level(summary, self.decision),
+            },
+            index=model_input.index,
+        )
+
+
+mlflow.models.set_model(ServedModel())

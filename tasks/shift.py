@@ -1,0 +1,52 @@
+"""How different the target's patients are, and the source rows that look like them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from tasks.artifacts import leave, table
+from tasks.files import load_cohort
+from tasks.place import Place
+from tasks.progress import report
+from tasks.store import Ref, Store, write_json
+
+#: The matching and the shift estimate are the same for every seed of a run.
+SEED = 0
+
+
+@task(name="estimate shift", task_run_name="estimate shift {site}", cache_policy=NO_CACHE)
+def estimate_site_shift(place: Place, site: str, encoded: Ref) -> Ref:
+    """Compares the two sites' patients; returns a stage with shift.json."""
+
+    def build(folder: Path) -> None:
+        from tdrop.shift import estimate_shift
+
+        source, target = load_cohort(encoded.path / "source.npz"), load_cohort(encoded.path / "target.npz")
+        write_json(folder / "shift.json", estimate_shift(source, target, seed=SEED).to_dict())
+
+    ref = Store(place.root).make("shift", {"encoded": encoded.digest, "seed": SEED}, build)
+    shift = ref.json("shift.json")
+    leave(site, "shift", f"# {site}: {shift['verdict']}\n\n{shift['reason']}")
+    report(site, "estimate shift", detail=shift["verdict"])
+    return ref
+
+
+@task(name="match", task_run_name="match {site}", cache_policy=NO_CACHE)
+def match_validation(place: Place, site: str, encoded: Ref) -> Ref:
+    """Chooses the source rows that look like the target; returns a stage with matching.json."""
+
+    def build(folder: Path) -> None:
+        from tdrop.matching import match
+
+        source, target = load_cohort(encoded.path / "source.npz"), load_cohort(encoded.path / "target.npz")
+        write_json(folder / "matching.json", match(source, target, seed=SEED).to_dict())
+
+    ref = Store(place.root).make("matching", {"encoded": encoded.digest, "seed": SEED}, build)
+    matching = ref.json("matching.json")
+    rows = [[row["feature"], row["before"], row["after"]] for row in matching["balance"]]
+    leave(site, "matching", f"# {site}: balance before and after\n\n" + table(["feature", "before", "after"], rows))
+    report(site, "match", detail=f"{len(matching['rows']):,} source rows held out")
+    return ref

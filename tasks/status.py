@@ -1,0 +1,63 @@
+"""One status file a site: what the last run was made from, and how it ended.
+
+Comparing it with what is there now tells, without importing anything heavy, whether a scheduled
+run has anything to do.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from tasks.place import Place, write_private
+from tasks.settings import TransferSettings
+from tasks.store import code_digest
+from tdrop.contracts.network import Network
+from tdrop.data.readers import fingerprint, label_fingerprint
+from tdrop.errors import UsageError
+
+
+def current_inputs(place: Place, network: Network, site: str, settings: TransferSettings) -> dict[str, Any]:
+    """Digests of everything that a transfer of this site depends on."""
+    spec = network.site(site)
+    if spec.role != "target":
+        raise UsageError(
+            f"site '{site}' is a source; give a target site: {', '.join(target.name for target in network.targets)}"
+        )
+    where = {"home": place.root, "base": network.folder.parent}
+    return {
+        "contract": network.digest_of(site),
+        "source_data": fingerprint(network.source_of(spec), **where),
+        "target_data": fingerprint(spec, **where),
+        "labels": label_fingerprint(spec, **where),
+        "settings": settings.model_dump(mode="json"),
+        "code": code_digest(),
+    }
+
+
+def read_status(place: Place, site: str) -> dict[str, Any] | None:
+    """The site's status, or None before its first run or when the file is not readable."""
+    try:
+        status: dict[str, Any] = json.loads((place.site(site) / "status.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return status
+
+
+def write_status(place: Place, site: str, inputs: dict[str, Any] | None, outcome: str, **more: Any) -> None:
+    """Replaces the site's status; `outcome` is done, stopped or failed."""
+    status = {"site": site, "inputs": inputs, "outcome": outcome, "ended": now(), **more}
+    write_private(place.site(site) / "status.json", json.dumps(status, indent=1, sort_keys=True) + "\n")
+
+
+def unchanged(place: Place, site: str, inputs: dict[str, Any]) -> bool:
+    """Whether the last run ended well and started from exactly these inputs."""
+    status = read_status(place, site)
+    good = status is not None and status["outcome"] == "done" and status["inputs"] == inputs
+    return good and (place.latest(site) / "report.html").is_file()
+
+
+def now() -> str:
+    """The time in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
