@@ -1,0 +1,84 @@
+"""The methods, one file each: this folder is the registry, and dropping a file in adds a method.
+
+A file without a leading underscore names a method; its `METHOD` is the frozen dataclass of its settings.
+Nothing heavy is imported until a method is asked for.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Any
+
+from tdrop.errors import FitError, UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from tdrop.types import Fitted, Method
+
+__all__ = ["build", "describe", "digest", "label", "load", "method_class", "method_names"]
+
+#: The order of the paper's table; methods it does not know follow by name.
+_ORDER = (
+    "mlp",
+    "mc_dropout",
+    "concrete_dropout",
+    "ensemble",
+    "mixmatch",
+    "last_layer",
+    "tdnr",
+    "transductive_dropout",
+    "logistic_regression",
+    "gradient_boosting",
+)
+
+
+@cache
+def method_names() -> tuple[str, ...]:
+    """Returns the names of all methods, in the paper's order."""
+    found = {module.name for module in iter_modules(__path__) if not module.name.startswith("_")}
+    return (*[name for name in _ORDER if name in found], *sorted(found - set(_ORDER)))
+
+
+def method_class(name: str) -> Any:
+    """Returns the settings class of a method."""
+    if name not in method_names():
+        raise UsageError(f"there is no method '{name}'{did_you_mean(name, method_names())}")
+    return import_module(f"{__name__}.{name}").METHOD
+
+
+def build(name: str, **settings: Any) -> Method:
+    """Builds a method by name; settings left out keep their defaults."""
+    method: Method = method_class(name)().with_settings(**settings)
+    return method
+
+
+def label(name: str) -> str:
+    """Returns the name that a reader sees."""
+    return str(method_class(name).label)
+
+
+def describe(name: str) -> str:
+    """Returns one sentence about a method for the report."""
+    return str(method_class(name).summary)
+
+
+def load(folder: Path | str) -> Fitted:
+    """Loads a saved model; a changed, cut-off or missing file is a FitError."""
+    from tdrop.methods._save import read_model
+
+    record, files = read_model(Path(folder))
+    try:
+        method = build(record["method"], **record["settings"])
+    except (UsageError, KeyError) as error:
+        raise FitError(f"model in '{Path(folder).name}' cannot be rebuilt: {error}") from None
+    fitted: Fitted = method.restore(record, files)  # type: ignore[attr-defined]
+    return fitted
+
+
+def digest(folder: Path | str) -> str:
+    """Returns the digest of a saved model; identical fits have identical digests."""
+    from tdrop.methods._save import digest as read_digest
+
+    return read_digest(Path(folder))

@@ -1,0 +1,228 @@
+"""What the network methods share: their settings, their fit and their fitted half."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import Tensor, nn
+
+from tdrop.errors import FitError
+from tdrop.methods._checks import check_cohorts, check_passes, check_rows
+from tdrop.methods._noise import spawn, torch_generator
+from tdrop.methods._predict import summarise_samples
+from tdrop.methods._save import write_model
+from tdrop.methods._scaling import Scaling, learn_scaling
+from tdrop.methods._settings import Settings, setting
+from tdrop.methods._threads import one_torch_thread
+from tdrop.methods._train import Rows, Schedule, train
+from tdrop.types import INTERVAL_LEVEL, Cohort, EpochCallback, Predictive, Summary, Task
+
+_WEIGHTS = "weights.safetensors"
+#: Rows that go through a network together. Shorter blocks are padded: every row then meets the same
+#: arithmetic whether it comes alone or in a batch.
+_BLOCK = 128
+
+
+@dataclass(frozen=True)
+class NetworkMethod(Settings):
+    """Settings that every network method has, and the fit."""
+
+    hidden: tuple[int, ...] = setting((128, 128), "Units of every hidden layer.", low=1)
+    initial_sd: float = setting(0.1, "Standard deviation of the initial weights.", low=0.0)
+    learning_rate: float = setting(0.003, "Adam's first step size; falls to zero along a cosine.", low=1e-7, high=10)
+    weight_decay: float = setting(1e-4, "Weight of the squared weights (biases left out).", low=0.0)
+    batch: int = setting(512, "Source rows a step.", low=1)
+    epochs: int | None = setting(None, "Most epochs; left out, as many as give `steps` steps.", low=1)
+    steps: int = setting(300, "Steps aimed at where `epochs` is left out (10 to 150 epochs).", low=1)
+    patience: int = setting(10, "Epochs without a better validation loss before training stops.", low=1)
+    clip: float = setting(5.0, "Largest norm of a step's gradient.", low=1e-6)
+    validation_passes: int = setting(10, "Passes behind the validation loss.", low=1)
+
+    @classmethod
+    def search_space(cls) -> dict[str, tuple[Any, ...]]:
+        """The documented values that tuning may try, by setting."""
+        return {"learning_rate": (0.001, 0.003, 0.01), "weight_decay": (1e-5, 1e-4, 1e-3)}
+
+    @abstractmethod
+    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> nn.Module:
+        """Makes the untrained network for that many features and source rows."""
+
+    def fit(
+        self,
+        source: Cohort,
+        target: Cohort,
+        validation: Cohort | None = None,
+        *,
+        seed: int,
+        progress: EpochCallback | None = None,
+    ) -> FittedNetwork:
+        """Trains on labelled source rows and unlabelled target rows; see `tdrop.types.Method`."""
+        check_cohorts(self.name, self.needs_target(), source, target, validation)
+        scaling = learn_scaling(source)
+        rows = _tensors(scaling, source, target if self.needs_target() else None, validation)
+        start, training = spawn(seed, 2)
+        with one_torch_thread():
+            network = self.network(source.X.shape[1], len(source), source.task, torch_generator(start))
+            schedule = self._schedule(len(source))
+            trained = train(
+                network, rows, schedule, method=self.name, seed=int(training.integers(2**62)), progress=progress
+            )
+        facts = Facts(source.features, source.task, trained.epochs, trained.history, len(source))
+        return self.fitted_class()(self, network, scaling, facts)
+
+    def needs_target(self) -> bool:
+        """Whether this fit reads the target's rows."""
+        return self.uses_target
+
+    @classmethod
+    def fitted_class(cls) -> type[FittedNetwork]:
+        """The class of the fitted half."""
+        return FittedNetwork
+
+    def restore(self, record: Mapping[str, Any], files: Mapping[str, bytes]) -> FittedNetwork:
+        """Rebuilds the fitted half from a saved record and its files."""
+        facts = Facts.from_dict(record)
+        try:
+            tensors = load_tensors(files[_WEIGHTS])
+            scaling = Scaling(
+                center=tensors.pop("scaling.center").numpy(),
+                scale=tensors.pop("scaling.scale").numpy(),
+                outcome_center=record["outcome_center"],
+                outcome_scale=record["outcome_scale"],
+            )
+            network = self.network(len(facts.features), facts.rows, facts.task, torch.Generator().manual_seed(0))
+            network.load_state_dict(tensors)
+        except (SafetensorError, RuntimeError, KeyError) as error:
+            raise FitError(
+                f"method '{self.name}': the saved weights do not fit its settings ({type(error).__name__}); fit again"
+            ) from None
+        return self.fitted_class()(self, network, scaling, facts)
+
+    def _schedule(self, rows: int) -> Schedule:
+        steps_an_epoch = -(-rows // self.batch)
+        planned = min(max(round(self.steps / steps_an_epoch), 10), 150)
+        return Schedule(
+            epochs=planned if self.epochs is None else self.epochs,
+            batch=self.batch,
+            target_batch=max(1, self.batch // 2),
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            clip=self.clip,
+            patience=self.patience,
+            validation_passes=self.validation_passes if self.has_samples else 1,
+        )
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a fitted network knows besides its weights."""
+
+    features: tuple[str, ...]
+    task: Task
+    epochs: int
+    history: tuple[dict[str, float | None], ...]
+    rows: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "features": list(self.features),
+            "task": self.task,
+            "epochs": self.epochs,
+            "history": list(self.history),
+            "rows": self.rows,
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Facts:
+        """Reads `to_dict`'s values back."""
+        return cls(
+            tuple(record["features"]), record["task"], record["epochs"], tuple(record["history"]), record["rows"]
+        )
+
+
+class FittedNetwork:
+    """A trained network with everything needed to predict; see `tdrop.types.Fitted`."""
+
+    def __init__(self, method: NetworkMethod, network: nn.Module, scaling: Scaling, facts: Facts) -> None:
+        self.method = method
+        self.features = facts.features
+        self.task = facts.task
+        self.epochs = facts.epochs
+        self.history: Sequence[dict[str, float | None]] = facts.history
+        self._facts = facts
+        self._network = network.requires_grad_(False)
+        self._scaling = scaling
+
+    def sample(self, X: NDArray[Any], n: int, *, seed: int) -> Predictive:
+        """Draws n passes for the rows of X (rows, features); a row's samples do not depend on the other rows."""
+        passes = check_passes(n, self.method.name)
+        with one_torch_thread():
+            return self._sample(X, self._network.draw(passes, seed))  # type: ignore[operator]
+
+    def summarise(self, X: NDArray[Any], n: int, *, seed: int, levels: Sequence[float] = (INTERVAL_LEVEL,)) -> Summary:
+        """Streams `sample` over chunks of rows and keeps mean, sd and intervals."""
+        passes = check_passes(n, self.method.name)
+        with one_torch_thread():
+            draw = self._network.draw(passes, seed)  # type: ignore[operator]
+            shown = self._sample(np.asarray(X)[:0], draw).samples.shape[0]
+            return summarise_samples(lambda part: self._sample(part, draw), np.asarray(X), shown, levels)
+
+    def save(self, folder: Path) -> None:
+        """Writes the model to `folder`, without pickle."""
+        tensors = {name: tensor.contiguous() for name, tensor in self._network.state_dict().items()}
+        tensors["scaling.center"] = torch.from_numpy(self._scaling.center)
+        tensors["scaling.scale"] = torch.from_numpy(self._scaling.scale)
+        record = {
+            "method": self.method.name,
+            "settings": self.method.settings(),
+            "outcome_center": self._scaling.outcome_center,
+            "outcome_scale": self._scaling.outcome_scale,
+            **self._facts.to_dict(),
+        }
+        write_model(Path(folder), record, {_WEIGHTS: save_tensors(tensors)})
+
+    @torch.no_grad()
+    def _sample(self, X: NDArray[Any], draw: list[Tensor]) -> Predictive:
+        x = self._inputs(X)
+        parts = [self._network.outputs(block, draw) for block in _blocks(x)]  # type: ignore[operator]
+        outputs = torch.cat(parts, dim=1)[:, : len(x)]
+        if self.task == "binary":
+            return Predictive(outputs.sigmoid_().numpy())
+        return Predictive(outputs.mul_(self._scaling.outcome_scale).add_(self._scaling.outcome_center).numpy())
+
+    def _inputs(self, X: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(self._scaling.inputs(check_rows(X, self.features, self.method.name)))
+
+
+def _blocks(x: Tensor) -> list[Tensor]:
+    """Cuts x (rows, features) into blocks of `_BLOCK` rows, the last one padded with zeros; at least one."""
+    missing = -len(x) % _BLOCK if len(x) else _BLOCK
+    return list(torch.cat([x, x.new_zeros(missing, x.shape[1])]).split(_BLOCK))
+
+
+def _tensors(scaling: Scaling, source: Cohort, target: Cohort | None, validation: Cohort | None) -> Rows:
+    def inputs(cohort: Cohort) -> Tensor:
+        return torch.from_numpy(scaling.inputs(cohort.X.astype(np.float64)))
+
+    def outcomes(cohort: Cohort) -> Tensor:
+        assert cohort.y is not None
+        return torch.from_numpy(scaling.outcomes(cohort.y))
+
+    return Rows(
+        x=inputs(source),
+        y=outcomes(source),
+        target=None if target is None else inputs(target),
+        validation=None if validation is None else (inputs(validation), outcomes(validation)),
+        task=source.task,
+    )

@@ -1,0 +1,166 @@
+"""What the two scikit-learn references share: bootstrap refits as samples, and their fitted half.
+
+Each of K refits sees the source rows drawn with replacement (as row weights); the samples are the refits,
+so that the references have a spread and intervals like every other method, and may win.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tdrop.methods._checks import check_cohorts, check_passes, check_rows
+from tdrop.methods._predict import summarise_samples
+from tdrop.methods._save import write_model
+from tdrop.methods._scaling import Scaling, learn_scaling
+from tdrop.methods._settings import Settings, setting
+from tdrop.methods._skops import dump_estimators, load_estimators
+from tdrop.methods._threads import one_library_thread
+from tdrop.types import INTERVAL_LEVEL, Cohort, Doubles, EpochCallback, Floats, Predictive, Summary, Task
+
+_ESTIMATORS = "estimators.skops"
+
+
+@dataclass(frozen=True)
+class ReferenceMethod(Settings):
+    """Settings that both references have, and the fit."""
+
+    refits: int = setting(20, "Bootstrap refits K: the samples.", low=1)
+
+    def inputs(self, standardised: Floats) -> Doubles:
+        """What an estimator sees of standardised rows (rows, features)."""
+        return standardised.astype(np.float64)
+
+    def estimator(self, task: Task, epochs: int, seed: int) -> Any:
+        """An unfitted scikit-learn model."""
+        raise NotImplementedError
+
+    def planned_epochs(self) -> int:
+        """Most iterations of an estimator."""
+        raise NotImplementedError
+
+    def best_epochs(
+        self, fitted: Any, X: Doubles, y: Floats, task: Task
+    ) -> tuple[int, tuple[dict[str, float | None], ...]]:
+        """Iterations with the best loss on validation rows, and the curve behind them; by default all."""
+        return self.planned_epochs(), ()
+
+    def fit(
+        self,
+        source: Cohort,
+        target: Cohort,
+        validation: Cohort | None = None,
+        *,
+        seed: int,
+        progress: EpochCallback | None = None,
+    ) -> FittedReference:
+        """Fits K models on bootstrap samples of the source rows; see `tdrop.types.Method`."""
+        check_cohorts(self.name, self.uses_target, source, target, validation)
+        scaling = learn_scaling(source)
+        X, y = self._rows(scaling, source)
+        epochs, history = self.planned_epochs(), ()
+        with one_library_thread():
+            if validation is not None:
+                first = self.estimator(source.task, epochs, seed).fit(X, y)
+                epochs, history = self.best_epochs(first, *self._rows(scaling, validation), source.task)
+            estimators = []
+            for place, weights in enumerate(_bootstrap_weights(y, source.task, self.refits, seed)):
+                used = weights > 0
+                fresh = self.estimator(source.task, epochs, seed + place)
+                estimators.append(fresh.fit(X[used], y[used], sample_weight=weights[used]))
+                if progress is not None:
+                    progress(place + 1, self.refits, 0.0, None)
+        return FittedReference(self, estimators, scaling, source.features, source.task, epochs, history)
+
+    def restore(self, record: Mapping[str, Any], files: Mapping[str, bytes]) -> FittedReference:
+        """Rebuilds the fitted half from a saved record and its files."""
+        scaling = Scaling(
+            np.array(record["center"]), np.array(record["scale"]), record["outcome_center"], record["outcome_scale"]
+        )
+        estimators = load_estimators(files[_ESTIMATORS], self.name)
+        features, history = tuple(record["features"]), tuple(record["history"])
+        return FittedReference(self, estimators, scaling, features, record["task"], record["epochs"], history)
+
+    def _rows(self, scaling: Scaling, cohort: Cohort) -> tuple[Doubles, Floats]:
+        assert cohort.y is not None
+        return self.inputs(scaling.inputs(cohort.X.astype(np.float64))), scaling.outcomes(cohort.y)
+
+
+class FittedReference:
+    """K fitted models with everything needed to predict; see `tdrop.types.Fitted`."""
+
+    def __init__(
+        self,
+        method: ReferenceMethod,
+        estimators: list[Any],
+        scaling: Scaling,
+        features: tuple[str, ...],
+        task: Task,
+        epochs: int,
+        history: tuple[dict[str, float | None], ...],
+    ) -> None:
+        self.method = method
+        self.features = features
+        self.task: Task = task
+        self.epochs = epochs
+        self.history: Sequence[dict[str, float | None]] = history
+        self._estimators = estimators
+        self._scaling = scaling
+
+    def sample(self, X: NDArray[Any], n: int, *, seed: int) -> Predictive:
+        """The K refits' predictions (K, rows) for X (rows, features); n and seed change nothing."""
+        check_passes(n, self.method.name)
+        with one_library_thread():
+            return self._sample(X)
+
+    def summarise(self, X: NDArray[Any], n: int, *, seed: int, levels: Sequence[float] = (INTERVAL_LEVEL,)) -> Summary:
+        """Streams the refits' predictions over chunks of rows and keeps mean, sd and intervals."""
+        check_passes(n, self.method.name)
+        with one_library_thread():
+            return summarise_samples(self._sample, np.asarray(X), len(self._estimators), levels)
+
+    def save(self, folder: Path) -> None:
+        """Writes the models to `folder`, without pickle."""
+        record = {
+            "method": self.method.name,
+            "settings": self.method.settings(),
+            "features": list(self.features),
+            "task": self.task,
+            "epochs": self.epochs,
+            "history": list(self.history),
+            "center": self._scaling.center.tolist(),
+            "scale": self._scaling.scale.tolist(),
+            "outcome_center": self._scaling.outcome_center,
+            "outcome_scale": self._scaling.outcome_scale,
+        }
+        write_model(Path(folder), record, {_ESTIMATORS: dump_estimators(self._estimators)})
+
+    def _sample(self, X: NDArray[Any]) -> Predictive:
+        inputs = self.method.inputs(self._scaling.inputs(check_rows(X, self.features, self.method.name)))
+        if len(inputs) == 0:
+            return Predictive(np.empty((len(self._estimators), 0), np.float32))
+        samples = np.stack([predict(estimator, inputs, self.task) for estimator in self._estimators])
+        samples = samples * self._scaling.outcome_scale + self._scaling.outcome_center
+        return Predictive(samples.astype(np.float32))
+
+
+def predict(estimator: Any, inputs: Doubles, task: Task) -> Doubles:
+    """One model's risk or value (rows,)."""
+    predicted: Doubles = estimator.predict_proba(inputs)[:, 1] if task == "binary" else estimator.predict(inputs)
+    return predicted
+
+
+def _bootstrap_weights(y: Floats, task: Task, refits: int, seed: int) -> Iterator[Doubles]:
+    """How often each source row is drawn, for every refit; a draw that misses a class is drawn again."""
+    generator = np.random.default_rng(seed)
+    made = 0
+    while made < refits:
+        weights = np.bincount(generator.integers(len(y), size=len(y)), minlength=len(y)).astype(np.float64)
+        if task == "regression" or len(np.unique(y[weights > 0])) == 2:
+            made += 1
+            yield weights

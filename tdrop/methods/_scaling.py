@@ -1,0 +1,49 @@
+"""Standardised inputs and outcomes: centred and scaled on the source rows of the fit, nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tdrop.types import Cohort, Doubles, Floats
+
+#: A standardised value further out than this is held there: a network's answer is long saturated,
+#: and sums of such values stay finite in float32.
+FURTHEST = 1e6
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Centre and scale of the features (features,) and of the outcome (0 and 1 for a binary one)."""
+
+    center: Doubles
+    scale: Doubles
+    outcome_center: float
+    outcome_scale: float
+
+    def inputs(self, X: Doubles) -> Floats:
+        """Standardises X (rows, features)."""
+        standardised = np.clip((X - self.center) / self.scale, -FURTHEST, FURTHEST)
+        return np.ascontiguousarray(standardised, dtype=np.float32)
+
+    def outcomes(self, y: Floats) -> Floats:
+        """Standardises outcomes (rows,); binary ones stay as they are."""
+        return ((y - self.outcome_center) / self.outcome_scale).astype(np.float32)
+
+
+def learn_scaling(source: Cohort) -> Scaling:
+    """Learns centre and scale from the source rows; a constant feature keeps scale 1."""
+    X = source.X.astype(np.float64)
+    center, outcome_scale = 0.0, 1.0
+    if source.task == "regression" and source.y is not None:
+        center = float(source.y.astype(np.float64).mean())
+        outcome_scale = _scale(source.y.astype(np.float64)[:, None])[0]
+    return Scaling(X.mean(axis=0), _scale(X), center, float(outcome_scale))
+
+
+def _scale(X: Doubles) -> Doubles:
+    sd = X.std(axis=0)
+    # Rounding leaves a constant column of large numbers with a tiny sd, not with zero.
+    constant = sd <= 1e-7 * np.abs(X).max(axis=0)
+    return np.where(constant, 1.0, sd)

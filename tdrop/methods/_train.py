@@ -1,0 +1,234 @@
+"""The one training loop: minibatches by index, Adam, cosine schedule, clipping, early stopping."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import cos, pi, sqrt
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tdrop.errors import FitError
+from tdrop.methods._losses import mean_prediction_loss
+from tdrop.methods._noise import Pool, spawn, torch_generator
+from tdrop.types import EpochCallback, Task
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one loss is taken over.
+
+    Attributes:
+        x: Standardised source rows (rows, features), or (members, rows, features).
+        y: Their outcomes (rows,) or (members, rows).
+        target: Standardised target rows (rows, features), or None for a method that does not use them.
+        done: Share of the training that lies behind, 0 to 1.
+    """
+
+    x: Tensor
+    y: Tensor
+    target: Tensor | None
+    done: float
+
+
+class Network(Protocol):
+    """What the loop and the sampler need of a network; every one is a torch module."""
+
+    #: Independent networks trained side by side, each with its own order of the rows.
+    members: int
+    #: Rows of a batch that go through at once; gradients of the slices add up.
+    slice_rows: int | None
+
+    def pool(self, generator: np.random.Generator) -> Pool | None:
+        """Makes the noise that `loss` reads."""
+        ...
+
+    def loss(self, batch: Batch, pool: Pool | None) -> Tensor:
+        """Mean loss over the batch, summed over members."""
+        ...
+
+    def draw(self, passes: int, seed: int) -> list[Tensor]:
+        """Draws the noise of `passes` passes, shared by all rows."""
+        ...
+
+    def outputs(self, x: Tensor, draw: list[Tensor]) -> Tensor:
+        """Logits or standardised values (passes, rows) for x (rows, features)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Standardised rows of a fit, as tensors; target and validation may be missing."""
+
+    x: Tensor
+    y: Tensor
+    target: Tensor | None
+    validation: tuple[Tensor, Tensor] | None
+    task: Task
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long and how fast to train; see the settings of the same names."""
+
+    epochs: int
+    batch: int
+    target_batch: int
+    learning_rate: float
+    weight_decay: float
+    clip: float
+    patience: int
+    validation_passes: int
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Epochs behind the kept weights, and the training curve."""
+
+    epochs: int
+    history: tuple[dict[str, float | None], ...]
+
+
+def train(
+    network: nn.Module, rows: Rows, schedule: Schedule, *, method: str, seed: int, progress: EpochCallback | None
+) -> Trained:
+    """Trains `network` in place and leaves the best (or, without validation, the last) weights in it."""
+    order, noise, validation_noise = spawn(seed, 3)
+    optimiser = _Optimiser(network, schedule)
+    batches = _Batches(rows, schedule, network.members, torch_generator(order))  # type: ignore[arg-type]
+    pool = network.pool(noise)  # type: ignore[operator]
+    draw = network.draw(schedule.validation_passes, int(validation_noise.integers(2**31)))  # type: ignore[operator]
+    history: list[dict[str, float | None]] = []
+    best_loss, best_epoch, best_weights = float("inf"), schedule.epochs, None
+    for epoch in range(1, schedule.epochs + 1):
+        loss = _run_epoch(network, batches, optimiser, pool, (epoch - 1) / schedule.epochs)
+        _check_finite(loss, method, epoch, schedule)
+        validation_loss = _validate(network, rows, draw)
+        history.append({"epoch": float(epoch), "loss": loss, "validation_loss": validation_loss})
+        if progress is not None:
+            progress(epoch, schedule.epochs, loss, validation_loss)
+        if validation_loss is None:
+            continue
+        _check_finite(validation_loss, method, epoch, schedule)
+        if validation_loss < best_loss:
+            best_loss, best_epoch, best_weights = validation_loss, epoch, optimiser.weights()
+        elif epoch - best_epoch >= schedule.patience:
+            break
+    if best_weights is not None:
+        optimiser.restore(best_weights)
+    return Trained(best_epoch, tuple(history))
+
+
+def _run_epoch(network: nn.Module, batches: _Batches, optimiser: _Optimiser, pool: Pool | None, done: float) -> float:
+    """One pass over the source rows; returns the mean loss a member."""
+    total = torch.zeros(())
+    steps = batches.steps
+    for step, batch in enumerate(batches.epoch(done)):
+        for part, share in _slices(batch, network.slice_rows):  # type: ignore[arg-type]
+            loss = network.loss(part, pool) * share  # type: ignore[operator]
+            loss.backward()
+            total += loss.detach()
+        optimiser.step(done + step / steps / batches.epochs)
+    return float(total) / steps / int(network.members)  # type: ignore[call-overload]
+
+
+def _slices(batch: Batch, rows: int | None) -> Iterator[tuple[Batch, float]]:
+    """Cuts a batch into slices that stay in the processor's cache, each with its share of the batch."""
+    if rows is None or len(batch.x) <= rows:
+        yield batch, 1.0
+        return
+    count = -(-len(batch.x) // rows)
+    targets = [None] * count if batch.target is None else batch.target.tensor_split(count)
+    for x, y, target in zip(batch.x.tensor_split(count), batch.y.tensor_split(count), targets, strict=True):
+        yield Batch(x, y, target, batch.done), len(x) / len(batch.x)
+
+
+@torch.no_grad()
+def _validate(network: nn.Module, rows: Rows, draw: list[Tensor]) -> float | None:
+    if rows.validation is None:
+        return None
+    x, y = rows.validation
+    outputs = torch.cat([network.outputs(part, draw) for part in x.split(512)], dim=1)  # type: ignore[operator]
+    return float(mean_prediction_loss(outputs, y, rows.task))
+
+
+def _check_finite(loss: float, method: str, epoch: int, schedule: Schedule) -> None:
+    if not np.isfinite(loss):
+        raise FitError(
+            f"method '{method}': the loss is not finite in epoch {epoch} of {schedule.epochs}; "
+            f"lower learning_rate (now {schedule.learning_rate}) or the method's loss weights"
+        )
+
+
+class _Batches:
+    """Shuffled minibatches of nearly equal size; the target's rows go round in their own order."""
+
+    def __init__(self, rows: Rows, schedule: Schedule, members: int, generator: torch.Generator) -> None:
+        self._rows = rows
+        self._members = members
+        self._generator = generator
+        self.epochs = schedule.epochs
+        self.steps = -(-len(rows.x) // schedule.batch)
+        self._target_rows = 0 if rows.target is None else min(schedule.target_batch, len(rows.target))
+        self._queue = torch.empty(0, dtype=torch.long)
+
+    def epoch(self, done: float) -> Iterator[Batch]:
+        """One epoch's batches."""
+        orders = [torch.randperm(len(self._rows.x), generator=self._generator) for _ in range(self._members)]
+        order = orders[0] if self._members == 1 else torch.stack(orders)
+        for index in order.tensor_split(self.steps, dim=-1):
+            yield Batch(self._rows.x[index], self._rows.y[index], self._next_target(), done)
+
+    def _next_target(self) -> Tensor | None:
+        if self._rows.target is None:
+            return None
+        while len(self._queue) < self._target_rows:
+            fresh = torch.randperm(len(self._rows.target), generator=self._generator)
+            self._queue = torch.cat([self._queue, fresh])
+        index, self._queue = self._queue[: self._target_rows], self._queue[self._target_rows :]
+        return self._rows.target[index]
+
+
+class _Optimiser:
+    """Adam with a cosine schedule over one flat vector that holds every weight: one kernel a step."""
+
+    def __init__(self, network: nn.Module, schedule: Schedule) -> None:
+        parameters = list(network.parameters())
+        self._flat = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
+        self._gradient = torch.zeros_like(self._flat)
+        self._decay = torch.zeros_like(self._flat)
+        self._flat.grad = self._gradient
+        start = 0
+        for parameter in parameters:
+            end = start + parameter.numel()
+            parameter.data = self._flat[start:end].view_as(parameter)
+            parameter.grad = self._gradient[start:end].view_as(parameter)
+            # Biases and scalars carry no complexity worth shrinking.
+            if parameter.dim() >= 2 and parameter.shape[-2] > 1:
+                self._decay[start:end] = schedule.weight_decay
+            start = end
+        self._schedule = schedule
+        # Members are clipped together, each to the norm it would be allowed alone.
+        self._largest = schedule.clip * sqrt(int(network.members))  # type: ignore[call-overload]
+        self._adam = torch.optim.Adam([self._flat], lr=schedule.learning_rate, fused=True)
+
+    def step(self, done: float) -> None:
+        """Updates the weights and clears the gradients; `done` is the share of the training behind."""
+        norm = float(self._gradient.norm())
+        if norm > self._largest:
+            self._gradient.mul_(self._largest / norm)
+        self._gradient.addcmul_(self._decay, self._flat)
+        self._adam.param_groups[0]["lr"] = self._schedule.learning_rate * 0.5 * (1 + cos(pi * done))
+        self._adam.step()
+        self._gradient.zero_()
+
+    def weights(self) -> Tensor:
+        """A copy of all weights."""
+        return self._flat.clone()
+
+    def restore(self, weights: Tensor) -> None:
+        """Puts a copy back."""
+        self._flat.copy_(weights)

@@ -1,0 +1,130 @@
+"""Concrete dropout: one dropout rate a layer, learnt with the weights by the evidence lower bound.
+
+Formula: masks are relaxed, z = sigmoid((logit(1 - p) + logit(u)) / t), u uniform, and scaled by 1 / (1 - p);
+loss = mean negative log likelihood + (1 / N) sum over layers [ l^2 |W|^2 / (1 - p) / 2 - U H(p) ],
+H(p) = -p log p - (1 - p) log(1 - p), U the units that the mask drops, N the source rows.
+Paper: Gal, Hron and Kendall (NeurIPS 2017); benchmark 3 of Chan et al. (ICML 2020).
+Departures: the regulariser is scaled with 1 / N, as the bound says, and leaves biases out; inputs are not
+dropped, so the first layer has the weight term alone (p = 0); for regression the noise variance of the
+standardised outcome is one more learnt number, so that the likelihood term has its right size beside the prior's.
+Instead of `weight_decay`, which would be a second prior, only the bound's own weight term is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tdrop.methods._folded import fold_masks, folded_outputs
+from tdrop.methods._losses import output_loss
+from tdrop.methods._nets import Layers, affine_output, dense_tanh, relaxed_mask
+from tdrop.methods._network_method import NetworkMethod
+from tdrop.methods._noise import Pool, draw_logistic, logistic_pool
+from tdrop.methods._settings import setting
+from tdrop.methods._train import Batch
+from tdrop.types import Task
+
+
+@dataclass(frozen=True)
+class ConcreteDropout(NetworkMethod):
+    """Dropout with one learnt rate a layer."""
+
+    name: ClassVar[str] = "concrete_dropout"
+    label: ClassVar[str] = "Concrete dropout"
+    summary: ClassVar[str] = "MC dropout that learns how many units to drop, the same for every patient."
+
+    weight_decay: float = setting(0.0, "Weight of the squared weights beyond the bound's own.", low=0.0)
+    length_scale: float = setting(0.1, "Prior length scale l: larger shrinks the weights more.", low=0.0)
+    rate_weight: float = setting(1.0, "Weight of the entropy of the rates; 1 is the bound.", low=0.0)
+    initial_rate: float = setting(0.1, "Dropout rate at the start.", low=0.001, high=0.95)
+    temperature: float = setting(0.1, "Softness of the relaxed masks.", low=0.01, high=10)
+
+    @classmethod
+    def search_space(cls) -> dict[str, tuple[Any, ...]]:
+        """The documented values that tuning may try, by setting."""
+        return {
+            "learning_rate": (0.001, 0.003, 0.01),
+            "length_scale": (0.01, 0.1, 0.3, 1.0),
+            "initial_rate": (0.1, 0.3),
+        }
+
+    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> nn.Module:
+        """Makes the untrained network."""
+        return ConcreteNetwork((features, *self.hidden, 1), self, rows, task, generator)
+
+
+class ConcreteNetwork(nn.Module):
+    """A tanh network with a learnt dropout rate after every hidden layer."""
+
+    members = 1
+    slice_rows = None
+
+    def __init__(
+        self, sizes: Sequence[int], method: ConcreteDropout, rows: int, task: Task, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        self.layers = Layers(sizes, method.initial_sd, generator)
+        start = float(np.log(method.initial_rate / (1 - method.initial_rate)))
+        self.rate_logits = nn.Parameter(torch.full((len(sizes) - 2,), start))
+        self.log_noise = nn.Parameter(torch.zeros(1)) if task == "regression" else None
+        self._rows = rows
+        self._method = method
+        self.task = task
+
+    def rates(self) -> Tensor:
+        """Dropout rate of every hidden layer (layers,)."""
+        return torch.sigmoid(self.rate_logits)
+
+    def pool(self, generator: np.random.Generator) -> Pool | None:
+        """Noise of the relaxed masks."""
+        return logistic_pool(generator, self._method.temperature)
+
+    def loss(self, batch: Batch, pool: Pool | None) -> Tensor:
+        """The negative evidence lower bound a row."""
+        assert pool is not None
+        keep_logits, keep = -self.rate_logits, 1 - self.rates()
+        hidden = batch.x
+        for place in range(len(self.layers) - 1):
+            hidden = dense_tanh(hidden, self.layers.weights[place], self.layers.biases[place])
+            location = (keep_logits[place] / self._method.temperature).reshape(1, 1)
+            noise = pool.take(1, *hidden.shape)
+            hidden = relaxed_mask(hidden / keep[place], location, noise)[0]
+        fit = output_loss(affine_output(hidden, self.layers), batch.y, self.task)
+        if self.log_noise is not None:
+            fit = 0.5 * (fit * torch.exp(-self.log_noise[0]) + self.log_noise[0])
+        return fit + self._divergence() / self._rows
+
+    def _divergence(self) -> Tensor:
+        """The bound's distance from the prior: weight terms less the entropy of the rates."""
+        rates = self.rates()
+        scale = 0.5 * self._method.length_scale**2
+        total = scale * self.layers.weights[0].square().sum()
+        for place, weight in enumerate(list(self.layers.weights)[1:]):
+            rate = rates[place]
+            entropy = -rate * torch.log(rate) - (1 - rate) * torch.log1p(-rate)
+            total = total + scale * weight.square().sum() / (1 - rate)
+            total = total - self._method.rate_weight * weight.shape[0] * entropy
+        return total
+
+    def draw(self, passes: int, seed: int) -> list[Tensor]:
+        """Weights of every layer with the passes' relaxed masks folded in."""
+        units = self.layers.hidden_units()
+        noise = draw_logistic(passes, sum(units), seed).split(units, dim=1)
+        logits, keep = self.rate_logits.detach(), 1 - self.rates().detach()
+        masks = [
+            torch.sigmoid((each - logits[place]) / self._method.temperature) / keep[place]
+            for place, each in enumerate(noise)
+        ]
+        return fold_masks(self.layers, masks)
+
+    def outputs(self, x: Tensor, draw: list[Tensor]) -> Tensor:
+        """Outputs (passes, rows)."""
+        return folded_outputs(x, draw, [bias.detach() for bias in self.layers.biases])
+
+
+METHOD = ConcreteDropout

@@ -1,0 +1,82 @@
+"""Deep ensemble: K networks with their own initial weights and their own order of the data.
+
+Formula: risk = mean over k of sigmoid(f_k(x)), sd their standard deviation; the samples are the members.
+Paper: Lakshminarayanan et al. (NeurIPS 2017); benchmark 4 of Chan et al. (ICML 2020), K = 10.
+Departures: no adversarial training (the benchmark's text has none) and, for regression, no predicted
+noise, so that the spread is the members' disagreement as for every other method here. All members train
+side by side as one batched matrix product and stop together, on the loss of their mean prediction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tdrop.methods._folded import folded_outputs
+from tdrop.methods._losses import output_loss
+from tdrop.methods._nets import Layers, dense_tanh
+from tdrop.methods._network_method import NetworkMethod
+from tdrop.methods._noise import Pool
+from tdrop.methods._settings import setting
+from tdrop.methods._train import Batch
+from tdrop.types import Task
+
+
+@dataclass(frozen=True)
+class Ensemble(NetworkMethod):
+    """K plain networks."""
+
+    name: ClassVar[str] = "ensemble"
+    label: ClassVar[str] = "Ensemble"
+    summary: ClassVar[str] = "Ten neural networks trained apart; where they disagree, the prediction is uncertain."
+
+    members: int = setting(10, "Networks in the ensemble.", low=2)
+
+    @classmethod
+    def search_space(cls) -> dict[str, tuple[Any, ...]]:
+        """The documented values that tuning may try, by setting."""
+        return {**super().search_space(), "batch": (128, 512)}
+
+    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> nn.Module:
+        """Makes the untrained networks."""
+        return EnsembleNetwork((features, *self.hidden, 1), self.members, self.initial_sd, task, generator)
+
+
+class EnsembleNetwork(nn.Module):
+    """All members as one network whose weights have a leading axis of members."""
+
+    slice_rows = None
+
+    def __init__(self, sizes: Sequence[int], members: int, sd: float, task: Task, generator: torch.Generator) -> None:
+        super().__init__()
+        self.layers = Layers(sizes, sd, generator, members=members)
+        self.members = members
+        self.task = task
+
+    def pool(self, generator: np.random.Generator) -> Pool | None:
+        """An ensemble needs no noise."""
+        return None
+
+    def loss(self, batch: Batch, pool: Pool | None) -> Tensor:
+        """Sum of the members' mean losses: each member's gradient is what it would be alone."""
+        hidden = batch.x
+        for place in range(len(self.layers) - 1):
+            hidden = dense_tanh(hidden, self.layers.weights[place], self.layers.biases[place])
+        outputs = torch.baddbmm(self.layers.biases[-1], hidden, self.layers.weights[-1])[..., 0]
+        return output_loss(outputs, batch.y, self.task) * self.members
+
+    def draw(self, passes: int, seed: int) -> list[Tensor]:
+        """The members' weights: what is drawn is the member, so passes and seed change nothing."""
+        return [weight.detach() for weight in self.layers.weights]
+
+    def outputs(self, x: Tensor, draw: list[Tensor]) -> Tensor:
+        """Outputs (members, rows)."""
+        return folded_outputs(x, draw, [bias.detach() for bias in self.layers.biases])
+
+
+METHOD = Ensemble

@@ -1,0 +1,45 @@
+"""Last layer: dropout on the last hidden layer only, the rest of the network is certain.
+
+Formula: body h(x) = tanh(W2 tanh(W1 x + b1) + b2), pass m: f_m(x) = w3 . (z_m * h(x)) / (1 - p) + b3,
+z_m ~ Bernoulli(1 - p) a unit.
+Paper: Riquelme et al. (ICLR 2018) for the idea; benchmark 6 of Chan et al. (ICML 2020), "using Dropout".
+Departures: the rate is not printed; 0.5 as for MC dropout. The body is computed once and all passes
+are one matrix product.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from tdrop.methods._folded import FixedDropout
+from tdrop.methods._network_method import NetworkMethod
+from tdrop.methods._settings import setting
+from tdrop.types import Task
+
+
+@dataclass(frozen=True)
+class LastLayer(NetworkMethod):
+    """Dropout before the output only."""
+
+    name: ClassVar[str] = "last_layer"
+    label: ClassVar[str] = "Last layer"
+    summary: ClassVar[str] = "A neural network that is uncertain about its last layer only."
+
+    rate: float = setting(0.5, "Share of the last hidden layer's units dropped in a pass.", low=0.01, high=0.95)
+
+    @classmethod
+    def search_space(cls) -> dict[str, tuple[Any, ...]]:
+        """The documented values that tuning may try, by setting."""
+        return {**super().search_space(), "rate": (0.2, 0.5)}
+
+    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> nn.Module:
+        """Makes the untrained network."""
+        rates = [0.0] * (len(self.hidden) - 1) + [self.rate]
+        return FixedDropout((features, *self.hidden, 1), rates, self.initial_sd, task, generator)
+
+
+METHOD = LastLayer

@@ -1,0 +1,46 @@
+"""Monte Carlo dropout: masks stay on when predicting, and their spread is the uncertainty.
+
+Formula: each pass multiplies every hidden unit by z / (1 - p), z ~ Bernoulli(1 - p), p = 0.5; training
+minimises the loss of one pass a step; risk and sd are the mean and standard deviation over passes.
+Paper: Gal and Ghahramani (ICML 2016); benchmark 2 of Chan et al. (ICML 2020).
+Departures: inputs are not dropped (ten clinical features carry too little redundancy to lose one);
+masks are scaled by 1 / (1 - p) while training instead of weights by (1 - p) afterwards; when sampling
+a mask is shared by all rows of a pass, so that a row's samples do not depend on its neighbours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from tdrop.methods._folded import FixedDropout
+from tdrop.methods._network_method import NetworkMethod
+from tdrop.methods._settings import setting
+from tdrop.types import Task
+
+
+@dataclass(frozen=True)
+class McDropout(NetworkMethod):
+    """Dropout at one fixed rate after every hidden layer."""
+
+    name: ClassVar[str] = "mc_dropout"
+    label: ClassVar[str] = "MC dropout"
+    summary: ClassVar[str] = "A neural network that predicts many times, each time without a random half of its units."
+
+    rate: float = setting(0.5, "Share of hidden units dropped in a pass.", low=0.01, high=0.95)
+
+    @classmethod
+    def search_space(cls) -> dict[str, tuple[Any, ...]]:
+        """The documented values that tuning may try; the rate stays at the paper's 0.5."""
+        return {**super().search_space(), "batch": (128, 512)}
+
+    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> nn.Module:
+        """Makes the untrained network."""
+        sizes = (features, *self.hidden, 1)
+        return FixedDropout(sizes, [self.rate] * len(self.hidden), self.initial_sd, task, generator)
+
+
+METHOD = McDropout

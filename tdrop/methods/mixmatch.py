@@ -1,0 +1,98 @@
+"""MixMatch: target rows get guessed labels, rows and labels are mixed, and the network learns the mix.
+
+Formula: guess q(u) = sigmoid(f(u)) in one pass without gradient, no sharpening; shuffle W = (X, U) with its
+labels; with l ~ max(Beta(a, a), 1 - Beta(a, a)) a row, x' = l x + (1 - l) w and y' likewise;
+loss = cross entropy(x', y') + w_u mean (sigmoid(f(u')) - q')^2, w_u rising linearly over the training.
+Paper: Berthelot et al. (NeurIPS 2019); benchmark 5 of Chan et al. (ICML 2020): one round of label guessing and
+mixup, no sharpening, an MC-dropout network as the base.
+Departures: tables have no augmentation, so a guess is the network's own answer under one mask;
+a, w_u and the rise are not printed: a = 0.75 as in MixMatch, w_u = 1 (its 75 is for images).
+For regression guesses are values and both terms squared errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tdrop.methods._folded import FixedDropout
+from tdrop.methods._losses import output_loss
+from tdrop.methods._network_method import NetworkMethod
+from tdrop.methods._noise import Pool, torch_generator
+from tdrop.methods._settings import setting
+from tdrop.methods._train import Batch
+from tdrop.types import Task
+
+
+@dataclass(frozen=True)
+class MixMatch(NetworkMethod):
+    """Semi-supervised training of an MC-dropout network."""
+
+    name: ClassVar[str] = "mixmatch"
+    label: ClassVar[str] = "MixMatch"
+    summary: ClassVar[str] = "MC dropout that also trains on target patients with labels it guessed itself."
+    uses_target: ClassVar[bool] = True
+
+    rate: float = setting(0.5, "Share of hidden units dropped in a pass.", low=0.01, high=0.95)
+    alpha: float = setting(0.75, "Shape of the Beta distribution of the mixing share.", low=0.01)
+    guess_weight: float = setting(1.0, "Weight of the guessed rows' squared error at the end of training.", low=0.0)
+
+    @classmethod
+    def search_space(cls) -> dict[str, tuple[Any, ...]]:
+        """The documented values that tuning may try, by setting."""
+        return {"learning_rate": (0.001, 0.003, 0.01), "guess_weight": (0.1, 0.3, 1.0, 3.0), "alpha": (0.2, 0.75)}
+
+    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> nn.Module:
+        """Makes the untrained network."""
+        rates = [self.rate] * len(self.hidden)
+        return MixMatchNetwork((features, *self.hidden, 1), rates, self, task, generator)
+
+
+class MixMatchNetwork(FixedDropout):
+    """A dropout network whose loss mixes labelled and guessed rows."""
+
+    def __init__(
+        self, sizes: Sequence[int], rates: Sequence[float], method: MixMatch, task: Task, generator: torch.Generator
+    ) -> None:
+        super().__init__(sizes, rates, method.initial_sd, task, generator)
+        self._alpha = method.alpha
+        self._guess_weight = method.guess_weight
+        self._mixing: np.random.Generator | None = None
+
+    def pool(self, generator: np.random.Generator) -> Pool | None:
+        """Hard masks; mixing shares and shuffles come from a child of the same generator."""
+        self._mixing = generator.spawn(1)[0]
+        self._shuffling = torch_generator(self._mixing)
+        return super().pool(generator)
+
+    def loss(self, batch: Batch, pool: Pool | None) -> Tensor:
+        """Loss of the mixed source rows plus the weighted squared error of the mixed target rows."""
+        if batch.target is None:
+            return super().loss(batch, pool)
+        with torch.no_grad():
+            guess = self._predict(self.training_outputs(batch.target, pool))
+        x, y = self._mix(torch.cat([batch.x, batch.target]), torch.cat([batch.y, guess]))
+        outputs = self.training_outputs(x, pool)
+        labelled, guessed = outputs[: len(batch.x)], outputs[len(batch.x) :]
+        guess_loss = F.mse_loss(self._predict(guessed), y[len(batch.x) :])
+        return output_loss(labelled, y[: len(batch.x)], self.task) + self._guess_weight * batch.done * guess_loss
+
+    def _predict(self, outputs: Tensor) -> Tensor:
+        return torch.sigmoid(outputs) if self.task == "binary" else outputs
+
+    def _mix(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Mixes every row (rows, features) and its label with another's, keeping the larger share of its own."""
+        assert self._mixing is not None
+        share = torch.from_numpy(self._mixing.beta(self._alpha, self._alpha, len(x)).astype(np.float32))
+        share = torch.maximum(share, 1 - share)
+        other = torch.randperm(len(x), generator=self._shuffling)
+        return torch.lerp(x[other], x, share[:, None]), torch.lerp(y[other], y, share)
+
+
+METHOD = MixMatch

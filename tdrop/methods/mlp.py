@@ -1,0 +1,44 @@
+"""MLP: a fully connected tanh network, the accuracy that every other method is held against.
+
+Formula: f(x) = W3 tanh(W2 tanh(W1 x + b1) + b2) + b3, risk = sigmoid(f), trained by cross entropy
+(squared error for regression).
+Paper: Chan et al. (ICML 2020), section 5.2, benchmark 1. It has one prediction and no spread: its sd
+is zero and metrics that need one are "n/a", as in the paper's Table 1.
+Departures: N(0, 0.1) is read as a standard deviation of 0.1; biases start at zero; the step size falls
+along a cosine and gradients are clipped, because the paper does not say how it was stopped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from tdrop.methods._folded import FixedDropout
+from tdrop.methods._network_method import NetworkMethod
+from tdrop.types import Task
+
+
+@dataclass(frozen=True)
+class Mlp(NetworkMethod):
+    """A plain network."""
+
+    name: ClassVar[str] = "mlp"
+    label: ClassVar[str] = "MLP"
+    summary: ClassVar[str] = "A plain neural network with one prediction a patient and no measure of its own doubt."
+    has_samples: ClassVar[bool] = False
+
+    @classmethod
+    def search_space(cls) -> dict[str, tuple[Any, ...]]:
+        """The documented values that tuning may try, by setting."""
+        return {**super().search_space(), "batch": (128, 512)}
+
+    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> nn.Module:
+        """Makes the untrained network."""
+        sizes = (features, *self.hidden, 1)
+        return FixedDropout(sizes, [0.0] * len(self.hidden), self.initial_sd, task, generator)
+
+
+METHOD = Mlp
