@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 
 from tdrop.errors import DataError, UsageError
+from tdrop.matching.balance import Balance, Scale
 from tdrop.matching.nearest import Pairs, count_within, take_nearest
 from tdrop.shift import effective_n, propensity
 from tdrop.shift.classifier import Kind, check_same_features
-from tdrop.shift.marginal import compare_means, standardise
 from tdrop.types import Cohort, Doubles, Indices
 
 logger = logging.getLogger(__name__)
@@ -27,35 +27,15 @@ logger = logging.getLogger(__name__)
 SHARE = 0.10
 #: The caliper in standard deviations of the logit (Austin, Pharmaceutical Statistics 2011).
 CALIPER = 0.2
-#: A standardised mean difference below this counts as balanced.
-BALANCED = 0.1
 #: Fewer matched rows than this estimate no loss worth tuning on, unless the source is small itself.
 FEWEST_ROWS = 50
-
-
-@dataclass(frozen=True)
-class Balance:
-    """One feature's standardised mean difference to the target, before and after matching.
-
-    Both use the same denominator, the pooled standard deviation before matching, so that a smaller
-    number means closer means. None where it has no finite value.
-
-    Attributes:
-        feature: Name of the feature.
-        before: Target minus source.
-        after: Target with overlap minus matched source.
-        before_overlap: Target with overlap minus source: what `after` is to be compared with.
-    """
-
-    feature: str
-    before: float | None
-    after: float | None
-    before_overlap: float | None = None
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Reads what `dataclasses.asdict` wrote."""
-        return cls(**data)
+#: A set of a few hundred rows can miss balance by the luck of the order alone: up to MOST_ORDERS are
+#: tried while balance is missed, fewer for large sets, where luck averages out (about ORDER_ROWS rows in all).
+MOST_ORDERS = 200
+ORDER_ROWS = 20_000
+#: When no order balances the whole set, shorter ones are tried down to this share of it: the first
+#: rows taken are the closest, the last ones had to do with what was left.
+SHORTEST = 0.3
 
 
 @dataclass(frozen=True)
@@ -71,9 +51,10 @@ class Matching:
         effective_n: Target patients the rows stand for: Kish's size of the matches per target row.
         overlap: Share of target rows with a source row within the caliper.
         passes: Rounds over the target rows.
+        orders: Random orders tried.
         kind: Classifier behind the propensity.
         balanced: Whether every difference above .1 was halved and the others stayed below .1.
-        fallback: What was done instead and why, or None.
+        fallback: What was done instead of the plain matching and why, or None.
     """
 
     rows: Indices
@@ -84,6 +65,7 @@ class Matching:
     effective_n: float
     overlap: float
     passes: int
+    orders: int
     kind: Kind
     balanced: bool
     fallback: str | None = None
@@ -123,14 +105,26 @@ def match(
     """
     wanted = _check(source, target, share)
     if len(target) < 2:
-        return _draw_at_random(source, target, wanted, kind, seed, f"the target has {len(target):,} rows")
+        return _draw_at_random(source, target, wanted, kind, seed)
     source_logits, target_logits = propensity(source, target, seed=seed, kind=kind).logits()
     width = caliper * float(np.sqrt((source_logits.var() + target_logits.var()) / 2))
-    pairs = take_nearest(source_logits, target_logits, caliper=width, most=wanted, seed=seed)
     near = count_within(np.sort(source_logits), target_logits, width) > 0
-    if len(pairs.source) < min(wanted, FEWEST_ROWS):
-        return _take_most_alike(source, target, source_logits, wanted, kind, pairs, near)
-    return _describe(source, target, pairs, near, width, wanted, kind, None)
+    request = _Request(Scale.prepare(source, target, near), len(target), wanted, kind, float(near.mean()))
+    pairs, orders = _try_orders(request, source_logits, target_logits, width, seed)
+    if len(pairs.source) < min(wanted, max(FEWEST_ROWS, int(SHORTEST * wanted))):
+        return _take_most_alike(request, source_logits, len(pairs.source))
+    return _describe(request, pairs, width, orders, _say_what_was_missed(request, pairs))
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What was asked for, and what the answer is measured against."""
+
+    scale: Scale
+    target_rows: int
+    wanted: int
+    kind: Kind
+    overlap: float
 
 
 def _check(source: Cohort, target: Cohort, share: float) -> int:
@@ -145,75 +139,84 @@ def _check(source: Cohort, target: Cohort, share: float) -> int:
     return max(1, int(share * len(source)))
 
 
-def _describe(
-    source: Cohort,
-    target: Cohort,
-    pairs: Pairs,
-    near: Any,
-    width: float | None,
-    wanted: int,
-    kind: Kind,
-    fallback: str | None,
-) -> Matching:
+def _try_orders(request: _Request, source: Doubles, target: Doubles, width: float, seed: int) -> tuple[Pairs, int]:
+    """Matches in seeded orders until one is balanced; returns the best pairs and how many orders it took.
+
+    Best is the longest balanced beginning of an order, else the order that misses balance by least.
+    """
+    most = int(np.clip(ORDER_ROWS // request.wanted, 1, MOST_ORDERS))
+    best, best_key = Pairs.none(), (0.0, -np.inf)
+    for order in range(most):
+        pairs = take_nearest(source, target, caliper=width, most=request.wanted, seed=[seed, order])
+        for kept in _beginnings(pairs):
+            excess = request.scale.worst(kept.source)
+            # A balanced set is worth its length, an unbalanced one less than any balanced one.
+            key = (float(len(kept.source)), 0.0) if excess <= 0 else (0.0, -excess if kept is pairs else -np.inf)
+            if key > best_key:
+                best, best_key = kept, key
+            if excess <= 0:
+                break
+        if best_key[0] >= len(pairs.source):
+            return best, order + 1
+    return best, most
+
+
+def _beginnings(pairs: Pairs) -> Iterator[Pairs]:
+    """Yields all pairs, then ever shorter beginnings of them."""
+    yield pairs
+    for share in np.arange(0.95, SHORTEST - 0.01, -0.05):
+        count = int(share * len(pairs.source))
+        if count >= FEWEST_ROWS:
+            yield Pairs(pairs.source[:count], pairs.target[:count], pairs.passes)
+
+
+def _say_what_was_missed(request: _Request, pairs: Pairs) -> str | None:
+    """Returns the fallback's sentence: a shorter set, or one that stays unbalanced; None when all is well."""
+    missed = [balance.feature for balance in request.scale.measure(pairs.source) if not balance.reached]
+    if missed:
+        return f"balance could not be reached for {', '.join(missed)}; the closest set was kept"
+    if len(pairs.source) < request.wanted:
+        return (
+            f"no {request.wanted:,} source rows could be found that are balanced against the target; "
+            f"the longest balanced set of {len(pairs.source):,} was kept"
+        )
+    return None
+
+
+def _describe(request: _Request, pairs: Pairs, caliper: float | None, orders: int, fallback: str | None) -> Matching:
+    if fallback is not None:
+        logger.warning("matched validation: %s", fallback)
     rows = np.sort(pairs.source)
-    balance = _measure_balance(source, target, rows, near)
-    matches = np.bincount(pairs.target, minlength=len(target))
+    balance = request.scale.measure(rows)
     return Matching(
         rows=rows,
         balance=balance,
-        caliper=width,
+        caliper=caliper,
         retained=len(rows),
-        wanted=wanted,
-        effective_n=effective_n(matches),
-        overlap=float(near.mean()),
+        wanted=request.wanted,
+        effective_n=effective_n(np.bincount(pairs.target, minlength=request.target_rows)),
+        overlap=request.overlap,
         passes=pairs.passes,
-        kind=kind,
-        balanced=all(_is_balanced(one) for one in balance),
+        orders=orders,
+        kind=request.kind,
+        balanced=all(one.reached for one in balance),
         fallback=fallback,
     )
 
 
-def _measure_balance(source: Cohort, target: Cohort, rows: Indices, near: Any) -> tuple[Balance, ...]:
-    """Compares the target with the source and, where it has overlap, with the matched rows."""
-    moments = compare_means(source.X, target.X)
-    with_overlap = target.X[near] if near.any() else target.X
-    means = with_overlap.mean(axis=0, dtype=np.float64)
-    after = standardise(means - source.X[rows].mean(axis=0, dtype=np.float64), moments.pooled_sd)
-    before = standardise(means - moments.source_mean, moments.pooled_sd)
-    return tuple(
-        Balance(feature, _finite(moments.smd[index]), _finite(after[index]), _finite(before[index]))
-        for index, feature in enumerate(source.features)
-    )
-
-
-def _is_balanced(balance: Balance) -> bool:
-    if balance.before_overlap is None or balance.after is None:
-        return False
-    return abs(balance.after) <= max(BALANCED, abs(balance.before_overlap) / 2)
-
-
-def _take_most_alike(
-    source: Cohort, target: Cohort, logits: Doubles, wanted: int, kind: Kind, found: Pairs, near: Any
-) -> Matching:
+def _take_most_alike(request: _Request, logits: Doubles, found: int) -> Matching:
     """Falls back to the most target-like rows, whatever their distance."""
-    rows = np.argsort(-logits, kind="stable")[:wanted]
+    rows = np.argsort(-logits, kind="stable")[: request.wanted]
     reason = (
-        f"only {len(found.source):,} of {wanted:,} source rows lie within the caliper of a target row; "
+        f"only {found:,} of {request.wanted:,} source rows lie within the caliper of a target row; "
         "the most target-like source rows were taken instead, whatever their distance"
     )
-    logger.warning("site '%s': %s", target.site, reason)
-    pairs = Pairs(rows, np.empty(0, dtype=np.int64), found.passes)
-    return _describe(source, target, pairs, near, None, wanted, kind, reason)
+    return _describe(request, replace(Pairs.none(), source=rows), None, 0, reason)
 
 
-def _draw_at_random(source: Cohort, target: Cohort, wanted: int, kind: Kind, seed: int, why: str) -> Matching:
+def _draw_at_random(source: Cohort, target: Cohort, wanted: int, kind: Kind, seed: int) -> Matching:
     """Falls back to a random share of the source."""
     rows = np.random.default_rng([seed, 5]).choice(len(source), wanted, replace=False)
-    pairs = Pairs(rows, np.empty(0, dtype=np.int64), 0)
-    near = np.zeros(len(target), dtype=bool)
-    reason = f"{why}, too few to match on; a random share of the source was taken instead"
-    return _describe(source, target, pairs, near, None, wanted, kind, reason)
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
+    request = _Request(Scale.prepare(source, target, np.ones(len(target), dtype=bool)), len(target), wanted, kind, 0.0)
+    reason = f"the target has {len(target):,} rows, too few to match on; a random share of the source was taken instead"
+    return _describe(request, replace(Pairs.none(), source=rows), None, 0, reason)

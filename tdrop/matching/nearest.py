@@ -8,7 +8,9 @@ are used up.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -29,8 +31,14 @@ class Pairs:
     target: Indices
     passes: int
 
+    @classmethod
+    def none(cls) -> Self:
+        """Returns no pairs at all."""
+        empty = np.empty(0, dtype=np.int64)
+        return cls(empty, empty, 0)
 
-def take_nearest(source: Doubles, target: Doubles, *, caliper: float, most: int, seed: int) -> Pairs:
+
+def take_nearest(source: Doubles, target: Doubles, *, caliper: float, most: int, seed: Sequence[int]) -> Pairs:
     """Lets target rows take their nearest unused source row within the caliper, in seeded passes.
 
     In every pass the target rows come in a new random order. A row that finds nothing leaves: rows
@@ -44,7 +52,7 @@ def take_nearest(source: Doubles, target: Doubles, *, caliper: float, most: int,
         most: Largest number of pairs.
         seed: Decides the orders.
     """
-    generator = np.random.default_rng([seed, 4])
+    generator = np.random.default_rng([*seed, 4])
     order = np.argsort(source, kind="stable")
     line = _Line(source[order])
     waiting = _with_any_neighbour(line.logits, target, caliper)
