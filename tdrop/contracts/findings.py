@@ -1,0 +1,152 @@
+"""What validation found, as plain records: `validation.json`, the report and the mail to the hospital."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from tdrop.contracts.table import Severity
+from tdrop.errors import DataError, SiteStopped
+
+#: Version of the form that `Validation.to_dict` writes.
+FORM = 1
+
+Sureness = Literal["certain", "likely", "possible"]
+_ORDER: tuple[Severity, ...] = ("table_stop", "row_critical", "table_warning", "row_warning", "info")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was found.
+
+    Attributes:
+        rule: Which check, such as `psa.range`.
+        column: The contract's column, or None for the whole table.
+        severity: What it means for the rows or the site.
+        count: How many rows (or values).
+        total: Out of how many.
+        sentence: What was found, in words.
+        fix: What to change, and where.
+        sure: How sure tdrop is; `certain` for rules of the contract.
+    """
+
+    rule: str
+    column: str | None
+    severity: Severity
+    count: int
+    total: int
+    sentence: str
+    fix: str = ""
+    sure: Sureness = "certain"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Finding:
+        """Reads what `to_dict` wrote."""
+        return cls(**data)
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Whether an extract is what was agreed on: read = used + quarantined + duplicates.
+
+    Attributes:
+        suite: The expectations that were run, as plain data.
+        simulated: No patient is real.
+        public: The data are published.
+    """
+
+    site: str
+    title: str
+    contract: str
+    contract_version: str
+    read: int
+    used: int
+    quarantined: int
+    duplicates: int
+    findings: tuple[Finding, ...]
+    stopped: bool
+    suite: tuple[dict[str, Any], ...] = ()
+    simulated: bool = False
+    public: bool = False
+
+    def __post_init__(self) -> None:
+        if self.read != self.used + self.quarantined + self.duplicates:
+            raise DataError(
+                f"site '{self.site}': {self.read:,} rows were read but {self.used:,} used, {self.quarantined:,} "
+                f"quarantined and {self.duplicates:,} duplicates do not add up to that; please report this"
+            )
+
+    def with_findings(self, more: tuple[Finding, ...]) -> Validation:
+        """Returns a copy with more findings; a table-level stop among them stops the site."""
+        findings = sort_findings(self.findings + more)
+        return replace(self, findings=findings, stopped=self.stopped or _stops(more))
+
+    def by_severity(self, severity: Severity) -> tuple[Finding, ...]:
+        """The findings of one severity."""
+        return tuple(finding for finding in self.findings if finding.severity == severity)
+
+    def raise_if_stopped(self) -> None:
+        """Raises SiteStopped with the first reason, in one sentence."""
+        if self.stopped:
+            reasons = self.by_severity("table_stop")
+            more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+            fix = f"; {reasons[0].fix}" if reasons[0].fix else ""
+            raise SiteStopped(f"site '{self.site}': {reasons[0].sentence}{more}{fix}")
+
+    def message(self) -> str:
+        """The text of a mail to the site, without any patient's value."""
+        verdict = "cannot be used as it is" if self.stopped else "can be used"
+        lines = [
+            f"Your extract for {self.title} {verdict}.",
+            "",
+            f"It was checked against table '{self.contract}', version {self.contract_version}.",
+            f"Rows read: {self.read:,} = used {self.used:,} + quarantined {self.quarantined:,} "
+            f"+ duplicates {self.duplicates:,}.",
+        ]
+        headings = {
+            "table_stop": "What must be changed before it can be used",
+            "row_critical": "Rows that were set aside",
+            "table_warning": "What we would like to understand",
+            "row_warning": "Rows that were used but look unusual",
+        }
+        for severity, heading in headings.items():
+            found = self.by_severity(severity)  # type: ignore[arg-type]
+            if found:
+                lines += ["", f"{heading}:"]
+                lines += [f"- {finding.sentence}" + (f"; {finding.fix}" if finding.fix else "") for finding in found]
+        if self.stopped:
+            lines += ["", "Please send the extract again once this is settled."]
+        return "\n".join(lines) + "\n"
+
+    def to_dict(self) -> dict[str, Any]:
+        """`validation.json`."""
+        data = {key: value for key, value in vars(self).items() if key not in ("findings", "suite")}
+        return {
+            "form": FORM,
+            **data,
+            "findings": [finding.to_dict() for finding in self.findings],
+            "suite": [dict(item) for item in self.suite],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Validation:
+        """Reads what `to_dict` wrote."""
+        if data.get("form") != FORM:
+            raise DataError(f"validation has form {data.get('form')!r}, expected {FORM}; validate the site again")
+        rest = {key: value for key, value in data.items() if key not in ("form", "findings", "suite")}
+        findings = tuple(Finding.from_dict(item) for item in data["findings"])
+        return cls(**rest, findings=findings, suite=tuple(data["suite"]))
+
+
+def sort_findings(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Orders findings by severity, keeping the contract's order within each."""
+    return tuple(sorted(findings, key=lambda finding: _ORDER.index(finding.severity)))
+
+
+def _stops(findings: tuple[Finding, ...]) -> bool:
+    return any(finding.severity == "table_stop" for finding in findings)

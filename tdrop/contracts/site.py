@@ -1,0 +1,164 @@
+"""The grammar of a site: where its extract is and how it differs. One YAML file in `data_contracts/sites/`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model_validator
+
+from tdrop.contracts.table import Labels, Name, Record, Share, to_label
+from tdrop.types import INTERVAL_LEVEL
+
+#: Stands for every column under `missing_codes`.
+ALL_COLUMNS = "*"
+
+
+def _codes_by_column(value: Any) -> Any:
+    return {ALL_COLUMNS: value} if isinstance(value, list | tuple) else value
+
+
+def _options_apart(value: Any) -> Any:
+    """Lets a reader's options stand beside its kind: `{kind: csv, separator: ";"}`."""
+    if isinstance(value, str):
+        return {"kind": value}
+    if isinstance(value, dict) and "options" not in value:
+        options = {key: item for key, item in value.items() if key != "kind"}
+        return {"options": options} | ({"kind": value["kind"]} if "kind" in value else {})
+    return value
+
+
+def _label_maps(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {
+        column: {to_label(key): to_label(item) for key, item in labels.items()} if isinstance(labels, dict) else labels
+        for column, labels in value.items()
+    }
+
+
+class Reader(Record):
+    """How an extract is read: a kind (a file of `tdrop/data/readers/`) and that kind's options."""
+
+    kind: str = "csv"
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class Extract(Record):
+    """A file or query, and how to bring it to the contract's names, units and categories.
+
+    Attributes:
+        location: Path or URL; may hold {home} and ${VARIABLE}; not used by the sql reader.
+        renames: Name in the extract -> name in the contract.
+        units: Contract name -> unit in the extract, where it differs.
+        categories: Contract name -> {value in the extract: category of the contract}.
+        missing_codes: Values that mean missing, for all columns (a list) or by column.
+    """
+
+    location: str | None = None
+    reader: Annotated[Reader, BeforeValidator(_options_apart)] = Reader()
+    renames: dict[str, Name] = Field(default_factory=dict)
+    units: dict[Name, str] = Field(default_factory=dict)
+    categories: Annotated[dict[Name, dict[str, str]], BeforeValidator(_label_maps)] = Field(default_factory=dict)
+    missing_codes: Annotated[dict[str, Labels], BeforeValidator(_codes_by_column)] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _located(self) -> Self:
+        if self.location is None and self.reader.kind != "sql":
+            raise ValueError(f"a {self.reader.kind} reader needs a location")
+        return self
+
+    def codes_of(self, column: str) -> frozenset[str]:
+        """The values that mean missing in `column`."""
+        return frozenset(self.missing_codes.get(ALL_COLUMNS, ()) + self.missing_codes.get(column, ()))
+
+
+class LabelFile(Extract):
+    """The outcomes of a target site; opened by evaluation only.
+
+    Attributes:
+        tolerance: Share of its rows that may be unreadable or contradict each other.
+    """
+
+    tolerance: Share = 0.05
+
+
+class Decision(Record):
+    """What the prediction is used for.
+
+    Attributes:
+        risk_level: A patient whose interval reaches it although the risk does not is referred.
+        threshold: The risk from which the predicted class is positive.
+        interval_level: Level of the intervals.
+        capacity: Share of patients that clinicians can look at.
+    """
+
+    risk_level: float = Field(default=0.15, gt=0, lt=1)
+    threshold: float = Field(default=0.5, gt=0, lt=1)
+    interval_level: float = Field(default=INTERVAL_LEVEL, gt=0, lt=1)
+    capacity: Share = 0.10
+
+
+class Disclosure(Record):
+    """What may leave the site.
+
+    Attributes:
+        threshold: Counts below it are hidden in what is published.
+        exempt: Nothing is hidden; for simulated and public data only.
+        upload_patients: Whether the patients' list may be logged beside the report.
+    """
+
+    threshold: int = Field(default=10, ge=1)
+    exempt: bool = False
+    upload_patients: bool = False
+
+
+class Site(Extract):
+    """One site: its table, its role and its extract.
+
+    Attributes:
+        source: Name of the labelled site that a target learns from.
+        simulated: No patient is real; shown wherever the site is shown.
+        public: The data are published; may be exempt from disclosure control.
+        labels: A target's outcomes, if there are any.
+        labels_in_extract: What to do when a target's extract holds a label column.
+        duplicates: Which row of a patient who is listed more than once is used.
+        schedule: A cron line, or null for runs by hand.
+    """
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$", max_length=64)]
+    title: str
+    table: str
+    role: Literal["source", "target"]
+    source: str | None = None
+    simulated: bool = False
+    public: bool = False
+    labels: LabelFile | None = None
+    labels_in_extract: Literal["refuse", "drop"] = "refuse"
+    duplicates: Literal["first", "last", "refuse"] = "first"
+    decision: Decision = Decision()
+    disclosure: Disclosure = Disclosure()
+    schedule: str | None = None
+    _file: Path | None = PrivateAttr(default=None)
+
+    @field_validator("schedule")
+    @classmethod
+    def _cron(cls, value: str | None) -> str | None:
+        if value is not None and len(value.split()) != 5:
+            raise ValueError("a schedule is a cron line of five fields, such as `0 5 * * 1`")
+        return value
+
+    @model_validator(mode="after")
+    def _coherent(self) -> Self:
+        if self.role == "target" and self.source is None:
+            raise ValueError("a target site names its source site")
+        if self.role == "source" and (self.source is not None or self.labels is not None):
+            raise ValueError("a source site has neither `source` nor `labels`: its outcomes are in its extract")
+        if self.disclosure.exempt and not (self.simulated or self.public):
+            raise ValueError("disclosure.exempt is for sites that are simulated or public")
+        return self
+
+    @property
+    def file(self) -> str:
+        """Where the site is written down, for messages."""
+        return str(self._file) if self._file is not None else f"data_contracts/sites/{self.name}.yaml"

@@ -1,0 +1,366 @@
+"""The grammar of a table: columns, rules, outcome. One YAML file in `data_contracts/tables/`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from itertools import pairwise
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from tdrop.contracts.coherence import contract_problems
+
+ColumnType = Literal["continuous", "ordinal", "categorical", "binary", "count"]
+Role = Literal["id", "feature", "label", "ignored"]
+Severity = Literal["row_critical", "row_warning", "table_stop", "table_warning", "info"]
+Check = Literal["readable", "range", "plausible", "categories", "missing", "present"]
+
+#: What breaking a check means unless the column says otherwise under `severity`.
+DEFAULT_SEVERITY: dict[str, Severity] = {
+    "readable": "row_critical",
+    "range": "row_critical",
+    "categories": "row_critical",
+    "plausible": "row_warning",
+    "missing": "table_warning",
+    "present": "table_stop",
+}
+NUMERIC_TYPES = ("continuous", "count")
+LABELLED_TYPES = ("ordinal", "categorical")
+TABLE_SEVERITIES = ("table_stop", "table_warning", "info")
+
+
+def to_label(value: Any) -> str:
+    """Writes a category the one way it is written everywhere: 1, 1.0 and "1" are all "1"."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value).strip()
+
+
+def _to_labels(value: Any) -> Any:
+    return [to_label(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _to_label_keys(value: Any) -> Any:
+    return {to_label(key): item for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def _to_tuple(value: Any) -> Any:
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=64)]
+Labels = Annotated[tuple[str, ...], BeforeValidator(_to_labels)]
+Scalar = Annotated[str, BeforeValidator(to_label)]
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class Record(BaseModel):
+    """A frozen piece of a contract: unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
+
+
+def digest(content: Any) -> str:
+    """sha256 of the canonical JSON of `content`: the same on every machine."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+class Interval(Record):
+    """A closed range; an open end is null."""
+
+    low: float | None = None
+    high: float | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_pair(cls, value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            if len(value) != 2:
+                raise ValueError(f"a range is [low, high], got {len(value)} numbers")
+            return {"low": value[0], "high": value[1]}
+        return value
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.low is None and self.high is None:
+            raise ValueError("a range needs a low or a high end")
+        if self.low is not None and self.high is not None and self.low > self.high:
+            raise ValueError(f"the low end {self.low:g} is above the high end {self.high:g}")
+        return self
+
+    def within(self, other: Interval) -> bool:
+        """Whether every number in it is also in `other`."""
+        low = other.low is None or (self.low is not None and self.low >= other.low)
+        return low and (other.high is None or (self.high is not None and self.high <= other.high))
+
+    def text(self, unit: str | None = None) -> str:
+        """Returns the range in words, such as `18 to 120 years`."""
+        suffix = f" {unit}" if unit else ""
+        if self.low is None:
+            return f"at most {self.high:,g}{suffix}"
+        if self.high is None:
+            return f"at least {self.low:,g}{suffix}"
+        return f"{self.low:,g} to {self.high:,g}{suffix}"
+
+
+class Missing(Record):
+    """How much of a column may be missing and what is done about it.
+
+    Attributes:
+        budget: Share of rows that may be missing.
+        policy: "impute" fills in the source's typical value; "indicator" also adds a feature that says so;
+            "quarantine" takes the row out.
+    """
+
+    budget: Share = 0.05
+    policy: Literal["impute", "indicator", "quarantine"] = "impute"
+
+
+class Column(Record):
+    """One column of a table.
+
+    Attributes:
+        range: Outside is impossible (row-critical).
+        plausible: Outside is possible but unusual (row-warning).
+        categories: Labels of an ordinal (in order) or categorical column.
+        molar_mass: In g/mol, for conversions between mass and amount, such as mg/dL to mmol/L.
+        optional: An extract without the column is used, as if all its values were missing.
+        transform: "log" means log(1 + value).
+        severity: Overrides of what breaking a check means, by check.
+    """
+
+    name: Name
+    title: str = ""
+    type: ColumnType = "continuous"
+    unit: str | None = None
+    molar_mass: float | None = Field(default=None, gt=0)
+    role: Role = "feature"
+    range: Interval | None = None
+    plausible: Interval | None = None
+    categories: Labels = ()
+    category_titles: Annotated[dict[str, str], BeforeValidator(_to_label_keys)] = Field(default_factory=dict)
+    missing: Missing = Missing()
+    optional: bool = False
+    transform: Literal["log"] | None = None
+    severity: dict[Check, Severity] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _coherent(self) -> Self:
+        numeric = self.type in NUMERIC_TYPES
+        if self.role in ("id", "ignored"):
+            return self
+        if self.type in LABELLED_TYPES and len(self.categories) < 2:
+            raise ValueError(f"an {self.type} column needs at least two categories")
+        if len(set(self.categories)) != len(self.categories):
+            raise ValueError("a category is listed twice")
+        if self.type not in LABELLED_TYPES and self.categories:
+            raise ValueError(f"a {self.type} column has no categories; use type ordinal or categorical")
+        for key in ("unit", "range", "plausible", "transform", "molar_mass"):
+            if not numeric and getattr(self, key) is not None:
+                raise ValueError(f"a {self.type} column has no {key}")
+        if self.range is not None and self.plausible is not None and not self.plausible.within(self.range):
+            raise ValueError("the plausible range must lie within the possible range")
+        if self.transform == "log" and (self.range is None or self.range.low is None or self.range.low <= -1):
+            raise ValueError("transform log means log(1 + value) and needs a range that starts above -1")
+        return self
+
+    @property
+    def label(self) -> str:
+        """The title, or the name where none was given."""
+        return self.title or self.name
+
+    def severity_of(self, check: str) -> Severity:
+        """What breaking `check` means for this column."""
+        if check == "present" and self.optional and "present" not in self.severity:
+            return "table_warning"
+        return self.severity.get(check, DEFAULT_SEVERITY[check])  # type: ignore[call-overload,no-any-return]
+
+
+class OtherColumn(Record):
+    """Stands for another column's value in a comparison."""
+
+    column: Name
+
+
+Bound = Annotated[OtherColumn | float | Scalar, Field(union_mode="left_to_right")]
+
+
+class Condition(Record):
+    """A statement about one column; a missing value never breaks it, except `missing`."""
+
+    column: Name
+    equals: Scalar | None = Field(default=None, alias="is")
+    differs: Scalar | None = Field(default=None, alias="is_not")
+    among: Labels | None = Field(default=None, alias="in")
+    outside: Labels | None = Field(default=None, alias="not_in")
+    below: Bound | None = None
+    at_most: Bound | None = None
+    above: Bound | None = None
+    at_least: Bound | None = None
+    missing: bool | None = None
+
+    @model_validator(mode="after")
+    def _one_test(self) -> Self:
+        if len(self.tests) != 1:
+            known = "is, is_not, in, not_in, below, at_most, above, at_least, missing"
+            raise ValueError(f"a condition has exactly one of {known}, got {len(self.tests)}")
+        return self
+
+    @property
+    def tests(self) -> tuple[str, ...]:
+        """Names of the tests that are given."""
+        fields = ("equals", "differs", "among", "outside", "below", "at_most", "above", "at_least", "missing")
+        return tuple(field for field in fields if getattr(self, field) is not None)
+
+    @property
+    def test(self) -> str:
+        """Name of the one test."""
+        return self.tests[0]
+
+
+class Rule(Record):
+    """A rule across columns: where all of `when` hold, `then` must hold.
+
+    Attributes:
+        allow: For table-level severities, the share of rows that may break it.
+    """
+
+    name: Name
+    title: str
+    when: Annotated[tuple[Condition, ...], BeforeValidator(_to_tuple)] = ()
+    then: Condition
+    severity: Severity = "row_warning"
+    allow: Share = 0.0
+    fix: str = ""
+
+    @model_validator(mode="after")
+    def _allow_is_for_tables(self) -> Self:
+        if self.allow and self.severity not in TABLE_SEVERITIES:
+            raise ValueError(f"allow is for table-level rules, this one is {self.severity}")
+        return self
+
+
+class Outcome(Record):
+    """What is predicted: a column that says it, or a time and an event seen at it.
+
+    Attributes:
+        column: The label column; or instead `time` and `event`.
+        positive: The label that counts as the outcome having happened.
+        horizon: Within what time, such as `10 years`.
+        censoring: What becomes of patients who left before the horizon: `drop` leaves them out of the labelled rows.
+    """
+
+    name: Name
+    title: str
+    column: Name | None = None
+    time: Name | None = None
+    event: Name | None = None
+    positive: Scalar = "1"
+    horizon: str
+    censoring: Literal["drop"] = "drop"
+
+    @field_validator("horizon")
+    @classmethod
+    def _readable(cls, value: str) -> str:
+        if not re.fullmatch(r"\d+(\.\d+)? (day|week|month|year)s?", value):
+            raise ValueError("a horizon is a number and a unit, such as `10 years` or `180 days`")
+        return value
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        timed = self.time is not None or self.event is not None
+        if timed == (self.column is not None) or (timed and (self.time is None or self.event is None)):
+            raise ValueError("an outcome has either `column`, or both `time` and `event`")
+        return self
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns it is read from."""
+        return tuple(name for name in (self.column, self.time, self.event) if name is not None)
+
+
+class Subgroup(Record):
+    """Patients shown apart in the report: a column's categories, or bands of a number between `cuts`."""
+
+    name: Name
+    title: str = ""
+    column: Name
+    cuts: tuple[float, ...] = ()
+    labels: Labels = ()
+
+    @model_validator(mode="after")
+    def _labels_fit(self) -> Self:
+        if any(low >= high for low, high in pairwise(self.cuts)):
+            raise ValueError("cuts must ascend")
+        if self.labels and len(self.labels) != len(self.cuts) + 1:
+            raise ValueError(f"{len(self.cuts)} cuts make {len(self.cuts) + 1} bands, got {len(self.labels)} labels")
+        return self
+
+
+class Limits(Record):
+    """Table-level limits; beyond them the site is stopped."""
+
+    min_rows: int = Field(default=1, ge=1)
+    quarantine: Share = 0.10
+    duplicates: Share = 0.10
+
+
+class Contract(Record):
+    """One table: what every site that shares it must deliver."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$", max_length=64)]
+    version: Annotated[str, BeforeValidator(to_label), Field(min_length=1)]
+    title: str
+    description: str = ""
+    columns: tuple[Column, ...] = Field(min_length=2)
+    rules: tuple[Rule, ...] = ()
+    outcome: Outcome
+    subgroups: tuple[Subgroup, ...] = ()
+    limits: Limits = Limits()
+
+    @model_validator(mode="after")
+    def _coherent(self) -> Self:
+        for place, sentence in contract_problems(self):
+            raise PydanticCustomError("incoherent", "{sentence}", {"place": place, "sentence": sentence})
+        return self
+
+    @property
+    def digest(self) -> str:
+        """sha256 of everything the contract says."""
+        return digest(self.model_dump(mode="json", by_alias=True))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all columns."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def features(self) -> tuple[Column, ...]:
+        """The columns that predict."""
+        return tuple(column for column in self.columns if column.role == "feature")
+
+    @property
+    def id_column(self) -> str:
+        """Name of the column that identifies a patient."""
+        return next(column.name for column in self.columns if column.role == "id")
+
+    @property
+    def label_columns(self) -> tuple[str, ...]:
+        """Names of the columns that hold the outcome."""
+        return tuple(column.name for column in self.columns if column.role == "label")
+
+    def column(self, name: str) -> Column:
+        """Returns a column by name."""
+        return next(column for column in self.columns if column.name == name)
+
+    def suite(self) -> list[dict[str, Any]]:
+        """The contract as plain expectations, for an extract that holds every column."""
+        from tdrop.contracts.expectations import suite
+
+        return suite(self, self.names, labels=True)

@@ -1,0 +1,225 @@
+"""Turns a harmonised frame into a Cohort, from the contract and the source's features alone.
+
+continuous, count   the number; log(1 + number) as `log_<name>` where the contract says log
+ordinal             1, 2, ... in the contract's order
+binary              0 or 1
+categorical         one 0/1 feature a category, `<name>=<category>`; a category that the contract does not know
+                    is 0 in all of them
+missing             the source's median (numbers, ordinals) or most frequent category; with policy `indicator`
+                    also a 0/1 feature `<name>_missing`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from tdrop.contracts.table import NUMERIC_TYPES, Column, Contract
+from tdrop.errors import DataError
+from tdrop.types import Cohort, Doubles, Floats
+
+#: Version of the form that `Encoder.to_dict` writes.
+FORM = 1
+
+
+@dataclass(frozen=True)
+class Coding:
+    """How one column becomes features.
+
+    Attributes:
+        name: The contract's column.
+        title: Its title.
+        unit: Its unit, or None.
+        type: Its type.
+        log: Whether log(1 + value) is taken.
+        categories: Labels in the contract's order.
+        category_titles: What to call them, where it differs.
+        seen: Labels that the source holds.
+        fill: What a missing value becomes: a number, or the label of a categorical column.
+        indicator: Whether a feature says that the value was missing.
+    """
+
+    name: str
+    title: str
+    unit: str | None
+    type: str
+    log: bool
+    categories: tuple[str, ...]
+    category_titles: Mapping[str, str]
+    seen: tuple[str, ...]
+    fill: float | str
+    indicator: bool
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of its features."""
+        if self.type == "categorical":
+            names = tuple(f"{self.name}={label}" for label in self.categories)
+        else:
+            names = (f"log_{self.name}" if self.log else self.name,)
+        return (*names, f"{self.name}_missing") if self.indicator else names
+
+    def encode(self, frame: pd.DataFrame) -> list[Doubles]:
+        """Returns its features, each (rows,)."""
+        rows = len(frame)
+        if self.type == "categorical":
+            labels = _labels(frame, self.name)
+            features: list[Doubles]
+            missing = labels.isna().to_numpy()
+            labels = labels.fillna(str(self.fill))
+            features = [labels.eq(label).to_numpy().astype(np.float64) for label in self.categories]
+        else:
+            numbers = numbers_of(frame, self.name, self.categories) if self.name in frame else np.full(rows, np.nan)
+            missing = np.isnan(numbers)
+            filled: Doubles = np.where(missing, float(self.fill), numbers)
+            features = [np.log1p(filled) if self.log else filled]
+        return [*features, missing.astype(np.float64)] if self.indicator else features
+
+    def title_of(self, feature: str) -> str:
+        """What to call one of its features."""
+        if feature == f"{self.name}_missing":
+            return f"{self.title} missing"
+        if self.type == "categorical":
+            label = feature.removeprefix(f"{self.name}=")
+            return f"{self.title}: {self.category_titles.get(label, label)}"
+        notes = [note for note in (self.unit, "log" if self.log else None) if note]
+        return f"{self.title} ({', '.join(notes)})" if notes else self.title
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Encodes every site of a network in the same way.
+
+    Attributes:
+        contract: Name of the table.
+        version: Its version.
+        id_column: Name of the column that identifies a patient.
+        codings: One a feature column, in the contract's order.
+    """
+
+    contract: str
+    version: str
+    id_column: str
+    codings: tuple[Coding, ...]
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the columns of X."""
+        return tuple(feature for coding in self.codings for feature in coding.features)
+
+    def matrix(self, frame: pd.DataFrame) -> Floats:
+        """Returns X (rows, features); a column that is not in the frame counts as missing."""
+        columns = [values for coding in self.codings for values in coding.encode(frame)]
+        return np.column_stack(columns).astype(np.float32)
+
+    def encode(
+        self, frame: pd.DataFrame, site_name: str, y: ArrayLike | None = None, *, ids: ArrayLike | None = None
+    ) -> Cohort:
+        """Returns the frame's patients, with outcomes y (rows,) if given; ids are the id column's unless given."""
+        if ids is None:
+            ids = frame[self.id_column].to_numpy(dtype=object)
+        outcomes = None if y is None else np.asarray(y, dtype=np.float32)
+        return Cohort(site_name, np.asarray(ids), self.features, self.matrix(frame), outcomes)
+
+    def unseen(self, frame: pd.DataFrame) -> dict[str, int]:
+        """By column, how many rows hold a category that the source never held."""
+        counts = {}
+        for coding in self.codings:
+            if coding.categories and coding.name in frame:
+                labels = _labels(frame, coding.name)
+                counts[coding.name] = int((labels.notna() & ~labels.isin(coding.seen)).sum())
+        return {name: count for name, count in counts.items() if count}
+
+    def title(self, feature: str) -> str:
+        """What to call a feature in a report."""
+        for coding in self.codings:
+            if feature in coding.features:
+                return coding.title_of(feature)
+        raise DataError(f"no feature '{feature}'; known: {', '.join(self.features)}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON."""
+        codings = [
+            asdict(coding)
+            | {
+                "categories": list(coding.categories),
+                "seen": list(coding.seen),
+                "category_titles": dict(coding.category_titles),
+            }
+            for coding in self.codings
+        ]
+        return {
+            "form": FORM,
+            "contract": self.contract,
+            "version": self.version,
+            "id_column": self.id_column,
+            "codings": codings,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Encoder:
+        """Reads what `to_dict` wrote."""
+        if data.get("form") != FORM:
+            raise DataError(f"encoder has form {data.get('form')!r}, expected {FORM}; run the transfer again")
+        codings = tuple(
+            Coding(**{**item, "categories": tuple(item["categories"]), "seen": tuple(item["seen"])})
+            for item in data["codings"]
+        )
+        return cls(data["contract"], data["version"], data["id_column"], codings)
+
+
+def learn_encoder(source_frame: pd.DataFrame, contract: Contract) -> Encoder:
+    """Learns what missing values become, and which categories are known, from the source's features."""
+    codings = tuple(_learn(source_frame, column) for column in contract.features)
+    return Encoder(contract.name, contract.version, contract.id_column, codings)
+
+
+def _learn(frame: pd.DataFrame, column: Column) -> Coding:
+    known = column.name in frame and frame[column.name].notna().any()
+    if not known:
+        raise DataError(
+            f"column '{column.name}': the source has no value of it, so nothing can be learned; give it role ignored"
+        )
+    labels = _labels(frame, column.name) if column.categories else None
+    fill: float | str
+    if column.type == "categorical" and labels is not None:
+        counts = labels.dropna().value_counts()
+        # Ties go to the category that the contract lists first, so that the row order does not matter.
+        fill = max(column.categories, key=lambda label: int(counts.get(label, 0)))
+    else:
+        numbers = numbers_of(frame, column.name, column.categories)
+        fill = float(np.nanmedian(numbers))
+        fill = fill if column.type in NUMERIC_TYPES else float(np.floor(fill))
+    seen = () if labels is None else tuple(label for label in column.categories if labels.eq(label).any())
+    return Coding(
+        column.name,
+        column.label,
+        column.unit,
+        column.type,
+        column.transform == "log",
+        column.categories,
+        dict(column.category_titles),
+        seen,
+        fill,
+        column.missing.policy == "indicator",
+    )
+
+
+def numbers_of(frame: pd.DataFrame, name: str, categories: tuple[str, ...]) -> Doubles:
+    """A column as numbers (rows,): an ordinal's place in the order from 1, NaN where missing or not a category."""
+    if not categories:
+        return frame[name].to_numpy(np.float64, na_value=np.nan)
+    place = {label: float(index + 1) for index, label in enumerate(categories)}
+    return np.asarray(_labels(frame, name).map(place).to_numpy(np.float64, na_value=np.nan), dtype=np.float64)
+
+
+def _labels(frame: pd.DataFrame, name: str) -> pd.Series:
+    """A column's labels as text (rows,), missing if it is not there."""
+    if name not in frame:
+        return pd.Series(pd.array([None] * len(frame), dtype="str"))
+    return frame[name].astype("str")

@@ -1,0 +1,153 @@
+"""Brings an extract to the contract's names, units, categories and types. Nothing is guessed.
+
+A value that is there but cannot be read becomes missing and is marked, so that validation sets its row aside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tdrop.contracts.findings import Finding
+from tdrop.contracts.site import Extract, Site
+from tdrop.contracts.table import NUMERIC_TYPES, Column, Contract
+from tdrop.data.units import convert
+from tdrop.data.values import as_labels, as_numbers, as_text
+from tdrop.errors import ContractError, did_you_mean
+from tdrop.types import Indices
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Harmonised:
+    """An extract in the contract's terms.
+
+    Attributes:
+        frame: Columns of the contract that the extract holds, in the contract's order: ids as text, numbers as
+            float64 in the contract's unit, ordinals and categories as categoricals of labels, binaries as 0 and 1.
+        rows: Line of each row in the extract (rows,).
+        unreadable: By column, which values were there but could not be read (rows,).
+        findings: What is worth saying already.
+    """
+
+    frame: pd.DataFrame
+    rows: Indices
+    unreadable: Mapping[str, Mask]
+    findings: tuple[Finding, ...]
+
+
+def harmonise(raw: pd.DataFrame, contract: Contract, site: Site) -> Harmonised:
+    """Harmonises a site's extract; label columns are kept for a source only."""
+    named, findings = rename(raw, contract, site, site.file)
+    dropped = [name for name in contract.label_columns if site.role == "target" and name in named]
+    if dropped:
+        findings.append(_label_finding(dropped, len(raw), site))
+    wanted = [name for name in contract.names if name in named and name not in dropped]
+    frame, unreadable = convert_columns(named[wanted], raw, contract, site, site.file)
+    return Harmonised(frame, np.asarray(raw.index, dtype=np.int64), unreadable, tuple(findings))
+
+
+def rename(raw: pd.DataFrame, contract: Contract, extract: Extract, file: str) -> tuple[pd.DataFrame, list[Finding]]:
+    """Gives the extract's columns the contract's names; tells of names that are not there and columns left over."""
+    findings = []
+    absent = [name for name in extract.renames if name not in raw]
+    for name in absent:
+        findings.append(
+            Finding(
+                "table.renames",
+                extract.renames[name],
+                "table_warning",
+                1,
+                raw.shape[1],
+                f"`renames` speaks of a column '{name}' that the extract does not have"
+                f"{did_you_mean(name, map(str, raw.columns))}",
+                f"change `renames` in {file}",
+            )
+        )
+    taken = [name for name in raw if name in extract.renames.values() and name not in extract.renames]
+    clashes = [name for name in taken if any(to == name and old in raw for old, to in extract.renames.items())]
+    if clashes:
+        raise ContractError(f"{file}: the extract already has a column '{clashes[0]}' and `renames` makes another")
+    named = raw.rename(columns=extract.renames)
+    extra = [str(name) for name in named if name not in contract.names]
+    if extra:
+        findings.append(
+            Finding(
+                "table.extra_columns",
+                None,
+                "info",
+                len(extra),
+                named.shape[1],
+                f"{len(extra):,} columns are not in the contract and were left out: {_list_names(extra)}",
+                f"name them in the table, or under `renames` in {file}",
+            )
+        )
+    blank = raw.attrs.get("blank_lines", 0)
+    if blank:
+        findings.append(
+            Finding("table.blank_lines", None, "info", blank, len(raw) + blank, f"{blank:,} blank lines were skipped")
+        )
+    return named, findings
+
+
+def convert_columns(
+    named: pd.DataFrame, raw: pd.DataFrame, contract: Contract, extract: Extract, file: str
+) -> tuple[pd.DataFrame, dict[str, Mask]]:
+    """Reads each column as its type; returns the columns and what could not be read."""
+    columns: dict[str, pd.Series] = {}
+    unreadable: dict[str, Mask] = {}
+    decimal, thousands = raw.attrs.get("decimal", "."), raw.attrs.get("thousands")
+    for name in map(str, named.columns):
+        column = contract.column(name)
+        codes = extract.codes_of(name)
+        if column.role in ("id", "ignored"):
+            columns[name] = as_text(named[name], codes)
+            continue
+        if column.type in NUMERIC_TYPES:
+            numbers, mask = as_numbers(named[name], codes, decimal, thousands, whole=column.type == "count")
+            columns[name] = pd.Series(_in_unit(numbers, column, extract, file))
+        else:
+            columns[name], mask = as_labels(named[name], codes, column, extract.categories.get(name, {}))
+        if mask.any():
+            unreadable[name] = mask
+    frame = pd.DataFrame(columns, index=pd.RangeIndex(len(named)), columns=list(named.columns))
+    return frame, unreadable
+
+
+def _in_unit(numbers: NDArray[np.float64], column: Column, extract: Extract, file: str) -> NDArray[np.float64]:
+    unit = extract.units.get(column.name)
+    if unit is None or column.unit is None:
+        return numbers
+    return convert(numbers, unit, column.unit, molar_mass=column.molar_mass, where=f"{file}: units.{column.name}")
+
+
+def _label_finding(names: list[str], rows: int, site: Site) -> Finding:
+    listed = _list_names(names)
+    if site.labels_in_extract == "drop":
+        return Finding(
+            "table.labels",
+            names[0],
+            "info",
+            len(names),
+            rows,
+            f"the label columns {listed} in the extract were dropped, as {site.file} asks",
+        )
+    return Finding(
+        "table.labels",
+        names[0],
+        "table_stop",
+        len(names),
+        rows,
+        f"the extract of a target holds the outcome ({listed}), which no model may see",
+        f"send outcomes in a file of their own, or set `labels_in_extract: drop` in {site.file}",
+    )
+
+
+def _list_names(names: list[str], most: int = 8) -> str:
+    shown = ", ".join(f"'{name[:40]}'" for name in names[:most])
+    return shown + (f" and {len(names) - most:,} more" if len(names) > most else "")

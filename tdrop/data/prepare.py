@@ -1,0 +1,75 @@
+"""Reads, harmonises and validates a site's extract in one call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from tdrop.contracts.findings import Validation
+from tdrop.contracts.network import Network
+from tdrop.contracts.site import Site
+from tdrop.contracts.table import Contract
+from tdrop.contracts.validate import validate
+from tdrop.data.harmonise import harmonise
+from tdrop.data.readers import read, read_file
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An extract, ready to be encoded.
+
+    Attributes:
+        site: The site.
+        contract: Its table.
+        validation: What was found; `validation.stopped` says whether the rest may be used.
+        frame: The rows to use, in the contract's columns.
+        quarantine: The rows that are not used: id, row (line in the extract), rules.
+    """
+
+    site: Site
+    contract: Contract
+    validation: Validation
+    frame: pd.DataFrame
+    quarantine: pd.DataFrame
+
+
+def prepare(
+    site: Site | str,
+    network: Network,
+    *,
+    home: Path,
+    file: Path | None = None,
+    source: pd.DataFrame | None = None,
+) -> Prepared:
+    """Reads, harmonises and validates; never raises for what the contract can tell.
+
+    Args:
+        site: The site or its name.
+        network: Where it belongs.
+        home: What {home} in locations stands for.
+        file: Another file in the site's format, such as a batch to score, instead of its extract.
+        source: The source's used rows, to compare a target with.
+    """
+    site = network.site(site) if isinstance(site, str) else site
+    contract = network.contract_of(site)
+    if file is None:
+        raw = read(site, home=home, base=network.base)
+    else:
+        raw = read_file(file, site.reader.kind, site.reader.options)
+    return prepare_frame(raw, contract, site, source=source)
+
+
+def prepare_frame(raw: pd.DataFrame, contract: Contract, site: Site, *, source: pd.DataFrame | None = None) -> Prepared:
+    """The same for an extract that is already in memory, as it was read."""
+    harmonised = harmonise(raw, contract, site)
+    checked = validate(
+        harmonised.frame,
+        contract,
+        site,
+        rows=harmonised.rows,
+        unreadable=harmonised.unreadable,
+        findings=harmonised.findings,
+    )
+    return Prepared(site, contract, checked.validation, checked.used, checked.quarantine)

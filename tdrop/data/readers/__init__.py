@@ -1,0 +1,93 @@
+"""Reads an extract as it is. One file a kind; the folder is the registry.
+
+A kind's file has `Options` (a frozen pydantic record), `read(options, location)` and, where the bytes of the
+location are not the content, its own `fingerprint(options, location)`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from tdrop.contracts.site import Extract, Site
+from tdrop.data.locations import Location, open_bytes, resolve
+from tdrop.errors import ContractError, did_you_mean
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@cache
+def kinds() -> tuple[str, ...]:
+    """Names of the kinds of extract that can be read."""
+    return tuple(sorted(module.name for module in iter_modules(__path__) if not module.name.startswith("_")))
+
+
+def read(site: Extract, *, home: Path, base: Path) -> pd.DataFrame:
+    """Returns a site's extract with its own names and values; the index is the line of each row.
+
+    Args:
+        site: The site, or its label file.
+        home: What {home} stands for.
+        base: What relative locations are relative to.
+    """
+    module, options = _module_and_options(site.reader.kind, site.reader.options, _file_of(site))
+    frame: pd.DataFrame = module.read(options, _location(site, home, base))
+    return frame
+
+
+def read_file(path: Path, kind: str | None = None, options: Mapping[str, Any] | None = None) -> pd.DataFrame:
+    """Returns the extract in a file; the kind follows from its name unless given."""
+    module, parsed = _module_and_options(kind or kind_of(path), options or {}, str(path))
+    frame: pd.DataFrame = module.read(parsed, Location(str(path), str(path)))
+    return frame
+
+
+def kind_of(path: Path | str) -> str:
+    """The kind of extract that a file's name suggests."""
+    name = str(path).lower()
+    return "parquet" if name.endswith((".parquet", ".pq")) else "csv"
+
+
+def fingerprint(site: Extract, *, home: Path, base: Path) -> str:
+    """sha256 of a site's extract: of the file's bytes, or of a query's rows."""
+    module, options = _module_and_options(site.reader.kind, site.reader.options, _file_of(site))
+    location = _location(site, home, base)
+    if hasattr(module, "fingerprint"):
+        return str(module.fingerprint(options, location))
+    digest = hashlib.sha256()
+    with open_bytes(location) as stream:
+        while chunk := stream.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _file_of(site: Extract) -> str:
+    return site.file if isinstance(site, Site) else "the label file's reader"
+
+
+def _location(site: Extract, home: Path, base: Path) -> Location:
+    return resolve(site.location or "", home=home, base=base)
+
+
+def _module_and_options(kind: str, options: Mapping[str, Any], where: str) -> tuple[Any, Any]:
+    if kind not in kinds():
+        raise ContractError(f"{where}: no reader of kind '{kind}'{did_you_mean(kind, kinds())}")
+    module = import_module(f"{__name__}.{kind}")
+    try:
+        return module, module.Options.model_validate(dict(options))
+    except ValidationError as error:
+        item = error.errors()[0]
+        name = str(item["loc"][0]) if item["loc"] else "options"
+        if item["type"] == "extra_forbidden":
+            known = did_you_mean(name, module.Options.model_fields)
+            raise ContractError(f"{where}: reader {kind} has no option '{name}'{known}") from None
+        message = item["msg"].removeprefix("Value error, ")
+        raise ContractError(f"{where}: reader {kind}, {name}: {message[:1].lower()}{message[1:]}") from None

@@ -1,0 +1,100 @@
+"""Reads single columns: text, numbers, labels. Each tells which values were there but could not be read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tdrop.contracts.table import Column, to_label
+from tdrop.types import Doubles
+
+Mask = NDArray[np.bool_]
+
+_BINARY = {"0": 0.0, "1": 1.0, "true": 1.0, "false": 0.0}
+
+
+def is_text(values: pd.Series) -> bool:
+    """Whether a column came as text rather than as numbers, truths or times."""
+    return bool(pd.api.types.is_string_dtype(values.dtype) or values.dtype == object)
+
+
+def as_text(values: pd.Series, codes: Collection[str]) -> pd.Series:
+    """Returns the values (rows,) as stripped text, missing where empty or a missing-value code."""
+    labels, inverse = _distinct_labels(values, codes)
+    text = pd.Series(pd.array(labels, dtype="str")).take(np.where(inverse < 0, 0, inverse)) if labels else None
+    if text is None:
+        return pd.Series(pd.array([None] * len(values), dtype="str"))
+    return text.reset_index(drop=True).mask(inverse < 0)
+
+
+def as_numbers(
+    values: pd.Series, codes: Collection[str], decimal: str = ".", thousands: str | None = None, *, whole: bool = False
+) -> tuple[Doubles, Mask]:
+    """Returns numbers (rows,), NaN where missing or unreadable, and which were unreadable (rows,)."""
+    if is_text(values):
+        text = values.astype("str").str.strip()
+        absent = (text.isna() | text.isin({"", *codes})).to_numpy(dtype=bool)
+        if thousands:
+            text = text.str.replace(thousands, "", regex=False)
+        if decimal != ".":
+            # A point where commas are the decimal mark is a thousands separator that nobody declared.
+            text = text.mask(text.str.contains(".", regex=False, na=False), "?")
+            text = text.str.replace(decimal, ".", regex=False)
+        numbers = pd.to_numeric(text.mask(absent), errors="coerce").to_numpy(np.float64, na_value=np.nan, copy=True)
+    elif pd.api.types.is_numeric_dtype(values.dtype):
+        numbers = values.to_numpy(np.float64, na_value=np.nan, copy=True)
+        absent = values.isna().to_numpy(dtype=bool)
+    else:
+        numbers, absent = np.full(len(values), np.nan), values.isna().to_numpy(dtype=bool)
+    absent = absent | np.isin(numbers, [float(code) for code in codes if _is_number(code)])
+    numbers[absent] = np.nan
+    bad = ~np.isfinite(numbers) & ~absent
+    if whole:
+        bad |= np.isfinite(numbers) & (numbers != np.round(numbers))
+    numbers[bad] = np.nan
+    return numbers, bad
+
+
+def as_labels(
+    values: pd.Series, codes: Collection[str], column: Column, translate: Mapping[str, str]
+) -> tuple[pd.Series, Mask]:
+    """Returns labels (categoricals, or 0 and 1 for a binary column) and which could not be read (rows,).
+
+    A label that neither the contract nor the site's map knows stays as it is in an ordinal or categorical column:
+    the contract says whether its row may be used.
+    """
+    labels, inverse = _distinct_labels(values, codes)
+    labels = [translate.get(label, label) for label in labels]
+    if column.type == "binary":
+        table = np.asarray([_BINARY.get(label.lower(), np.nan) for label in labels] + [np.nan])
+        numbers = table[inverse]
+        return pd.Series(numbers), np.isnan(numbers) & (inverse >= 0)
+    known = list(column.categories)
+    every = known + sorted(set(labels) - set(known))
+    place = {label: index for index, label in enumerate(every)}
+    positions = np.asarray([place[label] for label in labels] + [-1])[inverse]
+    dtype = pd.CategoricalDtype(every, ordered=column.type == "ordinal")
+    return pd.Series(pd.Categorical.from_codes(positions, dtype=dtype)), np.zeros(len(values), dtype=bool)
+
+
+def _distinct_labels(values: pd.Series, codes: Collection[str]) -> tuple[list[str], NDArray[np.int64]]:
+    """The distinct values as labels, and for each row which one (rows,), -1 where missing."""
+    inverse, distinct = pd.factorize(values)
+    labels = [to_label(_plain(value)) for value in distinct]
+    absent = np.asarray([label == "" or label in codes for label in labels] + [True])
+    return labels, np.where(absent[inverse], -1, inverse).astype(np.int64)
+
+
+def _plain(value: object) -> object:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
