@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from tdrop.methods._losses import output_loss
 from tdrop.methods._nets import Layers, affine_output, dense_tanh, tanh_of_half
+from tdrop.methods._network import Batch, Network
 from tdrop.methods._noise import Pool, draw_uniform, mask_pool
-from tdrop.methods._train import Batch
 from tdrop.types import Task
 
 #: Passes that go through together: with blocks of 128 rows the tensors stay in the second-level cache.
@@ -57,17 +57,14 @@ def _run_passes(shared: Tensor, weights: Sequence[Tensor], biases: Sequence[Tens
 
 def fold_masks(layers: Layers, masks: Sequence[Tensor | None]) -> list[Tensor]:
     """Weights of every layer with the mask (passes, units) of the layer before it multiplied in."""
-    folded = [layers.weights[0].detach()]
+    folded = [layers.weight(0).detach()]
     for weight, mask in zip(list(layers.weights)[1:], masks, strict=True):
         folded.append(weight.detach() if mask is None else mask[:, :, None] * weight.detach())
     return folded
 
 
-class FixedDropout(nn.Module):
+class FixedDropout(Network):
     """A tanh network with a fixed dropout rate after every hidden layer; rate 0 means no mask there."""
-
-    members = 1
-    slice_rows = None
 
     def __init__(
         self, sizes: Sequence[int], rates: Sequence[float], sd: float, task: Task, generator: torch.Generator
@@ -86,7 +83,7 @@ class FixedDropout(nn.Module):
         """Outputs (rows,) of one pass with a fresh mask for every row."""
         hidden = x
         for place, rate in enumerate(self.rates):
-            hidden = dense_tanh(hidden, self.layers.weights[place], self.layers.biases[place])
+            hidden = dense_tanh(hidden, self.layers.weight(place), self.layers.bias(place))
             if rate > 0 and pool is not None:
                 hidden = hidden * pool.take(*hidden.shape)
         return affine_output(hidden, self.layers)
@@ -98,7 +95,7 @@ class FixedDropout(nn.Module):
     def draw(self, passes: int, seed: int) -> list[Tensor]:
         """Weights of every layer with the passes' masks folded in."""
         units = self.layers.hidden_units()
-        uniform = torch.from_numpy(draw_uniform(passes, sum(units), seed)).float().split(units, dim=1)
+        uniform = torch.split(torch.from_numpy(draw_uniform(passes, sum(units), seed)).float(), units, dim=1)
         masks = [
             (u >= rate).float() / (1 - rate) if rate > 0 else None for u, rate in zip(uniform, self.rates, strict=True)
         ]

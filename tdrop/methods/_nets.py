@@ -6,6 +6,7 @@ tanh(a) is computed as 2 sigmoid(2a) - 1: torch's sigmoid is vectorised and thre
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ class Layers(nn.Module):
     def __init__(self, sizes: Sequence[int], sd: float, generator: torch.Generator, members: int | None = None):
         super().__init__()
         front = () if members is None else (members,)
-        pairs = list(zip(sizes[:-1], sizes[1:], strict=True))
+        pairs = list(pairwise(sizes))
         # A bias of an ensemble keeps an axis for the rows it is added to.
         bias_front = front if members is None else (members, 1)
         self.weights = nn.ParameterList(
@@ -34,6 +35,16 @@ class Layers(nn.Module):
 
     def __len__(self) -> int:
         return len(self.weights)
+
+    def weight(self, place: int) -> Tensor:
+        """Weights of one layer (inputs, units)."""
+        weight: Tensor = self.weights[place]
+        return weight
+
+    def bias(self, place: int) -> Tensor:
+        """Biases of one layer (units,)."""
+        bias: Tensor = self.biases[place]
+        return bias
 
     def hidden_units(self) -> list[int]:
         """Units of every hidden layer."""
@@ -148,14 +159,14 @@ def gaussian_tanh(center: Tensor, sd: Tensor, noise: Tensor) -> Tensor:
 
 def gaussian_output(hidden: Tensor, layers: Layers, spread: Tensor, noise: Tensor) -> Tensor:
     """The last layer's output (passes, rows) under Gaussian noise of variance `spread` (rows,) on its inputs."""
-    weight = layers.weights[-1]
+    weight = layers.weight(-1)
     variance = (hidden.square() @ weight.square())[..., 0] * spread
     return affine_output(hidden, layers) + torch.sqrt(variance + 1e-8) * noise
 
 
 def affine_output(hidden: Tensor, layers: Layers) -> Tensor:
     """The last layer's single output (..., rows) for hidden (..., rows, units)."""
-    return (hidden @ layers.weights[-1])[..., 0] + layers.biases[-1][0]
+    return (hidden @ layers.weight(-1))[..., 0] + layers.bias(-1)[0]
 
 
 def _apply(function: Any, *arguments: Tensor) -> Tensor:

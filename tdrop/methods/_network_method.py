@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
-from torch import Tensor, nn
+from torch import Tensor
 
 from tdrop.errors import FitError
 from tdrop.methods._checks import check_cohorts, check_passes, check_rows
+from tdrop.methods._network import Network
 from tdrop.methods._noise import spawn, torch_generator
 from tdrop.methods._predict import summarise_samples
 from tdrop.methods._save import write_model
@@ -54,7 +55,7 @@ class NetworkMethod(Settings):
         return {"learning_rate": (0.001, 0.003, 0.01), "weight_decay": (1e-5, 1e-4, 1e-3)}
 
     @abstractmethod
-    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> nn.Module:
+    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> Network:
         """Makes the untrained network for that many features and source rows."""
 
     def fit(
@@ -154,7 +155,7 @@ class Facts:
 class FittedNetwork:
     """A trained network with everything needed to predict; see `tdrop.types.Fitted`."""
 
-    def __init__(self, method: NetworkMethod, network: nn.Module, scaling: Scaling, facts: Facts) -> None:
+    def __init__(self, method: NetworkMethod, network: Network, scaling: Scaling, facts: Facts) -> None:
         self.method = method
         self.features = facts.features
         self.task = facts.task
@@ -168,13 +169,13 @@ class FittedNetwork:
         """Draws n passes for the rows of X (rows, features); a row's samples do not depend on the other rows."""
         passes = check_passes(n, self.method.name)
         with one_torch_thread():
-            return self._sample(X, self._network.draw(passes, seed))  # type: ignore[operator]
+            return self._sample(X, self._network.draw(passes, seed))
 
     def summarise(self, X: NDArray[Any], n: int, *, seed: int, levels: Sequence[float] = (INTERVAL_LEVEL,)) -> Summary:
         """Streams `sample` over chunks of rows and keeps mean, sd and intervals."""
         passes = check_passes(n, self.method.name)
         with one_torch_thread():
-            draw = self._network.draw(passes, seed)  # type: ignore[operator]
+            draw = self._network.draw(passes, seed)
             shown = self._sample(np.asarray(X)[:0], draw).samples.shape[0]
             return summarise_samples(lambda part: self._sample(part, draw), np.asarray(X), shown, levels)
 
@@ -195,7 +196,7 @@ class FittedNetwork:
     @torch.no_grad()
     def _sample(self, X: NDArray[Any], draw: list[Tensor]) -> Predictive:
         x = self._inputs(X)
-        parts = [self._network.outputs(block, draw) for block in _blocks(x)]  # type: ignore[operator]
+        parts = [self._network.outputs(block, draw) for block in _blocks(x)]
         outputs = torch.cat(parts, dim=1)[:, : len(x)]
         if self.task == "binary":
             return Predictive(outputs.sigmoid_().numpy())
@@ -208,7 +209,7 @@ class FittedNetwork:
 def _blocks(x: Tensor) -> list[Tensor]:
     """Cuts x (rows, features) into blocks of `_BLOCK` rows, the last one padded with zeros; at least one."""
     missing = -len(x) % _BLOCK if len(x) else _BLOCK
-    return list(torch.cat([x, x.new_zeros(missing, x.shape[1])]).split(_BLOCK))
+    return list(torch.split(torch.cat([x, x.new_zeros(missing, x.shape[1])]), _BLOCK))
 
 
 def _tensors(scaling: Scaling, source: Cohort, target: Cohort | None, validation: Cohort | None) -> Rows:

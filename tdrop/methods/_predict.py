@@ -50,4 +50,5 @@ def _interval_ends(samples: Floats, levels: tuple[float, ...]) -> Floats:
     above = np.minimum(below + 1, samples.shape[0] - 1)
     weight = (place - below)[..., None]
     low, high = ranked.T[below], ranked.T[above]
-    return (low + (high - low) * weight).astype(np.float32)
+    ends: Floats = (low + (high - low) * weight).astype(np.float32)
+    return ends

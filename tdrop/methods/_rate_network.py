@@ -12,9 +12,10 @@ from math import log
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from tdrop.methods._nets import Layers, affine_output, dense_tanh, gaussian_output, gaussian_tanh, relaxed_mask
+from tdrop.methods._network import Network
 from tdrop.methods._noise import Pool, draw_logistic, draw_normal, logistic_pool, normal_pool
 
 #: Logit of the largest dropout rate (0.95): beyond it 1 / keep turns single units into noise of any size.
@@ -34,25 +35,23 @@ class RateOptions:
     initial_sd: float
 
 
-class RateNetwork(nn.Module):
+class RateNetwork(Network):
     """Hidden layers with row-dependent dropout, relaxed ("concrete") or as Gaussian noise."""
-
-    members = 1
 
     def __init__(self, sizes: Sequence[int], passes: int, options: RateOptions, generator: torch.Generator) -> None:
         super().__init__()
         self.layers = Layers(sizes, options.initial_sd, generator)
         self.rate_layers = Layers((sizes[0], options.rate_units, len(sizes) - 2), options.initial_sd, generator)
         with torch.no_grad():
-            self.rate_layers.biases[-1].fill_(log((1 - options.initial_keep) / options.initial_keep))
+            self.rate_layers.bias(-1).fill_(log((1 - options.initial_keep) / options.initial_keep))
         self.passes = passes
         self.slice_rows = max(16, _AT_ONCE // passes)
         self._options = options
 
     def rate_logits(self, x: Tensor) -> Tensor:
         """Logits of the dropout rates (rows, layers) for x (rows, features)."""
-        hidden = dense_tanh(x, self.rate_layers.weights[0], self.rate_layers.biases[0])
-        logits = torch.addmm(self.rate_layers.biases[1], hidden, self.rate_layers.weights[1])
+        hidden = dense_tanh(x, self.rate_layers.weight(0), self.rate_layers.bias(0))
+        logits = torch.addmm(self.rate_layers.bias(1), hidden, self.rate_layers.weight(1))
         return logits.clamp(-_LARGEST_LOGIT, _LARGEST_LOGIT)
 
     def pool(self, generator: np.random.Generator) -> Pool | None:
@@ -73,10 +72,10 @@ class RateNetwork(nn.Module):
         """Noise of every mask, one number a pass and unit, shared by the rows."""
         units = self.layers.hidden_units()
         if self._options.masks == "gaussian":
-            parts = draw_normal(passes, sum(units[1:]) + 1, seed).split([*units[1:], 1], dim=1)
+            parts = torch.split(draw_normal(passes, sum(units[1:]) + 1, seed), [*units[1:], 1], dim=1)
             return [*[part[:, None, :] for part in parts[:-1]], parts[-1]]
         noise = draw_logistic(passes, sum(units), seed) / self._options.temperature
-        return [part[:, None, :] for part in noise.split(units, dim=1)]
+        return [part[:, None, :] for part in torch.split(noise, units, dim=1)]
 
     def outputs(self, x: Tensor, draw: list[Tensor]) -> Tensor:
         """Outputs (passes, rows); the passes go through a few at a time."""
@@ -86,7 +85,7 @@ class RateNetwork(nn.Module):
 
     def _run(self, x: Tensor, noise: list[Tensor]) -> Tensor:
         logits = self.rate_logits(x)
-        first = dense_tanh(x, self.layers.weights[0], self.layers.biases[0])
+        first = dense_tanh(x, self.layers.weight(0), self.layers.bias(0))
         if self._options.masks == "gaussian":
             return self._run_gaussian(first, logits, noise)
         return self._run_concrete(first, logits, noise)
@@ -100,17 +99,17 @@ class RateNetwork(nn.Module):
             column = slice(place, place + 1)
             if place < last:
                 hidden = relaxed_mask(hidden * scale[:, column], location[:, column], each)
-                hidden = dense_tanh(hidden, self.layers.weights[place + 1], self.layers.biases[place + 1])
+                hidden = dense_tanh(hidden, self.layers.weight(place + 1), self.layers.bias(place + 1))
         # The last scale is applied to the single output instead of to every unit before it.
         masked = relaxed_mask(hidden, location[:, last:], noise[-1])
-        bias = self.layers.biases[-1][0]
+        bias = self.layers.bias(-1)[0]
         return (affine_output(masked, self.layers) - bias) * scale[:, last] + bias
 
     def _run_gaussian(self, hidden: Tensor, logits: Tensor, noise: list[Tensor]) -> Tensor:
         """The same mean and variance as the masks', drawn where they meet: at the next layer's input sums."""
         spread = torch.exp(logits)  # p / (1 - p), the variance of a scaled mask
         for place, each in enumerate(noise[:-1]):
-            weight, bias = self.layers.weights[place + 1], self.layers.biases[place + 1]
+            weight, bias = self.layers.weight(place + 1), self.layers.bias(place + 1)
             center = hidden @ weight + bias
             variance = (hidden.square() @ weight.square()) * spread[:, place : place + 1]
             hidden = gaussian_tanh(center, torch.sqrt(variance + 1e-8), each)

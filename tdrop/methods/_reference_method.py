@@ -63,7 +63,8 @@ class ReferenceMethod(Settings):
         check_cohorts(self.name, self.uses_target, source, target, validation)
         scaling = learn_scaling(source)
         X, y = self._rows(scaling, source)
-        epochs, history = self.planned_epochs(), ()
+        epochs = self.planned_epochs()
+        history: tuple[dict[str, float | None], ...] = ()
         with one_library_thread():
             if validation is not None:
                 first = self.estimator(source.task, epochs, seed).fit(X, y)

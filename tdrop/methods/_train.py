@@ -5,58 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import cos, pi, sqrt
-from typing import Protocol
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from tdrop.errors import FitError
 from tdrop.methods._losses import mean_prediction_loss
+from tdrop.methods._network import Batch, Network
 from tdrop.methods._noise import Pool, spawn, torch_generator
 from tdrop.types import EpochCallback, Task
-
-
-@dataclass(frozen=True)
-class Batch:
-    """What one loss is taken over.
-
-    Attributes:
-        x: Standardised source rows (rows, features), or (members, rows, features).
-        y: Their outcomes (rows,) or (members, rows).
-        target: Standardised target rows (rows, features), or None for a method that does not use them.
-        done: Share of the training that lies behind, 0 to 1.
-    """
-
-    x: Tensor
-    y: Tensor
-    target: Tensor | None
-    done: float
-
-
-class Network(Protocol):
-    """What the loop and the sampler need of a network; every one is a torch module."""
-
-    #: Independent networks trained side by side, each with its own order of the rows.
-    members: int
-    #: Rows of a batch that go through at once; gradients of the slices add up.
-    slice_rows: int | None
-
-    def pool(self, generator: np.random.Generator) -> Pool | None:
-        """Makes the noise that `loss` reads."""
-        ...
-
-    def loss(self, batch: Batch, pool: Pool | None) -> Tensor:
-        """Mean loss over the batch, summed over members."""
-        ...
-
-    def draw(self, passes: int, seed: int) -> list[Tensor]:
-        """Draws the noise of `passes` passes, shared by all rows."""
-        ...
-
-    def outputs(self, x: Tensor, draw: list[Tensor]) -> Tensor:
-        """Logits or standardised values (passes, rows) for x (rows, features)."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -93,14 +51,14 @@ class Trained:
 
 
 def train(
-    network: nn.Module, rows: Rows, schedule: Schedule, *, method: str, seed: int, progress: EpochCallback | None
+    network: Network, rows: Rows, schedule: Schedule, *, method: str, seed: int, progress: EpochCallback | None
 ) -> Trained:
     """Trains `network` in place and leaves the best (or, without validation, the last) weights in it."""
     order, noise, validation_noise = spawn(seed, 3)
     optimiser = _Optimiser(network, schedule)
-    batches = _Batches(rows, schedule, network.members, torch_generator(order))  # type: ignore[arg-type]
-    pool = network.pool(noise)  # type: ignore[operator]
-    draw = network.draw(schedule.validation_passes, int(validation_noise.integers(2**31)))  # type: ignore[operator]
+    batches = _Batches(rows, schedule, network.members, torch_generator(order))
+    pool = network.pool(noise)
+    draw = network.draw(schedule.validation_passes, int(validation_noise.integers(2**31)))
     history: list[dict[str, float | None]] = []
     best_loss, best_epoch, best_weights = float("inf"), schedule.epochs, None
     for epoch in range(1, schedule.epochs + 1):
@@ -122,17 +80,17 @@ def train(
     return Trained(best_epoch, tuple(history))
 
 
-def _run_epoch(network: nn.Module, batches: _Batches, optimiser: _Optimiser, pool: Pool | None, done: float) -> float:
+def _run_epoch(network: Network, batches: _Batches, optimiser: _Optimiser, pool: Pool | None, done: float) -> float:
     """One pass over the source rows; returns the mean loss a member."""
     total = torch.zeros(())
     steps = batches.steps
     for step, batch in enumerate(batches.epoch(done)):
-        for part, share in _slices(batch, network.slice_rows):  # type: ignore[arg-type]
-            loss = network.loss(part, pool) * share  # type: ignore[operator]
-            loss.backward()
+        for part, share in _slices(batch, network.slice_rows):
+            loss = network.loss(part, pool) * share
+            torch.autograd.backward(loss)
             total += loss.detach()
         optimiser.step(done + step / steps / batches.epochs)
-    return float(total) / steps / int(network.members)  # type: ignore[call-overload]
+    return float(total) / steps / network.members
 
 
 def _slices(batch: Batch, rows: int | None) -> Iterator[tuple[Batch, float]]:
@@ -147,11 +105,11 @@ def _slices(batch: Batch, rows: int | None) -> Iterator[tuple[Batch, float]]:
 
 
 @torch.no_grad()
-def _validate(network: nn.Module, rows: Rows, draw: list[Tensor]) -> float | None:
+def _validate(network: Network, rows: Rows, draw: list[Tensor]) -> float | None:
     if rows.validation is None:
         return None
     x, y = rows.validation
-    outputs = torch.cat([network.outputs(part, draw) for part in x.split(512)], dim=1)  # type: ignore[operator]
+    outputs = torch.cat([network.outputs(part, draw) for part in torch.split(x, 512)], dim=1)
     return float(mean_prediction_loss(outputs, y, rows.task))
 
 
@@ -195,7 +153,7 @@ class _Batches:
 class _Optimiser:
     """Adam with a cosine schedule over one flat vector that holds every weight: one kernel a step."""
 
-    def __init__(self, network: nn.Module, schedule: Schedule) -> None:
+    def __init__(self, network: Network, schedule: Schedule) -> None:
         parameters = list(network.parameters())
         self._flat = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
         self._gradient = torch.zeros_like(self._flat)
@@ -212,7 +170,7 @@ class _Optimiser:
             start = end
         self._schedule = schedule
         # Members are clipped together, each to the norm it would be allowed alone.
-        self._largest = schedule.clip * sqrt(int(network.members))  # type: ignore[call-overload]
+        self._largest = schedule.clip * sqrt(network.members)
         self._adam = torch.optim.Adam([self._flat], lr=schedule.learning_rate, fused=True)
 
     def step(self, done: float) -> None:

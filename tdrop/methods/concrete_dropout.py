@@ -23,10 +23,10 @@ from torch import Tensor, nn
 from tdrop.methods._folded import fold_masks, folded_outputs
 from tdrop.methods._losses import output_loss
 from tdrop.methods._nets import Layers, affine_output, dense_tanh, relaxed_mask
+from tdrop.methods._network import Batch, Network
 from tdrop.methods._network_method import NetworkMethod
 from tdrop.methods._noise import Pool, draw_logistic, logistic_pool
 from tdrop.methods._settings import setting
-from tdrop.methods._train import Batch
 from tdrop.types import Task
 
 
@@ -53,16 +53,13 @@ class ConcreteDropout(NetworkMethod):
             "initial_rate": (0.1, 0.3),
         }
 
-    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> nn.Module:
+    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> Network:
         """Makes the untrained network."""
         return ConcreteNetwork((features, *self.hidden, 1), self, rows, task, generator)
 
 
-class ConcreteNetwork(nn.Module):
+class ConcreteNetwork(Network):
     """A tanh network with a learnt dropout rate after every hidden layer."""
-
-    members = 1
-    slice_rows = None
 
     def __init__(
         self, sizes: Sequence[int], method: ConcreteDropout, rows: int, task: Task, generator: torch.Generator
@@ -90,7 +87,7 @@ class ConcreteNetwork(nn.Module):
         keep_logits, keep = -self.rate_logits, 1 - self.rates()
         hidden = batch.x
         for place in range(len(self.layers) - 1):
-            hidden = dense_tanh(hidden, self.layers.weights[place], self.layers.biases[place])
+            hidden = dense_tanh(hidden, self.layers.weight(place), self.layers.bias(place))
             location = (keep_logits[place] / self._method.temperature).reshape(1, 1)
             noise = pool.take(1, *hidden.shape)
             hidden = relaxed_mask(hidden / keep[place], location, noise)[0]
@@ -103,7 +100,7 @@ class ConcreteNetwork(nn.Module):
         """The bound's distance from the prior: weight terms less the entropy of the rates."""
         rates = self.rates()
         scale = 0.5 * self._method.length_scale**2
-        total = scale * self.layers.weights[0].square().sum()
+        total = scale * self.layers.weight(0).square().sum()
         for place, weight in enumerate(list(self.layers.weights)[1:]):
             rate = rates[place]
             entropy = -rate * torch.log(rate) - (1 - rate) * torch.log1p(-rate)
@@ -114,7 +111,7 @@ class ConcreteNetwork(nn.Module):
     def draw(self, passes: int, seed: int) -> list[Tensor]:
         """Weights of every layer with the passes' relaxed masks folded in."""
         units = self.layers.hidden_units()
-        noise = draw_logistic(passes, sum(units), seed).split(units, dim=1)
+        noise = torch.split(draw_logistic(passes, sum(units), seed), units, dim=1)
         logits, keep = self.rate_logits.detach(), 1 - self.rates().detach()
         masks = [
             torch.sigmoid((each - logits[place]) / self._method.temperature) / keep[place]

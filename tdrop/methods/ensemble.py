@@ -15,15 +15,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from tdrop.methods._folded import folded_outputs
 from tdrop.methods._losses import output_loss
 from tdrop.methods._nets import Layers, dense_tanh
+from tdrop.methods._network import Batch, Network
 from tdrop.methods._network_method import NetworkMethod
 from tdrop.methods._noise import Pool
 from tdrop.methods._settings import setting
-from tdrop.methods._train import Batch
 from tdrop.types import Task
 
 
@@ -42,15 +42,13 @@ class Ensemble(NetworkMethod):
         """The documented values that tuning may try, by setting."""
         return {**super().search_space(), "batch": (128, 512)}
 
-    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> nn.Module:
+    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> Network:
         """Makes the untrained networks."""
         return EnsembleNetwork((features, *self.hidden, 1), self.members, self.initial_sd, task, generator)
 
 
-class EnsembleNetwork(nn.Module):
+class EnsembleNetwork(Network):
     """All members as one network whose weights have a leading axis of members."""
-
-    slice_rows = None
 
     def __init__(self, sizes: Sequence[int], members: int, sd: float, task: Task, generator: torch.Generator) -> None:
         super().__init__()
@@ -66,8 +64,8 @@ class EnsembleNetwork(nn.Module):
         """Sum of the members' mean losses: each member's gradient is what it would be alone."""
         hidden = batch.x
         for place in range(len(self.layers) - 1):
-            hidden = dense_tanh(hidden, self.layers.weights[place], self.layers.biases[place])
-        outputs = torch.baddbmm(self.layers.biases[-1], hidden, self.layers.weights[-1])[..., 0]
+            hidden = dense_tanh(hidden, self.layers.weight(place), self.layers.bias(place))
+        outputs = torch.baddbmm(self.layers.bias(-1), hidden, self.layers.weight(-1))[..., 0]
         return output_loss(outputs, batch.y, self.task) * self.members
 
     def draw(self, passes: int, seed: int) -> list[Tensor]:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from torch import nn
 
 from tdrop.methods._folded import FixedDropout
+from tdrop.methods._network import Network
 from tdrop.methods._network_method import NetworkMethod
 from tdrop.methods._settings import setting
 from tdrop.types import Task
@@ -36,7 +36,7 @@ class LastLayer(NetworkMethod):
         """The documented values that tuning may try, by setting."""
         return {**super().search_space(), "rate": (0.2, 0.5)}
 
-    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> nn.Module:
+    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> Network:
         """Makes the untrained network."""
         rates = [0.0] * (len(self.hidden) - 1) + [self.rate]
         return FixedDropout((features, *self.hidden, 1), rates, self.initial_sd, task, generator)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from torch import nn
 
 from tdrop.methods._folded import FixedDropout
+from tdrop.methods._network import Network
 from tdrop.methods._network_method import NetworkMethod
 from tdrop.methods._settings import setting
 from tdrop.types import Task
@@ -37,7 +37,7 @@ class McDropout(NetworkMethod):
         """The documented values that tuning may try; the rate stays at the paper's 0.5."""
         return {**super().search_space(), "batch": (128, 512)}
 
-    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> nn.Module:
+    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> Network:
         """Makes the untrained network."""
         sizes = (features, *self.hidden, 1)
         return FixedDropout(sizes, [self.rate] * len(self.hidden), self.initial_sd, task, generator)

@@ -19,14 +19,14 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from tdrop.methods._folded import FixedDropout
 from tdrop.methods._losses import output_loss
+from tdrop.methods._network import Batch, Network
 from tdrop.methods._network_method import NetworkMethod
 from tdrop.methods._noise import Pool, torch_generator
 from tdrop.methods._settings import setting
-from tdrop.methods._train import Batch
 from tdrop.types import Task
 
 
@@ -48,7 +48,7 @@ class MixMatch(NetworkMethod):
         """The documented values that tuning may try, by setting."""
         return {"learning_rate": (0.001, 0.003, 0.01), "guess_weight": (0.1, 0.3, 1.0, 3.0), "alpha": (0.2, 0.75)}
 
-    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> nn.Module:
+    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> Network:
         """Makes the untrained network."""
         rates = [self.rate] * len(self.hidden)
         return MixMatchNetwork((features, *self.hidden, 1), rates, self, task, generator)

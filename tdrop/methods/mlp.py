@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from torch import nn
 
 from tdrop.methods._folded import FixedDropout
+from tdrop.methods._network import Network
 from tdrop.methods._network_method import NetworkMethod
 from tdrop.types import Task
 
@@ -35,7 +35,7 @@ class Mlp(NetworkMethod):
         """The documented values that tuning may try, by setting."""
         return {**super().search_space(), "batch": (128, 512)}
 
-    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> nn.Module:
+    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> Network:
         """Makes the untrained network."""
         sizes = (features, *self.hidden, 1)
         return FixedDropout(sizes, [0.0] * len(self.hidden), self.initial_sd, task, generator)

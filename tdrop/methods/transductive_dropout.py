@@ -33,15 +33,15 @@ from typing import Any, ClassVar
 
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from tdrop.methods._losses import mean_prediction_loss
+from tdrop.methods._network import Batch, Network
 from tdrop.methods._network_method import FittedNetwork, NetworkMethod
 from tdrop.methods._noise import Pool
 from tdrop.methods._rate_network import RateNetwork, RateOptions
 from tdrop.methods._settings import setting
 from tdrop.methods._threads import one_torch_thread
-from tdrop.methods._train import Batch
 from tdrop.types import Floats, Task
 
 #: Keeps logarithms and roots of a vanishing variance finite.
@@ -93,7 +93,7 @@ class TransductiveDropout(NetworkMethod):
         """The fitted half that also knows its rates."""
         return FittedRates
 
-    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> nn.Module:
+    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> Network:
         """Makes the untrained network."""
         return TransductiveNetwork((features, *self.hidden, 1), self, task, generator)
 
@@ -105,7 +105,8 @@ class FittedRates(FittedNetwork):
     def dropout_rates(self, X: NDArray[Any]) -> Floats:
         """The learnt dropout rates (layers, rows) for X (rows, features)."""
         with one_torch_thread():
-            logits = self._network.rate_logits(self._inputs(X))  # type: ignore[operator]
+            assert isinstance(self._network, RateNetwork)
+            logits = self._network.rate_logits(self._inputs(X))
             rates: Floats = torch.sigmoid(logits).t().contiguous().numpy()
         return rates
 

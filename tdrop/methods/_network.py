@@ -1,0 +1,56 @@
+"""What the training loop and the sampler need of a network."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor, nn
+
+from tdrop.methods._noise import Pool
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one loss is taken over.
+
+    Attributes:
+        x: Standardised source rows (rows, features), or (members, rows, features).
+        y: Their outcomes (rows,) or (members, rows).
+        target: Standardised target rows (rows, features), or None for a method that does not use them.
+        done: Share of the training that lies behind, 0 to 1.
+    """
+
+    x: Tensor
+    y: Tensor
+    target: Tensor | None
+    done: float
+
+
+class Network(nn.Module):
+    """A torch module that knows its own loss and how to draw samples.
+
+    Attributes:
+        members: Independent networks trained side by side, each with its own order of the rows.
+        slice_rows: Rows of a batch that go through at once (None: all); gradients of the slices add up.
+    """
+
+    members: int = 1
+    slice_rows: int | None = None
+
+    def pool(self, generator: np.random.Generator) -> Pool | None:
+        """Makes the noise that `loss` reads; None for a network without noise."""
+        return None
+
+    @abstractmethod
+    def loss(self, batch: Batch, pool: Pool | None) -> Tensor:
+        """Mean loss over the batch, summed over members."""
+
+    @abstractmethod
+    def draw(self, passes: int, seed: int) -> list[Tensor]:
+        """Draws what makes `passes` passes differ, shared by all rows."""
+
+    @abstractmethod
+    def outputs(self, x: Tensor, draw: list[Tensor]) -> Tensor:
+        """Logits or standardised values (passes, rows) for x (rows, features)."""
