@@ -140,7 +140,7 @@ class Validation:
             raise DataError(f"validation has form {data.get('form')!r}, expected {FORM}; validate the site again")
         rest = {key: value for key, value in data.items() if key not in ("form", "findings", "suite")}
         findings = tuple(Finding.from_dict(item) for item in data["findings"])
-        return cls(**rest, findings=findings, suite=tuple(data["suite"]))
+        return cls(**rest, findings=findings, suite=tuple(data.get("suite", ())))
 
 
 def sort_findings(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:

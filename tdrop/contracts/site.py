@@ -123,6 +123,7 @@ class Site(Extract):
         labels: A target's outcomes, if there are any.
         labels_in_extract: What to do when a target's extract holds a label column.
         duplicates: Which row of a patient who is listed more than once is used.
+        accept: Suspicions (by rule, such as `psa.scale`) that were looked at and are as they should be.
         schedule: A cron line, or null for runs by hand.
     """
 
@@ -136,6 +137,7 @@ class Site(Extract):
     labels: LabelFile | None = None
     labels_in_extract: Literal["refuse", "drop"] = "refuse"
     duplicates: Literal["first", "last", "refuse"] = "first"
+    accept: tuple[str, ...] = ()
     decision: Decision = Decision()
     disclosure: Disclosure = Disclosure()
     schedule: str | None = None

@@ -20,6 +20,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from tdrop.contracts.table import NUMERIC_TYPES, Column, Contract
+from tdrop.data.values import as_numbers, as_text
 from tdrop.errors import DataError
 from tdrop.types import Cohort, Doubles, Floats
 
@@ -120,9 +121,9 @@ class Encoder:
     def encode(
         self, frame: pd.DataFrame, site_name: str, y: ArrayLike | None = None, *, ids: ArrayLike | None = None
     ) -> Cohort:
-        """Returns the frame's patients, with outcomes y (rows,) if given; ids are the id column's unless given."""
+        """Returns the frame's patients, with outcomes y (rows,) if given; ids are the id column's, or 1, 2, ..."""
         if ids is None:
-            ids = frame[self.id_column].to_numpy(dtype=object)
+            ids = frame[self.id_column].to_numpy(dtype=str) if self.id_column in frame else np.arange(1, len(frame) + 1)
         outcomes = None if y is None else np.asarray(y, dtype=np.float32)
         return Cohort(site_name, np.asarray(ids), self.features, self.matrix(frame), outcomes)
 
@@ -157,6 +158,7 @@ class Encoder:
             "form": FORM,
             "contract": self.contract,
             "version": self.version,
+            "features": list(self.features),
             "id_column": self.id_column,
             "codings": codings,
         }
@@ -212,14 +214,15 @@ def _learn(frame: pd.DataFrame, column: Column) -> Coding:
 
 def numbers_of(frame: pd.DataFrame, name: str, categories: tuple[str, ...]) -> Doubles:
     """A column as numbers (rows,): an ordinal's place in the order from 1, NaN where missing or not a category."""
-    if not categories:
-        return frame[name].to_numpy(np.float64, na_value=np.nan)
-    place = {label: float(index + 1) for index, label in enumerate(categories)}
-    return np.asarray(_labels(frame, name).map(place).to_numpy(np.float64, na_value=np.nan), dtype=np.float64)
+    if categories:
+        place = {label: float(index + 1) for index, label in enumerate(categories)}
+        return np.asarray(_labels(frame, name).map(place).to_numpy(np.float64, na_value=np.nan), dtype=np.float64)
+    numbers, unreadable = as_numbers(frame[name], ())
+    if unreadable.any():
+        raise DataError(f"column '{name}': {int(unreadable.sum()):,} of {len(frame):,} values are not finite numbers")
+    return numbers
 
 
 def _labels(frame: pd.DataFrame, name: str) -> pd.Series:
     """A column's labels as text (rows,), missing if it is not there."""
-    if name not in frame:
-        return pd.Series(pd.array([None] * len(frame), dtype="str"))
-    return frame[name].astype("str")
+    return as_text(frame[name], ()) if name in frame else as_text(pd.Series([None] * len(frame)), ())

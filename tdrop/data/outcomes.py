@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,27 +20,6 @@ from tdrop.errors import DataError
 from tdrop.types import Doubles
 
 Mask = NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class OutcomeCounts:
-    """How many patients' outcome is known, and why not the others'.
-
-    Attributes:
-        known: Outcome is 0 or 1.
-        positive: Outcome is 1.
-        missing: No (readable) outcome.
-        horizon_not_reached: Left before the horizon without the event.
-    """
-
-    known: int
-    positive: int
-    missing: int
-    horizon_not_reached: int
-
-    def to_dict(self) -> dict[str, int]:
-        """Plain JSON."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -75,8 +54,8 @@ class Labels:
         return {**data, "sentences": list(self.sentences)}
 
 
-def source_outcome(frame: pd.DataFrame, contract: Contract) -> tuple[Doubles, OutcomeCounts]:
-    """Returns y (rows,), NaN where unknown, and how many are known.
+def source_outcome(frame: pd.DataFrame, contract: Contract) -> tuple[Doubles, dict[str, int]]:
+    """Returns y (rows,), NaN where unknown, and counts: known, positive, missing, horizon_not_reached.
 
     With a time and an event: 1 if the event was seen by the horizon, 0 if the patient was followed beyond it or to
     it without the event, unknown if the patient left before.
@@ -86,7 +65,12 @@ def source_outcome(frame: pd.DataFrame, contract: Contract) -> tuple[Doubles, Ou
         raise DataError(f"the outcome needs column '{absent[0]}', which the extract of table '{contract.name}' lacks")
     y, censored = _outcome_of(frame, contract)
     known = np.isfinite(y)
-    counts = OutcomeCounts(int(known.sum()), int((y == 1).sum()), int((~known & ~censored).sum()), int(censored.sum()))
+    counts = {
+        "known": int(known.sum()),
+        "positive": int((y == 1).sum()),
+        "missing": int((~known & ~censored).sum()),
+        "horizon_not_reached": int(censored.sum()),
+    }
     return y, counts
 
 

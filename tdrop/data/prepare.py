@@ -12,8 +12,10 @@ from tdrop.contracts.network import Network
 from tdrop.contracts.site import Site
 from tdrop.contracts.table import Contract
 from tdrop.contracts.validate import validate
+from tdrop.data.across import accept, compare_with_source
 from tdrop.data.harmonise import harmonise
 from tdrop.data.readers import read, read_file
+from tdrop.data.suspicions import find_suspicions
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def prepare(
         network: Where it belongs.
         home: What {home} in locations stands for.
         file: Another file in the site's format, such as a batch to score, instead of its extract.
-        source: The source's used rows, to compare a target with.
+        source: The source's used rows; with them a target is also compared with its source.
     """
     site = network.site(site) if isinstance(site, str) else site
     contract = network.contract_of(site)
@@ -64,12 +66,16 @@ def prepare(
 def prepare_frame(raw: pd.DataFrame, contract: Contract, site: Site, *, source: pd.DataFrame | None = None) -> Prepared:
     """The same for an extract that is already in memory, as it was read."""
     harmonised = harmonise(raw, contract, site)
+    suspicions = find_suspicions(harmonised.frame, contract, site)
     checked = validate(
         harmonised.frame,
         contract,
         site,
         rows=harmonised.rows,
         unreadable=harmonised.unreadable,
-        findings=harmonised.findings,
+        findings=(*harmonised.findings, *(accept(finding, site) for finding in suspicions)),
     )
-    return Prepared(site, contract, checked.validation, checked.used, checked.quarantine)
+    validation = checked.validation
+    if source is not None:
+        validation = validation.with_findings(compare_with_source(source, checked.used, contract, site))
+    return Prepared(site, contract, validation, checked.used, checked.quarantine)

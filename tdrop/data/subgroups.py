@@ -15,7 +15,7 @@ from tdrop.contracts.table import Contract, Subgroup
 UNKNOWN = "unknown"
 
 
-def assign_subgroups(frame: pd.DataFrame, contract: Contract) -> dict[str, NDArray[Any]]:
+def subgroups_of(frame: pd.DataFrame, contract: Contract) -> dict[str, NDArray[Any]]:
     """Returns, by the title of each subgroup of the contract, every patient's group as text (rows,)."""
     return {subgroup.title or subgroup.name: _groups(frame, subgroup) for subgroup in contract.subgroups}
 

@@ -1,4 +1,4 @@
-"""Unit conversion, by pint."""
+"""Unit conversion, by pint, with the few clinical units that it does not know."""
 
 from __future__ import annotations
 
@@ -10,16 +10,46 @@ import numpy as np
 from tdrop.errors import ContractError
 from tdrop.types import Doubles
 
+_CLINICAL = ("international_unit = [international_unit] = IU", "cell = count = cells")
+
+#: What a column of the same kind is often sent in instead: one row a kind.
+_ALTERNATIVES = (
+    ("days", "weeks", "months", "years", "hours"),
+    ("ng/mL", "ng/dL", "ug/dL", "mg/L", "mg/dL", "g/L", "g/dL", "pg/mL"),
+    ("mmol/L", "umol/L", "nmol/L", "pmol/L"),
+    ("mm", "cm", "m", "inch"),
+    ("kg", "g", "lb", "mg"),
+    ("mmHg", "kPa", "Pa"),
+    ("degC", "degF", "K"),
+    ("percent", "dimensionless"),
+    ("1/L", "1e3/L", "1e6/L", "1e9/L", "1/uL", "1e3/uL"),
+    ("kg/m^2", "g/cm^2"),
+)
+
 
 @cache
 def _registry() -> Any:
     import pint
 
-    return pint.UnitRegistry(autoconvert_offset_to_baseunit=True)
+    registry = pint.UnitRegistry(autoconvert_offset_to_baseunit=True)
+    for definition in _CLINICAL:
+        registry.define(definition)
+    return registry
 
 
-def convert(values: Doubles, unit: str, to: str, *, molar_mass: float | None = None, where: str = "") -> Doubles:
-    """Converts numbers (rows,) from one unit to another.
+@cache
+def _parse(text: str) -> tuple[float, Any]:
+    """A unit and the number before it, such as the 1e9 of 1e9/L."""
+    registry = _registry()
+    try:
+        return 1.0, registry.Unit(text)
+    except ValueError:
+        quantity = registry.Quantity(registry.parse_expression(text))
+        return float(quantity.magnitude), quantity.units
+
+
+def convert(values: Doubles, unit: str, to: str, *, molar_mass: float | None = None, where: str = "units") -> Doubles:
+    """Converts numbers (rows,) from one unit to another; a ContractError tells what cannot be converted.
 
     Args:
         values: Numbers in `unit`; NaN stays NaN.
@@ -32,22 +62,38 @@ def convert(values: Doubles, unit: str, to: str, *, molar_mass: float | None = N
         return values
     import pint
 
-    registry = _registry()
     try:
-        quantity = registry.Quantity(np.asarray(values, dtype=np.float64), unit)
-        if molar_mass is not None:
-            context, mass = "chemistry", molar_mass * registry.Unit("g/mol")
-            return np.asarray(quantity.to(to, context, mw=mass).magnitude, dtype=np.float64)
-        return np.asarray(quantity.to(to).magnitude, dtype=np.float64)
+        (scale, start), (scale_to, end) = _parse(unit), _parse(to)
+        quantity = _registry().Quantity(np.asarray(values, dtype=np.float64) * scale, start)
+        if molar_mass is None:
+            converted = quantity.to(end)
+        else:
+            converted = quantity.to(end, "chemistry", mw=molar_mass * _registry().Unit("g/mol"))
+        return np.asarray(converted.magnitude, dtype=np.float64) / scale_to
     except pint.errors.DimensionalityError:
         hint = "" if molar_mass is not None else "; between mass and amount, the table's column needs a molar_mass"
         raise ContractError(f"{where}: '{unit}' cannot be converted to '{to}'{hint}") from None
-    except (pint.errors.PintError, ValueError, TypeError, AttributeError, SyntaxError, AssertionError):
+    except Exception:
+        # pint raises whatever its tokenizer meets; all of it means that the text is not a unit.
         raise ContractError(
-            f"{where}: '{unit}' or '{to}' is not a known unit; write it like ng/mL, umol/L, years"
+            f"{where}: '{unit}' or '{to}' is not a known unit; write it like ng/mL, umol/L, 1e9/L, years"
         ) from None
 
 
-def factor(unit: str, to: str, *, molar_mass: float | None = None, where: str = "") -> float:
+def factor(unit: str, to: str, *, molar_mass: float | None = None, where: str = "units") -> float:
     """Returns what a number in `unit` is multiplied by to be in `to`."""
     return float(convert(np.asarray([1.0]), unit, to, molar_mass=molar_mass, where=where)[0])
+
+
+def alternatives(unit: str, molar_mass: float | None = None) -> tuple[str, ...]:
+    """The usual units that convert to `unit` and are not just another name of it."""
+    found = []
+    probe = np.asarray([1.0, 100.0])
+    for other in (name for kind in _ALTERNATIVES for name in kind):
+        try:
+            same = np.allclose(convert(probe, other, unit, molar_mass=molar_mass), probe)
+        except ContractError:
+            continue
+        if not same:
+            found.append(other)
+    return tuple(found)

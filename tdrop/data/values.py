@@ -24,10 +24,7 @@ def is_text(values: pd.Series) -> bool:
 def as_text(values: pd.Series, codes: Collection[str]) -> pd.Series:
     """Returns the values (rows,) as stripped text, missing where empty or a missing-value code."""
     labels, inverse = _distinct_labels(values, codes)
-    text = pd.Series(pd.array(labels, dtype="str")).take(np.where(inverse < 0, 0, inverse)) if labels else None
-    if text is None:
-        return pd.Series(pd.array([None] * len(values), dtype="str"))
-    return text.reset_index(drop=True).mask(inverse < 0)
+    return pd.Series(pd.array(np.asarray([*labels, None], dtype=object)[inverse], dtype="str"))
 
 
 def as_numbers(

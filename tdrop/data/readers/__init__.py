@@ -69,6 +69,11 @@ def fingerprint(site: Extract, *, home: Path, base: Path) -> str:
     return digest.hexdigest()
 
 
+def label_fingerprint(site: Site, *, home: Path, base: Path) -> str | None:
+    """sha256 of a target's label file, or None if it has none."""
+    return None if site.labels is None else fingerprint(site.labels, home=home, base=base)
+
+
 def _file_of(site: Extract) -> str:
     return site.file if isinstance(site, Site) else "the label file's reader"
 
