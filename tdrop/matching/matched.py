@@ -148,6 +148,8 @@ def _try_orders(request: _Request, source: Doubles, target: Doubles, width: floa
     best, best_key = Pairs.none(), (0.0, -np.inf)
     for order in range(most):
         pairs = take_nearest(source, target, caliper=width, most=request.wanted, seed=[seed, order])
+        if not len(pairs.source):
+            return pairs, order + 1
         for kept in _beginnings(pairs):
             excess = request.scale.worst(kept.source)
             # A balanced set is worth its length, an unbalanced one less than any balanced one.
