@@ -35,10 +35,11 @@ class Labels:
 
 @dataclass(frozen=True)
 class Numbers:
-    """One method, one seed: the numbers of all patients and of every resample (resamples,)."""
+    """One method, one seed: the numbers of all patients, of every resample (resamples,), and what they rest on."""
 
     point: Mapping[str, float]
     resampled: Mapping[str, Doubles]
+    rests_on: Mapping[str, tuple[int, int]]
 
 
 def resample_all(
@@ -88,4 +89,6 @@ def _numbers(statistics: Sequence[metrics.Statistic], point: Doubles, blocks: Se
     points["referrals_per_gain"] = float("nan") if per_gain is None else per_gain
     gains = draws["net_benefit_refer"] - draws["net_benefit"]
     draws["referrals_per_gain"] = metrics.divide(draws["labelled_referred"], gains)
-    return Numbers(points, draws)
+    basis = [pair for statistic in statistics for pair in statistic.rests_on]
+    rests_on = dict(zip(names, basis, strict=True))
+    return Numbers(points, draws, {**rests_on, "referrals_per_gain": rests_on["net_benefit"]})

@@ -29,7 +29,7 @@ class Row:
         value: The number; None where there is none, and then `note` says why.
         low: Lower end of the bootstrap interval, or None.
         high: Upper end, or None.
-        n: How many patients it rests on.
+        n: How many patients it rests on; None where that is hidden.
         note: What a reader must know about this number.
         events: How many events (outcomes or errors) it rests on; None where it needs none.
         seed_sd: Standard deviation over seeds; only in rows of seed "all".
@@ -43,7 +43,7 @@ class Row:
     value: float | None
     low: float | None
     high: float | None
-    n: int
+    n: int | None
     note: str = ""
     events: int | None = None
     seed_sd: float | None = None
@@ -64,7 +64,7 @@ class Evaluation:
         site: Name of the site.
         seeds: The seeds that were refitted.
         patients: How many patients were predicted.
-        labelled: How many of them have a known outcome; 0 without labels.
+        labelled: How many of them have a known outcome; 0 without labels, None where that is hidden.
         outcomes: How many of those had the outcome; None without labels.
         decision: The decision settings that referrals follow.
         rows: The numbers.
@@ -74,7 +74,7 @@ class Evaluation:
     site: str
     seeds: tuple[int, ...]
     patients: int
-    labelled: int
+    labelled: int | None
     outcomes: int | None
     decision: Mapping[str, Any]
     rows: tuple[Row, ...]

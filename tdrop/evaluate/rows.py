@@ -64,27 +64,16 @@ def _over_seeds(row: Row, points: Sequence[float | None]) -> Row:
 
 
 def labelled_rows(
-    site: str,
-    method: str,
-    summaries: Sequence[Summary],
-    numbers: Sequence[Numbers],
-    labels: Labels,
-    seeds: Sequence[int],
-    groups: Mapping[str, Indices],
+    site: str, method: str, summaries: Sequence[Summary], numbers: Sequence[Numbers], seeds: Sequence[int]
 ) -> list[Row]:
+    """Rows that rest on known outcomes."""
     spread = all(map(has_spread, summaries))
-    known = np.zeros(len(summaries[0].mean), dtype=np.bool_)
-    known[labels.rows] = True
-    outcome = np.zeros(len(known))
-    outcome[labels.rows] = labels.y
     rows: list[Row] = []
     for name in numbers[0].point:
         metric, _, group = name.partition("@")
         if metric not in METRICS:
             continue
-        members = groups[group] if group else np.arange(len(known))
-        n, events = int(known[members].sum()), int(outcome[members].sum())
-        template = Row(site, method, ALL, metric, None, None, None, n, events=events, group=group or ALL)
+        template = Row(site, method, ALL, metric, None, None, None, 0, group=group or ALL)
         singles = [_seed_row(template, name, s, one, spread) for s, one in zip(seeds, numbers, strict=True)]
         if not group:
             rows += singles
@@ -93,14 +82,13 @@ def labelled_rows(
 
 
 def _seed_row(template: Row, name: str, seed: int, numbers: Numbers, spread: bool) -> Row:
-    metric = METRICS[template.metric]
-    events = round(numbers.point["errors"]) if metric.needs == "errors" else template.events
-    row = replace(template, seed=int(seed), events=events)
-    reason = _why_not(template.metric, template.n, events or 0, spread)
+    n, events = numbers.rests_on[name]
+    row = replace(template, seed=int(seed), n=n, events=events)
+    reason = _why_not(template.metric, n, events, spread)
     if reason or not np.isfinite(numbers.point[name]):
         return replace(row, note=reason or "not estimable")
     low, high = metrics.percentile_interval(numbers.resampled[name])
-    note = f"{events:,} errors" if metric.needs == "errors" else ""
+    note = f"{events:,} errors" if METRICS[template.metric].needs == "errors" else ""
     return replace(row, value=numbers.point[name], low=low, high=high, note=note)
 
 
@@ -128,21 +116,16 @@ def _count_few(events: int, others: int, needs: str) -> str:
 
 def _all_row(template: Row, name: str, singles: Sequence[Row], numbers: Sequence[Numbers]) -> Row:
     """The mean over seeds; its interval is that of the mean on shared resamples."""
-    estimable = [one for row, one in zip(singles, numbers, strict=True) if row.value is not None]
+    events = [row.events or 0 for row in singles]
+    row = replace(template, n=min(row.n or 0 for row in singles), events=min(events))
+    estimable = [one for single, one in zip(singles, numbers, strict=True) if single.value is not None]
     if not estimable:
-        return replace(template, note=_worst_note(singles), events=_fewest(singles))
+        return replace(row, note=_worst_note(singles))
     low, high = metrics.percentile_interval(np.mean([one.resampled[name] for one in estimable], axis=0))
     note = ""
     if METRICS[template.metric].needs == "errors":
-        errors = sorted(row.events or 0 for row in singles)
-        note = f"{errors[0]:,} errors" if errors[0] == errors[-1] else f"{errors[0]:,} to {errors[-1]:,} errors"
-    row = replace(template, low=low, high=high, events=_fewest(singles), note=note)
-    return _over_seeds(row, [single.value for single in singles])
-
-
-def _fewest(rows: Sequence[Row]) -> int | None:
-    events = [row.events for row in rows if row.events is not None]
-    return min(events) if events else None
+        note = f"{min(events):,} errors" if min(events) == max(events) else f"{min(events):,} to {max(events):,} errors"
+    return _over_seeds(replace(row, low=low, high=high, note=note), [single.value for single in singles])
 
 
 def _worst_note(rows: Sequence[Row]) -> str:

@@ -52,7 +52,7 @@ def evaluate(
     if labels is not None:
         numbers = resample_all(predictions, labels, decision, groups)
         for method, summaries in predictions.items():
-            found[method] += labelled_rows(site, method, summaries, numbers[method], labels, seeds, groups)
+            found[method] += labelled_rows(site, method, summaries, numbers[method], seeds)
             if reference in numbers and method != reference:
                 found[method] += difference_rows(site, method, reference, numbers, labels)
     return Evaluation(

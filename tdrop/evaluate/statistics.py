@@ -123,7 +123,7 @@ def _sums(summary: Summary, y: Doubles, wrong: Mask, decision: Decision, referre
         "labelled_referred": (referred, one),
     }
     tops, bottoms = (np.stack([pair[side] for pair in pairs.values()]).astype(np.float64) for side in (0, 1))
-    return metrics.Sums(tuple(pairs), tops, bottoms)
+    return metrics.Sums(tuple(pairs), tops, bottoms, int(y.sum()))
 
 
 def _retained(summary: Summary, wrong: Mask, threshold: float) -> dict[str, tuple[Any, Any]]:
@@ -160,4 +160,4 @@ def subgroup_statistics(
         ranked.append(metrics.RankedPairs.of(y, risk, name=f"auroc@{group}", rows=rows))
     if not names:
         return []
-    return [metrics.Sums(tuple(names), np.stack(tops), np.stack(bottoms)), *ranked]
+    return [metrics.Sums(tuple(names), np.stack(tops), np.stack(bottoms), int(y.sum())), *ranked]

@@ -132,14 +132,21 @@ class ResampledCalibration:
         sums: What a resample adds up over its patients (sums, rows).
         intercept: Calibration intercept of all patients; NaN where there is none.
         slope: Calibration slope of all patients; NaN where there is none.
-        groups: Number of groups of the calibration error.
+        n: Patients.
+        events: Of these with the outcome.
     """
 
     names: ClassVar[tuple[str, ...]] = ("calibration_intercept", "calibration_slope", "ece")
     sums: Doubles
     intercept: float
     slope: float
-    groups: int
+    n: int
+    events: int
+
+    @property
+    def rests_on(self) -> tuple[tuple[int, int], ...]:
+        """Patients and outcomes, the same for all three."""
+        return ((self.n, self.events),) * len(self.names)
 
     @classmethod
     def of(cls, y: NDArray[Any], p: NDArray[Any]) -> Self:
@@ -162,16 +169,17 @@ class ResampledCalibration:
             curve * score**2,
             *(member * (risk - outcome)),
         ]
-        nan = float("nan")
         return cls(
-            np.stack(sums), nan if intercept is None else intercept, nan if line is None else line[1], len(member)
+            sums=np.stack(sums),
+            intercept=np.nan if intercept is None else intercept,
+            slope=np.nan if line is None else line[1],
+            n=len(outcome),
+            events=int(outcome.sum()),
         )
 
     def resampled(self, counts: Floats | Doubles) -> Doubles:
         """Returns intercept, slope and calibration error of each resample (3, resamples)."""
-        total, pull, weight, first, second, a, b, c, *gaps = (self.sums.astype(counts.dtype) @ counts).astype(
-            np.float64
-        )
+        total, pull, weight, first, second, a, b, c, *gaps = add_up(self.sums, counts)
         determinant = a * c - b * b
         slope = self.slope + divide(a * second - b * first, determinant)
         error = np.abs(np.stack(gaps)).sum(axis=0) / total

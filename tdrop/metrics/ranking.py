@@ -49,6 +49,11 @@ class RankedPairs:
         """The one name, as `Statistic` wants it."""
         return (self.name,)
 
+    @property
+    def rests_on(self) -> tuple[tuple[int, int], ...]:
+        """Patients and events."""
+        return ((len(self.positive) + len(self.negative), len(self.positive)),)
+
     @classmethod
     def of(cls, y: NDArray[Any], score: NDArray[Any], *, name: str = "auroc", rows: Indices | None = None) -> Self:
         """Ranks score (rows,) for events y (rows,); `rows` keeps only some patients."""

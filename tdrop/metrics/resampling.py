@@ -27,6 +27,11 @@ class Statistic(Protocol):
         """What the rows of `resampled` are called."""
         ...
 
+    @property
+    def rests_on(self) -> tuple[tuple[int, int], ...]:
+        """For each name, how many patients and how many events it rests on."""
+        ...
+
     def resampled(self, counts: Floats | Doubles) -> Doubles:
         """Returns the numbers of each resample (names, resamples) from counts (rows, resamples)."""
         ...
@@ -40,11 +45,25 @@ class Sums:
         names: What the numbers are called.
         tops: What is added up (names, rows).
         bottoms: What it is divided by, added up (names, rows); a row of NaN leaves a plain sum.
+        outcomes: Events behind a number whose own parts count none, such as a mean loss.
     """
 
     names: tuple[str, ...]
     tops: Doubles
     bottoms: Doubles
+    outcomes: int
+
+    @property
+    def rests_on(self) -> tuple[tuple[int, int], ...]:
+        """Patients in the denominator; events in the numerator, or else in a denominator that picks some."""
+        found = []
+        for top, bottom in zip(self.tops, self.bottoms, strict=True):
+            n = len(top) if np.isnan(bottom[:1]).any() else int(bottom.sum())
+            if np.isin(top, (0.0, 1.0)).all():
+                found.append((n, int(top.sum())))
+            else:
+                found.append((n, self.outcomes if n == len(top) else n))
+        return tuple(found)
 
     def resampled(self, counts: Floats | Doubles) -> Doubles:
         """Returns sum(top) / sum(bottom), or sum(top), of each resample (names, resamples)."""

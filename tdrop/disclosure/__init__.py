@@ -1,0 +1,67 @@
+"""Disclosure control: the one exit through which a site's numbers leave its own folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from tdrop.disclosure.cells import HIDDEN, Policy, limit, mark, protect
+from tdrop.disclosure.documents import (
+    disclose_labels,
+    disclose_matching,
+    disclose_shift,
+    disclose_summary,
+    disclose_trials,
+    disclose_validation,
+)
+from tdrop.disclosure.evaluation import disclose_evaluation, disclose_rows
+
+__all__ = [
+    "HIDDEN",
+    "Policy",
+    "disclose",
+    "disclose_evaluation",
+    "disclose_labels",
+    "disclose_matching",
+    "disclose_rows",
+    "disclose_shift",
+    "disclose_summary",
+    "disclose_trials",
+    "disclose_validation",
+    "limit",
+    "mark",
+    "protect",
+]
+
+Document = TypeVar("Document")
+
+
+def disclose(document: Document, policy: Policy) -> Document:
+    """Returns a report's data with small counts hidden; what is rendered from it may leave the site.
+
+    Args:
+        document: A `tdrop.report.ReportData`.
+        policy: The site's disclosure settings; an exempt site's data pass unchanged.
+    """
+    if not limit(policy):
+        return document
+    data: Any = document
+    shift = disclose_shift(data.shift, policy)
+    shown: Document = replace(
+        data,
+        validation=disclose_validation(data.validation, policy),
+        source_validation=disclose_validation(data.source_validation, policy) if data.source_validation else {},
+        shift=shift,
+        matching=disclose_matching(data.matching, shift, policy),
+        tuning={method: disclose_trials(trials, policy) for method, trials in data.tuning.items()},
+        evaluation=disclose_evaluation(data.evaluation, policy),
+        labels=None if data.labels is None else disclose_labels(data.labels, policy),
+        previous=None if data.previous is None else _earlier(data.previous, policy),
+        hide_below=limit(policy),
+    )
+    return shown
+
+
+def _earlier(previous: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
+    return disclose_summary(previous, policy)

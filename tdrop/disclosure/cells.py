@@ -1,0 +1,80 @@
+"""Which counts of a table must be hidden so that no small one can be read or worked out.
+
+A count from 1 to threshold - 1 is small. Zero is shown: nobody is in an empty group. Where the sum of a
+group of counts is known, hiding a single one is no use, so others are hidden with it until every small
+count could still have at least two values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+#: Stands for a count that is hidden only because it would give a small one away.
+HIDDEN = "hidden"
+
+
+class Policy(Protocol):
+    """A site's rule; `tdrop.contracts.schema.Disclosure` is one."""
+
+    @property
+    def threshold(self) -> int: ...
+    @property
+    def exempt(self) -> bool: ...
+
+
+def limit(policy: Policy) -> int:
+    """Returns the threshold that holds: 0 for an exempt site, which hides nothing."""
+    return 0 if policy.exempt else policy.threshold
+
+
+def mark(threshold: int) -> str:
+    """Returns the text that stands for a small count."""
+    return f"<{threshold}"
+
+
+def is_small(value: Any, threshold: int) -> bool:
+    """Whether a count is small: a mean of counts over seeds is, up to the threshold."""
+    return isinstance(value, int | float) and 0 < value < threshold
+
+
+def gives_away(part: float | None, whole: float | None, threshold: int) -> bool:
+    """Whether a part and its whole, shown together, leave a small number of others."""
+    return part is not None and whole is not None and is_small(whole - part, threshold)
+
+
+def protect(counts: Sequence[int], threshold: int) -> tuple[set[int], set[int]]:
+    """Returns which of counts that add up to a known sum are small, and which must be hidden beside them."""
+    small = {index for index, value in enumerate(counts) if is_small(value, threshold)}
+    beside: set[int] = set()
+    while small and not _ambiguous(counts, small, beside, threshold):
+        others = [index for index in range(len(counts)) if index not in small | beside]
+        if not others:
+            break
+        # A count that is not empty hides more than an empty one; among those the smallest loses least.
+        beside.add(min(others, key=lambda index: (counts[index] == 0, counts[index])))
+    return small, beside
+
+
+def _ambiguous(counts: Sequence[int], small: set[int], beside: set[int], threshold: int) -> bool:
+    """Whether every small count can have two values, for a reader who knows this rule."""
+    known_sum = sum(counts[index] for index in small | beside)
+    lowest = dict.fromkeys(small, 1) | {index: threshold for index in beside if counts[index]}
+    highest = dict.fromkeys(small, threshold - 1) | dict.fromkeys(beside, known_sum)
+    for index in small:
+        low = max(1, known_sum - sum(value for other, value in highest.items() if other != index))
+        high = min(threshold - 1, known_sum - sum(value for other, value in lowest.items() if other != index))
+        if high <= low:
+            return False
+    return True
+
+
+def hide_parts(counts: Sequence[int], threshold: int) -> list[int | str]:
+    """Returns counts with known sum as they may be shown."""
+    small, beside = protect(counts, threshold)
+    shown: list[int | str] = list(counts)
+    for index in small:
+        shown[index] = mark(threshold)
+    for index in beside:
+        shown[index] = HIDDEN
+    return shown

@@ -1,0 +1,7 @@
+"""The report a clinical lead reads and signs, the index across sites, the page of a shift."""
+
+from tdrop.report.data import ReportData
+from tdrop.report.render import render_index, render_report, render_shift_page
+from tdrop.report.summary import report_summary
+
+__all__ = ["ReportData", "render_index", "render_report", "render_shift_page", "report_summary"]

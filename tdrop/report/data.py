@@ -1,0 +1,82 @@
+"""Everything a report is made from, as plain data that can be put together from files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+from numpy.typing import NDArray
+
+from tdrop.contracts.schema import Contract, Site
+from tdrop.evaluate import Evaluation
+from tdrop.types import Summary
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """What is known about one site.
+
+    Attributes:
+        site: The target site.
+        source_title: The source site's name for people.
+        contract: The table that both share.
+        validation: `Validation.to_dict()` of the target.
+        source_validation: The same of the source.
+        shift: `Shift.to_dict()`.
+        matching: `Matching.to_dict()`.
+        tuning: By method, its trials as dicts.
+        choice: `Choice.to_dict()`.
+        evaluation: The numbers.
+        predictions: By method, one Summary a seed, all of the same patients.
+        y: Outcomes (rows,), NaN where unknown; None without labels.
+        source_frame: Harmonised features of the source, natural units.
+        target_frame: Harmonised features of the target, natural units, in the order of the predictions.
+        dropout_rates: By method, {"source": rates, "target": rates}, each (layers, rows) or (rows,).
+        failed_methods: By method, why it could not be fitted.
+        labels: Counts of the label file, or None.
+        provenance: Contract version, digests, settings, seeds, versions, created.
+        previous: `report_summary` of the last report, or None.
+        promotion: Who promoted which method, with which note and when; or None.
+        recalibration: `Recalibration.to_dict()`, or None.
+        hide_below: Counts under it are hidden; 0 hides nothing. Set by `tdrop.disclosure.disclose`.
+    """
+
+    site: Site
+    source_title: str
+    contract: Contract
+    validation: Mapping[str, Any]
+    source_validation: Mapping[str, Any]
+    shift: Mapping[str, Any]
+    matching: Mapping[str, Any]
+    tuning: Mapping[str, Sequence[Mapping[str, Any]]]
+    choice: Mapping[str, Any]
+    evaluation: Evaluation
+    predictions: Mapping[str, Sequence[Summary]]
+    y: NDArray[Any] | None = None
+    source_frame: pd.DataFrame | None = None
+    target_frame: pd.DataFrame | None = None
+    dropout_rates: Mapping[str, Mapping[str, NDArray[Any]]] = field(default_factory=dict)
+    failed_methods: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, Any] | None = None
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    previous: Mapping[str, Any] | None = None
+    promotion: Mapping[str, Any] | None = None
+    recalibration: Mapping[str, Any] | None = None
+    hide_below: int = 0
+
+    @property
+    def method(self) -> str:
+        """Name of the chosen method."""
+        return str(self.choice["method"])
+
+    @property
+    def verdict(self) -> str:
+        """go, caution, stop or too few to say."""
+        return str(self.shift["verdict"])
+
+    @property
+    def labelled(self) -> bool:
+        """Whether any outcome is known."""
+        return self.evaluation.labelled != 0

@@ -1,0 +1,104 @@
+"""Pages as one self-contained file each: no outside resource, everything escaped, a strict policy."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from tdrop.contracts.schema import Site
+from tdrop.report import text, words
+from tdrop.report.data import ReportData
+from tdrop.report.sections import report_sections, shift_sections
+from tdrop.report.summary import report_summary
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("tdrop.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(count=text.count, share=text.share, number=text.number)
+    return environment
+
+
+def _asset(name: str) -> str:
+    return files("tdrop.report").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def _hash(content: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+
+
+def _render(template: str, **values: Any) -> str:
+    """Fills a template; style and script are allowed by their digest and nothing else is allowed."""
+    style, script = _asset("page.css"), _asset("sort.js")
+    policy = (
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    page = _environment().get_template(template)
+    return page.render(style=Markup(style), script=Markup(script), policy=policy, **values)
+
+
+def render_report(data: ReportData) -> str:
+    """Returns report.html of one site."""
+    summary = report_summary(data)
+    return _render(
+        "report.html",
+        data=data,
+        site=data.site,
+        summary=summary,
+        verdict=words.verdict_words(data.verdict),
+        use=words.use_sentence(data),
+        approval=words.approval_sentence(data),
+        method_sentence=words.method_sentence(data),
+        referred=words.count_or_note(words.referred_row(data)),
+        things=words.things_to_know(data),
+        changes=words.changes(data, summary),
+        unknowns=words.unknowns(data),
+        sections=report_sections(data),
+    )
+
+
+def render_index(entries: Sequence[Mapping[str, Any]]) -> str:
+    """Returns index.html across sites.
+
+    Args:
+        entries: For each site its `report_summary` and `link`, the address of its report.
+    """
+    names = list(dict.fromkeys(method["method"] for entry in entries for method in entry.get("methods", ())))
+    return _render(
+        "index.html",
+        entries=[{**entry, "words": words.verdict_words(str(entry.get("verdict")))} for entry in entries],
+        methods=[(name, text.method_label(name)) for name in names],
+        simulated=any(entry.get("simulated") for entry in entries),
+    )
+
+
+def render_shift_page(
+    site: Site,
+    source_title: str,
+    shift: Mapping[str, Any],
+    matching: Mapping[str, Any] | None,
+    validation: Mapping[str, Any],
+) -> str:
+    """Returns the page of `tdrop shift`: how different a site's patients are, before any training."""
+    return _render(
+        "shift.html",
+        site=site,
+        source_title=source_title,
+        shift=shift,
+        verdict=words.verdict_words(str(shift["verdict"])),
+        sections=shift_sections(shift, matching or {}, validation, {}),
+    )

@@ -1,0 +1,61 @@
+"""A report in a few plain values: summary.json, the line in index.html, and what the next report compares with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tdrop.report.data import ReportData
+from tdrop.report.tables import picked_trial
+from tdrop.report.text import method_label
+from tdrop.report.words import referred_row, things_to_know, use_sentence
+
+FORM = 1
+
+#: What the index shows of each method.
+INDEXED = ("auroc", "error_auroc_sd", "error_auroc_risk", "interval_width", "referrals", "inpt")
+
+
+def report_summary(data: ReportData) -> dict[str, Any]:
+    """Returns the summary of a report as plain JSON values."""
+    evaluation = data.evaluation
+    referred = referred_row(data)
+    auroc = evaluation.row(data.method, "auroc")
+    return {
+        "form": FORM,
+        "site": data.site.name,
+        "title": data.site.title,
+        "source_title": data.source_title,
+        "simulated": data.site.simulated,
+        "public": data.site.public,
+        "outcome": data.contract.outcome.title,
+        "created": data.provenance.get("created"),
+        "contract_version": data.contract.version,
+        "verdict": data.verdict,
+        "reason": data.shift.get("reason", ""),
+        "method": data.method,
+        "method_label": method_label(data.method),
+        "patients": evaluation.patients,
+        "referred": None if referred is None else _count(referred.value, referred.note),
+        "labelled": evaluation.labelled,
+        "outcomes": evaluation.outcomes,
+        "auroc": None if auroc is None else auroc.value,
+        "matched_auroc": picked_trial(data.tuning.get(data.method, ())).get("auroc"),
+        "use": use_sentence(data),
+        "things": things_to_know(data),
+        "promotion": dict(data.promotion) if data.promotion else None,
+        "failed_methods": sorted(data.failed_methods),
+        "methods": [
+            {
+                "method": method,
+                "label": method_label(method),
+                "chosen": method == data.method,
+                **{name: evaluation.value(method, name) for name in INDEXED},
+            }
+            for method in evaluation.methods
+        ],
+    }
+
+
+def _count(value: float | None, note: str) -> int | str | None:
+    """A count, the text that stands for a hidden one, or nothing."""
+    return round(value) if value is not None else note or None

@@ -1,0 +1,248 @@
+"""The tables of a report, as plain text cells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tdrop.evaluate import METRICS, TABLE_ONE, Evaluation, Row
+from tdrop.report.data import ReportData
+from tdrop.report.text import NOTHING, count, method_label, number, row_detail, row_text, share
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell: its text, smaller text below it, and what a browser sorts by."""
+
+    text: str
+    detail: str = ""
+    order: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with a caption; the first cell of each line is its heading.
+
+    Attributes:
+        name: Unique in its page.
+        caption: What it shows.
+        head: Column headings.
+        lines: Cells.
+        note: What a reader must know about it.
+        marked: Index of the line to emphasise (the chosen method), or None.
+        meanings: Column titles with a sentence each.
+    """
+
+    name: str
+    caption: str
+    head: tuple[str, ...]
+    lines: tuple[tuple[Cell, ...], ...]
+    note: str = ""
+    marked: int | None = None
+    meanings: tuple[tuple[str, str], ...] = ()
+
+
+def cells(*texts: Any) -> tuple[Cell, ...]:
+    """Makes cells of plain texts."""
+    return tuple(text if isinstance(text, Cell) else Cell(str(text)) for text in texts)
+
+
+def metric_cell(row: Row | None) -> Cell:
+    """Makes the cell of one number."""
+    order = "" if row is None or row.value is None else repr(row.value)
+    return Cell(row_text(row), row_detail(row), order)
+
+
+def metric_table(
+    data: ReportData, name: str, caption: str, metrics: Sequence[str], note: str = "", explain: bool = True
+) -> Table:
+    """Makes a table of methods by metrics."""
+    evaluation = data.evaluation
+    methods = evaluation.methods
+    return Table(
+        name=name,
+        caption=caption,
+        head=("Method", *(METRICS[metric].title for metric in metrics)),
+        lines=tuple(
+            (Cell(method_label(method)), *(metric_cell(evaluation.row(method, metric)) for metric in metrics))
+            for method in methods
+        ),
+        note=note,
+        marked=methods.index(data.method) if data.method in methods else None,
+        meanings=tuple((METRICS[metric].title, METRICS[metric].meaning) for metric in metrics) if explain else (),
+    )
+
+
+def main_table(data: ReportData) -> Table:
+    """The paper's Table 1, or what can be known of it without outcomes."""
+    seeds = len(data.evaluation.seeds)
+    spread = f"Mean over {seeds} seeds" + (" (± standard deviation)" if seeds > 1 else "")
+    if data.labelled:
+        note = (
+            f"{spread}; in small print the 95% bootstrap interval over {count(data.evaluation.labelled)} patients with "
+            "a known outcome. INPT grows with interval width by itself; see the comparison at equal referrals."
+        )
+        return metric_table(data, "main", "All methods at this site", (*TABLE_ONE, "errors"), note)
+    names = ("referrals", "capacity_referrals", "referred", "interval_width", "mean_sd", "mean_risk")
+    note = f"{spread} over {count(data.evaluation.patients)} patients. Without outcomes no line is about being right."
+    return metric_table(data, "main", "All methods at this site, without outcomes", names, note)
+
+
+def score_table(data: ReportData) -> Table:
+    """Calibration and proper scores."""
+    names = ("brier", "log_loss", "calibration_intercept", "calibration_slope", "ece", "error_rate")
+    return metric_table(data, "scores", "Calibration and accuracy of the risks", names)
+
+
+def equal_table(data: ReportData) -> Table:
+    """The comparison at an equal number of referrals."""
+    names = ("referrals", "inpt", "inpt_equal", "inpt_equal_risk")
+    note = (
+        f"At equal referrals every method refers {share(data.site.decision.capacity, 0)} of the patients with a known "
+        "outcome, so wide intervals earn nothing by being wide."
+    )
+    return metric_table(data, "equal", "Patients caught at an equal number of referrals", names, note)
+
+
+def retained_table(data: ReportData) -> Table:
+    """Error among those who stay with the model."""
+    names = ("error_rate", *(name for name in METRICS if name.startswith("retained_error")))
+    return metric_table(data, "retained", "Error left when patients are referred", names, explain=False)
+
+
+def benefit_table(data: ReportData) -> Table:
+    """Net benefit with and without referral."""
+    names = ("net_benefit", "net_benefit_refer", "referrals_per_gain")
+    note = f"Acting from a risk of {share(data.site.decision.risk_level, 0)} on."
+    return metric_table(data, "benefit", "Net benefit", names, note)
+
+
+def difference_table(data: ReportData) -> Table | None:
+    """Each method against the reference on the same resamples; None when nothing was compared."""
+    names = tuple(name for name in METRICS if name.endswith("_difference"))
+    compared = [row for row in data.evaluation.rows if row.metric in names]
+    if not compared:
+        return None
+    reference = method_label(compared[0].note.removeprefix("minus "))
+    note = "Paired: the same resamples of patients for both. An interval that holds 0 shows no difference."
+    return metric_table(data, "differences", f"Difference to {reference}", names, note, explain=False)
+
+
+def subgroup_table(data: ReportData) -> Table | None:
+    """The chosen method by subgroup; None without subgroups."""
+    evaluation: Evaluation = data.evaluation
+    if not evaluation.groups:
+        return None
+    names = ["mean_risk", "referrals", "referred"]
+    if data.labelled:
+        names = ["outcome_rate", "mean_risk", "auroc", "error_rate", "referrals", "referred"]
+    lines = []
+    for group in evaluation.groups:
+        patients = evaluation.row(data.method, "patients", group=group)
+        numbers = (metric_cell(evaluation.row(data.method, name, group=group)) for name in names)
+        lines.append((Cell(group), metric_cell(patients), *numbers))
+    head = ("Subgroup", "Patients", *(METRICS[name].title for name in names))
+    return Table("subgroups", f"{method_label(data.method)} by subgroup", head, tuple(lines))
+
+
+def choice_table(data: ReportData) -> Table:
+    """How the method was chosen, without outcomes of this site."""
+    lines, marked = [], None
+    for index, row in enumerate(data.choice.get("table", ())):
+        trial = picked_trial(data.tuning.get(row["method"], ()))
+        behind = number(row.get("behind"), 4) if row.get("behind") is not None else NOTHING
+        error = row.get("behind_error")
+        lines.append(
+            cells(
+                Cell(method_label(row["method"])),
+                Cell(number(row.get("log_loss"), 4), "", str(row.get("log_loss") or "")),
+                Cell(behind, f"± {number(error, 4)}" if error is not None else ""),
+                number(row.get("matched_log_loss"), 4),
+                number(trial.get("auroc")),
+                Cell(number(trial.get("error_auroc")), f"{count(trial.get('errors'))} errors" if trial else ""),
+                "yes" if row.get("candidate") else "no",
+            )
+        )
+        marked = index if row["method"] == data.method else marked
+    head = (
+        "Method",
+        "Log loss",
+        "Behind the best",
+        "Matched log loss",
+        "Matched AUROC",
+        "Matched error AUROC by sd",
+        "Can be chosen",
+    )
+    note = (
+        "All of it on source patients: “matched” ones were picked to look like this site's. "
+        "A method that gives one number a patient, without an interval, is shown and cannot be chosen."
+    )
+    return Table("choice", "How the method was chosen", head, tuple(lines), note, marked)
+
+
+def picked_trial(trials: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Returns the trial that the refit used: the one marked so, or else the one of lowest log loss."""
+    marked = [trial for trial in trials if trial.get("picked")]
+    scored = [trial for trial in trials if trial.get("log_loss") is not None]
+    return marked[0] if marked else min(scored, key=lambda trial: trial["log_loss"], default={})
+
+
+def validation_table(validation: Mapping[str, Any], name: str, caption: str) -> Table:
+    """What became of the rows of an extract, and what was found."""
+    head = ("Finding", "Rows", "Of", "What it means")
+    words = {
+        "table_stop": "the extract cannot be used",
+        "row_critical": "rows set aside",
+        "table_warning": "worth a question",
+        "row_warning": "rows used, unusual",
+        "info": "for information",
+    }
+    lines = [
+        cells(
+            Cell(str(finding["sentence"]), str(finding.get("fix") or "")),
+            count(finding["count"]),
+            count(finding["total"]),
+            words.get(finding["severity"], finding["severity"]),
+        )
+        for finding in validation.get("findings", ())
+    ]
+    note = (
+        f"Rows read {count(validation.get('read'))} = used {count(validation.get('used'))} + set aside "
+        f"{count(validation.get('quarantined'))} + duplicates {count(validation.get('duplicates'))}."
+    )
+    return Table(name, caption, head, tuple(lines), note)
+
+
+def shift_table(shift: Mapping[str, Any], titles: Mapping[str, str]) -> Table:
+    """Feature by feature, how the sites differ."""
+    head = ("Feature", "Source mean", "Mean here", "Difference in sd", "Distance", "Outside the source's range")
+    lines = [
+        cells(
+            titles.get(row["feature"], row["feature"]),
+            number(row.get("source_mean"), 2),
+            number(row.get("target_mean"), 2),
+            Cell(number(row.get("smd"), 2), "", str(abs(row["smd"])) if row.get("smd") is not None else ""),
+            number(row.get("distance"), 2),
+            share(row.get("outside_range")),
+        )
+        for row in sorted(shift.get("features", ()), key=lambda row: -abs(row.get("smd") or 0.0))
+    ]
+    note = "Means are of the encoded features: logarithms where the contract says so, shares for categories."
+    return Table("shift", "Feature by feature", head, tuple(lines), note)
+
+
+def plain_table(name: str, caption: str, pairs: Mapping[str, Any]) -> Table:
+    """Makes a table of names and values; lists and nested values are written out."""
+    lines = tuple(cells(key.replace("_", " "), _written(value)) for key, value in pairs.items())
+    return Table(name, caption, ("", ""), lines)
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_written(item)}" for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(_written(item) for item in value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return count(value) if isinstance(value, int) else str(value)

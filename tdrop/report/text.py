@@ -1,0 +1,73 @@
+"""How numbers and names are written, the same everywhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tdrop.errors import UsageError
+from tdrop.evaluate import METRICS, Row
+from tdrop.methods import label
+
+NOTHING = "–"
+
+
+def method_label(name: str) -> str:
+    """Returns a method's name for people; a method of another version keeps its own."""
+    try:
+        return label(name)
+    except UsageError:
+        return name
+
+
+def count(value: Any) -> str:
+    """Writes 1234 as 1,234; a mean of counts over seeds to one decimal; text and None as they are."""
+    if value is None:
+        return NOTHING
+    if isinstance(value, str):
+        return value
+    number = float(value)
+    return f"{number:,.0f}" if number.is_integer() or abs(number) >= 100 else f"{number:,.1f}"
+
+
+def share(value: float | None, digits: int = 1) -> str:
+    """Writes .123 as 12.3%."""
+    return NOTHING if value is None else f"{100 * value:.{digits}f}%"
+
+
+def number(value: Any, digits: int = 3) -> str:
+    """Writes a number to a few decimals."""
+    return NOTHING if value is None else f"{float(value):,.{digits}f}"
+
+
+def of_hundred(value: float) -> str:
+    """Writes .184 as `18 of 100`."""
+    return f"{100 * value:.0f} of 100"
+
+
+def metric_text(name: str, value: float | None) -> str:
+    """Writes a metric's value the way its shape asks for."""
+    shape = METRICS[name].shape
+    if shape == "count":
+        return count(value)
+    return share(value) if shape == "share" else number(value)
+
+
+def row_text(row: Row | None) -> str:
+    """Writes a row's value, or why there is none."""
+    if row is None:
+        return NOTHING
+    if row.value is None:
+        return row.note.split(":")[0] if row.note else NOTHING
+    return metric_text(row.metric, row.value)
+
+
+def row_detail(row: Row | None) -> str:
+    """Writes a row's interval and its spread over seeds, in small print."""
+    if row is None or row.value is None:
+        return ""
+    parts = []
+    if row.low is not None and row.high is not None:
+        parts.append(f"{metric_text(row.metric, row.low)} to {metric_text(row.metric, row.high)}")
+    if row.seed_sd is not None and row.seed_sd > 0:
+        parts.append(f"± {metric_text(row.metric, row.seed_sd)}")
+    return "; ".join(parts)

@@ -1,0 +1,174 @@
+"""A site as a report sees it: real contract, simulated patients, real shift and matching, drawn predictions.
+
+Nothing is trained: predictions scatter around the true risk, so that a report can be made in seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tdrop.contracts.network import load_network
+from tdrop.data.encode import learn_encoder
+from tdrop.data.simulate import simulate
+from tdrop.data.subgroups import subgroups_of
+from tdrop.evaluate import evaluate
+from tdrop.matching import match
+from tdrop.methods import method_names
+from tdrop.report import ReportData
+from tdrop.shift import estimate_shift
+from tdrop.types import Summary
+
+LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
+_QUANTILES = np.array([0.674, 0.842, 1.036, 1.282, 1.645, 1.960, 2.576])
+CONTRACTS = Path(__file__).resolve().parents[1] / "data_contracts"
+
+
+def summarise(logit: np.ndarray, spread: np.ndarray, passes: int = 100) -> Summary:
+    """Makes a Summary whose intervals are normal on the logit scale."""
+    risk = 1 / (1 + np.exp(-logit))
+    low, high = (1 / (1 + np.exp(-(logit + sign * _QUANTILES[:, None] * spread))) for sign in (-1, 1))
+    sd = risk * (1 - risk) * spread
+    parts = [part.astype(np.float32) for part in (risk, sd, low, high)]
+    return Summary(parts[0], parts[1], LEVELS, parts[2], parts[3], passes)
+
+
+def predict(true_risk: np.ndarray, methods: tuple[str, ...], seeds: int, seed: int = 0) -> dict[str, list[Summary]]:
+    """Draws predictions of every method around the true risk; `mlp` has no spread."""
+    random = np.random.default_rng(seed)
+    truth = np.log(true_risk / (1 - true_risk))
+    found: dict[str, list[Summary]] = {}
+    for index, method in enumerate(methods):
+        found[method] = []
+        for _ in range(seeds):
+            logit = 0.9 * truth - 0.2 + random.normal(0, 0.15 + 0.04 * index, len(truth))
+            spread = np.exp(random.normal(-1.4 + 0.05 * index, 0.4, len(truth))) + 0.1 * np.abs(truth)
+            passes = 1 if method == "mlp" else 100
+            found[method].append(summarise(logit, spread if passes > 1 else np.zeros(len(truth)), passes))
+    return found
+
+
+@cache
+def frames(source_rows: int = 2000, target_rows: int = 1200, population: str = "moderate") -> tuple[Any, Any]:
+    """Draws both sites."""
+    return simulate("source", source_rows, seed=1), simulate(population, target_rows, seed=2)
+
+
+@cache
+def comparison(source_rows: int = 2000, target_rows: int = 1200, population: str = "moderate") -> tuple[Any, Any]:
+    """Compares and matches both sites."""
+    source_frame, target_frame = frames(source_rows, target_rows, population)
+    encoder = learn_encoder(source_frame, load_network(CONTRACTS).contracts["prostate"])
+    source, target = encoder.encode(source_frame, "registry"), encoder.encode(target_frame, "harbour")
+    return estimate_shift(source, target).to_dict(), match(source, target).to_dict()
+
+
+def make_trials(methods: tuple[str, ...]) -> dict[str, list[dict[str, Any]]]:
+    """Invents one picked trial a method."""
+    return {
+        method: [
+            {"method": method, "settings": {"epochs": 30, "learning_rate": 0.003}, "log_loss": 0.52 + 0.004 * index,
+             "standard_error": 0.01, "error_auroc": None if method == "mlp" else 0.71, "errors": 61, "n": 200,
+             "epochs": 30, "rows": 1800, "auroc": 0.79 - 0.003 * index, "brier": 0.17, "losses": None, "failure": None,
+             "seconds": 1.0}
+        ]
+        for index, method in enumerate(methods)
+    }  # fmt: skip
+
+
+def make_choice(method: str, methods: tuple[str, ...]) -> dict[str, Any]:
+    """Invents a choice of one method."""
+    order = [method, *(name for name in methods if name != method)]
+    table = [
+        {"method": name, "candidate": name != "mlp", "log_loss": 0.51 + 0.004 * index, "standard_error": 0.01,
+         "behind": 0.004 * index, "behind_error": 0.003, "tied": index < 1, "matched_log_loss": 0.52 + 0.003 * index,
+         "weighted_log_loss": 0.51 + 0.004 * index, "n": 2000, "effective_n": 740.0}
+        for index, name in enumerate(order)
+    ]  # fmt: skip
+    reason = f"{order[0]} has the lowest importance-weighted log loss on out-of-fold source predictions (0.5100)."
+    return {"method": method, "runner_up": order[1], "reason": reason, "criterion": "importance_weighted",
+            "table": table, "mlp_better": False}  # fmt: skip
+
+
+def make_validation(title: str, rows: int) -> dict[str, Any]:
+    """Invents what the check of an extract found."""
+    findings = [
+        {"rule": "psa.range", "column": "psa", "severity": "row_critical", "count": 14, "total": rows + 20,
+         "sentence": f"PSA: 14 of {rows + 20:,} values are outside 0 to 10,000 ng/mL", "sure": "certain",
+         "fix": "check its unit in data_contracts/sites/harbour.yaml"},
+        {"rule": "psa.plausible", "column": "psa", "severity": "row_warning", "count": 31, "total": rows + 20,
+         "sentence": f"PSA: 31 of {rows + 20:,} values are unusual", "fix": "", "sure": "certain"},
+    ]  # fmt: skip
+    return {"form": 1, "site": "harbour", "title": title, "contract": "prostate", "contract_version": "1",
+            "read": rows + 20, "used": rows, "quarantined": 14, "duplicates": 6, "findings": findings,
+            "stopped": False, "suite": [], "simulated": True, "public": False}  # fmt: skip
+
+
+def report_data(
+    *,
+    labelled: bool = True,
+    method: str = "transductive_dropout",
+    source_rows: int = 2000,
+    target_rows: int = 1200,
+    population: str = "moderate",
+    methods: tuple[str, ...] | None = None,
+    seeds: int = 2,
+    bootstrap: int = 50,
+    exempt: bool = True,
+    **changes: Any,
+) -> ReportData:
+    """Makes everything a report needs; `changes` replace fields of the result."""
+    network = load_network(CONTRACTS)
+    contract, site = network.contracts["prostate"], network.site("harbour")
+    disclosure = site.disclosure.model_copy(update={"exempt": exempt})
+    site = site.model_copy(update={"disclosure": disclosure})
+    source_frame, target_frame = frames(source_rows, target_rows, population)
+    shift, matching = comparison(source_rows, target_rows, population)
+    methods = methods or method_names()
+    predictions = predict(target_frame["true_risk"].to_numpy(), methods, seeds)
+    y = target_frame["died_10y"].to_numpy(np.float64) if labelled else None
+    random = np.random.default_rng(3)
+    evaluation = evaluate(
+        site.name, predictions, y, site.decision, seeds=range(seeds), bootstrap=bootstrap,
+        subgroups=subgroups_of(target_frame, contract),
+    )  # fmt: skip
+    hidden = ["died_10y", "true_risk", "patient_id"]
+    data = ReportData(
+        site=site,
+        source_title=network.source_of(site).title,
+        contract=contract,
+        validation=make_validation(site.title, target_rows),
+        source_validation=make_validation("Registry", source_rows),
+        shift=shift,
+        matching=matching,
+        tuning=make_trials(methods),
+        choice=make_choice(method, methods),
+        evaluation=evaluation,
+        predictions=predictions,
+        y=y,
+        source_frame=source_frame.drop(columns=hidden),
+        target_frame=target_frame.drop(columns=hidden),
+        dropout_rates={
+            name: {"source": random.beta(5, 22, (2, source_rows)), "target": random.beta(5, 15, (2, target_rows))}
+            for name in ("tdnr", "transductive_dropout")
+            if name in methods
+        },
+        labels={"known": target_rows, "missing": 0, "unknown_ids": 0, "duplicates": 0, "sentences": []}
+        if labelled
+        else None,
+        provenance={
+            "created": "2026-11-16 09:30",
+            "contract": "prostate 1",
+            "digests": {"source rows": "a1" * 32, "target rows": "b2" * 32, "models": "c3" * 32},
+            "settings": {"passes": 100, "budget": 12},
+            "seeds": list(range(seeds)),
+            "versions": {"tdrop": "0.1.0", "torch": "2.13.0"},
+        },
+        previous={"verdict": "go", "method_label": "Ensemble", "patients": 1100, "referred": 180, "labelled": 0,
+                  "created": "2026-10-12 08:00"},
+    )  # fmt: skip
+    return replace(data, **changes)
