@@ -53,6 +53,8 @@ class Extract(Record):
         units: Contract name -> unit in the extract, where it differs.
         categories: Contract name -> {value in the extract: category of the contract}.
         missing_codes: Values that mean missing, for all columns (a list) or by column.
+        settle_seconds: How long a file must have been left alone before it is read; 0 does not wait.
+        wait_seconds: How long to wait for that before the extract is refused.
     """
 
     location: str | None = None
@@ -61,6 +63,8 @@ class Extract(Record):
     units: dict[Name, str] = Field(default_factory=dict)
     categories: Annotated[dict[Name, dict[str, str]], BeforeValidator(_label_maps)] = Field(default_factory=dict)
     missing_codes: Annotated[dict[str, Labels], BeforeValidator(_codes_by_column)] = Field(default_factory=dict)
+    settle_seconds: float = Field(default=1.0, ge=0)
+    wait_seconds: float = Field(default=60.0, ge=0)
 
     @model_validator(mode="after")
     def _located(self) -> Self:

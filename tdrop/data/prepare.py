@@ -14,8 +14,9 @@ from tdrop.contracts.table import Contract
 from tdrop.contracts.validate import validate
 from tdrop.data.across import accept, compare_with_source
 from tdrop.data.harmonise import harmonise
-from tdrop.data.readers import read, read_file
+from tdrop.data.readers import fingerprint, read, read_file
 from tdrop.data.suspicions import find_suspicions
+from tdrop.errors import Unavailable
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ def prepare(
     home: Path,
     file: Path | None = None,
     source: pd.DataFrame | None = None,
+    expected: str | None = None,
 ) -> Prepared:
     """Reads, harmonises and validates; never raises for what the contract can tell.
 
@@ -53,11 +55,14 @@ def prepare(
         home: What {home} in locations stands for.
         file: Another file in the site's format, such as a batch to score, instead of its extract.
         source: The source's used rows; with them a target is also compared with its source.
+        expected: The extract's fingerprint when the run began; another one now means that it was replaced since.
     """
     site = network.site(site) if isinstance(site, str) else site
     contract = network.contract_of(site)
     if file is None:
         raw = read(site, home=home, base=network.base)
+        if expected is not None and fingerprint(site, home=home, base=network.base) != expected:
+            raise Unavailable(f"site '{site.name}': the extract was replaced while the run was going on; run again")
     else:
         raw = read_file(file, site.reader.kind, site.reader.options)
     return prepare_frame(raw, contract, site, source=source)
@@ -77,5 +82,5 @@ def prepare_frame(raw: pd.DataFrame, contract: Contract, site: Site, *, source: 
     )
     validation = checked.validation
     if source is not None:
-        validation = validation.with_findings(compare_with_source(source, checked.used, contract, site))
+        validation = validation.with_findings(compare_with_source(source, harmonised.frame, contract, site))
     return Prepared(site, contract, validation, checked.used, checked.quarantine)

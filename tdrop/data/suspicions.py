@@ -11,9 +11,12 @@ import pandas as pd
 from tdrop.contracts.findings import Finding
 from tdrop.contracts.site import Site
 from tdrop.contracts.table import NUMERIC_TYPES, Column, Contract, Interval
+from tdrop.data.units import alternatives, convert
 
 #: Fewer rows than this say nothing.
 FEW = 20
+#: More rows than this tell nothing more.
+ENOUGH = 20_000
 #: Share of plausible values below which two columns may have been swapped, and above which the swap explains it.
 POOR, GOOD = 0.5, 0.9
 
@@ -22,27 +25,67 @@ def find_suspicions(frame: pd.DataFrame, contract: Contract, site: Site) -> tupl
     """Looks at a harmonised extract as a whole."""
     if len(frame) < FEW:
         return ()
-    return (*_swapped(frame, contract, site), *_identifiers(frame, contract, site))
+    frame = frame.iloc[:: max(1, len(frame) // ENOUGH)]
+    swapped = tuple(_swapped(frame, contract, site))
+    units = () if swapped else _other_units(frame, contract, site)
+    return (*swapped, *units, *_identifiers(frame, contract, site))
 
 
 def _swapped(frame: pd.DataFrame, contract: Contract, site: Site) -> Iterator[Finding]:
-    columns = [column for column in contract.features if column.type in NUMERIC_TYPES and column.name in frame]
-    judged = [(column, column.plausible or column.range) for column in columns]
-    for (first, limits), (second, others) in combinations(judged, 2):
-        if limits is None or others is None:
+    judged = [
+        (column, limits, _share_within(frame[column.name], limits))
+        for column in contract.features
+        if column.type in NUMERIC_TYPES and column.name in frame and (limits := column.plausible or column.range)
+    ]
+    for (first, limits, share), (second, others, share_of_second) in combinations(judged, 2):
+        here = min(share, share_of_second)
+        if here >= POOR:
             continue
-        here = (_share_within(frame[first.name], limits), _share_within(frame[second.name], others))
-        swapped = (_share_within(frame[second.name], limits), _share_within(frame[first.name], others))
-        if min(here) < POOR and min(swapped) > GOOD:
+        swapped = min(_share_within(frame[second.name], limits), _share_within(frame[first.name], others))
+        if swapped > GOOD:
             yield Finding(
                 "table.swapped",
                 first.name,
                 "table_stop",
                 len(frame),
                 len(frame),
-                f"columns '{first.name}' and '{second.name}' look swapped: {min(swapped):.0%} of the values would be "
-                f"plausible the other way round, {min(here):.0%} are as they stand (likely)",
+                f"columns '{first.name}' and '{second.name}' look swapped: {swapped:.0%} of the values would be "
+                f"plausible the other way round, {here:.0%} are as they stand (likely)",
                 f"swap them in the export, or under `renames` in {site.file}",
+                "likely",
+            )
+
+
+def _other_units(frame: pd.DataFrame, contract: Contract, site: Site) -> Iterator[Finding]:
+    """Columns that are mostly impossible as they stand and mostly plausible in another unit."""
+    for column in contract.features:
+        if column.name not in frame or column.range is None or column.unit is None:
+            continue
+        here = _share_within(frame[column.name], column.range)
+        if here >= POOR or not frame[column.name].notna().any():
+            continue
+        stated = site.units.get(column.name, column.unit)
+        numbers = frame[column.name].to_numpy(np.float64, na_value=np.nan)
+        raw = convert(numbers, column.unit, stated, molar_mass=column.molar_mass)
+        shares = {
+            unit: _share_within(
+                pd.Series(convert(raw, unit, column.unit, molar_mass=column.molar_mass)),
+                column.plausible or column.range,
+            )
+            for unit in alternatives(column.unit, column.molar_mass)
+            if unit != stated
+        }
+        best = max(shares, key=lambda unit: shares[unit], default=None)
+        if best is not None and shares[best] > GOOD:
+            yield Finding(
+                f"{column.name}.unit",
+                column.name,
+                "table_stop",
+                len(frame),
+                len(frame),
+                f"column '{column.name}': {1 - here:.0%} of the values are impossible in {stated}, and "
+                f"{shares[best]:.0%} plausible in {best} (likely)",
+                f"set `units: {{{column.name}: {best}}}` in {site.file}",
                 "likely",
             )
 

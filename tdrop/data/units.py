@@ -85,6 +85,7 @@ def factor(unit: str, to: str, *, molar_mass: float | None = None, where: str = 
     return float(convert(np.asarray([1.0]), unit, to, molar_mass=molar_mass, where=where)[0])
 
 
+@cache
 def alternatives(unit: str, molar_mass: float | None = None) -> tuple[str, ...]:
     """The usual units that convert to `unit` and are not just another name of it."""
     found = []

@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 import pandas as pd
+import pyarrow as arrow
+import pyarrow.compute as compute
 from numpy.typing import NDArray
 
 from tdrop.contracts.table import Column, to_label
@@ -13,6 +15,7 @@ from tdrop.types import Doubles
 
 Mask = NDArray[np.bool_]
 
+_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 _BINARY = {"0": 0.0, "1": 1.0, "true": 1.0, "false": 0.0}
 
 
@@ -23,6 +26,9 @@ def is_text(values: pd.Series) -> bool:
 
 def as_text(values: pd.Series, codes: Collection[str]) -> pd.Series:
     """Returns the values (rows,) as stripped text, missing where empty or a missing-value code."""
+    if pd.api.types.is_string_dtype(values.dtype) and not isinstance(values.dtype, pd.CategoricalDtype):
+        text = values.astype("str").str.strip().reset_index(drop=True)
+        return text.mask(text.isin(["", *codes]))
     labels, inverse = _distinct_labels(values, codes)
     return pd.Series(pd.array(np.asarray([*labels, None], dtype=object)[inverse], dtype="str"))
 
@@ -31,28 +37,41 @@ def as_numbers(
     values: pd.Series, codes: Collection[str], decimal: str = ".", thousands: str | None = None, *, whole: bool = False
 ) -> tuple[Doubles, Mask]:
     """Returns numbers (rows,), NaN where missing or unreadable, and which were unreadable (rows,)."""
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        values = values.astype(values.cat.categories.dtype)
     if is_text(values):
-        text = values.astype("str").str.strip()
-        absent = (text.isna() | text.isin({"", *codes})).to_numpy(dtype=bool)
-        if thousands:
-            text = text.str.replace(thousands, "", regex=False)
-        if decimal != ".":
-            # A point where commas are the decimal mark is a thousands separator that nobody declared.
-            text = text.mask(text.str.contains(".", regex=False, na=False), "?")
-            text = text.str.replace(decimal, ".", regex=False)
-        numbers = pd.to_numeric(text.mask(absent), errors="coerce").to_numpy(np.float64, na_value=np.nan, copy=True)
+        text = compute.utf8_trim_whitespace(arrow.array(values.astype("str"), type=arrow.large_string()))
+        blank = compute.is_in(text, value_set=arrow.array(["", *codes], type=arrow.large_string()))
+        absent = np.asarray(compute.or_(compute.is_null(text), blank), dtype=bool)
+        numbers = _parse(compute.if_else(blank, None, text), decimal, thousands)
     elif pd.api.types.is_numeric_dtype(values.dtype):
         numbers = values.to_numpy(np.float64, na_value=np.nan, copy=True)
         absent = values.isna().to_numpy(dtype=bool)
     else:
         numbers, absent = np.full(len(values), np.nan), values.isna().to_numpy(dtype=bool)
-    absent = absent | np.isin(numbers, [float(code) for code in codes if _is_number(code)])
+    absent = absent | np.isin(numbers, [float(code) for code in codes if is_number(code)])
     numbers[absent] = np.nan
     bad = ~np.isfinite(numbers) & ~absent
     if whole:
         bad |= np.isfinite(numbers) & (numbers != np.round(numbers))
     numbers[bad] = np.nan
     return numbers, bad
+
+
+def _parse(text: arrow.Array, decimal: str, thousands: str | None) -> Doubles:
+    """Reads plain decimal numbers (rows,); NaN where the text is null or anything else."""
+    if thousands:
+        text = compute.replace_substring(text, thousands, "")
+    if decimal != ".":
+        # A point where commas are the decimal mark is a thousands separator that nobody declared.
+        text = compute.if_else(compute.match_substring(text, "."), "?", text)
+        text = compute.replace_substring(text, decimal, ".")
+    try:
+        parsed = compute.cast(text, arrow.float64())
+    except arrow.ArrowInvalid:
+        readable = compute.match_substring_regex(text, _NUMBER)
+        parsed = compute.cast(compute.if_else(readable, text, None), arrow.float64())
+    return np.array(parsed.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
 def as_labels(
@@ -89,7 +108,8 @@ def _plain(value: object) -> object:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Whether text is a number."""
     try:
         float(text)
     except ValueError:

@@ -79,7 +79,8 @@ def _file_of(site: Extract) -> str:
 
 
 def _location(site: Extract, home: Path, base: Path) -> Location:
-    return resolve(site.location or "", home=home, base=base)
+    waits = {"settle_seconds": site.settle_seconds, "wait_seconds": site.wait_seconds}
+    return resolve(site.location or "", home=home, base=base, **waits)
 
 
 def _module_and_options(kind: str, options: Mapping[str, Any], where: str) -> tuple[Any, Any]:

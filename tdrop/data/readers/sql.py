@@ -1,0 +1,163 @@
+"""A table or query of a database, through SQLAlchemy: read-only, streamed, and silent about the address.
+
+The address comes from an environment variable that the site names (`url_env`), never from a file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Self
+
+import pandas as pd
+import sqlalchemy
+from pydantic import Field, model_validator
+from sqlalchemy import exc
+
+from tdrop.contracts.table import Record
+from tdrop.data.locations import Location
+from tdrop.errors import DataError, Unavailable
+
+#: Rows fetched at a time.
+CHUNK_ROWS = 50_000
+_SAFE_MESSAGE = re.compile(r"(no such (?:table|column): [\w.]+|near \"\w+\": syntax error)")
+
+
+class Options(Record):
+    """What to read.
+
+    Attributes:
+        url_env: Name of the environment variable that holds the database's address.
+        table: A table or view, `name` or `schema.name`.
+        query: Or a SELECT statement.
+    """
+
+    url_env: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    table: str | None = Field(default=None, pattern=r"^\w+(\.\w+)?$")
+    query: str | None = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.table is None) == (self.query is None):
+            raise ValueError("give either `table` or `query`")
+        if self.query is not None and not re.match(r"\s*(select|with)\b", self.query, re.IGNORECASE):
+            raise ValueError("a query starts with SELECT or WITH: extracts are only read")
+        return self
+
+
+def read(options: Options, location: Location) -> pd.DataFrame:
+    """Returns the rows; the index is each row's number from 1."""
+    with _rows(options) as (names, chunks):
+        if len(set(names)) < len(names):
+            raise DataError(f"{_place(options)}: a column name is given twice; name the columns apart in the query")
+        frames = [pd.DataFrame.from_records(chunk, columns=names, coerce_float=True) for chunk in chunks]
+    frame = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=names)
+    frame.index = pd.RangeIndex(1, len(frame) + 1, name="row")
+    return frame
+
+
+def fingerprint(options: Options, location: Location) -> str:
+    """sha256 over names and rows; the order of rows, which a database does not promise, does not matter."""
+    total = 0
+    with _rows(options) as (names, chunks):
+        for chunk in chunks:
+            for row in chunk:
+                total += int.from_bytes(hashlib.sha256(repr(row).encode("utf-8")).digest(), "big")
+    return hashlib.sha256(f"{names!r}{total % 2**256:x}".encode()).hexdigest()
+
+
+@contextmanager
+def _rows(options: Options) -> Iterator[tuple[list[str], Iterator[list[tuple[Any, ...]]]]]:
+    """Yields the names of the columns and the rows in chunks, inside a transaction that is rolled back."""
+    engine = sqlalchemy.create_engine(_address(options), poolclass=sqlalchemy.NullPool)
+    try:
+        with _connect(engine, options) as connection:
+            _forbid_writing(connection)
+            result = connection.execution_options(stream_results=True).execute(_statement(options))
+            chunks = (list(map(tuple, chunk)) for chunk in result.partitions(CHUNK_ROWS))
+            yield list(result.keys()), chunks
+            connection.rollback()
+    except exc.SQLAlchemyError as error:
+        raise DataError(
+            f"{_place(options)}: the database refused it ({_reason(error)}); check reader.table or query "
+            "and the rights of the user"
+        ) from None
+    finally:
+        engine.dispose()
+
+
+def _place(options: Options) -> str:
+    return f"table '{options.table}' of ${options.url_env}" if options.table else f"query on ${options.url_env}"
+
+
+def _address(options: Options) -> sqlalchemy.URL:
+    text = os.environ.get(options.url_env)
+    if not text:
+        raise DataError(
+            f"{_place(options)}: the environment variable {options.url_env} is not set; set it to the "
+            "database's address"
+        )
+    try:
+        url = sqlalchemy.make_url(text)
+        if url.drivername == "postgresql":
+            url = url.set(drivername="postgresql+psycopg")
+        url.get_dialect()
+    except (exc.ArgumentError, exc.NoSuchModuleError, ValueError, ImportError):
+        raise DataError(
+            f"{_place(options)}: {options.url_env} does not hold a database address that can be used; "
+            "write it like postgresql://user:password@host/database"
+        ) from None
+    return url
+
+
+@contextmanager
+def _connect(engine: sqlalchemy.Engine, options: Options) -> Iterator[sqlalchemy.Connection]:
+    try:
+        connection = engine.connect()
+    except (exc.SQLAlchemyError, ImportError) as error:
+        words = str(getattr(error, "orig", "")).lower()
+        if isinstance(error, ImportError):
+            raise DataError(f"{_place(options)}: the database's driver is not installed") from None
+        if "authentication" in words or "password" in words or "access denied" in words:
+            raise DataError(
+                f"{_place(options)}: the database does not accept the user and password in "
+                f"{options.url_env}; check them"
+            ) from None
+        raise Unavailable(
+            f"{_place(options)}: the database does not answer; check that it is running and that "
+            f"{options.url_env} is right"
+        ) from None
+    with connection:
+        yield connection
+
+
+def _forbid_writing(connection: sqlalchemy.Connection) -> None:
+    """Asks the database itself to refuse writing, where it can."""
+    statements = {
+        "postgresql": "SET TRANSACTION READ ONLY",
+        "sqlite": "PRAGMA query_only = ON",
+        "oracle": "SET TRANSACTION READ ONLY",
+    }
+    if connection.dialect.name in ("mysql", "mariadb"):
+        connection.execute(sqlalchemy.text("SET SESSION TRANSACTION READ ONLY"))
+        connection.rollback()
+    elif connection.dialect.name in statements:
+        connection.execute(sqlalchemy.text(statements[connection.dialect.name]))
+
+
+def _statement(options: Options) -> Any:
+    if options.query is not None:
+        # Colons are casts in SQL, not parameters here.
+        return sqlalchemy.text(options.query.replace(":", "\\:"))
+    schema, _, name = (options.table or "").rpartition(".")
+    return sqlalchemy.select(sqlalchemy.text("*")).select_from(sqlalchemy.table(name, schema=schema or None))
+
+
+def _reason(error: exc.SQLAlchemyError) -> str:
+    """What went wrong without the server's text, which may quote patients' values or the address."""
+    cause = getattr(error, "orig", None) or error
+    safe = _SAFE_MESSAGE.search(str(cause)) if "sqlite" in type(cause).__module__ else None
+    return safe.group(1) if safe else re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(cause).__name__).lower()
