@@ -5,8 +5,9 @@ read -> harmonise and check -> encode -> estimate shift -> match -> tune -> fit 
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from prefect import flow, get_run_logger
@@ -16,22 +17,12 @@ from tasks.artifacts import leave
 from tasks.place import Place
 from tasks.pool import worker_processes
 from tasks.progress import report
+from tasks.run import Run, Trained
 from tasks.settings import TransferSettings
 from tasks.status import current_inputs, now, unchanged, write_status
 from tasks.store import Ref
 from tdrop.contracts.network import Network
 from tdrop.errors import FitError, SiteStopped, TdropError
-
-
-@dataclass
-class Trained:
-    """What training left: references by method, and the methods that failed with a sentence each."""
-
-    trials: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    picked: dict[str, dict[str, Any]] = field(default_factory=dict)
-    fits: dict[str, list[Ref]] = field(default_factory=dict)
-    folds: dict[str, Ref] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
 
 
 @flow(name="transfer-site", flow_run_name="transfer {site}", persist_result=False)
@@ -71,7 +62,7 @@ def transfer_site(
         if site in network.sites:
             write_status(place, site, inputs, outcome, started=started, sentence=str(error))
         raise
-    write_status(place, site, inputs, "done", started=started, sentence=summary["headline"])
+    write_status(place, site, inputs, "done", started=started, sentence=summary["use"])
     return summary
 
 
@@ -80,14 +71,13 @@ def _transfer(place: Place, network: Network, site: str, settings: TransferSetti
     from tasks.choose import choose_method
     from tasks.evaluate import evaluate_site, lock_models
     from tasks.prepare import encode_pair, prepare_site, require_usable
-    from tasks.report import publish_report
     from tasks.shift import estimate_site_shift, match_validation
-    from tasks.tracking import record_site
 
     spec = network.site(site)
     source_name = network.source_of(spec).name
-    source, target = prepare_site(place, source_name), prepare_site(place, site)
+    source = prepare_site(place, source_name)
     require_usable(place, source_name, source)
+    target = prepare_site(place, site, source)
     require_usable(place, site, target)
     encoded = encode_pair(place, site, source, target)
     shift = estimate_site_shift.submit(place, site, encoded)
@@ -106,9 +96,21 @@ def _transfer(place: Place, network: Network, site: str, settings: TransferSetti
         "models": models,
         "evaluation": evaluation,
     }
-    summary = publish_report(place, site, stages, trained, settings)
-    record_site(place, site, stages, trained, settings, summary)
-    return summary
+    return publish(place, Run(site, settings, trained, stages))
+
+
+def publish(place: Place, run: Run) -> dict[str, Any]:
+    """Publishes the report folder, then the record; a record that fails costs nothing but itself."""
+    from tasks.export import site_record
+    from tasks.report import publish_report
+    from tasks.tracking import record_or_explain
+
+    summary = publish_report(place, run)
+    with tempfile.TemporaryDirectory(dir=place.root, prefix=".record-") as folder:
+        sentence = record_or_explain(place, site_record(place, run, summary, Path(folder)))
+    if sentence is not None:
+        get_run_logger().warning(sentence)
+    return {**summary, "not_recorded": sentence}
 
 
 def train(

@@ -21,6 +21,9 @@ from tdrop.errors import FitError
 P = ParamSpec("P")
 R = TypeVar("R")
 
+#: Counted from when a fit is queued; a fit that takes this long will not end well.
+FIT_LIMIT_SECONDS = 24 * 3600
+
 _pool: ProcessPoolExecutor | None = None
 _spans: list[tuple[float, float]] = []
 
@@ -58,7 +61,9 @@ def compute(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         start, end, result = _timed(function, *args, **kwargs)
     else:
         try:
-            start, end, result = _pool.submit(_timed, function, *args, **kwargs).result()
+            start, end, result = _pool.submit(_timed, function, *args, **kwargs).result(FIT_LIMIT_SECONDS)
+        except TimeoutError as error:
+            raise FitError(f"a fit took longer than {FIT_LIMIT_SECONDS / 3600:.0f} h; use fewer rows or epochs") from error
         except BrokenProcessPool as error:
             raise FitError("a worker process died (out of memory?); run again with fewer processes") from error
     _spans.append((start, end))

@@ -36,7 +36,7 @@ class ServedModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
         A patient is referred when the interval reaches the site's risk level although the risk
         does not. The capacity share needs a whole list of patients: `tdrop score` adds it.
         """
-        from tdrop.evaluate import referred_by_level
+        from tdrop.evaluate.statistics import referred_by_level
 
         cohort = self.encoder.encode(model_input.reset_index(drop=True), "served")
         level = self.decision.interval_level

@@ -27,7 +27,7 @@ def current_inputs(place: Place, network: Network, site: str, settings: Transfer
         )
     where = {"home": place.root, "base": network.folder.parent}
     return {
-        "contract": network.digest_of(site),
+        "contract": network.digest_of(spec),
         "source_data": fingerprint(network.source_of(spec), **where),
         "target_data": fingerprint(spec, **where),
         "labels": label_fingerprint(spec, **where),

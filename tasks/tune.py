@@ -21,7 +21,6 @@ from tasks.store import Ref, Store, write_json
 
 #: Tuning happens once, with the first seed.
 FIRST_SEED = 0
-FIT_LIMIT_SECONDS = 6 * 3600
 
 
 def _planned(method: str, settings: TransferSettings) -> Sequence[Any]:
@@ -31,9 +30,7 @@ def _planned(method: str, settings: TransferSettings) -> Sequence[Any]:
     return plan_trials(method, budget=settings.trials, seed=FIRST_SEED, base=base)
 
 
-@task(
-    name="trial", task_run_name="trial {method} {index}", cache_policy=NO_CACHE, timeout_seconds=FIT_LIMIT_SECONDS
-)
+@task(name="trial", task_run_name="trial {method} {index}", cache_policy=NO_CACHE)
 def run_tuning_trial(
     place: Place, encoded: Ref, matching: Ref, method: str, index: int, settings: TransferSettings
 ) -> Ref:
@@ -68,7 +65,7 @@ def _trial(method: Any, encoded: str, matching: str) -> dict[str, Any]:
     return trial
 
 
-@task(name="fit", task_run_name="fit {method} seed {seed}", cache_policy=NO_CACHE, timeout_seconds=FIT_LIMIT_SECONDS)
+@task(name="fit", task_run_name="fit {method} seed {seed}", cache_policy=NO_CACHE)
 def fit_seed(
     place: Place, encoded: Ref, method: str, trial: dict[str, Any], seed: int, settings: TransferSettings, level: float
 ) -> Ref:
@@ -107,9 +104,7 @@ def _fit(
         np.savez(Path(folder, "rates.npz"), **rates)
 
 
-@task(
-    name="out of fold", task_run_name="out of fold {method}", cache_policy=NO_CACHE, timeout_seconds=FIT_LIMIT_SECONDS
-)
+@task(name="out of fold", task_run_name="out of fold {method}", cache_policy=NO_CACHE)
 def score_out_of_fold(
     place: Place, encoded: Ref, method: str, trial: dict[str, Any], settings: TransferSettings
 ) -> Ref:

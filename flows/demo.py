@@ -1,0 +1,31 @@
+"""`tdrop demo`: a simulated network moved end to end, on embedded defaults."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+
+from flows.transfer_command import run_transfer
+from tasks.place import Place
+from tasks.settings import TransferSettings
+
+#: The demo's search: the defaults and three more settings of every method.
+DEMO_TRIALS = 4
+FULL_TRIALS = 12
+CONTRACTS = Path(__file__).resolve().parents[1] / "data_contracts"
+
+
+def run_demo(*, full: bool, seeds: int, processes: int | None, console: Console) -> None:
+    """Writes the simulated extracts and transfers to the three simulated hospitals."""
+    from tdrop.data.demo import DEMO_ROWS, DEMO_TARGETS, FULL_ROWS, write_demo_network
+
+    rows = FULL_ROWS if full else DEMO_ROWS
+    place = Place.at(contracts=CONTRACTS)
+    console.print(
+        f"Simulated data, no real patients: a registry of {rows['registry']:,} and three hospitals "
+        f"of {', '.join(f'{rows[site]:,}' for site in DEMO_TARGETS)}."
+    )
+    write_demo_network(place.root / "demo", rows)
+    settings = TransferSettings(seeds=seeds, trials=FULL_TRIALS if full else DEMO_TRIALS)
+    run_transfer(tuple(DEMO_TARGETS), settings, contracts=CONTRACTS, console=console, processes=processes)

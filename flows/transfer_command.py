@@ -1,0 +1,116 @@
+"""`tdrop transfer`: runs the flows in this process and shows what came of it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from flows.console import watching
+from flows.orchestration import orchestrated
+from tasks.place import Place
+from tasks.pool import busy_seconds, reset_spans
+from tasks.settings import TransferSettings
+from tdrop.errors import TdropError, UsageError
+
+
+def run_transfer(
+    sites: Sequence[str],
+    settings: TransferSettings,
+    *,
+    contracts: Path,
+    console: Console,
+    processes: int | None = None,
+    again: bool = False,
+    runner: str = "processes",
+    address: str | None = None,
+) -> dict[str, Any]:
+    """Transfers to the sites, prints the results, and fails when a site failed."""
+    place = Place.at(contracts=contracts)
+    network = place.network()
+    for site in sites:
+        if network.site(site).role != "target":
+            targets = ", ".join(target.name for target in network.targets)
+            raise UsageError(f"site '{site}' is a source; give target sites: {targets}")
+    started = time.monotonic()
+    with watching(sites, console):
+        with orchestrated():
+            ready = time.monotonic()
+            reset_spans()
+            flow = _flow_on(runner, address)
+            results = flow(list(sites), settings, str(contracts), place.home, processes, again)
+        elapsed = time.monotonic() - ready
+    _show(place, results, console)
+    _show_time(console, elapsed, ready - started)
+    failed = {site: result["failed"] for site, result in results.items() if "failed" in result}
+    if failed:
+        raise TdropError("; ".join(failed.values()))
+    return results
+
+
+def _flow_on(runner: str, address: str | None) -> Any:
+    """The parent flow on the chosen task runner."""
+    from flows.network import transfer_network
+    from flows.runners import task_runner
+
+    return transfer_network.with_options(task_runner=task_runner(runner, address))
+
+
+def _show(place: Place, results: dict[str, Any], console: Console) -> None:
+    """Prints sites x methods and where to look next."""
+    from tdrop.evaluate import Evaluation
+    from tdrop.methods import label, method_names
+
+    table = Table(title=None, header_style="bold")
+    table.add_column("method")
+    evaluations = {}
+    for site, result in results.items():
+        if "failed" in result:
+            console.print(f"[red]{site}: {result['failed']}[/]")
+            continue
+        text = (place.latest(site) / "evaluation.json").read_text(encoding="utf-8")
+        evaluations[site] = Evaluation.from_dict(json.loads(text))
+    if not evaluations:
+        return
+    network = place.network()
+    for site, evaluation in evaluations.items():
+        simulated = ", simulated" if network.site(site).simulated else ""
+        table.add_column(f"{site}\n{results[site]['verdict']}{simulated}\n{evaluation.patients:,} patients", justify="right")
+    for method in method_names():
+        cells = [_cell(evaluation, method, results[site]) for site, evaluation in evaluations.items()]
+        if any(cells):
+            table.add_row(label(method), *cells)
+    console.print(table)
+    console.print(
+        "Each cell: AUROC of the risk (error AUROC by sd), mean over seeds; * chosen without target labels. "
+        "Without target labels: patients referred at the risk level."
+    )
+    for site in evaluations:
+        console.print(f"{site}: {place.latest(site) / 'report.html'}")
+    console.print(f"all sites: {place.root / 'index.html'}")
+    console.print("compare in MLflow and Prefect: tdrop ui")
+
+
+def _cell(evaluation: Any, method: str, result: dict[str, Any]) -> str:
+    mark = "*" if result.get("method") == method else " "
+    auroc = evaluation.value(method, "auroc")
+    if auroc is None:
+        referred = evaluation.value(method, "referrals")
+        return f"{referred:,.0f}{mark}" if referred is not None else ""
+    error = evaluation.value(method, "error_auroc_sd")
+    return f"{auroc:.3f} ({'n/a' if error is None else f'{error:.3f}'}){mark}"
+
+
+def _show_time(console: Console, elapsed: float, start_up: float) -> None:
+    """Prints how the time was spent: fitting and sampling, or everything around it."""
+    busy = min(busy_seconds(), elapsed)
+    share = (elapsed - busy) / elapsed if elapsed else 0.0
+    console.print(
+        f"{elapsed:.0f} s after a start-up of {start_up:.0f} s: {busy:.0f} s fitting and sampling, "
+        f"{elapsed - busy:.0f} s orchestration ({share:.0%})."
+    )

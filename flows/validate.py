@@ -1,0 +1,72 @@
+"""Checks extracts against their contracts, as a flow and as `tdrop validate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from prefect import flow
+from rich.console import Console
+from rich.table import Table
+
+from flows.orchestration import orchestrated
+from tasks.place import Place
+from tasks.prepare import prepare_site
+from tdrop.errors import SiteStopped, TdropError
+
+SYMBOLS = {"table_stop": "[red]stop[/]", "row_critical": "[yellow]quarantined[/]", "info": "[dim]note[/]"}
+
+
+@flow(name="validate-site", flow_run_name="validate {site}", persist_result=False)
+def validate_site(site: str, contracts: str = "data_contracts", home: str | None = None) -> dict[str, Any]:
+    """Reads, harmonises and checks one site's extract; returns validation.json's content."""
+    place = Place.at(home, contracts)
+    spec = place.network().site(site)
+    source = prepare_site(place, spec.source) if spec.source is not None else None
+    ref = prepare_site(place, site, source)
+    validation: dict[str, Any] = ref.json("validation.json")
+    return {**validation, "folder": ref.folder, "message": (ref.path / "message.txt").read_text(encoding="utf-8")}
+
+
+def run_validate(site: str | None, *, contracts: Path, console: Console) -> None:
+    """Validates one site, or all, and prints the findings; raises when one is stopped."""
+    place = Place.at(contracts=contracts)
+    network = place.network()
+    sites = [network.site(site).name] if site is not None else sorted(network.sites)
+    problems = []
+    with orchestrated():
+        for name in sites:
+            try:
+                validation = validate_site(name, str(contracts), place.home)
+            except TdropError as error:
+                problems.append(str(error))
+                continue
+            _show(validation, console)
+            if validation["stopped"]:
+                problems.append(f"site '{name}' must not be used as it is")
+    if problems:
+        raise SiteStopped("; ".join(problems))
+
+
+def _show(validation: dict[str, Any], console: Console) -> None:
+    console.print(
+        f"[bold]{validation['site']}[/] against {validation['contract']} {validation['contract_version']}: "
+        f"{validation['read']:,} rows read = {validation['used']:,} used + {validation['quarantined']:,} quarantined "
+        f"+ {validation['duplicates']:,} duplicates"
+    )
+    if validation["findings"]:
+        table = Table(header_style="bold")
+        for header in ("what", "column", "rows", "finding", "what to do"):
+            table.add_column(header)
+        for finding in validation["findings"]:
+            what = SYMBOLS.get(finding["severity"], "[cyan]warning[/]")
+            count = f"{finding['count']:,} of {finding['total']:,}"
+            table.add_row(what, finding["column"] or "", count, finding["sentence"], finding.get("fix") or "")
+        console.print(table)
+    else:
+        console.print("Nothing to report: every rule holds.")
+    if validation["stopped"]:
+        console.print("\nFor the site:\n", style="bold")
+        console.print(validation["message"], markup=False)
+    if validation["quarantined"]:
+        console.print(f"Quarantined rows are listed in {Path(validation['folder']) / 'quarantine.csv'}")

@@ -1,0 +1,176 @@
+"""Publishes a site's report folder, whole or not at all, and the page that links all sites."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from tasks.artifacts import leave
+from tasks.evaluate import load_predictions
+from tasks.files import load_cohort, load_summary
+from tasks.place import Place, replacing, write_private
+from tasks.progress import report
+from tasks.run import RUN, Run
+from tasks.status import now
+from tasks.store import code_digest, write_json
+
+if TYPE_CHECKING:
+    from tdrop.report import ReportData
+
+PACKAGES = ("tdrop", "torch", "scikit-learn", "numpy", "pandas", "great-expectations", "prefect", "mlflow")
+#: Files of the stages that a report folder holds beside the report.
+COPIED = {
+    "evaluation": ("evaluation.json", "labels.json"),
+    "shift": ("shift.json",),
+    "matching": ("matching.json",),
+    "choice": ("choice.json",),
+    "target": ("validation.json", "suite.json", "quarantine.csv"),
+    "models": ("models.json",),
+}
+
+
+@task(name="report", task_run_name="report {run.site}", cache_policy=NO_CACHE)
+def publish_report(place: Place, run: Run) -> dict[str, Any]:
+    """Writes the site's `latest/` and returns its summary."""
+    from tdrop.evaluate import patients_table, write_patients
+    from tdrop.report import render_report, render_shift_page, report_summary
+
+    data = assemble(place, run)
+    summary = {**report_summary(data), "site": run.site, "created": data.provenance["created"]}
+    fit = run.trained.fits[run.chosen][0]
+    cohort = load_cohort(run.stages["encoded"].path / "target.npz")
+    with replacing(place.latest(run.site)) as folder:
+        for stage, names in COPIED.items():
+            for name in names:
+                if (run.stages[stage].path / name).is_file():
+                    shutil.copyfile(run.stages[stage].path / name, folder / name)
+        table = patients_table(cohort.ids, load_summary(fit.path / "target.npz"), data.site.decision)
+        write_patients(folder / "patients.csv", table)
+        (folder / "report.html").write_text(render_report(data), encoding="utf-8")
+        page = render_shift_page(data.site, data.source_title, data.shift, data.matching, data.validation)
+        (folder / "shift.html").write_text(page, encoding="utf-8")
+        write_json(folder / "summary.json", summary)
+        write_json(folder / RUN, run.to_dict())
+    publish_index(place)
+    leave(run.site, "summary", _summary_page(place, run, summary))
+    report(run.site, "report", detail=str(place.latest(run.site) / "report.html"))
+    return summary
+
+
+def assemble(place: Place, run: Run) -> ReportData:
+    """Gathers everything that a report shows from the run's stages."""
+    import numpy as np
+    import pandas as pd
+
+    from tdrop.evaluate import Evaluation
+    from tdrop.report import ReportData
+
+    network = place.network()
+    spec = network.site(run.site)
+    stages = run.stages
+    outcomes = stages["evaluation"].path / "outcomes.npz"
+    y = np.load(outcomes, allow_pickle=False)["y"] if outcomes.is_file() else None
+    labels = stages["evaluation"].path / "labels.json"
+    recalibration = stages["evaluation"].path / "recalibration.json"
+    return ReportData(
+        site=spec,
+        source_title=network.source_of(spec).title,
+        contract=network.contract_of(spec),
+        validation=stages["target"].json("validation.json"),
+        source_validation=stages["source"].json("validation.json"),
+        shift=stages["shift"].json("shift.json"),
+        matching=stages["matching"].json("matching.json"),
+        tuning=run.trained.trials,
+        choice=stages["choice"].json("choice.json"),
+        evaluation=Evaluation.from_dict(stages["evaluation"].json("evaluation.json")),
+        predictions=load_predictions(run.trained.fits),
+        y=y,
+        source_frame=pd.read_parquet(stages["source"].path / "frame.parquet"),
+        target_frame=pd.read_parquet(stages["target"].path / "frame.parquet"),
+        dropout_rates=_dropout_rates(run),
+        failed_methods=run.trained.failed,
+        labels=json.loads(labels.read_text()) if labels.is_file() else None,
+        provenance=_provenance(place, run),
+        previous=_previous(place, run.site),
+        promotion=_promotion(place, run.site),
+        recalibration=json.loads(recalibration.read_text()) if recalibration.is_file() else None,
+    )
+
+
+def _dropout_rates(run: Run) -> dict[str, dict[str, Any]]:
+    import numpy as np
+
+    found = {}
+    for method, refs in run.trained.fits.items():
+        file = refs[0].path / "rates.npz"
+        if file.is_file():
+            with np.load(file, allow_pickle=False) as rates:
+                found[method] = {name: rates[name] for name in rates}
+    return found
+
+
+def _provenance(place: Place, run: Run) -> dict[str, Any]:
+    network = place.network()
+    spec = network.site(run.site)
+    contract = network.contract_of(spec)
+    return {
+        "created": now(),
+        "contract": f"{contract.name} {contract.version}",
+        "digests": {
+            "contract and site": network.digest_of(spec),
+            "source rows": run.stages["source"].digest,
+            "target rows": run.stages["target"].digest,
+            "models": run.stages["models"].digest,
+            "program": code_digest(),
+        },
+        "settings": run.settings.model_dump(mode="json"),
+        "seeds": list(range(run.settings.seeds)),
+        "versions": {package: version(package) for package in PACKAGES},
+    }
+
+
+def _previous(place: Place, site: str) -> dict[str, Any] | None:
+    try:
+        summary: dict[str, Any] = json.loads((place.latest(site) / "summary.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return summary
+
+
+def _promotion(place: Place, site: str) -> dict[str, Any] | None:
+    from tasks.registry import champion_record
+    from tdrop.errors import Unavailable
+
+    try:
+        record = champion_record(place, site)
+    except Unavailable:
+        return None
+    return None if record is None else record.to_dict()
+
+
+def _summary_page(place: Place, run: Run, summary: dict[str, Any]) -> str:
+    from tdrop.disclosure import disclose_summary
+
+    shown = disclose_summary(summary, place.network().site(run.site).disclosure)
+    lines = [f"- {name.replace('_', ' ')}: {value}" for name, value in shown.items() if isinstance(value, str | int | float)]
+    return f"# {run.site}\n\n" + "\n".join(lines)
+
+
+def publish_index(place: Place) -> Path:
+    """Writes `index.html` from every site's last summary."""
+    from tdrop.report import render_index
+
+    entries = []
+    for folder in sorted(place.sites.glob("*/latest")):
+        summary = _previous(place, folder.parent.name)
+        if summary is not None:
+            entries.append({**summary, "link": f"sites/{folder.parent.name}/latest/report.html"})
+    path = place.root / "index.html"
+    write_private(path, render_index(entries))
+    return path

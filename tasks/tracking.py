@@ -1,0 +1,263 @@
+"""The record: per site a parent run, per method a child run, the chosen model as candidate.
+
+Only this file and the served model import mlflow. What is logged has passed disclosure.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from tasks.artifacts import leave
+from tasks.place import PRIVATE, Place
+from tasks.prepare import BACKOFF_SECONDS
+from tasks.progress import report
+from tasks.settings import TransferSettings
+from tasks.store import Ref, digest_of
+from tdrop.errors import TdropError, Unavailable
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+    from tdrop.contracts.network import Network
+
+#: MLflow takes at most this many metrics in one batch.
+BATCH = 1000
+#: Tag that names a record by its content, so that a repeated recording is found instead of doubled.
+RECORD = "tdrop.record"
+PARENT = "mlflow.parentRunId"
+TRACKING_LIMIT_SECONDS = 900
+
+
+def tracking_uri(place: Place) -> str:
+    """The user's `MLFLOW_TRACKING_URI`, or a sqlite file in the home."""
+    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{place.root / 'mlflow.db'}"
+
+
+def connect(place: Place) -> MlflowClient:
+    """A client of the tracking store; the first one on an empty home creates the database alone."""
+    return _connect(tracking_uri(place), place.home)
+
+
+@lru_cache(maxsize=8)
+def _connect(uri: str, home: str) -> MlflowClient:
+    import mlflow
+    from filelock import FileLock
+    from mlflow import MlflowClient
+
+    # Two processes that migrate one fresh sqlite file at once break it for good.
+    with FileLock(Path(home) / "mlflow.lock"):
+        mlflow.set_tracking_uri(uri)
+        client = MlflowClient(uri, uri)
+        try:
+            client.search_experiments(max_results=1)
+        except Exception as error:
+            raise Unavailable(
+                f"MLflow does not answer at {_without_password(uri)} ({type(error).__name__}); "
+                "check MLFLOW_TRACKING_URI and that its server runs"
+            ) from error
+    return client
+
+
+def experiment_id(place: Place, network: Network) -> str:
+    """The network's experiment, created once with a fixed place for its artifacts."""
+    from filelock import FileLock
+
+    client, name = connect(place), f"tdrop {network.folder.parent.name}/{network.folder.name}"
+    with FileLock(place.root / "mlflow.lock"):
+        found = client.get_experiment_by_name(name)
+        if found is not None:
+            return str(found.experiment_id)
+        local = tracking_uri(place).startswith("sqlite:")
+        artifacts = place.root / "artifacts"
+        if local:
+            artifacts.mkdir(exist_ok=True, mode=PRIVATE)
+        return str(client.create_experiment(name, artifact_location=artifacts.as_uri() if local else None))
+
+
+@dataclass(frozen=True)
+class MethodRecord:
+    """What one child run holds.
+
+    Attributes:
+        method: Name of the method.
+        params: Settings of the refit.
+        metrics: By name: mean over seeds, `<name>_sd` over seeds, and matched-validation figures.
+        history: Training curve of the first seed.
+        files: Text files by name.
+    """
+
+    method: str
+    params: Mapping[str, Any]
+    metrics: Mapping[str, float]
+    history: Sequence[Mapping[str, float | None]]
+    files: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class SiteRecord:
+    """What a site's parent run holds, and its children.
+
+    Attributes:
+        site: Name of the site.
+        tags: Site, contract version, data digests, simulated or not, verdict.
+        params: Settings of the run.
+        metrics: Counts and the verdict's figures.
+        datasets: By role ("source", "target"): name and digest.
+        methods: One record a child run.
+        exported: Folder whose files become the parent's artifacts.
+        candidate: Folder with model/ and served.json, or None when no candidate may be made.
+        chosen: The chosen method.
+        example: Two rows in contract columns that show the input's form.
+    """
+
+    site: str
+    tags: Mapping[str, str]
+    params: Mapping[str, Any]
+    metrics: Mapping[str, float]
+    datasets: Mapping[str, tuple[str, str]]
+    methods: Sequence[MethodRecord]
+    exported: str
+    candidate: str | None
+    chosen: str
+    example: Sequence[Mapping[str, Any]]
+
+
+@task(
+    name="record",
+    task_run_name="record {record.site}",
+    cache_policy=NO_CACHE,
+    retries=len(BACKOFF_SECONDS),
+    retry_delay_seconds=BACKOFF_SECONDS,
+    timeout_seconds=TRACKING_LIMIT_SECONDS,
+)
+def record_site(place: Place, record: SiteRecord) -> str:
+    """Writes a site's record to MLflow and returns the parent run's id; a finished one is found again."""
+    network = place.network()
+    client, experiment = connect(place), experiment_id(place, network)
+    key = digest_of([record.site, record.tags, record.params, record.metrics, [m.metrics for m in record.methods]])
+    found = client.search_runs([experiment], f"tags.`{RECORD}` = '{key}' AND attributes.status = 'FINISHED'")
+    if found:
+        report(record.site, "record", detail="already recorded")
+        return str(found[0].info.run_id)
+    with _run(client, experiment, record.site, {**record.tags, RECORD: key, "kind": "site"}) as parent:
+        _log(client, parent, record.params, record.metrics)
+        _log_datasets(client, parent, record.datasets)
+        client.log_artifacts(parent, record.exported, "report")
+        for method in record.methods:
+            tags = {**record.tags, "kind": "method", "method": method.method, PARENT: parent}
+            tags["chosen"] = str(method.method == record.chosen).lower()
+            with _run(client, experiment, f"{record.site} {method.method}", tags) as child:
+                _log(client, child, method.params, method.metrics)
+                _log_datasets(client, child, record.datasets)
+                _log_history(client, child, method.history)
+                for name, text in method.files.items():
+                    client.log_text(child, text, name)
+                if method.method == record.chosen and record.candidate is not None:
+                    _register(client, child, record)
+    leave(record.site, "record", f"# {record.site}: recorded\n\nMLflow run `{parent}`, {len(record.methods)} methods.")
+    report(record.site, "record", detail=f"{len(record.methods)} methods in MLflow")
+    return parent
+
+
+@contextmanager
+def _run(client: MlflowClient, experiment: str, name: str, tags: Mapping[str, str]) -> Iterator[str]:
+    """A run that ends as FINISHED or, when the block raises, as FAILED."""
+    run_id = str(client.create_run(experiment, run_name=name, tags=dict(tags)).info.run_id)
+    try:
+        yield run_id
+    except BaseException:
+        client.set_terminated(run_id, "FAILED")
+        raise
+    client.set_terminated(run_id, "FINISHED")
+
+
+def _log(client: MlflowClient, run_id: str, params: Mapping[str, Any], metrics: Mapping[str, float]) -> None:
+    from mlflow.entities import Metric, Param
+
+    stamp = int(time.time() * 1000)
+    client.log_batch(
+        run_id,
+        metrics=[Metric(name, float(value), stamp, 0) for name, value in metrics.items()][:BATCH],
+        params=[Param(name, str(value)) for name, value in params.items()],
+    )
+
+
+def _log_history(client: MlflowClient, run_id: str, history: Sequence[Mapping[str, float | None]]) -> None:
+    """One point an epoch; MLflow draws it as a curve."""
+    from mlflow.entities import Metric
+
+    stamp = int(time.time() * 1000)
+    points = [
+        Metric(f"training_{name}", float(value), stamp, int(epoch["epoch"] or 0))
+        for epoch in history
+        for name, value in epoch.items()
+        if name != "epoch" and value is not None
+    ]
+    for start in range(0, len(points), BATCH):
+        client.log_batch(run_id, metrics=points[start : start + BATCH])
+
+
+def _log_datasets(client: MlflowClient, run_id: str, datasets: Mapping[str, tuple[str, str]]) -> None:
+    """Names and digests of the extracts, never their contents or where they lie."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    inputs = [
+        DatasetInput(Dataset(name, digest[:32], "local", json.dumps({"site": name})), [InputTag("mlflow.data.context", role)])
+        for role, (name, digest) in datasets.items()
+    ]
+    client.log_inputs(run_id, datasets=inputs)
+
+
+def _register(client: MlflowClient, run_id: str, record: SiteRecord) -> None:
+    """Registers the chosen model as the site's candidate."""
+    import mlflow
+    import pandas as pd
+    from mlflow.models import infer_signature
+
+    name = f"tdrop-{record.site}"
+    example = pd.DataFrame(list(record.example))
+    predicted = pd.DataFrame({**{column: [0.1] for column in ("risk", "sd", "low", "high")}, "refer": [False]})
+    with mlflow.start_run(run_id=run_id, log_system_metrics=False):
+        logged = mlflow.pyfunc.log_model(
+            name="model",
+            python_model=str(Path(__file__).with_name("served_model.py")),
+            artifacts={"transfer": str(record.candidate)},
+            signature=infer_signature(example, predicted),
+            input_example=example,
+            pip_requirements=["tdrop"],
+            registered_model_name=name,
+        )
+    version = str(logged.registered_model_version)
+    for key, value in {**record.tags, "method": record.chosen, "run": run_id}.items():
+        client.set_model_version_tag(name, version, key, value)
+    client.set_registered_model_alias(name, "candidate", version)
+
+
+def _without_password(uri: str) -> str:
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(uri)
+    host = f"{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}"
+    return f"{parts.scheme}://{host}{parts.path}"
+
+
+def record_or_explain(place: Place, record: SiteRecord) -> str | None:
+    """Records a site; returns a sentence when MLflow could not be reached, None when all went well."""
+    try:
+        record_site(place, record)
+    except TdropError as error:
+        return str(error)
+    except Exception as error:
+        return f"site '{record.site}' was not recorded in MLflow ({type(error).__name__}); run the same command again"
+    return None
