@@ -187,7 +187,7 @@ def _say_what_was_missed(request: _Request, pairs: Pairs) -> str | None:
 
 def _describe(request: _Request, pairs: Pairs, caliper: float | None, orders: int, fallback: str | None) -> Matching:
     if fallback is not None:
-        logger.warning("matched validation: %s", fallback)
+        logger.info("matched validation: %s", fallback)
     rows = np.sort(pairs.source)
     balance = request.scale.measure(rows)
     return Matching(

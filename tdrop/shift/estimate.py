@@ -51,7 +51,8 @@ class Shift:
         domain_auroc: The better classifier's cross-fitted AUROC; None when it cannot be fitted.
         aurocs: Those of all classifiers, logistic first.
         permutation: Two-sample test; it informs and never decides.
-        weights_effective_n: Kish's effective size of the source under density-ratio weights.
+        weights_effective_n: Kish's effective size of the source under density-ratio weights, which come
+            from the logistic classifier: a boosted one invents weights where there is no shift.
         weights_capped_share: Share of source rows whose weight reached the cap.
         outside_overlap: Share of target patients with hardly any source patient like them.
         propensity: Histogram of P(target | x) with the sites weighted alike, on common edges.
@@ -104,6 +105,7 @@ class _Joint:
     """What rests on a classifier; empty when none can be fitted."""
 
     aurocs: tuple[DomainAuroc, ...] = ()
+    logistic: Propensity | None = None
     best: Propensity | None = None
     permutation: PermutationTest | None = None
     drivers: tuple[Driver, ...] = ()
@@ -123,7 +125,7 @@ def estimate_shift(source: Cohort, target: Cohort, *, seed: int = 0) -> Shift:
     features = compare_features(source, target)
     joint = _compare_jointly(source, target, features, seed)
     best = max(joint.aurocs, key=lambda auroc: auroc.value, default=None)
-    weights = None if joint.best is None else density_ratio_weights(joint.best)
+    weights = None if joint.logistic is None else density_ratio_weights(joint.logistic)
     outside = None if joint.best is None else share_outside_overlap(joint.best)
     verdict, reason = judge(best, outside, (len(source), len(target)))
     logger.info("site '%s' against '%s': %s", target.site, source.site, verdict)
@@ -155,6 +157,7 @@ def _compare_jointly(source: Cohort, target: Cohort, features: tuple[FeatureShif
     best = fitted[int(np.argmax([auroc.value for auroc in aurocs]))]
     return _Joint(
         aurocs=aurocs,
+        logistic=fitted[0],
         best=best,
         permutation=permutation_test(source, target, seed=seed),
         drivers=rank_drivers(source, target, features, kind=best.kind, seed=seed),

@@ -19,8 +19,10 @@ from tdrop.types import INTERVAL_LEVEL, Cohort, Doubles
 #: Rows a site of the permutation test; its cost grows with their square.
 PERMUTATION_ROWS = 1_000
 PERMUTATIONS = 499
-#: A target patient has overlap when at least this many source patients look as much like the target.
+#: A target patient has overlap when at least this many source patients look as much like the target,
+#: or this share of a source of fewer than 500: ten of 100 would put a tenth of every site outside.
 FEWEST_NEIGHBOURS = 10
+FEWEST_SHARE = 0.02
 #: Rows behind the driver table: half to fit, half to measure.
 DRIVER_ROWS = 20_000
 DRIVER_REPEATS = 3
@@ -125,14 +127,19 @@ def _interval(value: float, variance: float, fewest: int) -> tuple[float, float]
 
 
 def share_outside_overlap(fitted: Propensity) -> float:
-    """Share of target patients with fewer than FEWEST_NEIGHBOURS source patients as target-like.
+    """Share of target patients with fewer than `neighbours_needed` source patients as target-like.
 
     The odds of being a target patient rise with the ratio of the densities, so a patient whose odds
     hardly any source patient reaches lives where there is hardly any source.
     """
-    needed = min(FEWEST_NEIGHBOURS, len(fitted.source))
+    needed = neighbours_needed(len(fitted.source))
     bar = np.partition(fitted.source, len(fitted.source) - needed)[len(fitted.source) - needed]
     return float((fitted.target > bar).mean())
+
+
+def neighbours_needed(source_rows: int) -> int:
+    """Returns how many source patients must be as target-like for overlap."""
+    return max(1, min(FEWEST_NEIGHBOURS, int(FEWEST_SHARE * source_rows)))
 
 
 def permutation_test(source: Cohort, target: Cohort, *, seed: int) -> PermutationTest:

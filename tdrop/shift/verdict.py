@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from tdrop.shift.joint import FEWEST_NEIGHBOURS, DomainAuroc
+from tdrop.shift.joint import DomainAuroc, neighbours_needed
 
 Verdict = Literal["go", "caution", "stop", "too few to say"]
 
@@ -28,7 +28,9 @@ def judge(auroc: DomainAuroc | None, outside: float | None, rows: tuple[int, int
     if auroc is None or outside is None:
         return "too few to say", f"with {counts} no classifier can be cross-fitted."
     told = f"a source-vs-target classifier reaches AUROC {auroc.value:.3f} ({auroc.low:.3f} to {auroc.high:.3f})"
-    without = f"{outside:.1%} of the target patients have fewer than {FEWEST_NEIGHBOURS} source patients like them"
+    without = (
+        f"{outside:.1%} of the target patients have fewer than {neighbours_needed(rows[0])} source patients like them"
+    )
     if auroc.low >= STOP_AUROC:
         return "stop", f"{told}: the two sites hardly share any patients; {without}."
     if auroc.high - auroc.low > WIDEST_INTERVAL:

@@ -201,7 +201,7 @@ def settings_of(method: Method) -> dict[str, Any]:
 
 
 def _failed(method: Method, why: str, n: int, seconds: float) -> Trial:
-    logger.warning("a trial of '%s' failed: %s", method.name, why)
+    logger.info("a trial of '%s' failed: %s", method.name, why)
     return Trial(
         method=method.name,
         settings=settings_of(method),

@@ -1,0 +1,280 @@
+"""Shift: known truths, hand-checked numbers, and sites about which little can be said."""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scenarios
+from scipy.stats import wasserstein_distance
+from sklearn.metrics import roc_auc_score
+
+from tdrop.data.simulate import simulated_cohort
+from tdrop.errors import DataError, UsageError
+from tdrop.shift import Propensity, Shift, density_ratio_weights, effective_n, estimate_shift, propensity
+from tdrop.shift.joint import DomainAuroc, domain_auroc, permutation_test, share_outside_overlap
+from tdrop.shift.verdict import judge
+from tdrop.types import Cohort
+
+
+def cohort(site: str, **columns) -> Cohort:
+    """A cohort from columns by name; "stage=T1" is spelled stage__T1."""
+    names = tuple(name.replace("__", "=") for name in columns)
+    X = np.column_stack(list(columns.values()))
+    return Cohort(site, np.arange(len(X)), names, X)
+
+
+@pytest.mark.parametrize("rows", [200, 2_000, 200_000])
+def test_no_shift_says_go_at_any_size(rows):
+    source, target = scenarios.no_shift(rows, seed=4)
+    shift = estimate_shift(source, target)
+    assert shift.verdict == "go"
+    assert abs(shift.domain_auroc.value - 0.5) < max(0.003, 1.5 / np.sqrt(rows))
+    assert shift.outside_overlap < 0.06
+    assert shift.weights_effective_n > 0.8 * rows
+
+
+def test_simulated_sites_come_out_in_order():
+    source = simulated_cohort("source", 20_000, seed=0)
+    shifts = [estimate_shift(source, simulated_cohort(name, 5_000, seed=9)) for name in ("mild", "moderate", "severe")]
+    aurocs = [shift.domain_auroc.value for shift in shifts]
+    # The populations' own figures: .588, .756 and .889.
+    assert aurocs == pytest.approx([0.588, 0.756, 0.889], abs=0.02)
+    assert [shift.verdict for shift in shifts] == ["go", "caution", "caution"]
+    outside = [shift.outside_overlap for shift in shifts]
+    assert outside == sorted(outside)
+    effective = [shift.weights_effective_n for shift in shifts]
+    assert effective == sorted(effective, reverse=True)
+    assert {driver.column for driver in shifts[2].drivers[:2]} == {"treatment", "age"}
+
+
+def test_a_source_without_the_old_and_the_ill_says_stop():
+    source = simulated_cohort("source", 5_000, seed=0, support="truncated")
+    shift = estimate_shift(source, simulated_cohort("severe", 2_000, seed=1))
+    assert shift.verdict == "stop"
+    assert shift.outside_overlap > 0.25
+
+
+@pytest.mark.parametrize("rows", [30, 200, 2_000])
+def test_no_overlap_says_stop(rows):
+    shift = estimate_shift(*scenarios.no_overlap(rows, seed=0))
+    assert shift.verdict == "stop"
+    assert shift.outside_overlap > 0.9
+    assert shift.drivers[0].column == "x0"
+    assert shift.permutation.p_value == 1 / 500
+
+
+def test_a_tiny_difference_in_a_huge_sample_is_significant_and_still_go():
+    source, target = scenarios.no_shift(100_000, seed=0)
+    target = replace(target, X=target.X + 0.15)
+    shift = estimate_shift(source, target)
+    assert shift.domain_auroc.low > 0.55
+    assert shift.permutation.p_value < 0.05
+    assert shift.verdict == "go"
+
+
+def test_standardised_difference_and_distances_by_hand():
+    generator = np.random.default_rng(0)
+    age, older = generator.normal(60, 8, 500), generator.normal(66, 10, 300)
+    stage, later = generator.choice(3, 500, p=[0.5, 0.3, 0.2]), generator.choice(3, 300, p=[0.2, 0.3, 0.5])
+    source = cohort("a", age=age, smoker=stage > 0, stage__T1=stage == 0, stage__T2=stage == 1, stage__T3=stage == 2)
+    target = cohort("b", age=older, smoker=later > 0, stage__T1=later == 0, stage__T2=later == 1, stage__T3=later == 2)
+    by_name = {feature.feature: feature for feature in estimate_shift(source, target).features}
+    spread = np.sqrt((age.var() + older.var()) / 2)
+    assert by_name["age"].smd == pytest.approx((older.mean() - age.mean()) / spread, rel=1e-4)
+    assert by_name["age"].distance == pytest.approx(wasserstein_distance(age, older) / spread, rel=1e-4)
+    assert by_name["age"].outside_range == np.mean((older > age.max()) | (older < age.min()))
+    p, q = np.mean(stage > 0), np.mean(later > 0)
+    assert by_name["smoker"].smd == pytest.approx((q - p) / np.sqrt((p * (1 - p) + q * (1 - q)) / 2), rel=1e-5)
+    assert by_name["smoker"].distance == pytest.approx(q - p, rel=1e-5)
+    shares = [np.bincount(side, minlength=3) / len(side) for side in (stage, later)]
+    total_variation = np.abs(shares[0] - shares[1]).sum() / 2
+    for level in ("T1", "T2", "T3"):
+        assert by_name[f"stage={level}"].distance == pytest.approx(total_variation, rel=1e-5)
+        assert by_name[f"stage={level}"].column == "stage"
+
+
+def test_a_level_left_out_of_the_encoding_still_counts():
+    first, second = np.repeat([0, 1, 2], [50, 30, 20]), np.repeat([0, 1, 2], [20, 30, 50])
+    sides = [cohort("s", stage__T2=side == 1, stage__T3=side == 2) for side in (first, second)]
+    assert estimate_shift(*sides).features[0].distance == pytest.approx(0.3, rel=1e-5)
+
+
+def test_missing_values_are_compared_by_their_indicator():
+    generator = np.random.default_rng(0)
+    sides = []
+    for site, share in (("a", 0.1), ("b", 0.4)):
+        missing = np.arange(1_000) < share * 1_000
+        sides.append(
+            cohort(site, psa=generator.normal(size=1_000), psa_missing=missing, age_group=generator.normal(size=1_000))
+        )
+    psa, indicator, other = estimate_shift(*sides).features
+    assert psa.missing_difference == indicator.missing_difference == pytest.approx(0.3)
+    assert indicator.kind == "missing"
+    assert indicator.column == "psa"
+    assert other.missing_difference is None
+
+
+def test_densities_count_everybody_on_common_edges():
+    source, target = scenarios.prostate("severe", 700, seed=0, source_rows=900)
+    shift = estimate_shift(source, target)
+    for feature in shift.features:
+        assert sum(feature.density.source) == 900
+        assert sum(feature.density.target) == 700
+        assert len(feature.density.edges) == len(feature.density.source) + 1
+        assert list(feature.density.edges) == sorted(set(feature.density.edges))
+    assert sum(shift.propensity.source) == 900
+    assert sum(shift.propensity.target) == 700
+    grade = next(feature for feature in shift.features if feature.feature == "grade_group")
+    assert grade.density.source == tuple(np.bincount(source.X[:, 2].astype(int))[1:])
+
+
+def test_auroc_interval_agrees_with_a_bootstrap():
+    generator = np.random.default_rng(0)
+    scores = 1 / (1 + np.exp(-generator.normal(0, 1, 400))), 1 / (1 + np.exp(-generator.normal(1, 1, 250)))
+    found = domain_auroc(Propensity(*scores))
+    truth = np.repeat([0, 1], [400, 250])
+    assert found.value == pytest.approx(roc_auc_score(truth, np.concatenate(scores)))
+    redrawn = []
+    for _ in range(300):
+        drawn = [generator.choice(side, len(side)) for side in scores]
+        redrawn.append(roc_auc_score(truth, np.concatenate(drawn)))
+    assert [found.low, found.high] == pytest.approx(np.quantile(redrawn, [0.025, 0.975]), abs=0.01)
+
+
+def test_permutation_p_values_are_uniform_without_a_shift():
+    p_values = [permutation_test(*scenarios.no_shift(60, seed=10 * seed), seed=seed).p_value for seed in range(60)]
+    assert 0.35 < np.mean(p_values) < 0.65
+    assert np.mean(np.array(p_values) <= 0.1) < 0.25
+
+
+def test_weights_turn_the_source_into_the_target():
+    generator = np.random.default_rng(0)
+    source = cohort("a", x=generator.normal(0, 1, 20_000))
+    target = cohort("b", x=generator.normal(0.7, 1, 5_000))
+    weights = density_ratio_weights(propensity(source, target), cap=None)
+    assert np.average(source.X[:, 0], weights=weights) == pytest.approx(0.7, abs=0.05)
+    # Two normals a distance d apart: the effective share is exp(-d^2).
+    assert effective_n(weights) / 20_000 == pytest.approx(np.exp(-0.49), abs=0.05)
+    # The true ratio is exp(.7 x - .245).
+    assert np.corrcoef(np.log(weights), source.X[:, 0])[0, 1] > 0.999
+
+
+def test_a_cap_bounds_the_weights_and_keeps_their_mean():
+    source, target = scenarios.prostate("severe", 1_000, seed=0)
+    fitted = propensity(source, target)
+    free, capped = density_ratio_weights(fitted, None), density_ratio_weights(fitted, 5.0)
+    assert free.max() > 5.1 > capped.max()
+    assert capped.mean() == pytest.approx(1.0)
+    assert effective_n(capped) > effective_n(free)
+    assert (np.argsort(free)[:100] == np.argsort(capped)[:100]).all()
+
+
+def test_thinning_a_large_site_leaves_the_odds_right(monkeypatch):
+    generator = np.random.default_rng(0)
+    source, target = cohort("a", x=generator.normal(0, 1, 20_000)), cohort("b", x=generator.normal(1, 1, 1_000))
+    whole = propensity(source, target)
+    monkeypatch.setitem(__import__("tdrop.shift.classifier").shift.classifier.MOST_ROWS, "logistic", 4_000)
+    thinned = propensity(source, target)
+    assert thinned.rows_fitted == 4_000
+    assert np.abs(thinned.logits()[0] - whole.logits()[0]).max() < 0.6
+    assert thinned.source.mean() == pytest.approx(1 / 21, rel=0.1)
+
+
+def test_overlap_counts_the_target_rows_beyond_the_source():
+    source = np.linspace(0.01, 0.5, 1_000)
+    target = np.r_[np.full(70, 0.2), np.full(30, 0.9)]
+    assert share_outside_overlap(Propensity(source, target)) == pytest.approx(0.3)
+
+
+def test_outcomes_are_not_read():
+    source, target = scenarios.prostate("moderate", 300, seed=1, source_rows=600)
+    expected = estimate_shift(source.unlabelled(), target.unlabelled()).to_dict()
+    assert estimate_shift(source, replace(target, y=1 - target.y)).to_dict() == expected
+
+
+def test_a_record_survives_json():
+    shift = estimate_shift(*scenarios.prostate("severe", 300, seed=1, source_rows=600))
+    data = json.loads(json.dumps(shift.to_dict(), allow_nan=False))
+    assert Shift.from_dict(data) == shift
+    assert data == shift.to_dict()
+
+
+@pytest.mark.parametrize(("source_rows", "target_rows"), [(1, 5), (2, 2), (5, 1), (30, 30), (30, 5), (3, 400)])
+def test_few_patients_are_too_few_to_say(source_rows, target_rows):
+    source, target = scenarios.no_shift(400, seed=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        shift = estimate_shift(source.take(np.arange(source_rows)), target.take(np.arange(target_rows)))
+    assert shift.verdict == "too few to say"
+    assert shift.reason.endswith(".")
+    json.dumps(shift.to_dict(), allow_nan=False)
+
+
+def test_awkward_features_are_named_and_do_not_stop_the_rest():
+    generator = np.random.default_rng(0)
+    ordinary = generator.normal(size=600)
+    source = cohort("a", age=ordinary[:300], dead=np.zeros(300), flat=np.ones(300), missing=np.zeros(300))
+    target = cohort("b", age=ordinary[300:], dead=np.zeros(300), flat=ordinary[:300], missing=np.ones(300))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        shift = estimate_shift(source, target)
+    by_name = {feature.feature: feature for feature in shift.features}
+    assert by_name["dead"].smd == 0.0
+    assert by_name["dead"].note == "constant at the source and the target"
+    assert by_name["flat"].note == "constant at the source"
+    assert by_name["flat"].outside_range == 1.0
+    # Two different constants: the difference has no standard deviation to be measured in.
+    assert by_name["missing"].smd is None
+    assert shift.verdict == "stop"
+
+
+def test_more_features_than_rows_give_a_result():
+    shift = estimate_shift(*scenarios.no_shift(60, seed=0, features=150))
+    assert len(shift.features) == 150
+    assert shift.domain_auroc is not None
+
+
+def test_cohorts_that_cannot_be_compared_are_refused():
+    source, target = scenarios.no_shift(50, seed=0)
+    with pytest.raises(DataError, match="same features"):
+        estimate_shift(source, replace(target, features=tuple("abcde")))
+    with pytest.raises(DataError, match="needs patients in both"):
+        estimate_shift(source, target.take(np.arange(0)))
+    with pytest.raises(DataError, match="at least 2 rows"):
+        propensity(source, target.take(np.arange(1)))
+    with pytest.raises(UsageError, match="did you mean 'logistic'"):
+        propensity(source, target, kind="logistics")
+
+
+@pytest.mark.parametrize(
+    ("auroc", "outside", "verdict"),
+    [
+        ((0.60, 0.58, 0.62), 0.00, "go"),
+        ((0.70, 0.64, 0.76), 0.00, "go"),
+        ((0.70, 0.66, 0.74), 0.00, "caution"),
+        ((0.60, 0.58, 0.62), 0.12, "caution"),
+        ((0.85, 0.83, 0.87), 0.30, "stop"),
+        ((0.99, 0.98, 0.999), 0.00, "stop"),
+        ((0.60, 0.50, 0.70), 0.00, "too few to say"),
+    ],
+)
+def test_the_verdict_rests_on_effect_size(auroc, outside, verdict):
+    found, reason = judge(DomainAuroc(*auroc, "logistic", 100), outside, (1_000, 1_000))
+    assert found == verdict
+    assert f"{auroc[0]:.3f}" in reason
+
+
+def test_a_registry_is_measured_within_twenty_seconds():
+    generator = np.random.default_rng(0)
+    names = tuple(f"x{i}" for i in range(20))
+    source = Cohort("a", np.arange(240_486), names, generator.normal(size=(240_486, 20)))
+    target = Cohort("b", np.arange(10_086), names, generator.normal(0.3, 1.0, size=(10_086, 20)))
+    started = time.process_time()
+    shift = estimate_shift(source, target)
+    assert time.process_time() - started < 20
+    assert "boosting classifier was fitted on at most 50,000 rows" in " ".join(shift.notes)
