@@ -38,11 +38,11 @@ def suite(
         if column.name not in present:
             expectations.append(_present(column))
             continue
+        if column.name in marked:
+            expectations.append(_readable(column))
         if column.role == "id":
             expectations += [_identified(column), _unique(column)]
             continue
-        if column.name in marked:
-            expectations.append(_readable(column))
         expectations += _column_checks(column)
     for rule in contract.rules:
         if rule_columns(rule) <= present:
@@ -115,7 +115,7 @@ def _readable(column: Column) -> Expectation:
         "expect_column_values_to_be_in_set",
         column,
         "readable",
-        f"cannot be read as {kinds.get(column.type, 'a category')}",
+        f"cannot be read as {kinds.get(column.type, 'an id')}",
     ) | {"kwargs": {"column": f"{column.name}{READABLE_SUFFIX}", "value_set": [True]}}
 
 

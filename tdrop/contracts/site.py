@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model_validator
 
-from tdrop.contracts.table import Labels, Name, Record, Share, to_label
+from tdrop.contracts.table import Labels, Name, Record, Scalar, Share, to_label
 from tdrop.types import INTERVAL_LEVEL
 
 #: Stands for every column under `missing_codes`.
@@ -61,10 +61,19 @@ class Extract(Record):
     reader: Annotated[Reader, BeforeValidator(_options_apart)] = Reader()
     renames: dict[str, Name] = Field(default_factory=dict)
     units: dict[Name, str] = Field(default_factory=dict)
-    categories: Annotated[dict[Name, dict[str, str]], BeforeValidator(_label_maps)] = Field(default_factory=dict)
+    categories: Annotated[dict[Name, dict[str, Scalar]], BeforeValidator(_label_maps)] = Field(default_factory=dict)
     missing_codes: Annotated[dict[str, Labels], BeforeValidator(_codes_by_column)] = Field(default_factory=dict)
     settle_seconds: float = Field(default=1.0, ge=0)
     wait_seconds: float = Field(default=60.0, ge=0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_is_absent(cls, value: Any) -> Any:
+        """Lets a heading stand over nothing, as it does while a site is being written."""
+        headings = ("renames", "units", "categories", "missing_codes")
+        if not isinstance(value, dict):
+            return value
+        return {key: item for key, item in value.items() if item is not None or key not in headings}
 
     @model_validator(mode="after")
     def _located(self) -> Self:

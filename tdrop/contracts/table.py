@@ -8,10 +8,11 @@ import re
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from tdrop.contracts.coherence import contract_problems
+from tdrop.errors import did_you_mean
 
 ColumnType = Literal["continuous", "ordinal", "categorical", "binary", "count"]
 Role = Literal["id", "feature", "label", "ignored"]
@@ -54,8 +55,12 @@ def _to_tuple(value: Any) -> Any:
 
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=64)]
-Labels = Annotated[tuple[str, ...], BeforeValidator(_to_labels)]
-Scalar = Annotated[str, BeforeValidator(to_label)]
+#: In YAML a label may be written as a word, a number or a truth.
+SCALAR_SCHEMA = {"type": ["string", "number", "boolean"]}
+Labels = Annotated[
+    tuple[str, ...], BeforeValidator(_to_labels), WithJsonSchema({"type": "array", "items": SCALAR_SCHEMA})
+]
+Scalar = Annotated[str, BeforeValidator(to_label), WithJsonSchema(SCALAR_SCHEMA)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
@@ -72,10 +77,14 @@ def digest(content: Any) -> str:
 
 
 class Interval(Record):
-    """A closed range; an open end is null."""
+    """A closed range, written [low, high]; an open end is null."""
 
     low: float | None = None
     high: float | None = None
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: Any, handler: Any) -> dict[str, Any]:
+        return {"type": "array", "minItems": 2, "maxItems": 2, "items": {"type": ["number", "null"]}}
 
     @model_validator(mode="before")
     @classmethod
@@ -129,6 +138,8 @@ class Column(Record):
         range: Outside is impossible (row-critical).
         plausible: Outside is possible but unusual (row-warning).
         categories: Labels of an ordinal (in order) or categorical column.
+        category_titles: What to call a category in a report.
+        aliases: By category, other labels that sites use for it: they help to propose a new site's map.
         molar_mass: In g/mol, for conversions between mass and amount, such as mg/dL to mmol/L.
         optional: An extract without the column is used, as if all its values were missing.
         transform: "log" means log(1 + value).
@@ -145,6 +156,7 @@ class Column(Record):
     plausible: Interval | None = None
     categories: Labels = ()
     category_titles: Annotated[dict[str, str], BeforeValidator(_to_label_keys)] = Field(default_factory=dict)
+    aliases: Annotated[dict[str, Labels], BeforeValidator(_to_label_keys)] = Field(default_factory=dict)
     missing: Missing = Missing()
     optional: bool = False
     transform: Literal["log"] | None = None
@@ -161,6 +173,9 @@ class Column(Record):
             raise ValueError("a category is listed twice")
         if self.type not in LABELLED_TYPES and self.categories:
             raise ValueError(f"a {self.type} column has no categories; use type ordinal or categorical")
+        for label in (*self.category_titles, *self.aliases):
+            if self.categories and label not in self.categories:
+                raise ValueError(f"'{label}' is no category{did_you_mean(label, self.categories)}")
         for key in ("unit", "range", "plausible", "transform", "molar_mass"):
             if not numeric and getattr(self, key) is not None:
                 raise ValueError(f"a {self.type} column has no {key}")
@@ -315,7 +330,7 @@ class Contract(Record):
     """One table: what every site that shares it must deliver."""
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$", max_length=64)]
-    version: Annotated[str, BeforeValidator(to_label), Field(min_length=1)]
+    version: Annotated[Scalar, Field(min_length=1)]
     title: str
     description: str = ""
     columns: tuple[Column, ...] = Field(min_length=2)

@@ -59,6 +59,7 @@ def validate(
     rows: Indices | None = None,
     unreadable: Mapping[str, Mask] | None = None,
     findings: Sequence[Finding] = (),
+    hints: Mapping[str, str] | None = None,
 ) -> Checked:
     """Checks a harmonised extract.
 
@@ -69,10 +70,12 @@ def validate(
         rows: Line of each row in the extract (rows,); 1, 2, ... unless given.
         unreadable: By column, which values were there but could not be read (rows,).
         findings: What harmonising already found.
+        hints: By rule, what to do about it that only the extract as it was sent could tell.
     """
     marks = {name: mask for name, mask in (unreadable or {}).items() if mask.any()}
     lines = np.arange(1, len(frame) + 1) if rows is None else np.asarray(rows)
     expectations = suite(contract, frame.columns, labels=site.role == "source", unreadable=marks)
+    expectations = [{**item, "fix": (hints or {}).get(item["rule"]) or item["fix"]} for item in expectations]
     table = frame.reset_index(drop=True)
     if contract.id_column in table:
         # Numbers stand for the ids: checked alike, and far cheaper to compare than text.
@@ -262,7 +265,7 @@ def _quarantine(
     rules = pd.concat(pairs)
     rules = rules.groupby(level=0, sort=True).agg("; ".join) if len(rules) else rules
     positions = rules.index.to_numpy(dtype=np.int64)
-    ids = frame[contract.id_column].to_numpy(dtype=object)[positions] if contract.id_column in frame else None
+    ids = _harmless(frame[contract.id_column].iloc[positions]) if contract.id_column in frame else None
     return pd.DataFrame(
         {
             "id": ids if ids is not None else [None] * len(positions),
@@ -270,3 +273,8 @@ def _quarantine(
             "rules": rules.to_numpy(dtype=object),
         }
     )
+
+
+def _harmless(ids: pd.Series) -> Any:
+    """Ids as text that a spreadsheet does not run."""
+    return ids.str.replace(r"^([=@+\t])", r"'\1", regex=True).to_numpy(dtype=object)

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from tdrop.contracts.findings import Finding
 from tdrop.contracts.site import Extract, Site
 from tdrop.contracts.table import NUMERIC_TYPES, Column, Contract
+from tdrop.data.hints import clean, hint_categories, hint_range, hint_unreadable, quote
+from tdrop.data.names import closest
 from tdrop.data.units import convert
 from tdrop.data.values import as_labels, as_numbers, as_text
 from tdrop.errors import ContractError, did_you_mean
@@ -32,12 +34,14 @@ class Harmonised:
             float64 in the contract's unit, ordinals and categories as categoricals of labels, binaries as 0 and 1.
         rows: Line of each row in the extract (rows,).
         unreadable: By column, which values were there but could not be read (rows,).
+        hints: By rule, what the values that break it look like and what to do.
         findings: What is worth saying already.
     """
 
     frame: pd.DataFrame
     rows: Indices
     unreadable: Mapping[str, Mask]
+    hints: Mapping[str, str]
     findings: tuple[Finding, ...]
 
 
@@ -49,7 +53,8 @@ def harmonise(raw: pd.DataFrame, contract: Contract, site: Site) -> Harmonised:
         findings.append(_label_finding(dropped, len(raw), site))
     wanted = [name for name in contract.names if name in named and name not in dropped]
     frame, unreadable = convert_columns(named[wanted], raw, contract, site, site.file)
-    return Harmonised(frame, np.asarray(raw.index, dtype=np.int64), unreadable, tuple(findings))
+    hints = _hints(named, frame, unreadable, contract, site)
+    return Harmonised(frame, np.asarray(raw.index, dtype=np.int64), unreadable, hints, tuple(findings))
 
 
 def rename(raw: pd.DataFrame, contract: Contract, extract: Extract, file: str) -> tuple[pd.DataFrame, list[Finding]]:
@@ -64,8 +69,8 @@ def rename(raw: pd.DataFrame, contract: Contract, extract: Extract, file: str) -
                 "table_warning",
                 1,
                 raw.shape[1],
-                f"`renames` speaks of a column '{name}' that the extract does not have"
-                f"{did_you_mean(name, map(str, raw.columns))}",
+                f"`renames` speaks of a column '{clean(name)}' that the extract does not have"
+                f"{did_you_mean(clean(name), map(clean, map(str, raw.columns)))}",
                 f"change `renames` in {file}",
             )
         )
@@ -107,16 +112,37 @@ def convert_columns(
         codes = extract.codes_of(name)
         if column.role in ("id", "ignored"):
             columns[name] = as_text(named[name], codes)
-            continue
-        if column.type in NUMERIC_TYPES:
+            mask = columns[name].str.startswith(("=", "@")).fillna(False).to_numpy(dtype=bool)
+        elif column.type in NUMERIC_TYPES:
             numbers, mask = as_numbers(named[name], codes, decimal, thousands, whole=column.type == "count")
             columns[name] = pd.Series(_in_unit(numbers, column, extract, file))
         else:
             columns[name], mask = as_labels(named[name], codes, column, extract.categories.get(name, {}))
-        if mask.any():
+        if mask.any() and column.role != "ignored":
             unreadable[name] = mask
     frame = pd.DataFrame(columns, index=pd.RangeIndex(len(named)), columns=list(named.columns))
     return frame, unreadable
+
+
+def _hints(
+    named: pd.DataFrame, frame: pd.DataFrame, unreadable: Mapping[str, Mask], contract: Contract, site: Site
+) -> dict[str, str]:
+    """What to do about each rule that is broken, where the values themselves suggest it."""
+    hints = {f"{name}.readable": hint_unreadable(named[name], mask) for name, mask in unreadable.items()}
+    unused = [str(name) for name in named if name not in contract.names]
+    for column in contract.columns:
+        other = closest(column, unused) if column.name not in named else None
+        if other is not None:
+            hints[f"{column.name}.present"] = f"perhaps it is {quote([other])}: add that to `renames`"
+    for name in map(str, frame.columns):
+        column = contract.column(name)
+        if column.role in ("id", "ignored"):
+            continue
+        if column.categories:
+            hints[f"{name}.categories"] = hint_categories(frame[name], column)
+        elif column.type in NUMERIC_TYPES and name not in site.units:
+            hints[f"{name}.range"] = hint_range(frame[name].to_numpy(np.float64), column)
+    return {rule: f"{hint} in {site.file}" for rule, hint in hints.items() if hint}
 
 
 def _in_unit(numbers: NDArray[np.float64], column: Column, extract: Extract, file: str) -> NDArray[np.float64]:
@@ -149,5 +175,4 @@ def _label_finding(names: list[str], rows: int, site: Site) -> Finding:
 
 
 def _list_names(names: list[str], most: int = 8) -> str:
-    shown = ", ".join(f"'{name[:40]}'" for name in names[:most])
-    return shown + (f" and {len(names) - most:,} more" if len(names) > most else "")
+    return quote(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")

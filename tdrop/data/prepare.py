@@ -78,6 +78,7 @@ def prepare_frame(raw: pd.DataFrame, contract: Contract, site: Site, *, source: 
         site,
         rows=harmonised.rows,
         unreadable=harmonised.unreadable,
+        hints=harmonised.hints,
         findings=(*harmonised.findings, *(accept(finding, site) for finding in suspicions)),
     )
     validation = checked.validation

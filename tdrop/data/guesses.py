@@ -1,0 +1,162 @@
+"""Guesses about a file: how it is written, its units, labels and missing-value codes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tdrop.contracts.coherence import known_labels
+from tdrop.contracts.table import NUMERIC_TYPES, Column
+from tdrop.data.hints import MISSING_NUMBERS, MISSING_WORDS
+from tdrop.data.locations import Location, decompress, open_bytes
+from tdrop.data.names import unit_in
+from tdrop.data.units import alternatives, convert
+from tdrop.data.values import as_numbers, as_text
+from tdrop.errors import ContractError
+from tdrop.types import Doubles
+
+_SEPARATORS = (",", ";", "\t", "|")
+#: How much of a file is looked at to see how it is written.
+_LOOK_BYTES = 1 << 20
+_YES, _NO = ("yes", "y", "true", "t", "positive", "ja", "j", "oui", "si"), ("no", "n", "false", "f", "negative", "nein")
+#: Share of values that must be plausible in a unit for it to be believed.
+GOOD = 0.8
+
+
+def sniff(path: Path) -> tuple[dict[str, str], str]:
+    """Returns the csv reader's options for a file, without defaults, and why."""
+    location = Location(str(path), str(path))
+    with open_bytes(location) as stream:
+        content = decompress(stream.read(), location)[:_LOOK_BYTES]
+    options: dict[str, str] = {}
+    encoding = "utf-8"
+    if not content.startswith((b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")):
+        # The look may end inside a character; what is before the last line break does not.
+        encoding = "utf-8" if _decodes(content[: content.rfind(b"\n") + 1] or content) else "latin-1"
+    if encoding != "utf-8":
+        options["encoding"] = encoding
+    lines = [line for line in content.decode(encoding, errors="replace").splitlines() if line.strip()][:200]
+    if not lines:
+        return {}, ""
+    separator = max(_SEPARATORS, key=lambda mark: (lines[0].count(mark), -_SEPARATORS.index(mark)))
+    if separator != ",":
+        options["separator"] = separator
+        fields = [field for line in lines[1:] for field in line.split(separator)]
+        commas = sum(bool(re.fullmatch(r"-?\d+,\d+", field.strip('" '))) for field in fields)
+        points = sum(bool(re.fullmatch(r"-?\d+\.\d+", field.strip('" '))) for field in fields)
+        if commas > points:
+            options["decimal"] = ","
+    return options, "guess (likely): from the first lines" if options else ""
+
+
+def _decodes(content: bytes) -> bool:
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def guess_codes(values: pd.Series, column: Column, attrs: Mapping[Any, Any]) -> list[str]:
+    """Values of a column that mean missing: known words, and known numbers that are impossible here."""
+    known = {label.lower() for label in known_labels(column)}
+    words = as_text(values, ()).dropna()
+    found = [str(word) for word in words.unique() if word.lower() in MISSING_WORDS and word.lower() not in known]
+    if column.type in NUMERIC_TYPES:
+        numbers, _ = as_numbers(values, found, attrs.get("decimal", "."), attrs.get("thousands"))
+        low = column.range.low if column.range is not None else None
+        usual = np.nanquantile(numbers, [0.02, 0.98]) if np.isfinite(numbers).any() else (0.0, 0.0)
+        for code in MISSING_NUMBERS:
+            odd = (code < 0 and low is not None and low >= 0) or (code > 0 and code > 5 * usual[1] > 0)
+            if odd and (numbers == code).any():
+                found.append(f"{code:g}")
+    else:
+        negative = {f"{code:g}" for code in MISSING_NUMBERS if code < 0} - known
+        found += [str(word) for word in words.unique() if re.sub(r"[.,]0+$", "", word) in negative]
+    return found
+
+
+def guess_unit(
+    values: pd.Series, column: Column, extract_name: str, codes: Sequence[str], attrs: Mapping[Any, Any]
+) -> tuple[str | None, str]:
+    """The unit of a column if it seems not to be the contract's, and why."""
+    if column.unit is None:
+        return None, ""
+    numbers, _ = as_numbers(values, codes, attrs.get("decimal", "."), attrs.get("thousands"))
+    numbers = numbers[np.isfinite(numbers)]
+    named, _ = unit_in(extract_name)
+    if named is not None and named != column.unit and len(numbers):
+        share = _share_plausible(numbers, named, column)
+        if share is not None and share >= GOOD:
+            return named, f"guess (likely): by its name, and {share:.0%} of the values are plausible then"
+    if not len(numbers) or (_share_plausible(numbers, column.unit, column) or 0.0) >= GOOD:
+        return None, ""
+    shares = {
+        unit: _share_plausible(numbers, unit, column) or 0.0 for unit in alternatives(column.unit, column.molar_mass)
+    }
+    best = max(shares, key=lambda unit: shares[unit], default=None)
+    if best is None or shares[best] < GOOD:
+        return None, ""
+    return best, f"guess (possible): {shares[best]:.0%} of the values are plausible then"
+
+
+def _share_plausible(numbers: Doubles, unit: str, column: Column) -> float | None:
+    limits = column.plausible or column.range
+    if limits is None or column.unit is None:
+        return None
+    try:
+        converted = convert(numbers, unit, column.unit, molar_mass=column.molar_mass)
+    except ContractError:
+        return None
+    low = -np.inf if limits.low is None else limits.low
+    high = np.inf if limits.high is None else limits.high
+    return float(((converted >= low) & (converted <= high)).mean())
+
+
+def guess_labels(labels: Sequence[str], column: Column) -> dict[str, tuple[str | None, str]]:
+    """By label of the extract: the category it seems to mean (None if nothing suggests one), and why."""
+    known = known_labels(column)
+    ordered = _by_order(labels, column)
+    return {label: _guess_label(label, column, known, ordered) for label in sorted(labels)}
+
+
+def _guess_label(
+    label: str, column: Column, known: tuple[str, ...], ordered: Mapping[str, str]
+) -> tuple[str | None, str]:
+    lowered = {category.lower(): category for category in known}
+    lowered |= {title.lower(): category for category, title in column.category_titles.items()}
+    aliases = {alias.lower(): category for category, others in column.aliases.items() for alias in others}
+    word = label.lower().strip()
+    if word in lowered:
+        return lowered[word], "guess (likely): the same but for its spelling"
+    if word in aliases:
+        return aliases[word], "guess (likely): the table knows it by this name too"
+    if column.type == "binary":
+        found = "1" if word in _YES else "0" if word in _NO else None
+        return found, "guess (likely): a yes or a no"
+    if label in ordered:
+        return ordered[label], "guess (likely): the same number"
+    close = get_close_matches(word, list(lowered), n=1, cutoff=0.75)
+    starts = [name for name in lowered if len(word) >= 4 and (name.startswith(word) or word.startswith(name))]
+    if close or len(starts) == 1:
+        return lowered[(close or starts)[0]], "guess (possible): spelled alike"
+    return None, ""
+
+
+def _by_order(labels: Sequence[str], column: Column) -> dict[str, str]:
+    """Pairs labels and categories by the one number in each, such as 2, cT2a and T2."""
+    numbered = {_number_in(category): category for category in column.categories}
+    if None in numbered or len(numbered) < len(column.categories):
+        return {}
+    return {label: numbered[number] for label in labels if (number := _number_in(label)) in numbered and number}
+
+
+def _number_in(label: str) -> str | None:
+    numbers = re.findall(r"\d+", label)
+    return str(int(numbers[0])) if len(numbers) == 1 else None

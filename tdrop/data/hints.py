@@ -1,0 +1,115 @@
+"""Says what values that cannot be used look like, so that the fix names the right setting.
+
+Only codes that are known everywhere, and labels that many rows share, are ever quoted: the rest are patients' values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tdrop.contracts.coherence import known_labels
+from tdrop.contracts.table import Column
+from tdrop.errors import did_you_mean
+from tdrop.types import Doubles
+
+#: Text that means missing somewhere in the world.
+MISSING_WORDS = frozenset(
+    (
+        "na",
+        "n/a",
+        "n.a.",
+        "nan",
+        "null",
+        "none",
+        "nil",
+        ".",
+        "..",
+        "?",
+        "-",
+        "--",
+        "*",
+        "missing",
+        "unknown",
+        "unk",
+        "#n/a",
+        "#null!",
+        "#ref!",
+        "#value!",
+        "#div/0!",
+        "nd",
+        "n.d.",
+    )
+)
+#: Numbers that mean missing somewhere in the world.
+MISSING_NUMBERS = (-1.0, -8.0, -9.0, -88.0, -99.0, -888.0, -999.0, -9999.0, 99.0, 888.0, 999.0, 9999.0, 99999.0)
+#: A label is quoted if at least so many rows hold it.
+MANY = 10
+_SHAPES: tuple[tuple[str, str, str], ...] = (
+    ("formula", r"^[=@]", "spreadsheet formulas; export values instead"),
+    ("thousands", r"^[+-]?\d{1,3}(,\d{3})+(\.\d+)?$", 'thousands separators; set `thousands: ","` under `reader`'),
+    ("points", r"^[+-]?\d{1,3}(\.\d{3})+(,\d+)?$", 'points for thousands; set `thousands: "."` under `reader`'),
+    ("comma", r"^[+-]?\d*,\d+$", 'decimal commas; set `decimal: ","` under `reader`'),
+    ("point", r"^[+-]?\d*\.\d+$", 'decimal points; set `decimal: "."` under `reader`'),
+    ("date", r"^(\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./-]\d{1,2}[./-]\d{2,4})", "dates, not numbers; check `renames`"),
+    ("infinite", r"(?i)^[+-]?inf(inity)?$", "infinite; ask how they came about"),
+    ("sign", r"^[<>≤≥~]", "limits such as `<0.1`; agree with the site on a number for them"),
+    ("unit", r"^[+-]?[\d.,]+\s*[A-Za-zµμ%/]+", "numbers with a unit; export the number alone"),
+)
+
+
+def hint_unreadable(values: pd.Series, unreadable: NDArray[np.bool_]) -> str:
+    """Returns what the unreadable values of a column mostly look like, and what to do; empty if nothing known."""
+    text = values[unreadable].astype("str").str.strip()
+    words = text[text.str.lower().isin(MISSING_WORDS)]
+    if len(words) * 2 > len(text):
+        return f"they look like missing values: add {quote(_frequent(words))} to `missing_codes`"
+    for _, pattern, words_for_it in _SHAPES:
+        if text.str.match(pattern).sum() * 2 > len(text):
+            return f"they look like {words_for_it}"
+    return ""
+
+
+def hint_range(numbers: Doubles, column: Column) -> str:
+    """Names well-known missing-value codes among the impossible numbers (rows,)."""
+    if column.range is None:
+        return ""
+    low = -np.inf if column.range.low is None else column.range.low
+    high = np.inf if column.range.high is None else column.range.high
+    outside = numbers[(numbers < low) | (numbers > high)]
+    codes = [f"{code:g}" for code in MISSING_NUMBERS if (outside == code).sum() >= MANY]
+    return f"{quote(codes)} looks like a missing-value code: add it to `missing_codes`" if codes else ""
+
+
+def hint_categories(labels: pd.Series, column: Column) -> str:
+    """Names unknown labels that many rows share, with the category that each may mean."""
+    unknown = labels[labels.notna() & ~labels.isin(known_labels(column))].astype("str")
+    shared = _frequent(unknown)
+    if not shared:
+        return ""
+    if all(label.lower() in MISSING_WORDS for label in shared):
+        return f"they look like missing values: add {quote(shared)} to `missing_codes`"
+    lowered: Mapping[str, str] = {label.lower(): label for label in known_labels(column)}
+    meant = {label: lowered.get(label.lower()) for label in shared}
+    words = [f"{quote([label])} as '{to}'" if to else quote([label]) for label, to in meant.items()]
+    hint = did_you_mean(shared[0], known_labels(column)) if len(shared) == 1 and not meant[shared[0]] else ""
+    return f"map {', '.join(words)} under `categories`{hint if 'did you mean' in hint else ''}"
+
+
+def _frequent(labels: pd.Series, most: int = 5) -> list[str]:
+    counts = labels.value_counts()
+    return [str(label) for label in counts.index[counts >= MANY] if len(str(label)) <= 40][:most]
+
+
+def quote(words: Iterable[str]) -> str:
+    """Writes words for a sentence, without anything that could act as markup."""
+    return ", ".join(f"'{clean(word)}'" for word in words) or "them"
+
+
+def clean(word: str) -> str:
+    """Returns a name from an extract as harmless text of at most 40 characters."""
+    return re.sub(r"[^\w .,:;()/%+\-\[\]#*=?!&]", "?", word)[:40]

@@ -1,0 +1,58 @@
+"""JSON Schemas of the grammar, for editors that complete and check YAML while it is written."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from tdrop.contracts.schema import Contract, Site
+from tdrop.data import readers
+
+_DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def json_schemas() -> dict[str, dict[str, Any]]:
+    """Returns the schemas by name: `table` and `site`."""
+    table, site = Contract.model_json_schema(by_alias=True), Site.model_json_schema(by_alias=True)
+    for schema in (table, site):
+        # The file's name is the thing's name.
+        schema["required"] = [key for key in schema["required"] if key != "name"]
+        schema["$schema"] = _DRAFT
+    _allow_one_or_many(table["$defs"]["Rule"]["properties"], "when")
+    for extract in (site, site["$defs"]["LabelFile"]):
+        _allow_list(extract["properties"], "missing_codes")
+        extract["properties"]["reader"].pop("default")
+        for heading in ("renames", "units", "categories", "missing_codes"):
+            extract["properties"][heading] = {"anyOf": [extract["properties"][heading], {"type": "null"}]}
+    site["$defs"]["Reader"] = _reader_schema()
+    return {"table": table, "site": site}
+
+
+def write_json_schemas(folder: Path) -> None:
+    """Writes one file a schema into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, schema in json_schemas().items():
+        (folder / f"{name}.json").write_text(json.dumps(schema, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def _reader_schema() -> dict[str, Any]:
+    """A kind by its name, or the kind with its own options beside it."""
+    options = []
+    for kind in readers.kinds():
+        schema = import_module(f"{readers.__name__}.{kind}").Options.model_json_schema()
+        schema["properties"] = {"kind": {"const": kind}, **schema.get("properties", {})}
+        schema["required"] = ["kind", *schema.get("required", [])]
+        options.append(schema)
+    return {"title": "Reader", "anyOf": [{"enum": list(readers.kinds())}, *options]}
+
+
+def _allow_one_or_many(properties: dict[str, Any], key: str) -> None:
+    many = properties[key]
+    properties[key] = {"anyOf": [many, many["items"]], "default": []}
+
+
+def _allow_list(properties: dict[str, Any], key: str) -> None:
+    by_column = properties[key]
+    properties[key] = {"anyOf": [by_column, by_column["additionalProperties"]]}

@@ -1,0 +1,82 @@
+"""Which column of an extract a contract's column may be, by its name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from difflib import SequenceMatcher
+
+from tdrop.contracts.table import Column
+
+#: Units as they are written at the end of column names, most specific first.
+UNITS_IN_NAMES = {
+    "months": "months", "month": "months", "mths": "months", "mo": "months", "years": "years", "yrs": "years",
+    "yr": "years", "days": "days", "weeks": "weeks", "ngml": "ng/mL", "ugl": "ug/L", "mgdl": "mg/dL", "mgl": "mg/L",
+    "gdl": "g/dL", "gl": "g/L", "ugdl": "ug/dL", "pgml": "pg/mL", "ngdl": "ng/dL", "mmoll": "mmol/L",
+    "umoll": "umol/L", "nmoll": "nmol/L", "pmoll": "pmol/L", "mmhg": "mmHg", "kpa": "kPa", "cm": "cm", "mm": "mm",
+    "kg": "kg", "lb": "lb", "lbs": "lb", "percent": "percent",
+}  # fmt: skip
+#: Words for the same thing; each line is one thing.
+_SYNONYMS = (
+    {"id", "identifier", "number", "no", "nr", "key", "code", "mrn", "pseudonym"},
+    {"patient", "pat", "subject", "person", "case", "participant"},
+    {"sex", "gender"},
+    {"treatment", "therapy", "tx", "treat"},
+    {"stage", "ct", "tstage", "tnm", "clinicalt"},
+    {"comorbidity", "comorbidities", "charlson", "cci", "comorb"},
+    {"died", "death", "dead", "deceased"},
+    {"grade", "isup", "gradegroup"},
+    {"weight", "wt"},
+    {"height", "ht"},
+)
+#: From here on two names are taken for the same column.
+CLOSE_ENOUGH = 0.6
+
+
+def split_words(name: str) -> list[str]:
+    """Splits `PSA_ug_L`, `gradeGroup` or `Age (months)` into lower-case words."""
+    spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name.replace("µ", "u").replace("μ", "u"))
+    return [word for word in re.split(r"[^A-Za-z0-9]+", spaced.lower()) if word]
+
+
+def unit_in(name: str) -> tuple[str | None, list[str]]:
+    """Returns the unit that a column name ends with, if any, and the words before it."""
+    words = split_words(name)
+    for length in (3, 2, 1):
+        unit = UNITS_IN_NAMES.get("".join(words[-length:])) if len(words) > length else None
+        if unit is not None:
+            return unit, words[:-length]
+    return None, words
+
+
+def similarity(name: str, column: Column) -> float:
+    """How alike an extract's name and a contract's column are: 1 the same, 0 nothing in common."""
+    _, words = unit_in(name)
+    best = 0.0
+    for known in (column.name, column.title):
+        theirs = split_words(known)
+        if not theirs or not words:
+            continue
+        if "".join(words) == "".join(theirs):
+            return 1.0
+        shared = sum(any(_same(word, other) for other in theirs) for word in words)
+        overlap = shared / max(len(words), min(len(theirs), 2))
+        spelling = SequenceMatcher(None, "".join(words), "".join(theirs)).ratio()
+        best = max(best, overlap * 0.9, spelling if spelling > 0.75 else 0.0)
+    # One telling word is enough to ask: `Charlson_ge1` may be the comorbidity, `cT` the stage.
+    telling = ("patient", "id") if column.role == "id" else split_words(column.name)
+    if any(_same(word, other) for word in (*words, "".join(words)) for other in telling):
+        best = max(best, 0.65)
+    return best
+
+
+def _same(word: str, other: str) -> bool:
+    if word == other or (min(len(word), len(other)) >= 4 and (word.startswith(other) or other.startswith(word))):
+        return True
+    return any(word in group and other in group for group in _SYNONYMS)
+
+
+def closest(column: Column, names: Iterable[str]) -> str | None:
+    """Returns the name that the column most likely goes by, or None."""
+    scored = sorted(((similarity(name, column), name) for name in names), key=lambda pair: (-pair[0], pair[1]))
+    return scored[0][1] if scored and scored[0][0] >= CLOSE_ENOUGH else None

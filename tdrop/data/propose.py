@@ -1,0 +1,177 @@
+"""Looks at a file and proposes the YAML of its site; every guess is marked as one."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from tdrop.contracts.coherence import known_labels
+from tdrop.contracts.network import Network
+from tdrop.contracts.table import NUMERIC_TYPES, Column, Contract, to_label
+from tdrop.data.guesses import guess_codes, guess_labels, guess_unit, sniff
+from tdrop.data.hints import clean
+from tdrop.data.names import CLOSE_ENOUGH, similarity
+from tdrop.data.readers import kind_of, read_file
+from tdrop.data.values import is_number
+from tdrop.errors import DataError, UsageError
+
+#: A map of more labels than this is not worth guessing.
+MOST_LABELS = 30
+
+
+@dataclass
+class Proposal:
+    """What is proposed so far; each line with why."""
+
+    renames: dict[str, tuple[str, str]] = field(default_factory=dict)
+    units: dict[str, tuple[str, str]] = field(default_factory=dict)
+    categories: dict[str, dict[str, tuple[str | None, str]]] = field(default_factory=dict)
+    codes: dict[str, tuple[list[str], str]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def propose_site(name: str, file: Path | str, contract: Contract, network: Network) -> str:
+    """Returns the YAML of a new site, for a person to read before it is used.
+
+    Args:
+        name: Name of the new site.
+        file: Its extract, CSV or Parquet.
+        contract: The table that it delivers.
+        network: Where it will belong.
+    """
+    if not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
+        raise UsageError(f"site name '{clean(name)}': use lower-case letters, digits, - and _, starting with a letter")
+    if name in network.sites:
+        raise UsageError(f"there is a site '{name}' already: {network.sites[name].file}; choose another name")
+    path, kind = Path(file), kind_of(file)
+    options, why = sniff(path) if kind == "csv" else ({}, "")
+    raw = read_file(path, kind, options)
+    if raw.empty:
+        raise DataError(f"extract '{path}' has a header but no rows; check that the export was complete")
+    proposal = Proposal()
+    matched = _match_columns(raw, contract, proposal)
+    for column_name, extract_name in matched.items():
+        column = contract.column(column_name)
+        if column.role == "id":
+            continue
+        _propose_column(column, extract_name, raw[extract_name], raw.attrs, proposal)
+    reader = json.dumps({"kind": kind, **options}) + (f"    # {why}" if why else "")
+    return _write(name, path, reader, contract, network, proposal, matched)
+
+
+def _match_columns(raw: pd.DataFrame, contract: Contract, proposal: Proposal) -> dict[str, str]:
+    """Pairs contract columns with extract columns, best names first, each used once."""
+    wanted = [column for column in contract.columns if column.role != "ignored"]
+    scores = sorted(
+        ((similarity(str(name), column), column.name, str(name)) for column in wanted for name in raw.columns),
+        key=lambda item: (-item[0], item[1], item[2]),
+    )
+    matched: dict[str, str] = {}
+    for score, column_name, name in scores:
+        if score < CLOSE_ENOUGH or column_name in matched or name in matched.values():
+            continue
+        matched[column_name] = name
+        if name != column_name:
+            sure = "likely" if score >= 0.85 else "possible"
+            proposal.renames[name] = (column_name, f"guess ({sure}): by its name")
+    absent = [column.name for column in wanted if column.name not in matched and column.role != "label"]
+    proposal.notes += [f"nothing in the file looks like '{name}': rename a column to it" for name in absent]
+    left = [clean(str(name)) for name in raw.columns if name not in matched.values()]
+    if left:
+        proposal.notes.append(f"not used: {', '.join(left[:12])}" + (" and more" if len(left) > 12 else ""))
+    return matched
+
+
+def _propose_column(
+    column: Column, extract_name: str, values: pd.Series, attrs: Mapping[Any, Any], proposal: Proposal
+) -> None:
+    codes = guess_codes(values, column, attrs)
+    if codes:
+        sure = "possible" if any(is_number(code) for code in codes) else "likely"
+        proposal.codes[column.name] = (codes, f"guess ({sure}): not values of this column")
+    if column.type in NUMERIC_TYPES:
+        unit, why = guess_unit(values, column, extract_name, codes, attrs)
+        if unit is not None:
+            proposal.units[column.name] = (unit, why)
+        return
+    counts = values.map(to_label, na_action="ignore").value_counts()
+    known = set(known_labels(column))
+    labels = [str(label) for label in counts.index if str(label) not in known | {"", *codes}]
+    if labels and len(labels) <= MOST_LABELS:
+        proposal.categories[column.name] = guess_labels(labels, column)
+    elif labels:
+        proposal.notes.append(f"'{column.name}': {len(labels)} labels that the table does not know")
+
+
+def _write(
+    name: str,
+    path: Path,
+    reader: str,
+    contract: Contract,
+    network: Network,
+    proposal: Proposal,
+    matched: Mapping[str, str],
+) -> str:
+    lines = [
+        "# yaml-language-server: $schema=../schemas/site.json",
+        "# Proposed from a look at the file. Check every line that says guess, then delete the remark.",
+        f"title: {json.dumps(name.replace('_', ' ').replace('-', ' ').title())}",
+        f"table: {contract.name}",
+        *_role_lines(contract, network, matched),
+        f"location: {json.dumps(_location(path, network))}",
+        f"reader: {reader}",
+    ]
+    lines += _mapping("renames", {key: (value, why) for key, (value, why) in proposal.renames.items()})
+    lines += _mapping("units", proposal.units)
+    if proposal.categories:
+        settled = any(to for labels in proposal.categories.values() for to, _ in labels.values())
+        lines.append("categories:" if settled else "# categories:")
+        for column_name, labels in proposal.categories.items():
+            lines += _category_lines(column_name, labels, contract)
+    if proposal.codes:
+        lines.append("missing_codes:")
+        for column_name, (codes, why) in proposal.codes.items():
+            lines.append(f"  {column_name}: {json.dumps(codes)}    # {why}")
+    lines += [f"# note: {note}" for note in proposal.notes]
+    return "\n".join(lines) + "\n"
+
+
+def _role_lines(contract: Contract, network: Network, matched: Mapping[str, str]) -> list[str]:
+    sources = sorted(
+        site.name for site in network.sites.values() if site.role == "source" and site.table == contract.name
+    )
+    if not sources:
+        return ["role: source    # guess (likely): the network has no labelled site for this table yet"]
+    remark = "" if len(sources) == 1 else f"    # guess (possible): one of {', '.join(sources)}"
+    lines = ["role: target", f"source: {sources[0]}{remark}"]
+    if any(name in matched for name in contract.label_columns):
+        lines.append("labels_in_extract: drop    # guess (likely): the file holds the outcome, which no model may see")
+    return lines
+
+
+def _location(path: Path, network: Network) -> str:
+    absolute, base = path.absolute(), network.base.absolute()
+    return str(absolute.relative_to(base)) if absolute.is_relative_to(base) else str(absolute)
+
+
+def _mapping(key: str, entries: Mapping[str, tuple[str, str]]) -> list[str]:
+    body = [f"  {json.dumps(name, ensure_ascii=False)}: {value}    # {why}" for name, (value, why) in entries.items()]
+    return [f"{key}:", *body] if body else []
+
+
+def _category_lines(column_name: str, labels: Mapping[str, tuple[str | None, str]], contract: Contract) -> list[str]:
+    known = ", ".join(known_labels(contract.column(column_name)))
+    settled = {label: found for label, found in labels.items() if found[0] is not None}
+    lines = [f"  {column_name}:" if settled else f"  # {column_name}:"]
+    for label, (to, why) in labels.items():
+        quoted = json.dumps(label if to is not None else clean(label), ensure_ascii=False)
+        lines.append(
+            f"    {quoted}: {json.dumps(to)}    # {why}" if to is not None else f"    # {quoted}: one of {known}?"
+        )
+    return lines
