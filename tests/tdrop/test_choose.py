@@ -1,0 +1,146 @@
+"""Choosing: the rule, its ties, what it says, and that no target label reaches it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scenarios
+from stand_in import Watcher
+
+from tdrop.choose import Choice, FoldScore, Score, choose, out_of_fold_losses
+from tdrop.errors import DataError, FitError, UsageError
+from tdrop.methods import build
+from tdrop.shift import density_ratio_weights, propensity
+from tdrop.tune import Losses, Trial
+
+
+def score(method, losses, *, has_samples=True, weights=None):
+    """A method with these losses by both criteria."""
+    collected = Losses.collect(np.asarray(losses, dtype=float), weights)
+    n = len(losses)
+    picked = Trial(method, {}, collected.mean, collected.standard_error, None, 0, n, 1, losses=collected)
+    folds = FoldScore(method, collected.mean, collected.standard_error, collected.mean, n, n, 3, collected)
+    return Score(method, has_samples, picked, folds)
+
+
+@pytest.fixture
+def base():
+    return np.random.default_rng(0).exponential(size=2_000)
+
+
+@pytest.mark.parametrize("criterion", ["importance_weighted", "matched_validation"])
+def test_a_clearly_better_method_wins(base, criterion):
+    scores = [score("logistic_regression", base), score("mixmatch", base - 0.1), score("tdnr", base - 0.05)]
+    choice = choose(scores, criterion=criterion)
+    assert (choice.method, choice.runner_up) == ("mixmatch", "tdnr")
+    assert choice.criterion == criterion
+    assert [row.method for row in choice.table] == ["mixmatch", "tdnr", "logistic_regression"]
+    assert [row.tied for row in choice.table] == [True, False, False]
+
+
+def test_a_tie_goes_to_the_simpler_and_says_so(base):
+    noise = np.random.default_rng(1).normal(0, 1.0, len(base))
+    scores = [score("ensemble", base - 0.001), score("logistic_regression", base + noise - noise.mean())]
+    choice = choose(scores)
+    assert (choice.method, choice.runner_up) == ("logistic_regression", "ensemble")
+    assert "within one standard error" in choice.reason
+    assert choice.reason.startswith("ensemble has the lowest")
+
+
+def test_a_tie_is_judged_on_the_same_patients(base):
+    # Each mean is uncertain by .02, but every single patient is better off by .005: no tie.
+    scores = [score("logistic_regression", base), score("ensemble", base - 0.005)]
+    assert choose(scores).table[0].standard_error > 0.01
+    assert choose(scores).method == "ensemble"
+
+
+def test_the_plain_network_is_reported_and_never_chosen(base):
+    scores = [score("mlp", base - 0.2, has_samples=False), score("tdnr", base), score("ensemble", base + 0.1)]
+    choice = choose(scores)
+    assert choice.method == "tdnr"
+    assert choice.mlp_better
+    assert choice.table[0].method == "mlp"
+    assert not choice.table[0].candidate
+    better = choose([replace(scores[0], folds=score("mlp", base + 0.2).folds), *scores[1:]])
+    assert not better.mlp_better
+
+
+def test_a_method_that_failed_is_listed_last(base):
+    failed = FoldScore("tdnr", None, None, None, 10, 5.0, 3, None, "ran away")
+    choice = choose([Score("tdnr", True, None, failed), score("ensemble", base)])
+    assert choice.method == "ensemble"
+    assert choice.runner_up is None
+    assert choice.table[-1].method == "tdnr"
+    assert choice.table[-1].log_loss is None
+    with pytest.raises(FitError, match="no method could be scored"):
+        choose([Score("tdnr", True, None, failed)])
+
+
+def test_an_unknown_criterion_is_refused(base):
+    with pytest.raises(UsageError, match="did you mean 'matched_validation'"):
+        choose([score("tdnr", base)], criterion="matched_validaton")
+
+
+def test_records_survive_json(base):
+    choice = choose([score("tdnr", base), score("mlp", base, has_samples=False)])
+    data = json.loads(json.dumps(choice.to_dict(), allow_nan=False))
+    assert Choice.from_dict(data) == choice
+    folds = score("tdnr", base).folds
+    assert FoldScore.from_dict(json.loads(json.dumps(folds.to_dict(), allow_nan=False))) == folds
+
+
+def test_every_row_is_scored_by_a_fit_that_did_not_see_it():
+    source, target = scenarios.prostate("moderate", 200, seed=0, source_rows=300)
+    method = Watcher()
+    found = out_of_fold_losses(method, source, target, np.ones(300), folds=3, seed=0)
+    assert [len(call.source) for call in method.calls] == [200, 200, 200]
+    seen = np.concatenate([call.source.ids for call in method.calls])
+    assert (np.unique(seen, return_counts=True)[1] == 2).all()
+    assert all(call.target.y is None and call.validation is None for call in method.calls)
+    assert found.log_loss == pytest.approx(found.plain_log_loss)
+    assert found.effective_n == pytest.approx(300)
+
+
+def test_weights_shift_the_mean_to_the_rows_that_look_like_the_target():
+    source, target = scenarios.prostate("severe", 500, seed=0, source_rows=2_000)
+    weights = density_ratio_weights(propensity(source, target))
+    found = out_of_fold_losses(Watcher(risk=0.3), source, target, weights, folds=2, seed=0)
+    losses = -np.where(source.y == 1, np.log(0.3), np.log(0.7))
+    assert found.log_loss == pytest.approx(np.average(losses, weights=weights), rel=1e-6)
+    assert found.log_loss > found.plain_log_loss + 0.05
+    assert found.effective_n < 1_000
+
+
+def test_large_sources_are_thinned():
+    source, target = scenarios.prostate("mild", 200, seed=0, source_rows=500)
+    method = Watcher()
+    assert out_of_fold_losses(method, source, target, np.ones(500), folds=2, seed=0, most_rows=100).n == 100
+    assert len(method.calls[0].source) == 50
+
+
+def test_target_labels_change_nothing():
+    source, target = scenarios.prostate("moderate", 200, seed=0, source_rows=300)
+    method, weights = build("logistic_regression", refits=3), np.ones(300)
+    scrambled = replace(target, y=1 - target.y)
+    found = [out_of_fold_losses(method, source, side, weights, seed=0) for side in (target.unlabelled(), scrambled)]
+    assert found[0] == found[1]
+
+
+def test_a_fit_that_fails_is_a_score_that_says_so():
+    source, target = scenarios.prostate("mild", 100, seed=0, source_rows=100)
+    failed = out_of_fold_losses(Watcher(risk=2.0), source, target, np.ones(100), seed=0)
+    assert failed.log_loss is None
+    assert failed.failure == "the risk ran away"
+
+
+def test_requests_that_make_no_sense_are_refused():
+    source, target = scenarios.prostate("mild", 100, seed=0, source_rows=100)
+    with pytest.raises(DataError, match="one weight a source row"):
+        out_of_fold_losses(Watcher(), source, target, np.ones(99))
+    with pytest.raises(UsageError, match="2 to 100 folds"):
+        out_of_fold_losses(Watcher(), source, target, np.ones(100), folds=1)
+    with pytest.raises(DataError, match="outcomes"):
+        out_of_fold_losses(Watcher(), source.unlabelled(), target, np.ones(100))
