@@ -2,6 +2,7 @@
 
 from tdrop.evaluate.catalogue import FEWEST_EVENTS, METRICS, TABLE_ONE, Metric
 from tdrop.evaluate.patients import patients_table, write_patients
+from tdrop.evaluate.recalibration import Recalibration, suggest_recalibration
 from tdrop.evaluate.records import ALL, Evaluation, Row
 from tdrop.evaluate.run import evaluate
 
@@ -12,8 +13,10 @@ __all__ = [
     "TABLE_ONE",
     "Evaluation",
     "Metric",
+    "Recalibration",
     "Row",
     "evaluate",
     "patients_table",
+    "suggest_recalibration",
     "write_patients",
 ]

@@ -56,7 +56,7 @@ def resample_all(
         for method, plan in plans.items():
             for index, statistics in enumerate(plan):
                 blocks[method][index].append(_apply(statistics, counts))
-    ones = np.ones((len(labels.y), 1))
+    ones = np.ones((1, len(labels.y)))
     return {
         method: [
             _numbers(statistics, _apply(statistics, ones)[:, 0], blocks[method][index])

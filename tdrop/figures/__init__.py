@@ -1,20 +1,19 @@
 """Figures as inline SVG: no outside reference, no style attribute, the same bytes for the same data."""
 
-from tdrop.figures.comparison import (
-    draw_calibration,
-    draw_interval_sweep,
-    draw_metric,
-    draw_risk_coverage,
-    draw_risk_histogram,
-)
-from tdrop.figures.sites import draw_balance, draw_densities
+from tdrop.figures.methods import draw_calibration, draw_dropout_rates, draw_interval_sweep, draw_metric
+from tdrop.figures.referral import draw_decision_curve, draw_recalibration, draw_risk_coverage, draw_risk_histogram
+from tdrop.figures.sites import draw_balance, draw_densities, draw_propensity
 
 __all__ = [
     "draw_balance",
     "draw_calibration",
+    "draw_decision_curve",
     "draw_densities",
+    "draw_dropout_rates",
     "draw_interval_sweep",
     "draw_metric",
+    "draw_propensity",
+    "draw_recalibration",
     "draw_risk_coverage",
     "draw_risk_histogram",
 ]

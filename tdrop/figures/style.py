@@ -9,8 +9,11 @@ from __future__ import annotations
 import html
 import io
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import wraps
+from threading import RLock
+from typing import Any, ParamSpec, TypeVar
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
@@ -74,8 +77,29 @@ _SETTINGS: dict[str, Any] = {
     "path.simplify_threshold": 0.4,
 }
 
+#: Pixels a point, so that text in figures is about as large as text around them.
+_SCALE = 1.45
+
 #: The page decides the font; the figure only reserves room for it.
 _PAGE_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+#: matplotlib keeps its settings in one place for all threads.
+_SETTINGS_LOCK = RLock()
+
+
+def styled(draw: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Runs a drawing function under our settings and leaves the caller's as they were."""
+
+    @wraps(draw)
+    def drawn(*values: Parameters.args, **named: Parameters.kwargs) -> Result:
+        with _SETTINGS_LOCK, rc_context(_SETTINGS):
+            return draw(*values, **named)
+
+    return drawn
 
 
 def look(method: str) -> Look:
@@ -84,7 +108,7 @@ def look(method: str) -> Look:
 
 
 class Canvas:
-    """A figure that is drawn without any global state and leaves as SVG.
+    """A figure without pyplot's global state, used inside a `styled` function, that leaves as SVG.
 
     Args:
         width: In inches.
@@ -94,9 +118,13 @@ class Canvas:
     """
 
     def __init__(self, width: float, height: float, rows: int = 1, columns: int = 1, **options: Any) -> None:
-        with rc_context(_SETTINGS):
-            self.figure = Figure(figsize=(width, height), layout="constrained")
-            self.panels = self.figure.subplots(rows, columns, squeeze=False, **options)
+        self.figure = Figure(figsize=(width, height), layout="constrained")
+        self.panels = self.figure.subplots(rows, columns, squeeze=False, **options)
+
+    def blank_from(self, used: int) -> None:
+        """Switches off the panels from number `used` on."""
+        for panel in list(self.panels.flat)[used:]:
+            panel.set_axis_off()
 
     def svg(self, name: str, title: str, description: str) -> str:
         """Returns the figure as inline SVG.
@@ -107,7 +135,7 @@ class Canvas:
             description: What it shows.
         """
         stream = io.StringIO()
-        with rc_context({**_SETTINGS, "svg.hashsalt": name}):
+        with rc_context({"svg.hashsalt": name}):
             self.figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
         return clean_svg(stream.getvalue(), name, title, description)
 
@@ -132,7 +160,8 @@ def clean_svg(text: str, name: str, title: str, description: str) -> str:
     inside = body[body.index(">", body.index("<svg")) + 1 :]
     width, height = re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', body)[0]
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {width} {height}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{_SCALE * float(width):.0f}" '
+        f'viewBox="0 0 {width} {height}" '
         f'aria-labelledby="{name}-title {name}-description" font-family="{_PAGE_FONT}" '
         f'stroke-linejoin="round" stroke-linecap="butt">'
         f'<title id="{name}-title">{html.escape(title)}</title>'

@@ -30,19 +30,23 @@ def auroc(y: NDArray[Any], score: NDArray[Any]) -> float | None:
 class RankedPairs:
     """One AUROC prepared so that many resamples of its patients cost little.
 
+    The running total, which is what costs, is taken over the rarer class.
+
     Attributes:
         name: What the number is called.
-        positive: Rows with the event (events,).
-        negative: Rows without, in ascending order of score (others,).
-        below: For each event, how many of `negative` lie strictly below it (events,).
-        not_above: For each event, how many lie below or level with it (events,).
+        rarer: Rows of the rarer class in ascending order of score (rarer,).
+        others: Rows of the other class (others,).
+        below: For each of `others`, how many of `rarer` lie strictly below it (others,).
+        not_above: For each of `others`, how many lie below or level with it (others,).
+        rarer_is_event: Whether the rarer class is that of the event.
     """
 
     name: str
-    positive: Indices
-    negative: Indices
+    rarer: Indices
+    others: Indices
     below: Indices
     not_above: Indices
+    rarer_is_event: bool
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -52,36 +56,37 @@ class RankedPairs:
     @property
     def rests_on(self) -> tuple[tuple[int, int], ...]:
         """Patients and events."""
-        return ((len(self.positive) + len(self.negative), len(self.positive)),)
+        events = self.rarer if self.rarer_is_event else self.others
+        return ((len(self.rarer) + len(self.others), len(events)),)
 
     @classmethod
     def of(cls, y: NDArray[Any], score: NDArray[Any], *, name: str = "auroc", rows: Indices | None = None) -> Self:
         """Ranks score (rows,) for events y (rows,); `rows` keeps only some patients."""
         outcome, value = as_pair(y, score)
         kept = np.arange(len(outcome)) if rows is None else rows
-        positive, negative = kept[outcome[kept] > 0.5], kept[outcome[kept] <= 0.5]
-        negative = negative[np.argsort(value[negative], kind="stable")]
-        ordered = value[negative]
-        return cls(
-            name,
-            positive,
-            negative,
-            np.searchsorted(ordered, value[positive], side="left"),
-            np.searchsorted(ordered, value[positive], side="right"),
-        )
+        classes = kept[outcome[kept] > 0.5], kept[outcome[kept] <= 0.5]
+        rarer, others = sorted(classes, key=len)
+        rarer = rarer[np.argsort(value[rarer], kind="stable")]
+        below, not_above = (np.searchsorted(value[rarer], value[others], side=side) for side in ("left", "right"))
+        return cls(name, rarer, others, below, not_above, rarer_is_event=len(classes[0]) <= len(classes[1]))
 
     def resampled(self, counts: Floats | Doubles) -> Doubles:
         """Returns the AUROC of each resample (1, resamples); NaN where a resample holds one class only.
 
         Args:
-            counts: How often each patient was drawn (rows, resamples).
+            counts: How often each patient was drawn (resamples, rows).
         """
-        drawn = counts[self.positive]
-        running = np.zeros((len(self.negative) + 1, counts.shape[1]), dtype=counts.dtype)
-        np.cumsum(counts[self.negative], axis=0, out=running[1:])
-        beaten = running[self.below]
+        drawn = _take(counts, self.others)
+        running = np.zeros((len(counts), len(self.rarer) + 1), dtype=counts.dtype)
+        np.cumsum(_take(counts, self.rarer), axis=1, out=running[:, 1:])
+        beaten = _take(running, self.below)
         if not np.array_equal(self.below, self.not_above):
-            beaten = 0.5 * (beaten + running[self.not_above])
-        pairs = drawn.sum(axis=0, dtype=np.float64) * running[-1]
-        won = np.einsum("ij,ij->j", drawn, beaten, dtype=np.float64)
-        return divide(won, pairs)[None, :]
+            beaten = 0.5 * (beaten + _take(running, self.not_above))
+        pairs = drawn.sum(axis=1, dtype=np.float64) * running[:, -1]
+        lower = divide(np.vecdot(drawn, beaten).astype(np.float64), pairs)
+        return (1 - lower if self.rarer_is_event else lower)[None, :]
+
+
+def _take(values: Floats | Doubles, columns: Indices) -> Floats | Doubles:
+    """Returns some columns; without the bounds check, which costs as much as the copy."""
+    return values.take(columns, axis=1, mode="clip")

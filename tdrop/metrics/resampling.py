@@ -33,7 +33,7 @@ class Statistic(Protocol):
         ...
 
     def resampled(self, counts: Floats | Doubles) -> Doubles:
-        """Returns the numbers of each resample (names, resamples) from counts (rows, resamples)."""
+        """Returns the numbers of each resample (names, resamples) from counts (resamples, rows)."""
         ...
 
 
@@ -74,13 +74,13 @@ class Sums:
 
 
 def count_blocks(rows: int, resamples: int, seed: int) -> Iterator[Floats]:
-    """Yields how often each of `rows` patients was drawn, (rows, up to BLOCK resamples) at a time."""
+    """Yields how often each of `rows` patients was drawn, (up to BLOCK resamples, rows) at a time."""
     random = np.random.default_rng(seed)
     for start in range(0, resamples, BLOCK):
         block = min(BLOCK, resamples - start)
         drawn = random.integers(0, rows, size=(block, rows)) + rows * np.arange(block)[:, None]
         flat = np.bincount(drawn.ravel(), minlength=rows * block)
-        yield np.ascontiguousarray(flat.reshape(block, rows).T, dtype=np.float32)
+        yield flat.reshape(block, rows).astype(np.float32)
 
 
 def percentile_interval(values: Doubles, level: float = 0.95) -> tuple[float | None, float | None]:

@@ -54,15 +54,15 @@ def divide(top: Doubles, bottom: Doubles) -> Doubles:
 
 
 def add_up(values: Doubles, counts: Floats | Doubles) -> Doubles:
-    """Returns the sum of values (sums, rows) over each resample's patients (sums, resamples).
+    """Returns the sum of values over each resample's patients (sums, resamples).
 
     Args:
         values: What each patient adds (sums, rows).
-        counts: How often each patient was drawn (rows, resamples); its precision is that of the product.
+        counts: How often each patient was drawn (resamples, rows); its precision is that of the product.
     """
     if counts.dtype == np.float32:
-        return (values.astype(np.float32) @ counts.astype(np.float32, copy=False)).astype(np.float64)
-    return np.asarray(values @ counts.astype(np.float64, copy=False), dtype=np.float64)
+        return (values.astype(np.float32) @ counts.T.astype(np.float32, copy=False)).astype(np.float64)
+    return np.asarray(values @ counts.T.astype(np.float64, copy=False), dtype=np.float64)
 
 
 def per_row_log_loss(y: NDArray[Any], p: NDArray[Any]) -> Doubles:

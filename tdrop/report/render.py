@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from tdrop.contracts.schema import Site
+from tdrop.contracts.schema import Contract, Site
 from tdrop.report import text, words
 from tdrop.report.data import ReportData
 from tdrop.report.sections import report_sections, shift_sections
@@ -63,7 +63,8 @@ def render_report(data: ReportData) -> str:
         use=words.use_sentence(data),
         approval=words.approval_sentence(data),
         method_sentence=words.method_sentence(data),
-        referred=words.count_or_note(words.referred_row(data)),
+        referred=words.referred_text(data),
+        referred_share=words.referred_share(data),
         things=words.things_to_know(data),
         changes=words.changes(data, summary),
         unknowns=words.unknowns(data),
@@ -92,13 +93,23 @@ def render_shift_page(
     shift: Mapping[str, Any],
     matching: Mapping[str, Any] | None,
     validation: Mapping[str, Any],
+    contract: Contract | None = None,
 ) -> str:
-    """Returns the page of `tdrop shift`: how different a site's patients are, before any training."""
+    """Returns the page of `tdrop shift`: how different a site's patients are, before any training.
+
+    Args:
+        site: The target site.
+        source_title: Its source's name for people.
+        shift: `Shift.to_dict()`.
+        matching: `Matching.to_dict()`, or None.
+        validation: `Validation.to_dict()`.
+        contract: Their table; with it features have names for people.
+    """
     return _render(
         "shift.html",
         site=site,
         source_title=source_title,
         shift=shift,
         verdict=words.verdict_words(str(shift["verdict"])),
-        sections=shift_sections(shift, matching or {}, validation, {}),
+        sections=shift_sections(shift, matching or {}, validation, contract),
     )

@@ -1,4 +1,4 @@
-"""The parts of a page after its first screen: a heading, sentences, tables and figures each."""
+"""The parts of a report after its first screen: a heading, sentences, tables and figures each."""
 
 from __future__ import annotations
 
@@ -6,14 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup
 
-from tdrop import figures
+from tdrop import figures, metrics
+from tdrop.contracts.schema import Contract
+from tdrop.evaluate import Recalibration, suggest_recalibration
 from tdrop.evaluate.statistics import referred_by_capacity, referred_by_level
+from tdrop.methods import describe
 from tdrop.report import tables
 from tdrop.report.data import ReportData
 from tdrop.report.tables import Table
 from tdrop.report.text import count, method_label, share
+from tdrop.report.titles import feature_titles, value_names
+from tdrop.report.who import who_table
 
 
 @dataclass(frozen=True)
@@ -24,62 +30,55 @@ class Drawing:
     caption: str
 
 
+Part = Table | Drawing
+
+
 @dataclass(frozen=True)
 class Section:
-    """One part of a page."""
+    """One part of a page.
+
+    Attributes:
+        name: Unique in its page.
+        title: Its heading.
+        sentences: What it says before its parts.
+        parts: Tables and figures.
+        warnings: Sentences that must not be missed.
+    """
 
     name: str
     title: str
     sentences: tuple[str, ...] = ()
-    parts: tuple[Table | Drawing, ...] = ()
+    parts: tuple[Part, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
-def drawing(svg: str | None, caption: str) -> list[Drawing]:
+def drawing(svg: str | None, caption: str) -> list[Part]:
     """Wraps a figure; nothing where nothing was drawn."""
     # The figures module escapes every text that it puts into an SVG.
     return [] if svg is None else [Drawing(Markup(svg), caption)]
 
 
+def found(table: Table | None) -> list[Part]:
+    """Wraps a table; nothing where there is none."""
+    return [] if table is None else [table]
+
+
 def report_sections(data: ReportData) -> list[Section]:
     """Returns the sections of a report."""
-    sections = [_results(data), _referrals(data)]
-    if data.labelled:
-        sections.append(_calibration(data))
-    sections += [_subgroups(data), _choice(data)]
-    sections += shift_sections(data.shift, data.matching, data.validation, feature_titles(data))
-    sections.append(_making(data))
-    return [section for section in sections if section.parts or section.sentences]
-
-
-def feature_titles(data: ReportData) -> dict[str, str]:
-    """Returns names for people of encoded features, by what the contract calls their columns."""
-    titles = {}
-    columns = {column.name: column for column in data.contract.features}
-    for row in data.shift.get("features", ()):
-        column = columns.get(row["column"])
-        if column is None:
-            continue
-        feature = str(row["feature"])
-        level = feature.partition("=")[2]
-        titles[feature] = column.label
-        if level:
-            titles[feature] = f"{column.label}: {column.category_titles.get(level, level)}"
-        elif feature.endswith("_missing"):
-            titles[feature] = f"{column.label} missing"
-        elif column.transform == "log":
-            titles[feature] = f"{column.label} (log)"
-    return titles
+    sections = [_results(data), _referrals(data), _benefit(data), _calibration(data), _who(data), _choice(data)]
+    sections += shift_sections(data.shift, data.matching, data.validation, data.contract)
+    sections += [_uncertainty(data), _making(data)]
+    return [section for section in sections if section.parts]
 
 
 def _results(data: ReportData) -> Section:
-    parts: list[Table | Drawing] = [tables.main_table(data)]
+    parts: list[Part] = [tables.main_table(data)]
     if data.labelled:
         names = ("auroc", "error_auroc_sd", "error_auroc_risk")
         svg = figures.draw_metric(data.evaluation, names, method_label, data.method, "aurocs")
-        parts += drawing(svg, "Ranking of patients and of errors, by method. The same scale for all.")
-        difference = tables.difference_table(data)
-        parts += [difference] if difference else []
+        parts += drawing(svg, "How well each method ranks patients, and its own errors. One scale for all.")
+        parts += found(tables.difference_table(data))
+    parts += found(tables.subgroup_table(data))
     return Section("results", "Results at this site", parts=tuple(parts), warnings=tuple(data.evaluation.warnings))
 
 
@@ -89,67 +88,117 @@ def _referrals(data: ReportData) -> Section:
     referred = referred_by_level(summary, decision) | referred_by_capacity(summary, decision)
     parts = drawing(
         figures.draw_risk_histogram(summary, referred, decision.risk_level, data.hide_below),
-        f"Predicted risks of {method_label(data.method)} (first seed) and who is referred.",
+        f"Predicted risks of {method_label(data.method)} and who is referred (first seed).",
     )
-    collected: list[Table | Drawing] = list(parts)
     if data.labelled and data.y is not None:
-        collected += [tables.equal_table(data), tables.retained_table(data)]
-        collected += drawing(
+        parts += [tables.equal_table(data), tables.retained_table(data)]
+        parts += drawing(
             figures.draw_risk_coverage(data.predictions, data.y, decision.threshold, method_label, data.hide_below),
             "Error rate among patients who are not referred, as more are referred (first seed).",
-        )
-        collected.append(tables.benefit_table(data))
-        collected += drawing(
-            figures.draw_interval_sweep(data.predictions, data.y, method_label, data.hide_below),
-            "Patients with the outcome whom the interval catches at a 50% risk level, against interval width.",
         )
     sentences = (
         f"A patient is referred when the risk is below {share(decision.risk_level, 0)} but the "
         f"{share(decision.interval_level, 0)} interval reaches it, or when the prediction is among the "
-        f"{share(decision.capacity, 0)} most likely to be wrong.",
+        f"{share(decision.capacity, 0)} most likely to be wrong. No outcome is needed for that.",
     )
-    return Section("referrals", "Who is referred", sentences, tuple(collected))
+    return Section("referrals", "Who is referred", sentences, tuple(parts))
+
+
+def _benefit(data: ReportData) -> Section:
+    if not data.labelled or data.y is None:
+        return Section("benefit", "")
+    decision = data.site.decision
+    summary = data.predictions[data.method][0]
+    svg = figures.draw_decision_curve(
+        summary, data.y, decision.interval_level, decision.capacity, decision.risk_level, data.hide_below
+    )
+    parts = drawing(svg, f"Net benefit of {method_label(data.method)} (first seed) with “refer” as a third action.")
+    parts.append(tables.benefit_table(data))
+    sentences = (
+        "Net benefit counts the patients rightly acted on, less those wrongly acted on, weighed by the risk from which "
+        "one acts. Referred patients are taken to be decided rightly by the clinician; the cost of looking is not "
+        "counted, so the last column says how many looks one more net true positive takes.",
+    )
+    return Section("benefit", "Does acting on it pay?", sentences, tuple(parts))
 
 
 def _calibration(data: ReportData) -> Section:
-    parts: list[Table | Drawing] = [tables.score_table(data)]
-    if data.y is not None:
-        parts += drawing(
-            figures.draw_calibration(data.predictions, data.y, method_label, data.hide_below),
-            "Observed share against predicted risk in ten groups of patients, by method (first seed).",
-        )
+    if not data.labelled or data.y is None:
+        return Section("calibration", "")
+    parts: list[Part] = [tables.score_table(data)]
+    parts += drawing(
+        figures.draw_calibration(data.predictions, data.y, method_label, data.hide_below),
+        "Observed share against predicted risk in ten groups of patients, by method (first seed).",
+    )
+    recalibration = _recalibration(data)
+    outcomes = data.evaluation.outcomes
+    if recalibration is not None and outcomes is not None:
+        parts.append(tables.recalibration_table(recalibration))
+        known = np.isfinite(data.y)
+        risk = data.predictions[data.method][0].mean[known]
+        risks = {
+            "As it is" if one.name == "as it is" else f"After: {one.name}": metrics.recalibrated(
+                risk, one.intercept, one.slope
+            )
+            for one in recalibration.adjustments
+        }
+        caption = f"{method_label(data.method)} before and after the recalibration that the outcomes suggest."
+        parts += drawing(figures.draw_recalibration(data.y[known], risks, data.hide_below), caption)
     return Section("calibration", "Are the risks right?", parts=tuple(parts))
 
 
-def _subgroups(data: ReportData) -> Section:
-    table = tables.subgroup_table(data)
-    return Section("subgroups", "Subgroups", parts=(table,) if table else ())
+def _recalibration(data: ReportData) -> Recalibration | None:
+    if data.recalibration is not None:
+        return Recalibration.from_dict(data.recalibration)
+    if data.y is None:
+        return None
+    return suggest_recalibration(data.y, data.predictions[data.method][0].mean)
+
+
+def _who(data: ReportData) -> Section:
+    return Section("who", "Who they are", parts=tuple(found(who_table(data))))
 
 
 def _choice(data: ReportData) -> Section:
-    sentences = [str(data.choice.get("reason", ""))]
+    sentences = [
+        f"{method_label(data.method)}: {describe(data.method)}",
+        _with_labels(str(data.choice.get("reason", "")), data),
+    ]
     if data.choice.get("mlp_better"):
         sentences.append("A plain network without intervals scores better still, but cannot say when it is unsure.")
-    sentences += [f"{method_label(name)} could not be fitted: {why}" for name, why in data.failed_methods.items()]
-    return Section("choice", "Why this method", tuple(filter(None, sentences)), (tables.choice_table(data),))
+    warnings = [f"{method_label(name)} could not be fitted: {why}" for name, why in data.failed_methods.items()]
+    parts = (tables.choice_table(data), *found(tables.settings_table(data)))
+    return Section("choice", "Why this method", tuple(filter(None, sentences)), parts, tuple(warnings))
+
+
+def _with_labels(sentence: str, data: ReportData) -> str:
+    """Writes methods in a sentence by their names for people."""
+    for name in sorted(data.evaluation.methods, key=len, reverse=True):
+        sentence = sentence.replace(name, method_label(name))
+    return _sentence(sentence)
 
 
 def shift_sections(
-    shift: Mapping[str, Any], matching: Mapping[str, Any], validation: Mapping[str, Any], titles: Mapping[str, str]
+    shift: Mapping[str, Any], matching: Mapping[str, Any], validation: Mapping[str, Any], contract: Contract | None
 ) -> list[Section]:
     """Returns the sections about the extract and its patients."""
+    titles = feature_titles(contract)
     order = [driver["column"] for driver in shift.get("drivers", ())]
-    parts: list[Table | Drawing] = []
+    parts = drawing(
+        figures.draw_densities(shift.get("features", ()), titles, order, value_names(contract)),
+        "The features that tell the sites apart most. Grey area: source. Blue line: this site.",
+    )
     parts += drawing(
-        figures.draw_densities(shift.get("features", ()), titles, order),
-        "The features that tell the sites apart most. Grey: source. Blue line: this site.",
+        figures.draw_propensity(shift.get("propensity")),
+        "How much patients of both sites look like this site's. Where the blue line has no grey behind it, the model "
+        "has seen nobody like them.",
     )
     parts.append(tables.shift_table(shift, titles))
     parts += drawing(
         figures.draw_balance(matching.get("balance", ()), titles),
         "How far the source is from this site, before and after picking similar patients.",
     )
-    sentences = [_sentence(str(shift.get("reason", ""))), *map(_sentence, map(str, shift.get("notes", ())))]
+    sentences = [_sentence(str(shift.get("reason", "")))]
     if matching:
         sentences.append(
             f"{count(matching.get('retained'))} source patients were picked to look like this site's; methods are "
@@ -159,7 +208,7 @@ def shift_sections(
     extract = tables.validation_table(validation, "validation", "What was found in the extract")
     return [
         Section("patients", "How different the patients are", tuple(filter(None, sentences)), tuple(parts)),
-        Section("extract", "The extract", (extract.note,), (extract,) if extract.lines else ()),
+        Section("extract", "The extract", (extract.note,), (extract,)),
     ]
 
 
@@ -167,8 +216,23 @@ def _sentence(words: str) -> str:
     return words[:1].upper() + words[1:]
 
 
+def _uncertainty(data: ReportData) -> Section:
+    parts: list[Part] = []
+    if data.labelled and data.y is not None:
+        parts += drawing(
+            figures.draw_interval_sweep(data.predictions, data.y, method_label, data.hide_below),
+            "Patients with the outcome whom the interval catches at a 50% risk level, against interval width, as the "
+            "interval level rises; means over seeds.",
+        )
+    parts += drawing(
+        figures.draw_dropout_rates(data.dropout_rates, method_label),
+        "How often the methods with rates of their own drop a unit, source against this site (smoothed; first seed).",
+    )
+    return Section("uncertainty", "Uncertainty, as in the paper", parts=tuple(parts))
+
+
 def _making(data: ReportData) -> Section:
-    parts = [tables.plain_table("provenance", "How this report was made", data.provenance)] if data.provenance else []
-    if data.labels:
-        parts.insert(0, tables.plain_table("labels", "The label file", data.labels))
-    return Section("making", "How it was made", parts=tuple(parts))
+    parts = [tables.plain_table("labels", "The label file", data.labels)] if data.labels else []
+    parts += [tables.plain_table("provenance", "How this report was made", data.provenance)] if data.provenance else []
+    sentences = tuple(_sentence(str(note)) for note in data.shift.get("notes", ()))
+    return Section("making", "How it was made", sentences, tuple(parts))

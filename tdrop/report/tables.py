@@ -6,17 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tdrop.evaluate import METRICS, TABLE_ONE, Evaluation, Row
+from tdrop.evaluate import METRICS, TABLE_ONE, Evaluation, Recalibration, Row
+from tdrop.evaluate.catalogue import SHARES
 from tdrop.report.data import ReportData
-from tdrop.report.text import NOTHING, count, method_label, number, row_detail, row_text, share
+from tdrop.report.text import count, method_label, number, row_details, row_text, share
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell: its text, smaller text below it, and what a browser sorts by."""
+    """One cell: its text, smaller lines below it, and what a browser sorts by."""
 
     text: str
-    detail: str = ""
+    details: tuple[str, ...] = ()
     order: str = ""
 
 
@@ -51,26 +52,32 @@ def cells(*texts: Any) -> tuple[Cell, ...]:
 def metric_cell(row: Row | None) -> Cell:
     """Makes the cell of one number."""
     order = "" if row is None or row.value is None else repr(row.value)
-    return Cell(row_text(row), row_detail(row), order)
+    return Cell(row_text(row), row_details(row), order)
 
 
 def metric_table(
-    data: ReportData, name: str, caption: str, metrics: Sequence[str], note: str = "", explain: bool = True
+    data: ReportData,
+    name: str,
+    caption: str,
+    metrics: Sequence[str],
+    note: str = "",
+    *,
+    titles: Sequence[str] = (),
 ) -> Table:
-    """Makes a table of methods by metrics."""
+    """Makes a table of methods by metrics; with `titles` of its own it needs no list of meanings."""
     evaluation = data.evaluation
     methods = evaluation.methods
     return Table(
         name=name,
         caption=caption,
-        head=("Method", *(METRICS[metric].title for metric in metrics)),
+        head=("Method", *(titles or (METRICS[metric].title for metric in metrics))),
         lines=tuple(
             (Cell(method_label(method)), *(metric_cell(evaluation.row(method, metric)) for metric in metrics))
             for method in methods
         ),
         note=note,
         marked=methods.index(data.method) if data.method in methods else None,
-        meanings=tuple((METRICS[metric].title, METRICS[metric].meaning) for metric in metrics) if explain else (),
+        meanings=() if titles else tuple((METRICS[metric].title, METRICS[metric].meaning) for metric in metrics),
     )
 
 
@@ -107,8 +114,16 @@ def equal_table(data: ReportData) -> Table:
 
 def retained_table(data: ReportData) -> Table:
     """Error among those who stay with the model."""
-    names = ("error_rate", *(name for name in METRICS if name.startswith("retained_error")))
-    return metric_table(data, "retained", "Error left when patients are referred", names, explain=False)
+    names, titles = ["error_rate"], ["Nobody referred"]
+    for part in SHARES:
+        for by, words in (("expected", "expected error"), ("sd", "sd")):
+            names.append(f"retained_error_{100 * part:.0f}_{by}")
+            titles.append(f"{part:.0%} by {words}")
+    note = (
+        "Share of wrong classes among patients who stay with the model, when some are referred: those whom the model "
+        "itself expects to get wrong, or those with the largest sd."
+    )
+    return metric_table(data, "retained", "Error left when patients are referred", names, note, titles=titles)
 
 
 def benefit_table(data: ReportData) -> Table:
@@ -125,8 +140,9 @@ def difference_table(data: ReportData) -> Table | None:
     if not compared:
         return None
     reference = method_label(compared[0].note.removeprefix("minus "))
-    note = "Paired: the same resamples of patients for both. An interval that holds 0 shows no difference."
-    return metric_table(data, "differences", f"Difference to {reference}", names, note, explain=False)
+    note = "On the same resamples of patients for both methods. An interval that holds 0 shows no difference."
+    titles = [METRICS[name.removesuffix("_difference")].title for name in names]
+    return metric_table(data, "differences", f"Difference to {reference}", names, note, titles=titles)
 
 
 def subgroup_table(data: ReportData) -> Table | None:
@@ -148,37 +164,81 @@ def subgroup_table(data: ReportData) -> Table | None:
 
 def choice_table(data: ReportData) -> Table:
     """How the method was chosen, without outcomes of this site."""
-    lines, marked = [], None
-    for index, row in enumerate(data.choice.get("table", ())):
-        trial = picked_trial(data.tuning.get(row["method"], ()))
-        behind = number(row.get("behind"), 4) if row.get("behind") is not None else NOTHING
-        error = row.get("behind_error")
-        lines.append(
-            cells(
-                Cell(method_label(row["method"])),
-                Cell(number(row.get("log_loss"), 4), "", str(row.get("log_loss") or "")),
-                Cell(behind, f"± {number(error, 4)}" if error is not None else ""),
-                number(row.get("matched_log_loss"), 4),
-                number(trial.get("auroc")),
-                Cell(number(trial.get("error_auroc")), f"{count(trial.get('errors'))} errors" if trial else ""),
-                "yes" if row.get("candidate") else "no",
-            )
-        )
-        marked = index if row["method"] == data.method else marked
-    head = (
-        "Method",
-        "Log loss",
-        "Behind the best",
-        "Matched log loss",
-        "Matched AUROC",
-        "Matched error AUROC by sd",
-        "Can be chosen",
-    )
+    rows = data.choice.get("table", ())
+    head = ("Method", "Log loss", "Behind the best", "Matched log loss", "Matched AUROC", "Matched error AUROC by sd",
+            "Can be chosen")  # fmt: skip
     note = (
-        "All of it on source patients: “matched” ones were picked to look like this site's. "
-        "A method that gives one number a patient, without an interval, is shown and cannot be chosen."
+        "All of it on source patients; “matched” ones were picked to look like this site's. A method that gives one "
+        "number a patient, without an interval, is shown and cannot be chosen."
     )
-    return Table("choice", "How the method was chosen", head, tuple(lines), note, marked)
+    methods = [row["method"] for row in rows]
+    marked = methods.index(data.method) if data.method in methods else None
+    lines = tuple(_choice_line(row, picked_trial(data.tuning.get(row["method"], ()))) for row in rows)
+    return Table("choice", "How the method was chosen", head, lines, note, marked)
+
+
+def _choice_line(row: Mapping[str, Any], trial: Mapping[str, Any]) -> tuple[Cell, ...]:
+    error = row.get("behind_error")
+    return cells(
+        method_label(row["method"]),
+        number(row.get("log_loss"), 4),
+        Cell(number(row.get("behind"), 4), (f"± {number(error, 4)}",) if error else ()),
+        number(row.get("matched_log_loss"), 4),
+        Cell(number(trial.get("auroc")), (f"{count(trial['n'])} patients",) if trial else ()),
+        Cell(number(trial.get("error_auroc")), (f"{count(trial['errors'])} errors",) if trial else ()),
+        "yes" if row.get("candidate") else "no",
+    )
+
+
+def settings_table(data: ReportData) -> Table | None:
+    """The settings that each method was refitted with; None without trials."""
+    picked = {method: picked_trial(trials) for method, trials in data.tuning.items()}
+    lines = tuple(
+        cells(
+            method_label(method),
+            count(len(data.tuning[method])),
+            count(trial.get("epochs")),
+            _written(trial["settings"]),
+        )
+        for method, trial in picked.items()
+        if trial
+    )
+    head = ("Method", "Trials", "Epochs", "Settings")
+    return Table("settings", "Settings of the winning trials", head, lines) if lines else None
+
+
+def recalibration_table(recalibration: Recalibration) -> Table:
+    """Risks before and after the recalibration that the outcomes suggest."""
+    head = (
+        "Risks",
+        "Intercept",
+        "Slope",
+        "Log loss",
+        "Brier score",
+        "Calibration error",
+        "Intercept left",
+        "Slope left",
+    )
+    lines = tuple(
+        cells(
+            f"after: {one.name}" if one.name != "as it is" else one.name,
+            number(one.intercept, 2),
+            number(one.slope, 2),
+            *(number(value) for value in (one.log_loss, one.brier, one.ece)),
+            number(one.calibration_intercept, 2),
+            number(one.calibration_slope, 2),
+        )
+        for one in recalibration.adjustments
+    )
+    note = recalibration.note or (
+        f"Suggested by {count(recalibration.n)} known outcomes, and not applied. Quality after is measured on patients "
+        "who did not take part in fitting the line."
+    )
+    return Table("recalibration", "Recalibration that the outcomes suggest", head, lines, _as_sentence(note))
+
+
+def _as_sentence(words: str) -> str:
+    return words[:1].upper() + words[1:] + ("" if words.endswith(".") else ".")
 
 
 def picked_trial(trials: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -200,7 +260,7 @@ def validation_table(validation: Mapping[str, Any], name: str, caption: str) -> 
     }
     lines = [
         cells(
-            Cell(str(finding["sentence"]), str(finding.get("fix") or "")),
+            Cell(str(finding["sentence"]), (str(finding["fix"]),) if finding.get("fix") else ()),
             count(finding["count"]),
             count(finding["total"]),
             words.get(finding["severity"], finding["severity"]),
@@ -222,7 +282,7 @@ def shift_table(shift: Mapping[str, Any], titles: Mapping[str, str]) -> Table:
             titles.get(row["feature"], row["feature"]),
             number(row.get("source_mean"), 2),
             number(row.get("target_mean"), 2),
-            Cell(number(row.get("smd"), 2), "", str(abs(row["smd"])) if row.get("smd") is not None else ""),
+            Cell(number(row.get("smd"), 2), order=str(abs(row["smd"])) if row.get("smd") is not None else ""),
             number(row.get("distance"), 2),
             share(row.get("outside_range")),
         )

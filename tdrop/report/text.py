@@ -26,17 +26,24 @@ def count(value: Any) -> str:
     if isinstance(value, str):
         return value
     number = float(value)
-    return f"{number:,.0f}" if number.is_integer() or abs(number) >= 100 else f"{number:,.1f}"
+    return f"{number:,.0f}" if number.is_integer() or abs(number) >= 20 else f"{number:,.1f}"
 
 
 def share(value: float | None, digits: int = 1) -> str:
     """Writes .123 as 12.3%."""
-    return NOTHING if value is None else f"{100 * value:.{digits}f}%"
+    return NOTHING if value is None else _signed(f"{100 * value:.{digits}f}%")
 
 
 def number(value: Any, digits: int = 3) -> str:
     """Writes a number to a few decimals."""
-    return NOTHING if value is None else f"{float(value):,.{digits}f}"
+    return NOTHING if value is None else _signed(f"{float(value):,.{digits}f}")
+
+
+def _signed(text: str) -> str:
+    """Writes a true minus sign, and no minus before zero."""
+    if text.startswith("-"):
+        return f"−{text[1:]}" if any(digit in text for digit in "123456789") else text[1:]
+    return text
 
 
 def of_hundred(value: float) -> str:
@@ -61,13 +68,13 @@ def row_text(row: Row | None) -> str:
     return metric_text(row.metric, row.value)
 
 
-def row_detail(row: Row | None) -> str:
+def row_details(row: Row | None) -> tuple[str, ...]:
     """Writes a row's interval and its spread over seeds, in small print."""
     if row is None or row.value is None:
-        return ""
-    parts = []
+        return ()
+    lines = []
     if row.low is not None and row.high is not None:
-        parts.append(f"{metric_text(row.metric, row.low)} to {metric_text(row.metric, row.high)}")
+        lines.append(f"{metric_text(row.metric, row.low)} to {metric_text(row.metric, row.high)}")
     if row.seed_sd is not None and row.seed_sd > 0:
-        parts.append(f"± {metric_text(row.metric, row.seed_sd)}")
-    return "; ".join(parts)
+        lines.append(f"± {metric_text(row.metric, row.seed_sd)}")
+    return tuple(lines)

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pandas as pd
+
 from tdrop.evaluate import Row
 from tdrop.report.data import ReportData
 from tdrop.report.tables import picked_trial
 from tdrop.report.text import count, method_label, of_hundred, share
+from tdrop.report.titles import feature_columns, feature_titles, in_sentence
 
 SIMPLE = "logistic_regression"
 
+#: By verdict: its word, its style, and what it means.
 VERDICTS: Mapping[str, tuple[str, str, str]] = {
     "go": ("Go", "go", "The patients here are much like those the model learned from."),
     "caution": ("Caution", "caution", "The patients here differ noticeably from those the model learned from."),
@@ -33,13 +37,13 @@ def use_sentence(data: ReportData) -> str:
     if data.verdict == "too few to say":
         return "Do not rely on the model here until more patients are seen."
     patients, row = data.evaluation.patients, referred_row(data)
-    looked = count_or_note(row)
+    condition = "" if data.promotion else "Once approved, "
     if row is None or row.value is None:
-        return f"If approved, the model may be used for those who are not referred; a clinician looks at {looked}."
-    kept = patients - round(row.value)
-    return (
-        f"If approved, it may be used for {count(kept)} of {count(patients)} patients; a clinician looks at {looked}."
-    )
+        told = f"it may be used for all but the referred patients; a clinician looks at those ({referred_text(data)})."
+    else:
+        kept, looked = count(patients - round(row.value)), count(row.value)
+        told = f"it may be used for {kept} of {count(patients)} patients; a clinician looks at the other {looked}."
+    return condition + told if condition else told[:1].upper() + told[1:]
 
 
 def referred_row(data: ReportData) -> Row | None:
@@ -48,11 +52,20 @@ def referred_row(data: ReportData) -> Row | None:
     return evaluation.row(data.method, "referred", evaluation.seeds[0]) if evaluation.seeds else None
 
 
-def count_or_note(row: Row | None) -> str:
-    """Writes a count, or the note that stands for a hidden one."""
-    if row is None:
-        return "an unknown number"
-    return row.note or "an unknown number" if row.value is None else count(row.value)
+def referred_text(data: ReportData) -> str:
+    """Writes how many are referred, or what stands for a hidden count."""
+    row = referred_row(data)
+    if row is None or (row.value is None and not row.note):
+        return "not known"
+    return row.note if row.value is None else count(row.value)
+
+
+def referred_share(data: ReportData) -> str:
+    """Writes which part of the patients is referred."""
+    row = referred_row(data)
+    if row is None or row.value is None:
+        return "a clinician decides"
+    return f"{share(row.value / data.evaluation.patients, 0)} of patients: a clinician decides"
 
 
 def approval_sentence(data: ReportData) -> str:
@@ -60,29 +73,23 @@ def approval_sentence(data: ReportData) -> str:
     promotion = data.promotion
     if not promotion:
         return "Nobody has approved a model for this site yet."
-    by, when = promotion.get("by", "somebody"), promotion.get("when", "")
-    method = promotion.get("method")
-    which = method_label(str(method)) if method else "A model"
-    return f"{which} was approved by {by}{f' on {when}' if when else ''}."
+    when = f" on {promotion['when']}" if promotion.get("when") else ""
+    which = method_label(str(promotion["method"])) if promotion.get("method") else "A model"
+    return f"{which} was approved by {promotion.get('by') or 'somebody'}{when}."
 
 
 def method_sentence(data: ReportData) -> str:
-    """Says why this method, in words without jargon."""
+    """Says why this method, without jargon."""
     if data.method == SIMPLE:
-        return "The simplest method did best; the neural networks added nothing here."
-    runner_up = data.choice.get("runner_up")
-    beaten = " Better than logistic regression." if _beats_simple(data) else ""
-    return (
-        f"Did best on similar patients of the source.{beaten}"
-        if runner_up
-        else f"The only one that could be fitted.{beaten}"
-    )
-
-
-def _beats_simple(data: ReportData) -> bool:
-    rows = {row["method"]: row for row in data.choice.get("table", ())}
-    simple = rows.get(SIMPLE, {})
-    return simple.get("behind") is not None and not simple.get("tied", True)
+        return "The simplest method did as well as any: the neural networks add nothing here."
+    if not data.choice.get("runner_up"):
+        return "The only method that could be compared."
+    simple = {row["method"]: row for row in data.choice.get("table", ())}.get(SIMPLE, {})
+    if simple.get("behind") is None:
+        return "Did best on similar patients of the source."
+    if simple.get("tied"):
+        return "Did best on similar patients of the source; logistic regression, the simplest, is close behind."
+    return "Did best on similar patients of the source, clearly better than logistic regression, the simplest."
 
 
 def things_to_know(data: ReportData) -> list[str]:
@@ -94,20 +101,19 @@ def things_to_know(data: ReportData) -> list[str]:
 
 
 def _with_outcomes(data: ReportData) -> list[str]:
-    evaluation = data.evaluation
     outcome = data.contract.outcome.title
-    auroc = evaluation.row(data.method, "auroc")
+    auroc = data.evaluation.row(data.method, "auroc")
     things = []
     if auroc is not None and auroc.value is not None:
         span = f" ({100 * auroc.low:.0f} to {100 * auroc.high:.0f})" if auroc.low and auroc.high else ""
         things.append(
-            f"Of two patients, one with {outcome} and one without, the first has the higher risk in "
-            f"{of_hundred(auroc.value)} pairs{span}; 50 would be chance."
+            f"Of two patients, one with {outcome} and one without, the model gives the first the higher risk "
+            f"{100 * auroc.value:.0f} times in 100{span}; guessing gives 50."
         )
-    risk, rate = evaluation.value(data.method, "mean_risk"), evaluation.value(data.method, "outcome_rate")
+    risk, rate = (data.evaluation.value(data.method, name) for name in ("mean_risk", "outcome_rate"))
     if risk is not None and rate is not None:
         things.append(
-            f"The model expects {outcome} in {of_hundred(risk)}; it happened in {of_hundred(rate)}"
+            f"The model expects {outcome} in {of_hundred(risk)} patients; it happened in {of_hundred(rate)}"
             f"{_too(risk, rate, data)}."
         )
     return things
@@ -125,46 +131,54 @@ def _without_outcomes(data: ReportData) -> list[str]:
     similar = ""
     if trial.get("auroc") is not None:
         similar = (
-            f" On {count(trial['n'])} similar source patients it ranked the right one of two first in "
-            f"{of_hundred(trial['auroc'])} pairs; 50 would be chance."
+            f" Among {count(trial['n'])} similar source patients it gave the one with the outcome the higher risk "
+            f"{100 * trial['auroc']:.0f} times in 100; guessing gives 50."
         )
     return [
-        f"Outcomes here are not known yet, so nobody can say how often the model is right at this site.{similar}",
-        "All of this assumes that patients with the same findings have the same risk at both sites. "
-        "Only outcomes from here can check that.",
+        f"Outcomes here are not known yet, so nobody can say how often the model is right.{similar}",
+        "All of it assumes that patients with the same findings have the same risk at both sites. Only outcomes can "
+        "check that.",
     ]
 
 
 def difference_sentence(data: ReportData) -> str:
     """Names what differs most between the sites, in natural units where the frames are there."""
-    drivers = [driver for driver in data.shift.get("drivers", ()) if driver.get("auroc_drop", 0) > 0]
-    if not drivers:
-        return ""
-    told = [_describe_driver(data, str(driver["column"])) for driver in drivers[:2]]
-    return f"What differs most from {data.source_title}: {' and '.join(told)}."
+    columns, told, seen = feature_columns(data.contract), [], set()
+    ranked = sorted(data.shift.get("features", ()), key=lambda row: -abs(row.get("smd") or 0.0))
+    for row in ranked:
+        column = columns.get(row["feature"])
+        if column is None or column.name in seen or not row.get("smd"):
+            continue
+        seen.add(column.name)
+        told.append(_describe_feature(data, row))
+    return f"What differs most from the source: {' and '.join(told[:2])}." if told else ""
 
 
-def _describe_driver(data: ReportData, name: str) -> str:
-    columns = {column.name: column for column in data.contract.features}
-    column = columns.get(name)
-    if column is None:
-        return name
-    label = column.label.lower() if column.label[1:].islower() else column.label
-    frames = data.source_frame, data.target_frame
-    if any(frame is None or name not in frame for frame in frames) or column.type not in ("continuous", "count"):
-        return label
-    there, here = (float(frame[name].astype("float64").mean()) for frame in frames if frame is not None)
-    unit = f" {column.unit}" if column.unit else ""
-    return f"{label} (mean {there:.3g} there, {here:.3g}{unit} here)"
+def _describe_feature(data: ReportData, row: Mapping[str, Any]) -> str:
+    feature = str(row["feature"])
+    column = feature_columns(data.contract)[feature]
+    title = in_sentence(feature_titles(data.contract)[feature])
+    if column.type in ("continuous", "count") and not feature.endswith("_missing"):
+        means = [_mean(frame, column.name) for frame in (data.source_frame, data.target_frame)]
+        unit = f" {column.unit}" if column.unit else ""
+        name = in_sentence(column.label)
+        return name if None in means else f"{name} (mean {means[0]:.3g} there, {means[1]:.3g}{unit} here)"
+    if row.get("kind") in ("level", "binary", "missing"):
+        return f"{title} ({share(row['source_mean'], 0)} there, {share(row['target_mean'], 0)} here)"
+    return f"{title} ({'higher' if row['smd'] > 0 else 'lower'} here)"
+
+
+def _mean(frame: pd.DataFrame | None, name: str) -> float | None:
+    if frame is None or name not in frame:
+        return None
+    return float(pd.to_numeric(frame[name], errors="coerce").astype("float64").mean())
 
 
 def _set_aside(data: ReportData) -> str:
     aside = data.validation.get("quarantined")
-    return (
-        ""
-        if not aside
-        else f"{count(aside)} of {count(data.validation.get('read'))} rows broke the agreement and were set aside."
-    )
+    if not aside:
+        return ""
+    return f"{count(aside)} of {count(data.validation.get('read'))} rows broke the agreement and were set aside."
 
 
 def _failed(data: ReportData) -> str:
@@ -174,28 +188,31 @@ def _failed(data: ReportData) -> str:
     return f"{names} could not be fitted; the other methods were compared without."
 
 
-def changes(data: ReportData, summary: Mapping[str, Any]) -> list[str]:
+def changes(data: ReportData, summary: Mapping[str, Any]) -> str:
     """Says what changed since the last report."""
     previous = data.previous
     if not previous:
-        return ["This is the first report for this site."]
+        return "This is the first report for this site."
     told = []
-    for key, words in (("verdict", "Verdict"), ("method_label", "Method")):
-        if previous.get(key) != summary.get(key):
-            told.append(f"{words}: {previous.get(key, 'unknown')} before, {summary.get(key)} now.")
-    for key, words in (("patients", "Patients"), ("referred", "To refer"), ("labelled", "Known outcomes")):
-        before, now = previous.get(key), summary.get(key)
-        if before != now and before is not None:
-            told.append(f"{words}: {count(before)} before, {count(now)} now.")
+    before, now = (verdict_words(str(one.get("verdict")))["word"] for one in (previous, summary))
+    if previous.get("verdict") and before != now:
+        told.append(f"verdict {before} before, {now} now")
+    if previous.get("method_label") not in (None, summary["method_label"]):
+        told.append(f"method {previous['method_label']} before, {summary['method_label']} now")
+    for key, words in (("patients", "patients"), ("referred", "to refer"), ("labelled", "known outcomes")):
+        if previous.get(key) not in (None, summary.get(key)):
+            told.append(f"{words} {count(previous[key])} before, {count(summary.get(key))} now")
     when = f" of {previous['created']}" if previous.get("created") else ""
-    return told or [f"Nothing changed since the last report{when}."]
+    if not told:
+        return f"Nothing since the last report{when}."
+    return f"Since the last report{when}: {'; '.join(told)}."
 
 
 def unknowns(data: ReportData) -> list[str]:
     """Says what this report cannot know."""
     told = [
         "That patients with the same findings have the same risk at both sites (covariate shift) is an assumption. "
-        "If treatment or follow-up differ in ways that the table does not hold, every risk here may be off and no "
+        "If treatment or follow-up differ in ways that the table does not hold, every risk here may be off, and no "
         "figure without outcomes would show it.",
         "A referral list finds patients for whom the model is unsure of itself. It does not find those for whom it is "
         "sure and wrong.",
@@ -206,9 +223,9 @@ def unknowns(data: ReportData) -> list[str]:
             "Without outcomes of this site nobody can know how often the model is right here, whether its risks are "
             "too high or too low, or how many referred patients needed the look.",
         )
-    outside = data.shift.get("outside_overlap")
-    if outside:
+    if data.shift.get("outside_overlap"):
+        outside = share(data.shift["outside_overlap"])
         told.append(
-            f"{share(outside)} of the patients here have hardly any counterpart at the source; there the model guesses."
+            f"{outside} of the patients here have hardly any counterpart at the source; there the model guesses."
         )
     return told

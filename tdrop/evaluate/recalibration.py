@@ -1,0 +1,126 @@
+"""What known outcomes suggest: move the risks (intercept), or move and stretch them (intercept and slope).
+
+The lines are fitted on all known outcomes; how good they are is read off folds that did not fit them, so
+that "after" is not flattered by its own data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tdrop import metrics
+from tdrop.evaluate.catalogue import FEWEST_EVENTS
+from tdrop.types import Doubles
+
+FOLDS = 5
+
+
+@dataclass(frozen=True)
+class Adjustment:
+    """One way to recalibrate.
+
+    Attributes:
+        name: "as it is", "intercept" or "intercept and slope".
+        intercept: Added to slope * logit of the risk.
+        slope: Multiplies the logit of the risk.
+        log_loss: Out of fold.
+        brier: Out of fold.
+        ece: Out of fold.
+        calibration_intercept: What is still left to add, out of fold; None where it has no value.
+        calibration_slope: What is still left to stretch by, out of fold; None where it has no value.
+    """
+
+    name: str
+    intercept: float
+    slope: float
+    log_loss: float | None
+    brier: float | None
+    ece: float | None
+    calibration_intercept: float | None
+    calibration_slope: float | None
+
+
+@dataclass(frozen=True)
+class Recalibration:
+    """Risks before and after recalibration.
+
+    Attributes:
+        n: Patients with a known outcome.
+        events: Of these with the outcome.
+        adjustments: Before, then the suggestions; only "before" when the outcomes are too few.
+        note: Why nothing is suggested, or "".
+    """
+
+    n: int
+    events: int
+    adjustments: tuple[Adjustment, ...]
+    note: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns recalibration.json."""
+        return {**asdict(self), "adjustments": [asdict(one) for one in self.adjustments]}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Reads what `to_dict` wrote."""
+        return cls(**{**data, "adjustments": tuple(Adjustment(**one) for one in data["adjustments"])})
+
+
+def suggest_recalibration(y: NDArray[Any], risk: NDArray[Any], *, folds: int = FOLDS, seed: int = 0) -> Recalibration:
+    """Fits both recalibrations of risk (rows,) to outcomes y (rows,), NaN where unknown."""
+    known = np.isfinite(y)
+    outcome, value = np.asarray(y, dtype=np.float64)[known], np.asarray(risk, dtype=np.float64)[known]
+    events = int(outcome.sum())
+    before = _describe("as it is", 0.0, 1.0, outcome, value)
+    fewest = min(events, len(outcome) - events)
+    if fewest < FEWEST_EVENTS:
+        return Recalibration(len(outcome), events, (before,), "too few known outcomes to suggest a recalibration")
+    fold = _folds(outcome, folds, seed)
+    found = [before]
+    for name, with_slope in (("intercept", False), ("intercept and slope", True)):
+        line = _fit(outcome, value, with_slope)
+        if line is None:
+            continue
+        after = np.empty(len(value))
+        for index in range(folds):
+            inside = fold == index
+            held = _fit(outcome[~inside], value[~inside], with_slope) or line
+            after[inside] = metrics.recalibrated(value[inside], *held)
+        found.append(_describe(name, *line, outcome, after))
+    return Recalibration(len(outcome), events, tuple(found))
+
+
+def _fit(y: Doubles, risk: Doubles, with_slope: bool) -> tuple[float, float] | None:
+    if with_slope:
+        return metrics.calibration_line(y, risk)
+    intercept = metrics.calibration_intercept(y, risk)
+    return None if intercept is None else (intercept, 1.0)
+
+
+def _folds(y: Doubles, folds: int, seed: int) -> NDArray[np.int64]:
+    """Returns each patient's fold (rows,), with outcomes spread evenly."""
+    random = np.random.default_rng([seed, 11])
+    fold = np.empty(len(y), dtype=np.int64)
+    for value in (0.0, 1.0):
+        rows = random.permutation(np.flatnonzero(y == value))
+        fold[rows] = np.arange(len(rows)) % folds
+    return fold
+
+
+def _describe(name: str, intercept: float, slope: float, y: Doubles, risk: Doubles) -> Adjustment:
+    line = metrics.calibration_line(y, risk)
+    return Adjustment(
+        name=name,
+        intercept=intercept,
+        slope=slope,
+        log_loss=metrics.log_loss(y, risk),
+        brier=metrics.brier(y, risk),
+        ece=metrics.expected_calibration_error(y, risk),
+        calibration_intercept=metrics.calibration_intercept(y, risk),
+        calibration_slope=None if line is None else line[1],
+    )

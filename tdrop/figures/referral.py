@@ -1,0 +1,176 @@
+"""Figures about referral: who is looked at, what is left, and whether it pays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tdrop import metrics
+from tdrop.figures.methods import Naming
+from tdrop.figures.style import HIGHLIGHT, INK, MUTED, SOURCE_COLOUR, TARGET_COLOUR, Canvas, look, styled
+from tdrop.types import Doubles, Summary
+
+#: Shares referred at which a risk-coverage curve is drawn.
+_SHARES = np.linspace(0, 0.6, 61)
+
+#: Thresholds at which net benefit is drawn.
+_THRESHOLDS = np.linspace(0.02, 0.6, 59)
+
+
+@styled
+def draw_risk_histogram(summary: Summary, referred: NDArray[np.bool_], level: float, hide_below: int = 0) -> str:
+    """Draws how many patients have which risk, and which of them are referred (chosen method, first seed)."""
+    edges = np.linspace(0, 1, 21 if hide_below else 41)
+    kept, looked = (np.histogram(summary.mean[mask], edges)[0].astype(float) for mask in (~referred, referred))
+    for counts in (kept, looked):
+        counts[counts < hide_below] = 0
+    canvas = Canvas(7.2, 2.7)
+    panel = canvas.panels[0][0]
+    centre, width = (edges[:-1] + edges[1:]) / 2, 0.92 * edges[1]
+    panel.bar(centre, kept, width=width, color=TARGET_COLOUR, alpha=0.4, label="the model's risk can be used")
+    panel.bar(
+        centre, looked, width=width, bottom=kept, color=HIGHLIGHT, hatch="////", edgecolor="white", linewidth=0,
+        label="referred: a clinician looks",
+    )  # fmt: skip
+    panel.axvline(level, color=INK, linewidth=1, linestyle=(0, (3, 2)))
+    panel.text(level, 1.0, f" risk level {level:.0%}", transform=panel.get_xaxis_transform(), va="bottom", fontsize=8)
+    panel.set_xlabel("predicted risk")
+    panel.set_ylabel("patients")
+    panel.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    panel.grid(axis="x", visible=False)
+    canvas.figure.legend(loc="outside upper center", ncols=2)
+    told = f"{len(summary.mean):,} patients by predicted risk; {int(referred.sum()):,} of them are referred."
+    hidden = f"Patients by predicted risk and referral; bars of fewer than {hide_below} patients are not drawn."
+    return canvas.svg("risks", "Predicted risks and referrals", hidden if hide_below else told)
+
+
+@styled
+def draw_risk_coverage(
+    predictions: Mapping[str, Sequence[Summary]], y: NDArray[Any], threshold: float, naming: Naming, hide_below: int = 0
+) -> str | None:
+    """Draws the error rate among those not referred as more are referred, by expected error and by sd; first seed.
+
+    Points at which fewer than `hide_below` errors are left are not drawn.
+    """
+    known = np.isfinite(y)
+    if not known.any():
+        return None
+    canvas = Canvas(7.2, 3.5, 1, 2, sharex=True, sharey=True)
+    for method, summaries in predictions.items():
+        summary, style = summaries[0], look(method)
+        scores: list[NDArray[Any]] = [metrics.expected_error(summary.mean, threshold)]
+        scores += [summary.sd] if summary.passes > 1 else []
+        for panel, score in zip(canvas.panels[0], scores, strict=False):
+            curve = metrics.risk_coverage(y[known], summary.mean[known], score[known], threshold)
+            share, error = _enough(curve, hide_below)
+            panel.plot(share, error, color=style.colour, linestyle=style.dash, linewidth=1.4, label=naming(method))
+    for panel, title in zip(canvas.panels[0], ("Ranked by expected error", "Ranked by sd"), strict=True):
+        panel.set_title(title)
+        panel.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+        panel.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+        panel.set_xlabel("share of patients referred")
+    canvas.panels[0][0].set_ylabel("error rate among the rest")
+    canvas.panels[0][0].set_ylim(bottom=0)
+    handles, names = canvas.panels[0][0].get_legend_handles_labels()
+    canvas.figure.legend(handles, names, loc="outside lower center", ncols=4)
+    return canvas.svg(
+        "coverage",
+        "Error among patients who stay with the model",
+        "The lower the curve, the better the ranking finds the patients who would be predicted wrongly.",
+    )
+
+
+def _enough(curve: metrics.RiskCoverage, hide_below: int) -> tuple[Doubles, Doubles]:
+    """Keeps some points of a curve, where enough errors are left."""
+    index = np.unique(np.minimum((_SHARES * len(curve.referred)).astype(int), len(curve.referred) - 1))
+    left = np.round(curve.error[index] * curve.n[index])
+    shown = index[left >= hide_below]
+    return curve.referred[shown], curve.error[shown]
+
+
+@styled
+def draw_decision_curve(
+    summary: Summary, y: NDArray[Any], interval_level: float, capacity: float, level: float, hide_below: int = 0
+) -> str | None:
+    """Draws net benefit by the risk from which one acts: nobody, everybody, the model, the model with referral.
+
+    A point is left out where fewer than `hide_below` patients with, or without, the outcome stand behind it.
+    """
+    known = np.isfinite(y)
+    outcome, risk = y[known], summary.mean[known].astype(np.float64)
+    if not known.any() or len(np.unique(outcome)) < 2:
+        return None
+    _, high = summary.interval(interval_level)
+    curves: dict[str, list[float]] = {"everybody": [], "model": [], "model and referral": []}
+    for threshold in _THRESHOLDS:
+        referred = metrics.most(
+            metrics.expected_error(risk, threshold), metrics.capacity_count(len(risk), capacity)
+        ) | metrics.referred_at_level(risk, high[known], threshold)
+        values = [
+            metrics.net_benefit(outcome, np.ones(len(risk)), threshold),
+            metrics.net_benefit(outcome, risk, threshold),
+            metrics.net_benefit(outcome, risk, threshold, referred),
+        ]
+        acted = risk >= threshold
+        few = min(outcome[acted].sum(), (1 - outcome[acted]).sum()) < hide_below
+        for name, value in zip(curves, values, strict=True):
+            curves[name].append(np.nan if value is None or (few and name != "everybody") else value)
+    return _draw_benefit(curves, level)
+
+
+def _draw_benefit(curves: Mapping[str, Sequence[float]], level: float) -> str:
+    canvas = Canvas(7.2, 3.0)
+    panel = canvas.panels[0][0]
+    styles: dict[str, tuple[str, Any, str]] = {
+        "everybody": (SOURCE_COLOUR, (0, (1, 1)), "act on everybody"),
+        "model": (TARGET_COLOUR, "-", "act by the model"),
+        "model and referral": (HIGHLIGHT, (0, (5, 2)), "act by the model, referred patients by the clinician"),
+    }
+    for name, values in curves.items():
+        colour, dash, label = styles[name]
+        panel.plot(_THRESHOLDS, values, color=colour, linestyle=dash, label=label)
+    panel.axhline(0, color=MUTED, linewidth=0.9, label="act on nobody")
+    panel.axvline(level, color=INK, linewidth=1, linestyle=(0, (3, 2)))
+    top = float(np.nanmax([np.nanmax(values) for values in curves.values() if np.isfinite(values).any()]))
+    panel.set_ylim(-0.15 * top, 1.1 * top)
+    panel.set_xlabel("risk from which one acts (dashed line: this site's risk level)")
+    panel.set_ylabel("net benefit")
+    panel.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    canvas.figure.legend(loc="outside upper center", ncols=2)
+    return canvas.svg(
+        "benefit",
+        "Decision curve",
+        "Net benefit of acting on nobody, on everybody, by the model, and by the model with referral, by the risk from "
+        "which one acts; higher is better.",
+    )
+
+
+@styled
+def draw_recalibration(y: NDArray[Any], risks: Mapping[str, NDArray[Any]], hide_below: int = 0) -> str | None:
+    """Draws calibration before and after each recalibration, one panel each, same scale.
+
+    Args:
+        y: Known outcomes (rows,).
+        risks: By name, risks (rows,).
+        hide_below: Groups with fewer patients on either side are left out.
+    """
+    if not len(y):
+        return None
+    canvas = Canvas(2.2 * len(risks) + 0.4, 2.5, 1, len(risks), sharex=True, sharey=True)
+    for panel, (name, risk) in zip(canvas.panels[0], risks.items(), strict=True):
+        table = metrics.CalibrationTable.of(y, risk)
+        shown = (table.events >= hide_below) & (table.n - table.events >= hide_below)
+        panel.plot([0, 1], [0, 1], color=MUTED, linewidth=0.9, linestyle=(0, (3, 2)))
+        panel.plot(table.risk[shown], table.rate[shown], color=TARGET_COLOUR, marker="o", markersize=4)
+        panel.set_title(name)
+        panel.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    canvas.figure.supxlabel("predicted risk", fontsize=9)
+    canvas.panels[0][0].set_ylabel("observed share")
+    return canvas.svg(
+        "recalibration",
+        "Calibration before and after recalibration",
+        "On the dashed line predicted equals observed.",
+    )

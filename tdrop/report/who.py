@@ -1,0 +1,115 @@
+"""Who is misclassified and who is referred: the mean of each feature in each group, in natural units."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tdrop import metrics
+from tdrop.contracts.schema import Column
+from tdrop.disclosure import HIDDEN, mark, protect
+from tdrop.disclosure.cells import gives_away, is_small
+from tdrop.evaluate.statistics import referred_by_capacity, referred_by_level
+from tdrop.report.data import ReportData
+from tdrop.report.tables import Cell, Table
+from tdrop.report.text import NOTHING, count, number, share
+
+Groups = Mapping[str, pd.DataFrame]
+
+
+def who_table(data: ReportData) -> Table | None:
+    """Makes the table of the chosen method's first seed; None without the sites' features."""
+    if data.source_frame is None or data.target_frame is None:
+        return None
+    groups = _groups(data, data.source_frame, data.target_frame)
+    small = {name: is_small(len(frame), data.hide_below) for name, frame in groups.items()}
+    patients = (
+        Cell("Patients"),
+        *(Cell(mark(data.hide_below) if small[n] else count(len(f))) for n, f in groups.items()),
+    )
+    lines: list[tuple[Cell, ...]] = [patients]
+    for column in data.contract.features:
+        if all(column.name in frame for frame in groups.values()):
+            lines += _lines(column, groups, small, data.hide_below)
+    note = "Means and shares of the chosen method's first seed. Missing values are left out."
+    return Table("who", "Who is misclassified, who is referred", ("Feature", *groups), tuple(lines), note)
+
+
+def _groups(data: ReportData, source: pd.DataFrame, target: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    summary, decision = data.predictions[data.method][0], data.site.decision
+    referred = referred_by_level(summary, decision) | referred_by_capacity(summary, decision)
+    groups = {"Source": source, "This site": target}
+    if data.y is not None:
+        known = np.isfinite(data.y)
+        wrong = np.zeros(len(target), dtype=np.bool_)
+        wrong[known] = metrics.misclassified(data.y[known], summary.mean[known])
+        groups["Misclassified"] = target[wrong]
+    groups["Referred"] = target[referred]
+    return groups
+
+
+def _lines(column: Column, groups: Groups, small: Mapping[str, bool], hide_below: int) -> list[tuple[Cell, ...]]:
+    if column.categories:
+        return _shares(column, groups, small, hide_below)
+    numbers = {name: _numbers(frame[column.name]) for name, frame in groups.items()}
+    if column.type == "binary":
+        return [_binary(column, numbers, small, hide_below)]
+    digits = 1
+    cells = (
+        Cell(HIDDEN if small[name] or is_small(len(values), hide_below) else _mean(values, digits))
+        for name, values in numbers.items()
+    )
+    unit = f" ({column.unit})" if column.unit else ""
+    return [(Cell(f"{column.label}, mean{unit}"), *cells)]
+
+
+def _numbers(values: pd.Series) -> NDArray[Any]:
+    found = pd.to_numeric(values, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    return np.asarray(found[np.isfinite(found)], dtype=np.float64)
+
+
+def _mean(values: NDArray[Any], digits: int) -> str:
+    return number(values.mean(), digits) if len(values) else NOTHING
+
+
+def _binary(
+    column: Column, numbers: Mapping[str, NDArray[Any]], small: Mapping[str, bool], hide_below: int
+) -> tuple[Cell, ...]:
+    counts = {name: [int(values.sum()), int(len(values) - values.sum())] for name, values in numbers.items()}
+    shown = _visible(counts, small, hide_below)
+    return (Cell(column.label), *(Cell(shown[name][0]) for name in numbers))
+
+
+def _shares(column: Column, groups: Groups, small: Mapping[str, bool], hide_below: int) -> list[tuple[Cell, ...]]:
+    labels = {name: frame[column.name].astype("str") for name, frame in groups.items()}
+    counts = {name: [int(values.eq(label).sum()) for label in column.categories] for name, values in labels.items()}
+    shown = _visible(counts, small, hide_below)
+    return [
+        (
+            Cell(f"{column.label}: {column.category_titles.get(label, label)}"),
+            *(Cell(shown[name][i]) for name in groups),
+        )
+        for i, label in enumerate(column.categories)
+    ]
+
+
+def _visible(counts: Mapping[str, list[int]], small: Mapping[str, bool], hide_below: int) -> dict[str, list[str]]:
+    """Writes counts of each group as shares, hidden where they would give a small count away."""
+    shown = {}
+    whole = counts["This site"]
+    for name, values in counts.items():
+        total = sum(values)
+        hidden = set.union(*protect(values, hide_below)) if hide_below else set()
+        if hide_below and name in ("Misclassified", "Referred"):
+            hidden |= {i for i, value in enumerate(values) if gives_away(value, whole[i], hide_below)}
+            # One hidden share could be worked out from the others.
+            hidden = set(range(len(values))) if len(hidden) == 1 else hidden
+        shown[name] = [
+            HIDDEN if small[name] or i in hidden else share(value / total if total else None)
+            for i, value in enumerate(values)
+        ]
+    return shown
