@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from tdrop.contracts.rule import Condition, OtherColumn
 from tdrop.errors import did_you_mean
 
 if TYPE_CHECKING:
     from tdrop.contracts.site import Extract, Site
-    from tdrop.contracts.table import Column, Condition, Contract
+    from tdrop.contracts.table import Column, Contract
 
 #: Where in the YAML a problem is, and the sentence about it.
 Problem = tuple[tuple[str | int, ...], str]
@@ -96,8 +97,6 @@ def _subgroup_problems(contract: Contract, index: int, name: str, has_cuts: bool
 
 
 def _condition_problems(condition: Condition, contract: Contract, where: tuple[str | int, ...]) -> Iterator[Problem]:
-    from tdrop.contracts.table import OtherColumn
-
     if condition.column not in contract.names:
         yield where, f"column '{condition.column}' is not defined{did_you_mean(condition.column, contract.names)}"
         return

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tdrop.contracts.coherence import known_labels
-from tdrop.contracts.table import NUMERIC_TYPES, Column, Condition, Contract, OtherColumn, Rule
+from tdrop.contracts.rule import Condition, OtherColumn, Rule
+from tdrop.contracts.table import NUMERIC_TYPES, Column, Contract
 
 #: Marks, for each value of a column, whether it could be read: a column beside the column.
 READABLE_SUFFIX = "__readable"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from tdrop.contracts.table import Severity
+from tdrop.contracts.record import Severity
 from tdrop.errors import DataError, SiteStopped
 
 #: Version of the form that `Validation.to_dict` writes.

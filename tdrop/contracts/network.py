@@ -10,8 +10,9 @@ from typing import Any
 
 from tdrop.contracts.coherence import Problem, site_problems
 from tdrop.contracts.explain import parse, refuse
+from tdrop.contracts.record import digest
 from tdrop.contracts.site import Site
-from tdrop.contracts.table import Contract, digest
+from tdrop.contracts.table import Contract
 from tdrop.contracts.yaml_file import Document, parse_yaml, read_yaml
 from tdrop.errors import ContractError, UsageError, did_you_mean
 

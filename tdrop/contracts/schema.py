@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
+from tdrop.contracts.record import Interval, Severity, digest
+from tdrop.contracts.rule import Condition, Rule
 from tdrop.contracts.site import Decision, Disclosure, Extract, LabelFile, Reader, Site
-from tdrop.contracts.table import (
-    Column,
-    Condition,
-    Contract,
-    Interval,
-    Limits,
-    Missing,
-    Outcome,
-    Rule,
-    Severity,
-    Subgroup,
-    digest,
-)
+from tdrop.contracts.table import Column, Contract, Limits, Missing, Outcome, Subgroup
 
 __all__ = [
     "Column",

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model_validator
 
-from tdrop.contracts.table import Labels, Name, Record, Scalar, Share, to_label
+from tdrop.contracts.record import Labels, Name, Record, Scalar, Share, to_label
 from tdrop.types import INTERVAL_LEVEL
 
 #: Stands for every column under `missing_codes`.

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from tdrop.contracts.coherence import contract_problems
+from tdrop.contracts.record import Interval, Labels, Name, Record, Scalar, Severity, Share, digest, to_label_keys
+from tdrop.contracts.rule import Rule
 from tdrop.errors import did_you_mean
 
 ColumnType = Literal["continuous", "ordinal", "categorical", "binary", "count"]
 Role = Literal["id", "feature", "label", "ignored"]
-Severity = Literal["row_critical", "row_warning", "table_stop", "table_warning", "info"]
 Check = Literal["readable", "range", "plausible", "categories", "missing", "present"]
 
 #: What breaking a check means unless the column says otherwise under `severity`.
@@ -30,92 +29,6 @@ DEFAULT_SEVERITY: dict[str, Severity] = {
 }
 NUMERIC_TYPES = ("continuous", "count")
 LABELLED_TYPES = ("ordinal", "categorical")
-TABLE_SEVERITIES = ("table_stop", "table_warning", "info")
-
-
-def to_label(value: Any) -> str:
-    """Writes a category the one way it is written everywhere: 1, 1.0 and "1" are all "1"."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value).strip()
-
-
-def _to_labels(value: Any) -> Any:
-    return [to_label(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _to_label_keys(value: Any) -> Any:
-    return {to_label(key): item for key, item in value.items()} if isinstance(value, dict) else value
-
-
-def _to_tuple(value: Any) -> Any:
-    return value if isinstance(value, list | tuple) else (value,)
-
-
-Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=64)]
-#: In YAML a label may be written as a word, a number or a truth.
-SCALAR_SCHEMA = {"type": ["string", "number", "boolean"]}
-Labels = Annotated[
-    tuple[str, ...], BeforeValidator(_to_labels), WithJsonSchema({"type": "array", "items": SCALAR_SCHEMA})
-]
-Scalar = Annotated[str, BeforeValidator(to_label), WithJsonSchema(SCALAR_SCHEMA)]
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
-
-
-class Record(BaseModel):
-    """A frozen piece of a contract: unknown keys are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
-
-
-def digest(content: Any) -> str:
-    """sha256 of the canonical JSON of `content`: the same on every machine."""
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
-
-
-class Interval(Record):
-    """A closed range, written [low, high]; an open end is null."""
-
-    low: float | None = None
-    high: float | None = None
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core: Any, handler: Any) -> dict[str, Any]:
-        return {"type": "array", "minItems": 2, "maxItems": 2, "items": {"type": ["number", "null"]}}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_pair(cls, value: Any) -> Any:
-        if isinstance(value, list | tuple):
-            if len(value) != 2:
-                raise ValueError(f"a range is [low, high], got {len(value)} numbers")
-            return {"low": value[0], "high": value[1]}
-        return value
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.low is None and self.high is None:
-            raise ValueError("a range needs a low or a high end")
-        if self.low is not None and self.high is not None and self.low > self.high:
-            raise ValueError(f"the low end {self.low:g} is above the high end {self.high:g}")
-        return self
-
-    def within(self, other: Interval) -> bool:
-        """Whether every number in it is also in `other`."""
-        low = other.low is None or (self.low is not None and self.low >= other.low)
-        return low and (other.high is None or (self.high is not None and self.high <= other.high))
-
-    def text(self, unit: str | None = None) -> str:
-        """Returns the range in words, such as `18 to 120 years`."""
-        suffix = f" {unit}" if unit else ""
-        if self.low is None:
-            return f"at most {self.high:,g}{suffix}"
-        if self.high is None:
-            return f"at least {self.low:,g}{suffix}"
-        return f"{self.low:,g} to {self.high:,g}{suffix}"
 
 
 class Missing(Record):
@@ -155,8 +68,8 @@ class Column(Record):
     range: Interval | None = None
     plausible: Interval | None = None
     categories: Labels = ()
-    category_titles: Annotated[dict[str, str], BeforeValidator(_to_label_keys)] = Field(default_factory=dict)
-    aliases: Annotated[dict[str, Labels], BeforeValidator(_to_label_keys)] = Field(default_factory=dict)
+    category_titles: Annotated[dict[str, str], BeforeValidator(to_label_keys)] = Field(default_factory=dict)
+    aliases: Annotated[dict[str, Labels], BeforeValidator(to_label_keys)] = Field(default_factory=dict)
     missing: Missing = Missing()
     optional: bool = False
     transform: Literal["log"] | None = None
@@ -195,70 +108,6 @@ class Column(Record):
         if check == "present" and self.optional and "present" not in self.severity:
             return "table_warning"
         return self.severity.get(check, DEFAULT_SEVERITY[check])  # type: ignore[call-overload,no-any-return]
-
-
-class OtherColumn(Record):
-    """Stands for another column's value in a comparison."""
-
-    column: Name
-
-
-Bound = Annotated[OtherColumn | float | Scalar, Field(union_mode="left_to_right")]
-
-
-class Condition(Record):
-    """A statement about one column; a missing value never breaks it, except `missing`."""
-
-    column: Name
-    equals: Scalar | None = Field(default=None, alias="is")
-    differs: Scalar | None = Field(default=None, alias="is_not")
-    among: Labels | None = Field(default=None, alias="in")
-    outside: Labels | None = Field(default=None, alias="not_in")
-    below: Bound | None = None
-    at_most: Bound | None = None
-    above: Bound | None = None
-    at_least: Bound | None = None
-    missing: bool | None = None
-
-    @model_validator(mode="after")
-    def _one_test(self) -> Self:
-        if len(self.tests) != 1:
-            known = "is, is_not, in, not_in, below, at_most, above, at_least, missing"
-            raise ValueError(f"a condition has exactly one of {known}, got {len(self.tests)}")
-        return self
-
-    @property
-    def tests(self) -> tuple[str, ...]:
-        """Names of the tests that are given."""
-        fields = ("equals", "differs", "among", "outside", "below", "at_most", "above", "at_least", "missing")
-        return tuple(field for field in fields if getattr(self, field) is not None)
-
-    @property
-    def test(self) -> str:
-        """Name of the one test."""
-        return self.tests[0]
-
-
-class Rule(Record):
-    """A rule across columns: where all of `when` hold, `then` must hold.
-
-    Attributes:
-        allow: For table-level severities, the share of rows that may break it.
-    """
-
-    name: Name
-    title: str
-    when: Annotated[tuple[Condition, ...], BeforeValidator(_to_tuple)] = ()
-    then: Condition
-    severity: Severity = "row_warning"
-    allow: Share = 0.0
-    fix: str = ""
-
-    @model_validator(mode="after")
-    def _allow_is_for_tables(self) -> Self:
-        if self.allow and self.severity not in TABLE_SEVERITIES:
-            raise ValueError(f"allow is for table-level rules, this one is {self.severity}")
-        return self
 
 
 class Outcome(Record):

@@ -13,8 +13,9 @@ import numpy as np
 import pandas as pd
 
 from tdrop.contracts.findings import Finding, Sureness
+from tdrop.contracts.record import Severity
 from tdrop.contracts.site import Site
-from tdrop.contracts.table import NUMERIC_TYPES, Column, Contract, Severity
+from tdrop.contracts.table import NUMERIC_TYPES, Column, Contract
 from tdrop.data.units import alternatives, convert
 from tdrop.errors import ContractError
 from tdrop.types import Doubles

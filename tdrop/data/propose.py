@@ -13,7 +13,8 @@ import pandas as pd
 
 from tdrop.contracts.coherence import known_labels
 from tdrop.contracts.network import Network
-from tdrop.contracts.table import NUMERIC_TYPES, Column, Contract, to_label
+from tdrop.contracts.record import to_label
+from tdrop.contracts.table import NUMERIC_TYPES, Column, Contract
 from tdrop.data.guesses import guess_codes, guess_labels, guess_unit, sniff
 from tdrop.data.hints import clean
 from tdrop.data.names import CLOSE_ENOUGH, similarity

@@ -10,7 +10,8 @@ import pyarrow as arrow
 import pyarrow.compute as compute
 from numpy.typing import NDArray
 
-from tdrop.contracts.table import Column, to_label
+from tdrop.contracts.record import to_label
+from tdrop.contracts.table import Column
 from tdrop.types import Doubles
 
 Mask = NDArray[np.bool_]

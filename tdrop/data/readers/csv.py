@@ -11,10 +11,18 @@ import pyarrow as arrow
 import pyarrow.csv as arrow_csv
 from pydantic import Field
 
-from tdrop.contracts.table import Record
+from tdrop.contracts.record import Record
 from tdrop.data.locations import Location, decompress, open_bytes
 from tdrop.errors import DataError
 
+#: How files begin that are no text, and what they are.
+_FOREIGN = {
+    b"PK\x03\x04": "an Excel or zip file",
+    b"PAR1": "a Parquet file",
+    b"%PDF": "a PDF file",
+    b"\xd0\xcf\x11\xe0": "an old Excel file",
+    b"SQLite format 3": "a SQLite database",
+}
 _MARKS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 
 
@@ -52,9 +60,12 @@ def read(options: Options, location: Location) -> pd.DataFrame:
 
 
 def _as_utf8(content: bytes, options: Options, location: Location) -> bytes:
+    foreign = next((words for mark, words in _FOREIGN.items() if content.startswith(mark)), None)
+    if foreign is not None:
+        raise DataError(f"extract '{location.shown}' is {foreign}, not text; export it as CSV, or set reader.kind")
     encoding = next((name for mark, name in _MARKS.items() if content.startswith(mark)), options.encoding)
     try:
-        return content.decode(encoding).encode("utf-8")
+        text = content.decode(encoding).encode("utf-8")
     except LookupError:
         raise DataError(f"extract '{location.shown}': no encoding '{encoding}'; utf-8 and latin-1 are usual") from None
     except UnicodeError as error:
@@ -63,6 +74,11 @@ def _as_utf8(content: bytes, options: Options, location: Location) -> bytes:
         raise DataError(
             f"extract '{location.shown}' is not {encoding} text (line {line:,}); set reader.encoding, often latin-1"
         ) from None
+    if b"\x00" in text:
+        raise DataError(
+            f"extract '{location.shown}' holds null bytes; set reader.encoding, often utf-16, or send it again"
+        )
+    return text
 
 
 def _header(content: bytes, options: Options, location: Location) -> list[str]:

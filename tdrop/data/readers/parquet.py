@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as arrow
 import pyarrow.parquet as arrow_parquet
 
-from tdrop.contracts.table import Record
+from tdrop.contracts.record import Record
 from tdrop.data.locations import Location, open_bytes
 from tdrop.errors import DataError
 

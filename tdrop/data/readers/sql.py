@@ -17,7 +17,7 @@ import sqlalchemy
 from pydantic import Field, model_validator
 from sqlalchemy import exc
 
-from tdrop.contracts.table import Record
+from tdrop.contracts.record import Record
 from tdrop.data.locations import Location
 from tdrop.errors import DataError, Unavailable
 

@@ -1,0 +1,99 @@
+"""The pieces that tables and sites are written with: records, labels, ranges, digests."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+
+Severity = Literal["row_critical", "row_warning", "table_stop", "table_warning", "info"]
+
+
+def to_label(value: Any) -> str:
+    """Writes a category the one way it is written everywhere: 1, 1.0 and "1" are all "1"."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value).strip()
+
+
+def _to_labels(value: Any) -> Any:
+    return [to_label(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def to_label_keys(value: Any) -> Any:
+    """Writes the keys of a mapping as labels."""
+    return {to_label(key): item for key, item in value.items()} if isinstance(value, dict) else value
+
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=64)]
+#: In YAML a label may be written as a word, a number or a truth.
+SCALAR_SCHEMA = {"type": ["string", "number", "boolean"]}
+Labels = Annotated[
+    tuple[str, ...], BeforeValidator(_to_labels), WithJsonSchema({"type": "array", "items": SCALAR_SCHEMA})
+]
+Scalar = Annotated[str, BeforeValidator(to_label), WithJsonSchema(SCALAR_SCHEMA)]
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class Record(BaseModel):
+    """A frozen piece of a contract: unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
+
+
+def digest(content: Any) -> str:
+    """sha256 of the canonical JSON of `content`: the same on every machine."""
+    text = json.dumps(_plain(content), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _plain(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {str(key): _plain(value) for key, value in content.items()}
+    return [_plain(value) for value in content] if isinstance(content, list | tuple) else content
+
+
+class Interval(Record):
+    """A closed range, written [low, high]; an open end is null."""
+
+    low: float | None = None
+    high: float | None = None
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: Any, handler: Any) -> dict[str, Any]:
+        return {"type": "array", "minItems": 2, "maxItems": 2, "items": {"type": ["number", "null"]}}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_pair(cls, value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            if len(value) != 2:
+                raise ValueError(f"a range is [low, high], got {len(value)} numbers")
+            return {"low": value[0], "high": value[1]}
+        return value
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.low is None and self.high is None:
+            raise ValueError("a range needs a low or a high end")
+        if self.low is not None and self.high is not None and self.low > self.high:
+            raise ValueError(f"the low end {self.low:g} is above the high end {self.high:g}")
+        return self
+
+    def within(self, other: Interval) -> bool:
+        """Whether every number in it is also in `other`."""
+        low = other.low is None or (self.low is not None and self.low >= other.low)
+        return low and (other.high is None or (self.high is not None and self.high <= other.high))
+
+    def text(self, unit: str | None = None) -> str:
+        """Returns the range in words, such as `18 to 120 years`."""
+        suffix = f" {unit}" if unit else ""
+        if self.low is None:
+            return f"at most {self.high:,g}{suffix}"
+        if self.high is None:
+            return f"at least {self.low:,g}{suffix}"
+        return f"{self.low:,g} to {self.high:,g}{suffix}"
