@@ -113,9 +113,7 @@ def publish(place: Place, run: Run) -> dict[str, Any]:
     return {**summary, "not_recorded": sentence}
 
 
-def train(
-    place: Place, site: str, encoded: Ref, matching: Ref, settings: TransferSettings, level: float
-) -> Trained:
+def train(place: Place, site: str, encoded: Ref, matching: Ref, settings: TransferSettings, level: float) -> Trained:
     """Tunes every method alike, refits the best trial per seed, and scores it out of fold.
 
     A method that fails is reported as failed; the site goes on with the others.
@@ -126,10 +124,13 @@ def train(
     methods = settings.chosen_methods()
     trained = Trained()
     counted = _Counter(site)
-    planned = {m: len(plan_trials(m, budget=settings.trials, base=settings.method_settings.get(m, {}))) for m in methods}
+    planned = {
+        m: len(plan_trials(m, budget=settings.trials, base=settings.method_settings.get(m, {}))) for m in methods
+    }
     trials = {
         method: [
-            run_tuning_trial.submit(place, encoded, matching, method, index, settings) for index in range(planned[method])
+            run_tuning_trial.submit(place, encoded, matching, method, index, settings)
+            for index in range(planned[method])
         ]
         for method in methods
     }
@@ -192,7 +193,11 @@ def _nothing_to_do(place: Place, site: str) -> dict[str, Any]:
 
     latest = place.latest(site)
     get_run_logger().info("site %s: nothing changed since the last run; its report is %s", site, latest / "report.html")
-    leave(site, "summary", f"# {site}\n\nNothing changed since the last run: data, contract, settings and code are the same.")
+    leave(
+        site,
+        "summary",
+        f"# {site}\n\nNothing changed since the last run: data, contract, settings and code are the same.",
+    )
     report(site, "unchanged", detail="nothing changed since the last run")
     summary: dict[str, Any] = json.loads((latest / "summary.json").read_text(encoding="utf-8"))
     return summary

@@ -80,7 +80,9 @@ def _show(place: Place, results: dict[str, Any], console: Console) -> None:
     network = place.network()
     for site, evaluation in evaluations.items():
         simulated = ", simulated" if network.site(site).simulated else ""
-        table.add_column(f"{site}\n{results[site]['verdict']}{simulated}\n{evaluation.patients:,} patients", justify="right")
+        table.add_column(
+            f"{site}\n{results[site]['verdict']}{simulated}\n{evaluation.patients:,} patients", justify="right"
+        )
     for method in method_names():
         cells = [_cell(evaluation, method, results[site]) for site, evaluation in evaluations.items()]
         if any(cells):

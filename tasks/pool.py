@@ -63,7 +63,9 @@ def compute(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         try:
             start, end, result = _pool.submit(_timed, function, *args, **kwargs).result(FIT_LIMIT_SECONDS)
         except TimeoutError as error:
-            raise FitError(f"a fit took longer than {FIT_LIMIT_SECONDS / 3600:.0f} h; use fewer rows or epochs") from error
+            raise FitError(
+                f"a fit took longer than {FIT_LIMIT_SECONDS / 3600:.0f} h; use fewer rows or epochs"
+            ) from error
         except BrokenProcessPool as error:
             raise FitError("a worker process died (out of memory?); run again with fewer processes") from error
     _spans.append((start, end))

@@ -158,7 +158,9 @@ def _summary_page(place: Place, run: Run, summary: dict[str, Any]) -> str:
     from tdrop.disclosure import disclose_summary
 
     shown = disclose_summary(summary, place.network().site(run.site).disclosure)
-    lines = [f"- {name.replace('_', ' ')}: {value}" for name, value in shown.items() if isinstance(value, str | int | float)]
+    lines = [
+        f"- {name.replace('_', ' ')}: {value}" for name, value in shown.items() if isinstance(value, str | int | float)
+    ]
     return f"# {run.site}\n\n" + "\n".join(lines)
 
 

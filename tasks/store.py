@@ -148,7 +148,9 @@ def _place(incoming: Path, folder: Path) -> None:
         os.rename(incoming, folder)  # noqa: PTH104 - Path.rename would replace silently on some systems
     except OSError as error:
         if _intact(folder) is None:
-            raise DataError(f"cannot write below '{folder.parent}': {error.strerror}; check space and rights") from error
+            raise DataError(
+                f"cannot write below '{folder.parent}': {error.strerror}; check space and rights"
+            ) from error
 
 
 def _touch(folder: Path) -> None:

@@ -22,8 +22,7 @@ from tasks.artifacts import leave
 from tasks.place import PRIVATE, Place
 from tasks.prepare import BACKOFF_SECONDS
 from tasks.progress import report
-from tasks.settings import TransferSettings
-from tasks.store import Ref, digest_of
+from tasks.store import digest_of
 from tdrop.errors import TdropError, Unavailable
 
 if TYPE_CHECKING:
@@ -213,7 +212,9 @@ def _log_datasets(client: MlflowClient, run_id: str, datasets: Mapping[str, tupl
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
     inputs = [
-        DatasetInput(Dataset(name, digest[:32], "local", json.dumps({"site": name})), [InputTag("mlflow.data.context", role)])
+        DatasetInput(
+            Dataset(name, digest[:32], "local", json.dumps({"site": name})), [InputTag("mlflow.data.context", role)]
+        )
         for role, (name, digest) in datasets.items()
     ]
     client.log_inputs(run_id, datasets=inputs)

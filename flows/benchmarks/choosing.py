@@ -1,0 +1,220 @@
+"""Which way of choosing a method, without the target's labels, costs least?
+
+Over simulated, synthetic and real pairs of sites every method is tuned, scored by each criterion and
+refitted; only then are the target's labels opened. The regret of a choice is what the best method in
+hindsight does better there: in AUROC, and in Brier score. docs/CHOOSING.md reports a run.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from flows.benchmarks.real_pairs import SUPPORT_TARGETS, rotterdam_to_gbsg, support_to
+from tdrop.choose import Criterion, FoldScore, Score, choose, out_of_fold_losses
+from tdrop.data.families import extrapolation
+from tdrop.data.simulate import simulated_cohort
+from tdrop.matching import match
+from tdrop.methods import build, method_names
+from tdrop.metrics import auroc, brier
+from tdrop.shift import density_ratio_weights, estimate_shift, propensity
+from tdrop.tune import Trial, chosen_method, pick_trial, plan_trials, refit, run_trial
+from tdrop.types import Cohort
+
+logger = logging.getLogger(__name__)
+
+#: Trials a method gets: choosing between methods is less sensitive to them than the methods themselves.
+TRIALS = 3
+PASSES = 100
+QUICK_METHODS = ("mlp", "mc_dropout", "logistic_regression", "gradient_boosting")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A pair of labelled sites, drawn anew for every seed where it is simulated.
+
+    Attributes:
+        name: Name of the pair.
+        family: "simulator", "hard simulator", "extrapolation" or "real".
+        make: Draws source and target for a seed.
+        seeds: How many seeds a full run takes.
+    """
+
+    name: str
+    family: str
+    make: Callable[[int], tuple[Cohort, Cohort]]
+    seeds: int
+
+
+def run(output: Path, *, quick: bool = False) -> dict[str, Any]:
+    """Measures every problem and seed not yet in `output`, writes choosing.json and choosing.md.
+
+    Args:
+        output: Folder of the results; a run that was stopped continues there.
+        quick: A few methods and problems with one seed, to see that it works.
+    """
+    folder = output / "measurements"
+    folder.mkdir(parents=True, exist_ok=True)
+    names = QUICK_METHODS if quick else method_names()
+    measurements = []
+    for problem in list_problems(quick=quick):
+        for seed in range(1 if quick else problem.seeds):
+            file = folder / f"{problem.name}-{seed}.json"
+            if not file.exists():
+                logger.info("choosing: %s, seed %d", problem.name, seed)
+                measured = measure(problem, seed, names, trials=1 if quick else TRIALS)
+                file.write_text(json.dumps(measured, indent=1, allow_nan=False))
+            measurements.append(json.loads(file.read_text()))
+    summary = summarise(measurements)
+    (output / "choosing.json").write_text(json.dumps(summary, indent=1, allow_nan=False))
+    (output / "choosing.md").write_text(as_markdown(summary))
+    return summary
+
+
+def list_problems(*, quick: bool = False) -> tuple[Problem, ...]:
+    """Returns the pairs of sites, easy ones first."""
+    populations = ("mild", "moderate", "severe")
+    if quick:
+        small = [Problem("moderate-1000", "simulator", partial(_simulated, "moderate", 1_000, rows=1_000), 1)]
+        return (*small, Problem("extrapolation", "extrapolation", partial(_extrapolation, 5.0, 1.2), 1))
+    problems = [Problem(f"{each}-5000", "simulator", partial(_simulated, each, 5_000), 10) for each in populations]
+    prostate = {"outcome": "prostate"}
+    for each in populations:
+        problems.append(
+            Problem(f"{each}-prostate-2000", "hard simulator", partial(_simulated, each, 2_000, **prostate), 3)
+        )
+    for each in populations[1:]:
+        make = partial(_simulated, each, 5_000, truncated=True, **prostate)
+        problems.append(Problem(f"{each}-truncated-5000", "hard simulator", make, 3))
+    for sharp in (5.0, 1.5):
+        for mean in (1.2, 0.3):
+            make = partial(_extrapolation, sharp, mean)
+            problems.append(Problem(f"extrapolation-{sharp}-{mean}", "extrapolation", make, 3))
+    problems.append(Problem("rotterdam-gbsg", "real", lambda seed: rotterdam_to_gbsg(), 2))
+    for group in SUPPORT_TARGETS:
+        name = f"support-{group.lower().replace('/', '').replace(' ', '-')}"
+        problems.append(Problem(name, "real", lambda seed, group=group: support_to(group), 2))
+    return tuple(problems)
+
+
+def _simulated(
+    population: str, source_rows: int, seed: int, *, rows: int = 5_000, truncated: bool = False, **options: Any
+) -> tuple[Cohort, Cohort]:
+    support = {"support": "truncated"} if truncated else {}
+    source = simulated_cohort("source", source_rows, seed=1_000 + seed, **support, **options)
+    return source, simulated_cohort(population, rows, seed=2_000 + seed, **options)
+
+
+def _extrapolation(sharp: float, mean: float, seed: int) -> tuple[Cohort, Cohort]:
+    return extrapolation(1_000, seed=3_000 + seed, sharp=sharp, target_mean=mean)
+
+
+def measure(problem: Problem, seed: int, names: Sequence[str], *, trials: int) -> dict[str, Any]:
+    """Tunes, scores and refits every method, and looks at the target's labels last."""
+    source, labelled = problem.make(seed)
+    target = labelled.unlabelled()
+    shift = estimate_shift(source, target, seed=seed)
+    matching = match(source, target, seed=seed)
+    weights = density_ratio_weights(propensity(source, target, seed=seed))
+    scores, risks = [], {}
+    for name in names:
+        planned = plan_trials(name, budget=trials, seed=seed)
+        picked = pick_trial(name, [run_trial(one, source, target, matching.rows, seed=seed) for one in planned])
+        folds = out_of_fold_losses(chosen_method(name, picked), source, target, weights, seed=seed)
+        scores.append(Score(name, build(name).has_samples, picked, folds))  # type: ignore[attr-defined]
+        risks[name] = refit(name, picked, source, target, seed=seed).summarise(target.X, PASSES, seed=seed).mean
+    chosen = choose_by_every_rule(scores)
+    return {
+        "problem": problem.name,
+        "family": problem.family,
+        "seed": seed,
+        "verdict": shift.verdict,
+        "domain_auroc": shift.domain_auroc.value if shift.domain_auroc else None,
+        "effective_n": shift.weights_effective_n,
+        "target": {name: _score_target(labelled, risk) for name, risk in risks.items()},
+        "candidates": [score.method for score in scores if score.has_samples],
+        "chosen": chosen,
+        "scores": {score.method: _plain_scores(score) for score in scores},
+    }
+
+
+def choose_by_every_rule(scores: Sequence[Score]) -> dict[str, str]:
+    """Returns the method that each rule picks; "lowest" rules have no ties, "fixed" ones do not look."""
+    candidates = [score for score in scores if score.has_samples]
+    criteria: tuple[Criterion, ...] = ("importance_weighted", "matched_validation")
+    chosen = {criterion: choose(scores, criterion=criterion).method for criterion in criteria}
+    lowest: Mapping[str, Callable[[Trial, FoldScore], float | None]] = {
+        "lowest importance-weighted": lambda trial, folds: folds.log_loss,
+        "lowest unweighted": lambda trial, folds: folds.plain_log_loss,
+        "lowest matched validation": lambda trial, folds: trial.log_loss,
+    }
+    for rule, loss_of in lowest.items():
+        losses = {one.method: loss_of(one.trial, one.folds) for one in candidates if one.trial and one.folds}
+        known = {name: loss for name, loss in losses.items() if loss is not None}
+        chosen[rule] = min(known, key=lambda name: known[name])
+    return {**chosen, **{f"always {one.method}": one.method for one in candidates}}
+
+
+def _score_target(labelled: Cohort, risk: Any) -> dict[str, float | None]:
+    assert labelled.y is not None
+    return {"auroc": auroc(labelled.y, risk), "brier": brier(labelled.y, risk)}
+
+
+def _plain_scores(score: Score) -> dict[str, float | None]:
+    trial, folds = score.trial, score.folds
+    return {
+        "matched_validation": trial.log_loss if trial else None,
+        "importance_weighted": folds.log_loss if folds else None,
+        "unweighted": folds.plain_log_loss if folds else None,
+    }
+
+
+def summarise(measurements: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns mean and largest regret of every rule, overall and by family, every problem counting once."""
+    rules = list(measurements[0]["chosen"])
+    families = list(dict.fromkeys(one["family"] for one in measurements))
+    rows = []
+    for family in ("all", *families):
+        kept = [one for one in measurements if family in ("all", one["family"])]
+        for rule in rules:
+            rows.append({"family": family, "rule": rule, **_regret(kept, rule)})
+    return {"measurements": len(measurements), "regret": rows}
+
+
+def _regret(measurements: Sequence[Mapping[str, Any]], rule: str) -> dict[str, Any]:
+    by_problem: dict[str, list[tuple[float, float]]] = {}
+    for one in measurements:
+        target = {name: one["target"][name] for name in one["candidates"]}
+        own = target[one["chosen"][rule]]
+        behind = max(each["auroc"] for each in target.values()) - own["auroc"]
+        worse = own["brier"] - min(each["brier"] for each in target.values())
+        by_problem.setdefault(one["problem"], []).append((behind, worse))
+    means = np.array([np.mean(pairs, axis=0) for pairs in by_problem.values()])
+    return {
+        "problems": len(means),
+        "runs": len(measurements),
+        "auroc": float(means[:, 0].mean()),
+        "auroc_worst": float(means[:, 0].max()),
+        "brier": float(means[:, 1].mean()),
+        "brier_worst": float(means[:, 1].max()),
+    }
+
+
+def as_markdown(summary: Mapping[str, Any]) -> str:
+    """Returns the regret table, best rule first within each family."""
+    lines = [
+        "| family | rule | problems | runs | AUROC regret | worst | Brier regret | worst |",
+        "|---|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    families = list(dict.fromkeys(row["family"] for row in summary["regret"]))
+    for row in sorted(summary["regret"], key=lambda row: (families.index(row["family"]), row["auroc"])):
+        numbers = " | ".join(f"{row[key]:.4f}" for key in ("auroc", "auroc_worst", "brier", "brier_worst"))
+        lines.append(f"| {row['family']} | {row['rule']} | {row['problems']} | {row['runs']} | {numbers} |")
+    return "\n".join(lines) + "\n"

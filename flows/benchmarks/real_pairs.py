@@ -1,0 +1,96 @@
+"""Real pairs of sites from the optional package SurvSet; nothing is downloaded.
+
+Rotterdam -> GBSG: SurvSet's Rotterdam table records death (1,272 events), its GBSG table recurrence or
+death, so the base rates differ (.07 and .26 within two years) and only the ranking transfers. Grade is
+left out: the two sites code it differently.
+
+SUPPORT2: death within 180 days, disease groups as sites; patients with sepsis or failure of several
+organs are the source. Scores that already predict survival are left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tdrop.types import Cohort
+
+SUPPORT_SOURCE = "ARF/MOSF w/Sepsis"
+SUPPORT_TARGETS = ("COPD", "CHF", "Cirrhosis", "MOSF w/Malig")
+
+_MEASUREMENTS = ("age", "edu", "scoma", "meanbp", "hrt", "resp", "temp", "pafi", "alb", "sod", "ph", "adlp", "adls")
+#: Right-skewed laboratory values; their logarithm is used.
+_SKEWED = ("wblc", "bili", "crea", "bun", "urine", "glucose")
+_MONTH = 365.25 / 12
+
+
+def rotterdam_to_gbsg() -> tuple[Cohort, Cohort]:
+    """Returns Rotterdam (death within two years) and GBSG (recurrence or death within two years)."""
+    rotterdam, gbsg = _load("rott2"), _load("GBSG2")
+    size = rotterdam["fac_tsize"].astype(str)
+    source = pd.DataFrame(
+        {
+            "age": rotterdam["num_age"],
+            "log_nodes": np.log1p(rotterdam["num_nodes"]),
+            "log_progesterone": np.log1p(rotterdam["num_progesterone"]),
+            "log_estrogen": np.log1p(rotterdam["num_estrogen"]),
+            "postmenopausal": rotterdam["fac_meno"].astype(str) == "post",
+            "hormones": rotterdam["fac_hormon"].astype(str) == "yes",
+            "above_20_mm": size != "<=20mm",
+            "above_50_mm": size == ">50mm",
+        }
+    )
+    target = pd.DataFrame(
+        {
+            "age": gbsg["num_age"],
+            "log_nodes": np.log1p(gbsg["num_pnodes"]),
+            "log_progesterone": np.log1p(gbsg["num_progrec"]),
+            "log_estrogen": np.log1p(gbsg["num_estrec"]),
+            "postmenopausal": gbsg["fac_menostat"].astype(str) == "Post",
+            "hormones": gbsg["fac_horTh"].astype(str) == "yes",
+            "above_20_mm": gbsg["num_tsize"] > 20,
+            "above_50_mm": gbsg["num_tsize"] > 50,
+        }
+    )
+    days = 2 * 365.25
+    outcomes = _within(rotterdam, days, _MONTH), _within(gbsg, days, 1.0)
+    return _cohort("rotterdam", source, outcomes[0]), _cohort("gbsg", target, outcomes[1])
+
+
+def support_to(group: str) -> tuple[Cohort, Cohort]:
+    """Returns SUPPORT2's sepsis and organ-failure patients and those of another disease group."""
+    table = _load("support2")
+    X = table[[f"num_{name}" for name in (*_MEASUREMENTS, *_SKEWED)]].astype(float)
+    X.columns = X.columns.str.removeprefix("num_")
+    X[list(_SKEWED)] = np.log1p(X[list(_SKEWED)].clip(lower=0))
+    groups = table["fac_dzgroup"].astype(str)
+    missing = X.isna().astype(float).add_suffix("_missing")
+    X = X.fillna(X[groups == SUPPORT_SOURCE].median())
+    X["comorbidities"] = table["num_num_co"].astype(float)
+    X["male"] = table["fac_sex"].astype(str) == "male"
+    X["diabetes"] = table["fac_diabetes"].astype(str) == "1"
+    X = pd.concat([X, missing.loc[:, missing.any()]], axis=1)
+    outcome = _within(table, 180, 1.0)
+    sides = (groups == SUPPORT_SOURCE).to_numpy(), (groups == group).to_numpy()
+    return _cohort("sepsis", X[sides[0]], outcome[sides[0]]), _cohort(group.lower(), X[sides[1]], outcome[sides[1]])
+
+
+def _load(name: str) -> pd.DataFrame:
+    from SurvSet.data import SurvLoader
+
+    table: pd.DataFrame = SurvLoader().load_dataset(name)["df"]
+    return table
+
+
+def _within(table: pd.DataFrame, days: float, unit: float) -> Any:
+    """1 for an event within `days`, 0 for follow-up beyond it, NaN for those censored earlier."""
+    time = table["time"].to_numpy(float) * unit
+    event = table["event"].to_numpy() == 1
+    return np.where(event & (time <= days), 1.0, np.where(time >= days, 0.0, np.nan))
+
+
+def _cohort(site: str, X: pd.DataFrame, outcome: Any) -> Cohort:
+    known = ~np.isnan(outcome)
+    return Cohort(site, np.arange(known.sum()), tuple(X.columns), X[known].to_numpy(dtype=float), outcome[known])

@@ -1,0 +1,65 @@
+"""Commands about a site's model after its transfer: use it, check it, approve it, hand it on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.commands.options import DEFAULT_CONTRACTS, Contracts, SiteName, console
+
+
+def score(
+    site: SiteName,
+    file: Annotated[Path, typer.Argument(help="A batch of patients in the site's format", metavar="FILE")],
+    output: Annotated[Path | None, typer.Option(help="Where the list goes; default below the home")] = None,
+    contracts: Contracts = DEFAULT_CONTRACTS,
+) -> None:
+    """Predict for new patients with the model that a person promoted."""
+    from flows.score import run_score
+
+    run_score(site, file, output=output, contracts=contracts, console=console)
+
+
+def audit(
+    site: SiteName,
+    labels: Annotated[
+        Path, typer.Argument(help="Outcomes that have arrived: id and outcome columns", metavar="LABELS")
+    ],
+    contracts: Contracts = DEFAULT_CONTRACTS,
+) -> None:
+    """Evaluate and report again on outcomes that have arrived; the models stay as they are."""
+    from flows.audit import run_audit
+
+    run_audit(site, labels, contracts=contracts, console=console)
+
+
+def promote(
+    site: SiteName,
+    by: Annotated[str, typer.Option(help="Who takes responsibility", metavar="NAME")],
+    note: Annotated[str, typer.Option(help="Why, and under which conditions", metavar="TEXT")],
+    contracts: Contracts = DEFAULT_CONTRACTS,
+) -> None:
+    """Make the site's candidate its champion: the model that scoring uses."""
+    from flows.promotion import run_promote
+
+    run_promote(site, by=by, note=note, contracts=contracts, console=console)
+
+
+def rollback(site: SiteName, contracts: Contracts = DEFAULT_CONTRACTS) -> None:
+    """Go back to the champion before this one."""
+    from flows.promotion import run_rollback
+
+    run_rollback(site, contracts=contracts, console=console)
+
+
+def export(
+    site: SiteName,
+    folder: Annotated[Path | None, typer.Option(help="An empty or new folder; default below the home")] = None,
+    contracts: Contracts = DEFAULT_CONTRACTS,
+) -> None:
+    """Write a folder that may be mailed: the report with small counts hidden."""
+    from flows.promotion import run_export
+
+    run_export(site, folder=folder, contracts=contracts, console=console)

@@ -1,0 +1,24 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+console = Console(highlight=False, soft_wrap=True)
+DEFAULT_CONTRACTS = Path("data_contracts")
+
+Contracts = Annotated[Path, typer.Option("--contracts", help="Folder with tables/ and sites/", metavar="DIR")]
+SiteName = Annotated[str, typer.Argument(help="Name of a site in sites/", metavar="SITE")]
+Seeds = Annotated[int, typer.Option(help="Refits that show the spread", min=1)]
+Trials = Annotated[int, typer.Option(help="Tuning trials, the same for every method", min=1)]
+Methods = Annotated[
+    list[str] | None, typer.Option("--method", help="Train only this method; repeat for several", metavar="NAME")
+]
+Processes = Annotated[int | None, typer.Option(help="Worker processes; default one a core", min=1)]
+Again = Annotated[bool, typer.Option("--again", help="Run even when nothing changed")]
+Runner = Annotated[str, typer.Option(help="Where fits run: processes (of this machine) or dask")]
+Address = Annotated[str | None, typer.Option(help="Dask scheduler, e.g. tcp://host:8786", metavar="URL")]

@@ -1,0 +1,80 @@
+"""Commands that run the pipeline or a part of it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from flows.commands.options import (
+    DEFAULT_CONTRACTS,
+    Address,
+    Again,
+    Contracts,
+    Methods,
+    Processes,
+    Runner,
+    Seeds,
+    SiteName,
+    Trials,
+    console,
+)
+from tdrop.errors import UsageError
+
+
+def demo(
+    full: Annotated[bool, typer.Option("--full", help="20,000 source rows and the full search")] = False,
+    seeds: Seeds = 3,
+    processes: Processes = None,
+) -> None:
+    """Move a simulated registry's model to three simulated hospitals, end to end."""
+    from flows.demo import run_demo
+
+    run_demo(full=full, seeds=seeds, processes=processes, console=console)
+
+
+def validate(
+    site: Annotated[str | None, typer.Argument(help="Name of a site in sites/", metavar="SITE")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every site of the network")] = False,
+    contracts: Contracts = DEFAULT_CONTRACTS,
+) -> None:
+    """Check a site's extract against its contract; exit 1 when it must not be used."""
+    from flows.validate import run_validate
+
+    if (site is None) != everything:
+        raise UsageError("give one SITE, or --all for every site of the network")
+    run_validate(site, contracts=contracts, console=console)
+
+
+def shift(site: SiteName, contracts: Contracts = DEFAULT_CONTRACTS) -> None:
+    """Show how different a site's patients are, before any training."""
+    from flows.shift import run_shift
+
+    run_shift(site, contracts=contracts, console=console)
+
+
+def transfer(
+    sites: Annotated[list[str], typer.Argument(help="Target sites", metavar="SITE...")],
+    seeds: Seeds = 3,
+    trials: Trials = 12,
+    method: Methods = None,
+    processes: Processes = None,
+    again: Again = False,
+    runner: Runner = "processes",
+    address: Address = None,
+    contracts: Contracts = DEFAULT_CONTRACTS,
+) -> None:
+    """Check, compare, train, choose, evaluate and report, for one or several target sites."""
+    from flows.transfer_command import run_transfer
+    from tasks.settings import TransferSettings
+
+    run_transfer(
+        sites,
+        TransferSettings(seeds=seeds, trials=trials, methods=tuple(method or ())),
+        contracts=contracts,
+        processes=processes,
+        again=again,
+        runner=runner,
+        address=address,
+        console=console,
+    )
