@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -80,36 +80,48 @@ def run(output: Path, *, quick: bool = False) -> dict[str, Any]:
 
 def list_problems(*, quick: bool = False) -> tuple[Problem, ...]:
     """Returns the pairs of sites, easy ones first."""
-    populations = ("mild", "moderate", "severe")
     if quick:
-        small = [Problem("moderate-1000", "simulator", partial(_simulated, "moderate", 1_000, rows=1_000), 1)]
-        return (*small, Problem("extrapolation", "extrapolation", partial(_extrapolation, 5.0, 1.2), 1))
-    problems = [Problem(f"{each}-5000", "simulator", partial(_simulated, each, 5_000), 10) for each in populations]
-    prostate = {"outcome": "prostate"}
-    for each in populations:
-        problems.append(
-            Problem(f"{each}-prostate-2000", "hard simulator", partial(_simulated, each, 2_000, **prostate), 3)
+        return (
+            Problem("moderate-1000", "simulator", partial(_simulated, "moderate", 1_000, 1_000, {}), 1),
+            Problem("extrapolation", "extrapolation", partial(_extrapolation, 5.0, 1.2), 1),
         )
-    for each in populations[1:]:
-        make = partial(_simulated, each, 5_000, truncated=True, **prostate)
-        problems.append(Problem(f"{each}-truncated-5000", "hard simulator", make, 3))
+    return (*_simulated_problems(), *_extrapolation_problems(), *_real_problems())
+
+
+def _simulated_problems() -> Iterator[Problem]:
+    prostate = {"outcome": "prostate"}
+    for each in ("mild", "moderate", "severe"):
+        yield Problem(f"{each}-5000", "simulator", partial(_simulated, each, 5_000, 5_000, {}), 10)
+        yield Problem(f"{each}-prostate-2000", "hard simulator", partial(_simulated, each, 2_000, 5_000, prostate), 3)
+        if each != "mild":
+            make = partial(_simulated, each, 5_000, 5_000, {**prostate, "support": "truncated"})
+            yield Problem(f"{each}-truncated-5000", "hard simulator", make, 3)
+
+
+def _extrapolation_problems() -> Iterator[Problem]:
     for sharp in (5.0, 1.5):
         for mean in (1.2, 0.3):
-            make = partial(_extrapolation, sharp, mean)
-            problems.append(Problem(f"extrapolation-{sharp}-{mean}", "extrapolation", make, 3))
-    problems.append(Problem("rotterdam-gbsg", "real", lambda seed: rotterdam_to_gbsg(), 2))
+            yield Problem(f"extrapolation-{sharp}-{mean}", "extrapolation", partial(_extrapolation, sharp, mean), 3)
+
+
+def _real_problems() -> Iterator[Problem]:
+    yield Problem("rotterdam-gbsg", "real", lambda seed: rotterdam_to_gbsg(), 2)
     for group in SUPPORT_TARGETS:
         name = f"support-{group.lower().replace('/', '').replace(' ', '-')}"
-        problems.append(Problem(name, "real", lambda seed, group=group: support_to(group), 2))
-    return tuple(problems)
+        yield Problem(name, "real", partial(_support, group), 2)
+
+
+def _support(group: str, seed: int) -> tuple[Cohort, Cohort]:
+    return support_to(group)
 
 
 def _simulated(
-    population: str, source_rows: int, seed: int, *, rows: int = 5_000, truncated: bool = False, **options: Any
+    population: str, source_rows: int, target_rows: int, options: Mapping[str, Any], seed: int
 ) -> tuple[Cohort, Cohort]:
-    support = {"support": "truncated"} if truncated else {}
-    source = simulated_cohort("source", source_rows, seed=1_000 + seed, **support, **options)
-    return source, simulated_cohort(population, rows, seed=2_000 + seed, **options)
+    """Draws both; a truncated support is the source's alone."""
+    source = simulated_cohort("source", source_rows, seed=1_000 + seed, **options)
+    shared = {key: value for key, value in options.items() if key != "support"}
+    return source, simulated_cohort(population, target_rows, seed=2_000 + seed, **shared)
 
 
 def _extrapolation(sharp: float, mean: float, seed: int) -> tuple[Cohort, Cohort]:
@@ -149,7 +161,7 @@ def choose_by_every_rule(scores: Sequence[Score]) -> dict[str, str]:
     """Returns the method that each rule picks; "lowest" rules have no ties, "fixed" ones do not look."""
     candidates = [score for score in scores if score.has_samples]
     criteria: tuple[Criterion, ...] = ("importance_weighted", "matched_validation")
-    chosen = {criterion: choose(scores, criterion=criterion).method for criterion in criteria}
+    chosen: dict[str, str] = {criterion: choose(scores, criterion=criterion).method for criterion in criteria}
     lowest: Mapping[str, Callable[[Trial, FoldScore], float | None]] = {
         "lowest importance-weighted": lambda trial, folds: folds.log_loss,
         "lowest unweighted": lambda trial, folds: folds.plain_log_loss,
@@ -209,10 +221,8 @@ def _regret(measurements: Sequence[Mapping[str, Any]], rule: str) -> dict[str, A
 
 def as_markdown(summary: Mapping[str, Any]) -> str:
     """Returns the regret table, best rule first within each family."""
-    lines = [
-        "| family | rule | problems | runs | AUROC regret | worst | Brier regret | worst |",
-        "|---|---|--:|--:|--:|--:|--:|--:|",
-    ]
+    head = "| family | rule | problems | runs | AUROC regret | worst | Brier regret | worst |"
+    lines = [head, "|---|---|--:|--:|--:|--:|--:|--:|"]
     families = list(dict.fromkeys(row["family"] for row in summary["regret"]))
     for row in sorted(summary["regret"], key=lambda row: (families.index(row["family"]), row["auroc"])):
         numbers = " | ".join(f"{row[key]:.4f}" for key in ("auroc", "auroc_worst", "brier", "brier_worst"))
