@@ -1,6 +1,6 @@
 """One target site, from its extract to its published report.
 
-read -> harmonise and check -> encode -> estimate shift -> match -> tune -> fit -> choose -> evaluate -> report -> record
+read -> check -> encode -> estimate shift -> match -> tune -> fit -> choose -> evaluate -> report -> record
 """
 
 from __future__ import annotations
