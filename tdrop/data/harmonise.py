@@ -80,7 +80,20 @@ def rename(raw: pd.DataFrame, contract: Contract, extract: Extract, file: str) -
         raise ContractError(f"{file}: the extract already has a column '{clashes[0]}' and `renames` makes another")
     named = raw.rename(columns=extract.renames)
     extra = [str(name) for name in named if name not in contract.names]
-    if extra:
+    if extra and len(extra) == named.shape[1]:
+        # Without a header the first patient's values stand where names should: they must not be quoted.
+        findings.append(
+            Finding(
+                "table.header",
+                None,
+                "table_stop",
+                len(extra),
+                named.shape[1],
+                f"none of the {len(extra):,} columns has a name that the contract knows",
+                "check that the first line holds the names, and the separator under `reader`",
+            )
+        )
+    elif extra:
         findings.append(
             Finding(
                 "table.extra_columns",

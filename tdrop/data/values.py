@@ -99,7 +99,11 @@ def as_labels(
 
 def _distinct_labels(values: pd.Series, codes: Collection[str]) -> tuple[list[str], NDArray[np.int64]]:
     """The distinct values as labels, and for each row which one (rows,), -1 where missing."""
-    inverse, distinct = pd.factorize(values)
+    try:
+        inverse, distinct = pd.factorize(values)
+    except TypeError:
+        # Lists and records, as Parquet may hold them, are no label of anything.
+        inverse, distinct = pd.factorize(values.map(lambda value: "(nested)", na_action="ignore"))
     labels = [to_label(_plain(value)) for value in distinct]
     absent = np.asarray([label == "" or label in codes for label in labels] + [True])
     return labels, np.where(absent[inverse], -1, inverse).astype(np.int64)

@@ -1,0 +1,352 @@
+"""A corpus of broken extracts: each gets the one sentence it deserves, none a traceback, none a wrong result."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tdrop.contracts.network import Network
+from tdrop.contracts.site import Site
+from tdrop.data.prepare import Prepared, prepare
+from tdrop.errors import ContractError, DataError, TdropError, Unavailable
+
+Make = Callable[[pd.DataFrame], pd.DataFrame | bytes | None]
+ROWS = 100
+
+
+@dataclass(frozen=True)
+class Case:
+    """A way to break an extract and what must come of it.
+
+    `error` and `says` are patterns; `severity` is what the finding that says it must have; `out` is how many rows
+    must be set aside (None: do not care).
+    """
+
+    name: str
+    make: Make
+    says: str
+    error: type[TdropError] | None = None
+    severity: str | None = None
+    out: int | None = None
+    duplicates: int = 0
+    site: dict[str, Any] = field(default_factory=dict)
+    suffix: str = "csv"
+
+
+def text(frame: pd.DataFrame, **options: Any) -> str:
+    return frame.to_csv(index=False, lineterminator="\n", **options)
+
+
+def put(column: str, value: object, rows: int = 12) -> Make:
+    """Writes `value` into the first rows of a column."""
+
+    def change(frame: pd.DataFrame) -> pd.DataFrame:
+        frame[column] = frame[column].astype(object)
+        frame.loc[: rows - 1, column] = value
+        return frame
+
+    return change
+
+
+def each(column: str, change: Callable[[str], str], rows: int = ROWS) -> Make:
+    """Rewrites a column's text, in the first rows or in all."""
+
+    def make(frame: pd.DataFrame) -> pd.DataFrame:
+        frame.loc[: rows - 1, column] = frame.loc[: rows - 1, column].map(change)
+        return frame
+
+    return make
+
+
+def swap(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.rename(columns={"age": "psa", "psa": "age"})
+
+
+def edit_lines(change: Callable[[list[str]], list[str]]) -> Make:
+    return lambda frame: "\n".join(change(text(frame).splitlines())).encode()
+
+
+def typed_parquet(**columns: Any) -> Make:
+    def make(frame: pd.DataFrame) -> bytes:
+        import io
+
+        frame = frame.astype({"age": float, "psa": float}).assign(**columns)
+        stream = io.BytesIO()
+        frame.to_parquet(stream)
+        return stream.getvalue()
+
+    return make
+
+
+STOP, WARN, SET_ASIDE, UNUSUAL = "table_stop", "table_warning", "row_critical", "row_warning"
+PARQUET = {"reader": "parquet"}
+CASES = [
+    # Files that cannot be read at all.
+    Case("empty", lambda _: b"", "is empty", DataError),
+    Case("blank_lines_only", lambda _: b"\n\r\n \n", "is empty", DataError),
+    Case("absent", lambda _: None, "does not exist", DataError),
+    Case("long_row", edit_lines(lambda lines: [*lines, lines[-1] + ",1"]),
+         r"1 rows do not have .* line 102", DataError),
+    Case("short_row", edit_lines(lambda lines: [*lines[:5], "P9,70", *lines[5:]]),
+         r"1 rows .* line 6, with 2", DataError),
+    Case("wrong_encoding", lambda f: text(f).replace("P00003", "P\xe9").encode("latin-1"),
+         r"not utf-8 .*line 5", DataError),
+    Case("no_such_encoding", lambda f: text(f).encode(), "no encoding 'utf-88'", DataError,
+         site={"reader": {"kind": "csv", "encoding": "utf-88"}}),
+    Case("duplicated_header", edit_lines(lambda lines: [lines[0].replace("stage", "psa"), *lines[1:]]),
+         "gives 1 names twice",
+         DataError),
+    Case("unclosed_quote", edit_lines(lambda lines: [*lines[:9], '"' + lines[9], *lines[10:]]),
+         "never closed", DataError),
+    Case("truncated_gz", lambda f: gzip.compress(text(f).encode())[:-60], "truncated gz", DataError, suffix="csv.gz"),
+    Case("damaged_gz", lambda f: b"\x1f\x8b\x08\x00" + b"\xff" * 80, "damaged or truncated gz", DataError,
+         suffix="csv.gz"),
+    Case("excel_file", lambda _: b"PK\x03\x04" + bytes(range(200)), "an Excel or zip file, not text", DataError),
+    Case("parquet_as_csv", typed_parquet(), "a Parquet file, not text", DataError),
+    Case("null_bytes", lambda f: text(f).encode("utf-16-le"), "holds null bytes", DataError),
+    Case("zero_byte_parquet", lambda _: b"", r"empty \(0 bytes\)", DataError, site=PARQUET, suffix="parquet"),
+    Case("csv_as_parquet", lambda f: text(f).encode(), "not a readable Parquet", DataError, site=PARQUET,
+         suffix="parquet"),
+    Case("truncated_parquet", lambda f: typed_parquet()(f)[:-300], "not a readable Parquet", DataError,
+         site=PARQUET,  # type: ignore[index]
+         suffix="parquet"),
+    # Files that can be read and must not be used.
+    Case("header_only", edit_lines(lambda lines: lines[:1]), "has 0 rows, at least 20", severity=STOP, out=0),
+    Case("too_few_rows", edit_lines(lambda lines: lines[:8]), "has 7 rows, at least 20", severity=STOP, out=0),
+    Case("wrong_separator", lambda f: text(f, sep=";").encode(), "'patient_id' .* is not in the extract",
+         severity=STOP),
+    Case("no_header", edit_lines(lambda lines: lines[1:]), "'age' .* is not in the extract", severity=STOP),
+    Case("missing_column", lambda f: f.drop(columns="stage"), "'stage' .* is not in the extract", severity=STOP),
+    Case("other_case", lambda f: f.rename(columns={"psa": "PSA"}), "perhaps it is 'PSA'", severity=STOP),
+    Case("dates_for_numbers", put("age", "1951-03-02", ROWS), "look like dates", severity=SET_ASIDE, out=ROWS),
+    Case("words_for_numbers", put("age", "old", ROWS), "100 of 100 values cannot be read as numbers",
+         severity=SET_ASIDE),
+    Case("swapped_columns", swap, "'age' and 'psa' look swapped", severity=STOP),
+    Case("months_for_years", each("age", lambda age: str(float(age) * 12)), "plausible in months", severity=STOP),
+    Case("label_in_target", lambda f: f.assign(died_10y="0"), "holds the outcome", severity=STOP, out=0),
+    Case("id_as_feature", lambda f: f.assign(age=np.arange(20, 20 + ROWS)), "an id used as a feature", severity=STOP),
+    Case("visits_not_patients", lambda f: f.assign(patient_id=f["patient_id"].str[:-1]),
+         "repeat a patient", severity=STOP,
+         duplicates=90),
+    Case("mostly_impossible", put("age", "230", 11), "more than the 10%", severity=STOP, out=11),
+    # Rows that are set aside.
+    Case("mixed_types", put("age", "unknown age", 7), "7 of 100 values cannot be read", severity=SET_ASIDE, out=7),
+    Case("thousands_separators", put("psa", "1,234.5", 5), "thousands: \",\"", severity=SET_ASIDE, out=5),
+    Case("decimal_commas", put("psa", "4,5", 5), "decimal: \",\"", severity=SET_ASIDE, out=5),
+    Case("decimal_points_where_commas", each("psa", lambda psa: psa), "decimal: \".\"", severity=SET_ASIDE,
+         site={"reader": {"kind": "csv", "decimal": ","}}),
+    Case("infinite", put("psa", "inf", 3), "infinite", severity=SET_ASIDE, out=3),
+    Case("overflowing", put("psa", "1e999", 3), "3 of 100 values cannot be read", severity=SET_ASIDE, out=3),
+    Case("undeclared_na", put("psa", "NA"), "add 'NA' to `missing_codes`", severity=SET_ASIDE, out=12),
+    Case("undeclared_dot", put("psa", "."), "add '.' to `missing_codes`", severity=SET_ASIDE, out=12),
+    Case("undeclared_minus_nine", put("psa", "-9"), "'-9' looks like a missing-value code", severity=SET_ASIDE, out=12),
+    Case("undeclared_na_category", put("stage", "NA"), "add 'NA' to `missing_codes`", severity=SET_ASIDE, out=12),
+    Case("not_a_number", put("psa", "nan", 4), "look like missing values", severity=SET_ASIDE, out=4),
+    Case("limits", put("psa", "<0.1", 4), "limits such as", severity=SET_ASIDE, out=4),
+    Case("numbers_with_units", put("psa", "4.5 ng/mL", 4), "numbers with a unit", severity=SET_ASIDE, out=4),
+    Case("formula_in_cell", put("psa", "=A1+1", 4), "spreadsheet formulas", severity=SET_ASIDE, out=4),
+    Case("formula_as_id", put("patient_id", "=cmd()", 1), "1 of 100 rows cannot be read as an id",
+         severity=SET_ASIDE, out=1),
+    Case("negative_age", put("age", "-3", 2), "2 of 100 values outside the possible range", severity=SET_ASIDE, out=2),
+    Case("impossible_age", put("age", "230", 3), "3 of 100 values outside the possible range",
+         severity=SET_ASIDE, out=3),
+    Case("unknown_category", put("treatment", "surgery"), "map 'surgery'", severity=SET_ASIDE, out=12),
+    Case("category_in_other_case", put("stage", "t1"), "map 't1' as 'T1'", severity=SET_ASIDE, out=12),
+    Case("rare_unknown_category", put("treatment", "Dr Smith said no", 2), "2 of 100 values other than",
+         severity=SET_ASIDE,
+         out=2),
+    Case("binary_of_two", put("comorbidity", "2", 3), "cannot be read as 0 or 1", severity=SET_ASIDE, out=3),
+    Case("no_id", put("patient_id", "", 2), "2 of 100 rows have no patient id", severity=SET_ASIDE, out=2),
+    Case("times_for_numbers", typed_parquet(age=pd.Timestamp("1950-01-01")), "'age': 100 of 100 values cannot be read",
+         severity=SET_ASIDE, site=PARQUET, suffix="parquet"),
+    Case("infinite_parquet", typed_parquet(age=np.inf), "'age': 100 of 100 values cannot be read", severity=SET_ASIDE,
+         site=PARQUET, suffix="parquet"),
+    Case("lists_in_parquet", typed_parquet(stage=[["T1"]] * ROWS), "'stage': 100 of 100 values", severity=SET_ASIDE,
+         site=PARQUET, suffix="parquet"),
+    # Rows and columns that are used, and said.
+    Case("implausible", put("psa", "180", 3), "3 of 100 values outside the plausible range", severity=UNUSUAL, out=0),
+    Case("duplicates", edit_lines(lambda lines: [*lines, lines[3], lines[4]]),
+         "2 of 102 rows repeat a patient, 0 patients",
+         severity=WARN, out=0, duplicates=2),
+    Case("contradicting_duplicates", edit_lines(lambda lines: [*lines, re.sub(r",T\d,", ",T4,", lines[3])]),
+         "1 patients with differing values", severity=WARN, out=0, duplicates=1),
+    Case("refused_duplicates", edit_lines(lambda lines: [*lines, lines[3]]), "1 of 101 rows repeat", severity=STOP,
+         duplicates=1, site={"duplicates": "refuse"}),
+    Case("over_budget", put("psa", "", 30), "30 of 100 values missing, more than the 15%", severity=WARN, out=0),
+    Case("all_missing", put("psa", "", ROWS), "100 of 100 values missing", severity=WARN, out=0),
+    Case("extra_columns", lambda f: f.assign(weight="80", height="180"),
+         "2 columns are not in the contract", severity="info",
+         out=0),
+    Case("html_in_name", lambda f: f.assign(**{"<script>alert(1)</script>": "x"}),
+         r"'\?script\?alert\(1\)", severity="info",
+         out=0),
+    Case("path_in_name", lambda f: f.assign(**{"../../etc/passwd": "x"}), r"'../../etc/passwd'",
+         severity="info", out=0),
+    Case("blank_lines", edit_lines(lambda lines: [*lines[:5], "", *lines[5:], "", ",,,,,,"]),
+         "3 blank lines", severity="info",
+         out=0),
+    Case("rename_of_nothing", lambda f: f, "column 'PSA_total' that the extract does not have", severity=WARN, out=0,
+         site={"renames": {"PSA_total": "psa"}}),
+    Case("dropped_label", lambda f: f.assign(died_10y="0"), "were dropped, as", severity="info", out=0,
+         site={"labels_in_extract": "drop"}),
+    # Sites that ask for what cannot be.
+    Case("rename_clash", lambda f: f.assign(PSA_total="3"), "already has a column 'psa'", ContractError,
+         site={"renames": {"PSA_total": "psa"}}),
+    Case("unknown_unit", lambda f: f, "'parsecs/mL' or 'ng/mL' is not a known unit|cannot be converted", ContractError,
+         site={"units": {"psa": "parsecs per mug"}}),
+    Case("incompatible_unit", lambda f: f, "'kg' cannot be converted to 'ng/mL'", ContractError,
+         site={"units": {"psa": "kg"}}),
+    Case("unknown_reader", lambda f: f, "no reader of kind 'cvs'; did you mean 'csv'", ContractError,
+         site={"reader": "cvs"}),
+    Case("unknown_option", lambda f: f, "no option 'seperator'; did you mean 'separator'", ContractError,
+         site={"reader": {"kind": "csv", "seperator": ";"}}),
+    Case("unset_variable", lambda f: f, "variable NOWHERE_TO_BE_FOUND is not set", DataError,
+         site={"location": "${NOWHERE_TO_BE_FOUND}/north.csv"}),
+    Case("unknown_protocol", lambda f: f, "'gopher' is not a known protocol", DataError,
+         site={"location": "gopher://somewhere/north.csv"}),
+]  # fmt: skip
+
+
+def run(case: Case, network: Network, patients: Any, make_site: Callable[..., Site], tmp_path: Path) -> Prepared:
+    path = tmp_path / f"north.{case.suffix}"
+    content = case.make(patients(ROWS))
+    if isinstance(content, pd.DataFrame):
+        content = text(content).encode()
+    if content is not None:
+        path.write_bytes(content)
+    return prepare(make_site(**{"location": str(path), **case.site}), network, home=tmp_path)
+
+
+def assert_one_sentence(sentence: str) -> None:
+    assert "\n" not in sentence
+    assert "Traceback" not in sentence
+    assert not re.search(r"<\w+>", sentence), "markup from an extract"
+    assert not re.search(r"P000\d\d", sentence), "a patient's id"
+
+
+def test_the_corpus_is_large_enough() -> None:
+    names = [case.name for case in CASES]
+    assert len(names) >= 40
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in CASES if case.error])
+def test_what_cannot_be_read_is_refused(
+    case: Case, network: Network, patients: Any, make_site: Any, tmp_path: Path
+) -> None:
+    assert case.error is not None
+    with pytest.raises(case.error, match=case.says) as caught:
+        run(case, network, patients, make_site, tmp_path)
+    assert_one_sentence(str(caught.value))
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in CASES if not case.error])
+def test_what_can_be_read_is_accounted_for(
+    case: Case, network: Network, patients: Any, make_site: Any, tmp_path: Path
+) -> None:
+    prepared = run(case, network, patients, make_site, tmp_path)
+    validation = prepared.validation
+    said = [finding for finding in validation.findings if re.search(case.says, f"{finding.sentence}; {finding.fix}")]
+    assert said, [(finding.sentence, finding.fix) for finding in validation.findings]
+    assert said[0].severity == case.severity
+    for finding in validation.findings:
+        assert_one_sentence(finding.sentence)
+        assert_one_sentence(finding.fix)
+    assert validation.read == validation.used + validation.quarantined + validation.duplicates
+    assert len(prepared.frame) == validation.used
+    assert len(prepared.quarantine) == validation.quarantined + validation.duplicates
+    assert validation.duplicates == case.duplicates
+    assert case.out is None or validation.quarantined == case.out
+    assert validation.stopped == bool(validation.by_severity("table_stop"))
+    if case.severity == STOP:
+        assert validation.stopped
+
+
+@pytest.mark.parametrize("write", [
+    lambda frame: text(frame).encode(),
+    lambda frame: b"\xef\xbb\xbf" + text(frame).encode(),
+    lambda frame: text(frame).encode("utf-16"),
+    lambda frame: gzip.compress(text(frame).encode()),
+    lambda frame: frame.to_csv(index=False, lineterminator="\r\n").encode(),
+    lambda frame: frame.to_csv(index=False, lineterminator="\r").encode(),
+    lambda frame: frame.to_csv(index=False, quoting=1).encode(),
+    lambda frame: text(frame.rename(columns=lambda name: f" {name} ")).encode(),
+    lambda frame: text(frame[frame.columns[::-1]]).encode(),
+])  # fmt: skip
+def test_harmless_differences_change_nothing(
+    write: Any, network: Network, patients: Any, make_site: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "north.csv").write_bytes(write(patients()))
+    (tmp_path / "plain.csv").write_bytes(text(patients()).encode())
+    prepared = prepare(make_site(), network, home=tmp_path)
+    plain = prepare(make_site(location=str(tmp_path / "plain.csv")), network, home=tmp_path)
+    pd.testing.assert_frame_equal(prepared.frame, plain.frame)
+    assert prepared.validation == plain.validation
+    assert prepared.validation.used == ROWS
+
+
+def test_a_formula_cannot_act_in_the_quarantine_file(
+    network: Network, patients: Any, make_site: Any, tmp_path: Path
+) -> None:
+    frame = put("patient_id", "=HYPERLINK()", 1)(patients())
+    (tmp_path / "north.csv").write_text(text(frame))  # type: ignore[arg-type]
+    quarantine = prepare(make_site(), network, home=tmp_path).quarantine
+    assert quarantine["id"].tolist() == ["'=HYPERLINK()"]
+    assert quarantine["row"].tolist() == [2]
+    assert quarantine["rules"].tolist() == ["patient_id.readable"]
+
+
+def test_an_sql_error_is_one_sentence(network: Network, make_site: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    sqlite3.connect(tmp_path / "hospital.db").close()
+    monkeypatch.setenv("HOSPITAL_DB_URL", f"sqlite:///{tmp_path / 'hospital.db'}")
+    site = make_site(reader={"kind": "sql", "url_env": "HOSPITAL_DB_URL", "table": "patientz"})
+    with pytest.raises(DataError, match=r"table 'patientz' of \$HOSPITAL_DB_URL: .*no such table") as caught:
+        prepare(site, network, home=tmp_path)
+    assert_one_sentence(str(caught.value))
+
+
+@pytest.mark.parametrize("url", [
+    "postgresql://doctor:s3cret-word@127.0.0.1:1/hospital",
+    "nosuchdatabase://doctor:s3cret-word@db/hospital",
+    "postgresql://doctor:s3cret-word@:notaport/hospital",
+    "s3cret-word",
+])  # fmt: skip
+def test_a_password_never_appears(url: str, network: Network, make_site: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("HOSPITAL_DB_URL", url)
+    site = make_site(reader={"kind": "sql", "url_env": "HOSPITAL_DB_URL", "query": "select * from patients"})
+    with pytest.raises(DataError) as caught:
+        prepare(site, network, home=tmp_path)
+    seen: BaseException | None = caught.value
+    while seen is not None:
+        assert "s3cret-word" not in str(seen)
+        seen = None if seen.__suppress_context__ else seen.__cause__ or seen.__context__
+    assert_one_sentence(str(caught.value))
+
+
+def test_a_password_in_a_url_never_appears(network: Network, make_site: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("SHARE", "http://doctor:s3cret-word@127.0.0.1:9")
+    for location in ("${SHARE}/north.csv", "http://doctor:s3cret-word@127.0.0.1:9/north.csv"):
+        with pytest.raises((Unavailable, DataError)) as caught:
+            prepare(make_site(location=location), network, home=tmp_path)
+        assert "s3cret-word" not in str(caught.value)
+        assert_one_sentence(str(caught.value))
+
+
+def test_the_message_to_the_site_holds_no_values(
+    network: Network, patients: Any, make_site: Any, tmp_path: Path
+) -> None:
+    frame = put("treatment", "told his wife Ada", 2)(put("age", "231.77", 3)(patients()))  # type: ignore[arg-type]
+    (tmp_path / "north.csv").write_text(text(frame))  # type: ignore[arg-type]
+    message = prepare(make_site(), network, home=tmp_path).validation.message()
+    assert "Ada" not in message
+    assert "231.77" not in message
+    assert "used 97 + quarantined 3 + duplicates 0" in message
