@@ -5,6 +5,7 @@ read -> check -> encode -> estimate shift -> match -> tune -> fit -> choose -> e
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -118,19 +119,15 @@ def train(place: Place, site: str, encoded: Ref, matching: Ref, settings: Transf
 
     A method that fails is reported as failed; the site goes on with the others.
     """
-    from tasks.tune import fit_seed, run_tuning_trial, score_out_of_fold
-    from tdrop.tune import Trial, pick_trial, plan_trials
+    from tasks.tune import fit_seed, planned_trials, run_tuning_trial, score_out_of_fold
+    from tdrop.tune import Trial, pick_trial
 
     methods = settings.chosen_methods()
     trained = Trained()
-    counted = _Counter(site)
-    planned = {
-        m: len(plan_trials(m, budget=settings.trials, base=settings.method_settings.get(m, {}))) for m in methods
-    }
     trials = {
         method: [
             run_tuning_trial.submit(place, encoded, matching, method, index, settings)
-            for index in range(planned[method])
+            for index in range(len(planned_trials(method, settings)))
         ]
         for method in methods
     }
@@ -140,7 +137,7 @@ def train(place: Place, site: str, encoded: Ref, matching: Ref, settings: Transf
     for method in methods:
         refs = _collect(method, trials[method], trained.failed)
         done += len(trials[method])
-        counted("tune", done, sum(planned.values()), method)
+        report(site, "tune", done, sum(map(len, trials.values())), method)
         if refs is None:
             continue
         trained.trials[method] = [ref.json("trial.json") for ref in refs]
@@ -154,7 +151,7 @@ def train(place: Place, site: str, encoded: Ref, matching: Ref, settings: Transf
     for number, method in enumerate(fits, start=1):
         refs = _collect(method, fits[method], trained.failed)
         fold = _collect(method, [folds[method]], trained.failed) if method in folds else []
-        counted("fit", number, len(fits), method)
+        report(site, "fit", number, len(fits), method)
         if refs is not None and fold is not None:
             trained.fits[method] = refs
             trained.folds.update({method: fold[0]} if fold else {})
@@ -178,26 +175,11 @@ def _collect(method: str, futures: Sequence[PrefectFuture[Ref]], failed: dict[st
     return refs
 
 
-class _Counter:
-    """Reports the progress of a stage."""
-
-    def __init__(self, site: str) -> None:
-        self.site = site
-
-    def __call__(self, stage: str, done: int, total: int, detail: str) -> None:
-        report(self.site, stage, done, total, detail)
-
-
 def _nothing_to_do(place: Place, site: str) -> dict[str, Any]:
-    import json
-
     latest = place.latest(site)
-    get_run_logger().info("site %s: nothing changed since the last run; its report is %s", site, latest / "report.html")
-    leave(
-        site,
-        "summary",
-        f"# {site}\n\nNothing changed since the last run: data, contract, settings and code are the same.",
-    )
-    report(site, "unchanged", detail="nothing changed since the last run")
+    same = "nothing changed since the last run: data, contract, settings and code are the same"
+    get_run_logger().info("site %s: %s; its report is %s", site, same, latest / "report.html")
+    leave(site, "summary", f"# {site}\n\n{same}.")
+    report(site, "unchanged", detail=same)
     summary: dict[str, Any] = json.loads((latest / "summary.json").read_text(encoding="utf-8"))
     return summary

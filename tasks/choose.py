@@ -28,13 +28,13 @@ def choose_method(
 
     def build(folder: Path) -> None:
         from tdrop.choose import FoldScore, Score, choose
-        from tdrop.methods import build as build_method
+        from tdrop.methods import method_class
         from tdrop.tune import Trial
 
         scores = [
             Score(
                 method,
-                build_method(method).has_samples,
+                method_class(method).has_samples,
                 Trial.from_dict(trial),
                 FoldScore.from_dict(folds[method].json("score.json")) if method in folds else None,
             )

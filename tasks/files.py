@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from tdrop.types import Cohort, Summary
 
 def save_cohort(path: Path, cohort: Cohort) -> None:
     """Writes a cohort to an .npz file."""
-    labels = {} if cohort.y is None else {"y": cohort.y}
+    labels: dict[str, Any] = {} if cohort.y is None else {"y": cohort.y}
     np.savez(
         path,
         site=np.asarray(cohort.site),
@@ -31,7 +32,7 @@ def load_cohort(path: Path) -> Cohort:
             ids=data["ids"],
             features=tuple(str(name) for name in data["features"]),
             X=data["X"],
-            y=data["y"] if "y" in data else None,
+            y=data.get("y"),
             task="regression" if str(data["task"]) == "regression" else "binary",
         )
 

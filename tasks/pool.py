@@ -58,10 +58,10 @@ def _start_worker() -> None:
 def compute(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Runs a picklable function in a worker process, or here when no pool is open."""
     if _pool is None:
-        start, end, result = _timed(function, *args, **kwargs)
+        start, end, result = _timed(function, args, kwargs)
     else:
         try:
-            start, end, result = _pool.submit(_timed, function, *args, **kwargs).result(FIT_LIMIT_SECONDS)
+            start, end, result = _pool.submit(_timed, function, args, kwargs).result(FIT_LIMIT_SECONDS)
         except TimeoutError as error:
             raise FitError(
                 f"a fit took longer than {FIT_LIMIT_SECONDS / 3600:.0f} h; use fewer rows or epochs"
@@ -72,7 +72,7 @@ def compute(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     return result
 
 
-def _timed(function: Callable[..., R], *args: Any, **kwargs: Any) -> tuple[float, float, R]:
+def _timed(function: Callable[..., R], args: Any, kwargs: Any) -> tuple[float, float, R]:
     start = time.time()
     result = function(*args, **kwargs)
     return start, time.time(), result

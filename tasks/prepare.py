@@ -16,7 +16,7 @@ from tasks.store import Ref, Store, write_json
 from tdrop.errors import DataError, SiteStopped, Unavailable
 
 #: Waits between tries of a reader or a tracking server that does not answer.
-BACKOFF_SECONDS = [2, 8, 30]
+BACKOFF_SECONDS = [2.0, 8.0, 30.0]
 READ_LIMIT_SECONDS = 3600
 
 
@@ -38,7 +38,8 @@ def may_go_through_later(_task: Any, _run: Any, state: Any) -> bool:
 def prepare_site(place: Place, site: str, source: Ref | None = None) -> Ref:
     """Turns a site's extract into checked rows in the contract's terms.
 
-    With the source's checked rows at hand a target is also held beside its source. Returns a stage with frame.parquet, quarantine.csv, validation.json and suite.json, also when
+    With the source's checked rows at hand a target is also held beside its source. Returns a stage
+    with frame.parquet, quarantine.csv, validation.json and suite.json, also when
     a table-level rule says that the extract must not be used: `require_usable` then stops.
     """
     from tdrop.data.readers import fingerprint
@@ -96,6 +97,7 @@ def encode_pair(place: Place, site: str, source: Ref, target: Ref) -> Ref:
     network = place.network()
     spec = network.site(site)
     contract = network.contract_of(spec)
+    source_name = network.source_of(spec).name
 
     def build(folder: Path) -> None:
         import pandas as pd
@@ -111,10 +113,10 @@ def encode_pair(place: Place, site: str, source: Ref, target: Ref) -> Ref:
         known = ~pd.isna(y)
         if not known.any():
             raise DataError(
-                f"site '{spec.source}' has no known outcome in {len(y):,} rows; a source needs labels, "
+                f"site '{source_name}' has no known outcome in {len(y):,} rows; a source needs labels, "
                 f"check the outcome of table '{contract.name}'"
             )
-        labelled = encoder.encode(source_frame[known].reset_index(drop=True), spec.source, y=y[known])
+        labelled = encoder.encode(source_frame[known].reset_index(drop=True), source_name, y=y[known])
         save_cohort(folder / "source.npz", labelled)
         save_cohort(folder / "target.npz", encoder.encode(target_frame, site))
         write_json(folder / "counts.json", {"outcomes": counts, "unseen": encoder.unseen(target_frame)})

@@ -15,15 +15,19 @@ class TransferSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    methods: tuple[str, ...] = Field((), description="Methods to train; empty for all ten")
-    seeds: int = Field(3, ge=1, le=50, description="How often the tuned method is trained again, to show spread")
-    trials: int = Field(12, ge=1, le=200, description="Tuning trials for every method alike")
-    passes: int = Field(200, ge=2, le=5000, description="Samples behind each patient's interval")
-    folds: int = Field(3, ge=2, le=20, description="Parts of the source for the out-of-fold criterion")
-    criterion: Literal["importance_weighted", "matched_validation"] = Field(
-        "importance_weighted", description="How the method is chosen without target labels"
+    methods: tuple[str, ...] = Field(default=(), description="Methods to train; empty for all ten")
+    seeds: int = Field(
+        default=3, ge=1, le=50, description="How often the tuned method is trained again, to show spread"
     )
-    bootstrap: int = Field(1000, ge=50, le=20000, description="Resamples of patients behind each interval of a metric")
+    trials: int = Field(default=12, ge=1, le=200, description="Tuning trials for every method alike")
+    passes: int = Field(default=200, ge=2, le=5000, description="Samples behind each patient's interval")
+    folds: int = Field(default=3, ge=2, le=20, description="Parts of the source for the out-of-fold criterion")
+    criterion: Literal["importance_weighted", "matched_validation"] = Field(
+        default="importance_weighted", description="How the method is chosen without target labels"
+    )
+    bootstrap: int = Field(
+        default=1000, ge=50, le=20000, description="Resamples of patients behind each interval of a metric"
+    )
     method_settings: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="Settings by method that differ from the method's defaults"
     )

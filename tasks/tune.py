@@ -23,7 +23,8 @@ from tasks.store import Ref, Store, write_json
 FIRST_SEED = 0
 
 
-def _planned(method: str, settings: TransferSettings) -> Sequence[Any]:
+def planned_trials(method: str, settings: TransferSettings) -> Sequence[Any]:
+    """The settings that a method tries, the same every time."""
     from tdrop.tune import plan_trials
 
     base = settings.method_settings.get(method, {})
@@ -35,7 +36,7 @@ def run_tuning_trial(
     place: Place, encoded: Ref, matching: Ref, method: str, index: int, settings: TransferSettings
 ) -> Ref:
     """Fits one setting on the source without the matched rows and scores it on them: trial.json."""
-    planned = _planned(method, settings)[index]
+    planned = planned_trials(method, settings)[index]
 
     def build(folder: Path) -> None:
         write_json(folder / "trial.json", compute(_trial, planned, encoded.folder, matching.folder))
