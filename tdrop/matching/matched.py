@@ -176,7 +176,8 @@ def _say_what_was_missed(request: _Request, pairs: Pairs) -> str | None:
     """Returns the fallback's sentence: a shorter set, or one that stays unbalanced; None when all is well."""
     missed = [balance.feature for balance in request.scale.measure(pairs.source) if not balance.reached]
     if missed:
-        return f"balance could not be reached for {', '.join(missed)}; the closest set was kept"
+        named = ", ".join(missed[:5]) + (f" and {len(missed) - 5} more" if len(missed) > 5 else "")
+        return f"balance could not be reached for {named}; the closest set was kept"
     if len(pairs.source) < request.wanted:
         return (
             f"no {request.wanted:,} source rows could be found that are balanced against the target; "

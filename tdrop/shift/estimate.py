@@ -12,6 +12,7 @@ import numpy as np
 
 from tdrop.errors import DataError
 from tdrop.shift.classifier import (
+    WEIGHT_CAP,
     Propensity,
     check_same_features,
     density_ratio_weights,
@@ -140,7 +141,7 @@ def estimate_shift(source: Cohort, target: Cohort, *, seed: int = 0) -> Shift:
         aurocs=joint.aurocs,
         permutation=joint.permutation,
         weights_effective_n=None if weights is None else effective_n(weights),
-        weights_capped_share=None if weights is None else float((weights >= weights.max() * 0.999).mean()),
+        weights_capped_share=None if weights is None else float((weights >= 0.999 * WEIGHT_CAP).mean()),
         outside_overlap=outside,
         propensity=None if joint.best is None else _histogram(joint.best),
         features=features,

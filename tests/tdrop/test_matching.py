@@ -12,6 +12,7 @@ import scenarios
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flows.benchmarks.real_pairs import rotterdam_to_gbsg
 from tdrop.data.simulate import simulated_cohort
 from tdrop.errors import DataError, UsageError
 from tdrop.matching import Balance, Matching, match
@@ -74,6 +75,16 @@ def test_matching_balances_the_simulated_sites(population, source_rows, target_r
     after = np.abs(target.X.mean(axis=0) - source.X[matching.rows].mean(axis=0)) / spread
     assert (after <= np.maximum(before / 2, 0.1) + 0.02).all()
     assert before.max() > 0.1
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_matching_balances_rotterdam_against_gbsg(seed):
+    pytest.importorskip("SurvSet")
+    source, target = rotterdam_to_gbsg()
+    matching = match(source, target, seed=seed)
+    assert matching.balanced
+    assert matching.retained == matching.wanted == 296
+    assert max(abs(one.before) for one in matching.balance) > 0.5
 
 
 def test_matched_rows_are_a_tenth_each_once_and_the_same_every_time():
