@@ -1,0 +1,98 @@
+"""Fixtures that several rooms share: one Prefect server a session, and a network small enough for seconds."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+# Before anything of ours is imported: no test writes below the working directory or the user's home.
+SCRATCH = Path(tempfile.mkdtemp(prefix="tdrop-tests-"))
+atexit.register(shutil.rmtree, SCRATCH, ignore_errors=True)
+os.environ.update(TDROP_HOME=str(SCRATCH / "home"), PREFECT_HOME=str(SCRATCH / "prefect"))
+for name in ("PREFECT_API_URL", "MLFLOW_TRACKING_URI"):
+    os.environ.pop(name, None)
+
+from tasks.environment import prepare_environment  # noqa: E402
+
+prepare_environment()
+
+PROJECT = Path(__file__).resolve().parents[1]
+#: Rows by site: enough to validate, match and evaluate, few enough for a transfer in seconds.
+TINY_ROWS = {"registry": 300, "harbour": 150, "hillside": 130, "lakeside": 120}
+SMALL_NET = {"hidden": [8], "epochs": 3, "batch": 64}
+TINY_METHODS = {
+    "mlp": SMALL_NET,
+    "transductive_dropout": SMALL_NET,
+    "logistic_regression": {"refits": 5},
+}
+
+
+@pytest.fixture(scope="session")
+def prefect_server(tmp_path_factory: pytest.TempPathFactory):
+    """One Prefect server for the whole session on a database of its own; yields its API address.
+
+    Worker processes and subprocesses find it in the environment.
+    """
+    from prefect.settings import PREFECT_API_URL, PREFECT_HOME, PREFECT_LOCAL_STORAGE_PATH, temporary_settings
+    from prefect.testing.utilities import prefect_test_harness
+
+    home = tmp_path_factory.mktemp("prefect")
+    storage = home / "storage"
+    with (
+        temporary_settings({PREFECT_HOME: home, PREFECT_LOCAL_STORAGE_PATH: storage}),
+        prefect_test_harness(server_startup_timeout=180),
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        url = str(PREFECT_API_URL.value())
+        patch.setenv("PREFECT_API_URL", url)
+        patch.setenv("PREFECT_HOME", str(home))
+        patch.setenv("PREFECT_LOCAL_STORAGE_PATH", str(storage))
+        yield url
+
+
+@pytest.fixture
+def tiny_network(tmp_path: Path):
+    """The demo network with a few hundred simulated patients; returns its Place."""
+    return write_tiny_network(tmp_path)
+
+
+def write_tiny_network(folder: Path, rows=TINY_ROWS, seed: int = 0):
+    """Writes `folder/network/data_contracts` and the extracts below `folder/home`; returns the Place."""
+    from tasks.place import Place
+    from tdrop.data.demo import write_demo_network
+
+    contracts = folder / "network" / "data_contracts"
+    shutil.copytree(PROJECT / "data_contracts", contracts)
+    place = Place.at(folder / "home", contracts)
+    write_demo_network(place.root / "demo", rows, seed=seed)
+    settle(place.root / "demo")
+    return place
+
+
+def settle(folder: Path) -> None:
+    """Dates the extracts back, so that no reader waits for them to be left alone."""
+    past = time.time() - 60
+    for file in folder.iterdir():
+        os.utime(file, (past, past))
+
+
+@pytest.fixture
+def tiny_settings():
+    """Three cheap methods, one trial, one seed: a transfer in a few seconds."""
+    from tasks.settings import TransferSettings
+
+    return TransferSettings(
+        methods=tuple(TINY_METHODS),
+        method_settings=TINY_METHODS,
+        seeds=1,
+        trials=1,
+        passes=10,
+        folds=2,
+        bootstrap=50,
+    )
