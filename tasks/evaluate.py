@@ -15,10 +15,12 @@ from tasks.place import Place
 from tasks.progress import report
 from tasks.settings import TransferSettings
 from tasks.store import Ref, Store, write_json
-from tdrop.data.readers import fingerprint
+from tdrop.data.readers import label_fingerprint
 from tdrop.errors import LeakError
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from tdrop.contracts.network import Network
     from tdrop.types import Summary
 
@@ -70,7 +72,11 @@ def evaluate_site(
     labels_digest = _labels_digest(place, network, site, labels_path)
 
     def build(folder: Path) -> None:
-        _evaluate(place, network, site, folder, encoded, target, fits, settings, labels_path)
+        cohort = load_cohort(encoded.path / "target.npz")
+        y = None
+        if labels_digest is not None:
+            y = _open_labels(place, network, site, folder, cohort.ids, labels_path)
+        _evaluate(network, site, folder, target, fits, settings, y)
 
     inputs = {
         "models": models.digest,
@@ -90,8 +96,7 @@ def _labels_digest(place: Place, network: Network, site: str, labels_path: str |
 
     if labels_path is not None:
         return hashlib.sha256(Path(labels_path).read_bytes()).hexdigest()
-    labels = network.site(site).labels
-    return None if labels is None else fingerprint(labels, home=place.root, base=network.base)
+    return label_fingerprint(network.site(site), home=place.root, base=network.base)
 
 
 def load_predictions(fits: Mapping[str, Sequence[Ref]]) -> dict[str, list[Summary]]:
@@ -99,42 +104,46 @@ def load_predictions(fits: Mapping[str, Sequence[Ref]]) -> dict[str, list[Summar
     return {method: [load_summary(ref.path / "target.npz") for ref in refs] for method, refs in fits.items()}
 
 
+def _open_labels(
+    place: Place, network: Network, site: str, folder: Path, ids: NDArray[Any], labels_path: str | None
+) -> NDArray[Any]:
+    """Reads the outcomes (rows,), NaN where unknown, and keeps their counts in labels.json."""
+    import numpy as np
+
+    from tdrop.data.outcomes import read_labels
+
+    spec = network.site(site)
+    where: Any = spec if labels_path is None else Path(labels_path)
+    like = None if labels_path is None else spec
+    labels = read_labels(where, network.contract_of(spec), ids, home=place.root, base=network.base, like=like)
+    write_json(folder / "labels.json", labels.to_dict())
+    np.savez(folder / "outcomes.npz", y=labels.y)
+    return labels.y
+
+
 def _evaluate(
-    place: Place,
     network: Network,
     site: str,
     folder: Path,
-    encoded: Ref,
     target: Ref,
     fits: Mapping[str, Sequence[Ref]],
     settings: TransferSettings,
-    labels_path: str | None,
+    y: NDArray[Any] | None,
 ) -> None:
-    import numpy as np
     import pandas as pd
 
-    from tdrop.data.outcomes import read_labels
     from tdrop.data.subgroups import subgroups_of
     from tdrop.evaluate import evaluate
 
     spec = network.site(site)
-    contract = network.contract_of(spec)
-    cohort = load_cohort(encoded.path / "target.npz")
     frame = pd.read_parquet(target.path / "frame.parquet")
-    y = None
-    if labels_path is not None or spec.labels is not None:
-        where: Any = Path(labels_path) if labels_path is not None else spec
-        labels = read_labels(where, contract, cohort.ids, home=place.root, base=network.base)
-        y = labels.y
-        write_json(folder / "labels.json", labels.to_dict())
-        np.savez(folder / "outcomes.npz", y=labels.y)
     evaluation = evaluate(
         site,
         load_predictions(fits),
         y,
         spec.decision,
         seeds=range(settings.seeds),
-        subgroups=subgroups_of(frame, contract),
+        subgroups=subgroups_of(frame, network.contract_of(spec)),
         bootstrap=settings.bootstrap,
     )
     write_json(folder / "evaluation.json", evaluation.to_dict())

@@ -128,16 +128,11 @@ def _candidate(place: Place, run: Run, folder: Path) -> Path:
             "seed": 0,
             "digests": {name: run.stages[name].digest for name in ("source", "target", "encoded", "models")},
             "contract_digest": network.digest_of(spec),
-            "target_features": _target_reference(run),
+            "encoded": run.stages["encoded"].path.relative_to(place.root / "store").as_posix(),
+            "domain_auroc": run.stages["shift"].json("shift.json").get("domain_auroc"),
         },
     )
     return folder
-
-
-def _target_reference(run: Run) -> dict[str, Any]:
-    """Binned densities of the target: what a later batch is compared with, and no patient's values."""
-    shift = run.stages["shift"].json("shift.json")
-    return {"features": shift["features"], "domain_auroc": shift.get("domain_auroc")}
 
 
 def _example(contract: Any) -> list[dict[str, Any]]:

@@ -63,6 +63,13 @@ def publish_report(place: Place, run: Run) -> dict[str, Any]:
     return summary
 
 
+def refresh_report(place: Place, site: str) -> None:
+    """Renders a site's report anew from what it was made of, for instance after a promotion."""
+    from tasks.run import last_run
+
+    publish_report.fn(place, last_run(place, site))
+
+
 def assemble(place: Place, run: Run) -> ReportData:
     """Gathers everything that a report shows from the run's stages."""
     import numpy as np
@@ -77,7 +84,6 @@ def assemble(place: Place, run: Run) -> ReportData:
     outcomes = stages["evaluation"].path / "outcomes.npz"
     y = np.load(outcomes, allow_pickle=False)["y"] if outcomes.is_file() else None
     labels = stages["evaluation"].path / "labels.json"
-    recalibration = stages["evaluation"].path / "recalibration.json"
     return ReportData(
         site=spec,
         source_title=network.source_of(spec).title,
@@ -99,7 +105,6 @@ def assemble(place: Place, run: Run) -> ReportData:
         provenance=_provenance(place, run),
         previous=_previous(place, run.site),
         promotion=_promotion(place, run.site),
-        recalibration=json.loads(recalibration.read_text()) if recalibration.is_file() else None,
     )
 
 

@@ -245,6 +245,21 @@ def _register(client: MlflowClient, run_id: str, record: SiteRecord) -> None:
     client.set_registered_model_alias(name, "candidate", version)
 
 
+def download_model(place: Place, name: str, version: str) -> Path:
+    """The folder of a registered version: model/ and served.json."""
+    import mlflow
+
+    connect(place)
+    folder = place.root / "models" / name / version
+    if not (folder / "MLmodel").is_file():
+        folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
+        mlflow.artifacts.download_artifacts(f"models:/{name}/{version}", dst_path=str(folder))
+    found = next(folder.rglob("served.json"), None)
+    if found is None:
+        raise Unavailable(f"version {version} of '{name}' has no files in MLflow; check its artifact store")
+    return found.parent
+
+
 def _without_password(uri: str) -> str:
     from urllib.parse import urlsplit
 

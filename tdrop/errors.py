@@ -30,6 +30,10 @@ class DataError(TdropError):
     """An extract cannot be read or does not hold what it should."""
 
 
+class Absent(DataError):
+    """An extract is not where its site says."""
+
+
 class Unavailable(DataError):
     """A place that holds data did not answer; the same request may go through later."""
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from tdrop.errors import DataError, TdropError, Unavailable
+from tdrop.errors import Absent, DataError, TdropError, Unavailable
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _POLL_SECONDS = 0.1
@@ -73,7 +73,7 @@ def open_bytes(location: Location) -> Iterator[IO[bytes]]:
     except TdropError:
         raise
     except FileNotFoundError:
-        raise DataError(f"extract '{location.shown}' does not exist; check `location` in the site's YAML") from None
+        raise Absent(f"extract '{location.shown}' does not exist; check `location` in the site's YAML") from None
     except IsADirectoryError:
         raise DataError(f"extract '{location.shown}' is a folder; give the path of a file") from None
     except PermissionError:

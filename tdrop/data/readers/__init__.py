@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from tdrop.contracts.site import Extract, Site
 from tdrop.data.locations import Location, open_bytes, resolve
-from tdrop.errors import ContractError, did_you_mean
+from tdrop.errors import Absent, ContractError, did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,8 +70,13 @@ def fingerprint(site: Extract, *, home: Path, base: Path) -> str:
 
 
 def label_fingerprint(site: Site, *, home: Path, base: Path) -> str | None:
-    """sha256 of a target's label file, or None if it has none."""
-    return None if site.labels is None else fingerprint(site.labels, home=home, base=base)
+    """sha256 of a target's label file, or None if it has none or none has arrived yet."""
+    if site.labels is None:
+        return None
+    try:
+        return fingerprint(site.labels, home=home, base=base)
+    except Absent:
+        return None
 
 
 def _file_of(site: Extract) -> str:

@@ -1,0 +1,27 @@
+"""`tdrop add-site`: from a file that a hospital sent to a site YAML with every guess marked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+
+from flows.validate import run_validate
+from tasks.place import Place
+from tdrop.errors import UsageError
+
+
+def run_add_site(name: str, data: Path, table: str, *, contracts: Path, console: Console) -> None:
+    """Proposes the site's YAML, writes it, and validates the extract against it at once."""
+    from tdrop.data.propose import propose_site
+
+    place = Place.at(contracts=contracts)
+    network = place.network()
+    if not data.is_file():
+        raise UsageError(f"there is no file '{data}'; give the extract that the site sent")
+    text = propose_site(name, data.absolute(), network.contract(table), network)
+    path = network.folder / "sites" / f"{name}.yaml"
+    path.write_text(text, encoding="utf-8")
+    console.print(text, markup=False)
+    console.print(f"[bold]Written to {path}.[/] Read every line marked as a guess before you rely on it.\n")
+    run_validate(name, contracts=contracts, console=console)

@@ -1,0 +1,46 @@
+"""`tdrop promote`, `rollback` and `export`: a person takes a model into use, back, or its report out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+
+from tasks.export import export_site
+from tasks.place import Place
+from tasks.registry import promote, rollback
+from tasks.report import refresh_report
+from tasks.run import last_run
+from tdrop.errors import UsageError
+
+
+def run_promote(site: str, *, by: str, note: str, contracts: Path, console: Console) -> None:
+    """Promotes the candidate; the report then names who did, and why."""
+    place = Place.at(contracts=contracts)
+    promotion = promote(place, site, by=by, note=note)
+    refresh_report(place, site)
+    console.print(f"[bold]{site}[/]: version {promotion.version} ({promotion.method}) is champion, promoted by {by}.")
+
+
+def run_rollback(site: str, *, contracts: Path, console: Console) -> None:
+    """Goes back one champion."""
+    place = Place.at(contracts=contracts)
+    promotion = rollback(place, site)
+    refresh_report(place, site)
+    console.print(
+        f"[bold]{site}[/]: version {promotion.version} ({promotion.method}), promoted by {promotion.by}, "
+        "is champion again."
+    )
+
+
+def run_export(site: str, *, folder: Path | None, contracts: Path, console: Console) -> None:
+    """Writes the report with small counts hidden."""
+    place = Place.at(contracts=contracts)
+    run = last_run(place, site)
+    chosen = (folder or place.site(site) / "export").absolute()
+    if chosen.is_dir() and any(chosen.iterdir()) and folder is not None:
+        raise UsageError(f"'{chosen}' is not empty; give a new folder, so that nothing else is mailed by accident")
+    export_site(place, run, chosen)
+    hidden = place.network().site(site).disclosure
+    rule = "nothing hidden (exempt)" if hidden.exempt else f"counts under {hidden.threshold} hidden"
+    console.print(f"[bold]{site}[/]: {rule}. {chosen}")

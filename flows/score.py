@@ -1,0 +1,47 @@
+"""Predicts for new patients with the model that a person promoted."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from prefect import flow
+from rich.console import Console
+
+from flows.orchestration import orchestrated
+from tasks.place import Place
+from tasks.score import score_batch
+from tdrop.errors import UsageError
+
+
+@flow(name="score-site", flow_run_name="score {site}", persist_result=False)
+def score_site(site: str, file: str, contracts: str = "data_contracts", home: str | None = None) -> dict[str, Any]:
+    """Checks a batch, predicts with the champion, and compares the batch with the site it was trained for."""
+    return score_batch(Place.at(home, contracts), site, file)
+
+
+def run_score(site: str, file: Path, *, output: Path | None, contracts: Path, console: Console) -> None:
+    """Scores a file and prints where the list is and what to know about it."""
+    place = Place.at(contracts=contracts)
+    place.network().site(site)
+    if not file.is_file():
+        raise UsageError(f"there is no file '{file}'; give a batch of patients in the format of site '{site}'")
+    with orchestrated():
+        result = score_site(site, str(file.absolute()), str(contracts), place.home)
+    folder = Path(result["folder"])
+    patients = folder / "patients.csv"
+    if output is not None:
+        shutil.copyfile(patients, output)
+        output.chmod(0o600)
+        patients = output
+    validation = json.loads((folder / "validation.json").read_text(encoding="utf-8"))
+    console.print(
+        f"[bold]{site}[/]: {validation['read']:,} rows read, {result['scored']:,} scored, "
+        f"{validation['quarantined']:,} quarantined, {validation['duplicates']:,} duplicates; "
+        f"{result['referred']:,} to refer."
+    )
+    for sentence in result["sentences"]:
+        console.print(f"- {sentence}")
+    console.print(str(patients))
