@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from flows.benchmarks.real_pairs import SUPPORT_TARGETS, rotterdam_to_gbsg, support_to
-from tdrop.choose import Criterion, FoldScore, Score, choose, out_of_fold_losses
+from tdrop.choose import SIMPLICITY, Choice, Criterion, FoldScore, Score, choose, out_of_fold_losses
 from tdrop.data.families import extrapolation
 from tdrop.data.simulate import simulated_cohort
 from tdrop.matching import match
@@ -161,7 +161,10 @@ def choose_by_every_rule(scores: Sequence[Score]) -> dict[str, str]:
     """Returns the method that each rule picks; "lowest" rules have no ties, "fixed" ones do not look."""
     candidates = [score for score in scores if score.has_samples]
     criteria: tuple[Criterion, ...] = ("importance_weighted", "matched_validation")
-    chosen: dict[str, str] = {criterion: choose(scores, criterion=criterion).method for criterion in criteria}
+    choices = {criterion: choose(scores, criterion=criterion) for criterion in criteria}
+    chosen: dict[str, str] = {criterion: choice.method for criterion, choice in choices.items()}
+    for criterion, choice in choices.items():
+        chosen[f"{criterion}, ties by the error of the mean"] = _choose_by_error_of_the_mean(choice)
     lowest: Mapping[str, Callable[[Trial, FoldScore], float | None]] = {
         "lowest importance-weighted": lambda trial, folds: folds.log_loss,
         "lowest unweighted": lambda trial, folds: folds.plain_log_loss,
@@ -172,6 +175,14 @@ def choose_by_every_rule(scores: Sequence[Score]) -> dict[str, str]:
         known = {name: loss for name, loss in losses.items() if loss is not None}
         chosen[rule] = min(known, key=lambda name: known[name])
     return {**chosen, **{f"always {one.method}": one.method for one in candidates}}
+
+
+def _choose_by_error_of_the_mean(choice: Choice) -> str:
+    """Breiman's rule: tied is who lies within the best method's own standard error, not that of the difference."""
+    rows = [row for row in choice.table if row.candidate and row.behind is not None]
+    best = min(rows, key=lambda row: row.behind or 0.0)
+    tied = [row.method for row in rows if (row.behind or 0.0) <= (best.standard_error or 0.0)]
+    return min(tied, key=SIMPLICITY.index)
 
 
 def _score_target(labelled: Cohort, risk: Any) -> dict[str, float | None]:
