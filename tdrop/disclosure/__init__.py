@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from tdrop.disclosure.cells import HIDDEN, Policy, limit, mark, protect
+from tdrop.disclosure.cells import HIDDEN, Policy, limit, mark, protect, space_out
 from tdrop.disclosure.documents import (
     disclose_labels,
     disclose_matching,
@@ -32,6 +32,7 @@ __all__ = [
     "limit",
     "mark",
     "protect",
+    "space_out",
 ]
 
 Document = TypeVar("Document")

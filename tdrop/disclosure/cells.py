@@ -69,6 +69,27 @@ def _ambiguous(counts: Sequence[int], small: set[int], beside: set[int], thresho
     return True
 
 
+def space_out(first: Sequence[float], second: Sequence[float], threshold: int) -> list[int]:
+    """Returns the points of a curve that may be drawn: between two, both running counts grow by enough or not at all.
+
+    A curve of counts gives away what it gains from point to point, and what is left after its last one.
+
+    Args:
+        first: Running count at each point, ascending, from nothing to its total at the last.
+        second: Another one, such as those without the event.
+        threshold: The smallest gain that may be read off.
+    """
+    kept: list[int] = []
+    before = 0.0, 0.0
+    for index, here in enumerate(zip(first, second, strict=True)):
+        gains = [now - then for now, then in zip(here, before, strict=True)]
+        left = [total[-1] - now for total, now in zip((first, second), here, strict=True)]
+        if not any(is_small(value, threshold) for value in (*gains, *left)):
+            kept.append(index)
+            before = here
+    return kept
+
+
 def hide_parts(counts: Sequence[int], threshold: int) -> list[int | str]:
     """Returns counts with known sum as they may be shown."""
     small, beside = protect(counts, threshold)

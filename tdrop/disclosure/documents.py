@@ -58,6 +58,10 @@ def disclose_shift(shift: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
         {**item, "largest_smd": None, "distance": None} if item["column"] in _columns(shift, secret) else item
         for item in shift.get("drivers", ())
     ]
+    if _few(shift.get("weights_capped_share"), rows["source"], threshold):
+        shown["weights_capped_share"] = None
+    for side, number in rows.items():
+        shown[f"{side}_rows"] = mark(threshold) if is_small(number, threshold) else number
     if _few(outside, rows["target"], threshold):
         shown["outside_overlap"] = None
         few = f"fewer than {threshold} of the target patients"
@@ -120,14 +124,22 @@ def _density(density: Mapping[str, Any] | None, threshold: int) -> dict[str, Any
 
 def disclose_matching(matching: Mapping[str, Any], shift: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
     """Returns a matching without its rows; features that `shift` (already disclosed) hides are hidden here too."""
-    if not limit(policy):
+    threshold = limit(policy)
+    if not threshold:
         return dict(matching)
     secret = {item["feature"] for item in shift.get("features", ()) if item.get("source_mean") is None}
     balance = [
         {**item, **{key: None for key in item if key != "feature"}} if item["feature"] in secret else dict(item)
         for item in matching.get("balance", ())
     ]
-    return {**matching, "rows": [], "balance": balance}
+    shown = {**matching, "rows": [], "balance": balance}
+    if is_small(matching.get("retained"), threshold):
+        shown["retained"] = mark(threshold)
+    if isinstance(shift.get("target_rows"), str) or _few(matching.get("overlap"), int(shift["target_rows"]), threshold):
+        shown["overlap"] = None
+    if any(is_small(int(found), threshold) for found in re.findall(r"\b\d+\b", str(matching.get("fallback") or ""))):
+        shown["fallback"] = "too few source patients are like this site's, so another rule picked them"
+    return shown
 
 
 def disclose_trials(trials: Sequence[Mapping[str, Any]], policy: Policy) -> list[dict[str, Any]]:
@@ -159,9 +171,9 @@ def disclose_labels(labels: Mapping[str, Any], policy: Policy) -> dict[str, Any]
 
 
 def disclose_summary(summary: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
-    """Returns a report's summary with small counts hidden; sentences that were made with them go.
+    """Returns a report's summary with small counts hidden, without the sentences that were made from them.
 
-    A summary of a report that was disclosed as a whole needs this no more.
+    `report_summary` of data that were disclosed as a whole keeps its sentences and needs this no more.
     """
     threshold = limit(policy)
     if not threshold:
@@ -173,7 +185,8 @@ def disclose_summary(summary: Mapping[str, Any], policy: Policy) -> dict[str, An
         if is_small(value, threshold) or (isinstance(value, int) and gives_away(value, patients, threshold)):
             shown[key] = mark(threshold) if is_small(value, threshold) else HIDDEN
     if shown != dict(summary):
-        shown |= {"use": "", "things": [], "auroc": None}
+        shown |= {"use": "", "auroc": None}
+    shown |= {"reason": "", "things": []}
     shown["methods"] = [_method(item, patients, threshold) for item in summary.get("methods", ())]
     return shown
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from tdrop.disclosure.cells import HIDDEN, Policy, gives_away, is_small, limit, mark, protect
 from tdrop.evaluate import ALL, METRICS, Evaluation, Row
+from tdrop.evaluate.catalogue import SHARES
 from tdrop.evaluate.rows import NO_SPREAD
 
 #: A count and the count that holds it: both shown, they give away the rest.
@@ -41,7 +42,7 @@ def _hidden_keys(rows: Sequence[Row], threshold: int) -> set[_Key]:
     """Finds what must go; a number that is hidden for one seed is hidden for all, and so is their mean."""
     counts = {(*_key(row), row.seed): row.value for row in rows if METRICS[row.metric].shape == "count"}
     hidden = {_key(row) for row in rows if _rests_on_few(row, counts, threshold)}
-    hidden |= _beside(rows, threshold)
+    hidden |= _beside(rows, threshold) | _steps(rows, threshold)
     groups = {(method, group) for method, metric, group in hidden if metric == "patients"}
     hidden |= {_key(row) for row in rows if (row.method, row.group) in groups}
     return hidden | _differences(rows, hidden)
@@ -76,6 +77,23 @@ def _beside(rows: Iterable[Row], threshold: int) -> set[_Key]:
     for cells in tables.values():
         _, beside = protect([value for _, value in cells], threshold)
         hidden |= {cells[index][0] for index in beside}
+    return hidden
+
+
+def _steps(rows: Iterable[Row], threshold: int) -> set[_Key]:
+    """Finds retained errors that, set against the one before, tell how few errors the referred patients held."""
+    events = {(row.method, row.metric, row.seed): row.events for row in rows if row.group == ALL}
+    hidden: set[_Key] = set()
+    for by in ("expected", "sd"):
+        names = [f"retained_error_{100 * part:.0f}_{by}" for part in SHARES]
+        for method, seed in {(method, seed) for method, metric, seed in events if metric == names[0]}:
+            before = events.get((method, "error_rate", seed))
+            for name in names:
+                here = events.get((method, name, seed))
+                if before is not None and here is not None and is_small(before - here, threshold):
+                    hidden.add((method, name, ALL))
+                else:
+                    before = here
     return hidden
 
 
@@ -132,6 +150,7 @@ def disclose_evaluation(evaluation: Evaluation, policy: Policy) -> Evaluation:
     return replace(
         evaluation,
         rows=rows,
+        patients=None if is_small(evaluation.patients, threshold) else evaluation.patients,
         outcomes=None if few or unknown else outcomes,
         labelled=None if unknown else labelled,
         warnings=_warn(evaluation, few, unknown, threshold),

@@ -30,6 +30,7 @@ class Metric:
         better: Which direction is good.
         spread: Whether it needs samples that spread; a method with one prediction a patient has none.
         floor: Whether it is not estimable with fewer than `FEWEST_EVENTS` events or non-events.
+        digits: Decimals that are shown of a plain number.
     """
 
     title: str
@@ -39,6 +40,7 @@ class Metric:
     better: Better = "neither"
     spread: bool = False
     floor: bool = False
+    digits: int = 3
 
 
 def _retained(share: float, by: str) -> Metric:
@@ -146,7 +148,10 @@ _WITH_LABELS = {
         better="higher",
     ),
     "referrals_per_gain": Metric(
-        "Referrals per net true positive", "How many referrals buy one more net true positive.", better="lower"
+        "Referrals per net true positive",
+        "How many referrals buy one more net true positive.",
+        better="lower",
+        digits=1,
     ),
 }
 

@@ -63,7 +63,7 @@ class Evaluation:
     Attributes:
         site: Name of the site.
         seeds: The seeds that were refitted.
-        patients: How many patients were predicted.
+        patients: How many patients were predicted; None where that is hidden.
         labelled: How many of them have a known outcome; 0 without labels, None where that is hidden.
         outcomes: How many of those had the outcome; None without labels.
         decision: The decision settings that referrals follow.
@@ -73,7 +73,7 @@ class Evaluation:
 
     site: str
     seeds: tuple[int, ...]
-    patients: int
+    patients: int | None
     labelled: int | None
     outcomes: int | None
     decision: Mapping[str, Any]

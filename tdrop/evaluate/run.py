@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -89,10 +90,15 @@ def _group_rows(subgroups: Mapping[str, NDArray[Any]] | None, rows: int) -> dict
         labels = np.asarray(members, dtype=object)
         if labels.shape != (rows,):
             raise DataError(f"subgroup '{title}' covers {len(labels):,} patients and {rows:,} were predicted")
-        # Order of first appearance would depend on the patients; sorted labels do not.
-        for label in sorted({str(label) for label in labels}):
+        for label in sorted({str(label) for label in labels}, key=_natural):
             groups[f"{title}: {label}"] = np.flatnonzero(labels.astype(str) == label)
     return groups
+
+
+def _natural(label: str) -> tuple[float, bool, str]:
+    """Sorts bands by their first number, "under 65" before "65 to 74", and labels without one last."""
+    found = re.search(r"\d+(\.\d+)?", label)
+    return (float(found.group()) if found else float("inf"), found is None or found.start() == 0, label)
 
 
 def _known(y: NDArray[Any] | None, bootstrap: int, seed: int) -> Labels | None:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdrop import metrics
+from tdrop.disclosure import protect, space_out
 from tdrop.evaluate import METRICS, Evaluation
 from tdrop.figures.style import MUTED, SOURCE_COLOUR, TARGET_COLOUR, Canvas, look, styled
 from tdrop.types import Doubles, Summary
@@ -68,7 +69,9 @@ def draw_interval_sweep(
         if summaries[0].passes < 2:
             continue
         points = np.mean([_sweep(summary, y, known) for summary in summaries], axis=0)
-        points = points[points[:, 1] >= hide_below]
+        if hide_below:
+            caught = points[:, 1].tolist()
+            points = points[space_out(caught, caught, hide_below)]
         style = look(method)
         panel.plot(
             points[:, 0], points[:, 1], color=style.colour, linestyle=style.dash, marker=style.marker, markersize=4.5,
@@ -115,7 +118,7 @@ def draw_calibration(
     canvas = Canvas(1.4 * columns + 0.35, 1.6 * lines + 0.3, lines, columns, sharex=True, sharey=True)
     for panel, (method, summaries) in zip(canvas.panels.flat, predictions.items(), strict=False):
         table = metrics.CalibrationTable.of(y[known], summaries[0].mean[known])
-        shown = (table.events >= hide_below) & (table.n - table.events >= hide_below)
+        shown = safe_groups(table, hide_below)
         style = look(method)
         panel.plot([0, 1], [0, 1], color=MUTED, linewidth=0.9, linestyle=(0, (3, 2)))
         panel.plot(
@@ -133,6 +136,14 @@ def draw_calibration(
         "Calibration by method",
         "Patients in ten groups of like risk; on the dashed line predicted equals observed.",
     )
+
+
+def safe_groups(table: metrics.CalibrationTable, hide_below: int) -> list[int]:
+    """Returns the groups of a calibration plot that may be drawn: the others hold few patients of one kind."""
+    hidden = set.union(
+        *protect(table.events.tolist(), hide_below), *protect((table.n - table.events).tolist(), hide_below)
+    )
+    return [index for index in range(len(table.n)) if index not in hidden]
 
 
 @styled

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdrop import metrics
-from tdrop.figures.methods import Naming
+from tdrop.disclosure import protect, space_out
+from tdrop.figures.methods import Naming, safe_groups
 from tdrop.figures.style import HIGHLIGHT, INK, MUTED, SOURCE_COLOUR, TARGET_COLOUR, Canvas, look, styled
 from tdrop.types import Doubles, Summary
 
@@ -26,7 +27,7 @@ def draw_risk_histogram(summary: Summary, referred: NDArray[np.bool_], level: fl
     edges = np.linspace(0, 1, 21 if hide_below else 41)
     kept, looked = (np.histogram(summary.mean[mask], edges)[0].astype(float) for mask in (~referred, referred))
     for counts in (kept, looked):
-        counts[counts < hide_below] = 0
+        counts[list(set.union(*protect(counts.astype(int).tolist(), hide_below)))] = 0
     canvas = Canvas(7.2, 2.7)
     panel = canvas.panels[0][0]
     centre, width = (edges[:-1] + edges[1:]) / 2, 0.92 * edges[1]
@@ -53,7 +54,7 @@ def draw_risk_coverage(
 ) -> str | None:
     """Draws the error rate among those not referred as more are referred, by expected error and by sd; first seed.
 
-    Points at which fewer than `hide_below` errors are left are not drawn.
+    Points that would tell of fewer than `hide_below` errors are not drawn.
     """
     known = np.isfinite(y)
     if not known.any():
@@ -84,11 +85,16 @@ def draw_risk_coverage(
 
 
 def _enough(curve: metrics.RiskCoverage, hide_below: int) -> tuple[Doubles, Doubles]:
-    """Keeps some points of a curve, where enough errors are left."""
+    """Keeps some points of a curve, far enough apart that no few errors can be read off between them."""
     index = np.unique(np.minimum((_SHARES * len(curve.referred)).astype(int), len(curve.referred) - 1))
-    left = np.round(curve.error[index] * curve.n[index])
-    shown = index[left >= hide_below]
-    return curve.referred[shown], curve.error[shown]
+    if hide_below:
+        left = np.round(curve.error * curve.n)
+        caught = left[0] - left
+        right = np.arange(len(left)) - caught
+        ends = np.append(index, len(left) - 1)
+        shown = space_out(caught[ends].tolist(), right[ends].tolist(), hide_below)
+        index = index[[point for point in shown if point < len(index)]]
+    return curve.referred[index], curve.error[index]
 
 
 @styled
@@ -97,31 +103,34 @@ def draw_decision_curve(
 ) -> str | None:
     """Draws net benefit by the risk from which one acts: nobody, everybody, the model, the model with referral.
 
-    A point is left out where fewer than `hide_below` patients with, or without, the outcome stand behind it.
+    Points that would tell of fewer than `hide_below` patients with, or without, the outcome are left out.
     """
     known = np.isfinite(y)
     outcome, risk = y[known], summary.mean[known].astype(np.float64)
     if not known.any() or len(np.unique(outcome)) < 2:
         return None
     _, high = summary.interval(interval_level)
-    curves: dict[str, list[float]] = {"everybody": [], "model": [], "model and referral": []}
-    for threshold in _THRESHOLDS:
-        referred = metrics.most(
-            metrics.expected_error(risk, threshold), metrics.capacity_count(len(risk), capacity)
-        ) | metrics.referred_at_level(risk, high[known], threshold)
-        values = [
-            metrics.net_benefit(outcome, np.ones(len(risk)), threshold),
-            metrics.net_benefit(outcome, risk, threshold),
-            metrics.net_benefit(outcome, risk, threshold, referred),
-        ]
-        acted = risk >= threshold
-        few = min(outcome[acted].sum(), (1 - outcome[acted]).sum()) < hide_below
-        for name, value in zip(curves, values, strict=True):
-            curves[name].append(np.nan if value is None or (few and name != "everybody") else value)
-    return _draw_benefit(curves, level)
+    thresholds = _safe_thresholds(outcome, risk, hide_below)
+    curves: dict[str, list[float | None]] = {"everybody": [], "model": [], "model and referral": []}
+    for threshold in thresholds:
+        doubtful = metrics.most(metrics.expected_error(risk, threshold), metrics.capacity_count(len(risk), capacity))
+        referred = doubtful | metrics.referred_at_level(risk, high[known], threshold)
+        curves["everybody"].append(metrics.net_benefit(outcome, np.ones(len(risk)), threshold))
+        curves["model"].append(metrics.net_benefit(outcome, risk, threshold))
+        curves["model and referral"].append(metrics.net_benefit(outcome, risk, threshold, referred))
+    return _draw_benefit(thresholds, curves, level) if len(thresholds) else None
 
 
-def _draw_benefit(curves: Mapping[str, Sequence[float]], level: float) -> str:
+def _safe_thresholds(y: NDArray[Any], risk: Doubles, hide_below: int) -> Doubles:
+    """Keeps thresholds between which no few patients, with or without the outcome, change sides."""
+    if not hide_below:
+        return _THRESHOLDS
+    below = [risk < threshold for threshold in (*_THRESHOLDS, np.inf)]
+    kept = space_out([float(y[b].sum()) for b in below], [float((1 - y[b]).sum()) for b in below], hide_below)
+    return _THRESHOLDS[[index for index in kept if index < len(_THRESHOLDS)]]
+
+
+def _draw_benefit(thresholds: Doubles, curves: Mapping[str, Sequence[float | None]], level: float) -> str:
     canvas = Canvas(7.2, 3.0)
     panel = canvas.panels[0][0]
     styles: dict[str, tuple[str, Any, str]] = {
@@ -131,10 +140,10 @@ def _draw_benefit(curves: Mapping[str, Sequence[float]], level: float) -> str:
     }
     for name, values in curves.items():
         colour, dash, label = styles[name]
-        panel.plot(_THRESHOLDS, values, color=colour, linestyle=dash, label=label)
+        panel.plot(thresholds, values, color=colour, linestyle=dash, label=label)
     panel.axhline(0, color=MUTED, linewidth=0.9, label="act on nobody")
     panel.axvline(level, color=INK, linewidth=1, linestyle=(0, (3, 2)))
-    top = float(np.nanmax([np.nanmax(values) for values in curves.values() if np.isfinite(values).any()]))
+    top = max(value for values in curves.values() for value in values if value is not None)
     panel.set_ylim(-0.15 * top, 1.1 * top)
     panel.set_xlabel("risk from which one acts (dashed line: this site's risk level)")
     panel.set_ylabel("net benefit")
@@ -162,7 +171,7 @@ def draw_recalibration(y: NDArray[Any], risks: Mapping[str, NDArray[Any]], hide_
     canvas = Canvas(2.2 * len(risks) + 0.4, 2.5, 1, len(risks), sharex=True, sharey=True)
     for panel, (name, risk) in zip(canvas.panels[0], risks.items(), strict=True):
         table = metrics.CalibrationTable.of(y, risk)
-        shown = (table.events >= hide_below) & (table.n - table.events >= hide_below)
+        shown = safe_groups(table, hide_below)
         panel.plot([0, 1], [0, 1], color=MUTED, linewidth=0.9, linestyle=(0, (3, 2)))
         panel.plot(table.risk[shown], table.rate[shown], color=TARGET_COLOUR, marker="o", markersize=4)
         panel.set_title(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from textwrap import wrap
+from textwrap import shorten, wrap
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,7 @@ def draw_densities(
         ticks: By feature, names of some of its values, such as {1: "T1"}.
     """
     ranked = sorted(
-        (row for row in features if row.get("kind") in ("continuous", "binary") and _varies(row)),
+        (row for row in _whole_columns(features) if _varies(row)),
         key=lambda row: order.index(row["column"]) if row["column"] in order else len(order),
     )[:MOST_DENSITIES]
     if not ranked:
@@ -70,13 +70,32 @@ def draw_densities(
     lines = -(-len(ranked) // columns)
     canvas = Canvas(7.2, 0.5 + 1.75 * lines, lines, columns)
     for panel, row in zip(canvas.panels.flat, ranked, strict=False):
-        names = (ticks or {}).get(row["feature"], {0: "no", 1: "yes"} if row["kind"] == "binary" else {})
+        named = row.get("ticks") or ({0: "no", 1: "yes"} if row["kind"] == "binary" else {})
+        names = (ticks or {}).get(row["feature"], named)
         _draw_density(panel, row, titles.get(row["feature"], row["feature"]), names)
     canvas.blank_from(len(ranked))
     handles, names = canvas.panels[0][0].get_legend_handles_labels()
     canvas.figure.legend(handles, names, loc="outside upper center", ncols=2)
     shown = ", ".join(titles.get(row["feature"], row["feature"]) for row in ranked)
     return canvas.svg("densities", "How the patients differ", f"Distribution at both sites of: {shown}.")
+
+
+def _whole_columns(features: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Puts the levels of a categorical column together; one with a hidden level is left out."""
+    rows = [row for row in features if row.get("kind") in ("continuous", "binary")]
+    levels: dict[str, list[Mapping[str, Any]]] = {}
+    for row in features:
+        if row.get("kind") == "level":
+            levels.setdefault(row["column"], []).append(row)
+    for column, items in levels.items():
+        if any(not item.get("density") or len(item["density"]["source"]) < 2 for item in items):
+            continue
+        names = {float(place): str(item["feature"]).partition("=")[2] for place, item in enumerate(items)}
+        counts = {side: [item["density"][side][1] for item in items] for side in ("source", "target")}
+        edges = (np.arange(len(items) + 1) - 0.5).tolist()
+        rows.append({"feature": column, "column": column, "kind": "categorical", "ticks": names,
+                     "density": {"edges": edges, **counts}})  # fmt: skip
+    return rows
 
 
 def _varies(row: Mapping[str, Any]) -> bool:
@@ -96,7 +115,10 @@ def _draw_density(panel: Any, row: Mapping[str, Any], title: str, ticks: Mapping
     panel.set_yticks([])
     panel.set_ylim(bottom=0)
     if ticks:
-        panel.set_xticks(list(ticks), list(ticks.values()))
+        crowded = sum(map(len, ticks.values())) > 24
+        panel.set_xticks(
+            list(ticks), [shorten(name, 9, placeholder="…") if crowded else name for name in ticks.values()]
+        )
     panel.grid(visible=False)
     panel.spines["left"].set_visible(False)
     panel.tick_params(labelsize=8, colors=INK)

@@ -63,6 +63,7 @@ def render_report(data: ReportData) -> str:
         use=words.use_sentence(data),
         approval=words.approval_sentence(data),
         method_sentence=words.method_sentence(data),
+        outcome_text=words.outcome_text(data),
         referred=words.referred_text(data),
         referred_share=words.referred_share(data),
         things=words.things_to_know(data),
@@ -81,10 +82,18 @@ def render_index(entries: Sequence[Mapping[str, Any]]) -> str:
     names = list(dict.fromkeys(method["method"] for entry in entries for method in entry.get("methods", ())))
     return _render(
         "index.html",
-        entries=[{**entry, "words": words.verdict_words(str(entry.get("verdict")))} for entry in entries],
+        entries=[_with_words(entry) for entry in entries],
         methods=[(name, text.method_label(name)) for name in names],
         simulated=any(entry.get("simulated") for entry in entries),
     )
+
+
+def _with_words(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Adds a verdict's word and its place from go to stop, which is how a reader sorts verdicts."""
+    verdict = str(entry.get("verdict"))
+    order = list(words.VERDICTS)
+    rank = order.index(verdict) if verdict in order else len(order)
+    return {**entry, "words": words.verdict_words(verdict), "rank": rank}
 
 
 def render_shift_page(

@@ -68,7 +68,7 @@ def report_sections(data: ReportData) -> list[Section]:
     sections = [_results(data), _referrals(data), _benefit(data), _calibration(data), _who(data), _choice(data)]
     sections += shift_sections(data.shift, data.matching, data.validation, data.contract)
     sections += [_uncertainty(data), _making(data)]
-    return [section for section in sections if section.parts]
+    return [section for section in sections if section.parts or section.sentences]
 
 
 def _results(data: ReportData) -> Section:
@@ -156,7 +156,7 @@ def _recalibration(data: ReportData) -> Recalibration | None:
 
 
 def _who(data: ReportData) -> Section:
-    return Section("who", "Who they are", parts=tuple(found(who_table(data))))
+    return Section("who", "Who is misclassified, who is referred", parts=tuple(found(who_table(data))))
 
 
 def _choice(data: ReportData) -> Section:
@@ -208,7 +208,7 @@ def shift_sections(
     extract = tables.validation_table(validation, "validation", "What was found in the extract")
     return [
         Section("patients", "How different the patients are", tuple(filter(None, sentences)), tuple(parts)),
-        Section("extract", "The extract", (extract.note,), (extract,)),
+        Section("extract", "The extract", (tables.rows_sentence(validation),), (extract,) if extract.lines else ()),
     ]
 
 

@@ -9,15 +9,16 @@ from typing import Any
 from tdrop.evaluate import METRICS, TABLE_ONE, Evaluation, Recalibration, Row
 from tdrop.evaluate.catalogue import SHARES
 from tdrop.report.data import ReportData
-from tdrop.report.text import count, method_label, number, row_details, row_text, share
+from tdrop.report.text import count, method_label, number, row_interval, row_spread, row_text, share
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell: its text, smaller lines below it, and what a browser sorts by."""
+    """One cell: its text, smaller text beside and below it, and what a browser sorts by."""
 
     text: str
-    details: tuple[str, ...] = ()
+    below: str = ""
+    beside: str = ""
     order: str = ""
 
 
@@ -52,7 +53,7 @@ def cells(*texts: Any) -> tuple[Cell, ...]:
 def metric_cell(row: Row | None) -> Cell:
     """Makes the cell of one number."""
     order = "" if row is None or row.value is None else repr(row.value)
-    return Cell(row_text(row), row_details(row), order)
+    return Cell(row_text(row), row_interval(row), row_spread(row), order)
 
 
 def metric_table(
@@ -87,8 +88,8 @@ def main_table(data: ReportData) -> Table:
     spread = f"Mean over {seeds} seeds" + (" (± standard deviation)" if seeds > 1 else "")
     if data.labelled:
         note = (
-            f"{spread}; in small print the 95% bootstrap interval over {count(data.evaluation.labelled)} patients with "
-            "a known outcome. INPT grows with interval width by itself; see the comparison at equal referrals."
+            f"{spread}; in small print the 95% bootstrap interval over {_basis(data.evaluation)}. INPT grows with "
+            "interval width by itself; see the comparison at equal referrals."
         )
         return metric_table(data, "main", "All methods at this site", (*TABLE_ONE, "errors"), note)
     names = ("referrals", "capacity_referrals", "referred", "interval_width", "mean_sd", "mean_risk")
@@ -96,10 +97,18 @@ def main_table(data: ReportData) -> Table:
     return metric_table(data, "main", "All methods at this site, without outcomes", names, note)
 
 
+def _basis(evaluation: Evaluation) -> str:
+    """Says how many patients and outcomes the numbers of a table rest on."""
+    if evaluation.labelled is None or evaluation.outcomes is None:
+        return "patients with a known outcome"
+    return f"{count(evaluation.labelled)} patients with a known outcome, {count(evaluation.outcomes)} of whom had it"
+
+
 def score_table(data: ReportData) -> Table:
     """Calibration and proper scores."""
     names = ("brier", "log_loss", "calibration_intercept", "calibration_slope", "ece", "error_rate")
-    return metric_table(data, "scores", "Calibration and accuracy of the risks", names)
+    note = f"Over {_basis(data.evaluation)}."
+    return metric_table(data, "scores", "Calibration and accuracy of the risks", names, note)
 
 
 def equal_table(data: ReportData) -> Table:
@@ -182,10 +191,10 @@ def _choice_line(row: Mapping[str, Any], trial: Mapping[str, Any]) -> tuple[Cell
     return cells(
         method_label(row["method"]),
         number(row.get("log_loss"), 4),
-        Cell(number(row.get("behind"), 4), (f"± {number(error, 4)}",) if error else ()),
+        Cell(number(row.get("behind"), 4), beside=f"± {number(error, 4)}" if error else ""),
         number(row.get("matched_log_loss"), 4),
-        Cell(number(trial.get("auroc")), (f"{count(trial['n'])} patients",) if trial else ()),
-        Cell(number(trial.get("error_auroc")), (f"{count(trial['errors'])} errors",) if trial else ()),
+        Cell(number(trial.get("auroc")), f"{count(trial['n'])} patients" if trial else ""),
+        Cell(number(trial.get("error_auroc")), f"{count(trial['errors'])} errors" if trial else ""),
         "yes" if row.get("candidate") else "no",
     )
 
@@ -260,18 +269,20 @@ def validation_table(validation: Mapping[str, Any], name: str, caption: str) -> 
     }
     lines = [
         cells(
-            Cell(str(finding["sentence"]), (str(finding["fix"]),) if finding.get("fix") else ()),
+            Cell(str(finding["sentence"]), str(finding.get("fix") or "")),
             count(finding["count"]),
             count(finding["total"]),
             words.get(finding["severity"], finding["severity"]),
         )
         for finding in validation.get("findings", ())
     ]
-    note = (
-        f"Rows read {count(validation.get('read'))} = used {count(validation.get('used'))} + set aside "
-        f"{count(validation.get('quarantined'))} + duplicates {count(validation.get('duplicates'))}."
-    )
-    return Table(name, caption, head, tuple(lines), note)
+    return Table(name, caption, head, tuple(lines))
+
+
+def rows_sentence(validation: Mapping[str, Any]) -> str:
+    """Says what became of the rows of an extract."""
+    used, aside, twice = (count(validation.get(name)) for name in ("used", "quarantined", "duplicates"))
+    return f"Rows read {count(validation.get('read'))} = used {used} + set aside {aside} + duplicates {twice}."
 
 
 def shift_table(shift: Mapping[str, Any], titles: Mapping[str, str]) -> Table:

@@ -53,10 +53,10 @@ def of_hundred(value: float) -> str:
 
 def metric_text(name: str, value: float | None) -> str:
     """Writes a metric's value the way its shape asks for."""
-    shape = METRICS[name].shape
-    if shape == "count":
+    metric = METRICS[name]
+    if metric.shape == "count":
         return count(value)
-    return share(value) if shape == "share" else number(value)
+    return share(value) if metric.shape == "share" else number(value, metric.digits)
 
 
 def row_text(row: Row | None) -> str:
@@ -68,13 +68,17 @@ def row_text(row: Row | None) -> str:
     return metric_text(row.metric, row.value)
 
 
-def row_details(row: Row | None) -> tuple[str, ...]:
-    """Writes a row's interval and its spread over seeds, in small print."""
-    if row is None or row.value is None:
-        return ()
-    lines = []
-    if row.low is not None and row.high is not None:
-        lines.append(f"{metric_text(row.metric, row.low)} to {metric_text(row.metric, row.high)}")
-    if row.seed_sd is not None and row.seed_sd > 0:
-        lines.append(f"± {metric_text(row.metric, row.seed_sd)}")
-    return tuple(lines)
+def row_interval(row: Row | None) -> str:
+    """Writes a row's bootstrap interval; nothing where there is none."""
+    if row is None or row.value is None or row.low is None or row.high is None:
+        return ""
+    if METRICS[row.metric].shape == "count":
+        return f"{row.low:,.0f} to {row.high:,.0f}"
+    return f"{metric_text(row.metric, row.low)} to {metric_text(row.metric, row.high)}"
+
+
+def row_spread(row: Row | None) -> str:
+    """Writes a row's standard deviation over seeds; nothing where there is none."""
+    if row is None or row.value is None or not row.seed_sd:
+        return ""
+    return f"± {metric_text(row.metric, row.seed_sd)}"

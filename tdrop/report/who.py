@@ -36,7 +36,7 @@ def who_table(data: ReportData) -> Table | None:
         if all(column.name in frame for frame in groups.values()):
             lines += _lines(column, groups, small, data.hide_below)
     note = "Means and shares of the chosen method's first seed. Missing values are left out."
-    return Table("who", "Who is misclassified, who is referred", ("Feature", *groups), tuple(lines), note)
+    return Table("who", "Patients of both sites, in groups", ("Feature", *groups), tuple(lines), note)
 
 
 def _groups(data: ReportData, source: pd.DataFrame, target: pd.DataFrame) -> dict[str, pd.DataFrame]:

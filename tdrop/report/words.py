@@ -38,7 +38,7 @@ def use_sentence(data: ReportData) -> str:
         return "Do not rely on the model here until more patients are seen."
     patients, row = data.evaluation.patients, referred_row(data)
     condition = "" if data.promotion else "Once approved, "
-    if row is None or row.value is None:
+    if row is None or row.value is None or patients is None:
         told = f"it may be used for all but the referred patients; a clinician looks at those ({referred_text(data)})."
     else:
         kept, looked = count(patients - round(row.value)), count(row.value)
@@ -63,9 +63,17 @@ def referred_text(data: ReportData) -> str:
 def referred_share(data: ReportData) -> str:
     """Writes which part of the patients is referred."""
     row = referred_row(data)
-    if row is None or row.value is None:
+    if row is None or row.value is None or not data.evaluation.patients:
         return "a clinician decides"
-    return f"{share(row.value / data.evaluation.patients, 0)} of patients: a clinician decides"
+    return f"{share(row.value / data.evaluation.patients, 0)}: a clinician decides"
+
+
+def outcome_text(data: ReportData) -> str:
+    """Says for how many patients the outcome is known."""
+    if not data.labelled:
+        return "outcomes not known yet"
+    labelled = data.evaluation.labelled
+    return "outcome known for nearly all" if labelled is None else f"outcome known for {count(labelled)}"
 
 
 def approval_sentence(data: ReportData) -> str:
@@ -81,15 +89,15 @@ def approval_sentence(data: ReportData) -> str:
 def method_sentence(data: ReportData) -> str:
     """Says why this method, without jargon."""
     if data.method == SIMPLE:
-        return "The simplest method did as well as any: the neural networks add nothing here."
+        return "The simplest method does as well as any: neural networks add nothing here."
     if not data.choice.get("runner_up"):
         return "The only method that could be compared."
     simple = {row["method"]: row for row in data.choice.get("table", ())}.get(SIMPLE, {})
     if simple.get("behind") is None:
-        return "Did best on similar patients of the source."
+        return "Best on source patients like these."
     if simple.get("tied"):
-        return "Did best on similar patients of the source; logistic regression, the simplest, is close behind."
-    return "Did best on similar patients of the source, clearly better than logistic regression, the simplest."
+        return "Best on source patients like these; plain logistic regression is as good within error."
+    return "Best on source patients like these; clearly better than plain logistic regression."
 
 
 def things_to_know(data: ReportData) -> list[str]:
@@ -101,19 +109,18 @@ def things_to_know(data: ReportData) -> list[str]:
 
 
 def _with_outcomes(data: ReportData) -> list[str]:
-    outcome = data.contract.outcome.title
     auroc = data.evaluation.row(data.method, "auroc")
     things = []
     if auroc is not None and auroc.value is not None:
         span = f" ({100 * auroc.low:.0f} to {100 * auroc.high:.0f})" if auroc.low and auroc.high else ""
         things.append(
-            f"Of two patients, one with {outcome} and one without, the model gives the first the higher risk "
-            f"{100 * auroc.value:.0f} times in 100{span}; guessing gives 50."
+            f"Of two patients, the one who had the outcome gets the higher risk {100 * auroc.value:.0f} times in "
+            f"100{span}; guessing gives 50."
         )
     risk, rate = (data.evaluation.value(data.method, name) for name in ("mean_risk", "outcome_rate"))
     if risk is not None and rate is not None:
         things.append(
-            f"The model expects {outcome} in {of_hundred(risk)} patients; it happened in {of_hundred(rate)}"
+            f"It expects the outcome in {of_hundred(risk)} patients; it happened in {100 * rate:.0f}"
             f"{_too(risk, rate, data)}."
         )
     return things
@@ -123,7 +130,7 @@ def _too(risk: float, rate: float, data: ReportData) -> str:
     row = data.evaluation.row(data.method, "calibration_intercept")
     if row is None or row.low is None or row.high is None or row.low <= 0 <= row.high:
         return ""
-    return ": its risks are too low here" if rate > risk else ": its risks are too high here"
+    return ": risks are too low here" if rate > risk else ": risks are too high here"
 
 
 def _without_outcomes(data: ReportData) -> list[str]:
@@ -131,13 +138,12 @@ def _without_outcomes(data: ReportData) -> list[str]:
     similar = ""
     if trial.get("auroc") is not None:
         similar = (
-            f" Among {count(trial['n'])} similar source patients it gave the one with the outcome the higher risk "
+            f" Of two similar source patients, the one who had the outcome got the higher risk "
             f"{100 * trial['auroc']:.0f} times in 100; guessing gives 50."
         )
     return [
         f"Outcomes here are not known yet, so nobody can say how often the model is right.{similar}",
-        "All of it assumes that patients with the same findings have the same risk at both sites. Only outcomes can "
-        "check that.",
+        "This assumes that patients with the same findings have the same risk at both sites; only outcomes can tell.",
     ]
 
 
@@ -151,7 +157,7 @@ def difference_sentence(data: ReportData) -> str:
             continue
         seen.add(column.name)
         told.append(_describe_feature(data, row))
-    return f"What differs most from the source: {' and '.join(told[:2])}." if told else ""
+    return f"Differs most from the source: {' and '.join(told[:2])}." if told else ""
 
 
 def _describe_feature(data: ReportData, row: Mapping[str, Any]) -> str:
@@ -162,7 +168,7 @@ def _describe_feature(data: ReportData, row: Mapping[str, Any]) -> str:
         means = [_mean(frame, column.name) for frame in (data.source_frame, data.target_frame)]
         unit = f" {column.unit}" if column.unit else ""
         name = in_sentence(column.label)
-        return name if None in means else f"{name} (mean {means[0]:.3g} there, {means[1]:.3g}{unit} here)"
+        return name if None in means else f"{name} ({means[0]:.3g} there, {means[1]:.3g}{unit} here)"
     if row.get("kind") in ("level", "binary", "missing"):
         return f"{title} ({share(row['source_mean'], 0)} there, {share(row['target_mean'], 0)} here)"
     return f"{title} ({'higher' if row['smd'] > 0 else 'lower'} here)"
@@ -178,7 +184,9 @@ def _set_aside(data: ReportData) -> str:
     aside = data.validation.get("quarantined")
     if not aside:
         return ""
-    return f"{count(aside)} of {count(data.validation.get('read'))} rows broke the agreement and were set aside."
+    read = data.validation.get("read")
+    whole = f" of {count(read)}" if isinstance(read, int) else ""
+    return f"{count(aside)}{whole} rows broke the agreement and were set aside."
 
 
 def _failed(data: ReportData) -> str:
@@ -189,23 +197,21 @@ def _failed(data: ReportData) -> str:
 
 
 def changes(data: ReportData, summary: Mapping[str, Any]) -> str:
-    """Says what changed since the last report."""
+    """Says what was different in the last report."""
     previous = data.previous
     if not previous:
         return "This is the first report for this site."
     told = []
     before, now = (verdict_words(str(one.get("verdict")))["word"] for one in (previous, summary))
     if previous.get("verdict") and before != now:
-        told.append(f"verdict {before} before, {now} now")
+        told.append(f"verdict {before}")
     if previous.get("method_label") not in (None, summary["method_label"]):
-        told.append(f"method {previous['method_label']} before, {summary['method_label']} now")
+        told.append(f"method {previous['method_label']}")
     for key, words in (("patients", "patients"), ("referred", "to refer"), ("labelled", "known outcomes")):
         if previous.get(key) not in (None, summary.get(key)):
-            told.append(f"{words} {count(previous[key])} before, {count(summary.get(key))} now")
-    when = f" of {previous['created']}" if previous.get("created") else ""
-    if not told:
-        return f"Nothing since the last report{when}."
-    return f"Since the last report{when}: {'; '.join(told)}."
+            told.append(f"{count(previous[key]) if previous[key] else 'no'} {words}")
+    when = f" ({str(previous['created'])[:10]})" if previous.get("created") else ""
+    return f"The last report{when} had {', '.join(told)}." if told else f"Nothing since the last report{when}."
 
 
 def unknowns(data: ReportData) -> list[str]:

@@ -1,0 +1,99 @@
+"""Calibration: closed forms, a reference implementation, invariances, and the resampled versions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tdrop import metrics
+from tdrop.metrics.calibration import risk_bins
+
+
+def draw(rows: int = 4000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(seed)
+    p = 1 / (1 + np.exp(-random.normal(-0.5, 1.2, rows)))
+    return (random.uniform(size=rows) < p).astype(float), p
+
+
+def test_one_risk_for_all_has_a_closed_form() -> None:
+    y = np.repeat([1.0, 0.0], [30, 70])
+    # With one risk p for everybody the intercept is logit(observed share) - logit(p).
+    assert metrics.calibration_intercept(y, np.full(100, 0.2)) == pytest.approx(np.log(3 / 7) - np.log(1 / 4))
+    assert metrics.expected_calibration_error(y, np.full(100, 0.2)) == pytest.approx(0.1)
+
+
+def test_line_against_scikit_learn() -> None:
+    # Recipe: LogisticRegression(C=inf) of the outcome on logit(risk); its coefficient is the slope.
+    from sklearn.linear_model import LogisticRegression
+
+    y, p = draw()
+    p = metrics.recalibrated(p, 0.4, 1.7)
+    score = np.log(p / (1 - p))[:, None]
+    reference = LogisticRegression(C=1e10, tol=1e-10, max_iter=1000).fit(score, y)
+    intercept, slope = metrics.calibration_line(y, p) or (None, None)
+    assert slope == pytest.approx(reference.coef_[0, 0], rel=1e-5)
+    assert intercept == pytest.approx(reference.intercept_[0], rel=1e-4)
+
+
+def test_a_known_distortion_is_found_and_undone() -> None:
+    y, p = draw(60_000)
+    bent = metrics.recalibrated(p, -0.5, 2.0)
+    _, slope = metrics.calibration_line(y, bent) or (0, 0)
+    assert slope == pytest.approx(0.5, abs=0.02)
+    assert metrics.calibration_intercept(y, metrics.recalibrated(p, 0.3)) == pytest.approx(-0.3, abs=0.03)
+    line = metrics.calibration_line(y, bent)
+    assert line is not None
+    mended = metrics.recalibrated(bent, *line)
+    assert metrics.calibration_line(y, mended) == pytest.approx((0.0, 1.0), abs=1e-6)
+    assert metrics.expected_calibration_error(y, mended) < 0.25 * metrics.expected_calibration_error(y, bent)
+
+
+def test_complement_turns_the_intercept_and_keeps_the_slope() -> None:
+    y, p = draw()
+    assert metrics.calibration_intercept(1 - y, 1 - p) == pytest.approx(-metrics.calibration_intercept(y, p))
+    assert metrics.calibration_line(1 - y, 1 - p)[1] == pytest.approx(metrics.calibration_line(y, p)[1])
+
+
+def test_calibration_error_against_a_plain_loop() -> None:
+    # Recipe: sort by risk, cut into ten equal groups, add |mean risk - share| * size / n.
+    y, p = draw(1000)
+    order = np.argsort(p)
+    groups = np.array_split(order, 10)
+    expected = sum(abs(p[g].mean() - y[g].mean()) * len(g) for g in groups) / 1000
+    assert metrics.expected_calibration_error(y, p) == pytest.approx(expected, abs=2e-3)
+
+
+def test_equal_risks_stay_together() -> None:
+    p = np.array([0.1] * 50 + [0.2] * 3 + [0.9] * 47)
+    group = risk_bins(p)
+    assert len(set(group[:50])) == len(set(group[50:53])) == len(set(group[53:])) == 1
+    assert set(group) == set(range(group.max() + 1))
+    assert len(risk_bins(np.array([]))) == 0
+
+
+def test_no_line_where_none_exists() -> None:
+    assert metrics.calibration_intercept(np.ones(20), np.full(20, 0.5)) is None
+    assert metrics.calibration_line(np.array([0.0, 1.0]), np.array([0.5, 0.5])) is None
+    separated = np.repeat([0.0, 1.0], 20), np.repeat([0.2, 0.8], 20)
+    assert metrics.calibration_line(*separated) is None
+
+
+def test_resampled_on_everybody_is_the_plain_value() -> None:
+    y, p = draw(800)
+    prepared = metrics.ResampledCalibration.of(y, p)
+    intercept, slope, error = prepared.resampled(np.ones((1, 800)))[:, 0]
+    assert intercept == pytest.approx(metrics.calibration_intercept(y, p))
+    assert slope == pytest.approx(metrics.calibration_line(y, p)[1])
+    assert error == pytest.approx(metrics.expected_calibration_error(y, p))
+    assert prepared.rests_on == ((800, int(y.sum())),) * 3
+
+
+def test_one_newton_step_is_close_to_a_full_fit() -> None:
+    y, p = draw(3000)
+    p = metrics.recalibrated(p, 0.3, 1.3)
+    counts = next(metrics.count_blocks(3000, 30, seed=1))
+    quick = metrics.ResampledCalibration.of(y, p).resampled(counts)
+    for column, count in enumerate(counts):
+        rows = np.repeat(np.arange(3000), count.astype(int))
+        assert quick[0, column] == pytest.approx(metrics.calibration_intercept(y[rows], p[rows]), abs=0.003)
+        assert quick[1, column] == pytest.approx(metrics.calibration_line(y[rows], p[rows])[1], abs=0.01)

@@ -1,0 +1,125 @@
+"""Referral, INPT, retained error, net benefit and the patient bootstrap."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tdrop import metrics
+
+RISK = np.array([0.05, 0.10, 0.149, 0.15, 0.60, 0.12])
+HIGH = np.array([0.10, 0.15, 0.300, 0.30, 0.90, 0.14])
+
+
+def test_referral_is_risk_below_and_upper_end_at_or_above() -> None:
+    assert metrics.referred_at_level(RISK, HIGH, 0.15).tolist() == [False, True, True, False, False, False]
+
+
+def test_inpt_counts_outcomes_among_referrals_only() -> None:
+    y = np.array([1.0, 1.0, 0.0, 1.0, 1.0, 1.0])
+    assert metrics.inpt(y, RISK, HIGH, 0.15) == 1
+
+
+def test_inpt_grows_with_width_and_equal_referrals_do_not() -> None:
+    random = np.random.default_rng(0)
+    risk = random.uniform(0, 0.3, 2000)
+    y = (random.uniform(size=2000) < risk).astype(float)
+    narrow, wide = risk + 0.02, risk + 0.10
+    assert metrics.inpt(y, risk, narrow, 0.15) < metrics.inpt(y, risk, wide, 0.15)
+    chosen = [metrics.fewest(metrics.stretch_to_level(risk, high, 0.15), 100) for high in (narrow, wide)]
+    assert (chosen[0] == chosen[1]).all()
+    assert chosen[0].sum() == 100
+
+
+def test_stretching_refers_exactly_whom_wider_intervals_would() -> None:
+    random = np.random.default_rng(1)
+    risk = random.uniform(0, 0.3, 500)
+    reach = random.uniform(0.001, 0.05, 500)
+    factor = metrics.stretch_to_level(risk, risk + reach, 0.15)
+    for times in (0.5, 1.0, 3.0):
+        referred = metrics.referred_at_level(risk, risk + times * reach, 0.15)
+        np.testing.assert_array_equal(referred, factor <= times)
+
+
+def test_nobody_without_spread_is_referred_by_stretching() -> None:
+    factor = metrics.stretch_to_level(np.array([0.1, 0.2]), np.array([0.1, 0.3]), 0.15)
+    assert np.isinf(factor).all()
+    assert metrics.fewest(factor, 2).sum() == 0
+
+
+def test_expected_error_turns_at_the_threshold() -> None:
+    assert metrics.expected_error(np.array([0.1, 0.29, 0.3, 0.9]), 0.3) == pytest.approx([0.1, 0.29, 0.7, 0.1])
+
+
+def test_capacity_is_a_count_and_ties_go_to_the_earlier_row() -> None:
+    assert metrics.capacity_count(1200, 0.10) == 120
+    assert metrics.capacity_count(5, 0.5) == 3
+    assert metrics.capacity_count(3, 1.0) == 3
+    assert metrics.most(np.array([1.0, 2.0, 1.0, 1.0]), 2).tolist() == [True, True, False, False]
+
+
+def test_risk_coverage_against_a_plain_loop() -> None:
+    # Recipe: refer the k highest scores, divide the errors among the rest by their number.
+    random = np.random.default_rng(2)
+    risk, score = random.uniform(size=40), random.uniform(size=40)
+    y = (random.uniform(size=40) < risk).astype(float)
+    curve = metrics.risk_coverage(y, risk, score, 0.5)
+    order = np.argsort(-score)
+    for k in (0, 1, 17, 39):
+        rest = order[k:]
+        assert curve.error[k] == pytest.approx(((risk[rest] >= 0.5) != (y[rest] == 1)).mean())
+        assert curve.n[k] == 40 - k
+    mask = np.zeros(40, dtype=bool)
+    mask[order[:17]] = True
+    assert metrics.retained_error(y, risk, mask, 0.5) == pytest.approx(curve.error[17])
+    assert metrics.retained_error(y, risk, np.ones(40, dtype=bool), 0.5) is None
+
+
+def test_net_benefit_closed_forms() -> None:
+    y = np.array([1.0, 0.0, 0.0, 1.0])
+    everybody = np.ones(4)
+    assert metrics.net_benefit(y, everybody, 0.2) == pytest.approx(0.5 - 0.5 * 0.25)
+    assert metrics.net_benefit(y, np.zeros(4), 0.2) == 0
+    assert metrics.net_benefit(y, y, 0.2) == pytest.approx(0.5)
+    # Referred patients are decided rightly: positives count in full, negatives nothing.
+    assert metrics.net_benefit(y, everybody, 0.2, np.array([False, True, True, False])) == pytest.approx(0.5)
+    assert metrics.net_benefit(y, np.zeros(4), 0.2, np.ones(4, dtype=bool)) == pytest.approx(0.5)
+    assert metrics.net_benefit(np.array([]), np.array([]), 0.2) is None
+    assert metrics.referrals_per_gain(0.2, 0.02) == pytest.approx(10)
+    assert metrics.referrals_per_gain(0.2, 0.0) is None
+
+
+def test_resamples_draw_every_patient_once_on_average_and_are_seeded() -> None:
+    counts = np.concatenate(list(metrics.count_blocks(50, 200, seed=3)))
+    assert counts.shape == (200, 50)
+    np.testing.assert_array_equal(counts.sum(axis=1), 50)
+    assert counts.mean() == pytest.approx(1.0)
+    assert counts.var() == pytest.approx(1 - 1 / 50, rel=0.05)
+    again = np.concatenate(list(metrics.count_blocks(50, 200, seed=3)))
+    np.testing.assert_array_equal(counts, again)
+    assert not np.array_equal(counts, np.concatenate(list(metrics.count_blocks(50, 200, seed=4))))
+
+
+def test_bootstrap_interval_of_a_mean_agrees_with_theory() -> None:
+    random = np.random.default_rng(5)
+    values = random.normal(3, 2, 400)
+    sums = metrics.Sums(("mean",), values[None, :], np.ones((1, 400)), outcomes=0)
+    draws = np.concatenate([sums.resampled(block)[0] for block in metrics.count_blocks(400, 2000, seed=0)])
+    low, high = metrics.percentile_interval(draws)
+    error = 1.96 * values.std() / np.sqrt(400)
+    assert low == pytest.approx(values.mean() - error, abs=0.03)
+    assert high == pytest.approx(values.mean() + error, abs=0.03)
+
+
+def test_interval_needs_most_resamples() -> None:
+    assert metrics.percentile_interval(np.array([1.0, np.nan, np.nan])) == (None, None)
+    assert metrics.percentile_interval(np.array([])) == (None, None)
+    assert metrics.percentile_interval(np.array([1.0, 1.0, np.nan])) == (1.0, 1.0)
+
+
+def test_sums_say_what_they_rest_on() -> None:
+    tops = np.array([[1.0, 0, 1, 0], [0.2, 0.4, 0.1, 0.3], [0, 0.4, 0.1, 0]])
+    bottoms = np.array([[np.nan] * 4, [1.0] * 4, [0.0, 1, 1, 0]])
+    sums = metrics.Sums(("count", "mean", "mean of some"), tops, bottoms, outcomes=3)
+    assert sums.rests_on == ((4, 2), (4, 3), (2, 2))
+    assert sums.resampled(np.ones((1, 4)))[:, 0] == pytest.approx([2, 0.25, 0.25])
