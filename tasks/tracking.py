@@ -237,12 +237,23 @@ def _register(client: MlflowClient, run_id: str, record: SiteRecord) -> None:
             signature=infer_signature(example, predicted),
             input_example=example,
             pip_requirements=["tdrop"],
-            registered_model_name=name,
         )
-    version = str(logged.registered_model_version)
+    version = _new_version(client, name, logged, run_id)
     for key, value in {**record.tags, "method": record.chosen, "run": run_id}.items():
         client.set_model_version_tag(name, version, key, value)
     client.set_registered_model_alias(name, "candidate", version)
+
+
+def _new_version(client: MlflowClient, name: str, logged: Any, run_id: str) -> str:
+    """Registers a logged model without MLflow's messages on the terminal."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        client.create_registered_model(name)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_ALREADY_EXISTS":
+            raise
+    return str(client.create_model_version(name, logged.model_uri, run_id, model_id=logged.model_id).version)
 
 
 def download_model(place: Place, name: str, version: str) -> Path:
