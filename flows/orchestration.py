@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tdrop.errors import TdropError
+from tdrop.errors import TdropError, Unavailable, UsageError
 
 START_LIMIT_SECONDS = 180
 STOP_LIMIT_SECONDS = 8
@@ -39,6 +39,25 @@ def orchestrated() -> Iterator[None]:
                 yield
         finally:
             os.environ.pop("PREFECT_API_URL", None)
+
+
+def require_server() -> str:
+    """The address of the configured Prefect server, which must answer."""
+    from prefect.settings import PREFECT_API_URL
+
+    url = PREFECT_API_URL.value()
+    if not url:
+        raise UsageError(
+            "no Prefect server is configured; start one with `tdrop ui` and set PREFECT_API_URL as it says"
+        )
+    try:
+        with urllib.request.urlopen(f"{url}/health", timeout=10):
+            return str(url)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        raise Unavailable(
+            f"the Prefect server at {url} does not answer ({reason}); start it or correct PREFECT_API_URL"
+        ) from error
 
 
 def prefect_command(port: int) -> list[str]:

@@ -1,0 +1,118 @@
+"""`tdrop deploy`: keeps prefect.yaml and the Prefect server in step with the sites."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from flows.deployments_file import FILE, FLOW, POOL, TAG, Deployments, plan_file
+from flows.orchestration import require_server
+from tasks.place import write_private
+from tdrop.contracts.network import load_network
+from tdrop.errors import TdropError
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+
+WORKING_DIRECTORY = "prefect.deployments.steps.set_working_directory"
+
+
+def run_deploy(*, contracts: Path, remove: bool, write_only: bool, console: Console) -> None:
+    """Writes prefect.yaml in the working directory, then deploys what it says."""
+    folder = _relative(contracts)
+    existing = FILE.read_text(encoding="utf-8") if FILE.is_file() else ""
+    planned = plan_file(existing, load_network(contracts), folder, remove=remove)
+    if planned.text != existing:
+        write_private(FILE.absolute(), planned.text)
+        FILE.chmod(0o644)
+    console.print(f"{FILE}: {len(planned.sites)} deployments, {'in step' if planned.text == existing else 'written'}")
+    if write_only:
+        _mention(planned.gone, remove, console)
+        return
+    url = require_server()
+    with _client() as client:
+        _ensure_pool(client)
+        _deploy(planned)
+        gone = tuple(dict.fromkeys((*planned.gone, *_orphans(client, planned.sites, folder))))
+        if remove:
+            _delete(client, gone)
+    for name in planned.sites:
+        console.print(f"deployed {FLOW}/{name}")
+    _mention(gone, remove, console)
+    console.print(f"on {url}; runs start when a worker serves the pool: prefect worker start --pool {POOL}")
+
+
+def _relative(contracts: Path) -> str:
+    """The contracts as seen from the working directory, which is where a deployment runs."""
+    absolute = contracts.absolute()
+    here = Path.cwd()
+    return absolute.relative_to(here).as_posix() if absolute.is_relative_to(here) else str(absolute)
+
+
+def _client() -> SyncPrefectClient:
+    from prefect.client.orchestration import get_client
+
+    return get_client(sync_client=True)
+
+
+def _ensure_pool(client: SyncPrefectClient) -> None:
+    from prefect.client.schemas.actions import WorkPoolCreate
+    from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
+
+    try:
+        client.read_work_pool(POOL)
+    except ObjectNotFound:
+        with suppress(ObjectAlreadyExists):  # another machine may be first
+            client.create_work_pool(WorkPoolCreate(name=POOL, type="process"))
+
+
+def _deploy(planned: Deployments) -> None:
+    """Lets Prefect read its own file, so that a pull step or a pool that a person wrote there holds."""
+    names = [argument for name in planned.sites for argument in ("--name", name)]
+    command = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--prefect-file", str(FILE), *names]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=dict(os.environ))
+    if done.returncode != 0:
+        said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        raise TdropError(f"Prefect did not take the deployments of {FILE}: {said[-1] if said else 'it said nothing'}")
+
+
+def _orphans(client: SyncPrefectClient, sites: Sequence[str], contracts: str) -> list[str]:
+    """Deployments of this network on the server that have no site any more."""
+    from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterTags
+
+    wanted = DeploymentFilter(tags=DeploymentFilterTags(all_=[TAG]))
+    found = []
+    for deployment in client.read_deployments(deployment_filter=wanted, limit=200):
+        same = deployment.parameters.get("contracts") == contracts and _runs_here(deployment.pull_steps)
+        if same and deployment.name not in sites:
+            found.append(deployment.name)
+    return found
+
+
+def _runs_here(pull_steps: Sequence[dict[str, Any]] | None) -> bool:
+    """Whether a deployment's working directory is this one, so that another network's are left alone."""
+    folders = [step[WORKING_DIRECTORY]["directory"] for step in pull_steps or () if WORKING_DIRECTORY in step]
+    return not folders or Path(folders[0]) == Path.cwd()
+
+
+def _delete(client: SyncPrefectClient, names: Sequence[str]) -> None:
+    from prefect.exceptions import ObjectNotFound
+
+    for name in names:
+        try:
+            client.delete_deployment(client.read_deployment_by_name(f"{FLOW}/{name}").id)
+        except ObjectNotFound:
+            continue
+
+
+def _mention(gone: Sequence[str], removed: bool, console: Console) -> None:
+    for name in gone:
+        rest = "removed" if removed else "kept; `tdrop deploy --remove` removes it"
+        console.print(f"deployment '{name}' has no site any more: {rest}")
