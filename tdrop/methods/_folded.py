@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from tdrop.methods._losses import output_loss
-from tdrop.methods._nets import Layers, affine_output, dense_tanh, tanh_of_half
+from tdrop.methods._nets import Layers
 from tdrop.methods._network import Batch, Network
 from tdrop.methods._noise import Pool, draw_uniform, mask_pool
 from tdrop.types import Task
@@ -33,7 +33,7 @@ def folded_outputs(x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor
     first = next((place for place, weight in enumerate(weights) if weight.dim() == 3), len(weights))
     shared = x
     for weight, bias in zip(weights[: min(first, len(weights) - 1)], biases, strict=False):
-        shared = dense_tanh(shared, weight, bias)
+        shared = torch.addmm(bias, shared, weight).tanh_()
     if first >= len(weights):
         return (shared @ weights[-1] + biases[-1]).t().contiguous()
     if first == len(weights) - 1:
@@ -51,7 +51,7 @@ def _run_passes(shared: Tensor, weights: Sequence[Tensor], biases: Sequence[Tens
         own_bias = bias[part] if bias.dim() == 3 else bias
         if place == len(weights) - 1:
             return torch.baddbmm(own_bias, hidden, own_weight)[..., 0]
-        hidden = tanh_of_half(torch.baddbmm(own_bias, hidden, own_weight, beta=2, alpha=2))
+        hidden = torch.baddbmm(own_bias, hidden, own_weight).tanh_()
     raise AssertionError("a network has at least one layer")
 
 
@@ -83,10 +83,10 @@ class FixedDropout(Network):
         """Outputs (rows,) of one pass with a fresh mask for every row."""
         hidden = x
         for place, rate in enumerate(self.rates):
-            hidden = dense_tanh(hidden, self.layers.weight(place), self.layers.bias(place))
+            hidden = self.layers.hidden_layer(hidden, place)
             if rate > 0 and pool is not None:
                 hidden = hidden * pool.take(*hidden.shape)
-        return affine_output(hidden, self.layers)
+        return self.layers.output(hidden)
 
     def loss(self, batch: Batch, pool: Pool | None) -> Tensor:
         """Mean loss of one pass."""

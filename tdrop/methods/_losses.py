@@ -23,5 +23,5 @@ def mean_prediction_loss(outputs: Tensor, y: Tensor, task: Task) -> Tensor:
     """Mean loss of the passes' mean prediction: outputs (passes, rows) against y (rows,)."""
     if task == "binary":
         risk = torch.sigmoid(outputs).mean(0).clamp(_SMALLEST, 1 - _SMALLEST)
-        return F.binary_cross_entropy(risk, y)
+        return -(y * torch.log(risk) + (1 - y) * torch.log1p(-risk)).mean()
     return F.mse_loss(outputs.mean(0), y)

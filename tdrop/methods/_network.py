@@ -33,11 +33,9 @@ class Network(nn.Module):
 
     Attributes:
         members: Independent networks trained side by side, each with its own order of the rows.
-        slice_rows: Rows of a batch that go through at once (None: all); gradients of the slices add up.
     """
 
     members: int = 1
-    slice_rows: int | None = None
 
     def pool(self, generator: np.random.Generator) -> Pool | None:
         """Makes the noise that `loss` reads; None for a network without noise."""

@@ -54,6 +54,13 @@ def logistic_pool(generator: np.random.Generator, temperature: float, size: int 
     return Pool(torch.logit(uniform, eps=1e-6).div_(temperature), generator)
 
 
+def odds_pool(generator: np.random.Generator, temperature: float, size: int = POOL_SIZE) -> Pool:
+    """A pool of exp(-logit(u) / temperature): relaxed masks as fractions, a / (a + this)."""
+    # Beyond exp(+-55) every mask is 0 or 1 to float32's last digit, and products stay finite.
+    exponent = torch.logit(torch.rand(size, generator=torch_generator(generator)), eps=1e-6)
+    return Pool(exponent.div_(-temperature).clamp_(-55, 55).exp_(), generator)
+
+
 def normal_pool(generator: np.random.Generator, size: int = POOL_SIZE) -> Pool:
     """A pool of standard normal numbers."""
     return Pool(torch.randn(size, generator=torch_generator(generator)), generator)

@@ -1,6 +1,6 @@
 """What the two scikit-learn references share: bootstrap refits as samples, and their fitted half.
 
-Each of K refits sees the source rows drawn with replacement (as row weights); the samples are the refits,
+Each of K refits sees the source rows drawn with replacement; the samples are the refits,
 so that the references have a spread and intervals like every other method, and may win.
 """
 
@@ -21,7 +21,7 @@ from tdrop.methods._scaling import Scaling, learn_scaling
 from tdrop.methods._settings import Settings, setting
 from tdrop.methods._skops import dump_estimators, load_estimators
 from tdrop.methods._threads import one_library_thread
-from tdrop.types import INTERVAL_LEVEL, Cohort, Doubles, EpochCallback, Floats, Predictive, Summary, Task
+from tdrop.types import INTERVAL_LEVEL, Cohort, Doubles, EpochCallback, Floats, Indices, Predictive, Summary, Task
 
 _ESTIMATORS = "estimators.skops"
 
@@ -70,10 +70,9 @@ class ReferenceMethod(Settings):
                 first = self.estimator(source.task, epochs, seed).fit(X, y)
                 epochs, history = self.best_epochs(first, *self._rows(scaling, validation), source.task)
             estimators = []
-            for place, weights in enumerate(_bootstrap_weights(y, source.task, self.refits, seed)):
-                used = weights > 0
+            for place, drawn in enumerate(_bootstrap(y, source.task, self.refits, seed)):
                 fresh = self.estimator(source.task, epochs, seed + place)
-                estimators.append(fresh.fit(X[used], y[used], sample_weight=weights[used]))
+                estimators.append(fresh.fit(X[drawn], y[drawn]))
                 if progress is not None:
                     progress(place + 1, self.refits, 0.0, None)
         return FittedReference(self, estimators, scaling, source.features, source.task, epochs, history)
@@ -156,12 +155,15 @@ def predict(estimator: Any, inputs: Doubles, task: Task) -> Doubles:
     return predicted
 
 
-def _bootstrap_weights(y: Floats, task: Task, refits: int, seed: int) -> Iterator[Doubles]:
-    """How often each source row is drawn, for every refit; a draw that misses a class is drawn again."""
+def _bootstrap(y: Floats, task: Task, refits: int, seed: int) -> Iterator[Indices]:
+    """Rows drawn with replacement for every refit; a draw that misses a class is drawn again.
+
+    Rows are repeated rather than weighted: with weights, boosting spends ten times the fit on binning.
+    """
     generator = np.random.default_rng(seed)
     made = 0
     while made < refits:
-        weights = np.bincount(generator.integers(len(y), size=len(y)), minlength=len(y)).astype(np.float64)
-        if task == "regression" or len(np.unique(y[weights > 0])) == 2:
+        drawn = np.sort(generator.integers(len(y), size=len(y)))
+        if task == "regression" or len(np.unique(y[drawn])) == 2:
             made += 1
-            yield weights
+            yield drawn

@@ -85,23 +85,11 @@ def _run_epoch(network: Network, batches: _Batches, optimiser: _Optimiser, pool:
     total = torch.zeros(())
     steps = batches.steps
     for step, batch in enumerate(batches.epoch(done)):
-        for part, share in _slices(batch, network.slice_rows):
-            loss = network.loss(part, pool) * share
-            torch.autograd.backward(loss)
-            total += loss.detach()
+        loss = network.loss(batch, pool)
+        torch.autograd.backward(loss)
+        total += loss.detach()
         optimiser.step(done + step / steps / batches.epochs)
     return float(total) / steps / network.members
-
-
-def _slices(batch: Batch, rows: int | None) -> Iterator[tuple[Batch, float]]:
-    """Cuts a batch into slices that stay in the processor's cache, each with its share of the batch."""
-    if rows is None or len(batch.x) <= rows:
-        yield batch, 1.0
-        return
-    count = -(-len(batch.x) // rows)
-    targets = [None] * count if batch.target is None else batch.target.tensor_split(count)
-    for x, y, target in zip(batch.x.tensor_split(count), batch.y.tensor_split(count), targets, strict=True):
-        yield Batch(x, y, target, batch.done), len(x) / len(batch.x)
 
 
 @torch.no_grad()

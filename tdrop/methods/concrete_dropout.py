@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from tdrop.methods._folded import fold_masks, folded_outputs
 from tdrop.methods._losses import output_loss
-from tdrop.methods._nets import Layers, affine_output, dense_tanh, relaxed_mask
+from tdrop.methods._nets import Layers, relaxed_mask
 from tdrop.methods._network import Batch, Network
 from tdrop.methods._network_method import NetworkMethod
 from tdrop.methods._noise import Pool, draw_logistic, logistic_pool
@@ -87,11 +87,10 @@ class ConcreteNetwork(Network):
         keep_logits, keep = -self.rate_logits, 1 - self.rates()
         hidden = batch.x
         for place in range(len(self.layers) - 1):
-            hidden = dense_tanh(hidden, self.layers.weight(place), self.layers.bias(place))
-            location = (keep_logits[place] / self._method.temperature).reshape(1, 1)
-            noise = pool.take(1, *hidden.shape)
-            hidden = relaxed_mask(hidden / keep[place], location, noise)[0]
-        fit = output_loss(affine_output(hidden, self.layers), batch.y, self.task)
+            hidden = self.layers.hidden_layer(hidden, place)
+            location = keep_logits[place] / self._method.temperature
+            hidden = relaxed_mask(hidden / keep[place], location, pool.take(*hidden.shape))
+        fit = output_loss(self.layers.output(hidden), batch.y, self.task)
         if self.log_noise is not None:
             fit = 0.5 * (fit * torch.exp(-self.log_noise[0]) + self.log_noise[0])
         return fit + self._divergence() / self._rows

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from tdrop.methods._folded import folded_outputs
 from tdrop.methods._losses import output_loss
-from tdrop.methods._nets import Layers, dense_tanh
+from tdrop.methods._nets import Layers
 from tdrop.methods._network import Batch, Network
 from tdrop.methods._network_method import NetworkMethod
 from tdrop.methods._noise import Pool
@@ -64,7 +64,7 @@ class EnsembleNetwork(Network):
         """Sum of the members' mean losses: each member's gradient is what it would be alone."""
         hidden = batch.x
         for place in range(len(self.layers) - 1):
-            hidden = dense_tanh(hidden, self.layers.weight(place), self.layers.bias(place))
+            hidden = self.layers.hidden_layer(hidden, place)
         outputs = torch.baddbmm(self.layers.bias(-1), hidden, self.layers.weight(-1))[..., 0]
         return output_loss(outputs, batch.y, self.task) * self.members
 
