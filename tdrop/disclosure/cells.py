@@ -47,7 +47,7 @@ def protect(counts: Sequence[int], threshold: int) -> tuple[set[int], set[int]]:
     """Returns which of counts that add up to a known sum are small, and which must be hidden beside them."""
     small = {index for index, value in enumerate(counts) if is_small(value, threshold)}
     beside: set[int] = set()
-    while small and not _ambiguous(counts, small, beside, threshold):
+    while not is_ambiguous(counts, small, beside, threshold):
         others = [index for index in range(len(counts)) if index not in small | beside]
         if not others:
             break
@@ -56,17 +56,20 @@ def protect(counts: Sequence[int], threshold: int) -> tuple[set[int], set[int]]:
     return small, beside
 
 
-def _ambiguous(counts: Sequence[int], small: set[int], beside: set[int], threshold: int) -> bool:
-    """Whether every small count can have two values, for a reader who knows this rule."""
+def is_ambiguous(counts: Sequence[int], small: set[int], beside: set[int], threshold: int) -> bool:
+    """Whether every small count can have two values, for a reader who knows this rule and the hidden counts' sum.
+
+    Such a reader knows that a small count is 1 to threshold - 1 and that any other is 0 or at least the threshold.
+    """
     known_sum = sum(counts[index] for index in small | beside)
-    lowest = dict.fromkeys(small, 1) | {index: threshold for index in beside if counts[index]}
-    highest = dict.fromkeys(small, threshold - 1) | dict.fromkeys(beside, known_sum)
-    for index in small:
-        low = max(1, known_sum - sum(value for other, value in highest.items() if other != index))
-        high = min(threshold - 1, known_sum - sum(value for other, value in lowest.items() if other != index))
-        if high <= low:
-            return False
-    return True
+    others = len(small) - 1
+
+    def possible(value: int) -> bool:
+        rest = known_sum - value
+        most = others * (threshold - 1)
+        return others <= rest <= most or (bool(beside) and rest - others >= threshold)
+
+    return not small or sum(possible(value) for value in range(1, threshold)) > 1
 
 
 def space_out(first: Sequence[float], second: Sequence[float], threshold: int) -> list[int]:

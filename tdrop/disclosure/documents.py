@@ -7,7 +7,17 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tdrop.disclosure.cells import HIDDEN, Policy, gives_away, hide_parts, is_small, limit, mark, protect
+from tdrop.disclosure.cells import (
+    HIDDEN,
+    Policy,
+    gives_away,
+    hide_parts,
+    is_ambiguous,
+    is_small,
+    limit,
+    mark,
+    protect,
+)
 
 
 def disclose_validation(validation: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
@@ -20,8 +30,7 @@ def disclose_validation(validation: Mapping[str, Any], policy: Policy) -> dict[s
     if not threshold:
         return dict(validation)
     parts = [int(validation["quarantined"]), int(validation["duplicates"])]
-    small, beside = protect([*parts, 0], threshold)
-    tells = bool(small) and (2 in beside or len(small | beside) < 2)
+    tells = not is_ambiguous(parts, *protect(parts, threshold), threshold)
     quarantined, duplicates = hide_parts(parts, threshold)
     read = HIDDEN if tells else validation["read"]
     findings = [

@@ -1,0 +1,319 @@
+"""Evaluation: every number against its definition, what is not estimable, seeds, subgroups, files."""
+
+from __future__ import annotations
+
+import json
+import stat
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from report_cases import predict, summarise
+
+from tdrop import metrics
+from tdrop.errors import DataError
+from tdrop.evaluate import METRICS, Evaluation, evaluate, patients_table, suggest_recalibration, write_patients
+from tdrop.types import Summary
+
+
+@dataclass(frozen=True)
+class Decision:
+    risk_level: float = 0.15
+    threshold: float = 0.5
+    interval_level: float = 0.95
+    capacity: float = 0.10
+
+
+METHODS = ("mlp", "mc_dropout", "logistic_regression")
+
+
+def draw(rows: int = 600, seeds: int = 3, seed: int = 0) -> tuple[dict[str, list[Summary]], np.ndarray]:
+    random = np.random.default_rng(seed)
+    truth = 1 / (1 + np.exp(-random.normal(-1.2, 1.3, rows)))
+    return predict(truth, METHODS, seeds), (random.uniform(size=rows) < truth).astype(float)
+
+
+@pytest.fixture(scope="module")
+def labelled() -> tuple[Evaluation, dict[str, list[Summary]], np.ndarray]:
+    predictions, y = draw()
+    groups = {"Age": np.where(np.arange(600) % 3 == 0, "under 65", "65 and over")}
+    found = evaluate("a", predictions, y, Decision(), seeds=(0, 1, 2), bootstrap=100, subgroups=groups)
+    return found, predictions, y
+
+
+def test_every_value_follows_its_definition(labelled: tuple) -> None:
+    evaluation, predictions, y = labelled
+    summary = predictions["mc_dropout"][1]
+    risk, sd = summary.mean.astype(float), summary.sd
+    low, high = summary.interval(0.95)
+    wrong = (risk >= 0.5) != (y == 1)
+    stretched = metrics.fewest(metrics.stretch_to_level(risk, high, 0.15), 60)
+    referred = ((risk < 0.15) & (high >= 0.15)) | metrics.most(metrics.expected_error(risk, 0.5), 60)
+    expected = {
+        "patients": 600,
+        "mean_risk": risk.mean(),
+        "predicted_positive": (risk >= 0.5).sum(),
+        "mean_sd": sd.mean(),
+        "interval_width": (high - low).mean(),
+        "referrals": ((risk < 0.15) & (high >= 0.15)).sum(),
+        "capacity_referrals": 60,
+        "referred": referred.sum(),
+        "outcome_rate": y.mean(),
+        "auroc": metrics.auroc(y, risk),
+        "errors": wrong.sum(),
+        "error_auroc_sd": metrics.auroc(wrong, sd),
+        "error_auroc_risk": metrics.auroc(wrong, risk * (1 - risk)),
+        "misclassified_sd": sd[wrong].mean(),
+        "inpt": ((risk < 0.15) & (high >= 0.15) & (y == 1)).sum(),
+        "inpt_equal": (stretched & (y == 1)).sum(),
+        "inpt_equal_risk": (metrics.fewest(np.where(risk < 0.15, -risk, np.inf), 60) & (y == 1)).sum(),
+        "error_rate": wrong.mean(),
+        "brier": metrics.brier(y, risk),
+        "log_loss": metrics.log_loss(y, risk),
+        "calibration_intercept": metrics.calibration_intercept(y, risk),
+        "calibration_slope": metrics.calibration_line(y, risk)[1],
+        "ece": metrics.expected_calibration_error(y, risk),
+        "net_benefit": metrics.net_benefit(y, risk, 0.15),
+        "net_benefit_refer": metrics.net_benefit(y, risk, 0.15, referred),
+    }
+    for share in (0.05, 0.10, 0.20):
+        for by, score in (("expected", metrics.expected_error(risk, 0.5)), ("sd", sd)):
+            kept = metrics.most(score, round(600 * share))
+            expected[f"retained_error_{100 * share:.0f}_{by}"] = metrics.retained_error(y, risk, kept, 0.5)
+    gain = expected["net_benefit_refer"] - expected["net_benefit"]
+    expected["referrals_per_gain"] = referred.mean() / gain
+    for name, value in expected.items():
+        assert evaluation.value("mc_dropout", name, 1) == pytest.approx(value, rel=1e-5), name
+    differences = {name for name in METRICS if name.endswith("_difference")}
+    assert set(expected) == set(METRICS) - differences
+
+
+def test_the_row_of_all_seeds_is_their_mean_with_its_spread(labelled: tuple) -> None:
+    evaluation, _, _ = labelled
+    for name in ("auroc", "inpt", "interval_width", "log_loss"):
+        values = [evaluation.value("mc_dropout", name, seed) for seed in (0, 1, 2)]
+        row = evaluation.row("mc_dropout", name)
+        assert row.value == pytest.approx(np.mean(values))
+        assert row.seed_sd == pytest.approx(np.std(values, ddof=1))
+
+
+def test_intervals_hold_their_value_and_narrow_with_more_patients(labelled: tuple) -> None:
+    evaluation, _, _ = labelled
+    for row in evaluation.rows:
+        if row.low is not None and METRICS[row.metric].shape != "count" and row.metric != "ece":
+            assert row.low <= row.value <= row.high, row
+    predictions, y = draw(rows=4800)
+    large = evaluate("a", predictions, y, Decision(), seeds=(0, 1, 2), bootstrap=100)
+    widths = [(row.high - row.low) for row in (evaluation.row("mc_dropout", "auroc"), large.row("mc_dropout", "auroc"))]
+    assert widths[1] < 0.6 * widths[0]
+
+
+def test_one_prediction_a_patient_has_no_spread(labelled: tuple) -> None:
+    evaluation, _, _ = labelled
+    for name, metric in METRICS.items():
+        row = evaluation.row("mlp", name)
+        if metric.spread:
+            assert row.value is None
+            assert row.note.startswith("n/a")
+        elif row is not None:
+            assert row.value is not None, name
+
+
+def test_differences_are_paired(labelled: tuple) -> None:
+    evaluation, _, _ = labelled
+    row = evaluation.row("mc_dropout", "auroc_difference")
+    mine, reference = evaluation.row("mc_dropout", "auroc"), evaluation.row("logistic_regression", "auroc")
+    assert row.value == pytest.approx(mine.value - reference.value)
+    assert row.high - row.low < 0.7 * ((mine.high - mine.low) + (reference.high - reference.low))
+    assert evaluation.row("logistic_regression", "auroc_difference") is None
+
+
+def test_subgroups_are_the_evaluation_of_their_patients(labelled: tuple) -> None:
+    evaluation, predictions, y = labelled
+    assert evaluation.groups == ("Age: under 65", "Age: 65 and over")
+    rows = np.arange(600) % 3 == 0
+    values = [metrics.auroc(y[rows], summary.mean[rows]) for summary in predictions["mc_dropout"]]
+    row = evaluation.row("mc_dropout", "auroc", group="Age: under 65")
+    assert row.value == pytest.approx(np.mean(values))
+    assert (row.n, row.events) == (200, int(y[rows].sum()))
+    parts = [evaluation.value("mc_dropout", "referrals", group=group) for group in evaluation.groups]
+    assert sum(parts) == pytest.approx(evaluation.value("mc_dropout", "referrals"))
+
+
+def test_without_labels_only_label_free_numbers() -> None:
+    predictions, _ = draw()
+    evaluation = evaluate("a", predictions, None, Decision(), seeds=(0, 1, 2))
+    assert (evaluation.labelled, evaluation.outcomes) == (0, None)
+    assert {row.metric for row in evaluation.rows} == {n for n, m in METRICS.items() if m.needs == "patients"}
+    assert evaluation.value("mc_dropout", "referrals") > 0
+
+
+def test_unknown_outcomes_are_left_out_and_counted() -> None:
+    predictions, y = draw()
+    some = y.copy()
+    some[::2] = np.nan
+    evaluation = evaluate("a", predictions, some, Decision(), seeds=(0, 1, 2), bootstrap=20)
+    risk = predictions["mc_dropout"][0].mean[1::2]
+    assert evaluation.value("mc_dropout", "auroc", 0) == pytest.approx(metrics.auroc(y[1::2], risk))
+    assert evaluation.row("mc_dropout", "auroc").n == evaluation.labelled == 300
+    assert evaluation.row("mc_dropout", "referrals").n == 600
+    assert any("300 of 600" in warning for warning in evaluation.warnings)
+
+
+@pytest.mark.parametrize(
+    ("events", "words"),
+    [(0, "did not have it"), (7, "Only 7 had the outcome"), (593, "Only 7 did not"), (600, " had it")],
+)
+def test_too_few_outcomes_are_said_and_not_estimated(events: int, words: str) -> None:
+    predictions, _ = draw()
+    y = np.zeros(600)
+    y[:events] = 1
+    evaluation = evaluate("a", predictions, y, Decision(), seeds=(0, 1, 2), bootstrap=20)
+    assert any(words in warning for warning in evaluation.warnings), evaluation.warnings
+    row = evaluation.row("mc_dropout", "auroc")
+    assert row.value is None
+    assert row.note.startswith("not estimable (")
+    assert evaluation.value("mc_dropout", "calibration_slope") is None
+    assert evaluation.value("mc_dropout", "brier") is not None
+    json.dumps(evaluation.to_dict(), allow_nan=False)
+
+
+def test_three_errors_are_not_estimable() -> None:
+    y = np.repeat([0.0, 1.0], 50)
+    logit = np.where(y == 1, 2.0, -2.0)
+    logit[:3] = 2.0
+    summary = summarise(logit + np.linspace(0, 0.1, 100), np.linspace(0.1, 0.4, 100))
+    evaluation = evaluate("a", {"mc_dropout": [summary]}, y, Decision(), seeds=(0,), bootstrap=20)
+    row = evaluation.row("mc_dropout", "error_auroc_sd")
+    assert (row.value, row.events, row.note) == (None, 3, "not estimable (3 errors)")
+    assert evaluation.row("mc_dropout", "misclassified_sd").note == "3 errors"
+    assert evaluation.value("mc_dropout", "auroc") is not None
+
+
+def test_the_same_call_gives_the_same_numbers_and_another_seed_others() -> None:
+    predictions, y = draw(300, seeds=1)
+    one, two, other = (
+        evaluate("a", predictions, y, Decision(), seeds=(0,), bootstrap=50, seed=seed).to_dict() for seed in (0, 0, 1)
+    )
+    assert one == two
+    assert one != other
+    assert [row["value"] for row in one["rows"]] == [row["value"] for row in other["rows"]]
+
+
+def test_a_file_comes_back_as_it_was_and_another_form_is_refused(labelled: tuple) -> None:
+    evaluation, _, _ = labelled
+    written = json.loads(json.dumps(evaluation.to_dict(), allow_nan=False))
+    assert Evaluation.from_dict(written) == evaluation
+    with pytest.raises(DataError, match="form 7"):
+        Evaluation.from_dict({**written, "form": 7})
+
+
+def test_bad_input_is_said_in_one_sentence() -> None:
+    predictions, y = draw(seeds=1)
+    with pytest.raises(DataError, match="no method"):
+        evaluate("a", {}, None, Decision(), seeds=(0,))
+    with pytest.raises(DataError, match="cover"):
+        evaluate("a", predictions, y[:-1], Decision(), seeds=(0,))
+    with pytest.raises(DataError, match="1 predictions for 2 seeds"):
+        evaluate("a", predictions, y, Decision(), seeds=(0, 1))
+    with pytest.raises(DataError, match="subgroup 'Age'"):
+        evaluate("a", predictions, y, Decision(), seeds=(0,), subgroups={"Age": np.array(["x"])})
+    with pytest.raises(DataError, match=r"no interval at level 0\.42"):
+        evaluate("a", predictions, y, Decision(interval_level=0.42), seeds=(0,))
+
+
+def test_patients_list_says_who_and_why() -> None:
+    summary = summarise(np.array([-1.9, -6.0, 0.02, 4.0]), np.array([0.3, 0.1, 0.1, 0.1]))
+    table = patients_table(np.array(["a", "b", "c", "d"]), summary, Decision(capacity=0.25))
+    assert table.columns.tolist() == ["id", "risk", "sd", "low", "high", "refer", "why"]
+    assert table["refer"].tolist() == [True, False, True, False]
+    assert table["why"].tolist() == [
+        "interval reaches the 15% risk level", "", "among the 25% most likely to be wrong", "",
+    ]  # fmt: skip
+    both = patients_table(np.array(["a"]), summarise(np.array([-1.9]), np.array([0.3])), Decision(capacity=1.0))
+    assert both["why"][0] == "interval reaches the 15% risk level; among the 100% most likely to be wrong"
+    with pytest.raises(DataError, match="2 patients but 4 predictions"):
+        patients_table(np.array(["a", "b"]), summary, Decision())
+
+
+def test_patients_list_agrees_with_the_evaluation() -> None:
+    predictions, _ = draw(seeds=1)
+    evaluation = evaluate("a", predictions, None, Decision(), seeds=(0,))
+    table = patients_table(np.arange(600), predictions["mc_dropout"][0], Decision())
+    assert table["refer"].sum() == evaluation.value("mc_dropout", "referred")
+    single = patients_table(np.arange(600), predictions["mlp"][0], Decision())
+    assert single["sd"].isna().all()
+    assert single["refer"].sum() == 60
+
+
+def test_sd_ranks_the_capacity_share_where_a_site_says_so() -> None:
+    @dataclass(frozen=True)
+    class BySpread(Decision):
+        rank_by: str = "sd"
+
+    summary = summarise(np.array([0.0, 4.0, 3.0, 3.0]), np.array([0.01, 2.5, 0.01, 0.01]))
+    ids = np.arange(4)
+    assert patients_table(ids, summary, BySpread(capacity=0.25))["refer"].tolist() == [False, True, False, False]
+    assert patients_table(ids, summary, Decision(capacity=0.25))["refer"].tolist() == [True, False, False, False]
+
+
+def test_written_patients_are_private_and_harmless(tmp_path: Path) -> None:
+    ids = ["=1+1", "+A1", "-2", "@x", "plain", "\tx"]
+    table = pd.DataFrame({"id": ids, "risk": np.linspace(0, 1, 6), "why": ["=cmd|' /C calc'!A0", "", "", "", "a", ""]})
+    path = tmp_path / "patients.csv"
+    path.write_text("old")
+    path.chmod(0o644)
+    write_patients(path, table)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    cells = pd.read_csv(path, dtype=str, keep_default_na=False)
+    for column in ("id", "why"):
+        assert not any(value.startswith(("=", "+", "-", "@", "\t")) for value in cells[column])
+    assert cells["id"][0] == "'=1+1"
+    assert cells["id"][4] == "plain"
+    assert [item.name for item in tmp_path.iterdir()] == ["patients.csv"]
+
+
+def test_recalibration_finds_a_shifted_intercept() -> None:
+    random = np.random.default_rng(0)
+    truth = 1 / (1 + np.exp(-random.normal(-0.5, 1, 4000)))
+    y = (random.uniform(size=4000) < truth).astype(float)
+    risk = metrics.recalibrated(truth, -0.8)
+    found = suggest_recalibration(np.where(np.arange(4000) % 7, y, np.nan), risk)
+    before, intercept, both = found.adjustments
+    assert intercept.intercept == pytest.approx(0.8, abs=0.1)
+    assert both.slope == pytest.approx(1.0, abs=0.1)
+    assert before.calibration_intercept == pytest.approx(0.8, abs=0.1)
+    assert intercept.log_loss < before.log_loss
+    assert intercept.ece < 0.3 * before.ece
+    assert found.n == int((np.arange(4000) % 7 > 0).sum())
+    assert type(found).from_dict(json.loads(json.dumps(found.to_dict()))) == found
+
+
+def test_recalibration_is_honest_about_noise() -> None:
+    """On few outcomes a fitted slope must not look better than it is out of fold."""
+    random = np.random.default_rng(1)
+    truth = np.full(80, 0.3)
+    risk = np.clip(truth + random.normal(0, 0.05, 80), 0.01, 0.99)
+    y = (random.uniform(size=80) < truth).astype(float)
+    found = suggest_recalibration(y, risk)
+    line = metrics.calibration_line(y, risk)
+    apparent = metrics.log_loss(y, metrics.recalibrated(risk, *line))
+    assert found.adjustments[2].log_loss > apparent
+    few = suggest_recalibration(np.repeat([1.0, 0.0], [4, 76]), risk)
+    assert len(few.adjustments) == 1
+    assert "too few" in few.note
+
+
+def test_all_intervals_of_a_large_site_in_seconds() -> None:
+    """10,086 patients, one method, one seed, 1,000 resamples; ten methods and five seeds take fifty times this."""
+    random = np.random.default_rng(0)
+    truth = 1 / (1 + np.exp(-random.normal(-1, 1.2, 10_086)))
+    predictions = predict(truth, ("mc_dropout",), 1)
+    y = (random.uniform(size=len(truth)) < truth).astype(float)
+    started = time.process_time()
+    evaluate("a", predictions, y, Decision(), seeds=(0,), bootstrap=1000)
+    # Fifty of these may take 30 s on an idle core; a machine that is busy with others is given room.
+    assert time.process_time() - started < 1.5
