@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
+from tasks.environment import home as default_home
+from tasks.place import write_private
 from tdrop.errors import TdropError, Unavailable, UsageError
 
 START_LIMIT_SECONDS = 180
 STOP_LIMIT_SECONDS = 8
+#: Linux's PR_SET_PDEATHSIG.
+PARENT_DEATH_SIGNAL = 1
+#: Below the home, while `tdrop ui` runs: the address of its Prefect server.
+SERVER_NOTE = "prefect-server.url"
 
 
 @contextmanager
 def orchestrated() -> Iterator[None]:
-    """Brings an embedded Prefect up once for the block, unless a server is configured."""
+    """Brings an embedded Prefect up once for the block, unless a server is configured or `tdrop ui` runs."""
     from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
 
     if PREFECT_API_URL.value():
@@ -29,9 +37,12 @@ def orchestrated() -> Iterator[None]:
         return
     home = PREFECT_HOME.value()
     home.mkdir(parents=True, exist_ok=True)
-    port = free_port()
-    url = f"http://127.0.0.1:{port}/api"
-    with serving("Prefect", prefect_command(port), f"{url}/health", home / "server.log", {}):
+    with ExitStack() as stack:
+        url = announced(default_home())
+        if url is None:
+            port = free_port()
+            url = f"http://127.0.0.1:{port}/api"
+            stack.enter_context(serving("Prefect", prefect_command(port), f"{url}/health", home / "server.log", {}))
         # Worker processes read the environment, this process reads its settings.
         os.environ["PREFECT_API_URL"] = url
         try:
@@ -39,6 +50,35 @@ def orchestrated() -> Iterator[None]:
                 yield
         finally:
             os.environ.pop("PREFECT_API_URL", None)
+
+
+@contextmanager
+def announcing(home: Path, url: str) -> Iterator[None]:
+    """Tells other commands on this home where its Prefect server is, for the block."""
+    note = home / SERVER_NOTE
+    write_private(note, url)
+    try:
+        yield
+    finally:
+        note.unlink(missing_ok=True)
+
+
+def announced(home: Path) -> str | None:
+    """The Prefect server that `tdrop ui` runs on this home, if it answers."""
+    try:
+        url = (home / SERVER_NOTE).read_text(encoding="utf-8")
+    except OSError:
+        return None
+    return url if answers(f"{url}/health") else None
+
+
+def answers(address: str) -> bool:
+    """Whether a server answers at an address within a few seconds."""
+    try:
+        with urllib.request.urlopen(address, timeout=5):
+            return True
+    except (OSError, ValueError):
+        return False
 
 
 def require_server() -> str:
@@ -68,11 +108,36 @@ def prefect_command(port: int) -> list[str]:
     ]
 
 
+@dataclass(frozen=True)
+class Server:
+    """A server that was started: its process, where it answers when it is up, and its log."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    health: str
+    log: Path
+
+    def require_running(self) -> None:
+        """Raises when the server has stopped by itself."""
+        if self.process.poll() is not None:
+            raise TdropError(f"{self.name} stopped (exit code {self.process.returncode}); its log is {self.log}")
+
+    def wait_until_up(self) -> None:
+        """Returns when the server answers."""
+        deadline = time.monotonic() + START_LIMIT_SECONDS
+        while time.monotonic() < deadline:
+            self.require_running()
+            if answers(self.health):
+                return
+            time.sleep(0.1)
+        raise TdropError(f"{self.name} did not answer within {START_LIMIT_SECONDS} s; its log is {self.log}")
+
+
 @contextmanager
-def serving(
+def starting(
     name: str, command: Sequence[str], health: str, log: Path, environment: Mapping[str, str]
-) -> Iterator[subprocess.Popen[bytes]]:
-    """Runs a server for the block, its output in `log`; leaves when `health` has answered."""
+) -> Iterator[Server]:
+    """Starts a server for the block, its output in `log`; it need not be up yet."""
     with log.open("ab") as stream:
         # A session of its own: Ctrl-C reaches the command, which then stops the server in order.
         process = subprocess.Popen(
@@ -82,30 +147,38 @@ def serving(
             stdin=subprocess.DEVNULL,
             env={**os.environ, **environment},
             start_new_session=True,
+            preexec_fn=_leaving_with_parent(),
         )
     try:
-        _wait_until_healthy(name, process, health, log)
-        yield process
+        yield Server(name, process, health, log)
     finally:
-        process.terminate()
-        try:
+        _stop(process)
+
+
+@contextmanager
+def serving(
+    name: str, command: Sequence[str], health: str, log: Path, environment: Mapping[str, str]
+) -> Iterator[Server]:
+    """The same, with the server up."""
+    with starting(name, command, health, log, environment) as server:
+        server.wait_until_up()
+        yield server
+
+
+def _leaving_with_parent() -> Callable[[], None] | None:
+    """What makes Linux end a server whose command was killed; elsewhere None."""
+    control = getattr(ctypes.CDLL(None), "prctl", None) if sys.platform == "linux" else None
+    return None if control is None else lambda: control(PARENT_DEATH_SIGNAL, signal.SIGTERM)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Ends a server and the processes it started: they share its session."""
+    for order in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, order)
+        with suppress(subprocess.TimeoutExpired):
             process.wait(STOP_LIMIT_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _wait_until_healthy(name: str, process: subprocess.Popen[bytes], health: str, log: Path) -> None:
-    deadline = time.monotonic() + START_LIMIT_SECONDS
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise TdropError(f"{name} stopped while starting (exit code {process.returncode}); its log is {log}")
-        try:
-            with urllib.request.urlopen(health, timeout=2):
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.1)
-    raise TdropError(f"{name} did not answer within {START_LIMIT_SECONDS} s; its log is {log}")
+            return
 
 
 def free_port() -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -50,9 +51,18 @@ def _start_worker() -> None:
 
     # Ctrl-C belongs to the parent, which then shuts the workers down.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
     import torch
 
     torch.set_num_threads(1)
+
+
+def _leave_with_parent() -> None:
+    """Ends this worker when its parent is killed: nobody would ever send it work again."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def compute(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:

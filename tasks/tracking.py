@@ -43,6 +43,11 @@ def tracking_uri(place: Place) -> str:
     return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{place.root / 'mlflow.db'}"
 
 
+def shown_uri(place: Place) -> str:
+    """The tracking store's address for messages."""
+    return _without_password(tracking_uri(place))
+
+
 def connect(place: Place) -> MlflowClient:
     """A client of the tracking store; the first one on an empty home creates the database alone."""
     return _connect(tracking_uri(place), place.home)

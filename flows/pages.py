@@ -1,0 +1,110 @@
+"""`tdrop ui`: the pages of Prefect and MLflow on this machine, until Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from flows.orchestration import Server, announcing, answers, prefect_command, require_free, starting
+from tasks.place import PRIVATE, Place
+from tasks.tracking import connect, shown_uri, tracking_uri
+
+POLL_SECONDS = 0.5
+
+
+def run_pages(
+    *, prefect_port: int, mlflow_port: int, console: Console, until: Callable[[], bool] = lambda: False
+) -> None:
+    """Serves both pages until Ctrl-C, or until `until` says so."""
+    place = Place.at()
+    logs = place.root / "logs"
+    logs.mkdir(exist_ok=True, mode=PRIVATE)
+    api, serve_prefect = _address("PREFECT_API_URL", f"http://127.0.0.1:{prefect_port}/api")
+    tracking, serve_mlflow = _address("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{mlflow_port}")
+    for needed, port, name in ((serve_prefect, prefect_port, "Prefect"), (serve_mlflow, mlflow_port, "MLflow")):
+        if needed:
+            require_free(port, name)
+    servers: list[Server] = []
+    with _stopping_on_terminate(), ExitStack() as stack:
+        try:
+            console.print("Starting ...")
+            if serve_prefect:
+                servers.append(stack.enter_context(_prefect(place, prefect_port, logs)))
+            if serve_mlflow:
+                servers.append(stack.enter_context(_mlflow(place, mlflow_port, logs)))
+            for server in servers:
+                server.wait_until_up()
+            if serve_prefect:
+                stack.enter_context(announcing(place.root, api))
+            _show(place, api, tracking, console)
+            _wait(servers, until)
+        except KeyboardInterrupt:
+            console.print("Stopping ...")
+
+
+def _address(variable: str, own: str) -> tuple[str, bool]:
+    """Where a page is: at the configured server when it answers, else at one of our own, to be started."""
+    configured = os.environ.get(variable, "")
+    if configured.startswith(("http://", "https://")) and answers(f"{configured}/health"):
+        return configured, False
+    return own, True
+
+
+def _prefect(place: Place, port: int, logs: Path) -> AbstractContextManager[Server]:
+    """A Prefect server with its page; its database is the one that embedded runs write to."""
+    home = Path(os.environ.get("PREFECT_HOME") or place.root / "prefect")
+    home.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
+    api = f"http://127.0.0.1:{port}/api"
+    environment = {"PREFECT_HOME": str(home), "PREFECT_API_URL": api, "PREFECT_UI_API_URL": api}
+    return starting("Prefect", prefect_command(port), f"{api}/health", logs / "prefect.log", environment)
+
+
+def _mlflow(place: Place, port: int, logs: Path) -> AbstractContextManager[Server]:
+    """An MLflow server on the tracking store, which is brought up to date first."""
+    connect(place)
+    command = [
+        *(sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"),
+        *("--artifacts-destination", (place.root / "artifacts").as_uri()),
+    ]
+    # In the environment, not among the arguments, where everyone on the machine would see a password.
+    environment = {"MLFLOW_BACKEND_STORE_URI": tracking_uri(place), "MLFLOW_TRACKING_URI": ""}
+    health = f"http://127.0.0.1:{port}/health"
+    return starting("MLflow", command, health, logs / "mlflow.log", environment)
+
+
+def _show(place: Place, api: str, tracking: str, console: Console) -> None:
+    console.print(f"Prefect   {api.removesuffix('/api')}   runs, schedules, artifacts")
+    console.print(f"MLflow    {tracking}   compare methods ({shown_uri(place)})")
+    console.print("\nIn another shell, from this folder, so that deployments and workers find them:")
+    console.print(f"  export PREFECT_API_URL={api}")
+    console.print("  tdrop deploy && prefect worker start --pool tdrop")
+    console.print(f"\nLogs are in {place.root / 'logs'}. Ctrl-C stops both.")
+
+
+def _wait(servers: Sequence[Server], until: Callable[[], bool]) -> None:
+    while not until():
+        for server in servers:
+            server.require_running()
+        time.sleep(POLL_SECONDS)
+
+
+@contextmanager
+def _stopping_on_terminate() -> Iterator[None]:
+    """Lets a polite kill end the servers in order, as Ctrl-C does."""
+
+    def stop(_signal: int, _frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
