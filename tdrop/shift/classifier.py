@@ -153,8 +153,6 @@ def _fit_and_score(
     """Fits on `rows` (thinned) and returns the logits of the held-out rows and how many rows were fitted."""
     kept = thin(is_target, rows, MOST_ROWS[kind], generator)
     targets, sources = int(is_target[rows].sum()), int((~is_target[rows]).sum())
-    if X.shape[1] == 0:
-        return np.full(len(held), np.log(targets / sources)), len(kept)
     model = fit_classifier(kind, X[kept], is_target[kept], seed=int(generator.integers(2**31)))
     kept_targets, kept_sources = int(is_target[kept].sum()), int((~is_target[kept]).sum())
     # Thinning one site more than the other shifts every log odds by the same amount.
@@ -178,7 +176,12 @@ def _logit(probability: Doubles) -> Doubles:
 
 
 def check_same_features(source: Cohort, target: Cohort) -> None:
-    """Refuses two cohorts that were not encoded alike."""
+    """Refuses two cohorts that were not encoded alike, or that have nothing to compare."""
+    if not source.features:
+        raise DataError(
+            f"sites '{source.site}' and '{target.site}': expected at least 1 feature to compare, came 0; "
+            "give a column of their table the role feature"
+        )
     if source.features != target.features:
         both = set(source.features) & set(target.features)
         raise DataError(

@@ -233,8 +233,8 @@ def _edges(values: Floats | Doubles, others: Floats | Doubles) -> Doubles:
     spread = float(quantiles[1] - quantiles[0]) or max(abs(float(quantiles[0])), 1.0)
     step = _round_step(spread / BINS)
     first, last = np.floor(quantiles[0] / step), np.ceil(quantiles[1] / step)
-    # Round edges read well on an axis and are nobody's value.
-    return np.round(np.arange(first, max(last, first + 1) + 1) * step, 12)
+    # Round edges read well on an axis and are nobody's value; twelve digits take out what binary adds.
+    return np.array([float(f"{edge * step:.12g}") for edge in np.arange(first, max(last, first + 1) + 1)])
 
 
 def _few_distinct(values: Floats | Doubles, others: Floats | Doubles) -> Doubles | None:

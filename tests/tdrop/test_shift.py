@@ -15,6 +15,7 @@ from sklearn.metrics import roc_auc_score
 
 from tdrop.data.simulate import simulated_cohort
 from tdrop.errors import DataError, UsageError
+from tdrop.matching import match
 from tdrop.shift import Propensity, Shift, density_ratio_weights, effective_n, estimate_shift, propensity
 from tdrop.shift.joint import DomainAuroc, domain_auroc, permutation_test, share_outside_overlap
 from tdrop.shift.verdict import judge
@@ -233,6 +234,34 @@ def test_awkward_features_are_named_and_do_not_stop_the_rest():
     assert shift.verdict == "stop"
 
 
+def draw_awkward_column(generator, rows):
+    kinds = (
+        lambda: np.full(rows, generator.choice([0.0, 3.5, -1e6])),
+        lambda: generator.random(rows) < generator.random(),
+        lambda: generator.normal(size=rows) * 10.0 ** generator.integers(-12, 12),
+        lambda: generator.integers(0, 5, rows),
+        lambda: generator.normal(size=rows) + 1e7,
+        lambda: np.exp(8 * generator.normal(size=rows)),
+        lambda: generator.normal(size=rows) + generator.choice([0, 100]),
+    )
+    return kinds[generator.integers(len(kinds))]()
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_any_finite_cohorts_give_a_shift_and_a_matching_without_a_warning(seed):
+    generator = np.random.default_rng(seed)
+    names = ("age", "psa", "psa_missing", "stage__a", "stage__b", "stage__missing")
+    rows = generator.choice([2, 3, 12, 80, 300], 2)
+    sides = [cohort("s", **{name: draw_awkward_column(generator, count) for name in names}) for count in rows]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        shift, matching = estimate_shift(*sides), match(*sides)
+    json.dumps([shift.to_dict(), matching.to_dict()], allow_nan=False)
+    for feature in shift.features:
+        assert sum(feature.density.source) == rows[0]
+        assert (np.diff(feature.density.edges) > 0).all()
+
+
 def test_more_features_than_rows_give_a_result():
     shift = estimate_shift(*scenarios.no_shift(60, seed=0, features=150))
     assert len(shift.features) == 150
@@ -243,6 +272,8 @@ def test_cohorts_that_cannot_be_compared_are_refused():
     source, target = scenarios.no_shift(50, seed=0)
     with pytest.raises(DataError, match="same features"):
         estimate_shift(source, replace(target, features=tuple("abcde")))
+    with pytest.raises(DataError, match="at least 1 feature"):
+        estimate_shift(replace(source, features=(), X=source.X[:, :0]), replace(target, features=(), X=target.X[:, :0]))
     with pytest.raises(DataError, match="needs patients in both"):
         estimate_shift(source, target.take(np.arange(0)))
     with pytest.raises(DataError, match="at least 2 rows"):
