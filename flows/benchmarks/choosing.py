@@ -91,11 +91,11 @@ def list_problems(*, quick: bool = False) -> tuple[Problem, ...]:
 def _simulated_problems() -> Iterator[Problem]:
     prostate = {"outcome": "prostate"}
     for each in ("mild", "moderate", "severe"):
-        yield Problem(f"{each}-5000", "simulator", partial(_simulated, each, 5_000, 5_000, {}), 10)
-        yield Problem(f"{each}-prostate-2000", "hard simulator", partial(_simulated, each, 2_000, 5_000, prostate), 3)
+        yield Problem(f"{each}-3000", "simulator", partial(_simulated, each, 3_000, 3_000, {}), 10)
+        yield Problem(f"{each}-prostate-2000", "hard simulator", partial(_simulated, each, 2_000, 3_000, prostate), 2)
         if each != "mild":
-            make = partial(_simulated, each, 5_000, 5_000, {**prostate, "support": "truncated"})
-            yield Problem(f"{each}-truncated-5000", "hard simulator", make, 3)
+            make = partial(_simulated, each, 3_000, 3_000, {**prostate, "support": "truncated"})
+            yield Problem(f"{each}-truncated-3000", "hard simulator", make, 2)
 
 
 def _extrapolation_problems() -> Iterator[Problem]:
@@ -105,10 +105,10 @@ def _extrapolation_problems() -> Iterator[Problem]:
 
 
 def _real_problems() -> Iterator[Problem]:
-    yield Problem("rotterdam-gbsg", "real", lambda seed: rotterdam_to_gbsg(), 2)
+    yield Problem("rotterdam-gbsg", "real", lambda seed: rotterdam_to_gbsg(), 1)
     for group in SUPPORT_TARGETS:
         name = f"support-{group.lower().replace('/', '').replace(' ', '-')}"
-        yield Problem(name, "real", partial(_support, group), 2)
+        yield Problem(name, "real", partial(_support, group), 1)
 
 
 def _support(group: str, seed: int) -> tuple[Cohort, Cohort]:
