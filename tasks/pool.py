@@ -31,9 +31,9 @@ _spans: list[tuple[float, float]] = []
 
 @contextmanager
 def worker_processes(count: int | None = None) -> Iterator[None]:
-    """Opens `count` worker processes (default: one a core) for the tasks inside the block."""
+    """Opens `count` worker processes (default: one a core) for the tasks inside the block; 0 works in place."""
     global _pool
-    if _pool is not None:
+    if _pool is not None or count == 0:
         yield
         return
     workers = count or os.cpu_count() or 1

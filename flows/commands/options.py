@@ -18,7 +18,7 @@ Trials = Annotated[int, typer.Option(help="Tuning trials, the same for every met
 Methods = Annotated[
     list[str] | None, typer.Option("--method", help="Train only this method; repeat for several", metavar="NAME")
 ]
-Processes = Annotated[int | None, typer.Option(help="Worker processes; default one a core", min=1)]
+Processes = Annotated[int | None, typer.Option(help="Worker processes; default one a core, 0 works in place", min=0)]
 Again = Annotated[bool, typer.Option("--again", help="Run even when nothing changed")]
 Runner = Annotated[str, typer.Option(help="Where fits run: processes (of this machine) or dask")]
 Address = Annotated[str | None, typer.Option(help="Dask scheduler, e.g. tcp://host:8786", metavar="URL")]

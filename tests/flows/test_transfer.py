@@ -1,0 +1,269 @@
+"""One transfer of two tiny sites, looked at from every side."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+
+import pandas as pd
+import pytest
+from conftest import settle, write_tiny_network
+
+from tasks.run import last_run
+
+FILES = (
+    "report.html",
+    "evaluation.json",
+    "shift.json",
+    "matching.json",
+    "validation.json",
+    "patients.csv",
+    "quarantine.csv",
+)
+
+
+@pytest.fixture(scope="module")
+def settings():
+    from conftest import TINY_METHODS
+
+    from tasks.settings import TransferSettings
+
+    return TransferSettings(
+        methods=tuple(TINY_METHODS), method_settings=TINY_METHODS, seeds=2, trials=1, passes=10, folds=2, bootstrap=50
+    )
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory, prefect_server, settings):
+    """Two sites through the parent flow; returns the place and the flow's result."""
+    from flows.network import transfer_network
+
+    place = write_tiny_network(tmp_path_factory.mktemp("network"))
+    results = transfer_network(["harbour", "lakeside"], settings, place.contracts, place.home, 2)
+    return place, results
+
+
+def transfer(place, site, settings):
+    """Runs the site's flow with all work in this process."""
+    from flows.transfer import transfer_site
+
+    return transfer_site(site, settings, place.contracts, place.home, processes=0)
+
+
+def model_digests(place, site):
+    return json.loads((place.latest(site) / "models.json").read_text())
+
+
+def test_every_site_gets_its_folder_of_files(network):
+    place, results = network
+    for site in ("harbour", "lakeside"):
+        assert "failed" not in results[site]
+        for name in FILES:
+            assert (place.latest(site) / name).is_file(), f"{site} lacks {name}"
+        link = f"sites/{site}/latest/report.html"
+        assert link in (place.root / "index.html").read_text()
+        assert (place.root / link).is_file()
+
+
+def test_every_row_is_accounted_for(network):
+    place, _ = network
+    validation = json.loads((place.latest("lakeside") / "validation.json").read_text())
+    assert validation["read"] == 124
+    assert validation["quarantined"] == 6
+    assert validation["duplicates"] == 4
+    patients = pd.read_csv(place.latest("lakeside") / "patients.csv")
+    assert len(patients) == validation["used"] == 114
+    assert list(patients.columns) == ["id", "risk", "sd", "low", "high", "refer", "why"]
+
+
+def test_patients_list_is_for_the_owner_alone(network):
+    place, _ = network
+    mode = stat.S_IMODE((place.latest("harbour") / "patients.csv").stat().st_mode)
+    assert mode == 0o600
+
+
+def test_evaluation_has_the_documented_form(network, settings):
+    place, _ = network
+    evaluation = json.loads((place.latest("harbour") / "evaluation.json").read_text())
+    assert evaluation["form"] == 1
+    assert evaluation["seeds"] == [0, 1]
+    fields = {"site", "method", "seed", "metric", "value", "low", "high", "n"}
+    assert all(fields <= set(row) for row in evaluation["rows"])
+    assert {row["method"] for row in evaluation["rows"]} == set(settings.methods)
+
+
+def test_every_stage_left_an_artifact(network):
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        keys = {artifact.key for artifact in client.read_artifacts(limit=200)}
+    stages = ("validation", "encoding", "shift", "matching", "choice", "evaluation", "summary", "record")
+    assert {f"harbour-{stage}" for stage in stages} <= keys
+
+
+def test_no_patient_reaches_prefect_or_mlflow(network):
+    """Identifiers stand for all values: where they are absent, no row was passed on."""
+    from prefect.client.orchestration import get_client
+
+    from tasks.tracking import connect
+
+    place, _ = network
+    identifier = re.compile(r"(MIL|SEV|SOU)\d{7}")
+    with get_client(sync_client=True) as client:
+        pages = " ".join(str(artifact.data) for artifact in client.read_artifacts(limit=200))
+        logs = " ".join(log.message for log in client.read_logs(limit=200))
+    assert "harbour" in pages
+    assert not identifier.search(pages + logs)
+    artifacts = [path for path in (place.root / "artifacts").rglob("*") if path.is_file()]
+    assert artifacts
+    assert not any(identifier.search(path.read_text(errors="ignore")) for path in artifacts)
+    experiment = connect(place).search_experiments()[0]
+    runs = connect(place).search_runs([experiment.experiment_id])
+    assert not identifier.search(" ".join(str(run.data.to_dictionary()) for run in runs))
+
+
+def test_mlflow_has_a_parent_a_site_and_a_child_a_method(network, settings):
+    from tasks.tracking import connect
+
+    place, _ = network
+    client = connect(place)
+    experiments = [e.experiment_id for e in client.search_experiments()]
+    runs = client.search_runs(experiments, "tags.site = 'harbour'")
+    parents = [run for run in runs if run.data.tags["kind"] == "site"]
+    children = [run for run in runs if run.data.tags["kind"] == "method"]
+    assert len(parents) == 1
+    assert {run.data.tags["method"] for run in children} == set(settings.methods)
+    assert all(run.data.tags["mlflow.parentRunId"] == parents[0].info.run_id for run in children)
+    assert all(run.info.status == "FINISHED" for run in runs)
+    assert all(run.data.tags["simulated"] == "true" for run in runs)
+    logistic = next(run for run in children if run.data.tags["method"] == "logistic_regression")
+    evaluation = json.loads((place.latest("harbour") / "evaluation.json").read_text())
+    expected = next(
+        row["value"]
+        for row in evaluation["rows"]
+        if (row["method"], row["metric"], row["seed"], row["group"]) == ("logistic_regression", "auroc", "all", "all")
+    )
+    assert logistic.data.metrics["auroc"] == pytest.approx(expected)
+
+
+def test_nothing_changed_means_nothing_to_do(network, settings):
+    place, _ = network
+    before = (place.latest("harbour") / "summary.json").read_text()
+    report = (place.latest("harbour")).resolve()
+    transfer(place, "harbour", settings)
+    assert place.latest("harbour").resolve() == report
+    assert (place.latest("harbour") / "summary.json").read_text() == before
+
+
+def test_labels_reach_neither_models_nor_choice(network, settings, tmp_path):
+    """The target's outcomes turned round, and taken away: the models are the same to the last bit."""
+    place, _ = network
+    expected = model_digests(place, "harbour")
+    stages = ("shift.json", "matching.json", "choice.json")
+    other = write_tiny_network(tmp_path)
+    outcomes = other.root / "demo" / "harbour_outcomes.csv"
+    frame = pd.read_csv(outcomes)
+    frame["died_10y"] = 1 - frame["died_10y"]
+    frame.to_csv(outcomes, index=False)
+    settle(outcomes.parent)
+    transfer(other, "harbour", settings)
+    assert model_digests(other, "harbour") == expected
+    for name in stages:
+        assert (other.latest("harbour") / name).read_bytes() == (place.latest("harbour") / name).read_bytes()
+    scrambled = json.loads((other.latest("harbour") / "evaluation.json").read_text())
+    honest = json.loads((place.latest("harbour") / "evaluation.json").read_text())
+    assert scrambled != honest, "evaluation must have seen the scrambled labels"
+    outcomes.unlink()
+    transfer(other, "harbour", settings)
+    assert model_digests(other, "harbour") == expected
+    assert json.loads((other.latest("harbour") / "evaluation.json").read_text())["labelled"] == 0
+
+
+def test_the_number_of_processes_does_not_matter(network, settings, tmp_path):
+    place, _ = network
+    other = write_tiny_network(tmp_path)
+    transfer(other, "lakeside", settings)
+    name = "evaluation.json"
+    assert (other.latest("lakeside") / name).read_bytes() == (place.latest("lakeside") / name).read_bytes()
+
+
+def test_labels_are_opened_only_after_the_models_are_locked(network, settings, tmp_path, monkeypatch):
+    import tdrop.data.outcomes as outcomes
+
+    other = write_tiny_network(tmp_path)
+    opened = []
+    real = outcomes.read_labels
+
+    def watch(*args, **kwargs):
+        opened.append(sorted(path.name for path in (other.root / "store" / "models").iterdir()))
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(outcomes, "read_labels", watch)
+    transfer(other, "harbour", settings)
+    assert len(opened) == 1
+    assert len(opened[0]) == 1
+
+
+def test_a_site_that_stops_keeps_its_last_good_report(network, settings):
+    from tdrop.errors import SiteStopped
+
+    place, _ = network
+    extract = place.root / "demo" / "lakeside.csv.gz"
+    good = extract.read_bytes()
+    before = place.latest("lakeside").resolve()
+    try:
+        frame = pd.read_csv(extract).drop(columns="age")
+        frame.to_csv(extract, index=False)
+        settle(extract.parent)
+        with pytest.raises(SiteStopped, match="age"):
+            transfer(place, "lakeside", settings)
+    finally:
+        extract.write_bytes(good)
+        settle(extract.parent)
+    assert place.latest("lakeside").resolve() == before
+    status = json.loads((place.site("lakeside") / "status.json").read_text())
+    assert status["outcome"] == "stopped"
+    assert "age" in (place.site("lakeside") / "refused" / "message.txt").read_text()
+
+
+def test_a_failed_site_does_not_take_the_network_down(network, settings, tmp_path):
+    from flows.network import transfer_network
+
+    other = write_tiny_network(tmp_path)
+    (other.root / "demo" / "hillside.csv").unlink()
+    results = transfer_network(["hillside", "harbour"], settings, other.contracts, other.home, 0)
+    assert "hillside.csv" in results["hillside"]["failed"]
+    assert (other.latest("harbour") / "report.html").is_file()
+    assert not other.latest("hillside").exists()
+
+
+def test_a_failed_method_is_reported_and_the_site_goes_on(network, settings, tmp_path, monkeypatch):
+    from tdrop.errors import FitError
+    from tdrop.methods import method_class
+
+    def fail(*_, **__):
+        raise FitError("the loss is not finite in epoch 3; lower the learning rate")
+
+    monkeypatch.setattr(method_class("mlp"), "fit", fail)
+    other = write_tiny_network(tmp_path)
+    summary = transfer(other, "harbour", settings)
+    assert summary["failed_methods"] == ["mlp"]
+    assert "lower the learning rate" in last_run(other, "harbour").trained.failed["mlp"]
+    assert "lower the learning rate" in (other.latest("harbour") / "report.html").read_text()
+    assert summary["method"] != "mlp"
+
+
+def test_audit_leaves_the_models_as_they_are(network, settings, tmp_path):
+    from flows.audit import audit_site
+
+    place, _ = network
+    before = model_digests(place, "lakeside")
+    source = pd.read_csv(place.root / "demo" / "lakeside_outcomes.csv").head(80)
+    labels = tmp_path / "arrived.csv"
+    source.to_csv(labels, index=False)
+    settle(tmp_path)
+    summary = audit_site("lakeside", str(labels), place.contracts, place.home)
+    assert model_digests(place, "lakeside") == before
+    assert 0 < summary["labelled"] <= 80
+    assert "recalibration" in (place.latest("lakeside") / "report.html").read_text().lower()
