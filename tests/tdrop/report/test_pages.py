@@ -1,0 +1,315 @@
+"""Pages: self-contained, escaped, complete in every situation a site can be in."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import time
+from dataclasses import replace
+from html.parser import HTMLParser
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from report_cases import make_choice, predict, report_data
+
+from tdrop.disclosure import disclose
+from tdrop.evaluate import METRICS, TABLE_ONE, evaluate
+from tdrop.report import ReportData, render_index, render_report, render_shift_page, report_summary
+
+EVIL = '<script>alert("x")</script><img src=x onerror=y>'
+
+
+class Page(HTMLParser):
+    """Collects what a test wants to know of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self._muted = 0
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._muted += tag in ("style", "script", "svg")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._muted -= tag in ("style", "script", "svg")
+
+    def handle_data(self, data: str) -> None:
+        if not self._muted and data.strip():
+            self.words.append(data.strip())
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+SOME = ("mlp", "ensemble", "mixmatch", "transductive_dropout", "logistic_regression")
+
+
+@pytest.fixture(scope="module")
+def labelled() -> ReportData:
+    return report_data(target_rows=400, source_rows=800, methods=SOME)
+
+
+@pytest.fixture(scope="module")
+def unlabelled() -> ReportData:
+    return report_data(target_rows=400, source_rows=800, methods=SOME, labelled=False)
+
+
+def first_screen(data: ReportData) -> str:
+    """Renders a page without its sections, which take most of the time."""
+    with mock.patch("tdrop.report.render.report_sections", return_value=[]):
+        return Page(render_report(data).split("</header>")[0]).text
+
+
+@pytest.fixture(scope="module")
+def page(labelled: ReportData) -> str:
+    return render_report(labelled)
+
+
+def test_nothing_comes_from_outside(page: str) -> None:
+    found = Page(page)
+    policy = next(meta["content"] for meta in found.all("meta") if meta.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe" not in policy
+    for _, attributes in found.tags:
+        assert not {"src", "srcset", "data", "action", "style"} & set(attributes)
+        assert not any(name.startswith("on") for name in attributes)
+        href = attributes.get("href")
+        assert href is None or href.startswith("#")
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", page)
+    assert "@import" not in page
+
+
+def test_what_comes_from_outside_is_escaped(labelled: ReportData) -> None:
+    site = labelled.site.model_copy(update={"title": EVIL})
+    finding = {**labelled.validation["findings"][0], "sentence": EVIL, "fix": EVIL}
+    data = replace(
+        labelled,
+        site=site,
+        source_title=EVIL,
+        validation={**labelled.validation, "findings": [finding]},
+        failed_methods={"mixmatch": EVIL},
+        promotion={"by": EVIL, "note": EVIL, "when": "2026-11-16", "method": "ensemble"},
+        provenance={**labelled.provenance, "contract": EVIL},
+        choice={**labelled.choice, "reason": EVIL},
+    )
+    for text in (
+        render_report(data),
+        render_index([{**report_summary(data), "link": "a.html"}]),
+        render_shift_page(site, EVIL, data.shift, data.matching, data.validation, data.contract),
+    ):
+        assert len(Page(text).all("script")) == 1
+        assert not Page(text).all("img")
+        assert "&lt;script&gt;" in text
+
+
+def test_headings_tables_and_figures_are_accessible(page: str) -> None:
+    found = Page(page)
+    assert len(found.all("h1")) == 1
+    levels = [int(tag[1]) for tag, _ in found.tags if re.fullmatch("h[1-6]", tag)]
+    assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
+    assert found.all("html")[0]["lang"] == "en"
+    assert len(found.all("table")) == len(found.all("caption"))
+    assert all(cell.get("scope") in ("col", "row") for cell in found.all("th"))
+    assert all(svg.get("aria-labelledby") for svg in found.all("svg"))
+    ids = [attributes["id"] for _, attributes in found.tags if attributes.get("id")]
+    assert len(ids) == len(set(ids))
+    links = {attributes["href"][1:] for attributes in found.all("a") if attributes.get("href", "").startswith("#")}
+    assert links <= set(ids)
+
+
+def test_first_screen_says_whether_and_for_whom(labelled: ReportData, page: str) -> None:
+    head = Page(page[page.index("<header") : page.index("</header>")]).text
+    evaluation = labelled.evaluation
+    referred = evaluation.value(labelled.method, "referred", 0)
+    for words in (
+        "Harbour Hospital", "Caution", f"{400 - referred:.0f} of 400 patients", f"the other {referred:.0f}",
+        "Transductive dropout", "Three things to know", "What changed", "verdict Go", "Nobody has approved",
+        "death from any cause within 10 years",
+    ):  # fmt: skip
+        assert words in head, words
+    assert head.count("guessing gives 50") == 1
+    for jargon in ("AUROC", "log loss", "propensity", "epistemic", "calibration", "seed"):
+        assert jargon not in head
+
+
+def test_simulated_data_are_never_shown_as_real(labelled: ReportData) -> None:
+    assert "Simulated data: no real patients" in first_screen(labelled)
+    real = replace(labelled, site=labelled.site.model_copy(update={"simulated": False}))
+    assert "Simulated data" not in first_screen(real)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "word", "use"),
+    [
+        ("go", "Go", "it may be used for"),
+        ("caution", "Caution", "it may be used for"),
+        ("stop", "Stop", "Do not use the model here."),
+        ("too few to say", "Too few to say", "Do not rely on the model here"),
+    ],
+)
+def test_every_verdict_has_its_words(unlabelled: ReportData, verdict: str, word: str, use: str) -> None:
+    text = first_screen(replace(unlabelled, shift={**unlabelled.shift, "verdict": verdict}))
+    assert word in text
+    assert use in text
+    assert ("Stop: do not use the model at this site" in text) == (verdict == "stop")
+
+
+def test_logistic_regression_may_win_and_the_page_says_so(unlabelled: ReportData) -> None:
+    data = replace(unlabelled, choice=make_choice("logistic_regression", tuple(unlabelled.predictions)))
+    head = first_screen(data)
+    assert "Logistic regression" in head
+    assert "neural networks add nothing here" in head
+
+
+def test_a_tie_with_logistic_regression_is_not_called_better(unlabelled: ReportData) -> None:
+    table = [{**row, "tied": True} for row in unlabelled.choice["table"]]
+    head = first_screen(replace(unlabelled, choice={**unlabelled.choice, "table": table}))
+    assert "clearly better" not in head
+    assert "plain logistic regression is as good" in head
+
+
+def test_without_outcomes_the_page_says_what_cannot_be_known(unlabelled: ReportData) -> None:
+    page = render_report(unlabelled)
+    text = Page(page).text
+    assert "Outcomes here are not known yet" in text
+    assert "is an assumption" in text
+    assert "nobody can know how often the model is right here" in text
+    assert "Test AUROC" not in text
+    assert METRICS["referrals"].title in text
+    assert 'id="table-choice"' in page
+    assert 'id="table-scores"' not in page
+
+
+def test_every_column_of_table_one_is_there(labelled: ReportData, page: str) -> None:
+    start = page.index('id="table-main"')
+    table = page[start : page.index("</table>", start)]
+    for name in TABLE_ONE:
+        assert METRICS[name].title in table
+        row = labelled.evaluation.row("ensemble", name)
+        digits = 0 if METRICS[name].shape == "count" and row.value >= 20 else 1 if METRICS[name].shape == "count" else 3
+        assert f"{row.value:.{digits}f}" in table, name
+    assert table.count('class="chosen"') == 1
+    assert "n/a" in table
+
+
+@pytest.mark.parametrize("outcomes", [0, 4, 400])
+def test_a_site_with_too_few_outcomes_gets_a_page_that_says_so(labelled: ReportData, outcomes: int) -> None:
+    y = np.zeros(400)
+    y[:outcomes] = 1
+    evaluation = evaluate("harbour", labelled.predictions, y, labelled.site.decision, seeds=(0, 1), bootstrap=10)
+    data = replace(labelled, y=y, evaluation=evaluation)
+    page = render_report(data)
+    head, text = Page(page.split("</header>")[0]).text, Page(page).text
+    assert evaluation.warnings[0] in head
+    assert "not estimable" in text
+    shown = render_report(disclose(data, data.site.disclosure.model_copy(update={"exempt": False})))
+    assert "not estimable (4" not in shown
+
+
+def test_a_failed_method_is_named_with_its_reason(labelled: ReportData) -> None:
+    data = replace(labelled, failed_methods={"mixmatch": "the loss was not finite"})
+    assert "MixMatch could not be fitted: the loss was not finite" in Page(render_report(data)).text
+
+
+def test_who_promoted_the_model_and_with_which_note(labelled: ReportData) -> None:
+    data = replace(
+        labelled, promotion={"by": "Dr A", "note": "agreed in the board", "when": "2026-11-16", "method": "ensemble"}
+    )
+    text = Page(render_report(data)).text
+    assert "Ensemble was approved by Dr A on 2026-11-16" in text
+    assert "agreed in the board" in text
+    assert "It may be used for" in text
+
+
+def test_how_it_was_made_is_complete(page: str) -> None:
+    text = Page(page).text
+    for words in ("prostate 1", "a1" * 32, "tdrop 0.1.0", "seeds", "learning_rate"):
+        assert words in text, words
+
+
+def test_optional_parts_may_be_missing(unlabelled: ReportData) -> None:
+    bare = replace(
+        unlabelled, source_frame=None, target_frame=None, dropout_rates={}, provenance={}, previous=None, tuning={},
+        matching={}, shift={**unlabelled.shift, "drivers": [], "propensity": None, "notes": []},
+    )  # fmt: skip
+    text = Page(render_report(bare)).text
+    assert "This is the first report" in text
+
+
+def test_recalibration_is_shown_before_and_after(page: str) -> None:
+    start = page.index('id="table-recalibration"')
+    table = Page(page[start : page.index("</table>", start)]).text
+    assert "as it is" in table
+    assert "after: intercept and slope" in table
+    assert 'aria-labelledby="recalibration-title' in page
+
+
+def test_summary_is_plain_json_and_feeds_the_next_report(labelled: ReportData) -> None:
+    summary = json.loads(json.dumps(report_summary(labelled), allow_nan=False))
+    assert summary["method"] == "transductive_dropout"
+    assert summary["referred"] == labelled.evaluation.value("transductive_dropout", "referred", 0)
+    same = first_screen(replace(labelled, previous=summary))
+    assert "Nothing since the last report (2026-11-16)" in same
+    other = {**summary, "referred": 7, "verdict": "stop"}
+    text = first_screen(replace(labelled, previous=other))
+    assert "had verdict Stop, 7 to refer." in text
+
+
+def test_index_lists_sites_by_methods_with_links(labelled: ReportData, unlabelled: ReportData) -> None:
+    entries = [
+        {**report_summary(data), "link": f"sites/{n}/latest/report.html"}
+        for n, data in enumerate((labelled, unlabelled))
+    ]
+    page = render_index(entries)
+    found = Page(page)
+    assert [a["href"] for a in found.all("a")][:2] == ["sites/0/latest/report.html", "sites/1/latest/report.html"]
+    for words in ("Caution", "Transductive dropout", "MixMatch", "400", "nobody yet"):
+        assert words in found.text
+    assert "No site has a report yet" in render_index([])
+    hidden = {**entries[0], "referred": "<10", "patients": None, "auroc": None}
+    assert "&lt;10" in render_index([hidden])
+
+
+def test_shift_page_stands_alone(labelled: ReportData) -> None:
+    page = render_shift_page(labelled.site, "Registry", labelled.shift, None, labelled.validation, labelled.contract)
+    text = Page(page).text
+    assert "Caution" in text
+    assert "Age (years)" in text
+    assert "Rows read 420 = used 400" in text
+    render_shift_page(labelled.site, "Registry", labelled.shift, labelled.matching, labelled.validation)
+
+
+def test_the_same_data_give_the_same_page(labelled: ReportData, page: str) -> None:
+    assert render_report(labelled) == page
+
+
+def test_a_large_report_is_small_and_quick() -> None:
+    """10,086 patients, ten methods, five seeds: at most 20 s and 3 MB."""
+    data = report_data(target_rows=10_086, source_rows=2000, seeds=5, bootstrap=0)
+    render_report(data)  # imports and font caches are paid once per process
+    started = time.process_time()
+    page = render_report(data)
+    assert time.process_time() - started < 20
+    assert len(page.encode()) < 3_000_000
+
+
+def test_a_method_of_another_version_does_not_break_a_page(labelled: ReportData) -> None:
+    methods = ("mc_dropout", "logistic_regression")
+    predictions: dict[str, Any] = predict(np.linspace(0.05, 0.95, 400), methods, 2)
+    predictions["a_new_one"] = predictions["mc_dropout"]
+    evaluation = evaluate("harbour", predictions, None, labelled.site.decision, seeds=(0, 1))
+    data = replace(
+        labelled, evaluation=evaluation, predictions=predictions, y=None, labels=None, dropout_rates={}, tuning={},
+        choice=make_choice("mc_dropout", (*methods, "a_new_one")),
+    )  # fmt: skip
+    assert "a_new_one" in render_report(data)
