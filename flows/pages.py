@@ -15,7 +15,7 @@ from rich.console import Console
 
 from flows.orchestration import Server, announcing, answers, prefect_command, require_free, starting
 from tasks.place import PRIVATE, Place
-from tasks.tracking import connect, shown_uri, tracking_uri
+from tasks.tracking import connect, tracking_uri
 
 POLL_SECONDS = 0.5
 
@@ -82,11 +82,18 @@ def _mlflow(place: Place, port: int, logs: Path) -> AbstractContextManager[Serve
 
 def _show(place: Place, api: str, tracking: str, console: Console) -> None:
     console.print(f"Prefect   {api.removesuffix('/api')}   runs, schedules, artifacts")
-    console.print(f"MLflow    {tracking}   compare methods ({shown_uri(place)})")
+    for page in _experiment_pages(place, tracking):
+        console.print(f"MLflow    {page}   compare methods")
     console.print("\nIn another shell, from this folder, so that deployments and workers find them:")
     console.print(f"  export PREFECT_API_URL={api}")
     console.print("  tdrop deploy && prefect worker start --pool tdrop")
     console.print(f"\nLogs are in {place.root / 'logs'}. Ctrl-C stops both.")
+
+
+def _experiment_pages(place: Place, tracking: str) -> list[str]:
+    """The run tables of this home's networks, or MLflow's own first page while there is none."""
+    found = connect(place).search_experiments(filter_string="name LIKE 'tdrop %'")
+    return [f"{tracking}/#/experiments/{each.experiment_id}/runs" for each in found] or [tracking]
 
 
 def _wait(servers: Sequence[Server], until: Callable[[], bool]) -> None:

@@ -36,16 +36,19 @@ BATCH = 1000
 RECORD = "tdrop.record"
 PARENT = "mlflow.parentRunId"
 TRACKING_LIMIT_SECONDS = 900
+#: Tells MLflow's page that this is about models, and a reader how to compare them.
+EXPERIMENT_TAGS: Mapping[str, str] = {
+    "mlflow.experimentKind": "custom_model_development",
+    "mlflow.note.content": (
+        "One run a site, one run a method below it. To compare the methods of a site, filter by "
+        "`tags.site = 'NAME'`, open the site (+), select its methods and press Compare."
+    ),
+}
 
 
 def tracking_uri(place: Place) -> str:
     """The user's `MLFLOW_TRACKING_URI`, or a sqlite file in the home."""
     return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{place.root / 'mlflow.db'}"
-
-
-def shown_uri(place: Place) -> str:
-    """The tracking store's address for messages."""
-    return _without_password(tracking_uri(place))
 
 
 def connect(place: Place) -> MlflowClient:
@@ -86,7 +89,8 @@ def experiment_id(place: Place, network: Network) -> str:
         artifacts = place.root / "artifacts"
         if local:
             artifacts.mkdir(exist_ok=True, mode=PRIVATE)
-        return str(client.create_experiment(name, artifact_location=artifacts.as_uri() if local else None))
+        location = artifacts.as_uri() if local else None
+        return str(client.create_experiment(name, artifact_location=location, tags=dict(EXPERIMENT_TAGS)))
 
 
 @dataclass(frozen=True)
@@ -161,7 +165,7 @@ def record_site(place: Place, record: SiteRecord) -> str:
         for method in record.methods:
             tags = {**record.tags, "kind": "method", "method": method.method, PARENT: parent}
             tags["chosen"] = str(method.method == record.chosen).lower()
-            with _run(client, experiment, f"{record.site} {method.method}", tags) as child:
+            with _run(client, experiment, f"{method.method} {record.site}", tags) as child:
                 _log(client, child, method.params, method.metrics)
                 _log_datasets(client, child, record.datasets)
                 _log_history(client, child, method.history)
