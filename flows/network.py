@@ -7,12 +7,11 @@ from typing import Any
 
 from prefect import flow, get_run_logger
 
-from flows.transfer import transfer_site
+from flows.transfer import explain, transfer_site
 from tasks.place import Place
 from tasks.pool import worker_processes
 from tasks.report import publish_index
 from tasks.settings import TransferSettings
-from tdrop.errors import TdropError
 
 
 @flow(name="transfer-network", persist_result=False)
@@ -38,8 +37,8 @@ def transfer_network(
         for site in dict.fromkeys(sites):
             try:
                 results[site] = transfer_site(site, settings, contracts, home, processes, again)
-            except TdropError as error:
-                get_run_logger().error("site %s failed: %s", site, error)
-                results[site] = {"failed": str(error)}
+            except Exception as error:
+                results[site] = {"failed": explain(site, error)}
+                get_run_logger().error("site %s failed: %s", site, results[site]["failed"])
     publish_index(place)
     return results

@@ -20,7 +20,7 @@ from tasks.pool import worker_processes
 from tasks.progress import report
 from tasks.run import Run, Trained
 from tasks.settings import TransferSettings
-from tasks.status import current_inputs, now, unchanged, write_status
+from tasks.status import current_inputs, now, one_at_a_time, unchanged, write_status
 from tasks.store import Ref
 from tdrop.contracts.network import Network
 from tdrop.errors import FitError, SiteStopped, TdropError
@@ -50,6 +50,15 @@ def transfer_site(
     """
     place = Place.at(home, contracts)
     network = place.network()
+    network.site(site)
+    with one_at_a_time(place, site):
+        return _transfer_if_changed(place, network, site, settings, processes, again)
+
+
+def _transfer_if_changed(
+    place: Place, network: Network, site: str, settings: TransferSettings, processes: int | None, again: bool
+) -> dict[str, Any]:
+    """Runs the recipe where there is something to do, and writes down how it ended."""
     started = now()
     inputs: dict[str, Any] | None = None
     try:
@@ -58,13 +67,19 @@ def transfer_site(
             return _nothing_to_do(place, site)
         with worker_processes(processes):
             summary = _transfer(place, network, site, settings)
-    except TdropError as error:
+    except Exception as error:
         outcome = "stopped" if isinstance(error, SiteStopped) else "failed"
-        if site in network.sites:
-            write_status(place, site, inputs, outcome, started=started, sentence=str(error))
+        write_status(place, site, inputs, outcome, started=started, sentence=explain(site, error))
         raise
-    write_status(place, site, inputs, "done", started=started, sentence=summary["use"])
+    # What is not in MLflow yet is recorded by the next run, which finds every stage ready.
+    outcome = "done" if summary["not_recorded"] is None else "not recorded"
+    write_status(place, site, inputs, outcome, started=started, sentence=summary["not_recorded"] or summary["use"])
     return summary
+
+
+def explain(site: str, error: Exception) -> str:
+    """One sentence about a failure; a foreign error's own words may hold patients' values."""
+    return str(error) if isinstance(error, TdropError) else f"site '{site}' failed with {type(error).__name__}"
 
 
 def _transfer(place: Place, network: Network, site: str, settings: TransferSettings) -> dict[str, Any]:

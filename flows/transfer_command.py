@@ -47,9 +47,9 @@ def run_transfer(
         elapsed = time.monotonic() - ready
     _show(place, results, console)
     _show_time(console, elapsed, ready - started)
-    failed = {site: result["failed"] for site, result in results.items() if "failed" in result}
-    if failed:
-        raise TdropError("; ".join(failed.values()))
+    problems = [result.get("failed") or result.get("not_recorded") for result in results.values()]
+    if any(problems):
+        raise TdropError("; ".join(dict.fromkeys(problem for problem in problems if problem)))
     return results
 
 

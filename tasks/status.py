@@ -7,15 +7,21 @@ run has anything to do.
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
-from tasks.place import Place, write_private
+from tasks.place import PRIVATE, Place, write_private
 from tasks.settings import TransferSettings
 from tasks.store import code_digest
 from tdrop.contracts.network import Network
 from tdrop.data.readers import fingerprint, label_fingerprint
 from tdrop.errors import UsageError
+
+logger = logging.getLogger(__name__)
 
 
 def current_inputs(place: Place, network: Network, site: str, settings: TransferSettings) -> dict[str, Any]:
@@ -34,6 +40,24 @@ def current_inputs(place: Place, network: Network, site: str, settings: Transfer
         "settings": settings.model_dump(mode="json"),
         "code": code_digest(),
     }
+
+
+@contextmanager
+def one_at_a_time(place: Place, site: str) -> Iterator[None]:
+    """Lets a second run of a site wait for the first; it then finds nothing changed."""
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(place.root / "locks" / f"{site}.lock", mode=0o600)
+    Path(lock.lock_file).parent.mkdir(exist_ok=True, mode=PRIVATE)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        logger.warning("site %s: another run is under way; this one goes on when it has ended", site)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def read_status(place: Place, site: str) -> dict[str, Any] | None:

@@ -103,7 +103,7 @@ class Store:
         incoming.mkdir(parents=True)
         try:
             build(incoming)
-            digest = _seal(incoming)
+            digest = _seal(incoming, inputs)
             _place(incoming, folder)
         finally:
             shutil.rmtree(incoming, ignore_errors=True)
@@ -120,10 +120,13 @@ def _contents(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): _file_digest(path) for path in files}
 
 
-def _seal(folder: Path) -> str:
-    """Writes the manifest, the sign of a finished stage, and returns the digest of the contents."""
+def _seal(folder: Path, inputs: Mapping[str, Any]) -> str:
+    """Writes the manifest, the sign of a finished stage, and returns the digest of the contents.
+
+    The inputs are kept beside the files' digests: they lead from a site's rows to whatever was made of them.
+    """
     contents = _contents(folder)
-    write_json(folder / MANIFEST, contents)
+    write_json(folder / MANIFEST, {"inputs": dict(inputs), "files": contents})
     return digest_of(contents)
 
 
@@ -131,12 +134,13 @@ def _intact(folder: Path) -> str | None:
     """The digest of a finished stage, or None when it is absent or was damaged."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        contents = manifest["files"]
     except FileNotFoundError:
         return None
-    except (OSError, ValueError):
-        manifest = None
-    if manifest is not None and manifest == _contents(folder):
-        return digest_of(manifest)
+    except (OSError, ValueError, KeyError, TypeError):
+        contents = None
+    if contents is not None and contents == _contents(folder):
+        return digest_of(contents)
     logger.warning("stage %s was damaged on disk and is computed again", folder.parent.name)
     shutil.rmtree(folder, ignore_errors=True)
     return None
