@@ -1,26 +1,45 @@
+"use strict";
+// Sorts a table by the column whose heading is pressed; cells without a value stay last either way.
 document.querySelectorAll("table.sortable").forEach(function (table) {
-  var body = table.tBodies[0];
-  Array.from(table.tHead.rows[0].cells).forEach(function (head, column) {
-    var button = document.createElement("button");
+  const heads = Array.from(table.tHead.rows[0].cells);
+  const body = table.tBodies[0];
+
+  function keyOf(row, column) {
+    const cell = row.cells[column];
+    const ordered = cell.getAttribute("data-order");
+    const text = ordered !== null ? ordered : cell.firstChild ? cell.firstChild.textContent.trim() : "";
+    const number = parseFloat(text.replace(/[,%<]/g, "").replace("−", "-"));
+    return Number.isNaN(number) ? text.toLowerCase() : number;
+  }
+
+  function isEmpty(key) {
+    return typeof key === "string" && /^(|–|n\/a|hidden|not estimable.*)$/.test(key);
+  }
+
+  function compare(first, second, direction) {
+    if (isEmpty(first) !== isEmpty(second)) { return isEmpty(first) ? 1 : -1; }
+    if (typeof first !== typeof second) { return typeof first === "number" ? -1 : 1; }
+    return (first < second ? -1 : first > second ? 1 : 0) * direction;
+  }
+
+  heads.forEach(function (head, column) {
+    if (!head.textContent.trim()) { return; }
+    const button = document.createElement("button");
     button.type = "button";
     button.textContent = head.textContent;
-    head.textContent = "";
-    head.appendChild(button);
+    head.replaceChildren(button);
     button.addEventListener("click", function () {
-      var up = head.getAttribute("aria-sort") !== "ascending";
-      Array.from(table.tHead.rows[0].cells).forEach(function (other) { other.removeAttribute("aria-sort"); });
-      head.setAttribute("aria-sort", up ? "ascending" : "descending");
-      function key(row) {
-        var cell = row.cells[column];
-        var text = cell.hasAttribute("data-order") ? cell.getAttribute("data-order") : cell.firstChild ? cell.firstChild.textContent.trim() : "";
-        var number = parseFloat(text.replace(/[,%]/g, ""));
-        return isNaN(number) ? text.toLowerCase() : number;
-      }
-      Array.from(body.rows).sort(function (a, b) {
-        var x = key(a), y = key(b);
-        if (typeof x !== typeof y) { return typeof x === "number" ? -1 : 1; }
-        return (x < y ? -1 : x > y ? 1 : 0) * (up ? 1 : -1);
-      }).forEach(function (row) { body.appendChild(row); });
+      const direction = head.getAttribute("aria-sort") === "ascending" ? -1 : 1;
+      heads.forEach(function (other) { other.removeAttribute("aria-sort"); });
+      head.setAttribute("aria-sort", direction === 1 ? "ascending" : "descending");
+      Array.from(body.rows)
+        .map(function (row) { return [keyOf(row, column), row]; })
+        .sort(function (a, b) { return compare(a[0], b[0], direction); })
+        .forEach(function (pair) { body.appendChild(pair[1]); });
     });
   });
+});
+// What the columns mean belongs on paper too.
+window.addEventListener("beforeprint", function () {
+  document.querySelectorAll("details").forEach(function (details) { details.open = true; });
 });

@@ -1,0 +1,201 @@
+"""Report and index in a real browser: nothing leaves the page, the summary is on the first screen, print is whole."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_cases import report_data
+
+from tdrop.report import render_index, render_report, render_shift_page, report_summary
+
+CHROMIUM = shutil.which("chromium")
+FLAGS = (
+    "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--no-first-run",
+)  # fmt: skip
+SCREENS = {"desk": (1280, 800), "phone": (390, 844)}
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium (apt install chromium) to open pages")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Writes every kind of page."""
+    place = tmp_path_factory.mktemp("pages")
+    full = report_data(target_rows=600, source_rows=1200)
+    bare = report_data(target_rows=600, source_rows=1200, labelled=False, method="logistic_regression")
+    promotion = {"by": "Dr Ada Long-Surname", "note": "agreed", "when": "2026-11-16", "method": "ensemble"}
+    stopped = replace(bare, shift={**bare.shift, "verdict": "stop"}, promotion=promotion)
+    cases = {"full": full, "bare": bare, "stopped": stopped}
+    for name, data in cases.items():
+        (place / f"{name}.html").write_text(render_report(data), encoding="utf-8")
+    entries = [{**report_summary(data), "title": name, "link": f"{name}.html"} for name, data in cases.items()]
+    (place / "index.html").write_text(render_index(entries), encoding="utf-8")
+    page = render_shift_page(full.site, full.source_title, full.shift, full.matching, full.validation, full.contract)
+    (place / "shift.html").write_text(page, encoding="utf-8")
+    return place
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield opened
+        opened.close()
+
+
+@dataclass
+class Opened:
+    """A page with what it said and asked for while it was opened."""
+
+    page: Any
+    messages: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+
+def visit(browser: Any, file: Path, screen: str = "desk") -> Opened:
+    width, height = SCREENS[screen]
+    opened = Opened(browser.new_page(viewport={"width": width, "height": height}))
+    opened.page.on("console", lambda message: opened.messages.append(message.text))
+    opened.page.on("pageerror", lambda error: opened.messages.append(str(error)))
+    opened.page.on("request", lambda request: opened.requests.append(request.url))
+    opened.page.goto(file.as_uri())
+    return opened
+
+
+@pytest.mark.parametrize("name", ["full", "bare", "stopped", "index", "shift"])
+@pytest.mark.parametrize("screen", list(SCREENS))
+def test_no_console_message_no_request_no_sideways_scroll(browser: Any, folder: Path, name: str, screen: str) -> None:
+    opened = visit(browser, folder / f"{name}.html", screen)
+    opened.page.mouse.wheel(0, 20_000)
+    assert opened.messages == []
+    assert opened.requests == [(folder / f"{name}.html").as_uri()]
+    overflow = opened.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    assert overflow <= 0
+    opened.page.close()
+
+
+@pytest.mark.parametrize("name", ["full", "bare", "stopped"])
+@pytest.mark.parametrize("screen", list(SCREENS))
+def test_the_summary_is_on_the_first_screen(browser: Any, folder: Path, name: str, screen: str) -> None:
+    page = visit(browser, folder / f"{name}.html", screen).page
+    bottom = page.evaluate("document.getElementById('summary').getBoundingClientRect().bottom")
+    assert bottom <= SCREENS[screen][1]
+    for words in ("Three things to know", "What changed", "To refer", "Patients", "Method"):
+        assert page.get_by_text(words, exact=True).first.is_visible()
+    assert page.locator(".verdict .word").is_visible()
+    page.close()
+
+
+def test_the_policy_would_stop_a_script_and_a_picture(browser: Any, folder: Path) -> None:
+    """The policy is not only written down: what is added to the page does not run or load."""
+    text = (folder / "bare.html").read_text(encoding="utf-8")
+    added = '<script>window.evil = 1</script><img src="https://example.invalid/x.png"></body>'
+    (folder / "attacked.html").write_text(text.replace("</body>", added), encoding="utf-8")
+    opened = visit(browser, folder / "attacked.html")
+    assert opened.page.evaluate("window.evil") is None
+    refused = [message for message in opened.messages if "Content Security Policy" in message]
+    assert any("script" in message for message in refused)
+    assert any("example.invalid" in message for message in refused)
+    opened.page.close()
+
+
+def test_tables_sort_by_number_and_by_name(browser: Any, folder: Path) -> None:
+    page = visit(browser, folder / "full.html").page
+    table = page.locator("#table-main")
+    column = [cell.inner_text() for cell in table.locator("thead th").all()].index("Interval width")
+
+    def values() -> list[str]:
+        rows = table.locator("tbody tr").all()
+        return [row.locator("th, td").nth(column).inner_text().split()[0] for row in rows]
+
+    table.get_by_role("button", name="Interval width").click()
+    ascending = [float(value) for value in values() if value != "n/a"]
+    assert ascending == sorted(ascending)
+    assert values()[-1] == "n/a", "what has no value stays last"
+    table.get_by_role("button", name="Interval width").click()
+    descending = [float(value) for value in values() if value != "n/a"]
+    assert descending == sorted(ascending, reverse=True)
+    assert values()[-1] == "n/a"
+    assert table.locator("thead th").nth(column).get_attribute("aria-sort") == "descending"
+    table.get_by_role("button", name="Method").press("Enter")
+    names = [row.locator("th").inner_text() for row in table.locator("tbody tr").all()]
+    assert names == sorted(names, key=str.lower)
+    page.close()
+
+
+def test_index_sorts_and_links(browser: Any, folder: Path) -> None:
+    page = visit(browser, folder / "index.html").page
+    sites = page.locator("#table-sites")
+    sites.get_by_role("button", name="Verdict").click()
+    sites.get_by_role("button", name="Verdict").click()
+    assert sites.locator("tbody tr").first.locator("th").inner_text().startswith("stopped")
+    sites.get_by_role("link", name="full").click()
+    assert page.url == (folder / "full.html").as_uri()
+    page.close()
+
+
+def test_text_has_enough_contrast(browser: Any, folder: Path) -> None:
+    """WCAG AA: 4.5 to 1, for every element that holds text of its own."""
+    page = visit(browser, folder / "stopped.html").page
+    ratios = page.evaluate(
+        """() => {
+        const rgb = c => c.match(/[\\d.]+/g).map(Number);
+        const lum = ([r, g, b]) => [r, g, b].map(v => v / 255)
+            .map(v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+            .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
+        const back = e => { while (e) { const c = rgb(getComputedStyle(e).backgroundColor);
+            if (c.length < 4 || c[3] > 0) return c; e = e.parentElement; } return [255, 255, 255]; };
+        return [...document.querySelectorAll('body *:not(svg *)')]
+            .filter(e => [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim()))
+            .filter(e => !['SCRIPT', 'STYLE'].includes(e.tagName))
+            .map(e => { const [a, b] = [lum(rgb(getComputedStyle(e).color)), lum(back(e))].sort((x, y) => y - x);
+                return [(a + .05) / (b + .05), e.tagName, e.className, e.textContent.slice(0, 40)]; });
+        }"""
+    )
+    assert len(ratios) > 50
+    assert min(ratios)[0] >= 4.5, min(ratios)
+    page.close()
+
+
+@pytest.mark.parametrize("name", ["full", "index"])
+def test_print_to_a4_cuts_no_table(browser: Any, folder: Path, name: str) -> None:
+    page = visit(browser, folder / f"{name}.html").page
+    page.emulate_media(media="print")
+    # A4 less its margins of 14 mm is 182 mm: 688 pixels.
+    page.set_viewport_size({"width": 688, "height": 1000})
+    wide = page.evaluate(
+        """() => [...document.querySelectorAll('table, figure svg')]
+            .map(e => [e.id || e.getAttribute('aria-labelledby'), e.getBoundingClientRect().right])
+            .filter(([, right]) => right > document.documentElement.clientWidth + 1)"""
+    )
+    assert wide == []
+    content = page.pdf(format="A4", prefer_css_page_size=True)
+    assert content.startswith(b"%PDF")
+    page.close()
+
+
+def test_details_are_open_on_paper(browser: Any, folder: Path) -> None:
+    page = visit(browser, folder / "full.html").page
+    assert page.locator("details[open]").count() == 0
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("details:not([open])").count() == 0
+    page.close()
+
+
+def test_wide_tables_scroll_by_keyboard_on_a_phone(browser: Any, folder: Path) -> None:
+    page = visit(browser, folder / "full.html", "phone").page
+    region = page.get_by_role("region", name="All methods at this site")
+    region.focus()
+    assert region.evaluate("e => e.scrollWidth > e.clientWidth")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_timeout(300)
+    assert region.evaluate("e => e.scrollLeft") > 0
+    page.close()
