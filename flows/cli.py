@@ -16,6 +16,8 @@ from flows.commands.options import console
 from tdrop.errors import TdropError
 
 VERBOSE = {"-v", "--verbose"}
+#: What typer leaves with when a person presses Ctrl-C.
+CONTROL_C = 130
 INTERRUPTED = "interrupted: nothing is half-written, and the same command goes on from the last finished step"
 
 app = typer.Typer(
@@ -68,7 +70,9 @@ def main() -> None:
         app(args=[argument for argument in sys.argv[1:] if argument not in VERBOSE], prog_name="tdrop")
     except TdropError as error:
         _fail(str(error), error.exit_code, verbose)
-    except KeyboardInterrupt:
+    except SystemExit as stop:
+        if stop.code != CONTROL_C:
+            raise
         _fail(INTERRUPTED, 1, False)
     except Exception as error:  # a person gets a sentence; the traceback is there for the asking
         _fail(f"internal error ({type(error).__name__} {_where(error)}); -v shows the traceback", 1, verbose)

@@ -1,0 +1,144 @@
+"""The command as a person meets it: a real process, its exit code, and what it prints."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import PROJECT, settle
+
+TDROP = Path(sys.executable).with_name("tdrop")
+
+
+def run(*arguments: str, home: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs the command from the project's root with a home of its own."""
+    return subprocess.run(
+        [str(TDROP), *arguments],
+        cwd=PROJECT,
+        env={**os.environ, "TDROP_HOME": str(home), "COLUMNS": "200", **environment},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+
+
+def one_sentence(result: subprocess.CompletedProcess[str]) -> str:
+    """The single line on stderr; fails on a traceback or more than one line."""
+    lines = [line for line in result.stderr.splitlines() if line.strip()]
+    assert "Traceback" not in result.stderr
+    assert len(lines) == 1, result.stderr
+    assert lines[0].startswith("tdrop: ")
+    return lines[0]
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("transfer", "--help")])
+def test_help_and_version_import_nothing_heavy(arguments, tmp_path):
+    program = (
+        "import sys; sys.argv = ['tdrop', *sys.argv[1:]]\n"
+        "import flows.cli\n"
+        "try:\n    flows.cli.main()\nexcept SystemExit as stop:\n    assert not stop.code\n"
+        "heavy = {'torch', 'prefect', 'mlflow', 'great_expectations', 'pandas', 'sklearn', 'matplotlib', 'numpy'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program, *arguments], cwd=PROJECT, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip()
+
+
+def test_the_library_imports_neither_orchestrator_nor_record_nor_checker():
+    program = (
+        "import sys\n"
+        "from tdrop import Cohort, Predictive, TdropError, build, estimate_shift, evaluate, load, match, method_names\n"
+        "build('transductive_dropout')\n"
+        "assert not {'prefect', 'mlflow', 'great_expectations'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=PROJECT, check=True)
+
+
+def test_every_listed_command_shows_an_example(tmp_path):
+    listed = run("--help", home=tmp_path).stdout
+    commands = (
+        "demo validate shift transfer score audit promote rollback export add-site deploy benchmark prune ui".split()
+    )
+    for command in commands:
+        assert command in listed
+        assert f"Example: tdrop {command}" in run(command, "--help", home=tmp_path).stdout
+
+
+def test_an_unknown_site_is_wrong_usage(tmp_path):
+    result = run("transfer", "harbor", home=tmp_path)
+    assert result.returncode == 2
+    assert "did you mean 'harbour'?" in one_sentence(result)
+
+
+def test_a_source_cannot_be_a_target(tmp_path):
+    result = run("transfer", "registry", home=tmp_path)
+    assert result.returncode == 2
+    assert "source" in one_sentence(result)
+
+
+def test_a_missing_extract_is_one_sentence(tmp_path, prefect_server):
+    result = run("transfer", "harbour", home=tmp_path)
+    assert result.returncode == 1
+    assert "registry.csv" in one_sentence(result)
+    assert not (tmp_path / "sites" / "harbour" / "latest").exists()
+
+
+def test_a_broken_yaml_names_file_and_line(tmp_path):
+    contracts = tmp_path / "network" / "data_contracts"
+    shutil.copytree(PROJECT / "data_contracts", contracts)
+    site = contracts / "sites" / "harbour.yaml"
+    site.write_text(site.read_text() + "\nrenamez: {a: b}\n")
+    result = run("validate", "harbour", "--contracts", str(contracts), home=tmp_path)
+    assert result.returncode == 1
+    sentence = one_sentence(result)
+    assert "harbour.yaml:" in sentence
+    assert "did you mean 'renames'" in sentence
+
+
+def test_a_home_that_cannot_be_written_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    result = run("transfer", "harbour", home=tmp_path / "file" / "home")
+    assert result.returncode == 2
+    assert "TDROP_HOME" in one_sentence(result)
+
+
+def test_a_missing_contracts_folder_is_one_sentence(tmp_path):
+    result = run("validate", "--all", "--contracts", str(tmp_path / "nowhere"), home=tmp_path)
+    assert result.returncode == 1
+    assert "nowhere" in one_sentence(result)
+
+
+def test_an_interrupted_run_leaves_nothing_half_written(tmp_path, prefect_server):
+    from tdrop.data.demo import write_demo_network
+
+    write_demo_network(tmp_path / "demo", {"registry": 300, "harbour": 150, "hillside": 130, "lakeside": 120})
+    settle(tmp_path / "demo")
+    process = subprocess.Popen(
+        [str(TDROP), "transfer", "harbour", "--trials", "2"],
+        cwd=PROJECT,
+        env={**os.environ, "TDROP_HOME": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "store" / "matching").is_dir() and time.monotonic() < deadline:
+        time.sleep(0.2)
+    os.kill(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=90)
+    assert process.returncode == 1
+    assert "interrupted" in errors
+    assert "Traceback" not in errors
+    assert not (tmp_path / "sites" / "harbour" / "latest").exists()
+    assert not list(tmp_path.glob(".record-*"))
