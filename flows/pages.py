@@ -15,7 +15,7 @@ from rich.console import Console
 
 from flows.orchestration import Server, announcing, answers, prefect_command, require_free, starting
 from tasks.place import PRIVATE, Place
-from tasks.tracking import connect, tracking_uri
+from tasks.tracking import EXPERIMENTS, connect, tracking_uri
 
 POLL_SECONDS = 0.5
 
@@ -72,6 +72,7 @@ def _mlflow(place: Place, port: int, logs: Path) -> AbstractContextManager[Serve
     connect(place)
     command = [
         *(sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"),
+        *("--uvicorn-opts", "--log-level warning"),
         *("--artifacts-destination", (place.root / "artifacts").as_uri()),
     ]
     # In the environment, not among the arguments, where everyone on the machine would see a password.
@@ -92,7 +93,7 @@ def _show(place: Place, api: str, tracking: str, console: Console) -> None:
 
 def _experiment_pages(place: Place, tracking: str) -> list[str]:
     """The run tables of this home's networks, or MLflow's own first page while there is none."""
-    found = connect(place).search_experiments(filter_string="name LIKE 'tdrop %'")
+    found = connect(place).search_experiments(filter_string=EXPERIMENTS)
     return [f"{tracking}/#/experiments/{each.experiment_id}/runs" for each in found] or [tracking]
 
 

@@ -11,8 +11,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tasks.place import PRIVATE, Place, write_private
 from tasks.settings import TransferSettings
@@ -20,6 +19,9 @@ from tasks.store import code_digest
 from tdrop.contracts.network import Network
 from tdrop.data.readers import fingerprint, label_fingerprint
 from tdrop.errors import UsageError
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 logger = logging.getLogger(__name__)
 
@@ -45,10 +47,9 @@ def current_inputs(place: Place, network: Network, site: str, settings: Transfer
 @contextmanager
 def one_at_a_time(place: Place, site: str) -> Iterator[None]:
     """Lets a second run of a site wait for the first; it then finds nothing changed."""
-    from filelock import FileLock, Timeout
+    from filelock import Timeout
 
-    lock = FileLock(place.root / "locks" / f"{site}.lock", mode=0o600)
-    Path(lock.lock_file).parent.mkdir(exist_ok=True, mode=PRIVATE)
+    lock = _lock(place, site)
     try:
         lock.acquire(timeout=0)
     except Timeout:
@@ -58,6 +59,26 @@ def one_at_a_time(place: Place, site: str) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+@contextmanager
+def idle(place: Place, site: str) -> Iterator[None]:
+    """Keeps runs of a site away for the block; refuses while one is under way."""
+    from filelock import Timeout
+
+    try:
+        with _lock(place, site).acquire(timeout=0):
+            yield
+    except Timeout:
+        raise UsageError(f"a run of site '{site}' is under way; try again when it has ended") from None
+
+
+def _lock(place: Place, site: str) -> FileLock:
+    from filelock import FileLock
+
+    folder = place.root / "locks"
+    folder.mkdir(exist_ok=True, mode=PRIVATE)
+    return FileLock(folder / f"{site}.lock", mode=0o600)
 
 
 def read_status(place: Place, site: str) -> dict[str, Any] | None:

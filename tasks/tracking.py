@@ -36,6 +36,8 @@ BATCH = 1000
 RECORD = "tdrop.record"
 PARENT = "mlflow.parentRunId"
 TRACKING_LIMIT_SECONDS = 900
+#: Finds the networks' experiments.
+EXPERIMENTS = "name LIKE 'tdrop %'"
 #: Tells MLflow's page that this is about models, and a reader how to compare them.
 EXPERIMENT_TAGS: Mapping[str, str] = {
     "mlflow.experimentKind": "custom_model_development",
@@ -278,6 +280,30 @@ def download_model(place: Place, name: str, version: str) -> Path:
     if found is None:
         raise Unavailable(f"version {version} of '{name}' has no files in MLflow; check its artifact store")
     return found.parent
+
+
+def delete_for_good(place: Place, runs: Sequence[Any]) -> None:
+    """Deletes runs with their models and files.
+
+    Over HTTP a run can only be marked as deleted; `mlflow gc` on the server then removes it.
+    """
+    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+    from mlflow.tracking._tracking_service.utils import _get_store
+
+    client, store = connect(place), _get_store(tracking_uri(place))
+    final = hasattr(store, "_hard_delete_run") and hasattr(store, "_hard_delete_logged_model")
+    for run in runs:
+        models = [output.model_id for output in (run.outputs.model_outputs if run.outputs else [])]
+        for model in models:
+            location = client.get_logged_model(model).artifact_location
+            client.delete_logged_model(model)
+            if final:
+                get_artifact_repository(location).delete_artifacts()
+                store._hard_delete_logged_model(model)
+        client.delete_run(run.info.run_id)
+        if final:
+            get_artifact_repository(run.info.artifact_uri).delete_artifacts()
+            store._hard_delete_run(run.info.run_id)
 
 
 def _without_password(uri: str) -> str:

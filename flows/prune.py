@@ -1,0 +1,127 @@
+"""`tdrop prune`: removes what is old and needed by nothing, or everything about one site."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from flows.deployments_file import FLOW
+from flows.orchestration import announced, orchestrated
+from tasks.forget import forget_old, forget_site
+from tasks.place import Place
+from tasks.prune import erase_files, prune_stages
+from tasks.report import publish_index
+from tasks.status import idle
+from tdrop.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+
+PAGE = 200
+
+
+def run_prune(*, days: int, contracts: Path, console: Console) -> None:
+    """Removes stages and records that nobody used for so many days."""
+    place = Place.at(contracts=contracts)
+    with _nobody_runs(place, _sites_with_traces(place)):
+        stages = prune_stages(place, days)
+        runs = forget_old(place, days)
+    console.print(
+        f"Removed {stages:,} stages and {runs:,} MLflow runs unused for {days} days; champions, candidates and "
+        "what the last reports rest on are kept."
+    )
+
+
+def run_erase(site: str, *, contracts: Path, console: Console) -> None:
+    """Removes a site's reports, stages, records, model, deployment and artifacts."""
+    place = Place.at(contracts=contracts)
+    network = place.network()
+    known = {*network.sites, *_sites_with_traces(place)}
+    if site not in known:
+        raise UsageError(f"there is nothing about a site '{site}' in {place.root}{did_you_mean(site, known)}")
+    taught = [each.name for each in network.targets if each.source == site and place.latest(each.name).exists()]
+    if taught:
+        raise UsageError(
+            f"site '{site}' is the source of {', '.join(taught)}, whose models "
+            "were made from its rows; erase those first"
+        )
+    with _nobody_runs(place, [site]):
+        stages = erase_files(place, site)
+        runs = forget_site(place, site)
+        pages = _erase_from_prefect(place, site)
+        publish_index(place)
+    console.print(f"Erased site '{site}': its reports, {stages:,} stages, {runs:,} MLflow runs and {pages}.")
+    if site in network.sites:
+        console.print(f"Its extract and {network.sites[site].file} are yours to remove; then `tdrop deploy --remove`.")
+
+
+def _sites_with_traces(place: Place) -> list[str]:
+    return sorted(folder.name for folder in place.sites.glob("*") if folder.is_dir())
+
+
+@contextmanager
+def _nobody_runs(place: Place, sites: Sequence[str]) -> Iterator[None]:
+    """Holds the sites still: what a run is about to use must not be taken from under it."""
+    with ExitStack() as stack:
+        for site in sites:
+            stack.enter_context(idle(place, site))
+        yield
+
+
+def _erase_from_prefect(place: Place, site: str) -> str:
+    """Removes a site's deployment, flow runs and artifacts, where there is a Prefect to ask."""
+    from prefect.client.orchestration import get_client
+    from prefect.settings import PREFECT_API_URL, PREFECT_HOME
+
+    configured = bool(PREFECT_API_URL.value()) or announced(place.root) is not None
+    if not configured and not (PREFECT_HOME.value() / "prefect.db").is_file():
+        return "nothing in Prefect, which has not run here"
+    with orchestrated(), get_client(sync_client=True) as client:
+        deployments = _erase_deployment(client, site)
+        runs = _erase_flow_runs(client, site)
+        artifacts = _erase_artifacts(client, site)
+    return f"{deployments} deployment, {runs:,} flow runs and {artifacts:,} artifacts in Prefect"
+
+
+def _erase_deployment(client: SyncPrefectClient, site: str) -> int:
+    from prefect.exceptions import ObjectNotFound
+
+    try:
+        client.delete_deployment(client.read_deployment_by_name(f"{FLOW}/{site}").id)
+    except ObjectNotFound:
+        return 0
+    return 1
+
+
+def _erase_flow_runs(client: SyncPrefectClient, site: str) -> int:
+    """Flow runs that were about this site alone: they carry its name as a parameter."""
+    found: list[Any] = []
+    offset = 0
+    while page := client.read_flow_runs(limit=PAGE, offset=offset):
+        found += [run.id for run in page if run.parameters.get("site") == site]
+        offset += PAGE
+    for run_id in found:
+        client.delete_flow_run(run_id)
+    return len(found)
+
+
+def _erase_artifacts(client: SyncPrefectClient, site: str) -> int:
+    """Artifacts whose description names the site; another's name may begin with this one's."""
+    from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
+
+    key = re.sub(r"[^a-z0-9]+", "-", site)
+    wanted = ArtifactFilter(key=ArtifactFilterKey(like_=f"{key}-%"))
+    count = 0
+    while page := client.read_artifacts(artifact_filter=wanted, limit=PAGE, offset=0):
+        ours = [each for each in page if (each.description or "").endswith(f", site {site}")]
+        for artifact in ours:
+            client.delete_artifact(artifact.id)
+        count += len(ours)
+        if len(ours) < len(page):
+            break
+    return count

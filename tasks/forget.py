@@ -1,0 +1,99 @@
+"""Removes records from MLflow: old ones that nobody needs, or all of one site."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from tasks.place import Place
+from tasks.prune import DAY_SECONDS
+from tasks.registry import BEFORE, CANDIDATE, CHAMPION, model_name
+from tasks.tracking import EXPERIMENTS, PARENT, connect, delete_for_good
+
+PAGE = 500
+
+
+def forget_old(place: Place, days: int) -> int:
+    """Deletes runs that ended so many days ago; returns how many.
+
+    Kept whatever their age: the newest finished record of every site, and every run whose model is
+    a champion, a candidate, or one that a rollback could go back to.
+    """
+    runs = _runs(place, "")
+    protected = _protected_by_models(place) | _newest(runs)
+    limit = (time.time() - days * DAY_SECONDS) * 1000
+    parents = {run.info.run_id: run.data.tags.get(PARENT, run.info.run_id) for run in runs}
+    # A record is kept or deleted as a whole: the site's run with its methods' runs.
+    kept = {parents.get(run_id, run_id) for run_id in protected}
+    old = [
+        run
+        for run in runs
+        if parents[run.info.run_id] not in kept and (run.info.end_time or run.info.start_time) <= limit
+    ]
+    _delete(place, old)
+    return len(old)
+
+
+def forget_site(place: Place, site: str) -> int:
+    """Deletes a site's registered model and all its runs; returns how many runs."""
+    client = connect(place)
+    for model in client.search_registered_models(f"name = '{model_name(site)}'"):
+        client.delete_registered_model(model.name)
+    runs = _runs(place, f"tags.site = '{site}'")
+    _delete(place, runs)
+    return len(runs)
+
+
+def _experiments(place: Place) -> list[str]:
+    return [each.experiment_id for each in connect(place).search_experiments(filter_string=EXPERIMENTS)]
+
+
+def _runs(place: Place, condition: str) -> list[Any]:
+    found: list[Any] = []
+    experiments = _experiments(place)
+    token = None
+    while experiments:
+        page = connect(place).search_runs(experiments, condition, max_results=PAGE, page_token=token)
+        found += page
+        token = page.token
+        if not token:
+            break
+    return found
+
+
+def _newest(runs: Sequence[Any]) -> set[str]:
+    """The newest finished record of every site, by network."""
+    newest: dict[tuple[str, str], Any] = {}
+    for run in runs:
+        if run.data.tags.get("kind") == "site" and run.info.status == "FINISHED":
+            key = (run.info.experiment_id, run.data.tags.get("site", ""))
+            if key not in newest or run.info.start_time > newest[key].info.start_time:
+                newest[key] = run
+    return {run.info.run_id for run in newest.values()}
+
+
+def _protected_by_models(place: Place) -> set[str]:
+    """Runs behind aliased versions and behind the champions before them."""
+    client = connect(place)
+    found: set[str] = set()
+    for model in client.search_registered_models("name LIKE 'tdrop-%'"):
+        aliases = {str(version) for alias, version in model.aliases.items() if alias in (CANDIDATE, CHAMPION)}
+        versions = {str(each.version): each for each in client.search_model_versions(f"name = '{model.name}'")}
+        while aliases:
+            version = versions.pop(aliases.pop(), None)
+            if version is not None:
+                found.add(version.run_id)
+                aliases |= {version.tags[BEFORE]} if BEFORE in version.tags else set()
+    return found
+
+
+def _delete(place: Place, runs: Sequence[Any]) -> None:
+    """Deletes runs, the versions registered from them, and their files."""
+    client = connect(place)
+    gone = {run.info.run_id for run in runs}
+    for model in client.search_registered_models("name LIKE 'tdrop-%'"):
+        for version in client.search_model_versions(f"name = '{model.name}'"):
+            if version.run_id in gone:
+                client.delete_model_version(model.name, version.version)
+    delete_for_good(place, runs)

@@ -1,0 +1,110 @@
+"""What may be removed from the store, and what was made from one site's rows."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tasks.place import Place
+from tasks.run import RUN, Run
+from tasks.store import MANIFEST, digest_of
+
+DAY_SECONDS = 24 * 3600
+#: A build that was killed leaves a hidden folder; after a day nobody is working in it any more.
+ABANDONED_SECONDS = DAY_SECONDS
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One folder of the store: what it holds, what it was made from, and when it was last used."""
+
+    folder: Path
+    digest: str
+    inputs: Any
+    used: float
+
+
+def stages(place: Place) -> list[Stage]:
+    """Every finished stage of the store."""
+    found = []
+    for manifest in sorted((place.root / "store").glob(f"*/*/{MANIFEST}")):
+        folder = manifest.parent
+        try:
+            content = json.loads(manifest.read_text(encoding="utf-8"))
+            found.append(Stage(folder, digest_of(content["files"]), content["inputs"], folder.stat().st_mtime))
+        except (OSError, ValueError, KeyError, TypeError):
+            # Not readable: never trusted by a run either, so the oldest of all.
+            found.append(Stage(folder, "", {}, 0.0))
+    return [stage for stage in found if not stage.folder.name.startswith(".")]
+
+
+def needed(place: Place) -> set[Path]:
+    """The stages that every site's last report rests on."""
+    roots: set[Path] = set()
+    for file in place.sites.glob(f"*/latest/{RUN}"):
+        run = Run.from_dict(json.loads(file.read_text(encoding="utf-8")))
+        refs = [*run.stages.values(), *run.trained.folds.values()]
+        refs += [ref for fits in run.trained.fits.values() for ref in fits]
+        roots |= {ref.path for ref in refs}
+    return roots
+
+
+def prune_stages(place: Place, days: int) -> int:
+    """Removes stages that no report needs and nobody used for so many days; returns how many."""
+    now = time.time()
+    keep = needed(place)
+    old = [stage for stage in stages(place) if stage.folder not in keep and now - stage.used >= days * DAY_SECONDS]
+    for stage in old:
+        shutil.rmtree(stage.folder, ignore_errors=True)
+    for leftover in (place.root / "store").glob("*/.*"):
+        if now - leftover.stat().st_mtime > ABANDONED_SECONDS:
+            shutil.rmtree(leftover, ignore_errors=True)
+    return len(old)
+
+
+def made_from(place: Place, site: str) -> list[Stage]:
+    """Every stage that holds a site's rows or was made from them, of all its runs."""
+    every = stages(place)
+    found = {stage.folder: stage for stage in every if _rows_of(stage) == site}
+    while True:
+        digests = {stage.digest for stage in found.values()}
+        more = {
+            stage.folder: stage
+            for stage in every
+            if stage.folder not in found and digests.intersection(_strings(stage.inputs))
+        }
+        if not more:
+            return list(found.values())
+        found |= more
+
+
+def _rows_of(stage: Stage) -> str | None:
+    """The site whose rows a stage of checked rows holds."""
+    try:
+        return str(json.loads((stage.folder / "validation.json").read_text(encoding="utf-8"))["site"])
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """Every text in a plain JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        inner: Iterable[Any] = value.values() if isinstance(value, dict) else value
+        for each in inner:
+            yield from _strings(each)
+
+
+def erase_files(place: Place, site: str) -> int:
+    """Removes a site's folder and its stages; returns how many stages."""
+    found = made_from(place, site)
+    for stage in found:
+        shutil.rmtree(stage.folder, ignore_errors=True)
+    shutil.rmtree(place.site(site), ignore_errors=True)
+    return len(found)
