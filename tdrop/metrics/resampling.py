@@ -19,6 +19,10 @@ from tdrop.types import Doubles, Floats
 BLOCK = 64
 
 
+#: Fewer resamples than this make no interval.
+FEWEST_RESAMPLES = 20
+
+
 class Statistic(Protocol):
     """Numbers that can be computed from how often each patient was drawn."""
 
@@ -84,9 +88,9 @@ def count_blocks(rows: int, resamples: int, seed: int) -> Iterator[Floats]:
 
 
 def percentile_interval(values: Doubles, level: float = 0.95) -> tuple[float | None, float | None]:
-    """Returns the central interval of resampled values (resamples,), or Nones when fewer than half exist."""
+    """Returns the central interval of resampled values (resamples,), or Nones when too few of them exist."""
     known = values[np.isfinite(values)]
-    if 2 * len(known) <= len(values):
+    if len(known) < FEWEST_RESAMPLES or 2 * len(known) <= len(values):
         return None, None
     low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)

@@ -111,10 +111,12 @@ def test_bootstrap_interval_of_a_mean_agrees_with_theory() -> None:
     assert high == pytest.approx(values.mean() + error, abs=0.03)
 
 
-def test_interval_needs_most_resamples() -> None:
-    assert metrics.percentile_interval(np.array([1.0, np.nan, np.nan])) == (None, None)
+def test_interval_needs_enough_resamples_and_most_of_them() -> None:
+    ones, nothing = np.ones(40), np.full(40, np.nan)
+    assert metrics.percentile_interval(np.ones(5)) == (None, None)
     assert metrics.percentile_interval(np.array([])) == (None, None)
-    assert metrics.percentile_interval(np.array([1.0, 1.0, np.nan])) == (1.0, 1.0)
+    assert metrics.percentile_interval(np.concatenate([ones, nothing])) == (None, None)
+    assert metrics.percentile_interval(np.concatenate([ones, nothing[:10]])) == (1.0, 1.0)
 
 
 def test_sums_say_what_they_rest_on() -> None:
