@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,8 @@ from tdrop.types import Method
 
 #: Trials a method gets.
 BUDGET = 12
+#: Draws of `budget` points each before a plan stays short; repeats are rare where the grid exceeds the budget.
+MOST_DRAWS = 50
 
 
 def plan_trials(
@@ -39,18 +43,24 @@ def plan_around(default: Method, *, budget: int, seed: int, fixed: Sequence[str]
     space = {key: tuple(values) for key, values in default.search_space().items() if key not in fixed}
     generator = np.random.default_rng([seed, 6])
     planned = [default]
-    # Asking for more draws than trials makes up for repeats; a complete grid ends it early.
-    size = int(np.prod([len(values) for values in space.values()]))
-    for _ in range(50):
-        for point in _draw_evenly(space, budget, generator):
-            candidate = default.with_settings(**point)
-            if candidate not in planned:
-                planned.append(candidate)
-            if len(planned) >= budget:
-                return tuple(planned)
-        if len(planned) >= size:
+    for point in _points(space, budget, generator):
+        candidate = default.with_settings(**point)
+        if candidate not in planned:
+            planned.append(candidate)
+        if len(planned) >= budget:
             break
-    return tuple(planned)
+    return tuple(planned[:budget])
+
+
+def _points(
+    space: Mapping[str, tuple[Any, ...]], budget: int, generator: np.random.Generator
+) -> Iterator[dict[str, Any]]:
+    """Yields the whole grid when it is small, else draws; more draws than trials make up for repeats."""
+    if math.prod(len(values) for values in space.values()) <= budget:
+        yield from (dict(zip(space, values, strict=True)) for values in product(*space.values()))
+        return
+    for _ in range(MOST_DRAWS):
+        yield from _draw_evenly(space, budget, generator)
 
 
 def _draw_evenly(
@@ -62,4 +72,4 @@ def _draw_evenly(
         repeats = -(-count // len(values))
         places = np.concatenate([generator.permutation(len(values)) for _ in range(repeats)])[:count]
         columns[key] = [values[place] for place in generator.permutation(places)]
-    return [{key: column[index] for key, column in columns.items()} for index in range(count if columns else 0)]
+    return [{key: column[index] for key, column in columns.items()} for index in range(count)]

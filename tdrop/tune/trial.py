@@ -10,7 +10,7 @@ import json
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -19,7 +19,7 @@ from tdrop.errors import DataError, FitError, UsageError
 from tdrop.methods import build
 from tdrop.metrics import auroc, brier, misclassified, per_row_log_loss
 from tdrop.tune.losses import Losses
-from tdrop.types import Cohort, EpochCallback, Fitted, Indices, Method
+from tdrop.types import Cohort, EpochCallback, Fitted, Indices, Method, Summary
 
 logger = logging.getLogger(__name__)
 
@@ -111,28 +111,33 @@ def run_trial(
     try:
         fitted = method.fit(training, target.unlabelled(), validation, seed=seed)
         summary = fitted.summarise(validation.X, passes, seed=seed)
-        risk, sd = np.asarray(summary.mean), np.asarray(summary.sd)
-        if not (np.isfinite(risk).all() and np.isfinite(sd).all()):
+        if not (np.isfinite(summary.mean).all() and np.isfinite(summary.sd).all()):
             raise FitError(f"method '{method.name}' predicted values that are not finite; lower its learning rate")
     except FitError as error:
-        return _failed(method, str(error), len(validation), time.perf_counter() - started)
+        failed = _failed(method, str(error), len(validation))
+        return replace(failed, seconds=time.perf_counter() - started)
+    scored = _score(method, summary, validation)
+    seconds = time.perf_counter() - started
+    return replace(scored, epochs=int(fitted.epochs), rows=len(training), seconds=seconds)
+
+
+def _score(method: Method, summary: Summary, validation: Cohort) -> Trial:
+    """Compares a summary with the outcomes of the validation rows."""
     y = _outcomes(validation)
-    wrong = misclassified(y, risk)
-    losses = Losses.collect(per_row_log_loss(y, risk))
+    wrong = misclassified(y, summary.mean)
+    losses = Losses.collect(per_row_log_loss(y, summary.mean))
     return Trial(
         method=method.name,
         settings=settings_of(method),
         log_loss=losses.mean,
         standard_error=losses.standard_error,
-        error_auroc=auroc(wrong, sd) if summary.passes > 1 else None,
+        error_auroc=auroc(wrong, summary.sd) if summary.passes > 1 else None,
         errors=int(wrong.sum()),
         n=len(validation),
-        epochs=int(fitted.epochs),
-        rows=len(training),
-        auroc=auroc(y, risk),
-        brier=brier(y, risk),
+        epochs=0,
+        auroc=auroc(y, summary.mean),
+        brier=brier(y, summary.mean),
         losses=losses,
-        seconds=time.perf_counter() - started,
     )
 
 
@@ -200,20 +205,10 @@ def settings_of(method: Method) -> dict[str, Any]:
     return settings
 
 
-def _failed(method: Method, why: str, n: int, seconds: float) -> Trial:
+def _failed(method: Method, why: str, n: int) -> Trial:
     logger.info("a trial of '%s' failed: %s", method.name, why)
-    return Trial(
-        method=method.name,
-        settings=settings_of(method),
-        log_loss=None,
-        standard_error=None,
-        error_auroc=None,
-        errors=0,
-        n=n,
-        epochs=0,
-        failure=why,
-        seconds=seconds,
-    )
+    settings = settings_of(method)
+    return Trial(method.name, settings, None, None, None, errors=0, n=n, epochs=0, failure=why)
 
 
 def _outcomes(cohort: Cohort) -> Any:
