@@ -238,18 +238,18 @@ def _query(condition: Condition, contract: Contract) -> str:
     """The condition as a pandas query; names and values come from the contract, never from an extract."""
     column, test = contract.column(condition.column), condition.test
     value = getattr(condition, test)
+    name = f"`{column.name}`"
     if test == "missing":
-        return f"{column.name}.isnull()" if value else f"{column.name}.notnull()"
+        return f"{name}.isnull()" if value else f"{name}.notnull()"
     if isinstance(value, OtherColumn):
-        return f"{column.name} {_SIGNS[test]} {value.column}"
+        return f"{name} {_SIGNS[test]} `{value.column}`"
     if known_labels(column):
-        return f"{column.name} in {json.dumps(_labels_that(condition, column))}"
+        return f"{name} in {json.dumps(_labels_that(condition, column))}"
+    present = f" and {name}.notnull()" if test in ("outside", "differs") else ""
     if test in ("among", "outside"):
         numbers = json.dumps([float(item) for item in value])
-        present = f" and {column.name}.notnull()" if test == "outside" else ""
-        return f"({column.name} {'in' if test == 'among' else 'not in'} {numbers}{present})"
-    present = f" and {column.name}.notnull()" if test == "differs" else ""
-    return f"({column.name} {_SIGNS[test]} {float(value)!r}{present})"
+        return f"({name} {'in' if test == 'among' else 'not in'} {numbers}{present})"
+    return f"({name} {_SIGNS[test]} {float(value)!r}{present})"
 
 
 _SIGNS = {"below": "<", "at_most": "<=", "above": ">", "at_least": ">=", "equals": "==", "differs": "!="}
