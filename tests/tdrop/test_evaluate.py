@@ -317,3 +317,11 @@ def test_all_intervals_of_a_large_site_in_seconds() -> None:
     evaluate("a", predictions, y, Decision(), seeds=(0,), bootstrap=1000)
     # Fifty of these may take 30 s on an idle core; a machine that is busy with others is given room.
     assert time.process_time() - started < 1.5
+
+
+def test_every_metric_is_documented() -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "EVALUATION.md").read_text(encoding="utf-8")
+    first_cells = [line.split("|")[1] for line in text.splitlines() if line.startswith("| ")]
+    named = {name.strip() for cell in first_cells for name in cell.split(",")}
+    assert set(METRICS) <= named
+    assert {name for name in named if name.endswith("_difference")} <= set(METRICS)
