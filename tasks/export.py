@@ -18,9 +18,14 @@ def export_site(place: Place, run: Run, folder: Path) -> None:
     from tdrop.disclosure import disclose
     from tdrop.report import render_report
 
-    data = disclose(assemble(place, run), place.network().site(run.site).disclosure)
+    whole = assemble(place, run)
+    data = disclose(whole, place.network().site(run.site).disclosure)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "report.html").write_text(render_report(data), encoding="utf-8")
+    if data is whole:
+        # Nothing to hide: the site's own page may leave as it is.
+        shutil.copyfile(place.latest(run.site) / "report.html", folder / "report.html")
+    else:
+        (folder / "report.html").write_text(render_report(data), encoding="utf-8")
     write_json(folder / "evaluation.json", data.evaluation.to_dict())
     write_json(folder / "shift.json", data.shift)
     write_json(folder / "validation.json", data.validation)

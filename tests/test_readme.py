@@ -25,15 +25,13 @@ def test_the_library_example_runs(tmp_path):
     assert result.stdout.splitlines()[0] in {"go", "caution", "stop", "too few to say"}
 
 
-def test_every_command_it_names_exists(tmp_path):
-    from typer.testing import CliRunner
-
+def test_every_command_it_names_exists():
     from flows.cli import app
 
-    named = set(re.findall(r"tdrop ([a-z]+(?:-[a-z]+)?) ", README)) - {"is", "moves"}
-    assert {"transfer", "validate", "promote", "score", "audit", "export", "add-site"} <= named
-    for command in named & {command.name or command.callback.__name__ for command in app.registered_commands}:
-        assert CliRunner().invoke(app, [command, "--help"]).exit_code == 0
+    known = {command.name or command.callback.__name__ for command in app.registered_commands}
+    named = set(re.findall(r"^    tdrop ([a-z-]+)", README, flags=re.MULTILINE))
+    assert len(named) > 5
+    assert named <= known
 
 
 def test_every_file_it_links_is_there():
