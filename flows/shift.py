@@ -30,9 +30,10 @@ def shift_site(site: str, contracts: str = "data_contracts", home: str | None = 
     target = prepare_site(place, site, source)
     require_usable(place, site, target)
     encoded = encode_pair(place, site, source, target)
-    shift = estimate_site_shift(place, site, encoded).json("shift.json")
-    matching = match_validation(place, site, encoded).json("matching.json")
-    return _write_page(place, site, shift, matching, target.json("validation.json"))
+    shift = estimate_site_shift(place, site, encoded)
+    matching = match_validation(place, site, encoded, shift)
+    validation = target.json("validation.json")
+    return _write_page(place, site, shift.json("shift.json"), matching.json("matching.json"), validation)
 
 
 def _write_page(

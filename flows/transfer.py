@@ -96,8 +96,8 @@ def _transfer(place: Place, network: Network, site: str, settings: TransferSetti
     target = prepare_site(place, site, source)
     require_usable(place, site, target)
     encoded = encode_pair(place, site, source, target)
-    shift = estimate_site_shift.submit(place, site, encoded)
-    matching = match_validation(place, site, encoded)
+    shift = estimate_site_shift(place, site, encoded)
+    matching = match_validation(place, site, encoded, shift)
     trained = train(place, site, encoded, matching, settings, spec.decision.interval_level)
     choice = choose_method(place, site, trained.picked, trained.folds, settings)
     models = lock_models(place, site, trained.fits, choice)
@@ -106,7 +106,7 @@ def _transfer(place: Place, network: Network, site: str, settings: TransferSetti
         "source": source,
         "target": target,
         "encoded": encoded,
-        "shift": shift.result(),
+        "shift": shift,
         "matching": matching,
         "choice": choice,
         "models": models,

@@ -78,11 +78,12 @@ def _site_metrics(run: Run, spec: Any) -> dict[str, float]:
 
 
 def _method_records(place: Place, run: Run) -> list[MethodRecord]:
-    from tdrop.disclosure import disclose_rows
+    from tdrop.disclosure import disclose_rows, disclose_trials
     from tdrop.evaluate import ALL, Evaluation
 
+    policy = place.network().site(run.site).disclosure
     evaluation = Evaluation.from_dict(run.stages["evaluation"].json("evaluation.json"))
-    rows = disclose_rows(evaluation.rows, place.network().site(run.site).disclosure)
+    rows = disclose_rows(evaluation.rows, policy)
     records = []
     for method, refs in run.trained.fits.items():
         metrics: dict[str, float] = {}
@@ -92,15 +93,18 @@ def _method_records(place: Place, run: Run) -> list[MethodRecord]:
                 if row.seed_sd is not None:
                     metrics[f"{row.metric}_sd"] = row.seed_sd
         picked = run.trained.picked[method]
-        matched = {name: picked.get(name) for name in ("log_loss", "error_auroc", "errors", "n", "auroc", "brier")}
-        metrics |= {f"matched_{name}": float(value) for name, value in matched.items() if value is not None}
+        (shown,) = disclose_trials([picked], policy)
+        matched = {name: shown.get(name) for name in ("log_loss", "error_auroc", "errors", "n", "auroc", "brier")}
+        metrics |= {
+            f"matched_{name}": float(value) for name, value in matched.items() if isinstance(value, int | float)
+        }
         records.append(
             MethodRecord(
                 method=method,
                 params={**picked["settings"], "refit_epochs": picked["epochs"]},
                 metrics=metrics,
                 history=refs[0].json("history.json"),
-                files={"trials.csv": _trials_table(run.trained.trials[method])},
+                files={"trials.csv": _trials_table(disclose_trials(run.trained.trials[method], policy))},
             )
         )
     return records

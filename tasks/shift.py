@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -12,6 +13,7 @@ from tasks.files import load_cohort
 from tasks.place import Place
 from tasks.progress import report
 from tasks.store import Ref, Store, write_json
+from tdrop.disclosure import disclose_matching, disclose_shift
 
 #: The matching and the shift estimate are the same for every seed of a run.
 SEED = 0
@@ -28,15 +30,26 @@ def estimate_site_shift(place: Place, site: str, encoded: Ref) -> Ref:
         write_json(folder / "shift.json", estimate_shift(source, target, seed=SEED).to_dict())
 
     ref = Store(place.root).make("shift", {"encoded": encoded.digest, "seed": SEED}, build)
-    shift = ref.json("shift.json")
+    shift = shown_shift(place, site, ref)
     leave(site, "shift", f"# {site}: {shift['verdict']}\n\n{shift['reason']}")
     report(site, "estimate shift", detail=shift["verdict"])
     return ref
 
 
 @task(name="match", task_run_name="match {site}", cache_policy=NO_CACHE)
-def match_validation(place: Place, site: str, encoded: Ref) -> Ref:
+def match_validation(place: Place, site: str, encoded: Ref, shift: Ref) -> Ref:
     """Chooses the source rows that look like the target; returns a stage with matching.json."""
+    ref = make_matching(place, encoded)
+    policy = place.network().site(site).disclosure
+    matching = disclose_matching(ref.json("matching.json"), shown_shift(place, site, shift), policy)
+    rows = [[row["feature"], row["before"], row["after"]] for row in matching["balance"]]
+    leave(site, "matching", f"# {site}: balance before and after\n\n" + table(["feature", "before", "after"], rows))
+    report(site, "match", detail=f"{matching['retained']} source rows held out")
+    return ref
+
+
+def make_matching(place: Place, encoded: Ref) -> Ref:
+    """The stage with matching.json for a pair of encoded cohorts."""
 
     def build(folder: Path) -> None:
         from tdrop.matching import match
@@ -44,9 +57,9 @@ def match_validation(place: Place, site: str, encoded: Ref) -> Ref:
         source, target = load_cohort(encoded.path / "source.npz"), load_cohort(encoded.path / "target.npz")
         write_json(folder / "matching.json", match(source, target, seed=SEED).to_dict())
 
-    ref = Store(place.root).make("matching", {"encoded": encoded.digest, "seed": SEED}, build)
-    matching = ref.json("matching.json")
-    rows = [[row["feature"], row["before"], row["after"]] for row in matching["balance"]]
-    leave(site, "matching", f"# {site}: balance before and after\n\n" + table(["feature", "before", "after"], rows))
-    report(site, "match", detail=f"{len(matching['rows']):,} source rows held out")
-    return ref
+    return Store(place.root).make("matching", {"encoded": encoded.digest, "seed": SEED}, build)
+
+
+def shown_shift(place: Place, site: str, shift: Ref) -> dict[str, Any]:
+    """A site's shift as others may see it."""
+    return disclose_shift(shift.json("shift.json"), place.network().site(site).disclosure)

@@ -323,3 +323,15 @@ def record_or_explain(place: Place, record: SiteRecord) -> str | None:
     except Exception as error:
         return f"site '{record.site}' was not recorded in MLflow ({type(error).__name__}); run the same command again"
     return None
+
+
+def record_benchmark(
+    place: Place, name: str, params: Mapping[str, Any], metrics: Mapping[str, float], folder: str
+) -> str:
+    """Writes one run with a benchmark's key numbers, and its tables and figures as artifacts; returns the run's id."""
+    client = connect(place)
+    experiment = experiment_id(place, place.network())
+    with _run(client, experiment, f"benchmark {name}", {"kind": "benchmark", "benchmark": name}) as run_id:
+        _log(client, run_id, params, metrics)
+        client.log_artifacts(run_id, folder, "results")
+    return run_id

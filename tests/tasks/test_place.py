@@ -1,0 +1,48 @@
+"""A folder is replaced whole or not at all, and belongs to its owner."""
+
+from __future__ import annotations
+
+import stat
+
+import pytest
+
+from tasks.place import Place, replacing, write_private
+from tdrop.errors import UsageError
+
+
+def test_a_folder_is_replaced_whole(tmp_path):
+    latest = tmp_path / "latest"
+    for text in ("first", "second"):
+        with replacing(latest) as incoming:
+            (incoming / "report.html").write_text(text)
+    assert (latest / "report.html").read_text() == "second"
+    assert len(list((tmp_path / "latest-versions").iterdir())) == 1
+
+
+def test_a_failure_keeps_the_last_good_folder(tmp_path):
+    latest = tmp_path / "latest"
+    with replacing(latest) as incoming:
+        (incoming / "report.html").write_text("good")
+
+    def interrupted() -> None:
+        with replacing(latest) as incoming:
+            (incoming / "report.html").write_text("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert (latest / "report.html").read_text() == "good"
+    assert len(list((tmp_path / "latest-versions").iterdir())) == 1
+
+
+def test_what_is_written_is_for_the_owner(tmp_path):
+    place = Place.at(tmp_path / "home")
+    write_private(place.root / "index.html", "page")
+    assert stat.S_IMODE(place.root.stat().st_mode) == 0o700
+    assert stat.S_IMODE((place.root / "index.html").stat().st_mode) == 0o600
+
+
+def test_a_home_in_the_way_of_a_file_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="TDROP_HOME"):
+        Place.at(tmp_path / "file" / "home")

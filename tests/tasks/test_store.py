@@ -1,0 +1,92 @@
+"""Stages are kept by what they were made from, whole or not at all, and never trusted blindly."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tasks.store import Store, digest_of
+
+
+def writer(text: str, calls: list[str]):
+    def build(folder: Path) -> None:
+        calls.append(text)
+        (folder / "result.txt").write_text(text)
+
+    return build
+
+
+def test_a_finished_stage_is_not_built_again(tmp_path):
+    calls: list[str] = []
+    first = Store(tmp_path).make("fit", {"seed": 0}, writer("a", calls))
+    second = Store(tmp_path).make("fit", {"seed": 0}, writer("b", calls))
+    assert calls == ["a"]
+    assert (first.folder, first.digest) == (second.folder, second.digest)
+    assert second.reused
+    assert not first.reused
+
+
+@pytest.mark.parametrize("inputs", [{"seed": 1}, {"seed": 0, "rows": 5}])
+def test_other_inputs_are_another_stage(tmp_path, inputs):
+    calls: list[str] = []
+    store = Store(tmp_path)
+    store.make("fit", {"seed": 0}, writer("a", calls))
+    store.make("fit", inputs, writer("b", calls))
+    assert calls == ["a", "b"]
+
+
+def test_other_code_is_another_stage(tmp_path, monkeypatch):
+    calls: list[str] = []
+    Store(tmp_path).make("fit", {}, writer("a", calls))
+    monkeypatch.setattr("tasks.store.code_digest", lambda: "changed")
+    Store(tmp_path).make("fit", {}, writer("b", calls))
+    assert calls == ["a", "b"]
+
+
+@pytest.mark.parametrize("damage", ["changed", "cut off", "missing file", "extra file", "broken manifest"])
+def test_a_damaged_stage_is_built_again(tmp_path, damage):
+    calls: list[str] = []
+    store = Store(tmp_path)
+    ref = store.make("fit", {}, writer("result", calls))
+    file = ref.path / "result.txt"
+    if damage == "changed":
+        file.write_text("tampered")
+    elif damage == "cut off":
+        file.write_text("res")
+    elif damage == "missing file":
+        file.unlink()
+    elif damage == "extra file":
+        (ref.path / "more.txt").write_text("?")
+    else:
+        (ref.path / "manifest.json").write_text("{")
+    again = store.make("fit", {}, writer("result", calls))
+    assert calls == ["result", "result"]
+    assert again.digest == ref.digest
+    assert file.read_text() == "result"
+
+
+def test_a_failed_build_leaves_nothing(tmp_path):
+    def build(folder: Path) -> None:
+        (folder / "half.txt").write_text("half")
+        raise RuntimeError("stopped in the middle")
+
+    with pytest.raises(RuntimeError):
+        Store(tmp_path).make("fit", {}, build)
+    assert list((tmp_path / "store" / "fit").iterdir()) == []
+
+
+def test_many_at_once_agree(tmp_path):
+    def make(_: int) -> str:
+        return Store(tmp_path).make("fit", {"seed": 0}, writer("same", [])).digest
+
+    with ThreadPoolExecutor(8) as pool:
+        digests = set(pool.map(make, range(40)))
+    assert len(digests) == 1
+    assert len(list((tmp_path / "store" / "fit").iterdir())) == 1
+
+
+def test_the_digest_goes_by_content_not_by_order():
+    assert digest_of({"a": 1, "b": [1, 2]}) == digest_of({"b": [1, 2], "a": 1})
+    assert digest_of({"a": 1}) != digest_of({"a": 1.5})
