@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from flows.commands import models, running, upkeep
+from flows.commands import benchmarking, models, running, upkeep
 from flows.commands.options import console
 from tdrop.errors import TdropError
 
@@ -36,6 +36,7 @@ app.command(epilog='Example: tdrop promote harbour --by "Dr Chen" --note "for re
 app.command(epilog="Example: tdrop rollback harbour")(models.rollback)
 app.command(epilog="Example: tdrop export harbour --folder harbour_report")(models.export)
 app.command("add-site", epilog="Example: tdrop add-site quayside --data quayside.csv --table prostate")(upkeep.add_site)
+app.command(epilog="Example: tdrop benchmark toy --quick")(benchmarking.benchmark)
 app.command(epilog="Example: tdrop deploy")(upkeep.deploy)
 app.command(epilog="Example: tdrop prune --days 30, or tdrop prune --erase harbour")(upkeep.prune)
 app.command(epilog="Example: tdrop ui --mlflow-port 5001")(upkeep.ui)

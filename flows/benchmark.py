@@ -1,0 +1,144 @@
+"""`tdrop benchmark NAME`: the paper's experiments and their extensions, each a flow that resumes where it stopped."""
+
+from __future__ import annotations
+
+import time
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from prefect import flow, get_run_logger
+from prefect.task_runners import ThreadPoolTaskRunner
+from rich.console import Console
+
+from flows.console import watching
+from flows.orchestration import orchestrated
+from tasks.artifacts import leave
+from tasks.place import Place
+from tasks.pool import worker_processes
+from tdrop.errors import TdropError, UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from flows.benchmarks.results import Results, Scale
+
+#: Benchmarks whose module has `run(place, scale) -> Results`, by name: module and what it measures.
+BENCHMARKS = {
+    "toy": "the paper's 1-d regression",
+    "uci": "the paper's appendix: breast cancer, iris, wine",
+    "prostate": "the paper's Table 1 at its sizes, on simulated cohorts",
+    "prostate_hard": "simulated cohorts that are hard: truncated, small, hidden treatment",
+    "breast": "Rotterdam to GBSG, real patients",
+    "support": "SUPPORT's sepsis patients to four other groups, real patients",
+    "extrapolation": "label noise against shift, simulated",
+}
+#: Measurements with a plain `run(output, *, quick)` of their own.
+SCRIPTS = {
+    "speed": "how fast a step and a prediction are",
+    "choosing": "what choosing without target labels costs",
+}
+#: Those that read the optional package.
+NEED_EXTRA = ("breast", "support")
+CONTRACTS = Path(__file__).resolve().parents[1] / "data_contracts" / "benchmarks"
+#: Tasks that wait for a worker process at the same time; each is a thread of this process.
+THREADS = 8
+
+
+def names() -> tuple[str, ...]:
+    """The benchmarks that can be run."""
+    scripts = [name for name in SCRIPTS if find_spec(f"flows.benchmarks.{name}") is not None]
+    return (*BENCHMARKS, *scripts)
+
+
+def run_benchmark(
+    name: str,
+    *,
+    quick: bool = False,
+    seeds: int | None = None,
+    splits: int | None = None,
+    output: Path | None = None,
+    processes: int | None = None,
+    console: Console,
+) -> Path:
+    """Runs a benchmark, writes its tables and figures and returns their folder."""
+    if name not in names():
+        raise UsageError(f"there is no benchmark '{name}'{did_you_mean(name, names())}")
+    if name in NEED_EXTRA:
+        from flows.benchmarks.extracts import require_extra
+
+        require_extra(name)
+    place = Place.at(contracts=CONTRACTS)
+    folder = (output or place.root / "benchmarks" / name).absolute()
+    started = time.monotonic()
+    if name in SCRIPTS:
+        _run_script(name, folder, quick)
+    else:
+        with watching((name,), console), orchestrated():
+            page = benchmark(name, quick, seeds, splits, str(folder), place.home, processes)
+        console.print(page, markup=False)
+    console.print(f"{name}: {folder} ({time.monotonic() - started:.0f} s)")
+    return folder
+
+
+def _run_script(name: str, folder: Path, quick: bool) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    import_module(f"flows.benchmarks.{name}").run(folder, quick=quick)
+
+
+@flow(
+    name="benchmark",
+    flow_run_name="benchmark {name}",
+    persist_result=False,
+    task_runner=ThreadPoolTaskRunner(max_workers=THREADS),
+)
+def benchmark(
+    name: str,
+    quick: bool = False,
+    seeds: int | None = None,
+    splits: int | None = None,
+    output: str | None = None,
+    home: str | None = None,
+    processes: int | None = None,
+) -> str:
+    """Measures, writes tables and figures, and records them; returns the page of results.
+
+    Args:
+        name: One of `BENCHMARKS`.
+        quick: The smallest form that goes through every step.
+        seeds: Draws or refits; default the benchmark's own number.
+        splits: Train/test splits where it has them; default its own number.
+        output: Where tables and figures go.
+        home: Where finished units are kept; default `$TDROP_HOME`.
+        processes: Worker processes; default one a core, 0 works in place.
+    """
+    from flows.benchmarks.results import Scale, write_results
+
+    place = Place.at(home, CONTRACTS)
+    folder = Path(output) if output else place.root / "benchmarks" / name
+    with worker_processes(processes):
+        results = _measure(name, place, Scale(quick, seeds, splits))
+    write_results(results, folder)
+    leave(name, "results", results.markdown())
+    _record(place, name, quick, results, folder)
+    return results.markdown()
+
+
+def _measure(name: str, place: Place, scale: Scale) -> Results:
+    if name not in BENCHMARKS:
+        raise UsageError(f"there is no benchmark '{name}'{did_you_mean(name, BENCHMARKS)}")
+    module: Any = import_module(f"flows.benchmarks.{name}")
+    results: Results = module.run(place, scale)
+    return results
+
+
+def _record(place: Place, name: str, quick: bool, results: Results, folder: Path) -> None:
+    """Records the run in MLflow; a record that fails costs nothing but itself."""
+    from tasks.tracking import record_benchmark
+
+    params = {"quick": quick, **results.params}
+    try:
+        record_benchmark(place, name, params, results.metrics, str(folder))
+    except TdropError as error:
+        get_run_logger().warning("benchmark %s was not recorded: %s", name, error)
+    except Exception as error:  # whatever MLflow says, the results are on disk
+        get_run_logger().warning("benchmark %s was not recorded in MLflow (%s)", name, type(error).__name__)

@@ -1,0 +1,94 @@
+"""The benchmarks' own figures, drawn with the report's canvas and colours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flows.benchmarks.results import Estimate
+from tdrop.figures.style import INK, MUTED, SOURCE_COLOUR, TARGET_COLOUR, Canvas, look, styled
+
+#: Colours of a heat map stop changing beyond this difference in AUROC.
+_STRONGEST = 0.15
+
+
+@styled
+def draw_toy(grid: NDArray[Any], runs: Mapping[str, Mapping[str, Any]]) -> str:
+    """Draws each run's mean, 95% interval, the true function and both sites' points; one panel a run."""
+    from tdrop.data.families import toy_truth
+
+    canvas = Canvas(7.2, 3.0, 1, len(runs), sharex=True, sharey=True)
+    for panel, (name, found) in zip(canvas.panels[0], runs.items(), strict=True):
+        colour = look("transductive_dropout" if name.startswith("Transductive") else "mc_dropout").colour
+        panel.fill_between(grid, found["low"], found["high"], color=colour, alpha=0.25, linewidth=0)
+        panel.plot(grid, found["mean"], color=colour, label="mean and 95% interval")
+        panel.plot(grid, toy_truth(grid), color=INK, linewidth=1, linestyle=(0, (4, 2)), label="true function")
+        x, y = found["points"]["source"]
+        panel.scatter(x, y, color=SOURCE_COLOUR, s=9, zorder=3, label="labelled source")
+        target = np.asarray(found["points"]["target"][0])
+        panel.plot(target, np.full(len(target), -2.0), "|", color=TARGET_COLOUR, label="unlabelled target")
+        panel.set_title(name)
+        panel.set(xlabel="x", ylim=(-2.2, 9.0))
+    handles, names = canvas.panels[0][0].get_legend_handles_labels()
+    canvas.figure.legend(handles, ["mean and 95% interval", *names[1:]], loc="outside upper center", ncols=4)
+    return canvas.svg(
+        "toy",
+        "Simulated toy regression: intervals of two methods",
+        "First draw. Where only unlabelled target points lie, an honest interval is wide enough to hold the truth.",
+    )
+
+
+@styled
+def draw_heat_maps(
+    maps: Mapping[str, NDArray[Any]], rows: Sequence[str], columns: Sequence[str], labels: tuple[str, str]
+) -> str:
+    """Draws one heat map a rival: error AUROC by sd of transductive dropout minus the rival's.
+
+    Args:
+        maps: By rival, mean differences (rows, columns); NaN where there is none.
+        rows: What the rows are.
+        columns: What the columns are.
+        labels: Titles of the vertical and the horizontal axis.
+    """
+    canvas = Canvas(1.2 + 1.75 * len(maps), 2.9, 1, len(maps), sharex=True, sharey=True)
+    for panel, (name, values) in zip(canvas.panels[0], maps.items(), strict=True):
+        panel.imshow(values, cmap="PuOr_r", vmin=-_STRONGEST, vmax=_STRONGEST, aspect="auto")
+        for row, column in np.ndindex(values.shape):
+            known = np.isfinite(values[row, column])
+            text = f"{values[row, column]:+.02f}" if known else "n/a"
+            strong = known and abs(values[row, column]) > 0.7 * _STRONGEST
+            panel.text(column, row, text, ha="center", va="center", fontsize=8, color="white" if strong else INK)
+        panel.set_title(f"minus {name}", fontsize=8.5)
+        panel.set_xticks(range(len(columns)), columns)
+        panel.set_yticks(range(len(rows)), rows)
+        panel.grid(visible=False)
+    canvas.panels[0][0].set_ylabel(labels[0])
+    canvas.figure.supxlabel(labels[1], fontsize=9)
+    return canvas.svg(
+        "heat",
+        "Simulated extrapolation family: where transductive dropout knows its errors better",
+        "Difference in error AUROC by sd; above zero (orange) transductive dropout ranks its errors better.",
+    )
+
+
+@styled
+def draw_differences(rows: Sequence[tuple[str, Estimate]], title: str, axis: str) -> str | None:
+    """Draws estimates with their intervals, one line each, zero marked."""
+    known = [(name, each) for name, each in rows if each.value is not None][::-1]
+    if not known:
+        return None
+    canvas = Canvas(6.4, 0.9 + 0.26 * len(known))
+    panel = canvas.panels[0][0]
+    panel.axvline(0, color=MUTED, linewidth=0.9)
+    style = look("transductive_dropout")
+    for height, (_, each) in enumerate(known):
+        if each.low is not None and each.high is not None:
+            panel.plot([each.low, each.high], [height, height], color=style.colour, linewidth=2)
+        panel.plot([each.value], [height], color=style.colour, marker=style.marker, linestyle="")
+    panel.set_yticks(range(len(known)), [name for name, _ in known])
+    panel.grid(axis="y", visible=False)
+    panel.set_xlabel(axis)
+    return canvas.svg("differences", title, "Points are estimates, bars their 95% intervals.")

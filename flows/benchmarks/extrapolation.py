@@ -1,0 +1,255 @@
+"""Where does transductive dropout earn its cost? Label noise against shift, on a simulated family.
+
+Source and target differ in their first feature only; `sharp` dials label noise, the target's mean dials the shift.
+Settings are the methods' defaults, lambda .03, fixed before these seeds were drawn; beside them a tuned run, whose
+settings are chosen on matched source patients. Seeds start at 10,000: no other measurement uses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from flows.benchmarks.paired import error_auroc, mean_over_problems
+from flows.benchmarks.pairs import Pair, draw_pair, fit_fixed, predictions_of, tune_and_fit
+from flows.benchmarks.results import Estimate, Results, Scale, Table
+from tasks.place import Place
+from tasks.settings import TransferSettings
+from tdrop import metrics
+from tdrop.types import Cohort, Doubles, Summary
+
+#: Networks' own default schedule for 1,000 rows: 300 steps.
+NETWORK: Mapping[str, Any] = {"epochs": 150}
+METHODS: Mapping[str, Mapping[str, Any]] = {
+    "mlp": NETWORK,
+    "mc_dropout": NETWORK,
+    "concrete_dropout": NETWORK,
+    "ensemble": NETWORK,
+    "mixmatch": NETWORK,
+    "last_layer": NETWORK,
+    "tdnr": NETWORK,
+    "transductive_dropout": {**NETWORK, "lambda_": 0.03},
+    "logistic_regression": {},
+    "gradient_boosting": {},
+}
+MAIN = "transductive_dropout"
+#: Whom the heat maps compare with.
+RIVALS = ("tdnr", "mc_dropout", "ensemble", "gradient_boosting")
+SHARPS = (1.5, 3.0, 5.0)
+TARGET_MEANS = (-0.7, 0.3, 1.2)
+MAIN_CELL = (5.0, 1.2)
+FIRST_SEED = 10_000
+SEEDS, MAP_SEEDS = 12, 4
+TRIALS = 6
+PASSES = 200
+QUICK: Mapping[str, Any] = {"hidden": [8], "epochs": 2}
+
+
+def draw(seed: int, rows: int, sharp: float, target_mean: float) -> tuple[Cohort, Cohort, Doubles | None]:
+    """Draws one pair of the family with the target's true risks."""
+    from tdrop.data.families import extrapolation, extrapolation_risk
+
+    source, target = extrapolation(rows, seed=seed, sharp=sharp, target_mean=target_mean)
+    return source, target, extrapolation_risk(target.X.astype(np.float64), sharp)
+
+
+def run(place: Place, scale: Scale) -> Results:
+    """The main cell on fresh seeds, fixed and tuned, then the heat map."""
+    seeds = scale.seeds_or(SEEDS, quick=2)
+    pairs = _draw_pairs(place, scale, MAIN_CELL, seeds)
+    fixed = fit_fixed(place, "extrapolation", pairs, _methods(scale), passes=_passes(scale))
+    tuned = [_tuned(place, pair, scale) for pair in pairs]
+    tables = [
+        _methods_table(pairs, fixed),
+        _differences_table(pairs, fixed, tuned),
+    ]
+    heat, maps = _heat_map(place, scale)
+    return Results(
+        title="Extrapolation family (simulated)",
+        about=(
+            f"Simulated data: {len(pairs[0].outcomes()):,} patients at each site, {seeds} draws with seeds from "
+            f"{FIRST_SEED:,} on. Defaults of every method fixed in advance (lambda .03); tuned: {_trials(scale)} trials on "
+            "matched validation."
+        ),
+        tables=[*tables, heat],
+        figures=maps,
+        metrics=_metrics(pairs, fixed, tuned),
+        params={"seeds": seeds, "passes": _passes(scale), "trials": _trials(scale)},
+    )
+
+
+def _methods(scale: Scale) -> dict[str, Mapping[str, Any]]:
+    if not scale.quick:
+        return dict(METHODS)
+    return {"mc_dropout": QUICK, "tdnr": QUICK, MAIN: QUICK, "logistic_regression": {"refits": 5}}
+
+
+def _passes(scale: Scale) -> int:
+    return 10 if scale.quick else PASSES
+
+
+def _trials(scale: Scale) -> int:
+    return 1 if scale.quick else TRIALS
+
+
+def _draw_pairs(place: Place, scale: Scale, cell: tuple[float, float], seeds: int) -> list[Pair]:
+    sharp, mean = cell
+    rows = 200 if scale.quick else 1000
+    return [
+        draw_pair(
+            place,
+            f"extrapolation {sharp} {mean} {seed}",
+            f"extrapolation (simulated), sharp {sharp}, target mean {mean}",
+            draw,
+            {"seed": FIRST_SEED + seed, "rows": rows, "sharp": sharp, "target_mean": mean},
+        )
+        for seed in range(seeds)
+    ]
+
+
+def _tuned(place: Place, pair: Pair, scale: Scale) -> tuple[dict[str, list[Summary]], float]:
+    """Predictions of both rate methods tuned on matched validation, and the lambda that was chosen."""
+    settings = TransferSettings(
+        methods=("tdnr", MAIN),
+        seeds=1,
+        trials=_trials(scale),
+        passes=_passes(scale),
+        criterion="matched_validation",
+        method_settings={"tdnr": dict(QUICK), MAIN: dict(QUICK)} if scale.quick else {},
+    )
+    trained = tune_and_fit(place, "extrapolation", pair, settings)
+    return predictions_of(trained), float(trained.picked[MAIN]["settings"]["lambda_"])
+
+
+def error_aurocs(pairs: Sequence[Pair], found: Sequence[Mapping[str, Sequence[Summary]]], by: str = "sd") -> Any:
+    """By method, the error AUROC of every draw; NaN where it does not exist."""
+    values: dict[str, list[float]] = {}
+    for pair, predictions in zip(pairs, found, strict=True):
+        y = pair.outcomes()
+        for name, summaries in predictions.items():
+            each = error_auroc(y, summaries[0], by)
+            values.setdefault(name, []).append(np.nan if each is None else each)
+    return {name: np.asarray(each) for name, each in values.items()}
+
+
+def _paired(values: Mapping[str, Any], rival: str) -> Estimate:
+    difference = values[MAIN] - values[rival]
+    return mean_over_problems(difference[np.isfinite(difference)])
+
+
+def _methods_table(pairs: Sequence[Pair], found: Sequence[Mapping[str, Sequence[Summary]]]) -> Table:
+    from tdrop.methods import label
+
+    by_sd, by_risk = error_aurocs(pairs, found), error_aurocs(pairs, found, "risk")
+    rows = []
+    for name in [*found[0], "oracle"]:
+        tests, errors = [], []
+        for pair, predictions in zip(pairs, found, strict=True):
+            y = pair.outcomes()
+            summary = pair.oracle() if name == "oracle" else predictions[name][0]
+            assert summary is not None
+            tests.append(metrics.auroc(y, summary.mean) or np.nan)
+            errors.append(int(metrics.misclassified(y, summary.mean).sum()))
+        known = by_sd.get(name, np.array([]))
+        rows.append(
+            {
+                "method": "Oracle (true risk)" if name == "oracle" else label(name),
+                "test AUROC": mean_over_problems(tests),
+                "error AUROC by sd": mean_over_problems(known[np.isfinite(known)]),
+                "error AUROC by p(1-p)": mean_over_problems(by_risk.get(name, ())),
+                "errors per draw": round(float(np.mean(errors)), 1),
+                "patients per draw": len(pairs[0].outcomes()),
+                "draws": len(pairs),
+            }
+        )
+    sharp, mean = MAIN_CELL
+    caption = (
+        f"Simulated extrapolation family (sharp {sharp}, target mean {mean}), fixed settings: mean over draws with "
+        "Student's 95% interval."
+    )
+    return Table("extrapolation_methods", caption, rows)
+
+
+def _differences_table(
+    pairs: Sequence[Pair],
+    fixed: Sequence[Mapping[str, Sequence[Summary]]],
+    tuned: Sequence[tuple[Mapping[str, Sequence[Summary]], float]],
+) -> Table:
+    from tdrop.methods import label
+
+    values = error_aurocs(pairs, fixed)
+    after = error_aurocs(pairs, [predictions for predictions, _ in tuned])
+    none = sum(chosen == 0 for _, chosen in tuned)
+    rows = [
+        {
+            "settings": "fixed, lambda .03",
+            "minus": label(name),
+            "difference": _paired(values, name),
+            "draws": len(pairs),
+        }
+        for name in values
+        if name not in (MAIN, "mlp")
+    ]
+    rows.append(
+        {"settings": "tuned", "minus": label("tdnr"), "difference": _paired(after, "tdnr"), "draws": len(pairs)}
+    )
+    caption = (
+        "Simulated extrapolation family: error AUROC by sd of transductive dropout minus a rival's, paired by draw, "
+        f"Student's 95% interval. Tuned, lambda 0 was chosen in {none} of {len(tuned)} draws "
+        f"(all: {', '.join(f'{chosen:g}' for _, chosen in tuned)})."
+    )
+    return Table("extrapolation_differences", caption, rows)
+
+
+def _heat_map(place: Place, scale: Scale) -> tuple[Table, dict[str, str]]:
+    """Mean differences over the grid of dials, on seeds that the main cell shares."""
+    from flows.benchmarks.drawings import draw_heat_maps
+    from tdrop.methods import label
+
+    methods = {name: own for name, own in _methods(scale).items() if name in (MAIN, *RIVALS)}
+    cells = [(5.0, 1.2)] if scale.quick else [(sharp, mean) for sharp in SHARPS for mean in TARGET_MEANS]
+    seeds = 1 if scale.quick else MAP_SEEDS
+    rows, maps = [], {}
+    pairs = {cell: _draw_pairs(place, scale, cell, seeds) for cell in cells}
+    flat = [pair for cell in cells for pair in pairs[cell]]
+    found = fit_fixed(place, "extrapolation", flat, methods, passes=_passes(scale))
+    for number, (sharp, mean) in enumerate(cells):
+        part = slice(number * seeds, (number + 1) * seeds)
+        values = error_aurocs(flat[part], found[part])
+        for name in methods:
+            if name != MAIN:
+                row = {"sharp": sharp, "target mean": mean, "minus": label(name), "difference": _paired(values, name)}
+                rows.append({**row, "draws": seeds})
+    for name in methods:
+        if name != MAIN and not scale.quick:
+            means = [row["difference"].value for row in rows if row["minus"] == label(name)]
+            maps[label(name)] = np.array([np.nan if m is None else m for m in means]).reshape(len(SHARPS), -1)
+    caption = (
+        "Simulated extrapolation family: error AUROC by sd of transductive dropout (lambda .03) minus a rival's, by "
+        "label noise (a larger sharp is less noise) and shift (the source's mean is -0.7); paired by draw."
+    )
+    table = Table("extrapolation_heat_map", caption, rows)
+    if not maps:
+        return table, {}
+    drawn = draw_heat_maps(
+        maps,
+        [f"{sharp:g}" for sharp in SHARPS],
+        [f"{mean:g}" for mean in TARGET_MEANS],
+        ("sharp (less label noise below)", "mean of the first feature at the target (-0.7: no shift)"),
+    )
+    return table, {"extrapolation_heat_map": drawn}
+
+
+def _metrics(
+    pairs: Sequence[Pair],
+    fixed: Sequence[Mapping[str, Sequence[Summary]]],
+    tuned: Sequence[tuple[Mapping[str, Sequence[Summary]], float]],
+) -> dict[str, float]:
+    values = {
+        "fixed_minus_tdnr": _paired(error_aurocs(pairs, fixed), "tdnr"),
+        "tuned_minus_tdnr": _paired(error_aurocs(pairs, [each for each, _ in tuned]), "tdnr"),
+    }
+    parts = {name: {"": e.value, "_low": e.low, "_high": e.high} for name, e in values.items()}
+    return {f"{name}{end}": v for name, ends in parts.items() for end, v in ends.items() if v is not None}

@@ -1,0 +1,133 @@
+"""A source and a target whose outcomes are known to the benchmark: made, trained on, and only then looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from flows.benchmarks.units import collect
+from tasks.files import load_summary, save_cohort
+from tasks.place import Place
+from tasks.run import Trained
+from tasks.settings import TransferSettings
+from tasks.store import Ref, Store
+from tdrop.contracts.schema import Decision
+from tdrop.types import INTERVAL_LEVEL, Cohort, Doubles, Summary
+
+#: Draws a labelled source, a labelled target and the target's true risks (rows,), or None where nobody knows them.
+Draw = Callable[..., tuple[Cohort, Cohort, Doubles | None]]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One transfer problem.
+
+    Attributes:
+        name: Name of the problem.
+        title: What a reader sees; says "simulated" where it is.
+        encoded: Stage with source.npz (labelled) and target.npz (never labelled).
+        truth: Stage with outcomes.npz, opened after training: y, NaN where unknown, and risk where it is known.
+    """
+
+    name: str
+    title: str
+    encoded: Ref
+    truth: Ref
+
+    def outcomes(self) -> NDArray[Any]:
+        """The target's outcomes (rows,), NaN where unknown."""
+        with np.load(self.truth.path / "outcomes.npz") as data:
+            return np.asarray(data["y"], dtype=np.float64)
+
+    def oracle(self) -> Summary | None:
+        """The risks that outcomes were drawn from, as a method without spread."""
+        with np.load(self.truth.path / "outcomes.npz") as data:
+            if "risk" not in data:
+                return None
+            risk = data["risk"].astype(np.float32)
+        return Summary(risk, np.zeros_like(risk), (INTERVAL_LEVEL,), risk[None], risk[None], passes=1)
+
+
+@task(name="draw", task_run_name="draw {name}", cache_policy=NO_CACHE)
+def draw_pair(place: Place, name: str, title: str, draw: Draw, options: Mapping[str, Any]) -> Pair:
+    """Draws a simulated pair; the target's outcomes go to a stage of their own."""
+    store = Store(place.root)
+    inputs = {"draw": draw.__qualname__, "options": dict(options)}
+
+    def build_cohorts(folder: Path) -> None:
+        source, labelled, _ = draw(**options)
+        save_cohort(folder / "source.npz", source)
+        save_cohort(folder / "target.npz", labelled.unlabelled())
+
+    def build_truth(folder: Path) -> None:
+        _, labelled, risk = draw(**options)
+        known: dict[str, Any] = {} if risk is None else {"risk": risk}
+        np.savez(folder / "outcomes.npz", y=labelled.y, **known)
+
+    encoded = store.make("benchmark-pair", inputs, build_cohorts)
+    return Pair(name, title, encoded, store.make("benchmark-truth", inputs, build_truth))
+
+
+def fit_fixed(
+    place: Place,
+    benchmark: str,
+    pairs: Sequence[Pair],
+    methods: Mapping[str, Mapping[str, Any]],
+    *,
+    passes: int,
+    seeds: Sequence[int] = (0,),
+) -> list[dict[str, list[Summary]]]:
+    """Fits methods at settings fixed in advance; for every pair, by method, one summary a seed."""
+    from tasks.tune import fit_seed
+
+    settings = TransferSettings(passes=passes)
+    futures = [
+        fit_seed.submit(place, pair.encoded, name, fixed_trial(name, own), seed, settings, INTERVAL_LEVEL)
+        for pair in pairs
+        for name, own in methods.items()
+        for seed in seeds
+    ]
+    found = iter(collect(benchmark, "fit", futures))
+    return [{name: [load_summary(next(found).path / "target.npz") for _ in seeds] for name in methods} for _ in pairs]
+
+
+def fixed_trial(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings fixed in advance in the form that a refit reads; networks must say how many epochs."""
+    from tdrop.methods import build
+    from tdrop.tune import Trial
+
+    method: Any = build(name, **settings)
+    whole = method.settings()
+    return Trial(
+        name, whole, log_loss=None, standard_error=None, error_auroc=None, errors=0, n=0, epochs=whole["epochs"]
+    ).to_dict()
+
+
+def tune_and_fit(place: Place, benchmark: str, pair: Pair, settings: TransferSettings) -> Trained:
+    """Tunes every method on the matched validation set and refits it per seed, as a transfer does."""
+    from flows.transfer import train
+    from tasks.shift import make_matching
+
+    matching = make_matching(place, pair.encoded)
+    return train(place, benchmark, pair.encoded, matching, settings, Decision().interval_level)
+
+
+def predictions_of(trained: Trained) -> dict[str, list[Summary]]:
+    """By method, one summary of the target's patients a seed."""
+    from tasks.evaluate import load_predictions
+
+    return load_predictions(trained.fits)
+
+
+def keep_known(summaries: Sequence[Summary], known: NDArray[np.bool_]) -> list[Summary]:
+    """The same summaries of the patients whose outcome is known."""
+    from tdrop.evaluate.statistics import take
+
+    return [take(summary, np.flatnonzero(known)) for summary in summaries]

@@ -1,0 +1,144 @@
+"""What a benchmark leaves: tables (CSV and Markdown), figures (SVG) and key numbers, every one with what it rests on."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+#: What a cell without a number says.
+MISSING = "n/a"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large a benchmark runs.
+
+    Attributes:
+        quick: A few seconds, to see that it works; its numbers mean nothing.
+        seeds: How many seeds; None for the benchmark's own number.
+        splits: How many splits; None for the benchmark's own number.
+    """
+
+    quick: bool = False
+    seeds: int | None = None
+    splits: int | None = None
+
+    def seeds_or(self, full: int, quick: int = 1) -> int:
+        """The number of seeds asked for, or the benchmark's own."""
+        return self.seeds or (quick if self.quick else full)
+
+    def splits_or(self, full: int, quick: int = 2) -> int:
+        """The number of splits asked for, or the benchmark's own."""
+        return self.splits or (quick if self.quick else full)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with the ends of its 95% interval; None where there is none."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    digits: int = 3
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return MISSING
+        text = f"{self.value:.{self.digits}f}"
+        if self.low is None or self.high is None:
+            return text
+        return f"{text} ({self.low:.{self.digits}f} to {self.high:.{self.digits}f})"
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table.
+
+    Attributes:
+        name: Name of its files.
+        caption: What it shows, on whom, and whether they are simulated.
+        rows: One mapping a row, all with the same keys; cells may be an Estimate.
+    """
+
+    name: str
+    caption: str
+    rows: Sequence[Mapping[str, Any]]
+
+    def markdown(self) -> str:
+        """The table for people."""
+        from tasks.artifacts import table
+
+        if not self.rows:
+            return self.caption
+        headers = list(self.rows[0])
+        cells = [[_shown(row[header]) for header in headers] for row in self.rows]
+        return f"{self.caption}\n\n{table(headers, cells)}"
+
+    def write_csv(self, path: Path) -> None:
+        """The table for programs: an estimate becomes three columns."""
+        plain = [_flat(row) for row in self.rows]
+        with path.open("w", newline="", encoding="utf-8") as stream:
+            writer = csv.DictWriter(stream, list(plain[0]) if plain else ["empty"], lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(plain)
+
+
+def _shown(value: Any) -> Any:
+    if value is None:
+        return MISSING
+    return str(value) if isinstance(value, Estimate) else value
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in row.items():
+        if isinstance(value, Estimate):
+            parts = {key: value.value, f"{key} low": value.low, f"{key} high": value.high}
+            flat.update({name: None if part is None else round(part, 6) for name, part in parts.items()})
+        else:
+            flat[key] = round(value, 6) if isinstance(value, float) else value
+    return flat
+
+
+@dataclass(frozen=True)
+class Results:
+    """Everything one benchmark found.
+
+    Attributes:
+        title: What was measured.
+        about: What the data are (simulated or real) and how settings were chosen, in a few sentences.
+        tables: The tables.
+        figures: SVG by name.
+        metrics: Key numbers for the record.
+        params: How it was run.
+    """
+
+    title: str
+    about: str
+    tables: Sequence[Table]
+    figures: Mapping[str, str] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+    def markdown(self) -> str:
+        """All tables on one page, with links to the figures."""
+        parts = [f"# {self.title}", self.about]
+        parts += [table.markdown() for table in self.tables]
+        parts += [f"![{name}]({name}.svg)" for name in self.figures]
+        return "\n\n".join(parts) + "\n"
+
+
+def write_results(results: Results, folder: Path) -> None:
+    """Writes results.md, one CSV a table, one SVG a figure and numbers.json."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "results.md").write_text(results.markdown(), encoding="utf-8")
+    for table in results.tables:
+        table.write_csv(folder / f"{table.name}.csv")
+    for name, drawing in results.figures.items():
+        (folder / f"{name}.svg").write_text(drawing, encoding="utf-8")
+    numbers = {"metrics": dict(results.metrics), "params": dict(results.params)}
+    (folder / "numbers.json").write_text(json.dumps(numbers, indent=1, sort_keys=True, default=str), encoding="utf-8")

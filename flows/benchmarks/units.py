@@ -1,0 +1,53 @@
+"""One unit of a benchmark's work: a pure function computed in a worker process and kept in the store."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.futures import PrefectFuture
+
+from tasks.place import Place
+from tasks.pool import compute
+from tasks.progress import report
+from tasks.store import Ref, Store, write_json
+
+Unit = Mapping[str, Any]
+
+
+@task(name="unit", task_run_name="{label}", cache_policy=NO_CACHE)
+def run_unit(place: Place, stage: str, label: str, function: Callable[..., dict[str, Any]], unit: Unit) -> Ref:
+    """Computes a function of plain arguments, unless the store has it; the stage holds unit.json."""
+
+    def build(folder: Path) -> None:
+        write_json(folder / "unit.json", compute(function, **unit))
+
+    # The store's key covers the library's code; a benchmark's own file decides results as well.
+    source = Path(inspect.getfile(function)).read_bytes()
+    inputs = {"function": function.__qualname__, "file": hashlib.sha256(source).hexdigest(), "unit": dict(unit)}
+    return Store(place.root).make(stage, inputs, build)
+
+
+def run_units(
+    place: Place, benchmark: str, function: Callable[..., dict[str, Any]], units: Sequence[Unit]
+) -> list[dict[str, Any]]:
+    """Computes a function for every unit, side by side, and returns what it found in the same order."""
+    futures = [
+        run_unit.submit(place, f"benchmark-{benchmark}", f"{benchmark} {number + 1}", function, dict(unit))
+        for number, unit in enumerate(units)
+    ]
+    return [ref.json("unit.json") for ref in collect(benchmark, "fit", futures)]
+
+
+def collect(benchmark: str, stage: str, futures: Sequence[PrefectFuture[Ref]]) -> list[Ref]:
+    """Waits for all futures and tells how far it is; the first failure ends the benchmark."""
+    refs = []
+    for number, future in enumerate(futures, start=1):
+        refs.append(future.result())
+        report(benchmark, stage, number, len(futures), f"{number} of {len(futures)}")
+    return refs
