@@ -22,7 +22,11 @@ def parse(model: type[Model], document: Document) -> Model:
 
 def refuse(document: Document, problems: list[tuple[Place, str]]) -> ContractError:
     """Returns the error that tells the first of `problems` and how many more there are."""
-    problems = sorted(problems, key=lambda problem: int(document.where(problem[0]).rsplit(":", 1)[1]))
+    # A misspelled key is also a missing one: the misspelling is what to tell first.
+    problems = sorted(
+        problems,
+        key=lambda problem: (problem[1].startswith("needs"), int(document.where(problem[0]).rsplit(":", 1)[1])),
+    )
     place, sentence = problems[0]
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     return ContractError(f"{document.where(place)}: {sentence}{more}")

@@ -70,7 +70,9 @@ def parse_yaml(text: str, path: Path) -> Document:
             _collect(node, (), lines, path)
         data = loader.construct_document(node) if node is not None else None
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
+        # What is never closed is found at the end of the file and must be looked for where it was opened.
+        unclosed = "end of stream" in str(error.problem) and error.context_mark is not None
+        mark = error.context_mark if unclosed else error.problem_mark or error.context_mark
         line = mark.line + 1 if mark is not None else 1
         raise ContractError(f"{path}:{line}: not valid YAML ({error.problem}); check indentation and quotes") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:

@@ -1,0 +1,207 @@
+# ruff: noqa: E501 - one case a line reads best
+"""Broken YAML is refused with its file, its line and a suggestion; sound YAML gives stable digests."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tdrop.contracts.network import load_network, parse_site
+from tdrop.contracts.record import digest
+from tdrop.errors import ContractError, UsageError
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    shutil.copytree(ROOT / "data_contracts", tmp_path / "data_contracts")
+    return tmp_path / "data_contracts"
+
+
+def change(path: Path, old: str, new: str) -> int:
+    """Replaces text in a file and returns the line it was on."""
+    content = path.read_text()
+    assert content.count(old) == 1, old
+    path.write_text(content.replace(old, new))
+    return content[: content.index(old)].count("\n") + 1
+
+
+def test_the_demo_network_is_whole(folder: Path) -> None:
+    network = load_network(folder)
+    assert [site.name for site in network.targets] == ["harbour", "hillside", "lakeside"]
+    assert all(network.source_of(site).name == "registry" for site in network.sites.values())
+    assert all(
+        site.simulated and site.disclosure.exempt and "simulated" in site.title for site in network.sites.values()
+    )
+    contract = network.contract_of(network.site("harbour"))
+    assert contract.id_column == "patient_id"
+    assert contract.label_columns == ("died_10y",)
+    assert [column.name for column in contract.features] == [
+        "age", "psa", "grade_group", "stage", "comorbidity", "treatment"]  # fmt: skip
+    assert network.site("harbour").decision.model_dump() == {
+        "risk_level": 0.15, "threshold": 0.5, "interval_level": 0.95, "capacity": 0.1}  # fmt: skip
+
+
+TABLE, HARBOUR, HILLSIDE = "tables/prostate.yaml", "sites/harbour.yaml", "sites/hillside.yaml"
+BROKEN = [
+    ("unknown_key", TABLE, "    plausible: [35, 100]", "    plausable: [35, 100]", "unknown key 'plausable'; did you mean 'plausible'?"),
+    ("unknown_nested_key", TABLE, "{budget: 0.02, policy: impute}", "{buget: 0.02}", "unknown key 'buget'; did you mean 'budget'?"),
+    ("unknown_site_key", HARBOUR, "role: target", "roll: target", "unknown key 'roll'; did you mean 'role'?"),
+    ("missing_key", HARBOUR, "title: Harbour Hospital (simulated)\n", "", "needs the key 'title'"),
+    ("bad_type", TABLE, "    type: binary\n    missing: {budget: 0.05", "    type: binery\n    missing: {budget: 0.05",
+     "columns.comorbidity.type is 'binery', expected .*did you mean 'binary'"),
+    ("bad_range", TABLE, "[18, 120]", "[120, 18]", "columns.age.range: the low end 120 is above the high end 18"),
+    ("text_in_range", TABLE, "[18, 120]", "[young, old]", "columns.age.range.low: input should be a valid number"),
+    ("three_numbers", TABLE, "[18, 120]", "[18, 60, 120]", r"a range is \[low, high\], got 3"),
+    ("plausible_outside_possible", TABLE, "[35, 100]", "[35, 130]", "plausible range must lie within the possible"),
+    ("no_categories", TABLE, "    categories: [T1, T2, T3, T4]\n", "", "needs at least two categories"),
+    ("category_twice", TABLE, "[T1, T2, T3, T4]", "[T1, T2, T2, T4]", "a category is listed twice"),
+    ("title_of_nothing", TABLE, "{none: no radical treatment,", "{nope: no radical treatment,", "'nope' is no category; did you mean 'none'"),
+    ("unit_of_category", TABLE, "    type: binary\n    missing: {budget: 0.05", "    type: binary\n    unit: kg\n    missing: {budget: 0.05",
+     "a binary column has no unit"),
+    ("log_below_zero", TABLE, "[0, 10000]", "[-5, 10000]", r"transform log means log\(1 \+ value\)"),
+    ("two_ids", TABLE, "    title: Age\n    type", "    title: Age\n    role: id\n    type", "exactly one column of role id, got 2"),
+    ("column_twice", TABLE, "  - name: age\n", "  - name: psa\n", "column 'psa' is defined 2 times"),
+    ("rule_of_unknown_column", TABLE, "{column: treatment, is: prostatectomy}", "{column: treatmant, is: prostatectomy}",
+     "column 'treatmant' is not defined; did you mean 'treatment'"),
+    ("rule_of_unknown_category", TABLE, "{column: stage, below: T4}", "{column: stage, below: T5}", "'T5' is no category of 'stage'"),
+    ("rule_without_order", TABLE, "{column: stage, below: T4}", "{column: treatment, below: hormone}", "is categorical and has no order"),
+    ("rule_with_two_tests", TABLE, "{column: stage, below: T4}", "{column: stage, below: T4, is: T1}", "exactly one of is, .* got 2"),
+    ("rule_of_word", TABLE, "{column: stage, below: T4}", "{column: psa, below: high}", "compared with 'high', which is no number"),
+    ("outcome_of_feature", TABLE, "  column: died_10y", "  column: comorbidity", "must have role label, not feature"),
+    ("outcome_of_nothing", TABLE, "  column: died_10y", "  column: died_10yrs", "column 'died_10yrs' is not defined; did you mean 'died_10y'"),
+    ("positive_of_nothing", TABLE, "  positive: 1", "  positive: dead", "positive 'dead' is no label of 'died_10y': 0, 1"),
+    ("bad_horizon", TABLE, "horizon: 10 years", "horizon: ten years", "a horizon is a number and a unit"),
+    ("cuts_of_category", TABLE, "    title: Clinical T stage\n    column: stage", "    column: stage\n    cuts: [1, 2]", "cuts are for numbers"),
+    ("too_few_labels", TABLE, "labels: [under 65, 65 to 74, 75 and over]", "labels: [young, old]", "2 cuts make 3 bands, got 2"),
+    ("bad_yaml", TABLE, "title: Age\n    type", "title: 'Age\n    type", "not valid YAML"),
+    ("key_twice", TABLE, "    title: Age\n    type", "    title: Age\n    title: Years\n    type", "key 'title' is given twice"),
+    ("bad_name", TABLE, "name: prostatectomy_below_t4", "name: prostatectomy below t4", "use letters, digits and underscores"),
+    ("share_above_one", TABLE, "budget: 0.15", "budget: 15", "less than or equal to 1"),
+    ("no_table", HARBOUR, "table: prostate", "table: prostrate", "no table 'prostrate'; did you mean 'prostate'"),
+    ("no_source", HARBOUR, "source: registry", "source: registri", "no site 'registri'; did you mean 'registry'"),
+    ("source_is_target", HARBOUR, "source: registry", "source: lakeside", "'lakeside' is itself a target"),
+    ("target_without_source", HARBOUR, "source: registry\n", "", "a target site names its source site"),
+    ("rename_to_nothing", HILLSIDE, "Age_months: age", "Age_months: agee", "has no column 'agee'; did you mean 'age'"),
+    ("renamed_twice", HILLSIDE, "Age_months: age", "Age_months: psa", "2 columns of the extract are renamed to 'psa'"),
+    ("unit_of_nothing", HILLSIDE, "  age: months", "  agee: months", "has no column 'agee'"),
+    ("unit_without_unit", HILLSIDE, "  age: months", "  stage: months", "column 'stage' has no unit"),
+    ("map_to_nothing", HILLSIDE, "ADT: hormone", "ADT: hormones", "'hormones' is no category of 'treatment'.*did you mean 'hormone'"),
+    ("exempt_without_reason", HARBOUR, "simulated: true", "simulated: false", "disclosure.exempt is for sites that are"),
+    ("no_location", HARBOUR, 'location: "{home}/demo/harbour.csv"\n', "", "a csv reader needs a location"),
+    ("bad_schedule", HARBOUR, "role: target", "role: target\nschedule: every monday", "a cron line of five fields"),
+    ("bad_level", HARBOUR, "role: target", "role: target\ndecision: {risk_level: 15}", "decision.risk_level: .*less than 1"),
+    ("other_name", HARBOUR, "table: prostate", "table: prostate\nname: harbor", "name is 'harbor' but the file is harbour.yaml"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "old", "new", "says"), [pytest.param(*case[1:], id=case[0]) for case in BROKEN])
+def test_broken_yaml_is_refused_with_its_line(folder: Path, file: str, old: str, new: str, says: str) -> None:
+    line = change(folder / file, old, new)
+    with pytest.raises(ContractError, match=says) as caught:
+        load_network(folder)
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    place = re.match(rf"{re.escape(str(folder / file))}:(\d+): ", sentence)
+    assert place, sentence
+    # A missing key has no line of its own; a list item is named by its first line.
+    assert abs(int(place.group(1)) - line) <= 12 or "needs the key" in sentence or "a target site" in sentence
+
+
+@pytest.mark.parametrize(("name", "line"), [("unknown_key", 0), ("bad_range", 0), ("key_twice", 1), ("no_table", 0),
+                                            ("map_to_nothing", 0)])  # fmt: skip
+def test_the_line_is_the_very_line(folder: Path, name: str, line: int) -> None:
+    _, file, old, new, _ = next(case for case in BROKEN if case[0] == name)
+    expected = change(folder / file, old, new) + line
+    with pytest.raises(ContractError, match=rf":{expected}: "):
+        load_network(folder)
+
+
+def test_several_problems_are_counted(folder: Path) -> None:
+    change(folder / HARBOUR, "role: target", "roll: target")
+    change(folder / HARBOUR, "title: Harbour Hospital (simulated)\n", "")
+    with pytest.raises(ContractError, match=r"\(and 2 more\)"):
+        load_network(folder)
+
+
+@pytest.mark.parametrize(("content", "says"), [
+    (b"", "expected `key: value` lines, got nothing"), (b"- a\n- b\n", "got a list"), (b"hello", "got a single value"),
+    (b"\xff\xfe\x00", "not UTF-8"), (b"a: &x [*x]\n", "harbour.yaml"), (b"title: !!python/object:os.system x\n", "not valid YAML"),
+    (b"x: " + b"y" * 1_100_000, "larger than"),
+])  # fmt: skip
+def test_files_that_are_no_contract(folder: Path, content: bytes, says: str) -> None:
+    (folder / HARBOUR).write_bytes(content)
+    with pytest.raises(ContractError, match=says):
+        load_network(folder)
+
+
+def test_a_folder_that_is_no_network(tmp_path: Path) -> None:
+    with pytest.raises(ContractError, match="expected a folder with `tables/` and `sites/`"):
+        load_network(tmp_path)
+
+
+def test_unknown_names_get_a_suggestion(folder: Path) -> None:
+    network = load_network(folder)
+    with pytest.raises(UsageError, match=r"no site 'harbor' .*did you mean 'harbour'"):
+        network.site("harbor")
+    with pytest.raises(UsageError, match=r"no table 'prostrate'.*did you mean 'prostate'"):
+        network.contract("prostrate")
+
+
+def test_words_stay_words(folder: Path) -> None:
+    maps = load_network(folder).site("hillside").categories
+    assert maps["comorbidity"] == {"no": "0", "yes": "1"}
+    assert maps["stage"]["1"] == "T1"
+    assert load_network(folder).site("hillside").codes_of("psa") == {"-9"}
+
+
+def test_digests_follow_content_not_form(folder: Path) -> None:
+    network = load_network(folder)
+    before = {site.name: network.digest_of(site) for site in network.sites.values()}
+    path = folder / HARBOUR
+    path.write_text("# a remark\n" + path.read_text().replace("{kind: csv}", "\n  kind: csv"))
+    again = load_network(folder)
+    assert {site.name: again.digest_of(site) for site in again.sites.values()} == before
+    change(path, "{home}/demo/harbour.csv", "{home}/demo/harbour2.csv")
+    changed = load_network(folder)
+    after = {site.name: changed.digest_of(site) for site in changed.sites.values()}
+    assert {name for name in before if before[name] != after[name]} == {"harbour"}
+    change(folder / "sites/registry.yaml", "Cancer registry", "Register")
+    renamed = load_network(folder)
+    assert all(renamed.digest_of(site) != after[site.name] for site in renamed.sites.values())
+
+
+def test_digests_are_the_same_on_every_machine() -> None:
+    canonical = b'{"1":null,"b":[1,2.5,"\\u00e9"]}'
+    assert digest({"b": [1, 2.5, "\u00e9"], 1: None}) == hashlib.sha256(canonical).hexdigest()
+
+
+def test_a_contract_survives_json(folder: Path) -> None:
+    contract = load_network(folder).contracts["prostate"]
+    again = type(contract).model_validate(contract.model_dump(mode="json"))
+    assert again == contract
+    assert again.digest == contract.digest
+
+
+def test_text_can_be_checked_before_it_is_a_file(folder: Path) -> None:
+    network = load_network(folder)
+    text = (folder / HARBOUR).read_text()
+    assert parse_site(text, "north", network).name == "north"
+    with pytest.raises(ContractError, match=r"north\.yaml:\d+: no table"):
+        parse_site(text.replace("table: prostate", "table: lung"), "north", network)
+
+
+def test_reading_contracts_is_light() -> None:
+    code = (
+        "import sys\nimport tdrop.contracts.schema, tdrop.contracts.network\n"
+        "heavy = {'pandas', 'great_expectations', 'pint', 'scipy', 'torch', 'pyarrow', 'sqlalchemy'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)

@@ -1,0 +1,286 @@
+"""Readers bring an extract as it is: text, Parquet, databases, URLs, and files that are still growing."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pandas as pd
+import pytest
+import sqlalchemy
+
+from tdrop.contracts.site import Site
+from tdrop.data.locations import resolve
+from tdrop.data.readers import fingerprint, kinds, label_fingerprint, read, read_file
+from tdrop.errors import ContractError, DataError, Unavailable
+
+
+def site_at(location: str | None, **settings: Any) -> Site:
+    defaults = {"name": "north", "title": "North", "table": "t", "role": "source", "settle_seconds": 0}
+    return Site.model_validate(defaults | {"location": location} | settings)
+
+
+def test_the_folder_is_the_registry() -> None:
+    assert kinds() == ("csv", "parquet", "sql")
+
+
+def test_text_is_kept_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('id,x,note\n001, 1.50 ,"a, ""b"""\n\n002,NA,\n')
+    frame = read(site_at("a.csv"), home=tmp_path, base=tmp_path)
+    assert frame.to_dict("list") == {"id": ["001", "002"], "x": [" 1.50 ", "NA"], "note": ['a, "b"', ""]}
+    assert frame.index.tolist() == [2, 4]
+    assert frame.attrs["blank_lines"] == 1
+
+
+def test_locations_are_filled_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHARE", "/mnt/secret-share")
+    assert resolve("{home}/a.csv", home=tmp_path, base=Path("/b")).address == str(tmp_path / "a.csv")
+    assert resolve("data/a.csv", home=tmp_path, base=Path("/b")).address == "/b/data/a.csv"
+    found = resolve("${SHARE}/a.csv", home=tmp_path, base=Path("/b"))
+    assert found.address == "/mnt/secret-share/a.csv"
+    assert "secret" not in found.shown
+
+
+def test_parquet_keeps_types_and_rows(tmp_path: Path) -> None:
+    written = pd.DataFrame(
+        {"id": ["a", "b"], "x": [1.5, np.nan], "n": pd.array([1, None], dtype="Int64")}, index=[7, 9]
+    )
+    written.to_parquet(tmp_path / "a.parquet")
+    frame = read_file(tmp_path / "a.parquet")
+    assert frame["x"].tolist()[0] == 1.5
+    assert frame["n"].isna().tolist() == [False, True]
+    assert frame.index.tolist() == [1, 2]
+
+
+def test_a_url_is_read_like_a_file(tmp_path: Path) -> None:
+    with fsspec.open("memory://extracts/a.csv", "wb") as stream:
+        stream.write(b"id,x\n1,2\n")
+    site = site_at("memory://extracts/a.csv")
+    assert read(site, home=tmp_path, base=tmp_path).to_dict("list") == {"id": ["1"], "x": ["2"]}
+    assert fingerprint(site, home=tmp_path, base=tmp_path) == hashlib.sha256(b"id,x\n1,2\n").hexdigest()
+    with pytest.raises(DataError, match="does not exist"):
+        read(site_at("memory://extracts/b.csv"), home=tmp_path, base=tmp_path)
+
+
+def test_a_fingerprint_is_the_digest_of_the_bytes(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"id\n1\n")
+    site = site_at("a.csv")
+    assert fingerprint(site, home=tmp_path, base=tmp_path) == hashlib.sha256(b"id\n1\n").hexdigest()
+    assert label_fingerprint(site, home=tmp_path, base=tmp_path) is None
+    target = site_at("a.csv", role="target", source="s", labels={"location": "a.csv", "settle_seconds": 0})
+    assert label_fingerprint(target, home=tmp_path, base=tmp_path) == hashlib.sha256(b"id\n1\n").hexdigest()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
+def test_a_forbidden_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id\n1\n")
+    (tmp_path / "a.csv").chmod(0)
+    with pytest.raises(DataError, match="may not be read by this user"):
+        read(site_at("a.csv"), home=tmp_path, base=tmp_path)
+
+
+def test_a_folder_is_no_extract(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="is a folder"):
+        read(site_at(str(tmp_path)), home=tmp_path, base=tmp_path)
+
+
+def test_an_extract_that_is_still_being_written_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("id,x\n")
+
+    def write_slowly() -> None:
+        for number in range(5):
+            time.sleep(0.15)
+            with path.open("a") as stream:
+                stream.write(f"{number},1\n")
+
+    writer = threading.Thread(target=write_slowly)
+    writer.start()
+    frame = read(site_at("a.csv", settle_seconds=0.6, wait_seconds=20), home=tmp_path, base=tmp_path)
+    writer.join()
+    assert len(frame) == 5
+
+
+def test_an_extract_that_never_settles_is_refused(tmp_path: Path) -> None:
+    path, done = tmp_path / "a.csv", threading.Event()
+    path.write_text("id,x\n")
+
+    def write_on() -> None:
+        while not done.wait(0.05):
+            with path.open("a") as stream:
+                stream.write("1,1\n")
+
+    writer = threading.Thread(target=write_on)
+    writer.start()
+    try:
+        with pytest.raises(Unavailable, match=r"still being written after 0\.5 s"):
+            fingerprint(site_at("a.csv", settle_seconds=1, wait_seconds=0.5), home=tmp_path, base=tmp_path)
+    finally:
+        done.set()
+        writer.join()
+
+
+def test_an_extract_that_changes_while_it_is_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("id,x\n1,2\n")
+    opened = Path.open
+
+    def open_and_append(self: Path, *arguments: Any, **options: Any) -> Any:
+        stream = opened(self, *arguments, **options)
+        if self == path:
+            with opened(path, "a") as other:
+                other.write("2,3\n")
+        return stream
+
+    monkeypatch.setattr(Path, "open", open_and_append)
+    with pytest.raises(Unavailable, match="changed while it was read"):
+        read(site_at("a.csv"), home=tmp_path, base=tmp_path)
+
+
+def test_a_settled_extract_costs_no_wait(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("id,x\n1,2\n")
+    os.utime(path, (time.time() - 60, time.time() - 60))
+    start = time.monotonic()
+    read(site_at("a.csv", settle_seconds=30, wait_seconds=60), home=tmp_path, base=tmp_path)
+    assert time.monotonic() - start < 5
+
+
+# Databases.
+
+
+@pytest.fixture(scope="module")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A real PostgreSQL with a small table, and a user who knows a password."""
+    pgserver = pytest.importorskip("pgserver")
+    folder = tmp_path_factory.mktemp("postgres")
+    server = pgserver.get_server(folder, cleanup_mode="delete")
+    url = server.get_uri().replace("postgresql://", "postgresql+psycopg://")
+    engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
+    with engine.begin() as connection:
+        connection.execute(sqlalchemy.text("create schema export"))
+        connection.execute(
+            sqlalchemy.text(
+                "create table export.patients"
+                " (id text primary key, age numeric, psa double precision, visits int, dead boolean)"
+            )
+        )
+        connection.execute(
+            sqlalchemy.text(
+                "insert into export.patients select 'p' || n, 60.5 + n % 20,"
+                " case when n % 10 = 0 then null else n * 0.1 end, n % 5, n % 2 = 0 from generate_series(1, 120000) as n"
+            )
+        )
+    yield server.get_uri()
+    server.cleanup()
+
+
+def sql_site(**options: Any) -> Site:
+    return site_at(None, reader={"kind": "sql", "url_env": "HOSPITAL_DB_URL", **options})
+
+
+def read_sql(tmp_path: Path, **options: Any) -> pd.DataFrame:
+    return read(sql_site(**options), home=tmp_path, base=tmp_path)
+
+
+def test_a_table_of_postgres(postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOSPITAL_DB_URL", postgres)
+    frame = read_sql(tmp_path, table="export.patients")
+    assert len(frame) == 120_000
+    assert list(frame.columns) == ["id", "age", "psa", "visits", "dead"]
+    assert frame["age"].dtype == np.float64
+    assert int(frame["psa"].isna().sum()) == 12_000
+    assert frame.index[0] == 1
+    query = read_sql(tmp_path, query="select id, age::int as years from export.patients where id = 'p7'")
+    assert query.to_dict("records") == [{"id": "p7", "years": 68}]
+
+
+def test_a_fingerprint_of_postgres_follows_content_not_order(
+    postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOSPITAL_DB_URL", postgres)
+
+    def of(query: str) -> str:
+        return fingerprint(sql_site(query=query), home=tmp_path, base=tmp_path)
+
+    few = "select * from export.patients where visits = 1 and age < 62"
+    assert of(f"{few} order by id") == of(f"{few} order by id desc")
+    assert of(few) != of(f"{few} and id <> 'p1'")
+
+
+@pytest.mark.parametrize("query", [
+    "with gone as (delete from export.patients returning id) select * from gone",
+    "select * from patientz", "select nothing from export.patients", "select * from export.patients where",
+])  # fmt: skip
+def test_postgres_is_only_read(query: str, postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOSPITAL_DB_URL", postgres)
+    with pytest.raises(DataError, match=r"query on \$HOSPITAL_DB_URL: the database refused it"):
+        read_sql(tmp_path, query=query)
+    assert len(read_sql(tmp_path, query="select id from export.patients")) == 120_000
+
+
+def test_a_failure_in_the_middle_of_the_stream_is_one_sentence(
+    postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOSPITAL_DB_URL", postgres)
+    with pytest.raises(DataError, match=r"refused it \(division by zero\)"):
+        read_sql(tmp_path, query="select 1 / (90000 - substr(id, 2)::int) as x from export.patients")
+
+
+def test_a_refused_user_is_told_so_without_the_password(
+    postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = sqlalchemy.create_engine(postgres.replace("postgresql://", "postgresql+psycopg://"))
+    with engine.begin() as connection:
+        connection.execute(sqlalchemy.text("drop role if exists doctor"))
+        connection.execute(sqlalchemy.text("create role doctor login password 'right'"))
+    engine.dispose()
+    url = sqlalchemy.make_url(postgres)
+    monkeypatch.setenv("HOSPITAL_DB_URL", url.set(username="nobody", password="s3cret-word").render_as_string(False))
+    with pytest.raises(DataError) as caught:
+        read_sql(tmp_path, query="select 1 as x")
+    assert "s3cret-word" not in str(caught.value)
+    monkeypatch.setenv("HOSPITAL_DB_URL", url.set(username="doctor", password="right").render_as_string(False))
+    with pytest.raises(DataError, match="insufficient privilege") as caught:
+        read_sql(tmp_path, table="export.patients")
+    assert "right" not in str(caught.value).replace("rights", "")
+
+
+def test_sqlite_is_only_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with sqlite3.connect(tmp_path / "h.db") as connection:
+        connection.execute("create table patients (id text, x real)")
+        connection.execute("insert into patients values ('a', 1.5), ('b', null)")
+    connection.close()
+    monkeypatch.setenv("HOSPITAL_DB_URL", f"sqlite:///{tmp_path / 'h.db'}")
+    assert read_sql(tmp_path, table="patients")["x"].tolist()[0] == 1.5
+    assert len(read_sql(tmp_path, query="select * from patients where x > 9")) == 0
+    with pytest.raises(DataError, match=r"no such column: absent"):
+        read_sql(tmp_path, query="select absent from patients")
+    with pytest.raises(DataError, match="a column name is given twice"):
+        read_sql(tmp_path, query="select id, id from patients")
+
+
+@pytest.mark.parametrize(("options", "says"), [
+    ({"query": "delete from patients"}, "starts with SELECT"), ({}, "give either `table` or `query`"),
+    ({"table": "a", "query": "select 1"}, "give either"), ({"table": "patients; drop table x"}, "should match pattern"),
+])  # fmt: skip
+def test_what_is_no_question_is_refused(
+    options: dict[str, str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOSPITAL_DB_URL", "sqlite://")
+    with pytest.raises(ContractError, match=says):
+        read_sql(tmp_path, **options)
+
+
+def test_an_unset_address_names_its_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOSPITAL_DB_URL", raising=False)
+    with pytest.raises(DataError, match="environment variable HOSPITAL_DB_URL is not set"):
+        read_sql(tmp_path, table="patients")
