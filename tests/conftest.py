@@ -83,6 +83,12 @@ def settle(folder: Path) -> None:
 
 
 @pytest.fixture
+def plain_reports(monkeypatch):
+    """Leaves out the drawing of reports, for tests of what happens around them."""
+    monkeypatch.setattr("tdrop.report.render_report", lambda data: f"<html>{data.site.name}</html>")
+
+
+@pytest.fixture
 def tiny_settings():
     """Three cheap methods, one trial, one seed: a transfer in a few seconds."""
     from tasks.settings import TransferSettings
