@@ -28,7 +28,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(count=text.count, share=text.share, number=text.number)
+    environment.filters.update(count=text.count, share=text.share, number=text.number, moment=text.moment)
     return environment
 
 

@@ -79,7 +79,24 @@ def _results(data: ReportData) -> Section:
         parts += drawing(svg, "How well each method ranks patients, and its own errors. One scale for all.")
         parts += found(tables.difference_table(data))
     parts += found(tables.subgroup_table(data))
-    return Section("results", "Results at this site", parts=tuple(parts), warnings=tuple(data.evaluation.warnings))
+    sentences = tuple(filter(None, [_hindsight(data)]))
+    return Section("results", "Results at this site", sentences, tuple(parts), tuple(data.evaluation.warnings))
+
+
+def _hindsight(data: ReportData) -> str:
+    """Says whether the outcomes agree with a choice that was made without them."""
+    losses = {method: data.evaluation.value(method, "log_loss") for method in data.evaluation.methods}
+    known = {method: loss for method, loss in losses.items() if loss is not None}
+    if data.method not in known or len(known) < 2:
+        return ""
+    best = min(known, key=known.__getitem__)
+    chosen = f"{method_label(data.method)} was chosen without the outcomes"
+    if best == data.method:
+        return f"{chosen}, and by them it has the lowest log loss ({known[best]:.3f}) of all methods here."
+    return (
+        f"{chosen}. By them, {method_label(best)} has the lowest log loss here ({known[best]:.3f}, against "
+        f"{known[data.method]:.3f})."
+    )
 
 
 def _referrals(data: ReportData) -> Section:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from tdrop.errors import UsageError
@@ -44,6 +45,16 @@ def _signed(text: str) -> str:
     if text.startswith("-"):
         return f"−{text[1:]}" if any(digit in text for digit in "123456789") else text[1:]
     return text
+
+
+def moment(value: Any) -> str:
+    """Writes a time stamp to the minute: 2026-11-16T02:37:38+00:00 as `2026-11-16 02:37 UTC`; other text as it is."""
+    try:
+        parsed = datetime.fromisoformat(str(value))
+    except ValueError:
+        return NOTHING if value is None else str(value)
+    zone = parsed.tzname() or ""
+    return f"{parsed:%Y-%m-%d %H:%M} {zone}".strip()
 
 
 def of_hundred(value: float) -> str:

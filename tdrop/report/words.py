@@ -10,7 +10,7 @@ import pandas as pd
 from tdrop.evaluate import Row
 from tdrop.report.data import ReportData
 from tdrop.report.tables import picked_trial
-from tdrop.report.text import count, method_label, of_hundred, share
+from tdrop.report.text import count, method_label, moment, of_hundred, share
 from tdrop.report.titles import feature_columns, feature_titles, in_sentence
 
 SIMPLE = "logistic_regression"
@@ -81,7 +81,7 @@ def approval_sentence(data: ReportData) -> str:
     promotion = data.promotion
     if not promotion:
         return "Nobody has approved a model for this site yet."
-    when = f" on {promotion['when']}" if promotion.get("when") else ""
+    when = f" on {moment(promotion['when'])}" if promotion.get("when") else ""
     which = method_label(str(promotion["method"])) if promotion.get("method") else "A model"
     return f"{which} was approved by {promotion.get('by') or 'somebody'}{when}."
 

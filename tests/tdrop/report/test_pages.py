@@ -18,6 +18,8 @@ from report_cases import make_choice, predict, report_data
 from tdrop.disclosure import disclose
 from tdrop.evaluate import METRICS, TABLE_ONE, evaluate
 from tdrop.report import ReportData, render_index, render_report, render_shift_page, report_summary
+from tdrop.report.sections import _hindsight
+from tdrop.report.text import count, moment, number, share
 
 EVIL = '<script>alert("x")</script><img src=x onerror=y>'
 
@@ -313,3 +315,33 @@ def test_a_method_of_another_version_does_not_break_a_page(labelled: ReportData)
         choice=make_choice("mc_dropout", (*methods, "a_new_one")),
     )  # fmt: skip
     assert "a_new_one" in render_report(data)
+
+
+def test_outcomes_may_disagree_with_a_choice_made_without_them(labelled: ReportData) -> None:
+    losses = {method: labelled.evaluation.value(method, "log_loss") for method in SOME}
+    best = min(losses, key=losses.__getitem__)
+    other = next(method for method in SOME if method not in (best, "mlp"))
+    wrong = _hindsight(replace(labelled, choice={**labelled.choice, "method": other}))
+    right = _hindsight(replace(labelled, choice={**labelled.choice, "method": best}))
+    assert f"({losses[best]:.3f}, against {losses[other]:.3f})" in wrong
+    assert "by them it has the lowest log loss" in right
+
+
+def test_time_stamps_are_written_for_people() -> None:
+    assert moment("2026-11-16T02:37:38+00:00") == "2026-11-16 02:37 UTC"
+    assert moment("2026-11-16 02:37") == "2026-11-16 02:37"
+    assert moment("last week") == "last week"
+    assert moment(None) == "–"
+
+
+@pytest.mark.parametrize(
+    ("value", "written"), [(1234, "1,234"), (16.5, "16.5"), (234.5, "234"), ("<10", "<10"), (None, "–"), (0, "0")]
+)
+def test_counts_are_written_one_way(value: Any, written: str) -> None:
+    assert count(value) == written
+
+
+def test_numbers_have_a_true_minus_and_zero_has_none() -> None:
+    assert number(-0.0123) == "−0.012"
+    assert number(-0.0001) == "0.000"
+    assert share(-0.051) == "−5.1%"
