@@ -1,0 +1,136 @@
+"""Pruning keeps what a champion or a report rests on; erasing leaves nothing about a site."""
+
+from __future__ import annotations
+
+import io
+import os
+import time
+from pathlib import Path
+
+import pytest
+from conftest import write_tiny_network
+from rich.console import Console
+
+from tasks.run import last_run
+
+pytestmark = pytest.mark.timeout(400)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return write_tiny_network(tmp_path_factory.mktemp("prune"))
+
+
+@pytest.fixture(autouse=True)
+def at_home(place, prefect_server, plain_reports, monkeypatch):
+    monkeypatch.setenv("TDROP_HOME", place.home)
+
+
+def said(command, **arguments) -> str:
+    console = Console(file=io.StringIO(), width=300)
+    command(console=console, **arguments)
+    return console.file.getvalue()
+
+
+def prune(place, days: int) -> str:
+    from flows.prune import run_prune
+
+    return said(run_prune, days=days, contracts=Path(place.contracts))
+
+
+def transfer(place, site, settings):
+    from flows.transfer import transfer_site
+
+    return transfer_site(site, settings, place.contracts, place.home, 0)
+
+
+def runs_of(place, site):
+    from tasks.tracking import EXPERIMENTS, connect
+
+    client = connect(place)
+    experiments = [each.experiment_id for each in client.search_experiments(filter_string=EXPERIMENTS)]
+    return client.search_runs(experiments, f"tags.site = '{site}'", run_view_type=3)
+
+
+def test_young_work_is_left_alone(place, tiny_settings):
+    for site in ("harbour", "hillside"):
+        transfer(place, site, tiny_settings)
+    before = sorted((place.root / "store").glob("*/*"))
+    assert prune(place, 30).startswith("Removed 0 stages and 0 MLflow runs")
+    assert sorted((place.root / "store").glob("*/*")) == before
+
+
+def test_old_work_goes_but_not_the_champions_nor_the_last_reports(place, tiny_settings):
+    from tasks.registry import CHAMPION, promote, version_at
+
+    promote(place, "harbour", by="Dr Chen", note="a test")
+    promoted = version_at(place, "harbour", CHAMPION).run_id
+    for passes in (11, 12):
+        transfer(place, "harbour", tiny_settings.model_copy(update={"passes": passes}))
+    abandoned = place.root / "store" / "fit" / ".killed"
+    abandoned.mkdir()
+    os.utime(abandoned, (time.time() - 1e6, time.time() - 1e6))
+    recorded = len(runs_of(place, "harbour"))
+
+    prune(place, 0)
+
+    left = {run.info.run_id for run in runs_of(place, "harbour")}
+    # Three records of four runs each: the champion's and the newest stay, the one between goes.
+    assert (recorded, len(left)) == (12, 8)
+    assert promoted in left
+    assert not abandoned.exists()
+    assert not list((place.root / "store" / "trial").glob("*"))
+    for site in ("harbour", "hillside"):
+        assert all(ref.path.is_dir() for ref in last_run(place, site).stages.values())
+    import mlflow
+
+    assert mlflow.pyfunc.load_model(f"models:/tdrop-harbour@{CHAMPION}") is not None
+
+
+def test_a_running_site_is_not_pruned(place):
+    from tasks.status import one_at_a_time
+    from tdrop.errors import UsageError
+
+    with one_at_a_time(place, "harbour"), pytest.raises(UsageError, match="a run of site 'harbour' is under way"):
+        prune(place, 0)
+
+
+def test_a_source_is_not_erased_from_under_its_targets(place):
+    from flows.prune import run_erase
+    from tdrop.errors import UsageError
+
+    with pytest.raises(UsageError, match="source of harbour, hillside"):
+        said(run_erase, site="registry", contracts=Path(place.contracts))
+    with pytest.raises(UsageError, match="did you mean 'harbour'"):
+        said(run_erase, site="harbor", contracts=Path(place.contracts))
+
+
+def test_an_erased_site_leaves_nothing(place, tiny_settings):
+    from prefect.client.orchestration import get_client
+
+    from flows.prune import run_erase
+    from tasks.prune import made_from
+    from tasks.tracking import connect
+
+    assert len(made_from(place, "harbour")) > 10
+    before = {site: last_run(place, site) for site in ("harbour", "hillside")}
+    output = said(run_erase, site="harbour", contracts=Path(place.contracts))
+
+    assert "Erased site 'harbour'" in output
+    assert not place.site("harbour").exists()
+    assert not any(ref.path.exists() for name, ref in before["harbour"].stages.items() if name != "source")
+    assert all(ref.path.exists() for ref in before["hillside"].stages.values())
+    assert runs_of(place, "harbour") == []
+    assert not connect(place).search_registered_models("name = 'tdrop-harbour'")
+    assert "harbour" not in (place.root / "index.html").read_text()
+    kept = [place.root / name for name in ("store", "sites", "artifacts")]
+    mentioning = [file for folder in kept for file in folder.rglob("*") if file.is_file() and b"harbour" in read(file)]
+    assert mentioning == []
+    with get_client(sync_client=True) as client:
+        assert not [run for run in client.read_flow_runs() if run.parameters.get("site") == "harbour"]
+        assert not [each for each in client.read_artifacts() if (each.key or "").startswith("harbour-")]
+        assert [each for each in client.read_artifacts() if (each.key or "").startswith("hillside-")]
+
+
+def read(file: Path) -> bytes:
+    return file.read_bytes()
