@@ -47,7 +47,7 @@ class Network(nn.Module):
 
     @abstractmethod
     def draw(self, passes: int, seed: int) -> list[Tensor]:
-        """Draws what makes `passes` passes differ, shared by all rows."""
+        """Draws what makes `passes` passes differ, shared by all rows; it holds the weights of the moment."""
 
     @abstractmethod
     def outputs(self, x: Tensor, draw: list[Tensor]) -> Tensor:

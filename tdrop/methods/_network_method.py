@@ -28,6 +28,8 @@ from tdrop.methods._threads import one_torch_thread
 from tdrop.methods._train import Rows, Schedule, train
 from tdrop.types import INTERVAL_LEVEL, Cohort, EpochCallback, Predictive, Summary, Task
 
+#: Bounds of the epochs that `steps` asks for: every row is seen often enough, and no small table for ever.
+FEWEST_EPOCHS, MOST_EPOCHS = 10, 80
 _WEIGHTS = "weights.safetensors"
 #: Rows that go through a network together. Shorter blocks are padded: every row then meets the same
 #: arithmetic whether it comes alone or in a batch.
@@ -40,19 +42,21 @@ class NetworkMethod(Settings):
 
     hidden: tuple[int, ...] = setting((128, 128), "Units of every hidden layer.", low=1)
     initial_sd: float = setting(0.1, "Standard deviation of the initial weights.", low=0.0)
-    learning_rate: float = setting(0.003, "Adam's first step size; falls to zero along a cosine.", low=1e-7, high=10)
+    learning_rate: float = setting(0.01, "Adam's first step size; falls to zero along a cosine.", low=1e-7, high=10)
     weight_decay: float = setting(1e-4, "Weight of the squared weights (biases left out).", low=0.0)
-    batch: int = setting(512, "Source rows a step.", low=1)
+    batch: int = setting(256, "Source rows a step; half as many target rows come with them.", low=1)
     epochs: int | None = setting(None, "Most epochs; left out, as many as give `steps` steps.", low=1)
-    steps: int = setting(300, "Steps aimed at where `epochs` is left out (10 to 150 epochs).", low=1)
-    patience: int = setting(10, "Epochs without a better validation loss before training stops.", low=1)
+    steps: int = setting(160, "Steps aimed at where `epochs` is left out (10 to 80 epochs).", low=1)
+    patience: int | None = setting(
+        None, "Epochs without a better validation loss before training stops; left out, a third.", low=1
+    )
     clip: float = setting(5.0, "Largest norm of a step's gradient.", low=1e-6)
-    validation_passes: int = setting(10, "Passes behind the validation loss.", low=1)
+    validation_passes: int = setting(20, "Passes behind the validation loss.", low=1)
 
     @classmethod
     def search_space(cls) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try, by setting."""
-        return {"learning_rate": (0.001, 0.003, 0.01), "weight_decay": (1e-5, 1e-4, 1e-3)}
+        return {"learning_rate": (0.003, 0.006, 0.01), "weight_decay": (1e-5, 1e-4, 1e-3)}
 
     @abstractmethod
     def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> Network:
@@ -111,15 +115,16 @@ class NetworkMethod(Settings):
 
     def _schedule(self, rows: int) -> Schedule:
         steps_an_epoch = -(-rows // self.batch)
-        planned = min(max(round(self.steps / steps_an_epoch), 10), 150)
+        planned = min(max(round(self.steps / steps_an_epoch), FEWEST_EPOCHS), MOST_EPOCHS)
+        epochs = planned if self.epochs is None else self.epochs
         return Schedule(
-            epochs=planned if self.epochs is None else self.epochs,
+            epochs=epochs,
             batch=self.batch,
             target_batch=max(1, self.batch // 2),
             learning_rate=self.learning_rate,
             weight_decay=self.weight_decay,
             clip=self.clip,
-            patience=self.patience,
+            patience=max(5, -(-epochs // 3)) if self.patience is None else self.patience,
             validation_passes=self.validation_passes if self.has_samples else 1,
         )
 

@@ -58,13 +58,13 @@ def train(
     optimiser = _Optimiser(network, schedule)
     batches = _Batches(rows, schedule, network.members, torch_generator(order))
     pool = network.pool(noise)
-    draw = network.draw(schedule.validation_passes, int(validation_noise.integers(2**31)))
+    validation_seed = int(validation_noise.integers(2**31))
     history: list[dict[str, float | None]] = []
     best_loss, best_epoch, best_weights = float("inf"), schedule.epochs, None
     for epoch in range(1, schedule.epochs + 1):
         loss = _run_epoch(network, batches, optimiser, pool, (epoch - 1) / schedule.epochs)
         _check_finite(loss, method, epoch, schedule)
-        validation_loss = _validate(network, rows, draw)
+        validation_loss = _validate(network, rows, schedule.validation_passes, validation_seed)
         history.append({"epoch": float(epoch), "loss": loss, "validation_loss": validation_loss})
         if progress is not None:
             progress(epoch, schedule.epochs, loss, validation_loss)
@@ -93,10 +93,12 @@ def _run_epoch(network: Network, batches: _Batches, optimiser: _Optimiser, pool:
 
 
 @torch.no_grad()
-def _validate(network: Network, rows: Rows, draw: list[Tensor]) -> float | None:
+def _validate(network: Network, rows: Rows, passes: int, seed: int) -> float | None:
+    """Loss on the validation rows: the same noise in every epoch, drawn anew because a draw holds weights."""
     if rows.validation is None:
         return None
     x, y = rows.validation
+    draw = network.draw(passes, seed)
     outputs = torch.cat([network.outputs(part, draw) for part in torch.split(x, 512)], dim=1)
     return float(mean_prediction_loss(outputs, y, rows.task))
 

@@ -48,7 +48,7 @@ class ConcreteDropout(NetworkMethod):
     def search_space(cls) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try, by setting."""
         return {
-            "learning_rate": (0.001, 0.003, 0.01),
+            "learning_rate": (0.003, 0.006, 0.01),
             "length_scale": (0.01, 0.1, 0.3, 1.0),
             "initial_rate": (0.1, 0.3),
         }

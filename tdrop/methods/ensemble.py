@@ -40,7 +40,7 @@ class Ensemble(NetworkMethod):
     @classmethod
     def search_space(cls) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try, by setting."""
-        return {**super().search_space(), "batch": (128, 512)}
+        return {**super().search_space(), "batch": (128, 256)}
 
     def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> Network:
         """Makes the untrained networks."""

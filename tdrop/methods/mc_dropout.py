@@ -35,7 +35,7 @@ class McDropout(NetworkMethod):
     @classmethod
     def search_space(cls) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try; the rate stays at the paper's 0.5."""
-        return {**super().search_space(), "batch": (128, 512)}
+        return {**super().search_space(), "batch": (128, 256)}
 
     def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> Network:
         """Makes the untrained network."""
