@@ -18,6 +18,7 @@ from torch import Tensor
 
 from tdrop.errors import FitError
 from tdrop.methods._checks import check_cohorts, check_passes, check_rows
+from tdrop.methods._facts import Facts
 from tdrop.methods._network import Network
 from tdrop.methods._noise import spawn, torch_generator
 from tdrop.methods._predict import summarise_samples
@@ -82,8 +83,8 @@ class NetworkMethod(Settings):
             trained = train(
                 network, rows, schedule, method=self.name, seed=int(training.integers(2**62)), progress=progress
             )
-        facts = Facts(source.features, source.task, trained.epochs, trained.history, len(source))
-        return self.fitted_class()(self, network, scaling, facts)
+        facts = Facts(source.features, source.task, trained.epochs, trained.history, len(source), scaling)
+        return self.fitted_class()(self, network, facts)
 
     def needs_target(self) -> bool:
         """Whether this fit reads the target's rows."""
@@ -98,20 +99,13 @@ class NetworkMethod(Settings):
         """Rebuilds the fitted half from a saved record and its files."""
         facts = Facts.from_dict(record)
         try:
-            tensors = load_tensors(files[_WEIGHTS])
-            scaling = Scaling(
-                center=tensors.pop("scaling.center").numpy(),
-                scale=tensors.pop("scaling.scale").numpy(),
-                outcome_center=record["outcome_center"],
-                outcome_scale=record["outcome_scale"],
-            )
             network = self.network(len(facts.features), facts.rows, facts.task, torch.Generator().manual_seed(0))
-            network.load_state_dict(tensors)
+            network.load_state_dict(load_tensors(files[_WEIGHTS]))
         except (SafetensorError, RuntimeError, KeyError) as error:
             raise FitError(
                 f"method '{self.name}': the saved weights do not fit its settings ({type(error).__name__}); fit again"
             ) from None
-        return self.fitted_class()(self, network, scaling, facts)
+        return self.fitted_class()(self, network, facts)
 
     def _schedule(self, rows: int) -> Schedule:
         steps_an_epoch = -(-rows // self.batch)
@@ -129,38 +123,10 @@ class NetworkMethod(Settings):
         )
 
 
-@dataclass(frozen=True)
-class Facts:
-    """What a fitted network knows besides its weights."""
-
-    features: tuple[str, ...]
-    task: Task
-    epochs: int
-    history: tuple[dict[str, float | None], ...]
-    rows: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return {
-            "features": list(self.features),
-            "task": self.task,
-            "epochs": self.epochs,
-            "history": list(self.history),
-            "rows": self.rows,
-        }
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Facts:
-        """Reads `to_dict`'s values back."""
-        return cls(
-            tuple(record["features"]), record["task"], record["epochs"], tuple(record["history"]), record["rows"]
-        )
-
-
 class FittedNetwork:
     """A trained network with everything needed to predict; see `tdrop.types.Fitted`."""
 
-    def __init__(self, method: NetworkMethod, network: Network, scaling: Scaling, facts: Facts) -> None:
+    def __init__(self, method: NetworkMethod, network: Network, facts: Facts) -> None:
         self.method = method
         self.features = facts.features
         self.task = facts.task
@@ -168,7 +134,6 @@ class FittedNetwork:
         self.history: Sequence[dict[str, float | None]] = facts.history
         self._facts = facts
         self._network = network.requires_grad_(False)
-        self._scaling = scaling
 
     def sample(self, X: NDArray[Any], n: int, *, seed: int) -> Predictive:
         """Draws n passes for the rows of X (rows, features); a row's samples do not depend on the other rows."""
@@ -187,15 +152,7 @@ class FittedNetwork:
     def save(self, folder: Path) -> None:
         """Writes the model to `folder`, without pickle."""
         tensors = {name: tensor.contiguous() for name, tensor in self._network.state_dict().items()}
-        tensors["scaling.center"] = torch.from_numpy(self._scaling.center)
-        tensors["scaling.scale"] = torch.from_numpy(self._scaling.scale)
-        record = {
-            "method": self.method.name,
-            "settings": self.method.settings(),
-            "outcome_center": self._scaling.outcome_center,
-            "outcome_scale": self._scaling.outcome_scale,
-            **self._facts.to_dict(),
-        }
+        record = {"method": self.method.name, "settings": self.method.settings(), **self._facts.to_dict()}
         write_model(Path(folder), record, {_WEIGHTS: save_tensors(tensors)})
 
     @torch.no_grad()
@@ -205,10 +162,10 @@ class FittedNetwork:
         outputs = torch.cat(parts, dim=1)[:, : len(x)]
         if self.task == "binary":
             return Predictive(outputs.sigmoid_().numpy())
-        return Predictive(outputs.mul_(self._scaling.outcome_scale).add_(self._scaling.outcome_center).numpy())
+        return Predictive(self._facts.scaling.predictions(outputs.numpy()))
 
     def _inputs(self, X: NDArray[Any]) -> Tensor:
-        return torch.from_numpy(self._scaling.inputs(check_rows(X, self.features, self.method.name)))
+        return torch.from_numpy(self._facts.scaling.inputs(check_rows(X, self.features, self.method.name)))
 
 
 def _blocks(x: Tensor) -> list[Tensor]:

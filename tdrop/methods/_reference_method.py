@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdrop.methods._checks import check_cohorts, check_passes, check_rows
+from tdrop.methods._facts import Facts
 from tdrop.methods._predict import summarise_samples
 from tdrop.methods._save import write_model
 from tdrop.methods._scaling import Scaling, learn_scaling
@@ -65,26 +66,24 @@ class ReferenceMethod(Settings):
         X, y = self._rows(scaling, source)
         epochs = self.planned_epochs()
         history: tuple[dict[str, float | None], ...] = ()
+        estimators = []
         with one_library_thread():
             if validation is not None:
                 first = self.estimator(source.task, epochs, seed).fit(X, y)
                 epochs, history = self.best_epochs(first, *self._rows(scaling, validation), source.task)
-            estimators = []
             for place, drawn in enumerate(_bootstrap(y, source.task, self.refits, seed)):
                 fresh = self.estimator(source.task, epochs, seed + place)
                 estimators.append(fresh.fit(X[drawn], y[drawn]))
                 if progress is not None:
-                    progress(place + 1, self.refits, 0.0, None)
-        return FittedReference(self, estimators, scaling, source.features, source.task, epochs, history)
+                    progress(
+                        place + 1, self.refits, prediction_loss(predict(fresh, X, source.task), y, source.task), None
+                    )
+        facts = Facts(source.features, source.task, epochs, history, len(source), scaling)
+        return FittedReference(self, estimators, facts)
 
     def restore(self, record: Mapping[str, Any], files: Mapping[str, bytes]) -> FittedReference:
         """Rebuilds the fitted half from a saved record and its files."""
-        scaling = Scaling(
-            np.array(record["center"]), np.array(record["scale"]), record["outcome_center"], record["outcome_scale"]
-        )
-        estimators = load_estimators(files[_ESTIMATORS], self.name)
-        features, history = tuple(record["features"]), tuple(record["history"])
-        return FittedReference(self, estimators, scaling, features, record["task"], record["epochs"], history)
+        return FittedReference(self, load_estimators(files[_ESTIMATORS], self.name), Facts.from_dict(record))
 
     def _rows(self, scaling: Scaling, cohort: Cohort) -> tuple[Doubles, Floats]:
         assert cohort.y is not None
@@ -94,23 +93,14 @@ class ReferenceMethod(Settings):
 class FittedReference:
     """K fitted models with everything needed to predict; see `tdrop.types.Fitted`."""
 
-    def __init__(
-        self,
-        method: ReferenceMethod,
-        estimators: list[Any],
-        scaling: Scaling,
-        features: tuple[str, ...],
-        task: Task,
-        epochs: int,
-        history: tuple[dict[str, float | None], ...],
-    ) -> None:
+    def __init__(self, method: ReferenceMethod, estimators: list[Any], facts: Facts) -> None:
         self.method = method
-        self.features = features
-        self.task: Task = task
-        self.epochs = epochs
-        self.history: Sequence[dict[str, float | None]] = history
+        self.features = facts.features
+        self.task = facts.task
+        self.epochs = facts.epochs
+        self.history: Sequence[dict[str, float | None]] = facts.history
+        self._facts = facts
         self._estimators = estimators
-        self._scaling = scaling
 
     def sample(self, X: NDArray[Any], n: int, *, seed: int) -> Predictive:
         """The K refits' predictions (K, rows) for X (rows, features); n and seed change nothing."""
@@ -126,33 +116,29 @@ class FittedReference:
 
     def save(self, folder: Path) -> None:
         """Writes the models to `folder`, without pickle."""
-        record = {
-            "method": self.method.name,
-            "settings": self.method.settings(),
-            "features": list(self.features),
-            "task": self.task,
-            "epochs": self.epochs,
-            "history": list(self.history),
-            "center": self._scaling.center.tolist(),
-            "scale": self._scaling.scale.tolist(),
-            "outcome_center": self._scaling.outcome_center,
-            "outcome_scale": self._scaling.outcome_scale,
-        }
+        record = {"method": self.method.name, "settings": self.method.settings(), **self._facts.to_dict()}
         write_model(Path(folder), record, {_ESTIMATORS: dump_estimators(self._estimators)})
 
     def _sample(self, X: NDArray[Any]) -> Predictive:
-        inputs = self.method.inputs(self._scaling.inputs(check_rows(X, self.features, self.method.name)))
+        inputs = self.method.inputs(self._facts.scaling.inputs(check_rows(X, self.features, self.method.name)))
         if len(inputs) == 0:
             return Predictive(np.empty((len(self._estimators), 0), np.float32))
         samples = np.stack([predict(estimator, inputs, self.task) for estimator in self._estimators])
-        samples = samples * self._scaling.outcome_scale + self._scaling.outcome_center
-        return Predictive(samples.astype(np.float32))
+        return Predictive(self._facts.scaling.predictions(samples))
 
 
 def predict(estimator: Any, inputs: Doubles, task: Task) -> Doubles:
     """One model's risk or value (rows,)."""
     predicted: Doubles = estimator.predict_proba(inputs)[:, 1] if task == "binary" else estimator.predict(inputs)
     return predicted
+
+
+def prediction_loss(predicted: Doubles, y: Floats, task: Task) -> float:
+    """Log loss of risks (rows,), or mean squared error of values."""
+    if task == "regression":
+        return float(np.mean((predicted - y) ** 2))
+    risk = np.clip(predicted, 1e-6, 1 - 1e-6)
+    return float(-np.mean(y * np.log(risk) + (1 - y) * np.log1p(-risk)))
 
 
 def _bootstrap(y: Floats, task: Task, refits: int, seed: int) -> Iterator[Indices]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tdrop.types import Cohort, Doubles, Floats
 
@@ -22,10 +25,29 @@ class Scaling:
     outcome_center: float
     outcome_scale: float
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "center": self.center.tolist(),
+            "scale": self.scale.tolist(),
+            "outcome_center": self.outcome_center,
+            "outcome_scale": self.outcome_scale,
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Scaling:
+        """Reads `to_dict`'s values back."""
+        center, scale = np.array(record["center"], dtype=np.float64), np.array(record["scale"], dtype=np.float64)
+        return cls(center, scale, record["outcome_center"], record["outcome_scale"])
+
     def inputs(self, X: Doubles) -> Floats:
         """Standardises X (rows, features)."""
         standardised = np.clip((X - self.center) / self.scale, -FURTHEST, FURTHEST)
         return np.ascontiguousarray(standardised, dtype=np.float32)
+
+    def predictions(self, outputs: NDArray[Any]) -> Floats:
+        """Puts outcomes back on their own scale."""
+        return (outputs * self.outcome_scale + self.outcome_center).astype(np.float32)
 
     def outcomes(self, y: Floats) -> Floats:
         """Standardises outcomes (rows,); binary ones stay as they are."""

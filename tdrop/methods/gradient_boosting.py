@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
-from tdrop.methods._reference_method import ReferenceMethod
+from tdrop.methods._reference_method import ReferenceMethod, prediction_loss
 from tdrop.methods._settings import setting
 from tdrop.types import Doubles, Floats, Task
 
@@ -67,7 +67,7 @@ class GradientBoosting(ReferenceMethod):
         self, fitted: Any, X: Doubles, y: Floats, task: Task
     ) -> tuple[int, tuple[dict[str, float | None], ...]]:
         """The iteration with the lowest loss on validation rows."""
-        losses = [_loss(predicted, y, task) for predicted in _staged(fitted, X, task)]
+        losses = [prediction_loss(predicted, y, task) for predicted in _staged(fitted, X, task)]
         history = tuple(
             {"epoch": float(place + 1), "loss": None, "validation_loss": loss} for place, loss in enumerate(losses)
         )
@@ -78,14 +78,6 @@ def _staged(fitted: Any, X: Doubles, task: Task) -> Any:
     if task == "binary":
         return (risks[:, 1] for risks in fitted.staged_predict_proba(X))
     return fitted.staged_predict(X)
-
-
-def _loss(predicted: Doubles, y: Floats, task: Task) -> float:
-    """Log loss of risks (rows,), or mean squared error of values."""
-    if task == "regression":
-        return float(np.mean((predicted - y) ** 2))
-    risk = np.clip(predicted, 1e-6, 1 - 1e-6)
-    return float(-np.mean(y * np.log(risk) + (1 - y) * np.log1p(-risk)))
 
 
 METHOD = GradientBoosting
