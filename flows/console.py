@@ -30,12 +30,16 @@ STAGES: Mapping[str, float] = {
 }
 
 
+#: Share of the work after which the rest can be estimated: some of the tuning must have been seen.
+ENOUGH_TO_ESTIMATE = 0.08
+
+
 class RunDisplay:
     """Draws the stages of one or several sites with elapsed time and an estimate of the rest."""
 
     def __init__(self, sites: Sequence[str]) -> None:
         self.sites = list(sites)
-        self.started = time.monotonic()
+        self.started: float | None = None
         self.done: dict[tuple[str, str], tuple[int, int, str]] = {}
         self.lock = threading.Lock()
 
@@ -43,6 +47,7 @@ class RunDisplay:
         """Remembers how far a stage is."""
         if event.site in self.sites:
             with self.lock:
+                self.started = self.started or time.monotonic()
                 self.done[event.site, event.stage] = (event.done, event.total, event.detail)
 
     def share_done(self) -> float:
@@ -61,11 +66,16 @@ class RunDisplay:
             open_stages = [entry for entry in seen if entry[1] < entry[2]]
             current = open_stages[0] if open_stages else seen[-1] if seen else None
             grid.add_row(Text(site, style="bold"), *self._cells(current))
-        elapsed = time.monotonic() - self.started
-        share = self.share_done()
-        rest = f", about {_clock(elapsed * (1 - share) / share)} to go" if 0.03 < share < 1 else ""
-        grid.add_row(Text(f"{_clock(elapsed)}{rest}", style="dim"))
+        grid.add_row(Text(self._time(), style="dim"))
         return grid
+
+    def _time(self) -> str:
+        """Time since the first stage ended, and an estimate of the rest once there is something to go by."""
+        if self.started is None:
+            return "starting Prefect"
+        elapsed, share = time.monotonic() - self.started, self.share_done()
+        rest = f", about {_clock(elapsed * (1 - share) / share)} to go" if ENOUGH_TO_ESTIMATE < share < 1 else ""
+        return f"{_clock(elapsed)}{rest}"
 
     def _cells(self, current: tuple[str, int, int, str] | None) -> tuple[Text, Text, Text]:
         if current is None:

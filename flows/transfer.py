@@ -7,23 +7,20 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from prefect import flow, get_run_logger
-from prefect.futures import PrefectFuture
 
 from tasks.artifacts import leave
 from tasks.place import Place
 from tasks.pool import worker_processes
 from tasks.progress import report
-from tasks.run import Run, Trained
+from tasks.run import Run
 from tasks.settings import TransferSettings
 from tasks.status import current_inputs, now, one_at_a_time, unchanged, write_status
-from tasks.store import Ref
 from tdrop.contracts.network import Network
-from tdrop.errors import FitError, SiteStopped, TdropError
+from tdrop.errors import SiteStopped, TdropError
 
 
 @flow(name="transfer-site", flow_run_name="transfer {site}", persist_result=False)
@@ -84,6 +81,7 @@ def explain(site: str, error: Exception) -> str:
 
 def _transfer(place: Place, network: Network, site: str, settings: TransferSettings) -> dict[str, Any]:
     """The recipe."""
+    from flows.training import train
     from tasks.choose import choose_method
     from tasks.evaluate import evaluate_site, lock_models
     from tasks.prepare import encode_pair, prepare_site, require_usable
@@ -123,71 +121,10 @@ def publish(place: Place, run: Run) -> dict[str, Any]:
 
     summary = publish_report(place, run)
     with tempfile.TemporaryDirectory(dir=place.root, prefix=".record-") as folder:
-        sentence = record_or_explain(place, site_record(place, run, summary, Path(folder)))
+        sentence = record_or_explain(place, site_record(place, run, Path(folder)))
     if sentence is not None:
         get_run_logger().warning(sentence)
     return {**summary, "not_recorded": sentence}
-
-
-def train(place: Place, site: str, encoded: Ref, matching: Ref, settings: TransferSettings, level: float) -> Trained:
-    """Tunes every method alike, refits the best trial per seed, and scores it out of fold.
-
-    A method that fails is reported as failed; the site goes on with the others.
-    """
-    from tasks.tune import fit_seed, planned_trials, run_tuning_trial, score_out_of_fold
-    from tdrop.tune import Trial, pick_trial
-
-    methods = settings.chosen_methods()
-    trained = Trained()
-    trials = {
-        method: [
-            run_tuning_trial.submit(place, encoded, matching, method, index, settings)
-            for index in range(len(planned_trials(method, settings)))
-        ]
-        for method in methods
-    }
-    fits: dict[str, list[PrefectFuture[Ref]]] = {}
-    folds: dict[str, PrefectFuture[Ref]] = {}
-    done = 0
-    for method in methods:
-        refs = _collect(method, trials[method], trained.failed)
-        done += len(trials[method])
-        report(site, "tune", done, sum(map(len, trials.values())), method)
-        if refs is None:
-            continue
-        trained.trials[method] = [ref.json("trial.json") for ref in refs]
-        picked = pick_trial(method, [Trial.from_dict(trial) for trial in trained.trials[method]]).to_dict()
-        trained.picked[method] = picked
-        fits[method] = [
-            fit_seed.submit(place, encoded, method, picked, seed, settings, level) for seed in range(settings.seeds)
-        ]
-        if settings.criterion == "importance_weighted":
-            folds[method] = score_out_of_fold.submit(place, encoded, method, picked, settings)
-    for number, method in enumerate(fits, start=1):
-        refs = _collect(method, fits[method], trained.failed)
-        fold = _collect(method, [folds[method]], trained.failed) if method in folds else []
-        report(site, "fit", number, len(fits), method)
-        if refs is not None and fold is not None:
-            trained.fits[method] = refs
-            trained.folds.update({method: fold[0]} if fold else {})
-    if not trained.fits:
-        raise FitError(f"site '{site}': every method failed, the first with: {next(iter(trained.failed.values()))}")
-    return trained
-
-
-def _collect(method: str, futures: Sequence[PrefectFuture[Ref]], failed: dict[str, str]) -> list[Ref] | None:
-    """Results of all futures, or None with a sentence in `failed` when one of them failed."""
-    refs = []
-    for future in futures:
-        future.wait()
-        result = future.result(raise_on_failure=False)
-        if isinstance(result, Ref):
-            refs.append(result)
-        else:
-            failed[method] = str(result) if isinstance(result, TdropError) else f"failed with {type(result).__name__}"
-            get_run_logger().warning("method %s failed: %s", method, failed[method])
-            return None
-    return refs
 
 
 def _nothing_to_do(place: Place, site: str) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def export_site(place: Place, run: Run, folder: Path) -> None:
     write_json(folder / "choice.json", data.choice)
 
 
-def site_record(place: Place, run: Run, summary: dict[str, Any], folder: Path) -> SiteRecord:
+def site_record(place: Place, run: Run, folder: Path) -> SiteRecord:
     """Assembles the MLflow record of a run; its files are written below `folder`."""
     network = place.network()
     spec = network.site(run.site)

@@ -6,6 +6,7 @@ Prefect's own page shows the same.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -31,6 +32,8 @@ class Event:
 
 Listener = Callable[[Event], None]
 _listeners: list[Listener] = []
+_counts: dict[tuple[str, str], tuple[int, int]] = {}
+_lock = threading.Lock()
 
 
 def listen(listener: Listener) -> None:
@@ -47,3 +50,21 @@ def report(site: str, stage: str, done: int = 1, total: int = 1, detail: str = "
     """Tells the listeners."""
     for listener in _listeners:
         listener(Event(site, stage, done, total, detail))
+
+
+def expect(site: str, stage: str, total: int) -> None:
+    """Announces how many steps a stage has."""
+    with _lock:
+        _counts[site, stage] = (0, total)
+    report(site, stage, 0, total)
+
+
+def advance(site: str, stage: str, detail: str = "") -> None:
+    """Tells that one more announced step is done; silent where nothing was announced, as on a cluster's worker."""
+    with _lock:
+        if (site, stage) not in _counts:
+            return
+        done, total = _counts[site, stage]
+        done = min(done + 1, total)
+        _counts[site, stage] = (done, total)
+    report(site, stage, done, total, detail)

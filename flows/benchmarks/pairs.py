@@ -112,7 +112,7 @@ def fixed_trial(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def tune_and_fit(place: Place, benchmark: str, pair: Pair, settings: TransferSettings) -> Trained:
     """Tunes every method on the matched validation set and refits it per seed, as a transfer does."""
-    from flows.transfer import train
+    from flows.training import train
     from tasks.shift import make_matching
 
     matching = make_matching(place, pair.encoded)
