@@ -90,10 +90,12 @@ class LabelFile(Extract):
     """The outcomes of a target site; opened by evaluation only.
 
     Attributes:
-        tolerance: Share of its rows that may be unreadable or contradict each other.
+        tolerance: Share of its rows that may lack an id, be unreadable or contradict each other.
+        unknown_ids: Share of its rows that may name patients who are not in the extract.
     """
 
     tolerance: Share = 0.05
+    unknown_ids: Share = 0.5
 
 
 class Decision(Record):

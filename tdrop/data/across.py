@@ -191,7 +191,7 @@ def _explanations(column: Column, theirs: Doubles, ours: Doubles, site: Site) ->
     if column.unit is not None:
         stated = site.units.get(column.name, column.unit)
         raw = convert(theirs, column.unit, stated, molar_mass=column.molar_mass)
-        for unit in alternatives(column.unit, column.molar_mass):
+        for unit in (column.unit, *alternatives(column.unit, column.molar_mass)):
             guess = convert(raw, unit, column.unit, molar_mass=column.molar_mass)
             if unit != stated and (guess > 0).all():
                 fix = f"set `units: {{{column.name}: {unit}}}` in {site.file}"

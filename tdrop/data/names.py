@@ -62,7 +62,9 @@ def similarity(name: str, column: Column) -> float:
         shared = sum(any(_same(word, other) for other in theirs) for word in words)
         overlap = shared / max(len(words), min(len(theirs), 2))
         spelling = SequenceMatcher(None, "".join(words), "".join(theirs)).ratio()
-        best = max(best, overlap * 0.9, spelling if spelling > 0.75 else 0.0)
+        # Short words differ by one letter and mean another thing: age, wage, stage.
+        alike = spelling > 0.75 and min(len("".join(words)), len("".join(theirs))) >= 5
+        best = max(best, overlap * 0.9, spelling if alike else 0.0)
     # One telling word is enough to ask: `Charlson_ge1` may be the comorbidity, `cT` the stage.
     telling = ("patient", "id") if column.role == "id" else split_words(column.name)
     if any(_same(word, other) for word in (*words, "".join(words)) for other in telling):

@@ -29,13 +29,14 @@ class Labels:
     Attributes:
         y: Outcome (rows,), NaN where unknown.
         known: Patients with an outcome.
-        missing: Patients of the cohort that the file does not name, or names without an outcome.
+        missing: Patients of the cohort without a usable outcome in the file.
         unknown_ids: Patients of the file that are not in the cohort.
         duplicates: Rows of the file that repeat a patient.
         conflicting: Patients of the file with contradicting outcomes; taken as unknown.
-        unreadable: Rows of the file whose outcome cannot be read; taken as unknown.
+        unreadable: Rows of the file without an id or a readable outcome.
         horizon_not_reached: Patients who left before the horizon without the event.
         sentences: The same in words.
+        problems: Rows of the file that give no outcome: id, row (line in the file), why; for the site's eyes only.
     """
 
     y: Doubles
@@ -47,10 +48,11 @@ class Labels:
     unreadable: int
     horizon_not_reached: int
     sentences: tuple[str, ...]
+    problems: pd.DataFrame
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON, without the outcomes themselves."""
-        data = {key: value for key, value in vars(self).items() if key not in ("y", "sentences")}
+        """Plain JSON, without anything about a single patient."""
+        data = {key: value for key, value in vars(self).items() if key not in ("y", "sentences", "problems")}
         return {**data, "sentences": list(self.sentences)}
 
 
@@ -132,8 +134,10 @@ def read_labels(
         )
     wanted = [contract.id_column, *contract.outcome.columns]
     frame, unreadable = convert_columns(named[wanted], raw, contract, extract, f"label file of '{name}'")
-    bad = np.logical_or.reduce([np.zeros(len(frame), dtype=bool), *unreadable.values()])
-    return _align(frame, bad, contract, np.asarray(ids, dtype=object), extract.tolerance, name)
+    bad = np.logical_or.reduce([_unknown_labels(frame, contract), *unreadable.values()])
+    table = _label_table(frame, bad, contract, np.asarray(ids), np.asarray(raw.index))
+    _refuse_beyond_tolerance(table, extract, len(np.asarray(ids)), name)
+    return _align(table, contract, np.asarray(ids))
 
 
 def _label_file(where: Site | Path | str, like: Site | None) -> LabelFile:
@@ -147,40 +151,74 @@ def _label_file(where: Site | Path | str, like: Site | None) -> LabelFile:
     return LabelFile.model_validate({"location": str(Path(where).absolute()), "reader": kind_of(where)})
 
 
-def _align(
-    frame: pd.DataFrame, bad: Mask, contract: Contract, ids: NDArray[Any], tolerance: float, name: str
-) -> Labels:
+def _unknown_labels(frame: pd.DataFrame, contract: Contract) -> Mask:
+    """Rows whose outcome is a label that the contract does not know (rows,)."""
+    unknown = np.zeros(len(frame), dtype=bool)
+    for name in contract.outcome.columns:
+        known = contract.column(name).categories
+        if known:
+            unknown |= (frame[name].notna() & ~frame[name].astype("str").isin(known)).to_numpy()
+    return unknown
+
+
+def _label_table(
+    frame: pd.DataFrame, bad: Mask, contract: Contract, ids: NDArray[Any], lines: NDArray[Any]
+) -> pd.DataFrame:
+    """One row a row of the label file: id, row, y, censored, and why it gives no outcome, or empty if it does."""
     y, censored = _outcome_of(frame, contract)
     listed = frame[contract.id_column]
-    table = pd.DataFrame({"id": listed, "y": y, "censored": censored}).loc[listed.notna().to_numpy()]
-    repeated = int(table["id"].duplicated().sum())
-    known = table.dropna(subset="y").drop_duplicates(["id", "y"])
-    clash = set(known.loc[known["id"].duplicated(keep=False), "id"])
-    wrong = len(clash) + int(bad.sum())
-    if len(frame) and wrong / len(frame) > tolerance:
+    table = pd.DataFrame({"id": listed, "row": lines, "y": y, "censored": censored & ~bad})
+    outcomes = table.groupby("id")["y"].nunique()
+    clash = listed.isin(outcomes.index[outcomes > 1]).to_numpy()
+    reasons = [
+        ("no patient id", listed.isna().to_numpy()),
+        ("unreadable outcome", bad),
+        ("not among the patients used", ~listed.isin(pd.Index(ids).astype("str")).to_numpy()),
+        ("contradicts another row", clash),
+        ("repeats a patient", listed.duplicated().to_numpy()),
+        ("left before the horizon", table["censored"].to_numpy()),
+        ("no outcome", np.isnan(y)),
+    ]
+    table["why"] = np.select([mask for _, mask in reasons], [why for why, _ in reasons], default="")
+    return table
+
+
+def _refuse_beyond_tolerance(table: pd.DataFrame, extract: LabelFile, patients: int, name: str) -> None:
+    rows, counts = len(table), table["why"].value_counts()
+    strangers = int(counts.get("not among the patients used", 0))
+    if strangers == rows or strangers / rows > extract.unknown_ids:
         raise DataError(
-            f"label file of '{name}': {int(bad.sum()):,} unreadable outcomes and {len(clash):,} patients with "
-            f"contradicting ones in {len(frame):,} rows, more than the {tolerance:.0%} allowed; correct the file"
+            f"label file of '{name}': {strangers:,} of its {rows:,} rows name no patient of the cohort's {patients:,}; "
+            "check the id column, or set `unknown_ids` under `labels` if it covers other patients too"
         )
-    outcome = known[~known["id"].isin(clash)].set_index("id")["y"]
-    aligned = outcome.reindex(pd.Index(ids, dtype="str")).to_numpy(np.float64)
-    in_cohort = table["id"].isin(pd.Index(ids, dtype="str"))
-    if not in_cohort.any():
+    kinds = ("no patient id", "unreadable outcome", "contradicts another row")
+    wrong = {kind: int(counts.get(kind, 0)) for kind in kinds}
+    if sum(wrong.values()) / rows > extract.tolerance:
+        listed = ", ".join(f"{count:,} {kind}" for kind, count in wrong.items() if count)
         raise DataError(
-            f"label file of '{name}': none of its {len(frame):,} rows names a patient of the cohort's "
-            f"{len(ids):,}; check the id column"
+            f"label file of '{name}': {sum(wrong.values()):,} of its {rows:,} rows cannot be used ({listed}), more "
+            f"than the {extract.tolerance:.0%} allowed; correct the file"
         )
-    early = table.loc[in_cohort & table["censored"], "id"].nunique()
+
+
+def _align(table: pd.DataFrame, contract: Contract, ids: NDArray[Any]) -> Labels:
+    index = pd.Index(ids).astype("str")
+    sound = table[~table["why"].isin(["no patient id", "unreadable outcome", "contradicts another row"])]
+    outcome = sound.dropna(subset="y").drop_duplicates("id").set_index("id")["y"]
+    aligned = outcome.reindex(index).to_numpy(np.float64)
+    unknown = index[np.isnan(aligned)]
+    early = unknown.isin(table.loc[table["censored"], "id"])
     counts = {
         "known": int(np.isfinite(aligned).sum()),
-        "missing": int(np.isnan(aligned).sum()) - early,
-        "unknown_ids": int(table.loc[~in_cohort, "id"].nunique()),
-        "duplicates": repeated,
-        "conflicting": len(clash),
-        "unreadable": int(bad.sum()),
-        "horizon_not_reached": early,
+        "missing": int((~early).sum()),
+        "unknown_ids": int(table.loc[table["why"] == "not among the patients used", "id"].nunique()),
+        "duplicates": int(table["id"].dropna().duplicated().sum()),
+        "conflicting": int(table.loc[table["why"] == "contradicts another row", "id"].nunique()),
+        "unreadable": int(table["why"].isin(["no patient id", "unreadable outcome"]).sum()),
+        "horizon_not_reached": int(early.sum()),
     }
-    return Labels(y=aligned, sentences=_sentences(counts, len(ids), contract), **counts)
+    problems = table.loc[table["why"] != "", ["id", "row", "why"]].reset_index(drop=True)
+    return Labels(y=aligned, problems=problems, sentences=_sentences(counts, len(ids), contract), **counts)
 
 
 def _sentences(counts: dict[str, int], patients: int, contract: Contract) -> tuple[str, ...]:
@@ -191,6 +229,6 @@ def _sentences(counts: dict[str, int], patients: int, contract: Contract) -> tup
         "unknown_ids": "patients of the label file are not among the patients used",
         "duplicates": "rows of the label file repeat a patient",
         "conflicting": "patients have contradicting outcomes, taken as unknown",
-        "unreadable": "outcomes could not be read, taken as unknown",
+        "unreadable": "rows of the label file have no id or no readable outcome",
     }
     return tuple(f"{counts[key]:,} {text}" for key, text in words.items() if counts[key] or key == "known")

@@ -73,7 +73,7 @@ def _other_units(frame: pd.DataFrame, contract: Contract, site: Site) -> Iterato
                 pd.Series(convert(raw, unit, column.unit, molar_mass=column.molar_mass)),
                 column.plausible or column.range,
             )
-            for unit in alternatives(column.unit, column.molar_mass)
+            for unit in (column.unit, *alternatives(column.unit, column.molar_mass))
             if unit != stated
         }
         best = max(shares, key=lambda unit: shares[unit], default=None)

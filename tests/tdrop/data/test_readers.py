@@ -176,7 +176,8 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         connection.execute(
             sqlalchemy.text(
                 "insert into export.patients select 'p' || n, 60.5 + n % 20,"
-                " case when n % 10 = 0 then null else n * 0.1 end, n % 5, n % 2 = 0 from generate_series(1, 120000) as n"
+                " case when n % 10 = 0 then null else n * 0.1 end, n % 5, n % 2 = 0"
+                " from generate_series(1, 120000) as n"
             )
         )
     yield server.get_uri()

@@ -1,0 +1,133 @@
+"""Suspicions that need the source: each says how sure it is and what to change, and can be accepted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tdrop.contracts.findings import Finding
+from tdrop.contracts.table import Contract
+from tdrop.data.across import compare_with_source
+from tdrop.data.prepare import prepare_frame
+
+
+def cohort(prostate: Contract, patients: Any, make_site: Any, rows: int = 400, seed: int = 0) -> pd.DataFrame:
+    return prepare_frame(patients(rows, seed).assign(patient_id=lambda f: f["patient_id"] + f"-{seed}"), prostate,
+                         make_site()).frame  # fmt: skip
+
+
+@pytest.fixture
+def source(prostate: Contract, patients: Any, make_site: Any) -> pd.DataFrame:
+    return cohort(prostate, patients, make_site)
+
+
+@pytest.fixture
+def target(prostate: Contract, patients: Any, make_site: Any) -> pd.DataFrame:
+    return cohort(prostate, patients, make_site, seed=1)
+
+
+def only(findings: tuple[Finding, ...]) -> Finding:
+    assert len(findings) == 1, [finding.sentence for finding in findings]
+    return findings[0]
+
+
+def test_alike_sites_raise_no_suspicion(source: Any, target: Any, prostate: Contract, make_site: Any) -> None:
+    assert compare_with_source(source, target, prostate, make_site()) == ()
+
+
+@pytest.mark.parametrize("shift", [0.6, 1.7, 2.3])
+def test_a_real_shift_is_no_other_unit(
+    shift: float, source: Any, target: Any, prostate: Contract, make_site: Any
+) -> None:
+    assert compare_with_source(source, target.assign(psa=target["psa"] * shift), prostate, make_site()) == ()
+
+
+@pytest.mark.parametrize(("column", "times", "unit", "severity"), [
+    ("age", 12, "months", "table_stop"), ("age", 365.25, "days", "table_stop"), ("psa", 0.001, "mg/L", "table_stop"),
+    ("psa", 1000, "pg/mL", "table_stop"), ("psa", 0.0001, "mg/dL", "table_stop"), ("psa", 10, None, "table_warning"),
+])  # fmt: skip
+def test_another_unit_is_named(
+    column: str, times: float, unit: str | None, severity: str, source: Any, target: Any, prostate: Contract,
+    make_site: Any
+) -> None:  # fmt: skip
+    moved = target.assign(**{column: target[column] * times})
+    finding = only(compare_with_source(source, moved, prostate, make_site()))
+    assert finding.rule == f"{column}.scale"
+    assert finding.severity == severity
+    assert finding.sure == ("likely" if unit else "possible")
+    assert (f"units: {{{column}: {unit}}}" in finding.fix) if unit else ("near 10" in finding.sentence)
+    accepted = only(compare_with_source(source, moved, prostate, make_site(accept=[f"{column}.scale"])))
+    assert accepted.severity == "info"
+
+
+def test_a_unit_that_is_declared_wrongly_is_noticed(
+    source: Any, target: Any, prostate: Contract, make_site: Any
+) -> None:
+    site = make_site(units={"age": "months"})
+    finding = only(compare_with_source(source, target.assign(age=target["age"] / 12), prostate, site))
+    assert "in years rather than months" in finding.sentence
+
+
+@pytest.mark.parametrize(("name", "times", "words"), [
+    ("cholesterol", 38.67, "cholesterol"), ("creatinine", 1 / 88.4, "creatinine"), ("marker", 38.67, "cholesterol"),
+])  # fmt: skip
+def test_si_and_conventional_units_are_told_apart(name: str, times: float, words: str, make_site: Any) -> None:
+    table = {
+        "name": "lab", "version": 1, "title": "Lab",
+        "columns": [{"name": "id", "role": "id", "type": "categorical"}, {"name": name, "unit": "mmol/L"},
+                    {"name": "y", "role": "label", "type": "binary"}],
+        "outcome": {"name": "y", "title": "y", "column": "y", "horizon": "1 year"},
+    }  # fmt: skip
+    values = np.random.default_rng(0).normal(5, 0.8, 500)
+    frame = pd.DataFrame({"id": [f"a{index}" for index in range(500)], name: values})
+    other = pd.DataFrame({"id": [f"b{index}" for index in range(500)], name: values * times * 1.02})
+    finding = only(compare_with_source(frame, other, Contract.model_validate(table), make_site()))
+    assert words in finding.sentence
+    assert finding.sure == ("possible" if name == "marker" else "likely")
+
+
+def test_categories_that_only_one_side_knows(source: Any, target: Any, prostate: Contract, make_site: Any) -> None:
+    new = target.assign(stage=target["stage"].mask(target.index < 7, "T4"))
+    finding = only(compare_with_source(source, new, prostate, make_site()))
+    assert (finding.rule, finding.count, finding.severity) == ("stage.new_categories", 7, "table_warning")
+    assert "hold T4" in finding.sentence
+    merged = target.assign(treatment=target["treatment"].replace({"hormone": "none"}))
+    finding = only(compare_with_source(source, merged, prostate, make_site()))
+    assert finding.rule == "treatment.lost_categories"
+    assert finding.sure == "possible"
+
+
+def test_dead_columns(source: Any, target: Any, prostate: Contract, make_site: Any) -> None:
+    rules = [finding.rule for frame in (target.assign(psa=np.nan), target.drop(columns="psa"), target.assign(psa=4.0),
+                                        target.assign(comorbidity=0.0))
+             for finding in compare_with_source(source, frame, prostate, make_site())]  # fmt: skip
+    assert rules == ["psa.all_missing", "psa.all_missing", "psa.constant", "comorbidity.constant"]
+
+
+def test_patients_of_the_source_in_the_target(source: Any, target: Any, prostate: Contract, make_site: Any) -> None:
+    mixed = pd.concat([target, source.head(9)], ignore_index=True)
+    finding = only(compare_with_source(source, mixed, prostate, make_site()))
+    assert (finding.rule, finding.count) == ("table.shared_patients", 9)
+    same_numbers = target.assign(patient_id=source["patient_id"])
+    assert compare_with_source(source, same_numbers, prostate, make_site()) == ()
+
+
+def test_few_rows_raise_no_suspicion(source: Any, target: Any, prostate: Contract, make_site: Any) -> None:
+    few = target.head(8).assign(age=target["age"].head(8) * 12)
+    assert compare_with_source(source, few, prostate, make_site()) == ()
+    assert compare_with_source(source, target.head(0), prostate, make_site()) == ()
+
+
+def test_prepare_compares_when_it_is_given_the_source(
+    source: Any, patients: Any, prostate: Contract, make_site: Any
+) -> None:
+    extract = patients(300, 1)
+    extract["psa"] = (extract["psa"].astype(float) / 1000).round(6).astype(str)
+    alone = prepare_frame(extract, prostate, make_site()).validation
+    beside = prepare_frame(extract, prostate, make_site(), source=source).validation
+    assert not alone.stopped
+    assert beside.stopped
+    assert beside.by_severity("table_stop")[0].rule == "psa.scale"
