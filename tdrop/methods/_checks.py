@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tdrop.errors import DataError, FitError, LeakError
+from tdrop.errors import DataError, FitError, LeakError, UsageError
 from tdrop.types import Cohort, Doubles
 
 
@@ -43,7 +43,10 @@ def check_cohorts(method: str, uses_target: bool, source: Cohort, target: Cohort
 
 def check_rows(X: NDArray[Any], features: tuple[str, ...], method: str) -> Doubles:
     """Returns X (rows, features) as float64, or raises when it is not what the method was fitted on."""
-    array = np.asarray(X, dtype=np.float64)
+    try:
+        array = np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"method '{method}': the rows to predict are not numbers; encode them first") from None
     if array.ndim != 2 or array.shape[1] != len(features):
         raise DataError(
             f"method '{method}' was fitted on {len(features)} features but X has shape {array.shape}; "
@@ -56,6 +59,13 @@ def check_rows(X: NDArray[Any], features: tuple[str, ...], method: str) -> Doubl
             "impute or remove them"
         )
     return array
+
+
+def check_seed(seed: int, method: str) -> int:
+    """Returns the seed, or raises when it is not a whole number of at least 0."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise UsageError(f"method '{method}': the seed is {seed!r}; give a whole number of at least 0")
+    return int(seed)
 
 
 def check_passes(n: int, method: str) -> int:

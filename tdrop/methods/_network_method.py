@@ -17,7 +17,7 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from tdrop.errors import FitError
-from tdrop.methods._checks import check_cohorts, check_passes, check_rows
+from tdrop.methods._checks import check_cohorts, check_passes, check_rows, check_seed
 from tdrop.methods._facts import Facts
 from tdrop.methods._network import Network
 from tdrop.methods._noise import spawn, torch_generator
@@ -76,7 +76,7 @@ class NetworkMethod(Settings):
         check_cohorts(self.name, self.needs_target(), source, target, validation)
         scaling = learn_scaling(source)
         rows = _tensors(scaling, source, target if self.needs_target() else None, validation)
-        start, training = spawn(seed, 2)
+        start, training = spawn(check_seed(seed, self.name), 2)
         with one_torch_thread():
             network = self.network(source.X.shape[1], len(source), source.task, torch_generator(start))
             schedule = self._schedule(len(source))
@@ -137,15 +137,13 @@ class FittedNetwork:
 
     def sample(self, X: NDArray[Any], n: int, *, seed: int) -> Predictive:
         """Draws n passes for the rows of X (rows, features); a row's samples do not depend on the other rows."""
-        passes = check_passes(n, self.method.name)
         with one_torch_thread():
-            return self._sample(X, self._network.draw(passes, seed))
+            return self._sample(X, self._draw(n, seed))
 
     def summarise(self, X: NDArray[Any], n: int, *, seed: int, levels: Sequence[float] = (INTERVAL_LEVEL,)) -> Summary:
         """Streams `sample` over chunks of rows and keeps mean, sd and intervals."""
-        passes = check_passes(n, self.method.name)
         with one_torch_thread():
-            draw = self._network.draw(passes, seed)
+            draw = self._draw(n, seed)
             shown = self._sample(np.asarray(X)[:0], draw).samples.shape[0]
             return summarise_samples(lambda part: self._sample(part, draw), np.asarray(X), shown, levels)
 
@@ -155,14 +153,18 @@ class FittedNetwork:
         record = {"method": self.method.name, "settings": self.method.settings(), **self._facts.to_dict()}
         write_model(Path(folder), record, {_WEIGHTS: save_tensors(tensors)})
 
+    def _draw(self, n: int, seed: int) -> list[Tensor]:
+        return self._network.draw(check_passes(n, self.method.name), check_seed(seed, self.method.name))
+
     @torch.no_grad()
     def _sample(self, X: NDArray[Any], draw: list[Tensor]) -> Predictive:
         x = self._inputs(X)
-        parts = [self._network.outputs(block, draw) for block in _blocks(x)]
-        outputs = torch.cat(parts, dim=1)[:, : len(x)]
+        blocks = [self._network.outputs(block, draw) for block in _blocks(x)]
         if self.task == "binary":
-            return Predictive(outputs.sigmoid_().numpy())
-        return Predictive(self._facts.scaling.predictions(outputs.numpy()))
+            # On whole blocks: torch computes what is left over at the end of a row with another routine.
+            blocks = [block.contiguous().sigmoid_() for block in blocks]
+        outputs = torch.cat(blocks, dim=1)[:, : len(x)].numpy()
+        return Predictive(outputs if self.task == "binary" else self._facts.scaling.predictions(outputs))
 
     def _inputs(self, X: NDArray[Any]) -> Tensor:
         return torch.from_numpy(self._facts.scaling.inputs(check_rows(X, self.features, self.method.name)))

@@ -10,11 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from warnings import catch_warnings, simplefilter
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 
-from tdrop.methods._checks import check_cohorts, check_passes, check_rows
+from tdrop.methods._checks import check_cohorts, check_passes, check_rows, check_seed
 from tdrop.methods._facts import Facts
 from tdrop.methods._predict import summarise_samples
 from tdrop.methods._save import write_model
@@ -24,6 +26,8 @@ from tdrop.methods._skops import dump_estimators, load_estimators
 from tdrop.methods._threads import one_library_thread
 from tdrop.types import INTERVAL_LEVEL, Cohort, Doubles, EpochCallback, Floats, Indices, Predictive, Summary, Task
 
+#: Inputs (rows, inputs) and outcomes (rows,) as an estimator sees them.
+LabelledRows = tuple[Doubles, Floats]
 _ESTIMATORS = "estimators.skops"
 
 
@@ -45,8 +49,8 @@ class ReferenceMethod(Settings):
         """Most iterations of an estimator."""
         raise NotImplementedError
 
-    def best_epochs(
-        self, fitted: Any, X: Doubles, y: Floats, task: Task
+    def choose_epochs(
+        self, rows: LabelledRows, validation: LabelledRows, task: Task, seed: int
     ) -> tuple[int, tuple[dict[str, float | None], ...]]:
         """Iterations with the best loss on validation rows, and the curve behind them; by default all."""
         return self.planned_epochs(), ()
@@ -62,22 +66,24 @@ class ReferenceMethod(Settings):
     ) -> FittedReference:
         """Fits K models on bootstrap samples of the source rows; see `tdrop.types.Method`."""
         check_cohorts(self.name, self.uses_target, source, target, validation)
+        check_seed(seed, self.name)
         scaling = learn_scaling(source)
         X, y = self._rows(scaling, source)
         epochs = self.planned_epochs()
         history: tuple[dict[str, float | None], ...] = ()
         estimators = []
-        with one_library_thread():
+        with one_library_thread(), catch_warnings():
+            # A solver that stops at `epochs` did what it was asked to.
+            simplefilter("ignore", ConvergenceWarning)
             if validation is not None:
-                first = self.estimator(source.task, epochs, seed).fit(X, y)
-                epochs, history = self.best_epochs(first, *self._rows(scaling, validation), source.task)
+                validation_rows = self._rows(scaling, validation)
+                epochs, history = self.choose_epochs((X, y), validation_rows, source.task, seed)
             for place, drawn in enumerate(_bootstrap(y, source.task, self.refits, seed)):
                 fresh = self.estimator(source.task, epochs, seed + place)
                 estimators.append(fresh.fit(X[drawn], y[drawn]))
                 if progress is not None:
-                    progress(
-                        place + 1, self.refits, prediction_loss(predict(fresh, X, source.task), y, source.task), None
-                    )
+                    loss = prediction_loss(predict(fresh, X, source.task), y, source.task)
+                    progress(place + 1, self.refits, loss, None)
         facts = Facts(source.features, source.task, epochs, history, len(source), scaling)
         return FittedReference(self, estimators, facts)
 
@@ -85,7 +91,7 @@ class ReferenceMethod(Settings):
         """Rebuilds the fitted half from a saved record and its files."""
         return FittedReference(self, load_estimators(files[_ESTIMATORS], self.name), Facts.from_dict(record))
 
-    def _rows(self, scaling: Scaling, cohort: Cohort) -> tuple[Doubles, Floats]:
+    def _rows(self, scaling: Scaling, cohort: Cohort) -> LabelledRows:
         assert cohort.y is not None
         return self.inputs(scaling.inputs(cohort.X.astype(np.float64))), scaling.outcomes(cohort.y)
 

@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
-from tdrop.methods._reference_method import ReferenceMethod, prediction_loss
+from tdrop.methods._reference_method import LabelledRows, ReferenceMethod, prediction_loss
 from tdrop.methods._settings import setting
-from tdrop.types import Doubles, Floats, Task
+from tdrop.types import Doubles, Task
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,12 @@ class GradientBoosting(ReferenceMethod):
         """Most boosting iterations."""
         return self.epochs
 
-    def best_epochs(
-        self, fitted: Any, X: Doubles, y: Floats, task: Task
+    def choose_epochs(
+        self, rows: LabelledRows, validation: LabelledRows, task: Task, seed: int
     ) -> tuple[int, tuple[dict[str, float | None], ...]]:
-        """The iteration with the lowest loss on validation rows."""
+        """The iteration with the lowest loss on validation rows, of one model grown to the end."""
+        fitted = self.estimator(task, self.planned_epochs(), seed).fit(*rows)
+        X, y = validation
         losses = [prediction_loss(predicted, y, task) for predicted in _staged(fitted, X, task)]
         history = tuple(
             {"epoch": float(place + 1), "loss": None, "validation_loss": loss} for place, loss in enumerate(losses)
