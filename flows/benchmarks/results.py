@@ -1,4 +1,4 @@
-"""What a benchmark leaves: tables (CSV and Markdown), figures (SVG) and key numbers, every one with what it rests on."""
+"""What a benchmark leaves: tables (CSV, Markdown), figures (SVG) and key numbers, with what each rests on."""
 
 from __future__ import annotations
 
@@ -82,7 +82,8 @@ class Table:
         """The table for programs: an estimate becomes three columns."""
         plain = [_flat(row) for row in self.rows]
         with path.open("w", newline="", encoding="utf-8") as stream:
-            writer = csv.DictWriter(stream, list(plain[0]) if plain else ["empty"], lineterminator="\n")
+            columns = list(dict.fromkeys(key for row in plain for key in row))
+            writer = csv.DictWriter(stream, columns, lineterminator="\n")
             writer.writeheader()
             writer.writerows(plain)
 

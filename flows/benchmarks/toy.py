@@ -46,8 +46,8 @@ def run(place: Place, scale: Scale) -> Results:
     return Results(
         title="Toy regression (simulated)",
         about=(
-            f"Simulated data. {seeds} draws of 50 labelled source and 50 unlabelled target points. Source-dense is x in "
-            f"{SOURCE_DENSE}, target-only is x in {TARGET_ONLY}. Settings were fixed on other draws."
+            f"Simulated data. {seeds} draws of 50 labelled source and 50 unlabelled target points. Source-dense: x in "
+            f"{SOURCE_DENSE}, target-only: x in {TARGET_ONLY}. Settings were fixed on other draws."
         ),
         tables=tables,
         figures=_figures(by_run),

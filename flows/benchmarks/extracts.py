@@ -1,0 +1,96 @@
+"""Writes the real pairs' extracts from the optional package SurvSet, each as its site would send it.
+
+Nothing is downloaded. `data_contracts/benchmarks/sites/` says how to read the files. Outcomes of target sites go to
+files of their own. Tumour size is banded where a site sends millimetres: the other site has bands only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tdrop.errors import UsageError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Extracts lie here, below the home.
+FOLDER = Path("benchmarks", "extracts")
+#: SUPPORT's disease groups by site.
+SUPPORT_GROUPS: Mapping[str, str] = {
+    "sepsis": "ARF/MOSF w/Sepsis",
+    "copd": "COPD",
+    "chf": "CHF",
+    "cirrhosis": "Cirrhosis",
+    "malignancy": "MOSF w/Malig",
+}
+OUTCOME = ["time", "event"]
+UNDER_AGE = 60
+
+
+def require_extra(benchmark: str) -> None:
+    """Says how to install the optional package when it is not there."""
+    if find_spec("SurvSet") is None:
+        raise UsageError(
+            f"benchmark '{benchmark}' reads real patients from the package SurvSet, which is not installed; "
+            "run: pip install 'tdrop[benchmarks]'"
+        )
+
+
+def write_breast(home: Path) -> None:
+    """Rotterdam, its women under 60, and GBSG with its outcomes apart."""
+    import pandas as pd
+
+    folder = _folder(home)
+    rotterdam, gbsg = _load("rott2"), _load("GBSG2")
+    columns = ["pid", "age", "nodes", "progesterone", "estrogen", "meno", "hormon", "tsize", *OUTCOME]
+    _write(rotterdam[columns], folder / "rotterdam.csv")
+    _write(rotterdam.loc[rotterdam["age"] < UNDER_AGE, columns], folder / "rotterdam_under_60.csv")
+    bands = ["up to 20 mm", "20 to 50 mm", "above 50 mm"]
+    gbsg["tsize"] = pd.cut(gbsg["tsize"], [-1, 20, 50, 10_000], labels=bands).astype(str)
+    _write(gbsg[["pid", "age", "pnodes", "progrec", "estrec", "menostat", "horTh", "tsize"]], folder / "gbsg.csv")
+    _write(gbsg[["pid", *OUTCOME]], folder / "gbsg_outcomes.csv")
+
+
+def write_support(home: Path) -> None:
+    """One extract a disease group of SUPPORT2; all but the source's without outcomes."""
+    folder = _folder(home)
+    table = _load("support2", prefixes=True)
+    groups = table["fac_dzgroup"].astype(str)
+    measured = [name for name in table if name.startswith("num_") and name not in _KNOWN_LATER]
+    columns = ["pid", "fac_sex", "fac_diabetes", *measured]
+    for site, group in SUPPORT_GROUPS.items():
+        patients = table[groups == group]
+        source = site == "sepsis"
+        _write(patients[[*columns, *OUTCOME] if source else columns], folder / f"{site}.csv")
+        if not source:
+            _write(patients[["pid", *OUTCOME]], folder / f"{site}_outcomes.csv")
+
+
+#: Scores that already predict survival, and the day of study entry, which is an artefact of recruitment.
+_KNOWN_LATER = ("num_sps", "num_surv2m", "num_surv6m", "num_hday")
+
+
+def _folder(home: Path) -> Path:
+    folder = home / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _load(name: str, *, prefixes: bool = False) -> pd.DataFrame:
+    """One of SurvSet's tables; its `num_` and `fac_` prefixes are kept where a site's YAML names them."""
+    from SurvSet.data import SurvLoader
+
+    table: pd.DataFrame = SurvLoader().load_dataset(name)["df"].copy()
+    if not prefixes:
+        table.columns = table.columns.str.replace("^(num|fac)_", "", regex=True)
+    return table
+
+
+def _write(frame: pd.DataFrame, path: Path) -> None:
+    """Leaves a file alone that already holds the same: readers wait for files that have just changed."""
+    text = frame.to_csv(index=False)
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")

@@ -1,0 +1,143 @@
+"""The paper's Table 1 for any pair, with what belongs beside it: references, oracle, paired differences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from flows.benchmarks.paired import error_auroc_difference
+from flows.benchmarks.pairs import Pair, keep_known, predictions_of
+from flows.benchmarks.results import Estimate, Table
+from tasks.run import Trained
+from tdrop.contracts.schema import Decision
+from tdrop.evaluate import Evaluation, evaluate
+from tdrop.types import Summary
+
+MAIN, UNREGULARISED = "transductive_dropout", "tdnr"
+NEURAL = ("mlp", "mc_dropout", "concrete_dropout", "ensemble", "mixmatch", "last_layer", "tdnr", MAIN)
+ORACLE = "oracle"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One pair after its outcomes were opened.
+
+    Attributes:
+        pair: The problem.
+        evaluation: Every number of every method, and of the oracle where there is one.
+        difference: Error AUROC by sd, transductive dropout minus TDNR.
+        chosen_lambda: The weight that matched validation chose.
+    """
+
+    pair: Pair
+    evaluation: Evaluation
+    difference: Estimate
+    chosen_lambda: float | None
+
+
+def judge(pair: Pair, trained: Trained, *, seeds: int, bootstrap: int) -> Judged:
+    """Opens a pair's outcomes and evaluates every method on the same resamples of patients."""
+    y = pair.outcomes()
+    predictions: dict[str, Sequence[Summary]] = dict(predictions_of(trained))
+    difference = Estimate(None)
+    if MAIN in predictions and UNREGULARISED in predictions:
+        known = np.isfinite(y)
+        sides = [keep_known(predictions[name], known) for name in (MAIN, UNREGULARISED)]
+        difference = error_auroc_difference(y[known], *sides, resamples=bootstrap)
+    oracle = pair.oracle()
+    if oracle is not None:
+        predictions[ORACLE] = [oracle] * seeds
+    evaluation = evaluate(pair.name, predictions, y, Decision(), seeds=range(seeds), bootstrap=bootstrap)
+    picked = trained.picked.get(MAIN)
+    return Judged(pair, evaluation, difference, None if picked is None else float(picked["settings"]["lambda_"]))
+
+
+def naming(method: str) -> str:
+    """The name that a reader sees."""
+    from tdrop.methods import label
+
+    return "Oracle (true risk)" if method == ORACLE else label(method)
+
+
+def table_one(judged: Judged, printed: Mapping[str, str] | None = None) -> Table:
+    """All methods of one pair; `printed` puts the paper's own test and error AUROC beside ours."""
+    evaluation = judged.evaluation
+    rows = []
+    for method in evaluation.methods:
+        row: dict[str, Any] = {
+            "method": naming(method),
+            "test AUROC": _estimate(evaluation, method, "auroc"),
+            "error AUROC by sd": _estimate(evaluation, method, "error_auroc_sd"),
+            "error AUROC by p(1-p)": _estimate(evaluation, method, "error_auroc_risk"),
+            "errors": _plain(evaluation, method, "errors", 1),
+            "interval width": _plain(evaluation, method, "interval_width", 3),
+            "misclassified sd": _plain(evaluation, method, "misclassified_sd", 3),
+            "INPT": _plain(evaluation, method, "inpt", 1),
+            "referrals": _plain(evaluation, method, "referrals", 1),
+            "INPT at equal referrals": _plain(evaluation, method, "inpt_equal", 1),
+            "Brier": _plain(evaluation, method, "brier", 3),
+        }
+        if printed is not None:
+            row["paper (other data): test, error, width, sd, INPT"] = printed.get(method, "not in the paper")
+        rows.append(row)
+    caption = (
+        f"{judged.pair.title}: {evaluation.labelled:,} target patients with known outcome, {evaluation.outcomes:,} "
+        f"with the outcome; mean over {len(evaluation.seeds)} seed(s), 95% intervals from resampled patients. Settings "
+        "chosen on matched validation."
+    )
+    return Table(f"{judged.pair.name}_methods", caption, rows)
+
+
+def _estimate(evaluation: Evaluation, method: str, metric: str) -> Estimate:
+    row = evaluation.row(method, metric)
+    return Estimate(None) if row is None else Estimate(row.value, row.low, row.high)
+
+
+def _plain(evaluation: Evaluation, method: str, metric: str, digits: int) -> Estimate:
+    return Estimate(evaluation.value(method, metric), digits=digits)
+
+
+def bars_table(name: str, judged: Sequence[Judged], simulated: bool) -> Table:
+    """The two bars of every pair: error AUROC against TDNR, and test AUROC against the best neural method."""
+    rows = []
+    for each in judged:
+        values = {method: each.evaluation.value(method, "auroc") for method in NEURAL}
+        known = {method: value for method, value in values.items() if value is not None}
+        best = max(known, key=lambda method: known[method], default=None)
+        behind = None if best is None or MAIN not in known else known[best] - known[MAIN]
+        rows.append(
+            {
+                "pair": each.pair.title,
+                "error AUROC by sd, transductive dropout minus TDNR": each.difference,
+                "lambda chosen": each.chosen_lambda,
+                "test AUROC behind the best neural method": Estimate(behind),
+                "best neural method": MISSING_METHOD if best is None else naming(best),
+                "patients": each.evaluation.labelled,
+                "seeds": len(each.evaluation.seeds),
+            }
+        )
+    kind = "Simulated pairs" if simulated else "Real patients"
+    caption = (
+        f"{kind}: tuned transductive dropout minus tuned TDNR on the same resampled patients (aim: lower end at least "
+        "-.03), and how far its mean test AUROC is behind the best neural method's (aim: at most .02)."
+    )
+    return Table(f"{name}_bars", caption, rows)
+
+
+MISSING_METHOD = "n/a"
+
+
+def key_numbers(judged: Sequence[Judged]) -> dict[str, float]:
+    """What the record keeps of every pair."""
+    found: dict[str, float | None] = {}
+    for each in judged:
+        name = each.pair.name.replace(" ", "_")
+        found[f"{name}_difference"] = each.difference.value
+        found[f"{name}_difference_low"] = each.difference.low
+        for method in each.evaluation.methods:
+            for metric in ("auroc", "error_auroc_sd", "error_auroc_risk"):
+                found[f"{name}_{method}_{metric}"] = each.evaluation.value(method, metric)
+    return {name: value for name, value in found.items() if value is not None}
