@@ -15,7 +15,9 @@ from tdrop.evaluate import Recalibration, suggest_recalibration
 from tdrop.evaluate.statistics import referred_by_capacity, referred_by_level
 from tdrop.methods import describe
 from tdrop.report import tables
+from tdrop.report.choice import choice_table, settings_table
 from tdrop.report.data import ReportData
+from tdrop.report.extract import plain_table, rows_sentence, shift_table, validation_table
 from tdrop.report.tables import Table
 from tdrop.report.text import count, method_label, share
 from tdrop.report.titles import feature_titles, value_names
@@ -184,7 +186,7 @@ def _choice(data: ReportData) -> Section:
     if data.choice.get("mlp_better"):
         sentences.append("A plain network without intervals scores better still, but cannot say when it is unsure.")
     warnings = [f"{method_label(name)} could not be fitted: {why}" for name, why in data.failed_methods.items()]
-    parts = (tables.choice_table(data), *found(tables.settings_table(data)))
+    parts = (choice_table(data), *found(settings_table(data)))
     return Section("choice", "Why this method", tuple(filter(None, sentences)), parts, tuple(warnings))
 
 
@@ -210,7 +212,7 @@ def shift_sections(
         "How much patients of both sites look like this site's. Where the blue line has no grey behind it, the model "
         "has seen nobody like them.",
     )
-    parts.append(tables.shift_table(shift, titles))
+    parts.append(shift_table(shift, titles))
     parts += drawing(
         figures.draw_balance(matching.get("balance", ()), titles),
         "How far the source is from this site, before and after picking similar patients.",
@@ -222,10 +224,10 @@ def shift_sections(
             "tuned on them and on nothing else."
         )
         sentences += [_sentence(str(matching["fallback"]))] if matching.get("fallback") else []
-    extract = tables.validation_table(validation, "validation", "What was found in the extract")
+    extract = validation_table(validation, "validation", "What was found in the extract")
     return [
         Section("patients", "How different the patients are", tuple(filter(None, sentences)), tuple(parts)),
-        Section("extract", "The extract", (tables.rows_sentence(validation),), (extract,) if extract.lines else ()),
+        Section("extract", "The extract", (rows_sentence(validation),), (extract,) if extract.lines else ()),
     ]
 
 
@@ -249,7 +251,7 @@ def _uncertainty(data: ReportData) -> Section:
 
 
 def _making(data: ReportData) -> Section:
-    parts = [tables.plain_table("labels", "The label file", data.labels)] if data.labels else []
-    parts += [tables.plain_table("provenance", "How this report was made", data.provenance)] if data.provenance else []
+    parts = [plain_table("labels", "The label file", data.labels)] if data.labels else []
+    parts += [plain_table("provenance", "How this report was made", data.provenance)] if data.provenance else []
     sentences = tuple(_sentence(str(note)) for note in data.shift.get("notes", ()))
     return Section("making", "How it was made", sentences, tuple(parts))

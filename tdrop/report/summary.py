@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tdrop.report.choice import picked_trial
 from tdrop.report.data import ReportData
-from tdrop.report.tables import picked_trial
 from tdrop.report.text import method_label
 from tdrop.report.words import referred_row, things_to_know, use_sentence
 

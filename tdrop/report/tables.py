@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -171,51 +171,6 @@ def subgroup_table(data: ReportData) -> Table | None:
     return Table("subgroups", f"{method_label(data.method)} by subgroup", head, tuple(lines))
 
 
-def choice_table(data: ReportData) -> Table:
-    """How the method was chosen, without outcomes of this site."""
-    rows = data.choice.get("table", ())
-    head = ("Method", "Log loss", "Behind the best", "Matched log loss", "Matched AUROC", "Matched error AUROC by sd",
-            "Can be chosen")  # fmt: skip
-    note = (
-        "All of it on source patients; “matched” ones were picked to look like this site's. A method that gives one "
-        "number a patient, without an interval, is shown and cannot be chosen."
-    )
-    methods = [row["method"] for row in rows]
-    marked = methods.index(data.method) if data.method in methods else None
-    lines = tuple(_choice_line(row, picked_trial(data.tuning.get(row["method"], ()))) for row in rows)
-    return Table("choice", "How the method was chosen", head, lines, note, marked)
-
-
-def _choice_line(row: Mapping[str, Any], trial: Mapping[str, Any]) -> tuple[Cell, ...]:
-    error = row.get("behind_error")
-    return cells(
-        method_label(row["method"]),
-        number(row.get("log_loss"), 4),
-        Cell(number(row.get("behind"), 4), beside=f"± {number(error, 4)}" if error else ""),
-        number(row.get("matched_log_loss"), 4),
-        Cell(number(trial.get("auroc")), f"{count(trial['n'])} patients" if trial else ""),
-        Cell(number(trial.get("error_auroc")), f"{count(trial['errors'])} errors" if trial else ""),
-        "yes" if row.get("candidate") else "no",
-    )
-
-
-def settings_table(data: ReportData) -> Table | None:
-    """The settings that each method was refitted with; None without trials."""
-    picked = {method: picked_trial(trials) for method, trials in data.tuning.items()}
-    lines = tuple(
-        cells(
-            method_label(method),
-            count(len(data.tuning[method])),
-            count(trial.get("epochs")),
-            _written(trial["settings"]),
-        )
-        for method, trial in picked.items()
-        if trial
-    )
-    head = ("Method", "Trials", "Epochs", "Settings")
-    return Table("settings", "Settings of the winning trials", head, lines) if lines else None
-
-
 def recalibration_table(recalibration: Recalibration) -> Table:
     """Risks before and after the recalibration that the outcomes suggest."""
     head = (
@@ -248,72 +203,3 @@ def recalibration_table(recalibration: Recalibration) -> Table:
 
 def _as_sentence(words: str) -> str:
     return words[:1].upper() + words[1:] + ("" if words.endswith(".") else ".")
-
-
-def picked_trial(trials: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Returns the trial that the refit used: the one marked so, or else the one of lowest log loss."""
-    marked = [trial for trial in trials if trial.get("picked")]
-    scored = [trial for trial in trials if trial.get("log_loss") is not None]
-    return marked[0] if marked else min(scored, key=lambda trial: trial["log_loss"], default={})
-
-
-def validation_table(validation: Mapping[str, Any], name: str, caption: str) -> Table:
-    """What became of the rows of an extract, and what was found."""
-    head = ("Finding", "Rows", "Of", "What it means")
-    words = {
-        "table_stop": "the extract cannot be used",
-        "row_critical": "rows set aside",
-        "table_warning": "worth a question",
-        "row_warning": "rows used, unusual",
-        "info": "for information",
-    }
-    lines = [
-        cells(
-            Cell(str(finding["sentence"]), str(finding.get("fix") or "")),
-            count(finding["count"]),
-            count(finding["total"]),
-            words.get(finding["severity"], finding["severity"]),
-        )
-        for finding in validation.get("findings", ())
-    ]
-    return Table(name, caption, head, tuple(lines))
-
-
-def rows_sentence(validation: Mapping[str, Any]) -> str:
-    """Says what became of the rows of an extract."""
-    used, aside, twice = (count(validation.get(name)) for name in ("used", "quarantined", "duplicates"))
-    return f"Rows read {count(validation.get('read'))} = used {used} + set aside {aside} + duplicates {twice}."
-
-
-def shift_table(shift: Mapping[str, Any], titles: Mapping[str, str]) -> Table:
-    """Feature by feature, how the sites differ."""
-    head = ("Feature", "Source mean", "Mean here", "Difference in sd", "Distance", "Outside the source's range")
-    lines = [
-        cells(
-            titles.get(row["feature"], row["feature"]),
-            number(row.get("source_mean"), 2),
-            number(row.get("target_mean"), 2),
-            Cell(number(row.get("smd"), 2), order=str(abs(row["smd"])) if row.get("smd") is not None else ""),
-            number(row.get("distance"), 2),
-            share(row.get("outside_range")),
-        )
-        for row in sorted(shift.get("features", ()), key=lambda row: -abs(row.get("smd") or 0.0))
-    ]
-    note = "Means are of the encoded features: logarithms where the contract says so, shares for categories."
-    return Table("shift", "Feature by feature", head, tuple(lines), note)
-
-
-def plain_table(name: str, caption: str, pairs: Mapping[str, Any]) -> Table:
-    """Makes a table of names and values; lists and nested values are written out."""
-    lines = tuple(cells(key.replace("_", " "), _written(value)) for key, value in pairs.items())
-    return Table(name, caption, ("", ""), lines)
-
-
-def _written(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_written(item)}" for key, item in value.items())
-    if isinstance(value, list | tuple):
-        return ", ".join(_written(item) for item in value)
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return count(value) if isinstance(value, int) else str(value)

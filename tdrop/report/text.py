@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -93,3 +94,14 @@ def row_spread(row: Row | None) -> str:
     if row is None or row.value is None or not row.seed_sd:
         return ""
     return f"± {metric_text(row.metric, row.seed_sd)}"
+
+
+def write_out(value: Any) -> str:
+    """Writes a setting or a record of settings as text."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {write_out(item)}" for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(write_out(item) for item in value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return count(value) if isinstance(value, int) else str(value)

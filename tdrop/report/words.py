@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 
 from tdrop.evaluate import Row
+from tdrop.report.choice import picked_trial
 from tdrop.report.data import ReportData
-from tdrop.report.tables import picked_trial
 from tdrop.report.text import count, method_label, moment, of_hundred, share
 from tdrop.report.titles import feature_columns, feature_titles, in_sentence
 

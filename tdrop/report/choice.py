@@ -1,0 +1,62 @@
+"""The tables behind the choice of a method: what was compared, and with which settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tdrop.report.data import ReportData
+from tdrop.report.tables import Cell, Table, cells
+from tdrop.report.text import count, method_label, number, write_out
+
+
+def choice_table(data: ReportData) -> Table:
+    """How the method was chosen, without outcomes of this site."""
+    rows = data.choice.get("table", ())
+    head = ("Method", "Log loss", "Behind the best", "Matched log loss", "Matched AUROC", "Matched error AUROC by sd",
+            "Can be chosen")  # fmt: skip
+    note = (
+        "All of it on source patients; “matched” ones were picked to look like this site's. A method that gives one "
+        "number a patient, without an interval, is shown and cannot be chosen."
+    )
+    methods = [row["method"] for row in rows]
+    marked = methods.index(data.method) if data.method in methods else None
+    lines = tuple(_choice_line(row, picked_trial(data.tuning.get(row["method"], ()))) for row in rows)
+    return Table("choice", "How the method was chosen", head, lines, note, marked)
+
+
+def _choice_line(row: Mapping[str, Any], trial: Mapping[str, Any]) -> tuple[Cell, ...]:
+    error = row.get("behind_error")
+    return cells(
+        method_label(row["method"]),
+        number(row.get("log_loss"), 4),
+        Cell(number(row.get("behind"), 4), beside=f"± {number(error, 4)}" if error else ""),
+        number(row.get("matched_log_loss"), 4),
+        Cell(number(trial.get("auroc")), f"{count(trial['n'])} patients" if trial else ""),
+        Cell(number(trial.get("error_auroc")), f"{count(trial['errors'])} errors" if trial else ""),
+        "yes" if row.get("candidate") else "no",
+    )
+
+
+def settings_table(data: ReportData) -> Table | None:
+    """The settings that each method was refitted with; None without trials."""
+    picked = {method: picked_trial(trials) for method, trials in data.tuning.items()}
+    lines = tuple(
+        cells(
+            method_label(method),
+            count(len(data.tuning[method])),
+            count(trial.get("epochs")),
+            write_out(trial["settings"]),
+        )
+        for method, trial in picked.items()
+        if trial
+    )
+    head = ("Method", "Trials", "Epochs", "Settings")
+    return Table("settings", "Settings of the winning trials", head, lines) if lines else None
+
+
+def picked_trial(trials: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Returns the trial that the refit used: the one marked so, or else the one of lowest log loss."""
+    marked = [trial for trial in trials if trial.get("picked")]
+    scored = [trial for trial in trials if trial.get("log_loss") is not None]
+    return marked[0] if marked else min(scored, key=lambda trial: trial["log_loss"], default={})
