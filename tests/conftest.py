@@ -85,7 +85,12 @@ def settle(folder: Path) -> None:
 @pytest.fixture
 def plain_reports(monkeypatch):
     """Leaves out the drawing of reports, for tests of what happens around them."""
-    monkeypatch.setattr("tdrop.report.render_report", lambda data: f"<html>{data.site.name}</html>")
+    leave_reports_out(monkeypatch)
+
+
+def leave_reports_out(patch: pytest.MonkeyPatch) -> None:
+    """Replaces reports by a line, within this process."""
+    patch.setattr("tdrop.report.render_report", lambda data: f"<html>{data.site.name}</html>")
 
 
 @pytest.fixture
