@@ -55,17 +55,21 @@ def draw_heat_maps(
     """
     canvas = Canvas(1.2 + 1.75 * len(maps), 2.9, 1, len(maps), sharex=True, sharey=True)
     for panel, (name, values) in zip(canvas.panels[0], maps.items(), strict=True):
-        panel.imshow(values, cmap="PuOr_r", vmin=-_STRONGEST, vmax=_STRONGEST, aspect="auto")
+        # Cells as shapes: an image would put a bitmap into the SVG.
+        panel.pcolormesh(values, cmap="PuOr_r", vmin=-_STRONGEST, vmax=_STRONGEST)
         for row, column in np.ndindex(values.shape):
             known = np.isfinite(values[row, column])
             text = f"{values[row, column]:+.02f}" if known else "n/a"
             strong = known and abs(values[row, column]) > 0.7 * _STRONGEST
-            panel.text(column, row, text, ha="center", va="center", fontsize=8, color="white" if strong else INK)
+            panel.text(
+                column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=8, color="white" if strong else INK
+            )
         panel.set_title(f"minus {name}", fontsize=8.5)
-        panel.set_xticks(range(len(columns)), columns)
-        panel.set_yticks(range(len(rows)), rows)
+        panel.set_xticks(np.arange(len(columns)) + 0.5, columns)
+        panel.set_yticks(np.arange(len(rows)) + 0.5, rows)
         panel.grid(visible=False)
     canvas.panels[0][0].set_ylabel(labels[0])
+    canvas.panels[0][0].invert_yaxis()
     canvas.figure.supxlabel(labels[1], fontsize=9)
     return canvas.svg(
         "heat",

@@ -41,8 +41,8 @@ SHARPS = (1.5, 3.0, 5.0)
 TARGET_MEANS = (-0.7, 0.3, 1.2)
 MAIN_CELL = (5.0, 1.2)
 FIRST_SEED = 10_000
-SEEDS, TUNED_SEEDS, MAP_SEEDS = 12, 10, 3
-TRIALS = 4
+SEEDS, TUNED_SEEDS, MAP_SEEDS = 12, 10, 2
+TRIALS = 3
 PASSES = 200
 QUICK: Mapping[str, Any] = {"hidden": [8], "epochs": 2}
 

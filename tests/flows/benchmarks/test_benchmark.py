@@ -1,0 +1,102 @@
+"""The quick form of every benchmark, as a flow: files, record, and going on where it stopped."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+
+import pytest
+from rich.console import Console
+
+from flows import benchmark as command
+from tdrop.errors import UsageError
+
+FILES = {
+    "toy": {"toy_intervals.csv", "toy_ratios.csv", "toy_intervals.svg", "toy_dropout_rates.svg"},
+    "uci": {"uci_iris_softmax.csv", "uci_differences.csv"},
+    "extrapolation": {"extrapolation_methods.csv", "extrapolation_differences.csv", "extrapolation_heat_map.csv"},
+    "prostate": {"prostate_paper_methods.csv", "prostate_bars.csv"},
+    "breast": {"gbsg_methods.csv", "breast_bars.csv", "breast_shift.csv"},
+}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(params=FILES)
+def finished(request, home, prefect_server):
+    """One quick benchmark, everything in this process; returns its name, page and folder."""
+    name = request.param
+    if name in command.NEED_EXTRA and importlib.util.find_spec("SurvSet") is None:
+        pytest.skip("the optional package SurvSet is not installed")
+    folder = home / "results" / name
+    page = command.benchmark(name, quick=True, output=str(folder), home=str(home), processes=0)
+    return name, page, folder
+
+
+def test_a_quick_benchmark_writes_its_files_is_recorded_and_resumes(finished, home, monkeypatch):
+    name, page, folder = finished
+    names = {path.name for path in folder.iterdir()}
+    assert FILES[name] | {"results.md", "numbers.json"} <= names
+    assert (folder / "results.md").read_text() == page
+    if name in ("toy", "extrapolation", "prostate"):
+        captions = [line for line in page.splitlines() if line and line[0] not in "|#!"]
+        assert all("imulated" in caption for caption in captions)
+    assert "nan" not in page.lower().replace("resonan", "")
+    assert_recorded(home, name, json.loads((folder / "numbers.json").read_text())["metrics"])
+
+    def refuse(*values, **named):
+        raise AssertionError("everything was computed before")
+
+    monkeypatch.setattr("tasks.tune.compute", refuse)
+    monkeypatch.setattr("flows.benchmarks.units.compute", refuse)
+    assert command.benchmark(name, quick=True, output=str(folder), home=str(home), processes=0) == page
+
+
+def assert_recorded(home, name, metrics):
+    """One finished run holds the key numbers and the tables."""
+    from tasks.place import Place
+    from tasks.tracking import connect, experiment_id
+
+    place = Place.at(home, command.CONTRACTS)
+    client = connect(place)
+    runs = client.search_runs([experiment_id(place, place.network())], f"tags.benchmark = '{name}'")
+    assert runs[0].info.status == "FINISHED"
+    assert runs[0].data.metrics == pytest.approx(metrics)
+    listed = {each.path for each in client.list_artifacts(runs[0].info.run_id, "results")}
+    assert {f"results/{file}" for file in FILES[name]} <= listed
+
+
+def test_an_unknown_name_is_a_sentence_with_the_nearest_one():
+    with pytest.raises(UsageError, match="did you mean 'toy'"):
+        command.run_benchmark("toyy", console=Console())
+
+
+@pytest.mark.parametrize("name", command.NEED_EXTRA)
+def test_the_missing_extra_is_one_sentence_with_the_command(name, monkeypatch):
+    import flows.benchmarks.extracts as extracts
+
+    monkeypatch.setattr(extracts, "find_spec", lambda _: None)
+    with pytest.raises(UsageError, match=r"pip install 'tdrop\[benchmarks\]'"):
+        command.run_benchmark(name, console=Console())
+
+
+def test_scripts_run_by_name(tmp_path, monkeypatch):
+    import flows.benchmarks.choosing as choosing
+
+    called = []
+    monkeypatch.setattr(choosing, "run", lambda output, quick: called.append((output, quick)))
+    command.run_benchmark("choosing", quick=True, output=tmp_path / "out", console=Console())
+    assert called == [(tmp_path / "out", True)]
+
+
+def test_the_benchmarks_network_is_apart_from_the_ordinary_one():
+    from tdrop.contracts.network import load_network
+
+    ordinary = load_network(command.CONTRACTS.parent)
+    apart = load_network(command.CONTRACTS)
+    assert not set(ordinary.sites) & set(apart.sites)
+    assert all(site.public and not site.simulated for site in apart.sites.values())
+    assert {network.source for network in apart.targets} == {"rotterdam", "rotterdam_under_60", "sepsis"}
