@@ -3,32 +3,62 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
 
-from tdrop.errors import UsageError, did_you_mean
+from tdrop.errors import Unavailable, UsageError, did_you_mean
 
 RUNNERS = ("processes", "dask")
+CONNECT_LIMIT_SECONDS = 15
 
 
-def task_runner(name: str = "processes", address: str | None = None) -> Any:
-    """Returns a Prefect task runner.
+def check_runner(name: str, address: str | None) -> None:
+    """Refuses what cannot be run on, before anything is started."""
+    if name not in RUNNERS:
+        raise UsageError(f"unknown runner '{name}'{did_you_mean(name, RUNNERS)}")
+    if name == "processes" and address is not None:
+        raise UsageError("--address is for a Dask scheduler; add --runner dask")
+    if name == "dask" and find_spec("prefect_dask") is None:
+        raise UsageError("the dask runner needs an extra: pip install 'tdrop[cluster]'")
+
+
+@contextmanager
+def task_runner(name: str = "processes", address: str | None = None) -> Iterator[Any]:
+    """Yields a Prefect task runner for the sites' flows; a cluster of our own lives for the block.
 
     Args:
         name: "processes" or "dask".
         address: An existing Dask scheduler; without one, dask starts processes on this machine.
     """
-    if name not in RUNNERS:
-        raise UsageError(f"unknown runner '{name}'{did_you_mean(name, RUNNERS)}")
+    check_runner(name, address)
     if name == "processes":
         from prefect.task_runners import ThreadPoolTaskRunner
 
         # Threads only wait for worker processes; a few more than cores keep those busy.
-        return ThreadPoolTaskRunner(max_workers=2 * (os.cpu_count() or 1) + 2)
+        yield ThreadPoolTaskRunner(max_workers=2 * (os.cpu_count() or 1) + 2)
+        return
+    from prefect_dask import DaskTaskRunner
+
+    with _scheduler(address) as found:
+        yield DaskTaskRunner(address=found)
+
+
+@contextmanager
+def _scheduler(address: str | None) -> Iterator[str]:
+    """The address of a Dask scheduler that answers: the one given, or one of processes of this machine."""
+    from distributed import Client, LocalCluster
+
+    if address is None:
+        # One thread a worker: torch keeps state per process. No dashboard: nobody asked for a port.
+        with LocalCluster(n_workers=os.cpu_count() or 1, threads_per_worker=1, dashboard_address=None) as cluster:
+            yield str(cluster.scheduler_address)
+        return
     try:
-        from prefect_dask import DaskTaskRunner
-    except ImportError:
-        raise UsageError("the dask runner needs an extra: pip install 'tdrop[cluster]'") from None
-    if address is not None:
-        return DaskTaskRunner(address=address)
-    # One thread a worker: torch keeps state per process.
-    return DaskTaskRunner(cluster_kwargs={"n_workers": os.cpu_count() or 1, "threads_per_worker": 1})
+        Client(address, timeout=CONNECT_LIMIT_SECONDS).close()
+    except (OSError, ValueError) as error:
+        raise Unavailable(
+            f"no Dask scheduler answers at '{address}' ({type(error).__name__}); expected e.g. tcp://host:8786"
+        ) from error
+    yield address

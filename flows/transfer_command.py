@@ -13,6 +13,7 @@ from rich.table import Table
 
 from flows.console import watching
 from flows.orchestration import orchestrated
+from flows.runners import check_runner
 from tasks.place import Place
 from tasks.pool import busy_seconds, reset_spans
 from tasks.settings import TransferSettings
@@ -37,28 +38,25 @@ def run_transfer(
         if network.site(site).role != "target":
             targets = ", ".join(target.name for target in network.targets)
             raise UsageError(f"site '{site}' is a source; give target sites: {targets}")
+    check_runner(runner, address)
     started = time.monotonic()
     with watching(sites, console):
         with orchestrated():
             ready = time.monotonic()
             reset_spans()
-            flow = _flow_on(runner, address)
-            results = flow(list(sites), settings, str(contracts), place.home, processes, again)
+            # Imported here, where a person already sees progress: it takes a second.
+            from flows.network import transfer_network
+
+            given = (list(sites), settings, str(contracts), place.home, processes, again, runner, address)
+            results = transfer_network(*given)
         elapsed = time.monotonic() - ready
     _show(place, results, console)
-    _show_time(console, elapsed, ready - started)
+    if runner == "processes":  # what a cluster's workers spent is not known here
+        _show_time(console, elapsed, ready - started)
     problems = [result.get("failed") or result.get("not_recorded") for result in results.values()]
     if any(problems):
         raise TdropError("; ".join(dict.fromkeys(problem for problem in problems if problem)))
     return results
-
-
-def _flow_on(runner: str, address: str | None) -> Any:
-    """The parent flow on the chosen task runner."""
-    from flows.network import transfer_network
-    from flows.runners import task_runner
-
-    return transfer_network.with_options(task_runner=task_runner(runner, address))
 
 
 def _show(place: Place, results: dict[str, Any], console: Console) -> None:
