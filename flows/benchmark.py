@@ -89,7 +89,7 @@ def _run_script(name: str, folder: Path, quick: bool) -> None:
     name="benchmark",
     flow_run_name="benchmark {name}",
     persist_result=False,
-    task_runner=ThreadPoolTaskRunner(max_workers=THREADS),
+    task_runner=ThreadPoolTaskRunner(max_workers=THREADS),  # type: ignore[arg-type]
 )
 def benchmark(
     name: str,

@@ -59,7 +59,7 @@ def write_support(home: Path) -> None:
     folder = _folder(home)
     table = _load("support2", prefixes=True)
     groups = table["fac_dzgroup"].astype(str)
-    measured = [name for name in table if name.startswith("num_") and name not in _KNOWN_LATER]
+    measured = [str(name) for name in table if str(name).startswith("num_") and name not in _KNOWN_LATER]
     columns = ["pid", "fac_sex", "fac_diabetes", *measured]
     for site, group in SUPPORT_GROUPS.items():
         patients = table[groups == group]
@@ -81,9 +81,14 @@ def _folder(home: Path) -> Path:
 
 def _load(name: str, *, prefixes: bool = False) -> pd.DataFrame:
     """One of SurvSet's tables; its `num_` and `fac_` prefixes are kept where a site's YAML names them."""
+    import warnings
+
     from SurvSet.data import SurvLoader
 
-    table: pd.DataFrame = SurvLoader().load_dataset(name)["df"].copy()
+    with warnings.catch_warnings():
+        # The package's own files name a numpy module that has moved.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        table: pd.DataFrame = SurvLoader().load_dataset(name)["df"].copy()
     if not prefixes:
         table.columns = table.columns.str.replace("^(num|fac)_", "", regex=True)
     return table

@@ -212,7 +212,8 @@ def _heat_map(place: Place, scale: Scale) -> tuple[Table, dict[str, str]]:
     methods = {name: own for name, own in _methods(scale).items() if name in (MAIN, *RIVALS)}
     cells = [(5.0, 1.2)] if scale.quick else [(sharp, mean) for sharp in SHARPS for mean in TARGET_MEANS]
     seeds = 1 if scale.quick else MAP_SEEDS
-    rows, maps = [], {}
+    rows: list[dict[str, Any]] = []
+    maps = {}
     pairs = {cell: _draw_pairs(place, scale, cell, seeds) for cell in cells}
     flat = [pair for cell in cells for pair in pairs[cell]]
     found = fit_fixed(place, "extrapolation", flat, methods, passes=_passes(scale))

@@ -69,7 +69,7 @@ def draw_pair(place: Place, name: str, title: str, draw: Draw, options: Mapping[
     def build_truth(folder: Path) -> None:
         _, labelled, risk = draw(**options)
         known: dict[str, Any] = {} if risk is None else {"risk": risk}
-        np.savez(folder / "outcomes.npz", y=labelled.y, **known)
+        np.savez(folder / "outcomes.npz", y=np.asarray(labelled.y), **known)
 
     encoded = store.make("benchmark-pair", inputs, build_cohorts)
     return Pair(name, title, encoded, store.make("benchmark-truth", inputs, build_truth))

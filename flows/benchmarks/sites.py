@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from prefect import task
@@ -19,7 +20,7 @@ from tasks.settings import TransferSettings
 from tasks.store import Ref, Store, write_json
 
 SEEDS, TRIALS, PASSES, BOOTSTRAP = 10, 3, 200, 1000
-QUICK_NETWORK = {"hidden": [8], "epochs": 2}
+QUICK_NETWORK: dict[str, Any] = {"hidden": [8], "epochs": 2}
 
 
 def run_sites(place: Place, name: str, targets: Sequence[str], scale: Scale, about: str) -> Results:
@@ -52,7 +53,12 @@ def transfer_settings(scale: Scale, seeds: int, trials: int = TRIALS) -> Transfe
         return TransferSettings(
             seeds=seeds, trials=trials, passes=PASSES, bootstrap=BOOTSTRAP, criterion="matched_validation"
         )
-    small = {"mlp": QUICK_NETWORK, "tdnr": QUICK_NETWORK, MAIN: QUICK_NETWORK, "logistic_regression": {"refits": 5}}
+    small: dict[str, dict[str, Any]] = {
+        "mlp": QUICK_NETWORK,
+        "tdnr": QUICK_NETWORK,
+        MAIN: QUICK_NETWORK,
+        "logistic_regression": {"refits": 5},
+    }
     return TransferSettings(
         methods=tuple(small),
         method_settings=small,
