@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from tdrop.contracts.record import is_number
 from tdrop.contracts.rule import Condition, OtherColumn
 from tdrop.errors import did_you_mean
 
@@ -125,16 +126,8 @@ def _value_problems(test: str, value: object, column: Column, where: tuple[str |
         label = f"{item:g}" if isinstance(item, float) else str(item)
         if known and label not in known:
             yield where, f"'{label}' is no category of '{column.name}'{did_you_mean(label, known)}"
-        elif not known and isinstance(item, str) and not _is_number(item):
+        elif not known and isinstance(item, str) and not is_number(item):
             yield where, f"column '{column.name}' is compared with '{item}', which is no number"
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def site_problems(site: Site, contract: Contract) -> Iterator[Problem]:

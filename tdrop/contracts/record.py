@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
@@ -18,6 +19,15 @@ def to_label(value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value).strip()
+
+
+def is_number(text: str) -> bool:
+    """Whether text is a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _to_labels(value: Any) -> Any:
@@ -84,10 +94,14 @@ class Interval(Record):
             raise ValueError(f"the low end {self.low:g} is above the high end {self.high:g}")
         return self
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Both ends, infinite where open."""
+        return -math.inf if self.low is None else self.low, math.inf if self.high is None else self.high
+
     def within(self, other: Interval) -> bool:
         """Whether every number in it is also in `other`."""
-        low = other.low is None or (self.low is not None and self.low >= other.low)
-        return low and (other.high is None or (self.high is not None and self.high <= other.high))
+        return self.ends[0] >= other.ends[0] and self.ends[1] <= other.ends[1]
 
     def text(self, unit: str | None = None) -> str:
         """Returns the range in words, such as `18 to 120 years`."""

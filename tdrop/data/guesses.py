@@ -114,8 +114,7 @@ def _share_plausible(numbers: Doubles, unit: str, column: Column) -> float | Non
         converted = convert(numbers, unit, column.unit, molar_mass=column.molar_mass)
     except ContractError:
         return None
-    low = -np.inf if limits.low is None else limits.low
-    high = np.inf if limits.high is None else limits.high
+    low, high = limits.ends
     return float(((converted >= low) & (converted <= high)).mean())
 
 

@@ -5,7 +5,7 @@ A value that is there but cannot be read becomes missing and is marked, so that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,58 +59,39 @@ def harmonise(raw: pd.DataFrame, contract: Contract, site: Site) -> Harmonised:
 
 def rename(raw: pd.DataFrame, contract: Contract, extract: Extract, file: str) -> tuple[pd.DataFrame, list[Finding]]:
     """Gives the extract's columns the contract's names; tells of names that are not there and columns left over."""
-    findings = []
-    absent = [name for name in extract.renames if name not in raw]
-    for name in absent:
-        findings.append(
-            Finding(
-                "table.renames",
-                extract.renames[name],
-                "table_warning",
-                1,
-                raw.shape[1],
-                f"`renames` speaks of a column '{clean(name)}' that the extract does not have"
-                f"{did_you_mean(clean(name), map(clean, map(str, raw.columns)))}",
-                f"change `renames` in {file}",
-            )
-        )
-    taken = [name for name in raw if name in extract.renames.values() and name not in extract.renames]
-    clashes = [name for name in taken if any(to == name and old in raw for old, to in extract.renames.items())]
+    clashes = [to for old, to in extract.renames.items() if old in raw and to in raw and to not in extract.renames]
     if clashes:
         raise ContractError(f"{file}: the extract already has a column '{clashes[0]}' and `renames` makes another")
     named = raw.rename(columns=extract.renames)
-    extra = [str(name) for name in named if name not in contract.names]
-    if extra and len(extra) == named.shape[1]:
+    return named, [*_absent_names(raw, extract, file), *_columns_left_over(named, contract, file), *_blank_lines(raw)]
+
+
+def _absent_names(raw: pd.DataFrame, extract: Extract, file: str) -> Iterator[Finding]:
+    for name in (name for name in extract.renames if name not in raw):
+        known = did_you_mean(clean(name), map(clean, map(str, raw.columns)))
+        sentence = f"`renames` speaks of a column '{clean(name)}' that the extract does not have{known}"
+        fix = f"change `renames` in {file}"
+        yield Finding("table.renames", extract.renames[name], "table_warning", 1, raw.shape[1], sentence, fix)
+
+
+def _columns_left_over(named: pd.DataFrame, contract: Contract, file: str) -> Iterator[Finding]:
+    extra, total = [str(name) for name in named if name not in contract.names], named.shape[1]
+    if extra and len(extra) == total:
         # Without a header the first patient's values stand where names should: they must not be quoted.
-        findings.append(
-            Finding(
-                "table.header",
-                None,
-                "table_stop",
-                len(extra),
-                named.shape[1],
-                f"none of the {len(extra):,} columns has a name that the contract knows",
-                "check that the first line holds the names, and the separator under `reader`",
-            )
-        )
+        sentence = f"none of the {total:,} columns has a name that the contract knows"
+        fix = "check that the first line holds the names, and the separator under `reader`"
+        yield Finding("table.header", None, "table_stop", total, total, sentence, fix)
     elif extra:
-        findings.append(
-            Finding(
-                "table.extra_columns",
-                None,
-                "info",
-                len(extra),
-                named.shape[1],
-                f"{len(extra):,} columns are not in the contract and were left out: {_list_names(extra)}",
-                f"name them in the table, or under `renames` in {file}",
-            )
-        )
+        sentence = f"{len(extra):,} columns are not in the contract and were left out: {_list_names(extra)}"
+        fix = f"name them in the table, or under `renames` in {file}"
+        yield Finding("table.extra_columns", None, "info", len(extra), total, sentence, fix)
+
+
+def _blank_lines(raw: pd.DataFrame) -> Iterator[Finding]:
     blank = raw.attrs.get("blank_lines", 0)
     if blank:
-        findings.append(
-            Finding("table.blank_lines", None, "info", blank, len(raw) + blank, f"{blank:,} blank lines were skipped")
-        )
-    return named, findings
+        sentence = f"{blank:,} blank lines were skipped"
+        yield Finding("table.blank_lines", None, "info", blank, len(raw) + blank, sentence)
 
 
 def convert_columns(

@@ -78,8 +78,7 @@ def hint_range(numbers: Doubles, column: Column) -> str:
     """Names well-known missing-value codes among the impossible numbers (rows,)."""
     if column.range is None:
         return ""
-    low = -np.inf if column.range.low is None else column.range.low
-    high = np.inf if column.range.high is None else column.range.high
+    low, high = column.range.ends
     outside = numbers[(numbers < low) | (numbers > high)]
     codes = [f"{code:g}" for code in MISSING_NUMBERS if (outside == code).sum() >= MANY]
     return f"{quote(codes)} looks like a missing-value code: add it to `missing_codes`" if codes else ""
@@ -112,4 +111,4 @@ def quote(words: Iterable[str]) -> str:
 
 def clean(word: str) -> str:
     """Returns a name from an extract as harmless text of at most 40 characters."""
-    return re.sub(r"[^\w .,:;()/%+\-\[\]#*=?!&]", "?", word)[:40]
+    return re.sub(r"[^\w .,:;()/%+\-#*=?!&]", "?", word)[:40]

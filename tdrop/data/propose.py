@@ -13,13 +13,12 @@ import pandas as pd
 
 from tdrop.contracts.coherence import known_labels
 from tdrop.contracts.network import Network
-from tdrop.contracts.record import to_label
+from tdrop.contracts.record import is_number, to_label
 from tdrop.contracts.table import NUMERIC_TYPES, Column, Contract
 from tdrop.data.guesses import guess_codes, guess_labels, guess_unit, sniff
 from tdrop.data.hints import clean
 from tdrop.data.names import CLOSE_ENOUGH, similarity
 from tdrop.data.readers import kind_of, read_file
-from tdrop.data.values import is_number
 from tdrop.errors import DataError, UsageError
 
 #: A map of more labels than this is not worth guessing.

@@ -94,8 +94,7 @@ def _other_units(frame: pd.DataFrame, contract: Contract, site: Site) -> Iterato
 def _share_within(values: pd.Series, limits: Interval) -> float:
     numbers = values.to_numpy(np.float64, na_value=np.nan)
     numbers = numbers[np.isfinite(numbers)]
-    low = -np.inf if limits.low is None else limits.low
-    high = np.inf if limits.high is None else limits.high
+    low, high = limits.ends
     return float(((numbers >= low) & (numbers <= high)).mean()) if len(numbers) else 0.0
 
 

@@ -10,7 +10,7 @@ import pyarrow as arrow
 import pyarrow.compute as compute
 from numpy.typing import NDArray
 
-from tdrop.contracts.record import to_label
+from tdrop.contracts.record import is_number, to_label
 from tdrop.contracts.table import Column
 from tdrop.types import Doubles
 
@@ -111,12 +111,3 @@ def _distinct_labels(values: pd.Series, codes: Collection[str]) -> tuple[list[st
 
 def _plain(value: object) -> object:
     return value.item() if isinstance(value, np.generic) else value
-
-
-def is_number(text: str) -> bool:
-    """Whether text is a number."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

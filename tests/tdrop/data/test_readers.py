@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -158,12 +159,19 @@ def test_a_settled_extract_costs_no_wait(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A real PostgreSQL with a small table, and a user who knows a password."""
+def postgres() -> Iterator[str]:
+    """A real PostgreSQL with a small table."""
     pgserver = pytest.importorskip("pgserver")
-    folder = tmp_path_factory.mktemp("postgres")
-    server = pgserver.get_server(folder, cleanup_mode="delete")
-    url = server.get_uri().replace("postgresql://", "postgresql+psycopg://")
+    # Below pytest's own folder, which every session closes to others, the server's user could not reach its data.
+    with tempfile.TemporaryDirectory(prefix="tdrop-postgres-") as folder:
+        server = pgserver.get_server(folder, cleanup_mode="stop")
+        _fill(server.get_uri())
+        yield server.get_uri()
+        server.cleanup()
+
+
+def _fill(uri: str) -> None:
+    url = uri.replace("postgresql://", "postgresql+psycopg://")
     engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
     with engine.begin() as connection:
         connection.execute(sqlalchemy.text("create schema export"))
@@ -180,8 +188,6 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
                 " from generate_series(1, 120000) as n"
             )
         )
-    yield server.get_uri()
-    server.cleanup()
 
 
 def sql_site(**options: Any) -> Site:
