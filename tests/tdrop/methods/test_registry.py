@@ -1,0 +1,74 @@
+"""The folder is the registry, and asking for it costs nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import tdrop
+from tdrop import methods
+from tdrop.errors import UsageError
+
+
+def run_python(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_the_ten_methods_in_the_papers_order():
+    assert methods.method_names()[:10] == (
+        "mlp",
+        "mc_dropout",
+        "concrete_dropout",
+        "ensemble",
+        "mixmatch",
+        "last_layer",
+        "tdnr",
+        "transductive_dropout",
+        "logistic_regression",
+        "gradient_boosting",
+    )
+
+
+def test_dropping_a_file_in_adds_a_method(tmp_path, monkeypatch):
+    (tmp_path / "always_mlp.py").write_text("from tdrop.methods.mlp import Mlp as METHOD\n")
+    monkeypatch.setattr(methods, "__path__", [*methods.__path__, str(tmp_path)])
+    methods.method_names.cache_clear()
+    try:
+        assert methods.method_names()[-1] == "always_mlp"
+        assert methods.build("always_mlp", hidden=[4]).hidden == (4,)
+    finally:
+        methods.method_names.cache_clear()
+
+
+def test_an_unknown_method_gets_a_suggestion():
+    with pytest.raises(UsageError, match="did you mean 'mc_dropout'"):
+        methods.build("mc_dropuot")
+
+
+def test_importing_tdrop_and_naming_the_methods_loads_nothing_heavy():
+    loaded = run_python(
+        """
+        import sys, tdrop
+        from tdrop import errors, method_names, types
+        assert len(method_names()) >= 10
+        print([name for name in ("torch", "sklearn", "pandas", "scipy", "matplotlib") if name in sys.modules])
+        """
+    )
+    assert loaded == "[]"
+
+
+def test_importing_tdrop_takes_less_than_half_a_second():
+    # The best of three: other work on the machine makes an import slower, nothing makes it faster.
+    code = "import time; start = time.perf_counter(); import tdrop; print(time.perf_counter() - start)"
+    assert min(float(run_python(code)) for _ in range(3)) < 0.5
+
+
+def test_the_front_door_names_everything_it_promises():
+    assert set(tdrop.__all__) <= set(dir(tdrop))
+    assert tdrop.build is methods.build
+    with pytest.raises(AttributeError, match="nonsense"):
+        tdrop.nonsense  # noqa: B018

@@ -1,0 +1,72 @@
+"""Saved models: nothing is trusted that was not written by a fit."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+from method_cases import fit_quick
+from sklearn.base import BaseEstimator
+
+from tdrop.errors import FitError
+from tdrop.methods import load
+from tdrop.methods._save import _canonical
+from tdrop.methods._skops import dump_estimators, load_estimators
+
+
+def reseal(folder, **changes) -> None:
+    """Changes the record and seals it again, as someone who knows the format could."""
+    record = json.loads((folder / "model.json").read_text())
+    record.pop("seal")
+    record.update(changes)
+    record["seal"] = hashlib.sha256(_canonical(record)).hexdigest()
+    (folder / "model.json").write_text(json.dumps(record))
+
+
+def test_a_missing_folder_is_one_sentence(tmp_path):
+    with pytest.raises(FitError, match=r"'nowhere'.*missing"):
+        load(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'"text"', b'{"seal": 3}', b"\xff\xfe"])
+def test_a_record_that_is_none_is_one_sentence(tmp_path, content):
+    (tmp_path / "model.json").write_bytes(content)
+    with pytest.raises(FitError, match=r"model\.json"):
+        load(tmp_path)
+
+
+def test_a_resealed_record_of_another_form_or_method_is_refused(tmp_path):
+    fit_quick("mlp").save(tmp_path)
+    reseal(tmp_path, form=99)
+    with pytest.raises(FitError, match="form 99"):
+        load(tmp_path)
+    reseal(tmp_path, form=1, method="mpl")
+    with pytest.raises(FitError, match="no method 'mpl'"):
+        load(tmp_path)
+    reseal(tmp_path, method="mlp", settings={"hidden": [3], "speed": 1})
+    with pytest.raises(FitError, match="no setting 'speed'"):
+        load(tmp_path)
+    reseal(tmp_path, settings={"hidden": [3, 3]})
+    with pytest.raises(FitError, match="do not fit its settings"):
+        load(tmp_path)
+
+
+class Stranger(BaseEstimator):
+    """A type that no fit of ours writes."""
+
+
+def test_a_model_of_an_untrusted_type_is_refused():
+    with pytest.raises(FitError, match=r"not trusted.*Stranger"):
+        load_estimators(dump_estimators([Stranger()]), "logistic_regression")
+
+
+def test_bytes_that_are_no_model_are_refused():
+    with pytest.raises(FitError, match="cannot be read"):
+        load_estimators(b"not a zip file", "gradient_boosting")
+
+
+def test_saving_twice_overwrites(tmp_path):
+    fit_quick("mlp").save(tmp_path)
+    fit_quick("mc_dropout").save(tmp_path)
+    assert load(tmp_path).method.name == "mc_dropout"
