@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from textwrap import shorten, wrap
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -115,10 +115,9 @@ def _draw_density(panel: Any, row: Mapping[str, Any], title: str, ticks: Mapping
     panel.set_yticks([])
     panel.set_ylim(bottom=0)
     if ticks:
-        crowded = sum(map(len, ticks.values())) > 24
-        panel.set_xticks(
-            list(ticks), [shorten(name, 9, placeholder="…") if crowded else name for name in ticks.values()]
-        )
+        crowded = len(ticks) > 3 and sum(map(len, ticks.values())) > 24
+        names = [f"{name[:8]}…" if crowded and len(name) > 9 else name for name in ticks.values()]
+        panel.set_xticks(list(ticks), names)
     panel.grid(visible=False)
     panel.spines["left"].set_visible(False)
     panel.tick_params(labelsize=8, colors=INK)

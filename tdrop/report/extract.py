@@ -55,7 +55,31 @@ def shift_table(shift: Mapping[str, Any], titles: Mapping[str, str]) -> Table:
     return Table("shift", "Feature by feature", head, tuple(lines), note)
 
 
+#: What the counts of a label file are, for people.
+LABEL_COUNTS = {
+    "known": "Patients with a known outcome",
+    "missing": "Patients without one in the file",
+    "horizon_not_reached": "Left before the horizon, so not counted",
+    "unknown_ids": "Ids in the file that are not among the patients",
+    "duplicates": "Rows that repeat a patient",
+    "conflicting": "Patients with contradicting outcomes",
+    "unreadable": "Rows that cannot be read",
+}
+
+
+def label_table(labels: Mapping[str, Any]) -> Table:
+    """What became of the rows of a label file."""
+    known = [(title, labels[name]) for name, title in LABEL_COUNTS.items() if name in labels]
+    return plain_table("labels", "The label file", dict(known))
+
+
 def plain_table(name: str, caption: str, pairs: Mapping[str, Any]) -> Table:
-    """Makes a table of names and values; lists and nested values are written out."""
-    lines = tuple(cells(key.replace("_", " "), write_out(value)) for key, value in pairs.items())
-    return Table(name, caption, ("", ""), lines)
+    """Makes a table of names and values; a record inside becomes lines of its own."""
+    lines = []
+    for key, value in pairs.items():
+        title = key.replace("_", " ")
+        if isinstance(value, Mapping):
+            lines += [cells(f"{title}: {inner.replace('_', ' ')}", write_out(item)) for inner, item in value.items()]
+        else:
+            lines.append(cells(title, write_out(value)))
+    return Table(name, caption, ("", ""), tuple(lines))

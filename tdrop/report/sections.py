@@ -11,15 +11,16 @@ from markupsafe import Markup
 
 from tdrop import figures, metrics
 from tdrop.contracts.schema import Contract
+from tdrop.errors import UsageError
 from tdrop.evaluate import Recalibration, suggest_recalibration
 from tdrop.evaluate.statistics import referred_by_capacity, referred_by_level
 from tdrop.methods import describe
 from tdrop.report import tables
 from tdrop.report.choice import choice_table, settings_table
 from tdrop.report.data import ReportData
-from tdrop.report.extract import plain_table, rows_sentence, shift_table, validation_table
+from tdrop.report.extract import label_table, plain_table, rows_sentence, shift_table, validation_table
 from tdrop.report.tables import Table
-from tdrop.report.text import count, method_label, share
+from tdrop.report.text import count, method_label, moment, share
 from tdrop.report.titles import feature_titles, value_names
 from tdrop.report.who import who_table
 
@@ -179,15 +180,22 @@ def _who(data: ReportData) -> Section:
 
 
 def _choice(data: ReportData) -> Section:
-    sentences = [
-        f"{method_label(data.method)}: {describe(data.method)}",
-        _with_labels(str(data.choice.get("reason", "")), data),
-    ]
+    sentences = [_about(data.method), _with_labels(str(data.choice.get("reason", "")), data)]
     if data.choice.get("mlp_better"):
         sentences.append("A plain network without intervals scores better still, but cannot say when it is unsure.")
     warnings = [f"{method_label(name)} could not be fitted: {why}" for name, why in data.failed_methods.items()]
     parts = (choice_table(data), *found(settings_table(data)))
     return Section("choice", "Why this method", tuple(filter(None, sentences)), parts, tuple(warnings))
+
+
+def _about(method: str) -> str:
+    """Says what a method is; nothing about one of another version."""
+    try:
+        told = describe(method)
+    except UsageError:
+        return ""
+    name = method_label(method)
+    return told if told.lower().startswith(name.lower()) else f"{name}: {told[:1].lower()}{told[1:]}"
 
 
 def _with_labels(sentence: str, data: ReportData) -> str:
@@ -251,7 +259,17 @@ def _uncertainty(data: ReportData) -> Section:
 
 
 def _making(data: ReportData) -> Section:
-    parts = [plain_table("labels", "The label file", data.labels)] if data.labels else []
-    parts += [plain_table("provenance", "How this report was made", data.provenance)] if data.provenance else []
-    sentences = tuple(_sentence(str(note)) for note in data.shift.get("notes", ()))
-    return Section("making", "How it was made", sentences, tuple(parts))
+    parts: list[Part] = [label_table(data.labels)] if data.labels else []
+    if data.provenance:
+        written = {**data.provenance, "created": moment(data.provenance.get("created"))}
+        parts.append(plain_table("provenance", "How this report was made", written))
+    titles = feature_titles(data.contract)
+    notes = [_name_features(str(note), titles) for note in data.shift.get("notes", ())]
+    told = [_sentence(str(sentence)) + "." for sentence in (data.labels or {}).get("sentences", ())]
+    return Section("making", "How it was made", tuple(told + notes), tuple(parts))
+
+
+def _name_features(sentence: str, titles: Mapping[str, str]) -> str:
+    """Writes an encoded feature at the start of a sentence by its name for people."""
+    first, _, rest = sentence.partition(" ")
+    return _sentence(f"{titles.get(first, first)} {rest}")
