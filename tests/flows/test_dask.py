@@ -1,0 +1,103 @@
+"""On a Dask cluster the numbers are the same, also when a worker is killed in the middle of a fit."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from conftest import TINY_METHODS, leave_reports_out, write_tiny_network
+
+from flows.runners import check_runner, task_runner
+from tdrop.errors import Unavailable, UsageError
+
+pytestmark = pytest.mark.timeout(400)
+SITE = "harbour"
+#: Long enough for a worker to be caught in the middle of it.
+SLOW = {**TINY_METHODS, "transductive_dropout": {"hidden": [32], "epochs": 150, "batch": 32, "patience": 150}}
+
+
+@pytest.fixture(scope="module")
+def settings():
+    from tasks.settings import TransferSettings
+
+    return TransferSettings(
+        methods=tuple(SLOW), method_settings=SLOW, seeds=2, trials=1, passes=10, folds=2, bootstrap=50
+    )
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two worker processes that somebody else started."""
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def transfer(place, settings, **where):
+    from flows.network import transfer_network
+
+    result = transfer_network([SITE], settings, place.contracts, place.home, 0, **where)[SITE]
+    assert "failed" not in result, result
+    return (place.latest(SITE) / "evaluation.json").read_bytes()
+
+
+def test_a_killed_worker_costs_one_task_and_no_digit(prefect_server, settings, cluster, tmp_path, monkeypatch):
+    leave_reports_out(monkeypatch)
+    here = transfer(write_tiny_network(tmp_path / "here"), settings)
+    place = write_tiny_network(tmp_path / "there")
+    killer = Killer(cluster, place.root / "store" / "trial")
+    killer.start()
+    there = transfer(place, settings, runner="dask", address=cluster.scheduler.address)
+    killer.join(60)
+    assert killer.killed is not None, "no worker was caught in the middle of a task"
+    assert there == here
+    after = {path: path.stat().st_mtime_ns for path in killer.finished}
+    assert after == killer.finished, "a finished stage was built again"
+
+
+class Killer(threading.Thread):
+    """Waits until a worker has been in a task for a while, then kills its process."""
+
+    def __init__(self, client, stages: Path) -> None:
+        super().__init__(daemon=True)
+        self.client, self.stages = client, stages
+        self.killed: int | None = None
+        self.finished: dict[Path, int] = {}
+
+    def run(self) -> None:
+        pids = self.client.run(os.getpid)
+        deadline = time.monotonic() + 240
+        while time.monotonic() < deadline:
+            under_way = list(self.stages.glob(".*"))
+            busy = [address for address, tasks in self.client.processing().items() if tasks]
+            if under_way and busy:
+                self.finished = {file: file.stat().st_mtime_ns for file in self.stages.glob("[!.]*/manifest.json")}
+                os.kill(pids[busy[0]], signal.SIGKILL)
+                self.killed = pids[busy[0]]
+                return
+            time.sleep(0.02)
+
+
+def test_without_an_address_processes_of_this_machine_are_the_cluster():
+    with task_runner("dask") as runner:
+        address = runner.address
+        assert address.startswith("tcp://127.0.0.1:")
+    with pytest.raises(Unavailable, match="no Dask scheduler answers"), task_runner("dask", address):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("name", "address", "words"),
+    [("dusk", None, "did you mean 'dask'"), ("processes", "tcp://host:8786", "add --runner dask")],
+)
+def test_a_runner_that_does_not_exist_is_wrong_usage(name, address, words):
+    with pytest.raises(UsageError, match=words):
+        check_runner(name, address)

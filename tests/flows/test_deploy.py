@@ -1,0 +1,221 @@
+"""Deployments: the file follows the sites, and a real server, pool and worker run them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from conftest import PROJECT, TINY_METHODS, write_tiny_network
+
+from flows.deployments_file import plan_file
+from tdrop.contracts.network import load_network
+from tdrop.errors import ContractError
+
+SETTINGS = {
+    **{"methods": ["mlp", "logistic_regression"], "method_settings": dict(TINY_METHODS)},
+    **{"seeds": 1, "trials": 1, "passes": 10, "folds": 2, "bootstrap": 50},
+}
+#: How long the worker has for all runs; the scheduled one may be a minute away.
+RUN_LIMIT_SECONDS = 240
+
+
+@pytest.fixture(scope="module")
+def network():
+    return load_network(PROJECT / "data_contracts")
+
+
+def plan(existing: str, network, remove: bool = False):
+    return plan_file(existing, network, "data_contracts", remove=remove)
+
+
+def test_the_committed_file_is_in_step_with_the_sites(network):
+    committed = (PROJECT / "prefect.yaml").read_text(encoding="utf-8")
+    assert plan(committed, network).text == committed
+    assert plan("", network).text == committed
+    assert str(PROJECT) not in committed
+
+
+def test_what_a_person_wrote_stays(network):
+    text = plan("", network).text.replace("name: tdrop\n", "# ours\nname: hospital\npull: null # by hand\n", 1)
+    document = yaml.safe_load(text)
+    document["deployments"][0]["parameters"]["settings"] = {"seeds": 5}
+    document["deployments"][0]["tags"].append("urgent")
+    document["deployments"].append({"name": "backup", "entrypoint": "backup.py:run"})
+    head = text[: text.index("deployments:")]
+    existing = head + yaml.safe_dump({"deployments": document["deployments"]}) + "\n# below\nlast: 1\n"
+    planned = plan(existing, network)
+    assert planned.text.startswith(head)
+    assert planned.text.endswith("\n# below\nlast: 1\n")
+    deployments = {entry["name"]: entry for entry in yaml.safe_load(planned.text)["deployments"]}
+    assert deployments["harbour"]["parameters"]["settings"] == {"seeds": 5}
+    assert deployments["harbour"]["tags"][-1] == "urgent"
+    assert deployments["backup"] == {"name": "backup", "entrypoint": "backup.py:run"}
+    assert plan(planned.text, network).text == planned.text
+
+
+def test_a_removed_sites_deployment_goes_only_when_told(network, tmp_path):
+    place = write_tiny_network(tmp_path)
+    (Path(place.contracts) / "sites" / "lakeside.yaml").unlink()
+    smaller = load_network(place.contracts)
+    existing = plan("", network).text
+    kept, removed = plan(existing, smaller), plan(existing, smaller, remove=True)
+    assert kept.gone == removed.gone == ("lakeside",)
+    assert [entry["name"] for entry in yaml.safe_load(kept.text)["deployments"]] == ["harbour", "hillside", "lakeside"]
+    assert [entry["name"] for entry in yaml.safe_load(removed.text)["deployments"]] == ["harbour", "hillside"]
+
+
+def test_a_schedule_follows_the_sites_file_and_a_bad_one_is_refused(tmp_path):
+    contracts = Path(write_tiny_network(tmp_path).contracts)
+    file = contracts / "sites" / "harbour.yaml"
+    written = file.read_text()
+    file.write_text(written + 'schedule: "0 5 * * 1"\n')
+    planned = yaml.safe_load(plan("", load_network(contracts)).text)
+    assert planned["deployments"][0]["schedules"] == [{"cron": "0 5 * * 1"}]
+    file.write_text(written + 'schedule: "0 99 * * 1"\n')
+    with pytest.raises(ContractError, match=r"harbour\.yaml: schedule '0 99 \* \* 1'"):
+        plan("", load_network(contracts))
+
+
+@pytest.mark.parametrize(
+    ("existing", "words"),
+    [
+        ("deployments: [1", "not readable YAML"),
+        ("- a\n- b\n", "not readable YAML"),
+        ("deployments: [1]\n", "list of mappings"),
+        ("deployments:\n- {name: harbour, entrypoint: other.py:flow}\n", "rename it"),
+    ],
+)
+def test_a_file_that_cannot_be_kept_is_refused(network, existing, words):
+    with pytest.raises(ContractError, match=words):
+        plan(existing, network)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """A real Prefect server; yields the folder of a tiny network, its place and its environment."""
+    from flows.orchestration import free_port, prefect_command, serving
+
+    folder = tmp_path_factory.mktemp("deploy")
+    place = write_tiny_network(folder)
+    port = free_port()
+    api = f"http://127.0.0.1:{port}/api"
+    environment = {"TDROP_HOME": place.home, "PREFECT_HOME": str(folder / "prefect"), "PREFECT_API_URL": api}
+    environment |= {"PREFECT_WORKER_QUERY_SECONDS": "2", "PYTHONWARNINGS": "ignore", "COLUMNS": "200"}
+    log = folder / "server.log"
+    with serving("Prefect", prefect_command(port), f"{api}/health", log, environment):
+        yield Path(place.contracts).parent, place, {**os.environ, **environment}
+
+
+def run(served, *command: str) -> subprocess.CompletedProcess[str]:
+    folder, _, environment = served
+    return subprocess.run(
+        [str(Path(sys.executable).with_name(command[0])), *command[1:]],
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.timeout(600)
+def test_a_worker_runs_scheduled_and_manual_deployments(served, monkeypatch):
+    folder, place, environment = served
+    sites = Path(place.contracts) / "sites"
+    add_line(sites / "harbour.yaml", 'schedule: "* * * * *"')
+    add_settings(served)
+    first, second = run(served, "tdrop", "deploy"), run(served, "tdrop", "deploy")
+    assert (first.returncode, second.returncode) == (0, 0), first.stdout + first.stderr + second.stderr
+    assert "3 deployments, in step" in second.stdout
+    (sites / "lakeside.yaml").rename(folder / "lakeside.yaml")
+    (place.root / "demo" / "hillside.csv").unlink()
+
+    with client_of(environment, monkeypatch) as client:
+        deployed = {each.name: each for each in client.read_deployments()}
+        assert sorted(deployed) == ["harbour", "hillside", "lakeside"]
+        refuses_a_bad_parameter(client, deployed["harbour"])
+        manual = {name: client.create_flow_run_from_deployment(deployed[name].id).id for name in deployed}
+        worker = [str(Path(sys.executable).with_name("prefect")), "worker", "start", "--pool", "tdrop"]
+        with (folder / "worker.log").open("wb") as log:
+            options = {"cwd": folder, "env": environment, "stdout": log, "stderr": log, "start_new_session": True}
+            process = subprocess.Popen(worker, **options)
+        try:
+            runs = wait_for(client, manual, deployed["harbour"].id, folder / "worker.log")
+        finally:
+            # The schedule has the next run under way already: a polite worker would wait for it.
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    assert runs["harbour"].state.type.value == "COMPLETED"
+    assert runs["scheduled"].state.type.value == "COMPLETED"
+    assert "no site 'lakeside'" in runs["lakeside"].state.message
+    assert "hillside.csv' does not exist" in runs["hillside"].state.message
+    status = json.loads((place.site("harbour") / "status.json").read_text())
+    assert status["outcome"] == "done"
+    assert status["inputs"]["settings"]["methods"] == SETTINGS["methods"]
+
+
+def test_a_site_that_left_keeps_its_deployment_until_told(served, monkeypatch):
+    kept = run(served, "tdrop", "deploy")
+    assert "'lakeside' has no site any more: kept" in kept.stdout, kept.stderr
+    removed = run(served, "tdrop", "deploy", "--remove")
+    assert "'lakeside' has no site any more: removed" in removed.stdout, removed.stderr
+    with client_of(served[2], monkeypatch) as client:
+        assert sorted(each.name for each in client.read_deployments()) == ["harbour", "hillside"]
+
+
+def test_a_missing_server_is_one_sentence(served, tmp_path):
+    folder, place, environment = served
+    for url, words in (("", "no Prefect server is configured"), ("http://127.0.0.1:9/api", "does not answer")):
+        changed = {**environment, "PREFECT_API_URL": url}
+        failed = run((folder, place, changed), "tdrop", "deploy")
+        assert failed.returncode in (1, 2)
+        assert words in failed.stderr
+        assert len(failed.stderr.strip().splitlines()) == 1
+
+
+def add_line(file: Path, line: str) -> None:
+    file.write_text(file.read_text() + line + "\n")
+
+
+def add_settings(served) -> None:
+    """As a person would: writes the file first, then small settings for one site into it."""
+    written = run(served, "tdrop", "deploy", "--write-only")
+    assert written.returncode == 0, written.stderr
+    file = served[0] / "prefect.yaml"
+    document = yaml.safe_load(file.read_text())
+    document["deployments"][0]["parameters"] |= {"settings": SETTINGS, "processes": 1}
+    file.write_text(yaml.safe_dump(document, sort_keys=False))
+    assert run(served, "tdrop", "deploy", "--write-only").returncode == 0
+
+
+def client_of(environment, monkeypatch):
+    from prefect.client.orchestration import SyncPrefectClient
+
+    return SyncPrefectClient(environment["PREFECT_API_URL"])
+
+
+def refuses_a_bad_parameter(client, deployment) -> None:
+    with pytest.raises(Exception, match="seeds"):
+        client.create_flow_run_from_deployment(
+            deployment.id, parameters={"site": "harbour", "settings": {"seeds": "several"}}
+        )
+
+
+def wait_for(client, manual, scheduled_deployment, log: Path):
+    """The manual runs and the first scheduled one, once all of them have ended."""
+    deadline = time.monotonic() + RUN_LIMIT_SECONDS
+    while time.monotonic() < deadline:
+        found = client.read_flow_runs()
+        runs = {name: next(run for run in found if run.id == run_id) for name, run_id in manual.items()}
+        ended = [
+            run
+            for run in found
+            if run.deployment_id == scheduled_deployment and run.auto_scheduled and run.state.is_final()
+        ]
+        if ended and all(run.state.is_final() for run in runs.values()):
+            return {**runs, "scheduled": ended[0]}
+        time.sleep(1)
+    raise AssertionError("the runs did not end in time:\n" + log.read_text()[-3000:])

@@ -1,0 +1,145 @@
+"""A killed, damaged or repeated run: finished work is used again, and the numbers are the same to the last digit."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from conftest import TINY_METHODS, leave_reports_out, settle, write_tiny_network
+from separate_process import start_transfer
+
+pytestmark = [pytest.mark.timeout(400), pytest.mark.usefixtures("prefect_server", "plain_reports")]
+SITE = "harbour"
+
+
+@pytest.fixture(scope="module")
+def settings():
+    from tasks.settings import TransferSettings
+
+    return TransferSettings(
+        methods=tuple(TINY_METHODS), method_settings=TINY_METHODS, seeds=3, trials=1, passes=10, folds=2, bootstrap=50
+    )
+
+
+def run_here(place, settings, **more):
+    from flows.transfer import transfer_site
+
+    return transfer_site(SITE, settings, place.contracts, place.home, 0, **more)
+
+
+def finished_stages(place) -> dict[str, int]:
+    """By stage of the store, when it was sealed."""
+    files = (place.root / "store").glob("*/[!.]*/manifest.json")
+    return {f"{file.parent.parent.name}/{file.parent.name}": file.stat().st_mtime_ns for file in files}
+
+
+def evaluation(place) -> bytes:
+    return (place.latest(SITE) / "evaluation.json").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory, settings, prefect_server):
+    """A site whose run nobody disturbed; tests leave it as they found it."""
+    place = write_tiny_network(tmp_path_factory.mktemp("undisturbed"))
+    with pytest.MonkeyPatch.context() as patch:
+        leave_reports_out(patch)
+        run_here(place, settings)
+    return place
+
+
+def test_a_killed_run_goes_on_and_ends_with_the_same_digits(undisturbed, settings, tmp_path):
+    place = write_tiny_network(tmp_path)
+    process = start_transfer(place, settings, SITE, 1)
+    wanted = len(TINY_METHODS) * settings.seeds
+    while len(list((place.root / "store").glob("fit/[!.]*"))) < 2:
+        assert process.poll() is None, process.stdout.read()
+        time.sleep(0.02)
+    children = worker_processes_of(process.pid)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    before = finished_stages(place)
+    fitted = [name for name in before if name.startswith("fit/")]
+    assert 2 <= len(fitted) < wanted, "the kill came too late to show anything"
+    assert not place.latest(SITE).exists()
+
+    run_here(place, settings)
+
+    after = finished_stages(place)
+    assert {name: after[name] for name in before} == before
+    assert evaluation(place) == evaluation(undisturbed)
+    assert children, "the run had no worker process to leave behind"
+    assert all_gone(children)
+
+
+def worker_processes_of(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task")
+    return [int(child) for file in tasks.glob("*/children") for child in file.read_text().split()]
+
+
+def all_gone(pids: list[int]) -> bool:
+    deadline = time.monotonic() + 20
+    while any(running(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return not any(running(pid) for pid in pids)
+
+
+def running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_run_without_changes_imports_nothing_heavy(undisturbed, settings):
+    before = finished_stages(undisturbed)
+    process = start_transfer(undisturbed, settings, SITE, 1)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, output
+    assert "imported []" in output
+    assert finished_stages(undisturbed) == before
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", None])
+def test_a_damaged_stage_is_computed_again_not_trusted(undisturbed, settings, damage):
+    expected = evaluation(undisturbed)
+    fit = next((undisturbed.root / "store").glob("fit/[!.]*"))
+    if damage is None:
+        content = bytearray((fit / "target.npz").read_bytes())
+        content[len(content) // 2] ^= 1
+        (fit / "target.npz").write_bytes(bytes(content))
+    else:
+        (fit / "manifest.json").write_bytes(damage)
+    run_here(undisturbed, settings, again=True)
+    assert json.loads((fit / "manifest.json").read_text())["files"]
+    assert evaluation(undisturbed) == expected
+
+
+def test_a_changed_extract_re_runs_what_depends_on_it(undisturbed, settings, tmp_path):
+    before = finished_stages(undisturbed)
+    extract = undisturbed.root / "demo" / "harbour.csv"
+    original = extract.read_bytes()
+    extract.write_bytes(b"".join(original.splitlines(keepends=True)[:-1]))
+    settle(undisturbed.root / "demo")
+    summary = run_here(undisturbed, settings)
+    after = finished_stages(undisturbed)
+    new = sorted(name.split("/")[0] for name in after if name not in before)
+    assert new.count("prepared") == 1, "the source was read again although only the target changed"
+    assert new.count("fit") == len(TINY_METHODS) * settings.seeds
+    assert json.loads((undisturbed.latest(SITE) / "evaluation.json").read_text())["patients"] == 149
+    assert summary["not_recorded"] is None
+
+    extract.write_bytes(original)
+    settle(undisturbed.root / "demo")
+    run_here(undisturbed, settings)
+    assert finished_stages(undisturbed) == after
+
+
+def test_a_status_tells_what_a_run_was_made_from(undisturbed, settings):
+    status = json.loads((undisturbed.site(SITE) / "status.json").read_text())
+    assert status["outcome"] == "done"
+    assert set(status["inputs"]) == {"contract", "source_data", "target_data", "labels", "settings", "code"}
+    assert status["started"] <= status["ended"]

@@ -1,0 +1,90 @@
+"""Several processes on one home at once: nothing locked, nothing lost, nothing mixed up."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import TINY_METHODS, settle, write_tiny_network
+from separate_process import start_transfer
+
+pytestmark = pytest.mark.timeout(400)
+SITES = ("harbour", "hillside", "lakeside", "quayside")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A fresh home and four sites; the fourth is the first under another name."""
+    place = write_tiny_network(tmp_path_factory.mktemp("together"))
+    sites = Path(place.contracts) / "sites"
+    (sites / "quayside.yaml").write_text((sites / "harbour.yaml").read_text().replace("harbour", "quayside"))
+    for name in ("harbour.csv", "harbour_outcomes.csv"):
+        demo = place.root / "demo"
+        (demo / name.replace("harbour", "quayside")).write_bytes((demo / name).read_bytes())
+    settle(place.root / "demo")
+    return place
+
+
+@pytest.fixture(scope="module")
+def ended(place, prefect_server):
+    """Four sites at once, one of them twice, all starting from the empty home."""
+    from tasks.settings import TransferSettings
+
+    methods = {name: TINY_METHODS[name] for name in ("mlp", "logistic_regression")}
+    settings = TransferSettings(
+        methods=tuple(methods), method_settings=methods, seeds=1, trials=1, passes=10, folds=2, bootstrap=50
+    )
+    started: list[subprocess.Popen[str]] = [start_transfer(place, settings, site, 0) for site in (*SITES, "harbour")]
+    outputs = [process.communicate(timeout=300)[0] for process in started]
+    return [process.returncode for process in started], outputs
+
+
+def test_every_process_ends_well(ended):
+    codes, outputs = ended
+    assert codes == [0] * 5, "\n".join(outputs)[-4000:]
+    assert "locked" not in "".join(outputs)
+
+
+def test_no_run_is_lost_doubled_or_mixed_up(place, ended):
+    from tasks.tracking import EXPERIMENTS, connect
+
+    client = connect(place)
+    experiments = client.search_experiments(filter_string=EXPERIMENTS)
+    assert len(experiments) == 1
+    runs = client.search_runs([experiments[0].experiment_id])
+    assert {run.info.status for run in runs} == {"FINISHED"}
+    for site in SITES:
+        parents = [run for run in runs if run.data.tags["site"] == site and run.data.tags["kind"] == "site"]
+        assert len(parents) == 1, f"{site} was recorded {len(parents)} times"
+        children = [run for run in runs if run.data.tags.get("mlflow.parentRunId") == parents[0].info.run_id]
+        assert sorted(run.data.tags["method"] for run in children) == ["logistic_regression", "mlp"]
+        evaluation = json.loads((place.latest(site) / "evaluation.json").read_text())
+        for run in children:
+            assert run.data.tags["site"] == site
+            assert run.data.metrics == pytest.approx({**run.data.metrics, **values(evaluation, run)})
+            assert len(values(evaluation, run)) > 10
+
+
+def values(evaluation, run) -> dict[str, float]:
+    """What the evaluation says about a method, by metric."""
+    return {
+        row["metric"]: row["value"]
+        for row in evaluation["rows"]
+        if row["method"] == run.data.tags["method"]
+        and (row["seed"], row["group"]) == ("all", "all")
+        and row["value"] is not None
+    }
+
+
+def test_the_site_run_twice_trained_once(place, ended):
+    assert len(list((place.root / "store" / "models").glob("[!.]*"))) == len(SITES)
+
+
+def test_the_database_opens_for_a_newcomer(place, ended):
+    program = "import sys, mlflow; client = mlflow.MlflowClient(sys.argv[1]); print(len(client.search_experiments()))"
+    uri = f"sqlite:///{place.root / 'mlflow.db'}"
+    done = subprocess.run([sys.executable, "-c", program, uri], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "2", done.stderr[-2000:]
