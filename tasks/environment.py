@@ -19,6 +19,8 @@ DEFAULTS: Mapping[str, str] = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    # The record task itself tries again, with longer waits; MLflow's own seven tries take minutes each time.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "GX_ANALYTICS_ENABLED": "false",
     # Results must not depend on how many cores there are: parallelism is by processes.
     "OMP_NUM_THREADS": "1",

@@ -87,12 +87,27 @@ def experiment_id(place: Place, network: Network) -> str:
         found = client.get_experiment_by_name(name)
         if found is not None:
             return str(found.experiment_id)
-        local = tracking_uri(place).startswith("sqlite:")
-        artifacts = place.root / "artifacts"
-        if local:
-            artifacts.mkdir(exist_ok=True, mode=PRIVATE)
-        location = artifacts.as_uri() if local else None
-        return str(client.create_experiment(name, artifact_location=location, tags=dict(EXPERIMENT_TAGS)))
+        try:
+            location = _artifact_location(place)
+            return str(client.create_experiment(name, artifact_location=location, tags=dict(EXPERIMENT_TAGS)))
+        except Exception:
+            # Another home on the same record may have been first.
+            found = client.get_experiment_by_name(name)
+            if found is None:
+                raise
+            return str(found.experiment_id)
+
+
+def _artifact_location(place: Place) -> str | None:
+    """Where a new experiment keeps its files: `$TDROP_ARTIFACTS`, the tracking server's choice, or the home."""
+    if chosen := os.environ.get("TDROP_ARTIFACTS"):
+        return chosen
+    if tracking_uri(place).startswith(("http://", "https://")):
+        return None
+    # MLflow's own default would be the working directory.
+    artifacts = place.root / "artifacts"
+    artifacts.mkdir(exist_ok=True, mode=PRIVATE)
+    return artifacts.as_uri()
 
 
 @dataclass(frozen=True)
