@@ -1,0 +1,55 @@
+"""What MLflow is told about a site and its methods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class MethodRecord:
+    """What one child run holds.
+
+    Attributes:
+        method: Name of the method.
+        params: Settings of the refit.
+        metrics: By name: mean over seeds, `<name>_sd` over seeds, and matched-validation figures.
+        history: Training curve of the first seed.
+        files: Text files by name.
+    """
+
+    method: str
+    params: Mapping[str, Any]
+    metrics: Mapping[str, float]
+    history: Sequence[Mapping[str, float | None]]
+    files: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class SiteRecord:
+    """What a site's parent run holds, and its children.
+
+    Attributes:
+        site: Name of the site.
+        tags: Site, contract version, data digests, simulated or not, verdict.
+        params: Settings of the run.
+        metrics: Counts and the verdict's figures.
+        datasets: By role ("source", "target"): name and digest.
+        methods: One record a child run.
+        exported: Folder whose files become the parent's artifacts.
+        candidate: Folder with model/ and served.json, or None when no candidate may be made.
+        chosen: The chosen method.
+        example: Two rows in contract columns that show the input's form.
+    """
+
+    site: str
+    tags: Mapping[str, str]
+    params: Mapping[str, Any]
+    metrics: Mapping[str, float]
+    datasets: Mapping[str, tuple[str, str]]
+    methods: Sequence[MethodRecord]
+    exported: str
+    candidate: str | None
+    chosen: str
+    example: Sequence[Mapping[str, Any]]

@@ -1,0 +1,110 @@
+"""`tdrop ui`: both pages answer, say where they are, and leave no process behind."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from flows.orchestration import announced, answers, free_port
+from tdrop.errors import TdropError
+
+TDROP = Path(sys.executable).with_name("tdrop")
+pytestmark = pytest.mark.timeout(400)
+
+
+@pytest.fixture
+def environment(tmp_path):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "MLFLOW_TRACKING"))}
+    return {**kept, "TDROP_HOME": str(tmp_path / "home"), "COLUMNS": "200", "PYTHONUNBUFFERED": "1"}
+
+
+def test_both_pages_answer_until_ctrl_c(environment, tmp_path):
+    prefect, mlflow = free_port(), free_port()
+    command = [str(TDROP), "ui", "--prefect-port", str(prefect), "--mlflow-port", str(mlflow)]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        said = read_until(process, "Ctrl-C stops both")
+        assert f"export PREFECT_API_URL=http://127.0.0.1:{prefect}/api" in said
+        assert "<html" in fetch(f"http://127.0.0.1:{prefect}/dashboard").lower()
+        assert "mlflow" in fetch(f"http://127.0.0.1:{mlflow}/").lower()
+        assert announced(tmp_path / "home") == f"http://127.0.0.1:{prefect}/api"
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+    assert not answers(f"http://127.0.0.1:{prefect}/api/health")
+    assert not answers(f"http://127.0.0.1:{mlflow}/health")
+    assert announced(tmp_path / "home") is None
+    assert {file.name for file in (tmp_path / "home" / "logs").iterdir()} == {"prefect.log", "mlflow.log"}
+    assert {file.name for file in tmp_path.iterdir()} == {"home"}, "something was written beside the home"
+
+
+def read_until(process: subprocess.Popen[str], words: str) -> str:
+    said = io.StringIO()
+    for line in process.stdout:
+        said.write(line)
+        if words in line:
+            return said.getvalue()
+    raise AssertionError(said.getvalue())
+
+
+def fetch(address: str) -> str:
+    with urllib.request.urlopen(address, timeout=30) as answer:
+        return str(answer.read().decode())
+
+
+def test_a_port_in_use_is_one_sentence(environment, tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        failed = subprocess.run(
+            [str(TDROP), "ui", "--prefect-port", str(port), "--mlflow-port", str(free_port())],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+    assert failed.returncode == 1
+    assert failed.stderr.startswith(f"tdrop: port {port} for Prefect is in use")
+    assert len(failed.stderr.strip().splitlines()) == 1
+
+
+def test_a_server_dies_with_the_command_that_started_it(tmp_path):
+    program = (
+        "import subprocess, sys, time\nfrom pathlib import Path\nfrom flows.orchestration import starting\n"
+        "with starting('sleep', ['sleep', '60'], '', Path(sys.argv[1]), {}) as server:\n"
+        "    print(server.process.pid, flush=True)\n    time.sleep(60)\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "log")]
+    parent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    child = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    deadline = time.monotonic() + 10
+    while alive(child) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not alive(child)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_server_that_stops_while_starting_is_one_sentence(tmp_path):
+    from flows.orchestration import serving
+
+    command = [sys.executable, "-c", "raise SystemExit(3)"]
+    server = serving("Prefect", command, "http://127.0.0.1:9", tmp_path / "log", {})
+    with pytest.raises(TdropError, match=r"Prefect stopped \(exit code 3\); its log is"), server:
+        pass
