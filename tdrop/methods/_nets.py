@@ -47,10 +47,10 @@ class Layers(nn.Module):
         """tanh(x W + b) of one layer for x (rows, inputs), (passes, rows, inputs) or (members, rows, inputs)."""
         weight, bias = self.weight(place), self.bias(place)
         if weight.dim() == 3:
-            return torch.tanh(torch.baddbmm(bias, x, weight))
+            return torch.baddbmm(bias, x, weight).tanh_()
         if x.dim() == 3:
             return self.hidden_layer(x.flatten(0, 1), place).view(*x.shape[:2], -1)
-        return torch.tanh(torch.addmm(bias, x, weight))
+        return torch.addmm(bias, x, weight).tanh_()
 
     def output(self, hidden: Tensor) -> Tensor:
         """The last layer's single output (..., rows) for hidden (..., rows, units)."""

@@ -56,9 +56,13 @@ def logistic_pool(generator: np.random.Generator, temperature: float, size: int 
 
 def odds_pool(generator: np.random.Generator, temperature: float, size: int = POOL_SIZE) -> Pool:
     """A pool of exp(-logit(u) / temperature): relaxed masks as fractions, a / (a + this)."""
-    # Beyond exp(+-55) every mask is 0 or 1 to float32's last digit, and products stay finite.
-    exponent = torch.logit(torch.rand(size, generator=torch_generator(generator)), eps=1e-6)
-    return Pool(exponent.div_(-temperature).clamp_(-55, 55).exp_(), generator)
+    uniform = torch.rand(size, generator=torch_generator(generator))
+    return Pool(as_odds(torch.logit(uniform, eps=1e-6), temperature), generator)
+
+
+def as_odds(logits: Tensor, temperature: float) -> Tensor:
+    """exp(-logits / temperature), held where masks are 0 or 1 to float32's last digit and products stay finite."""
+    return logits.div(-temperature).clamp_(-55, 55).exp_()
 
 
 def normal_pool(generator: np.random.Generator, size: int = POOL_SIZE) -> Pool:

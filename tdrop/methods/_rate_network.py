@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from tdrop.methods._fused import SMALLEST_VARIANCE, Workspace, concrete_passes, gaussian_passes
-from tdrop.methods._nets import Layers, relaxed_mask
+from tdrop.methods._nets import Layers
 from tdrop.methods._network import Network
-from tdrop.methods._noise import Pool, draw_logistic, draw_normal, logistic_pool, normal_pool, odds_pool
+from tdrop.methods._noise import Pool, as_odds, draw_logistic, draw_normal, normal_pool, odds_pool
 
 #: Logit of the largest dropout rate (0.95): beyond it 1 / keep turns single units into noise of any size.
 _LARGEST_LOGIT = log(0.95 / 0.05)
@@ -62,8 +62,7 @@ class RateNetwork(Network):
         """The noise of the masks, in the form that training reads."""
         if self._gaussian:
             return normal_pool(generator)
-        make = odds_pool if self.fused else logistic_pool
-        return make(generator, self._temperature)
+        return odds_pool(generator, self._temperature)
 
     def training_outputs(self, x: Tensor, pool: Pool) -> Tensor:
         """Outputs (passes, rows) with fresh noise for every pass, row and unit."""
@@ -72,7 +71,8 @@ class RateNetwork(Network):
         noise = [pool.take(self.passes, len(x), each) for each in used]
         if self._gaussian:
             noise.append(pool.take(self.passes, len(x)))
-        return self._run_fused(x, noise) if self.fused else self.run(x, noise)
+        shared = self.run_shared(x)
+        return self.run_fused(*shared, noise) if self.fused else self.run_passes(*shared, noise)
 
     def draw(self, passes: int, seed: int) -> list[Tensor]:
         """Noise of every mask, one number a pass and unit, shared by the rows."""
@@ -80,31 +80,38 @@ class RateNetwork(Network):
         if self._gaussian:
             parts = torch.split(draw_normal(passes, sum(units[1:]) + 1, seed), [*units[1:], 1], dim=1)
             return [*[part[:, None, :] for part in parts[:-1]], parts[-1]]
-        noise = draw_logistic(passes, sum(units), seed) / self._temperature
+        noise = as_odds(draw_logistic(passes, sum(units), seed), self._temperature)
         return [part[:, None, :] for part in torch.split(noise, units, dim=1)]
 
     def outputs(self, x: Tensor, draw: list[Tensor]) -> Tensor:
         """Outputs (passes, rows); the passes go through a few at a time."""
+        shared = self.run_shared(x)
         step = max(1, _AT_ONCE // max(1, len(x)))
-        parts = range(0, len(draw[0]), step)
-        return torch.cat([self.run(x, [noise[start : start + step] for noise in draw]) for start in parts])
+        parts = [[noise[start : start + step] for noise in draw] for start in range(0, len(draw[0]), step)]
+        return torch.cat([self.run_passes(*shared, part) for part in parts])
 
-    def run(self, x: Tensor, noise: list[Tensor]) -> Tensor:
-        """Outputs (passes, rows) for x (rows, features) and the noise of every mask."""
-        logits = self.rate_logits(x)
-        first = self.layers.hidden_layer(x, 0)
-        return self._run_gaussian(first, logits, noise) if self._gaussian else self._run_concrete(first, logits, noise)
+    def run_shared(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """What all passes share: the first hidden layer (rows, units) and the logits of the rates (rows, layers)."""
+        return self.layers.hidden_layer(x, 0), self.rate_logits(x)
+
+    def run_passes(self, first: Tensor, logits: Tensor, noise: list[Tensor]) -> Tensor:
+        """Outputs (passes, rows) from what they share and the noise of every mask."""
+        run = self._run_gaussian if self._gaussian else self._run_concrete
+        return run(first, logits, noise)
 
     def _run_concrete(self, hidden: Tensor, logits: Tensor, noise: list[Tensor]) -> Tensor:
-        """hidden * sigmoid((logit keep + logit u) / t) / keep, layer by layer."""
-        location = logits / -self._temperature
-        scale = 1 + torch.exp(logits)  # 1 / keep
+        """hidden * mask / keep, layer by layer.
+
+        The mask sigmoid((logit keep + logit u) / t) is written odds / (odds + noise): a sum and a quotient.
+        """
+        odds = torch.exp(logits / -self._temperature)
+        scale = (1 + torch.exp(logits)) * odds  # 1 / keep, and the mask's numerator
         for place, each in enumerate(noise[:-1]):
-            masked = relaxed_mask(hidden * scale[:, place, None], location[:, place, None], each)
+            masked = hidden * scale[:, place, None] / (each + odds[:, place, None])
             hidden = self.layers.hidden_layer(masked, place + 1)
         # The last scale is applied to the single output instead of to every unit before it.
-        masked = relaxed_mask(hidden, location[:, -1, None], noise[-1])
-        return (masked @ self.layers.weight(-1)[:, 0]) * scale[:, -1] + self.layers.bias(-1)
+        sums = (hidden / (noise[-1] + odds[:, -1, None])) @ self.layers.weight(-1)[:, 0]
+        return sums * scale[:, -1] + self.layers.bias(-1)
 
     def _run_gaussian(self, hidden: Tensor, logits: Tensor, noise: list[Tensor]) -> Tensor:
         """The same mean and variance as the masks', drawn where they meet: at the next layer's input sums."""
@@ -116,10 +123,8 @@ class RateNetwork(Network):
         variance = (hidden.square() @ self.layers.weight(-1)[:, 0].square()) * spread[:, -1]
         return self.layers.output(hidden) + torch.sqrt(variance + SMALLEST_VARIANCE) * noise[-1]
 
-    def _run_fused(self, x: Tensor, noise: list[Tensor]) -> Tensor:
-        """The same as `run`, for two hidden layers."""
-        logits = self.rate_logits(x)
-        first = self.layers.hidden_layer(x, 0)
+    def run_fused(self, first: Tensor, logits: Tensor, noise: list[Tensor]) -> Tensor:
+        """The same as `run_passes`, for training two hidden layers."""
         weights = (self.layers.weight(1), self.layers.bias(1), self.layers.weight(-1)[:, 0])
         if self._gaussian:
             spread = torch.exp(logits)

@@ -10,6 +10,7 @@ from method_cases import quick, small_cohorts
 from tdrop.errors import UsageError
 from tdrop.methods import build
 from tdrop.methods._network import Batch
+from tdrop.methods._noise import as_odds
 from tdrop.methods.transductive_dropout import TransductiveDropout, regulariser
 
 MASKS = ("concrete", "gaussian")
@@ -52,12 +53,15 @@ def test_the_passes_by_hand_equal_the_plain_ones(masks):
     x = torch.randn(50, 4, generator=generator)
     x[0] = 0.0  # a row at the centre has first activations of exactly zero
     if masks == "concrete":
-        plain = [torch.logit(torch.rand(6, 50, units, generator=generator), eps=1e-6) / 0.1 for units in (24, 16)]
-        fused = [torch.exp(-each.clamp(-55, 55)) for each in plain]
+        uniform = [torch.rand(6, 50, units, generator=generator) for units in (24, 16)]
+        noise = [as_odds(torch.logit(each, eps=1e-6), 0.1) for each in uniform]
     else:
-        plain = fused = [torch.randn(6, 50, 16, generator=generator), torch.randn(6, 50, generator=generator)]
+        noise = [torch.randn(6, 50, 16, generator=generator), torch.randn(6, 50, generator=generator)]
     upstream = torch.randn(6, 50, generator=generator)
-    expected, found = network.run(x, plain), network._run_fused(x, fused)
+    expected, found = (
+        network.run_passes(*network.run_shared(x), noise),
+        network.run_fused(*network.run_shared(x), noise),
+    )
     assert torch.allclose(expected, found, atol=1e-6)
     parameters = list(network.parameters())
     for expected_gradient, found_gradient in zip(
@@ -134,3 +138,11 @@ def test_the_variance_is_that_of_the_logit_unless_the_probabilitys_is_asked_for(
 
     # -log g is at least 1.6 a target row when the variance cannot exceed 1/4.
     assert loss("probability") > loss("logit")
+
+
+def test_a_mask_written_as_a_quotient_is_the_relaxed_mask():
+    rates, uniform = torch.tensor([0.06, 0.2, 0.5, 0.94]), torch.linspace(0.001, 0.999, 101)[:, None]
+    keep = torch.logit(1 - rates)
+    expected = torch.sigmoid((keep + torch.logit(uniform)) / 0.1)
+    odds = torch.exp(keep / 0.1)
+    assert torch.allclose(odds / (odds + as_odds(torch.logit(uniform), 0.1)), expected, atol=1e-6)
