@@ -13,6 +13,31 @@ from tdrop.errors import DataError, SiteStopped
 FORM = 1
 
 Sureness = Literal["certain", "likely", "possible"]
+#: What a site is asked to do about each kind of finding; the rest is for whoever keeps its YAML.
+_ASKS = {
+    "readable": "please send plain values",
+    "range": "please check these values and their unit",
+    "plausible": "please confirm that they are right",
+    "categories": "please tell us what the other labels mean",
+    "missing": "please tell us why",
+    "present": "please add it",
+    "unique": "please send one row a patient",
+    "quarantine": "please see to the rows named below",
+    "rows": "please check that the export was complete",
+    "header": "please send the names of the columns in the first line",
+    "labels": "please send outcomes in a file of their own",
+    "scale": "please confirm the unit",
+    "unit": "please confirm the unit",
+    "all_missing": "please send it, or tell us why it is missing",
+    "constant": "please check the export",
+    "new_categories": "please confirm that they are right",
+    "lost_categories": "please tell us whether it is recorded under another label",
+    "swapped": "please check the two columns",
+    "identifier": "please check the column",
+    "shared_patients": "please check that only your patients are in the extract",
+}
+#: Findings about our own files, which a site cannot do anything about.
+_OURS = ("table.renames",)
 _ORDER: tuple[Severity, ...] = ("table_stop", "row_critical", "table_warning", "row_warning", "info")
 
 
@@ -39,6 +64,11 @@ class Finding:
     sentence: str
     fix: str = ""
     sure: Sureness = "certain"
+
+    @property
+    def ask(self) -> str:
+        """What the site is asked to do about it."""
+        return _ASKS.get(self.rule.rpartition(".")[2], "please check these rows")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON."""
@@ -99,7 +129,7 @@ class Validation:
             raise SiteStopped(f"site '{self.site}': {reasons[0].sentence}{more}{fix}")
 
     def message(self) -> str:
-        """The text of a mail to the site, without any patient's value."""
+        """The text of a mail to the site: what was found and what it is asked to do, without any patient's value."""
         verdict = "cannot be used as it is" if self.stopped else "can be used"
         lines = [
             f"Your extract for {self.title} {verdict}.",
@@ -115,10 +145,10 @@ class Validation:
             "row_warning": "Rows that were used but look unusual",
         }
         for severity, heading in headings.items():
-            found = self.by_severity(severity)  # type: ignore[arg-type]
+            found = [finding for finding in self.by_severity(severity) if finding.rule not in _OURS]  # type: ignore[arg-type]
             if found:
                 lines += ["", f"{heading}:"]
-                lines += [f"- {finding.sentence}" + (f"; {finding.fix}" if finding.fix else "") for finding in found]
+                lines += [f"- {finding.sentence}; {finding.ask}" for finding in found]
         if self.stopped:
             lines += ["", "Please send the extract again once this is settled."]
         return "\n".join(lines) + "\n"

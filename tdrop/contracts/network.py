@@ -89,7 +89,7 @@ def load_network(folder: Path | str) -> Network:
     documents: dict[str, Document] = {}
     for document in _documents(folder / "sites"):
         site = parse(Site, document)
-        site._file = document.path
+        site._file = _shown(document.path)
         sites[site.name], documents[site.name] = site, document
         digests[f"sites/{site.name}"] = digest(document.data)
     for name, site in sites.items():
@@ -103,11 +103,16 @@ def parse_site(text: str, name: str, network: Network) -> Site:
     """Returns a site from YAML text that is not (yet) a file of the network."""
     document = _named(parse_yaml(text, network.folder / "sites" / f"{name}.yaml"))
     site = parse(Site, document)
-    site._file = document.path
+    site._file = _shown(document.path)
     problems = _network_problems(site, {**network.sites, name: site}, dict(network.contracts))
     if problems:
         raise refuse(document, problems)
     return site
+
+
+def _shown(path: Path) -> Path:
+    """A file as findings name it: below the contracts' folder, the same on every machine."""
+    return Path(*path.absolute().parts[-3:])
 
 
 def _documents(folder: Path) -> list[Document]:

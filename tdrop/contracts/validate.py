@@ -80,7 +80,7 @@ def validate(
     account = account_for(table, contract, site, broken)
     found = (
         *findings,
-        *(_finding(item, counts[item["rule"]], len(table), contract) for item in failing),
+        *(_finding(item, counts[item["rule"]], len(table), contract, site) for item in failing),
         *table_findings(account, contract, site),
     )
     lines = np.arange(1, len(frame) + 1) if rows is None else np.asarray(rows)
@@ -184,9 +184,10 @@ def _broken_rows(table: pd.DataFrame, expectations: Sequence[Mapping[str, Any]])
     return _run(table, expectations, _STEP_ROWS) if expectations else {}
 
 
-def _finding(expectation: Mapping[str, Any], count: int, total: int, contract: Contract) -> Finding:
+def _finding(expectation: Mapping[str, Any], count: int, total: int, contract: Contract, site: Site) -> Finding:
     column = contract.column(expectation["column"])
-    name = f"column '{column.name}'"
+    sent_as = next((theirs for theirs, ours in site.renames.items() if ours == column.name), None)
+    name = f"column '{column.name}'" + (f" ('{sent_as}' in the extract)" if sent_as is not None else "")
     if expectation["type"] == "expect_column_to_exist":
         sentence = f"{name} ({column.label}) {expectation['sentence']}"
     elif column.role == "id" or "." not in expectation["rule"]:

@@ -345,8 +345,12 @@ def test_the_message_to_the_site_holds_no_values(
     network: Network, patients: Any, make_site: Any, tmp_path: Path
 ) -> None:
     frame = put("treatment", "told his wife Ada", 2)(put("age", "231.77", 3)(patients()))  # type: ignore[arg-type]
-    (tmp_path / "north.csv").write_text(text(frame))  # type: ignore[arg-type]
-    message = prepare(make_site(), network, home=tmp_path).validation.message()
+    site = make_site(renames={"treatment_given": "treatment"})
+    (tmp_path / "north.csv").write_text(text(frame.rename(columns={"treatment": "treatment_given"})))  # type: ignore[union-attr]
+    message = prepare(site, network, home=tmp_path).validation.message()
+    assert "'treatment' ('treatment_given' in the extract): 2 of 100 values other than" in message
+    assert "please tell us what the other labels mean" in message
+    assert "yaml" not in message
     assert "Ada" not in message
     assert "231.77" not in message
     assert "used 97 + quarantined 3 + duplicates 0" in message
