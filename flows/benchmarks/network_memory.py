@@ -1,0 +1,171 @@
+"""Forty small sites in one flow: how much memory it takes, and what orchestration costs.
+
+    python -m flows.benchmarks.network_memory --sites 40
+
+Prints, after every site, the memory of this process and of its worker processes; at the end the time
+that was neither fitting, sampling, bootstrap nor drawing, per site and per method, on a running server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from tasks.place import Place
+from tasks.progress import Event, listen
+from tasks.settings import TransferSettings
+
+CONTRACTS = Path(__file__).resolve().parents[2] / "data_contracts"
+ROWS = {"registry": 300, "harbour": 150, "hillside": 130, "lakeside": 120}
+SMALL_NET: dict[str, Any] = {"hidden": [8], "epochs": 3, "batch": 128}
+METHOD_SETTINGS: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(("mlp", "mc_dropout", "concrete_dropout", "mixmatch", "last_layer", "tdnr"), SMALL_NET),
+    "transductive_dropout": SMALL_NET,
+    "ensemble": {**SMALL_NET, "members": 2},
+    "logistic_regression": {"refits": 5},
+    "gradient_boosting": {"refits": 2},
+}
+MEGABYTE = 1 << 20
+
+
+def main() -> None:
+    """Runs the network and prints the curve and the overhead."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--sites", type=int, default=40)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--processes", type=int, default=None)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="tdrop-memory-") as folder:
+        os.environ["TDROP_HOME"] = str(Path(folder, "home"))
+        os.environ["PREFECT_HOME"] = str(Path(folder, "prefect"))
+        os.environ.setdefault("PREFECT_LOGGING_LEVEL", "ERROR")
+        place, sites = _write_sites(Path(folder), options.sites)
+        _run(place, sites, options.seeds, options.processes)
+
+
+def _write_sites(folder: Path, count: int) -> tuple[Place, list[str]]:
+    """The demo network with one of its sites under many names."""
+    from tdrop.data.demo import write_demo_network
+
+    contracts = folder / "data_contracts"
+    shutil.copytree(CONTRACTS, contracts)
+    place = Place.at(folder / "home", contracts)
+    write_demo_network(place.root / "demo", ROWS)
+    template = (contracts / "sites" / "harbour.yaml").read_text(encoding="utf-8")
+    sites = [f"site-{number:02d}" for number in range(1, count + 1)]
+    for site in sites:
+        (contracts / "sites" / f"{site}.yaml").write_text(template.replace("/harbour", f"/{site}"), encoding="utf-8")
+        for name in ("harbour.csv", "harbour_outcomes.csv"):
+            demo = place.root / "demo"
+            shutil.copyfile(demo / name, demo / name.replace("harbour", site))
+    return place, sites
+
+
+def _run(place: Place, sites: list[str], seeds: int, processes: int | None) -> None:
+    from flows.network import transfer_network
+    from flows.orchestration import orchestrated
+
+    settings = TransferSettings(
+        method_settings=METHOD_SETTINGS, seeds=seeds, trials=1, passes=10, folds=2, bootstrap=50
+    )
+    curve: list[tuple[float, float]] = []
+    ends: list[float] = []
+    started = time.monotonic()
+
+    def watch(event: Event) -> None:
+        if event.stage == "record":
+            own, workers = _memory(os.getpid()), sum(_memory(pid) for pid in _children(os.getpid()))
+            curve.append((own, workers))
+            ends.append(time.monotonic())
+            print(
+                f"{len(curve):3d} {event.site}: {time.monotonic() - started:6.0f} s, "
+                f"{own:5.0f} MB here, {workers:5.0f} MB in workers",
+                flush=True,
+            )
+
+    listen(watch)
+    with orchestrated(), _work_measured() as work:
+        results = transfer_network(sites, settings, place.contracts, place.home, processes)
+    failed = [site for site, result in results.items() if "failed" in result]
+    _print_overhead(work, ends, len(METHOD_SETTINGS))
+    middle = curve[len(curve) // 2][0] if curve else 0.0
+    print(json.dumps({"sites": len(sites), "failed": failed, "growth_mb_second_half": round(curve[-1][0] - middle, 1)}))
+
+
+@contextmanager
+def _work_measured() -> Iterator[list[tuple[float, float]]]:
+    """Collects when the work itself ran: whatever the store builds, the drawing and the export."""
+    import tasks.export
+    import tasks.report
+    import tasks.store
+
+    spans: list[tuple[float, float]] = []
+
+    def timed(function: Any) -> Any:
+        def run(*given: Any, **named: Any) -> Any:
+            start = time.monotonic()
+            try:
+                return function(*given, **named)
+            finally:
+                spans.append((start, time.monotonic()))
+
+        return run
+
+    with ExitStack() as stack:
+        make = tasks.store.Store.make
+        places: list[tuple[Any, str, Any]] = [
+            (tasks.store.Store, "make", lambda self, stage, inputs, build: make(self, stage, inputs, timed(build))),
+            (tasks.report, "assemble", timed(tasks.report.assemble)),
+            (tasks.export, "site_record", timed(tasks.export.site_record)),
+        ]
+        import tdrop.report
+
+        places.append((tdrop.report, "render_report", timed(tdrop.report.render_report)))
+        for owner, name, replacement in places:
+            stack.callback(setattr, owner, name, getattr(owner, name))
+            setattr(owner, name, replacement)
+        yield spans
+
+
+def _print_overhead(work: list[tuple[float, float]], ends: list[float], methods: int) -> None:
+    """Prints the time outside all work, site by site; the first is left out, which pays for the imports."""
+    outside = []
+    for start, end in itertools.pairwise(ends):
+        busy, reached = 0.0, start
+        for first, last in sorted(work):
+            busy += max(0.0, min(last, end) - max(first, reached))
+            reached = max(reached, min(last, end))
+        outside.append(end - start - busy)
+    if outside:
+        print(
+            f"outside all work: median {statistics.median(outside):.2f} s a site, least {min(outside):.2f} s, "
+            f"for {methods} methods; at most {2 + methods / 2:.1f} s are allowed"
+        )
+
+
+def _memory(pid: int) -> float:
+    """Resident megabytes of a process; 0 when it has ended."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except OSError:
+        return 0.0
+    return pages * os.sysconf("SC_PAGE_SIZE") / MEGABYTE
+
+
+def _children(pid: int) -> list[int]:
+    files = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for file in files for child in file.read_text().split()]
+
+
+if __name__ == "__main__":
+    main()
