@@ -45,7 +45,9 @@ def _write_page(
     spec = network.site(site)
     folder = place.site(site) / "shift"
     with replacing(folder) as incoming:
-        page = render_shift_page(spec, network.source_of(spec).title, shift, matching, validation)
+        page = render_shift_page(
+            spec, network.source_of(spec).title, shift, matching, validation, network.contract_of(spec)
+        )
         (incoming / "shift.html").write_text(page, encoding="utf-8")
         write_json(incoming / "shift.json", shift)
     return {"verdict": shift["verdict"], "reason": shift["reason"], "page": str(folder / "shift.html")}

@@ -38,6 +38,7 @@ COPIED = {
 @task(name="report", task_run_name="report {run.site}", cache_policy=NO_CACHE)
 def publish_report(place: Place, run: Run) -> dict[str, Any]:
     """Writes the site's `latest/` and returns its summary."""
+    from tdrop.disclosure import disclose
     from tdrop.evaluate import patients_table, write_patients
     from tdrop.report import render_report, render_shift_page, report_summary
 
@@ -53,12 +54,14 @@ def publish_report(place: Place, run: Run) -> dict[str, Any]:
         table = patients_table(cohort.ids, load_summary(fit.path / "target.npz"), data.site.decision)
         write_patients(folder / "patients.csv", table)
         (folder / "report.html").write_text(render_report(data), encoding="utf-8")
-        page = render_shift_page(data.site, data.source_title, data.shift, data.matching, data.validation)
+        page = render_shift_page(
+            data.site, data.source_title, data.shift, data.matching, data.validation, data.contract
+        )
         (folder / "shift.html").write_text(page, encoding="utf-8")
         write_json(folder / "summary.json", summary)
         write_json(folder / RUN, run.to_dict())
     publish_index(place)
-    leave(run.site, "summary", _summary_page(place, run, summary))
+    leave(run.site, "summary", _summary_page(report_summary(disclose(data, data.site.disclosure))))
     report(run.site, "report", detail=str(place.latest(run.site) / "report.html"))
     return summary
 
@@ -92,7 +95,7 @@ def assemble(place: Place, run: Run) -> ReportData:
         source_validation=stages["source"].json("validation.json"),
         shift=stages["shift"].json("shift.json"),
         matching=stages["matching"].json("matching.json"),
-        tuning=run.trained.trials,
+        tuning=_marked_trials(run),
         choice=stages["choice"].json("choice.json"),
         evaluation=Evaluation.from_dict(stages["evaluation"].json("evaluation.json")),
         predictions=load_predictions(run.trained.fits),
@@ -106,6 +109,14 @@ def assemble(place: Place, run: Run) -> ReportData:
         previous=_previous(place, run.site),
         promotion=_promotion(place, run.site),
     )
+
+
+def _marked_trials(run: Run) -> dict[str, list[dict[str, Any]]]:
+    """Every method's trials, the one that was refitted marked as picked."""
+    return {
+        method: [{**trial, "picked": trial == run.trained.picked.get(method)} for trial in trials]
+        for method, trials in run.trained.trials.items()
+    }
 
 
 def _dropout_rates(run: Run) -> dict[str, dict[str, Any]]:
@@ -159,14 +170,11 @@ def _promotion(place: Place, site: str) -> dict[str, Any] | None:
     return None if record is None else record.to_dict()
 
 
-def _summary_page(place: Place, run: Run, summary: dict[str, Any]) -> str:
-    from tdrop.disclosure import disclose_summary
-
-    shown = disclose_summary(summary, place.network().site(run.site).disclosure)
-    lines = [
-        f"- {name.replace('_', ' ')}: {value}" for name, value in shown.items() if isinstance(value, str | int | float)
-    ]
-    return f"# {run.site}\n\n" + "\n".join(lines)
+def _summary_page(shown: dict[str, Any]) -> str:
+    """The run in a few lines, from a summary that has passed disclosure."""
+    plain = {name: value for name, value in shown.items() if isinstance(value, str | int | float)}
+    lines = [f"- {name.replace('_', ' ')}: {value}" for name, value in plain.items()]
+    return f"# {shown['title']}\n\n" + "\n".join([*lines, *(f"- {thing}" for thing in shown["things"])])
 
 
 def publish_index(place: Place) -> Path:

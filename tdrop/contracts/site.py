@@ -106,12 +106,14 @@ class Decision(Record):
         threshold: The risk from which the predicted class is positive.
         interval_level: Level of the intervals.
         capacity: Share of patients that clinicians can look at.
+        rank_by: Who comes first for that share: those most likely wrong, or those with the largest sd.
     """
 
     risk_level: float = Field(default=0.15, gt=0, lt=1)
     threshold: float = Field(default=0.5, gt=0, lt=1)
     interval_level: float = Field(default=INTERVAL_LEVEL, gt=0, lt=1)
     capacity: Share = 0.10
+    rank_by: Literal["expected_error", "sd"] = "expected_error"
 
 
 class Disclosure(Record):
