@@ -154,12 +154,12 @@ class GaussianPasses(torch.autograd.Function):
         to_center, to_sd = first.new_zeros(2, rows, units).unbind(0)
         to_last, to_squared = first.new_zeros(2, units).unbind(0)
         doubled = 2 * last
-        for each, h, to_mean, to_variance in _by_pass(noise, hidden, *gradient[..., None]):
-            to_last.addmv_(h.t(), to_mean[:, 0])
-            torch.mul(h, to_variance, out=inner)
-            torch.mul(inner, h, out=scratch)
-            to_squared += scratch.sum(0)
-            inner.mul_(doubled).add_(to_mean)
+        for each, h, to_mean, to_variance in _by_pass(noise, hidden, *gradient):
+            to_last.addmv_(h.t(), to_mean)
+            torch.mul(h, h, out=scratch)
+            to_squared.addmv_(scratch.t(), to_variance)
+            torch.outer(to_variance, doubled, out=scratch)
+            torch.addcmul(to_mean[:, None], scratch, h, out=inner)
             # The factor w that every column shares follows at the end.
             torch.ops.aten.tanh_backward.grad_input(inner, h, grad_input=inner)
             to_center += inner

@@ -8,9 +8,6 @@ from torch import Tensor
 
 from tdrop.types import Task
 
-#: Keeps log(p) finite in float32.
-_SMALLEST = 1e-6
-
 
 def output_loss(outputs: Tensor, y: Tensor, task: Task) -> Tensor:
     """Mean loss of outputs (logits or values) against y of the same shape."""
@@ -22,6 +19,6 @@ def output_loss(outputs: Tensor, y: Tensor, task: Task) -> Tensor:
 def mean_prediction_loss(outputs: Tensor, y: Tensor, task: Task) -> Tensor:
     """Mean loss of the passes' mean prediction: outputs (passes, rows) against y (rows,)."""
     if task == "binary":
-        risk = torch.sigmoid(outputs).mean(0).clamp(_SMALLEST, 1 - _SMALLEST)
-        return -(y * torch.log(risk) + (1 - y) * torch.log1p(-risk)).mean()
+        # The mean of many sigmoids can round to 0 or 1; torch then takes -100 for the logarithm.
+        return F.binary_cross_entropy(torch.sigmoid(outputs).mean(0), y)
     return F.mse_loss(outputs.mean(0), y)

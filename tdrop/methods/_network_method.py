@@ -79,7 +79,7 @@ class NetworkMethod(Settings):
         start, training = spawn(check_seed(seed, self.name), 2)
         with one_torch_thread():
             network = self.network(source.X.shape[1], len(source), source.task, torch_generator(start))
-            schedule = self._schedule(len(source))
+            schedule = self.schedule(len(source))
             trained = train(
                 network, rows, schedule, method=self.name, seed=int(training.integers(2**62)), progress=progress
             )
@@ -107,7 +107,8 @@ class NetworkMethod(Settings):
             ) from None
         return self.fitted_class()(self, network, facts)
 
-    def _schedule(self, rows: int) -> Schedule:
+    def schedule(self, rows: int) -> Schedule:
+        """How long and how fast a fit on that many source rows trains."""
         steps_an_epoch = -(-rows // self.batch)
         planned = min(max(round(self.steps / steps_an_epoch), FEWEST_EPOCHS), MOST_EPOCHS)
         epochs = planned if self.epochs is None else self.epochs

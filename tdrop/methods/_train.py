@@ -55,7 +55,7 @@ def train(
 ) -> Trained:
     """Trains `network` in place and leaves the best (or, without validation, the last) weights in it."""
     order, noise, validation_noise = spawn(seed, 3)
-    optimiser = _Optimiser(network, schedule)
+    optimiser = Optimiser(network, schedule)
     batches = _Batches(rows, schedule, network.members, torch_generator(order))
     pool = network.pool(noise)
     validation_seed = int(validation_noise.integers(2**31))
@@ -80,16 +80,21 @@ def train(
     return Trained(best_epoch, tuple(history))
 
 
-def _run_epoch(network: Network, batches: _Batches, optimiser: _Optimiser, pool: Pool | None, done: float) -> float:
+def _run_epoch(network: Network, batches: _Batches, optimiser: Optimiser, pool: Pool | None, done: float) -> float:
     """One pass over the source rows; returns the mean loss a member."""
     total = torch.zeros(())
     steps = batches.steps
     for step, batch in enumerate(batches.epoch(done)):
-        loss = network.loss(batch, pool)
-        torch.autograd.backward(loss)
-        total += loss.detach()
-        optimiser.step(done + step / steps / batches.epochs)
+        total += run_step(network, batch, optimiser, pool, done + step / steps / batches.epochs)
     return float(total) / steps / network.members
+
+
+def run_step(network: Network, batch: Batch, optimiser: Optimiser, pool: Pool | None, done: float) -> Tensor:
+    """One update of the weights; returns the loss before it."""
+    loss = network.loss(batch, pool)
+    torch.autograd.backward(loss)
+    optimiser.step(done)
+    return loss.detach()
 
 
 @torch.no_grad()
@@ -140,7 +145,7 @@ class _Batches:
         return self._rows.target[index]
 
 
-class _Optimiser:
+class Optimiser:
     """Adam with a cosine schedule over one flat vector that holds every weight: one kernel a step."""
 
     def __init__(self, network: Network, schedule: Schedule) -> None:

@@ -1,0 +1,283 @@
+"""How fast the methods train and predict: one thread, the best of several repeats, ratios within one run.
+
+Times are the thread's own processor time, so that other work on the machine disturbs less, and competitors take
+turns. Bars are on ratios; seconds are shown beside them and mean nothing on another machine.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from flows.benchmarks.textbook import textbook_step
+from tdrop.methods import build, method_names
+from tdrop.methods._network import Batch
+from tdrop.methods._train import Optimiser, run_step
+from tdrop.types import Cohort
+
+#: The setting of every training step: source and target rows, units of both hidden layers, passes, features.
+ROWS, TARGET_ROWS, UNITS, PASSES, FEATURES = 512, 256, 128, 10, 10
+#: Patients of the paper's source.
+SOURCE_ROWS = 240_486
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One figure and the bar it is held against; `limit` None means that it is shown only."""
+
+    name: str
+    value: float
+    unit: str
+    limit: float | None = None
+    at_least: bool = False
+    note: str = ""
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the bar is met."""
+        if self.limit is None:
+            return None
+        return self.value >= self.limit if self.at_least else self.value <= self.limit
+
+
+def run(output: Path, *, quick: bool = False) -> dict[str, Any]:
+    """Measures everything, prints a table, writes `speed.json` into `output` and returns what it wrote.
+
+    Args:
+        output: Folder for the file.
+        quick: Small sizes and few repeats, to see that it works; its figures mean little.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    try:
+        measures = [
+            *measure_steps(rounds=4 if quick else 40),
+            *measure_sampling(rounds=2 if quick else 6),
+            *measure_epochs(2_405 if quick else SOURCE_ROWS // 10),
+            *measure_memory(*((24_049, 50) if quick else (SOURCE_ROWS, 200))),
+            measure_import(),
+            *measure_fits(repeats=1 if quick else 3),
+        ]
+    finally:
+        torch.set_flush_denormal(False)
+        torch.set_num_threads(threads)
+    result = {
+        "form": 1,
+        "quick": quick,
+        "torch": torch.__version__,
+        "processor": platform.processor() or platform.machine(),
+        "measures": [{**asdict(measure), "met": measure.met} for measure in measures],
+    }
+    output.mkdir(parents=True, exist_ok=True)
+    (output / "speed.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    print_table(measures)
+    return result
+
+
+def measure_steps(rounds: int) -> list[Measure]:
+    """Training steps against the textbook way, against sgemm, and against the simpler methods."""
+    generator = torch.Generator().manual_seed(0)
+    x, target = (torch.randn(rows, FEATURES, generator=generator) for rows in (ROWS, TARGET_ROWS))
+    y = (x[:, 0] > 0).float()
+    row_passes = (ROWS + TARGET_ROWS) * PASSES
+    left, right = torch.randn(row_passes, UNITS), torch.randn(UNITS, UNITS)
+    space = torch.empty(row_passes, UNITS)
+    seconds = best_seconds(
+        {
+            "textbook": textbook_step(x, y, target, units=UNITS, passes=PASSES),
+            "concrete": training_step("transductive_dropout", Batch(x, y, target, 0.5), passes=PASSES),
+            "gaussian": training_step(
+                "transductive_dropout", Batch(x, y, target, 0.5), passes=PASSES, masks="gaussian"
+            ),
+            "mc_dropout": training_step("mc_dropout", Batch(x, y, None, 0.5)),
+            "mlp": training_step("mlp", Batch(x, y, None, 0.5)),
+            "ensemble": training_step("ensemble", Batch(x.expand(10, -1, -1), y.expand(10, -1), None, 0.5)),
+            # As long as a step, so that both have the same chance of a quiet moment.
+            "sgemm": lambda: [torch.mm(left, right, out=space) for _ in range(6)],
+        },
+        rounds,
+        burst=4,
+    )
+    product = 2 * row_passes * UNITS * UNITS
+    rate = 6 * product / seconds["sgemm"]
+    return [*_step_measures(seconds), *_share_measures(seconds, 3 * product, rate), *_ratio_measures(seconds)]
+
+
+def _step_measures(seconds: Mapping[str, float]) -> list[Measure]:
+    shown = [Measure(f"step, {name}", 1e3 * seconds[name], "ms") for name in seconds if name != "sgemm"]
+    faster = [
+        Measure(f"textbook step / {masks} step", seconds["textbook"] / seconds[masks], "times", limit, at_least=True)
+        for masks, limit in (("concrete", 2.0), ("gaussian", 3.0))
+    ]
+    return [*shown, *faster]
+
+
+def _share_measures(seconds: Mapping[str, float], operations: int, rate: float) -> list[Measure]:
+    """Forward and two backward products of the hidden layer, all passes, as a share of sgemm's rate."""
+    notes = {"gaussian": "counts the products of the masks it replaces; it multiplies means and variances once"}
+    shares = [
+        Measure(
+            f"matmul share of sgemm, {name}",
+            operations / seconds[name] / rate,
+            "of sgemm",
+            limit,
+            at_least=True,
+            note=notes.get(name, ""),
+        )
+        for name, limit in (("concrete", 0.50), ("gaussian", 0.75), ("textbook", None))
+    ]
+    return [Measure("sgemm at the layer's own shape", rate / 1e9, "GFLOP/s"), *shares]
+
+
+def _ratio_measures(seconds: Mapping[str, float]) -> list[Measure]:
+    passed = {
+        "concrete": seconds["concrete"] / ((ROWS + TARGET_ROWS) * PASSES),
+        "gaussian": seconds["gaussian"] / ((ROWS + TARGET_ROWS) * PASSES),
+        "mc_dropout": seconds["mc_dropout"] / ROWS,
+    }
+    return [
+        *[
+            Measure(f"training, row and pass, {name} / MC dropout", passed[name] / passed["mc_dropout"], "times", 1.6)
+            for name in ("concrete", "gaussian")
+        ],
+        Measure("ensemble of 10 / one MLP", seconds["ensemble"] / seconds["mlp"], "times", 8.0),
+    ]
+
+
+def training_step(name: str, batch: Batch, **settings: Any) -> Callable[[], Any]:
+    """Returns a function that does one training step of a method."""
+    method: Any = build(name, batch=ROWS, **settings)
+    network = method.network(FEATURES, 10_000, "binary", torch.Generator().manual_seed(0))
+    pool = network.pool(np.random.default_rng(0))
+    return partial(run_step, network, batch, Optimiser(network, method.schedule(10_000)), pool, 0.5)
+
+
+def measure_sampling(rounds: int, rows: int = 2_000, passes: int = 100) -> list[Measure]:
+    """Prediction a row and pass, against MC dropout's."""
+    source = example_cohort(rows)
+    methods = {
+        "mc_dropout": build("mc_dropout", epochs=1),
+        "concrete": build("transductive_dropout", epochs=1),
+        "gaussian": build("transductive_dropout", epochs=1, masks="gaussian"),
+        "last_layer": build("last_layer", epochs=1),
+    }
+    fitted = {name: method.fit(source, source.unlabelled(), seed=0) for name, method in methods.items()}
+    calls = {name: partial(model.summarise, source.X, passes, seed=0) for name, model in fitted.items()}
+    seconds = best_seconds(calls, rounds)
+    shown = [Measure(f"summarise, {name}", 1e6 * each / rows / passes, "us/row/pass") for name, each in seconds.items()]
+    ratios = [
+        Measure(f"sampling, row and pass, {name} / MC dropout", seconds[name] / seconds["mc_dropout"], "times", limit)
+        for name, limit in (("concrete", 1.6), ("gaussian", 1.6), ("last_layer", None))
+    ]
+    return [*shown, *ratios]
+
+
+def measure_epochs(rows: int) -> list[Measure]:
+    """Time of an epoch of transductive dropout at `rows` and at ten times as many."""
+    small, large = epoch_seconds(rows, epochs=4), epoch_seconds(10 * rows, epochs=2)
+    return [
+        Measure(f"epoch of {rows:,} rows", small, "s"),
+        Measure(f"epoch of {10 * rows:,} rows", large, "s"),
+        Measure("epoch of ten times the rows", large / small, "times", 11.0),
+    ]
+
+
+def epoch_seconds(rows: int, epochs: int) -> float:
+    """Processor time of the quickest epoch but the first, which also standardises the rows."""
+    marks: list[float] = []
+    source, target = example_cohort(rows), example_cohort(10_086, seed=1).unlabelled()
+    method = build("transductive_dropout", batch=ROWS, passes=PASSES, epochs=epochs)
+    method.fit(source, target, seed=0, progress=lambda *_: marks.append(time.thread_time()))
+    return float(np.diff(marks).min())
+
+
+def measure_memory(rows: int, passes: int) -> list[Measure]:
+    """Extra memory at the peak of a summary, in a process of its own."""
+    measures = []
+    for name in ("transductive_dropout", "last_layer"):
+        command = [sys.executable, "-c", _MEMORY.format(name=name, rows=rows, passes=passes)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        megabytes, seconds = map(float, done.stdout.split())
+        what = f"summarise {rows:,} x {passes}, {name}"
+        measures += [Measure(what, megabytes, "MB extra", 300.0), Measure(what, seconds, "s")]
+    return measures
+
+
+_MEMORY = """
+import time
+from flows.benchmarks.speed import example_cohort, peak_megabytes
+from tdrop.methods import build
+source, rows = example_cohort(2_000), example_cohort({rows}, seed=2).X
+fitted = build("{name}", epochs=1).fit(source, source.unlabelled(), seed=0)
+fitted.summarise(source.X, 10, seed=0)
+before, start = peak_megabytes(reset=True), time.thread_time()
+fitted.summarise(rows, {passes}, seed=0)
+print(peak_megabytes() - before, time.thread_time() - start)
+"""
+
+
+def peak_megabytes(*, reset: bool = False) -> float:
+    """Peak memory of this process so far; with `reset`, the peak starts again from what is held now (Linux)."""
+    if reset:
+        Path("/proc/self/clear_refs").write_text("5")
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+
+def measure_import() -> Measure:
+    """Time of `import tdrop` in a fresh interpreter."""
+    code = "import time; start = time.perf_counter(); import tdrop; print(time.perf_counter() - start)"
+    times = [
+        float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+        for _ in range(5)
+    ]
+    return Measure("import tdrop", min(times), "s", 0.5)
+
+
+def measure_fits(repeats: int, rows: int = 5_000) -> list[Measure]:
+    """A fit of every method at its defaults, with validation."""
+    source, target, validation = example_cohort(rows), example_cohort(2_000, seed=1), example_cohort(500, seed=2)
+    fits = {name: partial(build(name).fit, source, target.unlabelled(), validation, seed=0) for name in method_names()}
+    seconds = best_seconds(fits, repeats)
+    return [Measure(f"fit of {rows:,} x {FEATURES}, {name}", each, "s") for name, each in seconds.items()]
+
+
+def best_seconds(calls: Mapping[str, Callable[[], Any]], rounds: int, *, burst: int = 1) -> dict[str, float]:
+    """Processor time of the quickest call of each, taking turns of `burst` calls in a row."""
+    best = dict.fromkeys(calls, float("inf"))
+    for _ in range(rounds):
+        for name, call in calls.items():
+            for _ in range(burst):
+                start = time.thread_time()
+                call()
+                best[name] = min(best[name], time.thread_time() - start)
+    return best
+
+
+def example_cohort(rows: int, seed: int = 0) -> Cohort:
+    """Normal features and an outcome that depends on three of them (simulated)."""
+    generator = np.random.default_rng(seed)
+    X = generator.normal(size=(rows, FEATURES)).astype(np.float32)
+    risk = 1 / (1 + np.exp(-(X[:, 0] + np.sin(2 * X[:, 1]) - X[:, 2])))
+    y = (generator.random(rows) < risk).astype(np.float32)
+    return Cohort("speed", np.arange(rows), tuple(f"x{place}" for place in range(FEATURES)), X, y)
+
+
+def print_table(measures: list[Measure]) -> None:
+    """Prints one line a figure."""
+    words = {None: "", True: "met", False: "MISSED"}
+    for measure in measures:
+        bar = "" if measure.limit is None else f"{'>=' if measure.at_least else '<='} {measure.limit:g}"
+        print(f"{measure.name:52s} {measure.value:10.3f} {measure.unit:12s} {bar:8s} {words[measure.met]}")
