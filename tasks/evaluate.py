@@ -111,12 +111,14 @@ def _open_labels(
     import numpy as np
 
     from tdrop.data.outcomes import read_labels
+    from tdrop.evaluate import write_patients
 
     spec = network.site(site)
     where: Any = spec if labels_path is None else Path(labels_path)
     like = None if labels_path is None else spec
     labels = read_labels(where, network.contract_of(spec), ids, home=place.root, base=network.base, like=like)
     write_json(folder / "labels.json", labels.to_dict())
+    write_patients(folder / "label_problems.csv", labels.problems)
     np.savez(folder / "outcomes.npz", y=labels.y)
     return labels.y
 

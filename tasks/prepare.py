@@ -52,11 +52,12 @@ def prepare_site(place: Place, site: str, source: Ref | None = None) -> Ref:
         import pandas as pd
 
         from tdrop.data.prepare import prepare
+        from tdrop.evaluate import write_patients
 
         beside = None if source is None else pd.read_parquet(source.path / "frame.parquet")
         prepared = prepare(spec, network, home=place.root, source=beside, expected=data)
         prepared.frame.to_parquet(folder / "frame.parquet", index=False)
-        prepared.quarantine.to_csv(folder / "quarantine.csv", index=False)
+        write_patients(folder / "quarantine.csv", prepared.quarantine)
         validation = prepared.validation.to_dict()
         write_json(folder / "suite.json", validation.pop("suite", []))
         write_json(folder / "validation.json", validation)
@@ -82,7 +83,7 @@ def require_usable(place: Place, site: str, prepared: Ref) -> None:
         (refused / name).write_bytes((prepared.path / name).read_bytes())
     stops = [finding["sentence"] for finding in validation["findings"] if finding["severity"] == "table_stop"]
     raise SiteStopped(
-        f"site '{site}' is stopped by {len(stops)} table-level finding(s), the first being: {stops[0]} "
+        f"site '{site}' is stopped by {len(stops)} table-level finding(s), the first being: {stops[0]}. "
         f"The whole message for the site is in {refused / 'message.txt'}"
     )
 

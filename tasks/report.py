@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PACKAGES = ("tdrop", "torch", "scikit-learn", "numpy", "pandas", "great-expectations", "prefect", "mlflow")
 #: Files of the stages that a report folder holds beside the report.
 COPIED = {
-    "evaluation": ("evaluation.json", "labels.json"),
+    "evaluation": ("evaluation.json", "labels.json", "label_problems.csv"),
     "shift": ("shift.json",),
     "matching": ("matching.json",),
     "choice": ("choice.json",),

@@ -61,7 +61,7 @@ def score_batch(place: Place, site: str, file: str) -> dict[str, Any]:
     folder = place.site(site) / "scores"
     with replacing(folder) as incoming:
         write_patients(incoming / "patients.csv", table)
-        prepared.quarantine.to_csv(incoming / "quarantine.csv", index=False)
+        write_patients(incoming / "quarantine.csv", prepared.quarantine)
         write_json(incoming / "validation.json", prepared.validation.to_dict())
         write_json(incoming / "score.json", {"champion": champion.version, "sentences": sentences})
     return {
