@@ -32,8 +32,9 @@ def orchestrated() -> Iterator[None]:
     """Brings an embedded Prefect up once for the block, unless a server is configured or `tdrop ui` runs."""
     from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
 
-    if PREFECT_API_URL.value():
-        yield
+    if configured := PREFECT_API_URL.value():
+        with _explaining_silence(configured):
+            yield
         return
     home = PREFECT_HOME.value()
     home.mkdir(parents=True, exist_ok=True)
@@ -46,10 +47,24 @@ def orchestrated() -> Iterator[None]:
         # Worker processes read the environment, this process reads its settings.
         os.environ["PREFECT_API_URL"] = url
         try:
-            with temporary_settings({PREFECT_API_URL: url}):
+            with temporary_settings({PREFECT_API_URL: url}), _explaining_silence(url):
                 yield
         finally:
             os.environ.pop("PREFECT_API_URL", None)
+
+
+@contextmanager
+def _explaining_silence(url: str) -> Iterator[None]:
+    """Turns a server that stopped answering into one sentence."""
+    import httpx
+
+    try:
+        yield
+    except httpx.TransportError as error:
+        raise Unavailable(
+            f"the Prefect server at {url} stopped answering ({type(error).__name__}); finished steps are kept: "
+            "run the same command again when it is back"
+        ) from error
 
 
 @contextmanager

@@ -46,6 +46,7 @@ def quieten() -> None:
     """Keeps other packages' warnings and logs off the terminal; `-v` does without this."""
     for name, value in {
         "PREFECT_LOGGING_LEVEL": "CRITICAL",
+        "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",
         "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
         "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
         "MLFLOW_LOGGING_LEVEL": "CRITICAL",

@@ -43,10 +43,12 @@ def stages(place: Place) -> list[Stage]:
     return [stage for stage in found if not stage.folder.name.startswith(".")]
 
 
-def needed(place: Place) -> set[Path]:
-    """The stages that every site's last report rests on."""
+def needed(place: Place, *, besides: str | None = None) -> set[Path]:
+    """The stages that every site's last report rests on, one site left out if asked."""
     roots: set[Path] = set()
     for file in place.sites.glob(f"*/latest/{RUN}"):
+        if file.parents[1].name == besides:
+            continue
         run = Run.from_dict(json.loads(file.read_text(encoding="utf-8")))
         refs = [*run.stages.values(), *run.trained.folds.values()]
         refs += [ref for fits in run.trained.fits.values() for ref in fits]
@@ -68,8 +70,12 @@ def prune_stages(place: Place, days: int) -> int:
 
 
 def made_from(place: Place, site: str) -> list[Stage]:
-    """Every stage that holds a site's rows or was made from them, of all its runs."""
-    every = stages(place)
+    """Every stage that holds a site's rows or was made from them, of all its runs.
+
+    Two sites with the same rows share stages: what another site's report rests on is not among them.
+    """
+    elsewhere = needed(place, besides=site)
+    every = [stage for stage in stages(place) if stage.folder not in elsewhere]
     found = {stage.folder: stage for stage in every if _rows_of(stage) == site}
     while True:
         digests = {stage.digest for stage in found.values()}

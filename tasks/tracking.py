@@ -56,18 +56,33 @@ def tracking_uri(place: Place) -> str:
 
 def connect(place: Place) -> MlflowClient:
     """A client of the tracking store; the first one on an empty home creates the database alone."""
-    return _connect(tracking_uri(place), place.home)
+    uri = tracking_uri(place)
+    client = _connect(uri, place.home)
+    _point_at(uri)
+    return client
+
+
+def _point_at(uri: str) -> None:
+    """Makes MLflow's own functions use this record, in this process alone.
+
+    MLflow also writes the address into the environment, where another home, or a process started from
+    here, would take it for the user's setting.
+    """
+    import mlflow
+
+    configured = os.environ.get("MLFLOW_TRACKING_URI")
+    mlflow.set_tracking_uri(uri)
+    if configured is None:
+        os.environ.pop("MLFLOW_TRACKING_URI", None)
 
 
 @lru_cache(maxsize=8)
 def _connect(uri: str, home: str) -> MlflowClient:
-    import mlflow
     from filelock import FileLock
     from mlflow import MlflowClient
 
     # Two processes that migrate one fresh sqlite file at once break it for good.
     with FileLock(Path(home) / "mlflow.lock"):
-        mlflow.set_tracking_uri(uri)
         client = MlflowClient(uri, uri)
         try:
             client.search_experiments(max_results=1)
