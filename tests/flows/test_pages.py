@@ -108,3 +108,19 @@ def test_a_server_that_stops_while_starting_is_one_sentence(tmp_path):
     server = serving("Prefect", command, "http://127.0.0.1:9", tmp_path / "log", {})
     with pytest.raises(TdropError, match=r"Prefect stopped \(exit code 3\); its log is"), server:
         pass
+
+
+def test_a_server_that_falls_silent_is_one_sentence():
+    import httpx
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    from flows.orchestration import orchestrated
+    from tdrop.errors import Unavailable
+
+    silent = "http://127.0.0.1:9/api"
+    with (
+        temporary_settings({PREFECT_API_URL: silent}),
+        pytest.raises(Unavailable, match=f"{silent} stopped answering .* run the same command again"),
+        orchestrated(),
+    ):
+        httpx.get(f"{silent}/health")
