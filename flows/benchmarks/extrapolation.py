@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flows.benchmarks.paired import error_auroc, mean_over_problems
 from flows.benchmarks.pairs import Pair, draw_pair, fit_fixed, predictions_of, tune_and_fit
@@ -50,6 +51,8 @@ FIRST_SEED = 10_000
 SEEDS, TUNED_SEEDS, MAP_SEEDS = 12, 10, 2
 TRIALS = 3
 PASSES = 200
+#: The share of patients that clinicians look at.
+REFERRED = 0.2
 QUICK: Mapping[str, Any] = {"hidden": [8], "epochs": 2}
 
 
@@ -152,7 +155,7 @@ def _methods_table(pairs: Sequence[Pair], found: Sequence[Mapping[str, Sequence[
     by_sd = error_aurocs(pairs, found)
     rows = []
     for name in [*found[0], "oracle"]:
-        tests, errors, by_risk = [], [], []
+        tests, errors, by_risk, left = [], [], [], []
         for pair, predictions in zip(pairs, found, strict=True):
             y = pair.outcomes()
             summary = pair.oracle() if name == "oracle" else predictions[name][0]
@@ -160,6 +163,7 @@ def _methods_table(pairs: Sequence[Pair], found: Sequence[Mapping[str, Sequence[
             tests.append(metrics.auroc(y, summary.mean) or np.nan)
             errors.append(int(metrics.misclassified(y, summary.mean).sum()))
             by_risk.append(error_auroc(y, summary, "risk") or np.nan)
+            left.append(error_left(y, summary))
         known = by_sd.get(name, np.array([]))
         rows.append(
             {
@@ -167,7 +171,8 @@ def _methods_table(pairs: Sequence[Pair], found: Sequence[Mapping[str, Sequence[
                 "test AUROC": mean_over_problems(tests),
                 "error AUROC by sd": mean_over_problems(known[np.isfinite(known)]),
                 "error AUROC by p(1-p)": mean_over_problems(by_risk),
-                "errors per draw": round(float(np.mean(errors)), 1),
+                "errors per draw": Estimate(float(np.mean(errors)), digits=0),
+                "error rate left when 20% are referred by sd": mean_over_problems([e for e in left if e is not None]),
                 "patients per draw": len(pairs[0].outcomes()),
                 "draws": len(pairs),
             }
@@ -178,6 +183,14 @@ def _methods_table(pairs: Sequence[Pair], found: Sequence[Mapping[str, Sequence[
         "Student's 95% interval."
     )
     return Table("extrapolation_methods", caption, rows)
+
+
+def error_left(y: NDArray[Any], summary: Summary) -> float | None:
+    """Error rate among the rest when the patients with the largest sd are referred; None without spread."""
+    if summary.passes < 2:
+        return None
+    referred = metrics.most(summary.sd, metrics.capacity_count(len(y), REFERRED))
+    return metrics.retained_error(y, summary.mean, referred, metrics.CLASS_THRESHOLD)
 
 
 def _differences_table(
