@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -35,6 +36,20 @@ class RateOptions:
     temperature: float
     masks: str
     initial_sd: float
+
+
+class Shared(NamedTuple):
+    """What all passes have in common.
+
+    Attributes:
+        first: The first hidden layer (rows, units), under concrete masks multiplied by its scale.
+        scale: Factor of every layer's units (rows, layers); for Gaussian noise its variance p / (1 - p).
+        odds: Odds of keeping a unit to the power 1 / temperature (rows, layers); None for Gaussian noise.
+    """
+
+    first: Tensor
+    scale: Tensor
+    odds: Tensor | None
 
 
 class RateNetwork(Network):
@@ -72,7 +87,7 @@ class RateNetwork(Network):
         if self._gaussian:
             noise.append(pool.take(self.passes, len(x)))
         shared = self.run_shared(x)
-        return self.run_fused(*shared, noise) if self.fused else self.run_passes(*shared, noise)
+        return self.run_fused(shared, noise) if self.fused else self.run_passes(shared, noise)
 
     def draw(self, passes: int, seed: int) -> list[Tensor]:
         """Noise of every mask, one number a pass and unit, shared by the rows."""
@@ -88,34 +103,39 @@ class RateNetwork(Network):
         shared = self.run_shared(x)
         step = max(1, _AT_ONCE // max(1, len(x)))
         parts = [[noise[start : start + step] for noise in draw] for start in range(0, len(draw[0]), step)]
-        return torch.cat([self.run_passes(*shared, part) for part in parts])
+        return torch.cat([self.run_passes(shared, part) for part in parts])
 
-    def run_shared(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """What all passes share: the first hidden layer (rows, units) and the logits of the rates (rows, layers)."""
-        return self.layers.hidden_layer(x, 0), self.rate_logits(x)
-
-    def run_passes(self, first: Tensor, logits: Tensor, noise: list[Tensor]) -> Tensor:
-        """Outputs (passes, rows) from what they share and the noise of every mask."""
-        run = self._run_gaussian if self._gaussian else self._run_concrete
-        return run(first, logits, noise)
-
-    def _run_concrete(self, hidden: Tensor, logits: Tensor, noise: list[Tensor]) -> Tensor:
-        """hidden * mask / keep, layer by layer.
-
-        The mask sigmoid((logit keep + logit u) / t) is written odds / (odds + noise): a sum and a quotient.
-        """
+    def run_shared(self, x: Tensor) -> Shared:
+        """What all passes have in common for x (rows, features)."""
+        logits = self.rate_logits(x)
+        first = self.layers.hidden_layer(x, 0)
+        if self._gaussian:
+            return Shared(first, torch.exp(logits), None)
+        # The mask sigmoid((logit keep + logit u) / t) is written odds / (odds + noise): a sum and a quotient.
         odds = torch.exp(logits / -self._temperature)
         scale = (1 + torch.exp(logits)) * odds  # 1 / keep, and the mask's numerator
+        return Shared(first * scale[:, :1], scale, odds)
+
+    def run_passes(self, shared: Shared, noise: list[Tensor]) -> Tensor:
+        """Outputs (passes, rows) from what they share and the noise of every mask."""
+        if shared.odds is None:
+            return self._run_gaussian(shared.first, shared.scale, noise)
+        return self._run_concrete(shared.first, shared.scale, shared.odds, noise)
+
+    def _run_concrete(self, hidden: Tensor, scale: Tensor, odds: Tensor, noise: list[Tensor]) -> Tensor:
+        """hidden * mask / keep, layer by layer; the first hidden layer comes with its scale."""
         for place, each in enumerate(noise[:-1]):
-            masked = hidden * scale[:, place, None] / (each + odds[:, place, None])
-            hidden = self.layers.hidden_layer(masked, place + 1)
+            if place > 0:
+                hidden = hidden * scale[:, place, None]
+            hidden = self.layers.hidden_layer(hidden / (each + odds[:, place, None]), place + 1)
+        if len(noise) == 1:
+            return self.layers.output(hidden / (noise[0] + odds))
         # The last scale is applied to the single output instead of to every unit before it.
         sums = (hidden / (noise[-1] + odds[:, -1, None])) @ self.layers.weight(-1)[:, 0]
         return sums * scale[:, -1] + self.layers.bias(-1)
 
-    def _run_gaussian(self, hidden: Tensor, logits: Tensor, noise: list[Tensor]) -> Tensor:
+    def _run_gaussian(self, hidden: Tensor, spread: Tensor, noise: list[Tensor]) -> Tensor:
         """The same mean and variance as the masks', drawn where they meet: at the next layer's input sums."""
-        spread = torch.exp(logits)  # p / (1 - p), the variance of a scaled mask
         for place, each in enumerate(noise[:-1]):
             weight, bias = self.layers.weight(place + 1), self.layers.bias(place + 1)
             variance = (hidden.square() @ weight.square()) * spread[:, place, None]
@@ -123,14 +143,12 @@ class RateNetwork(Network):
         variance = (hidden.square() @ self.layers.weight(-1)[:, 0].square()) * spread[:, -1]
         return self.layers.output(hidden) + torch.sqrt(variance + SMALLEST_VARIANCE) * noise[-1]
 
-    def run_fused(self, first: Tensor, logits: Tensor, noise: list[Tensor]) -> Tensor:
+    def run_fused(self, shared: Shared, noise: list[Tensor]) -> Tensor:
         """The same as `run_passes`, for training two hidden layers."""
         weights = (self.layers.weight(1), self.layers.bias(1), self.layers.weight(-1)[:, 0])
-        if self._gaussian:
-            spread = torch.exp(logits)
-            mean, variance = gaussian_passes(first, spread[:, :1], weights, noise[0], self._workspace).unbind(0)
-            return mean + torch.sqrt(variance * spread[:, 1] + SMALLEST_VARIANCE) * noise[1] + self.layers.bias(-1)
-        odds = torch.exp(logits / -self._temperature)
-        scale = (1 + torch.exp(logits)) * odds
-        sums = concrete_passes(first * scale[:, :1], odds, weights, (noise[0], noise[1]), self._workspace)
+        first, scale = shared.first, shared.scale
+        if shared.odds is None:
+            mean, variance = gaussian_passes(first, scale[:, :1], weights, noise[0], self._workspace).unbind(0)
+            return mean + torch.sqrt(variance * scale[:, 1] + SMALLEST_VARIANCE) * noise[1] + self.layers.bias(-1)
+        sums = concrete_passes(first, shared.odds, weights, (noise[0], noise[1]), self._workspace)
         return sums * scale[:, 1] + self.layers.bias(-1)

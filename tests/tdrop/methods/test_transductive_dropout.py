@@ -59,8 +59,8 @@ def test_the_passes_by_hand_equal_the_plain_ones(masks):
         noise = [torch.randn(6, 50, 16, generator=generator), torch.randn(6, 50, generator=generator)]
     upstream = torch.randn(6, 50, generator=generator)
     expected, found = (
-        network.run_passes(*network.run_shared(x), noise),
-        network.run_fused(*network.run_shared(x), noise),
+        network.run_passes(network.run_shared(x), noise),
+        network.run_fused(network.run_shared(x), noise),
     )
     assert torch.allclose(expected, found, atol=1e-6)
     parameters = list(network.parameters())
