@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -37,6 +39,9 @@ BATCH = 1000
 RECORD = "tdrop.record"
 PARENT = "mlflow.parentRunId"
 TRACKING_LIMIT_SECONDS = 900
+CONNECT_LIMIT_SECONDS = 10
+#: Ports that an address may leave out.
+PORTS: Mapping[str, int] = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
 #: Finds the networks' experiments.
 EXPERIMENTS = "name LIKE 'tdrop %'"
 #: Tells MLflow's page that this is about models, and a reader how to compare them.
@@ -83,8 +88,9 @@ def _connect(uri: str, home: str) -> MlflowClient:
 
     # Two processes that migrate one fresh sqlite file at once break it for good.
     with FileLock(Path(home) / "mlflow.lock"):
-        client = MlflowClient(uri, uri)
         try:
+            _require_listener(uri)
+            client = MlflowClient(uri, uri)
             client.search_experiments(max_results=1)
         except Exception as error:
             raise Unavailable(
@@ -92,6 +98,14 @@ def _connect(uri: str, home: str) -> MlflowClient:
                 "check MLFLOW_TRACKING_URI and that its server runs"
             ) from error
     return client
+
+
+def _require_listener(uri: str) -> None:
+    """Raises when nobody listens at the address: MLflow itself would try a dead database for minutes."""
+    parts = urlsplit(uri)
+    port = parts.port or PORTS.get(parts.scheme.split("+")[0])
+    if parts.hostname and port:
+        socket.create_connection((parts.hostname, port), timeout=CONNECT_LIMIT_SECONDS).close()
 
 
 def experiment_id(place: Place, network: Network) -> str:
@@ -290,8 +304,6 @@ def delete_for_good(place: Place, runs: Sequence[Any]) -> None:
 
 
 def _without_password(uri: str) -> str:
-    from urllib.parse import urlsplit
-
     parts = urlsplit(uri)
     host = f"{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}"
     return f"{parts.scheme}://{host}{parts.path}"

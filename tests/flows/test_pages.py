@@ -36,7 +36,7 @@ def test_both_pages_answer_until_ctrl_c(environment, tmp_path):
     try:
         said = read_until(process, "Ctrl-C stops both")
         assert f"export PREFECT_API_URL=http://127.0.0.1:{prefect}/api" in said
-        assert "<html" in fetch(f"http://127.0.0.1:{prefect}/dashboard").lower()
+        assert "<html" in fetch(f"http://127.0.0.1:{prefect}/").lower()
         assert "mlflow" in fetch(f"http://127.0.0.1:{mlflow}/").lower()
         assert announced(tmp_path / "home") == f"http://127.0.0.1:{prefect}/api"
     finally:
