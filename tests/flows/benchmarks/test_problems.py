@@ -90,3 +90,14 @@ def test_fixed_settings_reach_the_refit():
     settings = chosen_method("transductive_dropout", trial).settings()
     assert (settings["epochs"], settings["lambda_"]) == (7, 0.1)
     assert fixed_trial("logistic_regression", {})["epochs"] == 200
+
+
+def test_errors_left_are_counted_among_those_not_referred():
+    from tdrop.types import Summary
+
+    y = np.array([1.0, 0.0, 0.0, 1.0, 0.0])
+    risk = np.array([0.1, 0.9, 0.2, 0.8, 0.3], np.float32)
+    sd = np.array([0.9, 0.1, 0.2, 0.3, 0.4], np.float32)
+    summary = Summary(risk, sd, (0.95,), risk[None], risk[None], passes=10)
+    assert extrapolation.error_left(y, summary) == pytest.approx(1 / 4)
+    assert extrapolation.error_left(y, Summary(risk, sd, (0.95,), risk[None], risk[None], passes=1)) is None
