@@ -11,7 +11,7 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -204,10 +204,12 @@ def epoch_seconds(rows: int, together: int, repeats: int = 2) -> float:
     return float(np.diff(marks[::together]).min())
 
 
-def measure_memory(rows: int, passes: int) -> list[Measure]:
+def measure_memory(
+    rows: int, passes: int, names: Sequence[str] = ("transductive_dropout", "last_layer")
+) -> list[Measure]:
     """Extra memory at the peak of a summary, in a process of its own."""
     measures = []
-    for name in ("transductive_dropout", "last_layer"):
+    for name in names:
         command = [sys.executable, "-c", _MEMORY.format(name=name, rows=rows, passes=passes)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         megabytes, seconds = map(float, done.stdout.split())

@@ -1,0 +1,77 @@
+"""Speed that must not be lost, and memory that must stay bounded."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from method_cases import fit_quick
+
+from flows.benchmarks import speed
+from tdrop.methods import _predict, build, method_class, method_names
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def steps() -> dict[str, float]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return {measure.name: measure.value for measure in speed.measure_steps(rounds=4)}
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_a_step_is_faster_than_the_textbook_way(steps):
+    assert steps["textbook step / concrete step"] >= 2
+    assert steps["textbook step / gaussian step"] >= 3
+
+
+def test_a_row_and_pass_costs_little_more_than_mc_dropouts(steps):
+    assert steps["training, row and pass, concrete / MC dropout"] <= 1.6
+
+
+def test_ten_members_cost_less_than_ten_networks(steps):
+    assert steps["ensemble of 10 / one MLP"] <= 9.5  # the bar of 8 is the benchmark's; here others are working too
+
+
+@pytest.mark.parametrize("name", ["transductive_dropout", "ensemble", "gradient_boosting"])
+def test_summaries_do_not_depend_on_the_chunks(name, monkeypatch):
+    fitted, X = fit_quick(name), np.random.default_rng(0).normal(size=(500, 3))
+    whole = fitted.summarise(X, 20, seed=0)
+    monkeypatch.setattr(_predict, "_SAMPLES_AT_ONCE", 20 * 130)
+    parts = fitted.summarise(X, 20, seed=0)
+    for part in ("mean", "sd", "low", "high"):
+        assert np.array_equal(getattr(whole, part), getattr(parts, part))
+
+
+def test_a_summary_of_many_rows_holds_little_memory():
+    measured = speed.measure_memory(rows=22_000, passes=200, names=["transductive_dropout"])
+    assert {measure.unit for measure in measured} == {"MB extra", "s"}
+    assert all(measure.value < 150 for measure in measured if measure.unit == "MB extra")
+
+
+def test_the_body_of_last_layer_is_shared_by_all_passes():
+    network = build("last_layer").network(3, 10, "binary", torch.Generator().manual_seed(0))
+    assert [weight.dim() for weight in network.draw(7, seed=0)] == [2, 2, 3]
+
+
+@pytest.mark.slow
+def test_the_benchmark_writes_what_it_prints(tmp_path, capsys):
+    result = speed.run(tmp_path, quick=True)
+    assert json.loads((tmp_path / "speed.json").read_text()) == result
+    shown = capsys.readouterr().out
+    assert all(measure["name"] in shown for measure in result["measures"])
+
+
+@pytest.mark.parametrize("name", method_names())
+def test_the_page_of_methods_names_every_setting(name):
+    page = (ROOT / "docs" / "METHODS.md").read_text()
+    assert f"`{name}`" in page
+    for setting in fields(method_class(name)):
+        assert f"| `{setting.name}` |" in page, f"docs/METHODS.md has no row for {setting.name}"
