@@ -156,9 +156,7 @@ class Fitted(Protocol):
         """Draws n passes for the rows of X; a row's samples do not depend on the other rows."""
         ...
 
-    def summarise(
-        self, X: NDArray[Any], n: int, *, seed: int, levels: Sequence[float] = (INTERVAL_LEVEL,)
-    ) -> Summary:
+    def summarise(self, X: NDArray[Any], n: int, *, seed: int, levels: Sequence[float] = (INTERVAL_LEVEL,)) -> Summary:
         """Streams `sample` over chunks of rows and keeps mean, sd and intervals."""
         ...
 
