@@ -41,6 +41,9 @@ class Network(nn.Module):
         """Makes the noise that `loss` reads; None for a network without noise."""
         return None
 
+    def release(self) -> None:
+        """Lets go of memory that only training needs."""
+
     @abstractmethod
     def loss(self, batch: Batch, pool: Pool | None) -> Tensor:
         """Mean loss over the batch, summed over members."""

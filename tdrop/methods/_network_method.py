@@ -165,6 +165,11 @@ class FittedNetwork:
             # On whole blocks: torch computes what is left over at the end of a row with another routine.
             blocks = [block.contiguous().sigmoid_() for block in blocks]
         outputs = torch.cat(blocks, dim=1)[:, : len(x)].numpy()
+        if not np.isfinite(outputs).all():
+            raise FitError(
+                f"method '{self.method.name}': its weights give predictions that are not finite; "
+                f"fit again with a lower learning_rate (now {self.method.learning_rate})"
+            )
         return Predictive(outputs if self.task == "binary" else self._facts.scaling.predictions(outputs))
 
     def _inputs(self, X: NDArray[Any]) -> Tensor:

@@ -79,6 +79,10 @@ class RateNetwork(Network):
             return normal_pool(generator)
         return odds_pool(generator, self._temperature)
 
+    def release(self) -> None:
+        """Lets go of the buffers of the passes."""
+        self._workspace = Workspace()
+
     def training_outputs(self, x: Tensor, pool: Pool) -> Tensor:
         """Outputs (passes, rows) with fresh noise for every pass, row and unit."""
         units = self.layers.hidden_units()

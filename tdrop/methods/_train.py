@@ -77,6 +77,9 @@ def train(
             break
     if best_weights is not None:
         optimiser.restore(best_weights)
+    # The last step's loss was taken before it: what it did to the weights shows only in them.
+    _check_finite(float(optimiser.weights().sum()), method, len(history), schedule)
+    network.release()
     return Trained(best_epoch, tuple(history))
 
 

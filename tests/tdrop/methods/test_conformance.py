@@ -353,3 +353,13 @@ def test_a_loss_that_is_not_finite_stops_the_fit(name):
     wild = replace(source, y=np.where(np.arange(len(source)) == 0, 3e38, source.y))
     with pytest.raises(FitError, match=r"epoch 1 of 4.*learning_rate"):
         quick(name, initial_sd=1e30).fit(wild, target, seed=0)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_weights_that_overflow_never_predict(name):
+    fitted = fit_quick(name)
+    with torch.no_grad():
+        for parameter in fitted._network.parameters():
+            parameter.fill_(float("nan"))
+    with pytest.raises(FitError, match=r"not finite.*learning_rate"):
+        fitted.sample(np.ones((2, 3)), 3, seed=0)
