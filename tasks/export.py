@@ -91,7 +91,7 @@ def _method_records(place: Place, run: Run) -> list[MethodRecord]:
             if row.method == method and row.seed == ALL and row.group == ALL and row.value is not None:
                 metrics[row.metric] = row.value
                 if row.seed_sd is not None:
-                    metrics[f"{row.metric}_sd"] = row.seed_sd
+                    metrics[f"{row.metric}_spread"] = row.seed_sd
         picked = run.trained.picked[method]
         (shown,) = disclose_trials([picked], policy)
         matched = {name: shown.get(name) for name in ("log_loss", "error_auroc", "errors", "n", "auroc", "brier")}

@@ -14,7 +14,7 @@ class MethodRecord:
     Attributes:
         method: Name of the method.
         params: Settings of the refit.
-        metrics: By name: mean over seeds, `<name>_sd` over seeds, and matched-validation figures.
+        metrics: By name: mean over seeds, `<name>_spread` (sd over seeds), and matched-validation figures.
         history: Training curve of the first seed.
         files: Text files by name.
     """
