@@ -164,7 +164,7 @@ def choose_by_every_rule(scores: Sequence[Score]) -> dict[str, str]:
     choices = {criterion: choose(scores, criterion=criterion) for criterion in criteria}
     chosen: dict[str, str] = {criterion: choice.method for criterion, choice in choices.items()}
     for criterion, choice in choices.items():
-        chosen[f"{criterion}, ties by the error of the mean"] = _choose_by_error_of_the_mean(choice)
+        chosen[f"{criterion}, ties by the error of the difference"] = _choose_by_error_of_the_difference(choice)
     lowest: Mapping[str, Callable[[Trial, FoldScore], float | None]] = {
         "lowest importance-weighted": lambda trial, folds: folds.log_loss,
         "lowest unweighted": lambda trial, folds: folds.plain_log_loss,
@@ -177,11 +177,10 @@ def choose_by_every_rule(scores: Sequence[Score]) -> dict[str, str]:
     return {**chosen, **{f"always {one.method}": one.method for one in candidates}}
 
 
-def _choose_by_error_of_the_mean(choice: Choice) -> str:
-    """Breiman's rule: tied is who lies within the best method's own standard error, not that of the difference."""
+def _choose_by_error_of_the_difference(choice: Choice) -> str:
+    """Tied is whose difference to the best, on the same patients, is within its own standard error."""
     rows = [row for row in choice.table if row.candidate and row.behind is not None]
-    best = min(rows, key=lambda row: row.behind or 0.0)
-    tied = [row.method for row in rows if (row.behind or 0.0) <= (best.standard_error or 0.0)]
+    tied = [row.method for row in rows if (row.behind or 0.0) <= (row.behind_error or 0.0)]
     return min(tied, key=SIMPLICITY.index)
 
 
