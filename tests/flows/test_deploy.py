@@ -71,14 +71,19 @@ def test_a_removed_sites_deployment_goes_only_when_told(network, tmp_path):
     assert [entry["name"] for entry in yaml.safe_load(removed.text)["deployments"]] == ["harbour", "hillside"]
 
 
+def set_schedule(site: Path, cron: str) -> None:
+    """Gives a site another schedule."""
+    lines = [line for line in site.read_text().splitlines() if not line.startswith("schedule:")]
+    site.write_text("\n".join([*lines, f'schedule: "{cron}"', ""]))
+
+
 def test_a_schedule_follows_the_sites_file_and_a_bad_one_is_refused(tmp_path):
     contracts = Path(write_tiny_network(tmp_path).contracts)
     file = contracts / "sites" / "harbour.yaml"
-    written = file.read_text()
-    file.write_text(written + 'schedule: "0 5 * * 1"\n')
+    set_schedule(file, "30 4 * * 6")
     planned = yaml.safe_load(plan("", load_network(contracts)).text)
-    assert planned["deployments"][0]["schedules"] == [{"cron": "0 5 * * 1"}]
-    file.write_text(written + 'schedule: "0 99 * * 1"\n')
+    assert planned["deployments"][0]["schedules"] == [{"cron": "30 4 * * 6"}]
+    set_schedule(file, "0 99 * * 1")
     with pytest.raises(ContractError, match=r"harbour\.yaml: schedule '0 99 \* \* 1'"):
         plan("", load_network(contracts))
 
@@ -125,7 +130,7 @@ def run(served, *command: str) -> subprocess.CompletedProcess[str]:
 def test_a_worker_runs_scheduled_and_manual_deployments(served, monkeypatch):
     folder, place, environment = served
     sites = Path(place.contracts) / "sites"
-    add_line(sites / "harbour.yaml", 'schedule: "* * * * *"')
+    set_schedule(sites / "harbour.yaml", "* * * * *")
     add_settings(served)
     first, second = run(served, "tdrop", "deploy"), run(served, "tdrop", "deploy")
     assert (first.returncode, second.returncode) == (0, 0), first.stdout + first.stderr + second.stderr
