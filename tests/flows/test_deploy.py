@@ -181,10 +181,6 @@ def test_a_missing_server_is_one_sentence(served, tmp_path):
         assert len(failed.stderr.strip().splitlines()) == 1
 
 
-def add_line(file: Path, line: str) -> None:
-    file.write_text(file.read_text() + line + "\n")
-
-
 def add_settings(served) -> None:
     """As a person would: writes the file first, then small settings for one site into it."""
     written = run(served, "tdrop", "deploy", "--write-only")
