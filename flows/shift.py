@@ -12,19 +12,14 @@ from flows.orchestration import orchestrated
 from tasks.place import Place, replacing
 from tasks.prepare import encode_pair, prepare_site, require_usable
 from tasks.shift import estimate_site_shift, match_validation
-from tasks.store import write_json
+from tasks.store import Ref, write_json
 from tdrop.errors import UsageError
 
 
-@flow(name="estimate-shift", flow_run_name="shift {site}", persist_result=False)
-def shift_site(site: str, contracts: str = "data_contracts", home: str | None = None) -> dict[str, Any]:
-    """Compares a target site with its source and writes `sites/<site>/shift/shift.html`."""
-    place = Place.at(home, contracts)
+def compare_with_source(place: Place, site: str) -> dict[str, Ref]:
+    """Everything before training: source, target, encoded, shift and matching."""
     network = place.network()
-    spec = network.site(site)
-    if spec.role != "target":
-        raise UsageError(f"site '{site}' is a source; shift compares a target with its source")
-    source_name = network.source_of(spec).name
+    source_name = network.source_of(network.site(site)).name
     source = prepare_site(place, source_name)
     require_usable(place, source_name, source)
     target = prepare_site(place, site, source)
@@ -32,8 +27,18 @@ def shift_site(site: str, contracts: str = "data_contracts", home: str | None = 
     encoded = encode_pair(place, site, source, target)
     shift = estimate_site_shift(place, site, encoded)
     matching = match_validation(place, site, encoded, shift)
-    validation = target.json("validation.json")
-    return _write_page(place, site, shift.json("shift.json"), matching.json("matching.json"), validation)
+    return {"source": source, "target": target, "encoded": encoded, "shift": shift, "matching": matching}
+
+
+@flow(name="estimate-shift", flow_run_name="shift {site}", persist_result=False)
+def shift_site(site: str, contracts: str = "data_contracts", home: str | None = None) -> dict[str, Any]:
+    """Compares a target site with its source and writes `sites/<site>/shift/shift.html`."""
+    place = Place.at(home, contracts)
+    if place.network().site(site).role != "target":
+        raise UsageError(f"site '{site}' is a source; shift compares a target with its source")
+    stages = compare_with_source(place, site)
+    shift, matching = stages["shift"].json("shift.json"), stages["matching"].json("matching.json")
+    return _write_page(place, site, shift, matching, stages["target"].json("validation.json"))
 
 
 def _write_page(

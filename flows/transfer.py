@@ -81,35 +81,18 @@ def explain(site: str, error: Exception) -> str:
 
 def _transfer(place: Place, network: Network, site: str, settings: TransferSettings) -> dict[str, Any]:
     """The recipe."""
+    from flows.shift import compare_with_source
     from flows.training import train
     from tasks.choose import choose_method
     from tasks.evaluate import evaluate_site, lock_models
-    from tasks.prepare import encode_pair, prepare_site, require_usable
-    from tasks.shift import estimate_site_shift, match_validation
 
-    spec = network.site(site)
-    source_name = network.source_of(spec).name
-    source = prepare_site(place, source_name)
-    require_usable(place, source_name, source)
-    target = prepare_site(place, site, source)
-    require_usable(place, site, target)
-    encoded = encode_pair(place, site, source, target)
-    shift = estimate_site_shift(place, site, encoded)
-    matching = match_validation(place, site, encoded, shift)
-    trained = train(place, site, encoded, matching, settings, spec.decision.interval_level)
+    stages = compare_with_source(place, site)
+    encoded, level = stages["encoded"], network.site(site).decision.interval_level
+    trained = train(place, site, encoded, stages["matching"], settings, level)
     choice = choose_method(place, site, trained.picked, trained.folds, settings)
     models = lock_models(place, site, trained.fits, choice)
-    evaluation = evaluate_site(place, site, encoded, target, trained.fits, models, settings)
-    stages = {
-        "source": source,
-        "target": target,
-        "encoded": encoded,
-        "shift": shift,
-        "matching": matching,
-        "choice": choice,
-        "models": models,
-        "evaluation": evaluation,
-    }
+    evaluation = evaluate_site(place, site, encoded, stages["target"], trained.fits, models, settings)
+    stages |= {"choice": choice, "models": models, "evaluation": evaluation}
     return publish(place, Run(site, settings, trained, stages))
 
 
