@@ -97,7 +97,7 @@ BROKEN = [
     ("map_to_nothing", HILLSIDE, "ADT: hormone", "ADT: hormones", "'hormones' is no category of 'treatment'.*did you mean 'hormone'"),
     ("exempt_without_reason", HARBOUR, "simulated: true", "simulated: false", "disclosure.exempt is for sites that are"),
     ("no_location", HARBOUR, 'location: "{home}/demo/harbour.csv"\n', "", "a csv reader needs a location"),
-    ("bad_schedule", HARBOUR, "role: target", "role: target\nschedule: every monday", "a cron line of five fields"),
+    ("bad_schedule", HARBOUR, 'schedule: "0 5 * * 1"', "schedule: every monday", "a cron line of five fields"),
     ("bad_level", HARBOUR, "role: target", "role: target\ndecision: {risk_level: 15}", "decision.risk_level: .*less than 1"),
     ("other_name", HARBOUR, "table: prostate", "table: prostate\nname: harbor", "name is 'harbor' but the file is harbour.yaml"),
 ]  # fmt: skip
