@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tasks.place import Place
 from tasks.report import assemble
@@ -12,13 +12,19 @@ from tasks.run import Run
 from tasks.store import write_json
 from tasks.tracking import MethodRecord, SiteRecord
 
+if TYPE_CHECKING:
+    from tdrop.report import ReportData
+
 
 def export_site(place: Place, run: Run, folder: Path) -> None:
     """Writes the report and its numbers with small counts hidden into an empty folder."""
+    _write_export(place, run, assemble(place, run), folder)
+
+
+def _write_export(place: Place, run: Run, whole: ReportData, folder: Path) -> None:
     from tdrop.disclosure import disclose
     from tdrop.report import render_report
 
-    whole = assemble(place, run)
     data = disclose(whole, place.network().site(run.site).disclosure)
     folder.mkdir(parents=True, exist_ok=True)
     if data is whole:
@@ -38,7 +44,8 @@ def site_record(place: Place, run: Run, folder: Path) -> SiteRecord:
     spec = network.site(run.site)
     contract = network.contract_of(spec)
     exported = folder / "report"
-    export_site(place, run, exported)
+    data = assemble(place, run)
+    _write_export(place, run, data, exported)
     if spec.disclosure.upload_patients:
         shutil.copyfile(place.latest(run.site) / "patients.csv", exported / "patients.csv")
     shift = run.stages["shift"].json("shift.json")
@@ -59,7 +66,7 @@ def site_record(place: Place, run: Run, folder: Path) -> SiteRecord:
             "source": (network.source_of(spec).name, run.stages["source"].digest),
             "target": (run.site, run.stages["target"].digest),
         },
-        methods=_method_records(place, run),
+        methods=_method_records(place, run, data),
         exported=str(exported),
         candidate=None if shift["verdict"] == "stop" else str(_candidate(place, run, folder / "candidate")),
         chosen=run.chosen,
@@ -77,13 +84,14 @@ def _site_metrics(run: Run, spec: Any) -> dict[str, float]:
     return found | ({"domain_auroc": float(auroc)} if auroc is not None else {})
 
 
-def _method_records(place: Place, run: Run) -> list[MethodRecord]:
+def _method_records(place: Place, run: Run, data: ReportData) -> list[MethodRecord]:
     from tdrop.disclosure import disclose_rows, disclose_trials
     from tdrop.evaluate import ALL, Evaluation
 
     policy = place.network().site(run.site).disclosure
     evaluation = Evaluation.from_dict(run.stages["evaluation"].json("evaluation.json"))
     rows = disclose_rows(evaluation.rows, policy)
+    figures = _figures(place, run, data)
     records = []
     for method, refs in run.trained.fits.items():
         metrics: dict[str, float] = {}
@@ -104,10 +112,35 @@ def _method_records(place: Place, run: Run) -> list[MethodRecord]:
                 params={**picked["settings"], "refit_epochs": picked["epochs"]},
                 metrics=metrics,
                 history=refs[0].json("history.json"),
-                files={"trials.csv": _trials_table(disclose_trials(run.trained.trials[method], policy))},
+                files={
+                    "trials.csv": _trials_table(disclose_trials(run.trained.trials[method], policy)),
+                    **figures.get(method, {}),
+                },
             )
         )
     return records
+
+
+def _figures(place: Place, run: Run, data: ReportData) -> dict[str, dict[str, str]]:
+    """By method: calibration where outcomes are known, else who is referred; and the learnt dropout rates."""
+    from tdrop.disclosure import limit
+    from tdrop.evaluate.statistics import referred_by_level
+    from tdrop.figures import draw_calibration, draw_dropout_rates, draw_risk_histogram
+    from tdrop.methods import label
+
+    spec = place.network().site(run.site)
+    least = limit(spec.disclosure)
+    found: dict[str, dict[str, str]] = {}
+    for method, summaries in data.predictions.items():
+        if data.y is not None:
+            drawn = {"calibration": draw_calibration({method: summaries}, data.y, label, least)}
+        else:
+            referred = referred_by_level(summaries[0], spec.decision)
+            drawn = {"risks": draw_risk_histogram(summaries[0], referred, spec.decision.risk_level, least)}
+        if method in data.dropout_rates:
+            drawn["dropout_rates"] = draw_dropout_rates({method: data.dropout_rates[method]}, label)
+        found[method] = {f"figures/{name}.svg": svg for name, svg in drawn.items() if svg is not None}
+    return found
 
 
 def _trials_table(trials: list[dict[str, Any]]) -> str:

@@ -138,6 +138,8 @@ def test_mlflow_has_a_parent_a_site_and_a_child_a_method(network, settings):
     assert all(run.info.status == "FINISHED" for run in runs)
     assert all(run.data.tags["simulated"] == "true" for run in runs)
     logistic = next(run for run in children if run.data.tags["method"] == "logistic_regression")
+    figures = {file.path for file in client.list_artifacts(logistic.info.run_id, "figures")}
+    assert figures == {"figures/calibration.svg"}
     evaluation = json.loads((place.latest("harbour") / "evaluation.json").read_text())
     expected = next(
         row["value"]
