@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any
 
 from prefect import flow, get_run_logger
 
-from flows.runners import task_runner
+from flows.runners import AT_ONCE, task_runner
 from flows.transfer import explain, transfer_site
 from tasks.place import Place
 from tasks.pool import worker_processes
@@ -25,11 +27,12 @@ def transfer_network(
     again: bool = False,
     runner: str = "processes",
     address: str | None = None,
+    at_once: int | None = None,
 ) -> dict[str, Any]:
-    """Transfers to each site in turn, then links all reports from `index.html`.
+    """Transfers to each site, then links all reports from `index.html`.
 
     Every trial, refit and out-of-fold score of a site is a task of its own; `runner` and `address`
-    say where those run (see `flows.runners`).
+    say where those run (see `flows.runners`), `at_once` how many sites are under way together.
 
     Returns:
         By site: its summary, or {"failed": sentence}.
@@ -38,14 +41,31 @@ def transfer_network(
     network = place.network()
     for site in sites:
         network.site(site)
-    results: dict[str, Any] = {}
     with worker_processes(processes), task_runner(runner, address) as tasks_run_on:
         transfer = transfer_site.with_options(task_runner=tasks_run_on)
-        for site in dict.fromkeys(sites):
+
+        def transfer_or_explain(site: str) -> dict[str, Any]:
             try:
-                results[site] = transfer(site, settings, contracts, home, processes, again)
+                return transfer(site, settings, contracts, home, processes, again)
             except Exception as error:
-                results[site] = {"failed": explain(site, error)}
-                get_run_logger().error("site %s failed: %s", site, results[site]["failed"])
+                sentence = explain(site, error)
+                get_run_logger().error("site %s failed: %s", site, sentence)
+                return {"failed": sentence}
+
+        results = _for_each(transfer_or_explain, tuple(dict.fromkeys(sites)), at_once or AT_ONCE[runner])
     publish_index(place)
     return results
+
+
+def _for_each(transfer: Callable[[str], dict[str, Any]], sites: Sequence[str], at_once: int) -> dict[str, Any]:
+    """Results by site; one site at a time stays in this thread, where Ctrl-C ends it at once."""
+    if at_once == 1 or len(sites) == 1:
+        return {site: transfer(site) for site in sites}
+    threads = ThreadPoolExecutor(at_once, thread_name_prefix="site")
+    try:
+        # Each thread gets the context that makes its flow a part of this one.
+        futures = {site: threads.submit(copy_context().run, transfer, site) for site in sites}
+        return {site: future.result() for site, future in futures.items()}
+    finally:
+        # After Ctrl-C nobody waits for sites: they end with the processes that fit for them.
+        threads.shutdown(wait=False, cancel_futures=True)

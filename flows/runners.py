@@ -12,6 +12,8 @@ from tdrop.errors import Unavailable, UsageError, did_you_mean
 
 RUNNERS = ("processes", "dask")
 CONNECT_LIMIT_SECONDS = 15
+#: Sites under way together: on a cluster one site's trials rarely fill every worker.
+AT_ONCE = {"processes": 1, "dask": 4}
 
 
 def check_runner(name: str, address: str | None) -> None:

@@ -30,6 +30,7 @@ def run_transfer(
     again: bool = False,
     runner: str = "processes",
     address: str | None = None,
+    at_once: int | None = None,
 ) -> dict[str, Any]:
     """Transfers to the sites, prints the results, and fails when a site failed."""
     place = Place.at(contracts=contracts)
@@ -47,7 +48,7 @@ def run_transfer(
             # Imported here, where a person already sees progress: it takes a second.
             from flows.network import transfer_network
 
-            given = (list(sites), settings, str(contracts), place.home, processes, again, runner, address)
+            given = (list(sites), settings, str(contracts), place.home, processes, again, runner, address, at_once)
             results = transfer_network(*given)
         elapsed = time.monotonic() - ready
     _show(place, results, console)

@@ -19,7 +19,7 @@ from tasks.place import Place
 from tasks.settings import TransferSettings
 from tasks.store import Ref, Store, write_json
 
-SEEDS, TRIALS, PASSES, BOOTSTRAP = 10, 4, 200, 1000
+SEEDS, TRIALS, PASSES, BOOTSTRAP = 10, 12, 200, 1000
 QUICK_NETWORK: dict[str, Any] = {"hidden": [8], "epochs": 2}
 
 

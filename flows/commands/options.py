@@ -22,3 +22,4 @@ Processes = Annotated[int | None, typer.Option(help="Worker processes; default o
 Again = Annotated[bool, typer.Option("--again", help="Run even when nothing changed")]
 Runner = Annotated[str, typer.Option(help="Where fits run: processes (of this machine) or dask")]
 Address = Annotated[str | None, typer.Option(help="Dask scheduler, e.g. tcp://host:8786", metavar="URL")]
+AtOnce = Annotated[int | None, typer.Option(help="Sites under way together; default 1, on dask 4", min=1)]

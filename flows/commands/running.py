@@ -10,6 +10,7 @@ from flows.commands.options import (
     DEFAULT_CONTRACTS,
     Address,
     Again,
+    AtOnce,
     Contracts,
     Methods,
     Processes,
@@ -62,6 +63,7 @@ def transfer(
     again: Again = False,
     runner: Runner = "processes",
     address: Address = None,
+    at_once: AtOnce = None,
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
     """Check, compare, train, choose, evaluate and report, for one or several target sites."""
@@ -76,5 +78,6 @@ def transfer(
         again=again,
         runner=runner,
         address=address,
+        at_once=at_once,
         console=console,
     )

@@ -10,6 +10,7 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,8 @@ _SEVERITIES = {
 }
 _STEP_COUNTS = {"result_format": "SUMMARY", "partial_unexpected_count": 0}
 _STEP_ROWS = {"result_format": "COMPLETE", "partial_unexpected_count": 0, "return_unexpected_index_query": False}
+#: Great Expectations keeps one current project for all threads.
+_ONE_PROJECT = Lock()
 
 
 @dataclass(frozen=True)
@@ -143,7 +146,7 @@ def _run(table: pd.DataFrame, expectations: Sequence[Mapping[str, Any]], step: d
     if not len(table) or not expectations:
         return {item["rule"]: int(item["type"] == "expect_column_to_exist") for item in expectations}
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
-    with warnings.catch_warnings():
+    with _ONE_PROJECT, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import great_expectations
         from great_expectations.expectations.registry import get_expectation_impl

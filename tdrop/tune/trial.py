@@ -163,9 +163,10 @@ def split_matched(
 def pick_trial(name: str, trials: Sequence[Trial]) -> Trial:
     """Returns the trial whose settings the refit uses; of equals, the earlier (the defaults come first).
 
-    It is the one with the lowest log loss. For a method with a target regulariser: among the trials
-    within one standard error of that, the one with the highest error AUROC by sd; with fewer than
-    FEWEST_ERRORS errors to rank, the best trial at DEFAULT_LAMBDA.
+    It is the one with the lowest log loss. For a method with a target regulariser, a trial that is not
+    worse than that by more than one standard error, patient by patient, counts as equally good: of
+    these it is the one with the highest error AUROC by sd or, with fewer than FEWEST_ERRORS errors to
+    rank, the best at DEFAULT_LAMBDA.
     """
     finished = [trial for trial in trials if trial.log_loss is not None]
     if not finished:
@@ -174,12 +175,20 @@ def pick_trial(name: str, trials: Sequence[Trial]) -> Trial:
     best = min(finished, key=_loss_of)
     if LAMBDA not in best.settings:
         return best
+    close = [trial for trial in finished if _as_good(trial, best)]
     if best.errors < FEWEST_ERRORS:
-        usual = [trial for trial in finished if trial.settings[LAMBDA] == DEFAULT_LAMBDA]
-        return min(usual, key=_loss_of) if usual else best
-    bound = _loss_of(best) + (best.standard_error or 0.0)
-    close = [trial for trial in finished if _loss_of(trial) <= bound and trial.error_auroc is not None]
-    return max(close, key=lambda trial: (trial.error_auroc or 0.0, -_loss_of(trial)), default=best)
+        return min((trial for trial in close if trial.settings[LAMBDA] == DEFAULT_LAMBDA), key=_loss_of, default=best)
+    ranked = [trial for trial in close if trial.error_auroc is not None]
+    return max(ranked, key=lambda trial: (trial.error_auroc or 0.0, -_loss_of(trial)), default=best)
+
+
+def _as_good(trial: Trial, best: Trial) -> bool:
+    """Whether a trial's log loss is within one standard error of the best's."""
+    if trial.losses is None or best.losses is None:
+        return _loss_of(trial) <= _loss_of(best) + (best.standard_error or 0.0)
+    # Both scored the same patients: what makes a patient hard for both does not count as noise.
+    worse, error = trial.losses.compare(best.losses)
+    return worse <= (error or 0.0)
 
 
 def _loss_of(trial: Trial) -> float:

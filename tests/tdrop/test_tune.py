@@ -171,6 +171,23 @@ def test_few_errors_leave_lambda_at_its_default():
     assert pick_trial("transductive_dropout", trials[:1]) is trials[0]
 
 
+def test_trials_are_compared_on_the_same_patients():
+    generator = np.random.default_rng(0)
+    hard = generator.exponential(size=400)
+
+    def scored(extra, noise, **more):
+        chance = generator.normal(size=400)
+        losses = Losses.collect(hard + extra + noise * (chance - chance.mean()))
+        return trial(losses.mean, standard_error=losses.standard_error, losses=losses, **more)
+
+    # A hundredth worse for every patient is worse, although the spread over patients is five times that.
+    best, worse = scored(0.0, 0.0, lambda_=0.0, errors=29), scored(0.01, 0.001, lambda_=0.03, errors=29)
+    assert 5 * (worse.log_loss - best.log_loss) == pytest.approx(best.standard_error, rel=0.2)
+    assert pick_trial("transductive_dropout", [best, worse]) is best
+    uneven = scored(0.01, 0.5, lambda_=0.03, errors=29)
+    assert pick_trial("transductive_dropout", [best, uneven]) is uneven
+
+
 def test_an_error_auroc_that_does_not_exist_falls_back_on_log_loss():
     trials = [trial(0.50, lambda_=0.1, error_auroc=None), trial(0.51, lambda_=0.0, error_auroc=None)]
     assert pick_trial("transductive_dropout", trials) is trials[0]

@@ -1,0 +1,90 @@
+"""Extracts and MLflow's files in object storage: a server that speaks S3, reached through settings alone."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from conftest import leave_reports_out, write_tiny_network
+
+pytestmark = pytest.mark.timeout(400)
+SITE, BUCKET = "harbour", "hospital-network"
+
+
+@pytest.fixture
+def storage(monkeypatch):
+    """A client of an S3 server on this machine, with one bucket."""
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    for name, value in {
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_ACCESS_KEY_ID": "tests",
+        "AWS_SECRET_ACCESS_KEY": "tests",
+        "AWS_DEFAULT_REGION": "eu-west-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    client = boto3.client("s3")
+    client.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+    yield client
+    # Its buckets belong to the process, not to the server.
+    for item in client.list_objects_v2(Bucket=BUCKET).get("Contents", []):
+        client.delete_object(Bucket=BUCKET, Key=item["Key"])
+    client.delete_bucket(Bucket=BUCKET)
+    server.stop()
+
+
+@pytest.fixture
+def place(storage, tmp_path, monkeypatch):
+    """The small network with every extract in the bucket and none on disk."""
+    place = write_tiny_network(tmp_path)
+    for file in (place.root / "demo").iterdir():
+        storage.upload_file(str(file), BUCKET, f"extracts/{file.name}")
+        file.unlink()
+    for file in (tmp_path / "network" / "data_contracts" / "sites").glob("*.yaml"):
+        file.write_text(file.read_text().replace("{home}/demo", f"s3://{BUCKET}/extracts"))
+    monkeypatch.setenv("TDROP_ARTIFACTS", f"s3://{BUCKET}/mlflow")
+    leave_reports_out(monkeypatch)
+    return place
+
+
+def test_a_site_lives_in_object_storage(prefect_server, storage, place, tiny_settings, tmp_path):
+    from flows.score import score_site
+    from flows.transfer import transfer_site
+    from tasks.registry import promote
+    from tasks.status import read_status
+
+    def transfer():
+        return transfer_site(SITE, tiny_settings, place.contracts, place.home, 0)
+
+    first = transfer()
+    assert first["not_recorded"] is None
+    keys = [item["Key"] for item in storage.list_objects_v2(Bucket=BUCKET, Prefix="mlflow/")["Contents"]]
+    assert any(key.endswith("report.html") for key in keys)
+    assert not (place.root / "artifacts").exists()
+
+    ended = read_status(place, SITE)
+    assert transfer() == {name: value for name, value in first.items() if name != "not_recorded"}
+    assert read_status(place, SITE) == ended, "nothing changed, and yet the site ran again"
+
+    batch = tmp_path / "batch.csv"
+    storage.download_file(BUCKET, f"extracts/{SITE}.csv", str(batch))
+    promote(place, SITE, by="Dr Chen", note="a test")
+    scored = score_site(SITE, str(batch), place.contracts, place.home)["scored"]
+    assert scored > 0.9 * len(pd.read_csv(batch))
+
+    pd.read_csv(batch).iloc[:-20].to_csv(batch, index=False)
+    storage.upload_file(str(batch), BUCKET, f"extracts/{SITE}.csv")
+    transfer()
+    assert read_status(place, SITE)["inputs"]["target_data"] != ended["inputs"]["target_data"]
+
+
+def test_an_extract_that_is_not_in_the_bucket_is_one_sentence(storage, place):
+    from tasks.prepare import prepare_site
+    from tdrop.errors import Absent
+
+    storage.delete_object(Bucket=BUCKET, Key=f"extracts/{SITE}.csv")
+    with pytest.raises(Absent, match=f"s3://{BUCKET}/extracts/{SITE}.csv' does not exist"):
+        prepare_site.fn(place, SITE)
