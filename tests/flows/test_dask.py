@@ -94,6 +94,26 @@ def test_without_an_address_processes_of_this_machine_are_the_cluster():
         pass
 
 
+def test_sites_under_way_together_are_not_mixed_up(prefect_server, tiny_settings, tmp_path, monkeypatch):
+    from flows.network import transfer_network
+
+    leave_reports_out(monkeypatch)
+    sites = ["harbour", "hillside", "lakeside"]
+
+    def transfer_all(folder, **where):
+        place = write_tiny_network(tmp_path / folder)
+        (place.root / "demo" / "hillside.csv").unlink()
+        results = transfer_network(sites, tiny_settings, place.contracts, place.home, 0, **where)
+        assert "does not exist" in results.pop("hillside")["failed"]
+        assert list(results) == ["harbour", "lakeside"]
+        assert all(result["not_recorded"] is None for result in results.values())
+        return {site: (place.latest(site) / "evaluation.json").read_bytes() for site in results}
+
+    one_by_one = transfer_all("one")
+    assert transfer_all("cluster", runner="dask") == one_by_one
+    assert transfer_all("threads", at_once=3) == one_by_one
+
+
 @pytest.mark.parametrize(
     ("name", "address", "words"),
     [("dusk", None, "did you mean 'dask'"), ("processes", "tcp://host:8786", "add --runner dask")],
