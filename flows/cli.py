@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from flows.commands import benchmarking, models, running, upkeep
 from flows.commands.options import console
+from flows.runners import sites_under_way
 from tdrop.errors import TdropError
 
 VERBOSE = {"-v", "--verbose"}
@@ -74,17 +75,24 @@ def main() -> None:
     except SystemExit as stop:
         if stop.code != CONTROL_C:
             raise
-        _fail(INTERRUPTED, 1, False)
+        _say(INTERRUPTED)
+        if sites_under_way():
+            # They are threads, which Ctrl-C does not reach and which Python would wait for.
+            os._exit(1)
+        sys.exit(1)
     except Exception as error:  # a person gets a sentence; the traceback is there for the asking
         _fail(f"internal error ({type(error).__name__} {_where(error)}); -v shows the traceback", 1, verbose)
 
 
 def _fail(sentence: str, exit_code: int, verbose: bool) -> None:
-    errors = Console(stderr=True, highlight=False, soft_wrap=True)
     if verbose:
-        errors.print_exception()
-    errors.print(f"[bold red]tdrop:[/] {escape(sentence)}")
+        Console(stderr=True).print_exception()
+    _say(sentence)
     sys.exit(exit_code)
+
+
+def _say(sentence: str) -> None:
+    Console(stderr=True, highlight=False, soft_wrap=True).print(f"[bold red]tdrop:[/] {escape(sentence)}")
 
 
 def _where(error: Exception) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from prefect import flow, get_run_logger
 
-from flows.runners import AT_ONCE, task_runner
+from flows.runners import AT_ONCE, SITE_THREAD, task_runner
 from flows.transfer import explain, transfer_site
 from tasks.place import Place
 from tasks.pool import worker_processes
@@ -61,11 +61,11 @@ def _for_each(transfer: Callable[[str], dict[str, Any]], sites: Sequence[str], a
     """Results by site; one site at a time stays in this thread, where Ctrl-C ends it at once."""
     if at_once == 1 or len(sites) == 1:
         return {site: transfer(site) for site in sites}
-    threads = ThreadPoolExecutor(at_once, thread_name_prefix="site")
+    threads = ThreadPoolExecutor(at_once, thread_name_prefix=SITE_THREAD)
     try:
         # Each thread gets the context that makes its flow a part of this one.
         futures = {site: threads.submit(copy_context().run, transfer, site) for site in sites}
         return {site: future.result() for site, future in futures.items()}
     finally:
-        # After Ctrl-C nobody waits for sites: they end with the processes that fit for them.
+        # After Ctrl-C nobody waits for them: the command leaves.
         threads.shutdown(wait=False, cancel_futures=True)

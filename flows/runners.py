@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -14,6 +15,15 @@ RUNNERS = ("processes", "dask")
 CONNECT_LIMIT_SECONDS = 15
 #: Sites under way together: on a cluster one site's trials rarely fill every worker.
 AT_ONCE = {"processes": 1, "dask": 4}
+
+
+#: What the threads of sites under way together are called.
+SITE_THREAD = "tdrop-site"
+
+
+def sites_under_way() -> bool:
+    """Whether a site runs in a thread of its own."""
+    return any(thread.name.startswith(SITE_THREAD) for thread in threading.enumerate())
 
 
 def check_runner(name: str, address: str | None) -> None:

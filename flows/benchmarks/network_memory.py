@@ -2,8 +2,8 @@
 
     python -m flows.benchmarks.network_memory --sites 40
 
-Prints, after every site, the memory of this process and of its worker processes; at the end the time
-that was neither fitting, sampling, bootstrap nor drawing, per site and per method, on a running server.
+Prints, after every site, the memory of this process and of its worker processes; at the end what a site spends on
+each kind of work, and the time that was not fitting, sampling or bootstrap, on a running server.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ METHOD_SETTINGS: dict[str, dict[str, Any]] = {
     "gradient_boosting": {"refits": 2},
 }
 MEGABYTE = 1 << 20
+#: Stages of the store that fit, sample or resample.
+FITTING = ("trial", "fit", "fold", "evaluation")
 
 
 def main() -> None:
@@ -94,63 +97,81 @@ def _run(place: Place, sites: list[str], seeds: int, processes: int | None) -> N
             )
 
     listen(watch)
-    with orchestrated(), _work_measured() as work:
+    with orchestrated(), _work_measured() as spans:
         results = transfer_network(sites, settings, place.contracts, place.home, processes)
     failed = [site for site, result in results.items() if "failed" in result]
-    _print_overhead(work, ends, len(METHOD_SETTINGS))
+    _print_overhead(spans, ends, len(METHOD_SETTINGS))
     middle = curve[len(curve) // 2][0] if curve else 0.0
     print(json.dumps({"sites": len(sites), "failed": failed, "growth_mb_second_half": round(curve[-1][0] - middle, 1)}))
 
 
+@dataclass(frozen=True)
+class Span:
+    """When one piece of work ran, on the monotonic clock."""
+
+    kind: str
+    start: float
+    end: float
+
+
 @contextmanager
-def _work_measured() -> Iterator[list[tuple[float, float]]]:
-    """Collects when the work itself ran: whatever the store builds, the drawing and the export."""
+def _work_measured() -> Iterator[list[Span]]:
+    """Collects when work ran: whatever the store builds, by stage, the drawing and the export."""
     import tasks.export
     import tasks.report
     import tasks.store
+    import tdrop.report
 
-    spans: list[tuple[float, float]] = []
+    spans: list[Span] = []
 
-    def timed(function: Any) -> Any:
+    def timed(kind: str, function: Any) -> Any:
         def run(*given: Any, **named: Any) -> Any:
             start = time.monotonic()
             try:
                 return function(*given, **named)
             finally:
-                spans.append((start, time.monotonic()))
+                spans.append(Span(kind, start, time.monotonic()))
 
         return run
 
+    make = tasks.store.Store.make
+    replaced: list[tuple[Any, str, Any]] = [
+        (tasks.store.Store, "make", lambda self, stage, inputs, build: make(self, stage, inputs, timed(stage, build))),
+        (tasks.report, "assemble", timed("assemble", tasks.report.assemble)),
+        (tasks.export, "site_record", timed("export", tasks.export.site_record)),
+        (tdrop.report, "render_report", timed("report", tdrop.report.render_report)),
+    ]
     with ExitStack() as stack:
-        make = tasks.store.Store.make
-        places: list[tuple[Any, str, Any]] = [
-            (tasks.store.Store, "make", lambda self, stage, inputs, build: make(self, stage, inputs, timed(build))),
-            (tasks.report, "assemble", timed(tasks.report.assemble)),
-            (tasks.export, "site_record", timed(tasks.export.site_record)),
-        ]
-        import tdrop.report
-
-        places.append((tdrop.report, "render_report", timed(tdrop.report.render_report)))
-        for owner, name, replacement in places:
+        for owner, name, replacement in replaced:
             stack.callback(setattr, owner, name, getattr(owner, name))
             setattr(owner, name, replacement)
         yield spans
 
 
-def _print_overhead(work: list[tuple[float, float]], ends: list[float], methods: int) -> None:
-    """Prints the time outside all work, site by site; the first is left out, which pays for the imports."""
-    outside = []
-    for start, end in itertools.pairwise(ends):
-        busy, reached = 0.0, start
-        for first, last in sorted(work):
-            busy += max(0.0, min(last, end) - max(first, reached))
-            reached = max(reached, min(last, end))
-        outside.append(end - start - busy)
-    if outside:
+def _print_overhead(spans: list[Span], ends: list[float], methods: int) -> None:
+    """Prints the time by kind of work and outside it; the first site is left out, which pays for the imports."""
+    sites = list(itertools.pairwise(ends))
+    if not sites:
+        return
+    for kind in dict.fromkeys(span.kind for span in spans):
+        own = [span for span in spans if span.kind == kind]
+        print(f"{kind}: median {statistics.median(_busy(own, *site) for site in sites):.2f} s a site")
+    fitting = [span for span in spans if span.kind in FITTING]
+    for title, work in (("outside fitting, sampling and bootstrap", fitting), ("outside all work", spans)):
+        outside = [end - start - _busy(work, start, end) for start, end in sites]
         print(
-            f"outside all work: median {statistics.median(outside):.2f} s a site, least {min(outside):.2f} s, "
+            f"{title}: median {statistics.median(outside):.2f} s a site, least {min(outside):.2f} s, "
             f"for {methods} methods; at most {2 + methods / 2:.1f} s are allowed"
         )
+
+
+def _busy(spans: list[Span], start: float, end: float) -> float:
+    """Seconds between start and end during which at least one span ran."""
+    busy, reached = 0.0, start
+    for span in sorted(spans, key=lambda span: span.start):
+        busy += max(0.0, min(span.end, end) - max(span.start, reached))
+        reached = max(reached, min(span.end, end))
+    return busy
 
 
 def _memory(pid: int) -> float:

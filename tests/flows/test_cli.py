@@ -117,13 +117,14 @@ def test_a_missing_contracts_folder_is_one_sentence(tmp_path):
     assert "nowhere" in one_sentence(result)
 
 
-def test_an_interrupted_run_leaves_nothing_half_written(tmp_path, prefect_server):
+@pytest.mark.parametrize("sites", [("harbour",), ("harbour", "hillside", "--at-once", "2")])
+def test_an_interrupted_run_leaves_nothing_half_written(tmp_path, prefect_server, sites):
     from tdrop.data.demo import write_demo_network
 
     write_demo_network(tmp_path / "demo", {"registry": 300, "harbour": 150, "hillside": 130, "lakeside": 120})
     settle(tmp_path / "demo")
     process = subprocess.Popen(
-        [str(TDROP), "transfer", "harbour", "--trials", "2"],
+        [str(TDROP), "transfer", *sites, "--trials", "2"],
         cwd=PROJECT,
         env={**os.environ, "TDROP_HOME": str(tmp_path)},
         stdout=subprocess.PIPE,
