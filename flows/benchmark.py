@@ -31,6 +31,7 @@ BENCHMARKS = {
     "breast": "Rotterdam to GBSG, real patients",
     "support": "SUPPORT's sepsis patients to four other groups, real patients",
     "extrapolation": "label noise against shift, simulated",
+    "lambda_rule": "how to choose lambda, on source patients",
 }
 #: Measurements with a plain `run(output, *, quick)` of their own.
 SCRIPTS = {
@@ -38,7 +39,7 @@ SCRIPTS = {
     "choosing": "what choosing without target labels costs",
 }
 #: Those that read the optional package.
-NEED_EXTRA = ("breast", "support")
+NEED_EXTRA = ("breast", "support", "lambda_rule")
 CONTRACTS = Path(__file__).resolve().parents[1] / "data_contracts" / "benchmarks"
 #: Tasks that wait for a worker process at the same time; each is a thread of this process.
 THREADS = 8

@@ -14,7 +14,8 @@ def benchmark(
     name: Annotated[
         str,
         typer.Argument(
-            help="toy, uci, prostate, prostate_hard, breast, support, extrapolation, speed or choosing", metavar="NAME"
+            help="toy, uci, prostate, prostate_hard, breast, support, extrapolation, lambda_rule, speed or choosing",
+            metavar="NAME",
         ),
     ],
     quick: Annotated[bool, typer.Option("--quick", help="The smallest form, to see that it works")] = False,

@@ -16,6 +16,7 @@ FILES = {
     "uci": {"uci_iris_softmax.csv", "uci_differences.csv"},
     "extrapolation": {"extrapolation_methods.csv", "extrapolation_differences.csv", "extrapolation_heat_map.csv"},
     "prostate": {"prostate_paper_methods.csv", "prostate_bars.csv"},
+    "lambda_rule": {"lambda_rules.csv", "lambda_problems.csv"},
     "breast": {"gbsg_methods.csv", "breast_bars.csv", "breast_shift.csv"},
 }
 
