@@ -13,6 +13,7 @@ from flows.transfer import publish
 from tasks.evaluate import evaluate_site, lock_models
 from tasks.place import Place
 from tasks.run import last_run
+from tasks.status import one_at_a_time
 from tdrop.errors import UsageError
 
 
@@ -20,13 +21,14 @@ from tdrop.errors import UsageError
 def audit_site(site: str, labels: str, contracts: str = "data_contracts", home: str | None = None) -> dict[str, Any]:
     """Evaluates the models behind the last report on the outcomes in `labels` and publishes the report anew."""
     place = Place.at(home, contracts)
-    run = last_run(place, site)
-    stages = run.stages
-    models = lock_models(place, site, run.trained.fits, stages["choice"])
-    evaluation = evaluate_site(
-        place, site, stages["encoded"], stages["target"], run.trained.fits, models, run.settings, labels
-    )
-    return publish(place, run.with_evaluation(evaluation))
+    with one_at_a_time(place, site):
+        run = last_run(place, site)
+        stages = run.stages
+        models = lock_models(place, site, run.trained.fits, stages["choice"])
+        evaluation = evaluate_site(
+            place, site, stages["encoded"], stages["target"], run.trained.fits, models, run.settings, labels
+        )
+        return publish(place, run.with_evaluation(evaluation))
 
 
 def run_audit(site: str, labels: Path, *, contracts: Path, console: Console) -> None:

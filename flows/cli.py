@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,7 +13,7 @@ from rich.markup import escape
 from flows.commands import benchmarking, models, running, upkeep
 from flows.commands.options import console
 from flows.runners import sites_under_way
-from tdrop.errors import TdropError
+from tdrop.errors import TdropError, describe
 
 VERBOSE = {"-v", "--verbose"}
 #: What typer leaves with when a person presses Ctrl-C.
@@ -63,8 +62,6 @@ def _options(
 
 def main() -> None:
     """Runs the command line."""
-    # Reports hold patients' risks: whatever is written is for its owner alone.
-    os.umask(0o077)
     verbose = bool(VERBOSE & set(sys.argv[1:]))
     if not verbose:
         _quieten()
@@ -81,7 +78,7 @@ def main() -> None:
             os._exit(1)
         sys.exit(1)
     except Exception as error:  # a person gets a sentence; the traceback is there for the asking
-        _fail(f"internal error ({type(error).__name__} {_where(error)}); -v shows the traceback", 1, verbose)
+        _fail(f"internal error ({describe(error)}); -v shows the traceback", 1, verbose)
 
 
 def _fail(sentence: str, exit_code: int, verbose: bool) -> None:
@@ -93,18 +90,6 @@ def _fail(sentence: str, exit_code: int, verbose: bool) -> None:
 
 def _say(sentence: str) -> None:
     Console(stderr=True, highlight=False, soft_wrap=True).print(f"[bold red]tdrop:[/] {escape(sentence)}")
-
-
-def _where(error: Exception) -> str:
-    """File and line of our own code nearest to the failure; the message may hold patients' values."""
-    place = ""
-    trace = error.__traceback__
-    while trace is not None:
-        path = Path(trace.tb_frame.f_code.co_filename)
-        if {"tdrop", "tasks", "flows"} & set(path.parts[-4:-1]) and "site-packages" not in path.parts:
-            place = f"in {path.parent.name}/{path.name}:{trace.tb_lineno}"
-        trace = trace.tb_next
-    return place
 
 
 def _quieten() -> None:

@@ -21,6 +21,8 @@ from tdrop.errors import TdropError
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
 
+#: Deployments that a server gives at a time, at most.
+PAGE = 200
 WORKING_DIRECTORY = "prefect.deployments.steps.set_working_directory"
 
 
@@ -88,18 +90,23 @@ def _orphans(client: SyncPrefectClient, sites: Sequence[str], contracts: str) ->
     from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterTags
 
     wanted = DeploymentFilter(tags=DeploymentFilterTags(all_=[TAG]))
-    found = []
-    for deployment in client.read_deployments(deployment_filter=wanted, limit=200):
-        same = deployment.parameters.get("contracts") == contracts and _runs_here(deployment.pull_steps)
-        if same and deployment.name not in sites:
-            found.append(deployment.name)
+    found, offset = [], 0
+    while page := client.read_deployments(deployment_filter=wanted, limit=PAGE, offset=offset):
+        offset += len(page)
+        for deployment in page:
+            same = deployment.parameters.get("contracts") == contracts and _runs_here(deployment.pull_steps)
+            if same and deployment.name not in sites:
+                found.append(deployment.name)
     return found
 
 
 def _runs_here(pull_steps: Sequence[dict[str, Any]] | None) -> bool:
-    """Whether a deployment's working directory is this one, so that another network's are left alone."""
+    """Whether a deployment's working directory is this one.
+
+    Another network's are left alone, and so is what does not say: our own file names those that it made.
+    """
     folders = [step[WORKING_DIRECTORY]["directory"] for step in pull_steps or () if WORKING_DIRECTORY in step]
-    return not folders or Path(folders[0]) == Path.cwd()
+    return bool(folders) and Path(folders[0]) == Path.cwd()
 
 
 def _delete(client: SyncPrefectClient, names: Sequence[str]) -> None:

@@ -57,6 +57,10 @@ def plan_file(existing: str, network: Network, contracts: str, *, remove: bool) 
     """
     before, listed, after = _parts(existing)
     targets = {site.name: site for site in network.targets}
+    names = [entry.get("name") for entry in listed]
+    for name in names:
+        if names.count(name) > 1:
+            raise ContractError(f"{FILE}: two deployments are called '{name}'; remove or rename one")
     ours = {entry["name"]: entry for entry in listed if _is_ours(entry)}
     others = [entry for entry in listed if not _is_ours(entry)]
     for entry in others:

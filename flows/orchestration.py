@@ -14,10 +14,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tasks.environment import home as default_home
 from tasks.place import write_private
 from tdrop.errors import TdropError, Unavailable, UsageError
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 START_LIMIT_SECONDS = 180
 STOP_LIMIT_SECONDS = 8
@@ -32,8 +36,8 @@ def orchestrated() -> Iterator[None]:
     """Brings an embedded Prefect up once for the block, unless a server is configured or `tdrop ui` runs."""
     from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
 
-    if configured := PREFECT_API_URL.value():
-        with _explaining_silence(configured):
+    if PREFECT_API_URL.value():
+        with _explaining_silence(require_server()):
             yield
         return
     home = PREFECT_HOME.value()
@@ -43,7 +47,9 @@ def orchestrated() -> Iterator[None]:
         if url is None:
             port = free_port()
             url = f"http://127.0.0.1:{port}/api"
-            stack.enter_context(serving("Prefect", prefect_command(port), f"{url}/health", home / "server.log", {}))
+            # Servers that set up one new database at the same time get in each other's way.
+            with starting_alone(home):
+                stack.enter_context(serving("Prefect", prefect_command(port), f"{url}/health", home / "server.log", {}))
         # Worker processes read the environment, this process reads its settings.
         os.environ["PREFECT_API_URL"] = url
         try:
@@ -53,18 +59,37 @@ def orchestrated() -> Iterator[None]:
             os.environ.pop("PREFECT_API_URL", None)
 
 
+def starting_alone(home: Path) -> FileLock:
+    """Keeps other commands from starting a Prefect server on this home for the block."""
+    from filelock import FileLock
+
+    return FileLock(home / "start.lock", mode=0o600)
+
+
 @contextmanager
 def _explaining_silence(url: str) -> Iterator[None]:
     """Turns a server that stopped answering into one sentence."""
-    import httpx
-
     try:
         yield
-    except httpx.TransportError as error:
-        raise Unavailable(
-            f"the Prefect server at {url} stopped answering ({type(error).__name__}); finished steps are kept: "
-            "run the same command again when it is back"
-        ) from error
+    except Exception as error:
+        if not is_silence(error):
+            raise
+        raise Unavailable(silence(error, f" at {url}")) from error
+
+
+def is_silence(error: BaseException) -> bool:
+    """Whether an error means that a Prefect server does not answer."""
+    import httpx
+
+    return isinstance(error, httpx.TransportError)
+
+
+def silence(error: BaseException, where: str = "") -> str:
+    """One sentence about a Prefect server that stopped answering."""
+    return (
+        f"the Prefect server{where} stopped answering ({type(error).__name__}); finished steps are kept: "
+        "run the same command again when it is back"
+    )
 
 
 @contextmanager

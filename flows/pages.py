@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
-from flows.orchestration import Server, announcing, answers, prefect_command, require_free, starting
+from flows.orchestration import Server, announcing, answers, prefect_command, require_free, starting, starting_alone
 from tasks.place import PRIVATE, Place
 from tasks.tracking import EXPERIMENTS, connect, tracking_uri
 
@@ -36,12 +36,13 @@ def run_pages(
     with _stopping_on_terminate(), ExitStack() as stack:
         try:
             console.print("Starting ...")
-            if serve_prefect:
-                servers.append(stack.enter_context(_prefect(place, prefect_port, logs)))
-            if serve_mlflow:
-                servers.append(stack.enter_context(_mlflow(place, mlflow_port, logs)))
-            for server in servers:
-                server.wait_until_up()
+            with starting_alone(_prefect_home(place)):
+                if serve_prefect:
+                    servers.append(stack.enter_context(_prefect(place, prefect_port, logs)))
+                if serve_mlflow:
+                    servers.append(stack.enter_context(_mlflow(place, mlflow_port, logs)))
+                for server in servers:
+                    server.wait_until_up()
             if serve_prefect:
                 stack.enter_context(announcing(place.root, api))
             _show(place, api, tracking, console)
@@ -60,11 +61,16 @@ def _address(variable: str, own: str) -> tuple[str, bool]:
 
 def _prefect(place: Place, port: int, logs: Path) -> AbstractContextManager[Server]:
     """A Prefect server with its page; its database is the one that embedded runs write to."""
-    home = Path(os.environ.get("PREFECT_HOME") or place.root / "prefect")
-    home.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
+    home = _prefect_home(place)
     api = f"http://127.0.0.1:{port}/api"
     environment = {"PREFECT_HOME": str(home), "PREFECT_API_URL": api, "PREFECT_UI_API_URL": api}
     return starting("Prefect", prefect_command(port), f"{api}/health", logs / "prefect.log", environment)
+
+
+def _prefect_home(place: Place) -> Path:
+    home = Path(os.environ.get("PREFECT_HOME") or place.root / "prefect")
+    home.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
+    return home
 
 
 def _mlflow(place: Place, port: int, logs: Path) -> AbstractContextManager[Server]:

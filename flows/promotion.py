@@ -11,22 +11,26 @@ from tasks.place import Place
 from tasks.registry import promote, rollback
 from tasks.report import refresh_report
 from tasks.run import last_run
+from tasks.status import one_at_a_time
 from tdrop.errors import UsageError
 
 
 def run_promote(site: str, *, by: str, note: str, contracts: Path, console: Console) -> None:
     """Promotes the candidate; the report then names who did, and why."""
     place = Place.at(contracts=contracts)
-    promotion = promote(place, site, by=by, note=note)
-    refresh_report(place, site)
+    # A run that ends meanwhile must not have its report replaced by the one before it.
+    with one_at_a_time(place, site):
+        promotion = promote(place, site, by=by, note=note)
+        refresh_report(place, site)
     console.print(f"[bold]{site}[/]: version {promotion.version} ({promotion.method}) is champion, promoted by {by}.")
 
 
 def run_rollback(site: str, *, contracts: Path, console: Console) -> None:
     """Goes back one champion."""
     place = Place.at(contracts=contracts)
-    promotion = rollback(place, site)
-    refresh_report(place, site)
+    with one_at_a_time(place, site):
+        promotion = rollback(place, site)
+        refresh_report(place, site)
     console.print(
         f"[bold]{site}[/]: version {promotion.version} ({promotion.method}), promoted by {promotion.by}, "
         "is champion again."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from prefect import get_run_logger
@@ -13,7 +13,7 @@ from tasks.progress import advance, expect
 from tasks.run import Trained
 from tasks.settings import TransferSettings
 from tasks.store import Ref
-from tdrop.errors import FitError, TdropError
+from tdrop.errors import FitError, TdropError, describe
 
 
 def train(place: Place, site: str, encoded: Ref, matching: Ref, settings: TransferSettings, level: float) -> Trained:
@@ -41,7 +41,7 @@ def train(place: Place, site: str, encoded: Ref, matching: Ref, settings: Transf
     expect(site, "tune", sum(map(len, trials.values())))
     refits: dict[str, list[PrefectFuture[Ref]]] = {}
     for method, futures in trials.items():
-        picked = _pick(method, _collect(method, futures, trained, lambda m: advance(site, "tune", m)), trained)
+        picked = _pick(site, method, _collect(site, "tune", method, futures, trained), trained)
         if picked is None:
             continue
         refits[method] = [
@@ -51,7 +51,7 @@ def train(place: Place, site: str, encoded: Ref, matching: Ref, settings: Transf
             refits[method].append(score_out_of_fold.submit(place, encoded, method, picked, settings))
     expect(site, "fit", sum(map(len, refits.values())))
     for method, futures in refits.items():
-        refs = _collect(method, futures, trained, lambda m: advance(site, "fit", m))
+        refs = _collect(site, "fit", method, futures, trained)
         if refs is not None:
             trained.fits[method] = refs[: settings.seeds]
             if len(refs) > settings.seeds:
@@ -61,7 +61,7 @@ def train(place: Place, site: str, encoded: Ref, matching: Ref, settings: Transf
     return trained
 
 
-def _pick(method: str, refs: list[Ref] | None, trained: Trained) -> dict[str, Any] | None:
+def _pick(site: str, method: str, refs: list[Ref] | None, trained: Trained) -> dict[str, Any] | None:
     """Keeps a method's trials and returns the one to refit, or None when none of them could be scored."""
     from tdrop.tune import Trial, pick_trial
 
@@ -71,31 +71,34 @@ def _pick(method: str, refs: list[Ref] | None, trained: Trained) -> dict[str, An
     try:
         picked = pick_trial(method, [Trial.from_dict(trial) for trial in trained.trials[method]]).to_dict()
     except FitError as error:
-        _set_aside(method, str(error), trained)
+        _set_aside(site, method, str(error), trained)
         return None
     trained.picked[method] = picked
     return picked
 
 
 def _collect(
-    method: str, futures: Sequence[PrefectFuture[Ref]], trained: Trained, done: Callable[[str], None]
+    site: str, stage: str, method: str, futures: Sequence[PrefectFuture[Ref]], trained: Trained
 ) -> list[Ref] | None:
     """Results of all futures, or None when one of them failed."""
-    results = []
+    results: list[Any] = []
     for future in futures:
-        future.wait()
-        results.append(future.result(raise_on_failure=False))
-        done(method)
+        try:
+            future.wait()
+            results.append(future.result(raise_on_failure=False))
+        except Exception as lost:  # a cluster that lost too many workers has no result to give
+            results.append(lost)
+        advance(site, stage, method)
     refs = [result for result in results if isinstance(result, Ref)]
     if len(refs) == len(results):
         return refs
     error = next(result for result in results if not isinstance(result, Ref))
     # Another package's message may hold patients' values; its name does not.
-    _set_aside(method, str(error) if isinstance(error, TdropError) else f"failed with {type(error).__name__}", trained)
+    _set_aside(site, method, str(error) if isinstance(error, TdropError) else f"failed with {describe(error)}", trained)
     return None
 
 
-def _set_aside(method: str, sentence: str, trained: Trained) -> None:
+def _set_aside(site: str, method: str, sentence: str, trained: Trained) -> None:
     trained.failed[method] = sentence
     trained.picked.pop(method, None)
-    get_run_logger().warning("method %s failed: %s", method, sentence)
+    get_run_logger().warning("site %s: method %s failed: %s", site, method, sentence)

@@ -12,15 +12,16 @@ from typing import Any
 
 from prefect import flow, get_run_logger
 
+from flows.orchestration import is_silence, silence
 from tasks.artifacts import leave
 from tasks.place import Place
 from tasks.pool import worker_processes
 from tasks.progress import report
 from tasks.run import Run
 from tasks.settings import TransferSettings
-from tasks.status import current_inputs, now, one_at_a_time, unchanged, write_status
+from tasks.status import look_for_changes, now, one_at_a_time, unchanged, write_status
 from tdrop.contracts.network import Network
-from tdrop.errors import SiteStopped, TdropError
+from tdrop.errors import SiteStopped, TdropError, describe
 
 
 @flow(name="transfer-site", flow_run_name="transfer {site}", persist_result=False)
@@ -59,15 +60,18 @@ def _transfer_if_changed(
     started = now()
     inputs: dict[str, Any] | None = None
     try:
-        inputs = current_inputs(place, network, site, settings)
+        inputs = look_for_changes(place, site, settings)
         if not again and unchanged(place, site, inputs):
             return _nothing_to_do(place, site)
         with worker_processes(processes):
             summary = _transfer(place, network, site, settings)
     except Exception as error:
-        outcome = "stopped" if isinstance(error, SiteStopped) else "failed"
-        write_status(place, site, inputs, outcome, started=started, sentence=explain(site, error))
-        raise
+        outcome, sentence = "stopped" if isinstance(error, SiteStopped) else "failed", explain(site, error)
+        write_status(place, site, inputs, outcome, started=started, sentence=sentence)
+        if isinstance(error, TdropError):
+            raise
+        # Prefect keeps an error's words.
+        raise TdropError(sentence) from None
     # What is not in MLflow yet is recorded by the next run, which finds every stage ready.
     outcome = "done" if summary["not_recorded"] is None else "not recorded"
     write_status(place, site, inputs, outcome, started=started, sentence=summary["not_recorded"] or summary["use"])
@@ -76,7 +80,11 @@ def _transfer_if_changed(
 
 def explain(site: str, error: Exception) -> str:
     """One sentence about a failure; a foreign error's own words may hold patients' values."""
-    return str(error) if isinstance(error, TdropError) else f"site '{site}' failed with {type(error).__name__}"
+    if isinstance(error, TdropError):
+        return str(error)
+    if is_silence(error):
+        return f"site '{site}': {silence(error)}"
+    return f"site '{site}' failed with {describe(error)}"
 
 
 def _transfer(place: Place, network: Network, site: str, settings: TransferSettings) -> dict[str, Any]:
@@ -111,10 +119,10 @@ def publish(place: Place, run: Run) -> dict[str, Any]:
 
 
 def _nothing_to_do(place: Place, site: str) -> dict[str, Any]:
-    latest = place.latest(site)
+    page = place.latest(site) / "report.html"
     same = "nothing changed since the last run: data, contract, settings and code are the same"
-    get_run_logger().info("site %s: %s; its report is %s", site, same, latest / "report.html")
-    leave(site, "summary", f"# {site}\n\n{same}.")
+    get_run_logger().info("site %s: %s; its report is %s", site, same, page)
+    summary: dict[str, Any] = json.loads(page.with_name("summary.json").read_text(encoding="utf-8"))
+    leave(site, "summary", f"# {site}\n\n{same}.\n\nThe report of {summary['created']} stands: `{page}`")
     report(site, "unchanged", detail=same)
-    summary: dict[str, Any] = json.loads((latest / "summary.json").read_text(encoding="utf-8"))
-    return summary
+    return {**summary, "unchanged": same, "not_recorded": None}

@@ -91,6 +91,9 @@ def _show(place: Place, results: dict[str, Any], console: Console) -> None:
         "Each cell: AUROC of the risk (error AUROC by sd), mean over seeds; * chosen without target labels. "
         "Without target labels: patients referred at the risk level."
     )
+    for site, result in results.items():
+        if "unchanged" in result:
+            console.print(f"{site}: {result['unchanged']}")
     for site in evaluations:
         console.print(f"{site}: {place.latest(site) / 'report.html'}")
     console.print(f"all sites: {place.root / 'index.html'}")

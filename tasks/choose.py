@@ -6,17 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-
 from tasks.artifacts import leave, table
 from tasks.place import Place
 from tasks.progress import report
 from tasks.settings import TransferSettings
+from tasks.step import step
 from tasks.store import Ref, Store, write_json
 
 
-@task(name="choose", task_run_name="choose {site}", cache_policy=NO_CACHE)
+@step("choose", "choose {site}")
 def choose_method(
     place: Place,
     site: str,

@@ -35,7 +35,12 @@ def home() -> Path:
 
 
 def prepare_environment() -> None:
-    """Fills in the defaults; embedded Prefect keeps its files below the home as well."""
+    """Fills in the defaults; embedded Prefect keeps its files below the home as well.
+
+    Whatever is written is for its owner alone, also by a deployment or a cluster's worker: stages and reports hold
+    patients' values.
+    """
+    os.umask(0o077)
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
     if "PREFECT_API_URL" not in os.environ:

@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-
 from tasks.artifacts import leave, table
 from tasks.files import load_cohort, load_summary
 from tasks.place import Place
 from tasks.progress import report
 from tasks.settings import TransferSettings
+from tasks.step import PATIENT, step
 from tasks.store import Ref, Store, write_json
 from tdrop.data.readers import label_fingerprint
 from tdrop.errors import LeakError
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 MODELS = "models.json"
 
 
-@task(name="lock models", task_run_name="lock models {site}", cache_policy=NO_CACHE)
+@step("lock models", "lock models {site}")
 def lock_models(place: Place, site: str, fits: Mapping[str, Sequence[Ref]], choice: Ref) -> Ref:
     """Writes down the digest of every model and of the choice: models.json.
 
@@ -42,7 +40,7 @@ def lock_models(place: Place, site: str, fits: Mapping[str, Sequence[Ref]], choi
     return Store(place.root).make("models", {"choice": choice.digest, "models": digests}, build)
 
 
-@task(name="evaluate", task_run_name="evaluate {site}", cache_policy=NO_CACHE)
+@step("evaluate", "evaluate {site}", **PATIENT)
 def evaluate_site(
     place: Place,
     site: str,

@@ -25,7 +25,11 @@ R = TypeVar("R")
 #: Counted from when a fit is queued; a fit that takes this long will not end well.
 FIT_LIMIT_SECONDS = 24 * 3600
 
+#: A fit whose worker died is tried this often: it may have been a neighbour's memory that ran out.
+TRIES = 2
+
 _pool: ProcessPoolExecutor | None = None
+_pool_lock = threading.Lock()
 _spans: list[tuple[float, float]] = []
 
 
@@ -36,14 +40,25 @@ def worker_processes(count: int | None = None) -> Iterator[None]:
     if _pool is not None or count == 0:
         yield
         return
-    workers = count or os.cpu_count() or 1
-    # Spawned, not forked: the parent runs threads, and torch does not survive a fork of them.
-    _pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_start_worker)
+    _pool = _open_pool(count or os.cpu_count() or 1)
     try:
         yield
     finally:
         _pool.shutdown(wait=True, cancel_futures=True)
         _pool = None
+
+
+def _open_pool(workers: int) -> ProcessPoolExecutor:
+    # Spawned, not forked: the parent runs threads, and torch does not survive a fork of them.
+    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_start_worker)
+
+
+def _replace(broken: ProcessPoolExecutor) -> None:
+    """Opens new workers where one has died: a broken pool refuses all further work, also other sites'."""
+    global _pool
+    with _pool_lock:
+        if _pool is broken:
+            _pool = _open_pool(broken._max_workers)  # type: ignore[attr-defined]
 
 
 def _start_worker() -> None:
@@ -67,19 +82,25 @@ def _leave_with_parent() -> None:
 
 def compute(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Runs a picklable function in a worker process, or here when no pool is open."""
-    if _pool is None:
-        start, end, result = _timed(function, args, kwargs)
-    else:
+    start, end, result = _in_a_worker(function, args, kwargs)
+    _spans.append((start, end))
+    return result
+
+
+def _in_a_worker(function: Callable[..., R], args: Any, kwargs: Any) -> tuple[float, float, R]:
+    for _ in range(TRIES):
+        pool = _pool
+        if pool is None:
+            return _timed(function, args, kwargs)
         try:
-            start, end, result = _pool.submit(_timed, function, args, kwargs).result(FIT_LIMIT_SECONDS)
+            return pool.submit(_timed, function, args, kwargs).result(FIT_LIMIT_SECONDS)
         except TimeoutError as error:
             raise FitError(
                 f"a fit took longer than {FIT_LIMIT_SECONDS / 3600:.0f} h; use fewer rows or epochs"
             ) from error
-        except BrokenProcessPool as error:
-            raise FitError("a worker process died (out of memory?); run again with fewer processes") from error
-    _spans.append((start, end))
-    return result
+        except BrokenProcessPool:
+            _replace(pool)
+    raise FitError("a worker process died twice (out of memory?); run again with fewer processes")
 
 
 def _timed(function: Callable[..., R], args: Any, kwargs: Any) -> tuple[float, float, R]:

@@ -5,36 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-
 from tasks.artifacts import leave, table
 from tasks.files import save_cohort
 from tasks.place import Place
 from tasks.progress import report
+from tasks.step import BACKOFF_SECONDS as BACKOFF_SECONDS
+from tasks.step import PATIENT, step
 from tasks.store import Ref, Store, write_json
-from tdrop.errors import DataError, SiteStopped, Unavailable
+from tdrop.disclosure import disclose_validation
+from tdrop.errors import DataError, SiteStopped
 
-#: Waits between tries of a reader or a tracking server that does not answer.
-BACKOFF_SECONDS = [2.0, 8.0, 30.0]
 READ_LIMIT_SECONDS = 3600
 
 
-def may_go_through_later(_task: Any, _run: Any, state: Any) -> bool:
-    """Retries what was out of reach; what is wrong stays wrong."""
-    error = state.result(raise_on_failure=False)
-    return isinstance(error, (Unavailable, ConnectionError, TimeoutError))
-
-
-@task(
-    name="read and check",
-    task_run_name="read and check {site}",
-    cache_policy=NO_CACHE,
-    retries=len(BACKOFF_SECONDS),
-    retry_delay_seconds=BACKOFF_SECONDS,
-    retry_condition_fn=may_go_through_later,
-    timeout_seconds=READ_LIMIT_SECONDS,
-)
+@step("read and check", "read and check {site}", timeout_seconds=READ_LIMIT_SECONDS, **PATIENT)
 def prepare_site(place: Place, site: str, source: Ref | None = None) -> Ref:
     """Turns a site's extract into checked rows in the contract's terms.
 
@@ -73,8 +57,11 @@ def prepare_site(place: Place, site: str, source: Ref | None = None) -> Ref:
 
 
 def require_usable(place: Place, site: str, prepared: Ref) -> None:
-    """Stops the site when its extract broke a table-level rule, leaving the findings to read."""
-    validation = prepared.json("validation.json")
+    """Stops the site when its extract broke a table-level rule, leaving the findings to read.
+
+    Prefect keeps the sentence, so that it has passed disclosure; the message beside it is the whole truth.
+    """
+    validation = disclose_validation(prepared.json("validation.json"), place.network().site(site).disclosure)
     if not validation["stopped"]:
         return
     refused = place.site(site) / "refused"
@@ -88,7 +75,7 @@ def require_usable(place: Place, site: str, prepared: Ref) -> None:
     )
 
 
-@task(name="encode", task_run_name="encode {site}", cache_policy=NO_CACHE)
+@step("encode", "encode {site}")
 def encode_pair(place: Place, site: str, source: Ref, target: Ref) -> Ref:
     """Encodes both sites from the contract and the source's features alone.
 
@@ -131,8 +118,6 @@ def encode_pair(place: Place, site: str, source: Ref, target: Ref) -> Ref:
 
 
 def _validation_page(site: str, place: Place, validation: dict[str, Any]) -> str:
-    from tdrop.disclosure import disclose_validation
-
     policy = place.network().site(site).disclosure
     shown = disclose_validation(validation, policy)
     counts = [[shown[name] for name in ("read", "used", "quarantined", "duplicates")]]

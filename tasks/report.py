@@ -8,9 +8,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-
 from tasks.artifacts import leave
 from tasks.evaluate import load_predictions
 from tasks.files import load_cohort, load_summary
@@ -18,6 +15,7 @@ from tasks.place import Place, replacing, write_private
 from tasks.progress import report
 from tasks.run import RUN, Run
 from tasks.status import now
+from tasks.step import step
 from tasks.store import code_digest, write_json
 
 if TYPE_CHECKING:
@@ -35,7 +33,7 @@ COPIED = {
 }
 
 
-@task(name="report", task_run_name="report {run.site}", cache_policy=NO_CACHE)
+@step("report", "report {run.site}")
 def publish_report(place: Place, run: Run) -> dict[str, Any]:
     """Writes the site's `latest/` and returns its summary."""
     from tdrop.disclosure import disclose
@@ -179,13 +177,17 @@ def _summary_page(shown: dict[str, Any]) -> str:
 
 def publish_index(place: Place) -> Path:
     """Writes `index.html` from every site's last summary."""
+    from filelock import FileLock
+
     from tdrop.report import render_index
 
-    entries = []
-    for folder in sorted(place.sites.glob("*/latest")):
-        summary = _previous(place, folder.parent.name)
-        if summary is not None:
-            entries.append({**summary, "link": f"sites/{folder.parent.name}/latest/report.html"})
     path = place.root / "index.html"
-    write_private(path, render_index(entries))
+    # Who read the sites first must also write first, or a site that ended in between is lost.
+    with FileLock(place.root / "index.lock", mode=0o600):
+        entries = []
+        for folder in sorted(place.sites.glob("*/latest")):
+            summary = _previous(place, folder.parent.name)
+            if summary is not None:
+                entries.append({**summary, "link": f"sites/{folder.parent.name}/latest/report.html"})
+        write_private(path, render_index(entries))
     return path

@@ -7,17 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-
 from tasks.files import load_cohort
-from tasks.place import Place, replacing
+from tasks.place import Place, replacing, write_private
+from tasks.prune import stages
 from tasks.registry import CHAMPION, model_name, version_at
+from tasks.run import last_run
+from tasks.status import read_status
+from tasks.step import step
 from tasks.store import write_json
 from tasks.tracking import download_model
-from tdrop.errors import SiteStopped, UsageError
+from tdrop.data.readers import fingerprint
+from tdrop.errors import SiteStopped, TdropError, UsageError
 
 if TYPE_CHECKING:
+    from tdrop.contracts.findings import Validation
+    from tdrop.shift import DomainAuroc, Shift
     from tdrop.types import Cohort
 
 #: A batch smaller than this says too little about a shift.
@@ -33,7 +37,7 @@ class Champion:
     described: dict[str, Any]
 
 
-@task(name="score", task_run_name="score {site}", cache_policy=NO_CACHE)
+@step("score", "score {site}")
 def score_batch(place: Place, site: str, file: str) -> dict[str, Any]:
     """Writes `sites/<site>/scores/` with patients.csv, quarantine.csv and validation.json."""
     from tdrop.contracts.schema import Decision
@@ -46,7 +50,7 @@ def score_batch(place: Place, site: str, file: str) -> dict[str, Any]:
     network = place.network()
     prepared = prepare(network.site(site), network, home=place.root, file=Path(file))
     if prepared.validation.stopped:
-        raise SiteStopped(prepared.validation.message())
+        raise SiteStopped(_refusal(place, site, prepared.validation))
     decision = Decision.model_validate(champion.described["decision"])
     encoder = Encoder.from_dict(champion.described["encoder"])
     cohort = encoder.encode(prepared.frame, site)
@@ -57,7 +61,7 @@ def score_batch(place: Place, site: str, file: str) -> dict[str, Any]:
     )
     table = patients_table(cohort.ids, summary, decision)
     unseen = {column: count for column, count in encoder.unseen(prepared.frame).items() if count}
-    sentences = [*_changes(place, site, champion), *_unseen(unseen), *_further(place, champion, cohort)]
+    sentences = [*_changes(place, site, champion), *_unseen(unseen), *_compare(place, champion, cohort)]
     folder = place.site(site) / "scores"
     with replacing(folder) as incoming:
         write_patients(incoming / "patients.csv", table)
@@ -86,40 +90,113 @@ def find_champion(place: Place, site: str) -> Champion:
     return Champion(folder, str(version.version), described)
 
 
+def _refusal(place: Place, site: str, validation: Validation) -> str:
+    """Leaves the whole message for the site in a file; Prefect keeps the sentence, which has passed disclosure."""
+    from tdrop.disclosure import disclose_validation
+
+    file = place.site(site) / "refused" / "batch.txt"
+    write_private(file, validation.message())
+    shown = disclose_validation(validation.to_dict(), place.network().site(site).disclosure)
+    stops = [finding["sentence"] for finding in shown["findings"] if finding["severity"] == "table_stop"]
+    return (
+        f"the batch for site '{site}' is stopped by {len(stops)} table-level finding(s), the first being: {stops[0]}. "
+        f"The whole message for the site is in {file}"
+    )
+
+
 def _changes(place: Place, site: str, champion: Champion) -> list[str]:
-    """What is newer than the champion."""
+    """What is newer than the champion: its contract, or the source's extract."""
     network = place.network()
-    if network.digest_of(network.site(site)) == champion.described["contract_digest"]:
-        return []
-    return [
-        f"the contract or site file changed since version {champion.version} was trained; "
-        f"run `tdrop transfer {site}` and promote again"
-    ]
+    advice = f"run `tdrop transfer {site}` and promote again"
+    sentences = []
+    if network.digest_of(network.site(site)) != champion.described["contract_digest"]:
+        sentences.append(f"the contract or site file changed since version {champion.version} was trained; {advice}")
+    older = _older_source(place, site, champion)
+    if older is not None:
+        sentences.append(f"version {champion.version} was trained on {older}; {advice}")
+    return sentences
+
+
+def _older_source(place: Place, site: str, champion: Champion) -> str | None:
+    """What the champion learned from, where the source's extract is another one now.
+
+    The champion knows its source rows by their digest; the stages that hold them tell which extract they were
+    read from. Once those are pruned, only the last transfer's rows are left to compare with.
+    """
+    rows = champion.described["digests"]["source"]
+    read_from = {stage.inputs["data"] for stage in stages(place) if stage.digest == rows}
+    extract = _source_extract(place, site)
+    if read_from and extract is not None:
+        return None if extract in read_from else "an older source extract than there is now"
+    try:
+        same = last_run(place, site).stages["source"].digest == rows
+    except UsageError:
+        return None
+    return None if same else "an older source extract, or by older rules for it, than the last transfer"
+
+
+def _source_extract(place: Place, site: str) -> str | None:
+    """The fingerprint of the source's extract, or of the one that the last run found; None when neither is known."""
+    network = place.network()
+    try:
+        return fingerprint(network.source_of(network.site(site)), home=place.root, base=network.folder.parent)
+    except TdropError:
+        # Scoring needs no source: one that is out of reach stops nobody.
+        found = ((read_status(place, site) or {}).get("inputs") or {}).get("source_data")
+        return None if found is None else str(found)
 
 
 def _unseen(unseen: dict[str, int]) -> list[str]:
     return [
-        f"column '{column}': {count:,} patients have a category that the source never showed; "
-        "they are scored as none of the known ones"
+        f"column '{column}': {count:,} of the patients scored have a category that the source never showed; "
+        "the model has learned nothing about it"
         for column, count in unseen.items()
     ]
 
 
-def _further(place: Place, champion: Champion, batch: Cohort) -> list[str]:
-    """Whether the batch lies further from the source than the target that the model was trained for."""
-    from tdrop.shift import estimate_shift
+def _compare(place: Place, champion: Champion, batch: Cohort) -> list[str]:
+    """Whether the batch is still of the population that the model was made for, in one sentence or none.
 
-    encoded = place.root / "store" / champion.described["encoded"]
-    reference = champion.described["domain_auroc"]
+    The batch is held beside the target first: as far from the source as the target was may be elsewhere.
+    """
+    from tdrop.shift import DomainAuroc, estimate_shift
+
     if len(batch) < FEWEST_TO_COMPARE:
         return [f"{len(batch):,} patients are too few to compare with those that the model was made for"]
-    if not (encoded / "source.npz").is_file() or reference is None:
+    encoded = place.root / "store" / champion.described["encoded"]
+    if not all((encoded / name).is_file() for name in ("source.npz", "target.npz")):
         return ["the patients that the model was made for are not on this machine: the batch could not be compared"]
-    found = estimate_shift(load_cohort(encoded / "source.npz"), batch).to_dict()["domain_auroc"]
-    if found is None or found["low"] <= reference["high"]:
+    shift = estimate_shift(load_cohort(encoded / "target.npz"), batch)
+    if shift.verdict != "stop" and champion.described["domain_auroc"] is not None:
+        then = DomainAuroc.from_dict(champion.described["domain_auroc"])
+        now = estimate_shift(load_cohort(encoded / "source.npz"), batch).domain_auroc
+        if now is not None and now.low > then.high:
+            return [_further(shift, now, then)]
+    return _differ(shift)
+
+
+def _further(shift: Shift, now: DomainAuroc, then: DomainAuroc) -> str:
+    return (
+        f"these {shift.target_rows:,} patients differ from the source more ({_told(now)}) than the "
+        f"{shift.source_rows:,} that the model was made for ({then.value:.2f}): a new transfer is recommended"
+    )
+
+
+def _differ(shift: Shift) -> list[str]:
+    """What a comparison of the target (its source) and the batch (its target) says; nothing when they are alike."""
+    these, those = f"these {shift.target_rows:,} patients", f"the {shift.source_rows:,} that the model was made for"
+    if shift.verdict == "go":
         return []
-    return [
-        f"these patients differ from the source more (AUROC {found['value']:.2f}, {found['low']:.2f} to "
-        f"{found['high']:.2f}) than those that the model was made for ({reference['value']:.2f}): "
-        "a new transfer is recommended"
-    ]
+    if shift.domain_auroc is None or shift.outside_overlap is None:
+        return [f"{these} and {those} are too few to say whether they are alike"]
+    told = _told(shift.domain_auroc)
+    if shift.verdict == "too few to say":
+        return [f"{these} and {those} are too few to say whether they are alike ({told})"]
+    told += f"; {shift.outside_overlap:.0%} have hardly anybody like them there"
+    if shift.verdict == "caution":
+        return [f"{these} differ noticeably from {those} ({told})"]
+    return [f"{these} are not like {those} ({told}): a new transfer is recommended"]
+
+
+def _told(auroc: DomainAuroc) -> str:
+    return f"AUROC {auroc.value:.2f}, {auroc.low:.2f} to {auroc.high:.2f}"

@@ -5,13 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-
 from tasks.artifacts import leave, table
 from tasks.files import load_cohort
 from tasks.place import Place
 from tasks.progress import report
+from tasks.step import step
 from tasks.store import Ref, Store, write_json
 from tdrop.disclosure import disclose_matching, disclose_shift
 
@@ -19,7 +17,7 @@ from tdrop.disclosure import disclose_matching, disclose_shift
 SEED = 0
 
 
-@task(name="estimate shift", task_run_name="estimate shift {site}", cache_policy=NO_CACHE)
+@step("estimate shift", "estimate shift {site}")
 def estimate_site_shift(place: Place, site: str, encoded: Ref) -> Ref:
     """Compares the two sites' patients; returns a stage with shift.json."""
 
@@ -36,7 +34,7 @@ def estimate_site_shift(place: Place, site: str, encoded: Ref) -> Ref:
     return ref
 
 
-@task(name="match", task_run_name="match {site}", cache_policy=NO_CACHE)
+@step("match", "match {site}")
 def match_validation(place: Place, site: str, encoded: Ref, shift: Ref) -> Ref:
     """Chooses the source rows that look like the target; returns a stage with matching.json."""
     ref = make_matching(place, encoded)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.place import PRIVATE, Place, write_private
 from tasks.settings import TransferSettings
-from tasks.store import code_digest
-from tdrop.contracts.network import Network
+from tasks.step import PATIENT, step
+from tasks.store import program_digest
 from tdrop.data.readers import fingerprint, label_fingerprint
 from tdrop.errors import UsageError
 
@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def current_inputs(place: Place, network: Network, site: str, settings: TransferSettings) -> dict[str, Any]:
-    """Digests of everything that a transfer of this site depends on."""
+@step("look for changes", "look for changes {site}", **PATIENT)
+def look_for_changes(place: Place, site: str, settings: TransferSettings) -> dict[str, Any]:
+    """Digests of everything that a transfer of this site depends on; a reader that is away is asked again."""
+    network = place.network()
     spec = network.site(site)
     if spec.role != "target":
         raise UsageError(
@@ -40,7 +42,7 @@ def current_inputs(place: Place, network: Network, site: str, settings: Transfer
         "target_data": fingerprint(spec, **where),
         "labels": label_fingerprint(spec, **where),
         "settings": settings.model_dump(mode="json"),
-        "code": code_digest(),
+        "code": program_digest(),
     }
 
 

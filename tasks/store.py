@@ -13,9 +13,10 @@ import logging
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -59,23 +60,41 @@ def write_json(path: Path, value: Any) -> None:
     path.write_text(json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n", encoding="utf-8")
 
 
+#: Packages whose version decides what a stage holds.
+DECIDING = ("torch", "scikit-learn", "numpy", "pandas", "scipy", "great-expectations")
+#: What only draws: a changed wording must not train every model again.
+DRAWING = ("report", "figures")
+
+
 @cache
 def code_digest() -> str:
-    """Digest of the library's and the tasks' source: other code, other results.
+    """Digest of what decides a stage's content: the library's and the tasks' source, and the packages they rest on."""
+    files = [file for file in _program_files(("tdrop", "tasks"), "*.py") if file[0].split("/")[1] not in DRAWING]
+    return _digest_files(files)
 
-    What only draws or wires (flows, report templates) is left out, so that a changed wording does
-    not train every model again.
-    """
-    import tdrop
 
-    roots = [Path(str(tdrop.__file__)).parent, Path(__file__).parent]
-    digest = hashlib.sha256()
-    for root in roots:
-        for file in sorted(root.rglob("*.py")):
-            if file.relative_to(root).parts[0] in {"report", "figures", "figures.py"}:
-                continue
-            digest.update(file.relative_to(root).as_posix().encode())
-            digest.update(file.read_bytes())
+@cache
+def program_digest() -> str:
+    """Digest of the whole program, drawing and wiring included: it decides whether a site's run has anything to do."""
+    return _digest_files(_program_files(("tdrop", "tasks", "flows"), "*"))
+
+
+def _program_files(packages: Sequence[str], pattern: str) -> list[tuple[str, Path]]:
+    """Names, the package's first, and paths of a program's files."""
+    project = Path(__file__).parents[1]
+    files = [file for package in packages for file in sorted((project / package).rglob(pattern))]
+    return [(file.relative_to(project).as_posix(), file) for file in files if _is_source(file)]
+
+
+def _is_source(file: Path) -> bool:
+    return file.is_file() and "__pycache__" not in file.parts
+
+
+def _digest_files(files: Sequence[tuple[str, Path]]) -> str:
+    digest = hashlib.sha256(canonical({package: version(package) for package in DECIDING}).encode())
+    for name, file in files:
+        digest.update(name.encode())
+        digest.update(file.read_bytes())
     return digest.hexdigest()
 
 
@@ -135,12 +154,13 @@ def _intact(folder: Path) -> str | None:
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         contents = manifest["files"]
+        if contents == _contents(folder):
+            return digest_of(contents)
     except FileNotFoundError:
+        # Absent, or another process is just removing it.
         return None
     except (OSError, ValueError, KeyError, TypeError):
-        contents = None
-    if contents is not None and contents == _contents(folder):
-        return digest_of(contents)
+        pass
     logger.warning("stage %s was damaged on disk and is computed again", folder.parent.name)
     shutil.rmtree(folder, ignore_errors=True)
     return None

@@ -10,13 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-
 from tasks.files import load_cohort, save_summary
 from tasks.place import Place
 from tasks.pool import compute
 from tasks.settings import SWEEP, TransferSettings
+from tasks.step import step
 from tasks.store import Ref, Store, write_json
 
 #: Tuning happens once, with the first seed.
@@ -31,7 +29,7 @@ def planned_trials(method: str, settings: TransferSettings) -> Sequence[Any]:
     return plan_trials(method, budget=settings.trials, seed=FIRST_SEED, base=base)
 
 
-@task(name="trial", task_run_name="trial {method} {index}", cache_policy=NO_CACHE)
+@step("trial", "trial {method} {index}")
 def run_tuning_trial(
     place: Place, encoded: Ref, matching: Ref, method: str, index: int, settings: TransferSettings
 ) -> Ref:
@@ -66,7 +64,7 @@ def _trial(method: Any, encoded: str, matching: str) -> dict[str, Any]:
     return trial
 
 
-@task(name="fit", task_run_name="fit {method} seed {seed}", cache_policy=NO_CACHE)
+@step("fit", "fit {method} seed {seed}")
 def fit_seed(
     place: Place, encoded: Ref, method: str, trial: dict[str, Any], seed: int, settings: TransferSettings, level: float
 ) -> Ref:
@@ -105,7 +103,7 @@ def _fit(
         np.savez(Path(folder, "rates.npz"), **rates)
 
 
-@task(name="out of fold", task_run_name="out of fold {method}", cache_policy=NO_CACHE)
+@step("out of fold", "out of fold {method}")
 def score_out_of_fold(
     place: Place, encoded: Ref, method: str, trial: dict[str, Any], settings: TransferSettings
 ) -> Ref:

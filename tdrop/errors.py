@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
+
+#: The folders of this project's own code.
+ROOMS = {"tdrop", "tasks", "flows"}
 
 
 class TdropError(Exception):
@@ -57,3 +61,21 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     if close:
         return f"; did you mean '{close[0]}'?"
     return f"; known: {', '.join(names)}" if names else ""
+
+
+def describe(error: BaseException) -> str:
+    """The name of another package's error and where in our code it came up; its words may hold patients' values."""
+    place = own_place(error)
+    return f"{type(error).__name__} in {place}" if place else type(error).__name__
+
+
+def own_place(error: BaseException) -> str:
+    """File and line of our own code nearest to a failure, or nothing."""
+    place = ""
+    trace = error.__traceback__
+    while trace is not None:
+        path = Path(trace.tb_frame.f_code.co_filename)
+        if ROOMS & set(path.parts[-4:-1]) and "site-packages" not in path.parts and path.name != "step.py":
+            place = f"{path.parent.name}/{path.name}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return place

@@ -96,3 +96,20 @@ def draw_differences(rows: Sequence[tuple[str, Estimate]], title: str, axis: str
     panel.grid(axis="y", visible=False)
     panel.set_xlabel(axis)
     return canvas.svg("differences", title, "Points are estimates, bars their 95% intervals.")
+
+
+@styled
+def draw_memory(curve: Sequence[tuple[float, float]]) -> str:
+    """Draws the memory after every site of a network: of the flow's process, and of those it started."""
+    canvas = Canvas(6.0, 2.6)
+    panel = canvas.panels[0][0]
+    sites = np.arange(1, len(curve) + 1)
+    for number, (name, colour) in enumerate((("flow", TARGET_COLOUR), ("server and workers", SOURCE_COLOUR))):
+        panel.plot(sites, [each[number] for each in curve], color=colour, label=name)
+    panel.set(xlabel="sites finished", ylabel="resident memory (MB)", ylim=(0, None))
+    panel.legend()
+    return canvas.svg(
+        "memory",
+        "Memory while sites go through one flow (simulated patients)",
+        f"Resident memory after each of {len(curve)} sites; a flat line means that nothing piles up.",
+    )

@@ -16,7 +16,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,13 +47,16 @@ def main() -> None:
     parser.add_argument("--sites", type=int, default=40)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--processes", type=int, default=None)
+    parser.add_argument("--output", type=Path, help="also write the curve as CSV and SVG into this folder")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tdrop-memory-") as folder:
         os.environ["TDROP_HOME"] = str(Path(folder, "home"))
         os.environ["PREFECT_HOME"] = str(Path(folder, "prefect"))
         os.environ.setdefault("PREFECT_LOGGING_LEVEL", "ERROR")
         place, sites = _write_sites(Path(folder), options.sites)
-        _run(place, sites, options.seeds, options.processes)
+        curve = _run(place, sites, options.seeds, options.processes)
+    if options.output is not None:
+        write_curve(curve, options.output)
 
 
 def _write_sites(folder: Path, count: int) -> tuple[Place, list[str]]:
@@ -74,7 +77,7 @@ def _write_sites(folder: Path, count: int) -> tuple[Place, list[str]]:
     return place, sites
 
 
-def _run(place: Place, sites: list[str], seeds: int, processes: int | None) -> None:
+def _run(place: Place, sites: list[str], seeds: int, processes: int | None) -> list[tuple[float, float]]:
     from flows.network import transfer_network
     from flows.orchestration import orchestrated
 
@@ -103,6 +106,20 @@ def _run(place: Place, sites: list[str], seeds: int, processes: int | None) -> N
     _print_overhead(spans, ends, len(METHOD_SETTINGS))
     middle = curve[len(curve) // 2][0] if curve else 0.0
     print(json.dumps({"sites": len(sites), "failed": failed, "growth_mb_second_half": round(curve[-1][0] - middle, 1)}))
+    return curve
+
+
+def write_curve(curve: Sequence[tuple[float, float]], folder: Path) -> None:
+    """Writes the memory after every site, of the flow and of the processes it started, as a table and a figure."""
+    from flows.benchmarks.drawings import draw_memory
+
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [
+        "sites,flow_mb,other_processes_mb",
+        *(f"{n},{own:.0f},{rest:.0f}" for n, (own, rest) in enumerate(curve, 1)),
+    ]
+    (folder / "network_memory.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (folder / "network_memory.svg").write_text(draw_memory(curve), encoding="utf-8")
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from prefect import task
-from prefect.cache_policies import NO_CACHE
 
 from flows.benchmarks.units import collect
 from tasks.files import load_summary, save_cohort
 from tasks.place import Place
 from tasks.run import Trained
 from tasks.settings import TransferSettings
+from tasks.step import step
 from tasks.store import Ref, Store
 from tdrop.contracts.schema import Decision
 from tdrop.types import INTERVAL_LEVEL, Cohort, Doubles, Summary
@@ -55,7 +54,7 @@ class Pair:
         return Summary(risk, np.zeros_like(risk), (INTERVAL_LEVEL,), risk[None], risk[None], passes=1)
 
 
-@task(name="draw", task_run_name="draw {name}", cache_policy=NO_CACHE)
+@step("draw", "draw {name}")
 def draw_pair(place: Place, name: str, title: str, draw: Draw, options: Mapping[str, Any]) -> Pair:
     """Draws a simulated pair; the target's outcomes go to a stage of their own."""
     store = Store(place.root)

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from prefect import task
-from prefect.cache_policies import NO_CACHE
 
 from flows.benchmarks.drawings import draw_differences
 from flows.benchmarks.pairs import Pair, tune_and_fit
@@ -17,6 +15,7 @@ from flows.benchmarks.table_one import MAIN, Judged, bars_table, judge, key_numb
 from tasks.files import load_cohort
 from tasks.place import Place
 from tasks.settings import TransferSettings
+from tasks.step import step
 from tasks.store import Ref, Store, write_json
 
 SEEDS, TRIALS, PASSES, BOOTSTRAP = 10, 12, 200, 1000
@@ -87,7 +86,7 @@ def prepare_pair(place: Place, name: str, site: str) -> tuple[Pair, Ref]:
     return Pair(site, title, encoded, open_outcomes(place, site, encoded)), estimate_site_shift(place, site, encoded)
 
 
-@task(name="outcomes", task_run_name="outcomes {site}", cache_policy=NO_CACHE)
+@step("outcomes", "outcomes {site}")
 def open_outcomes(place: Place, site: str, encoded: Ref) -> Ref:
     """Puts a target's outcomes beside its patients in a stage that no training reads."""
     from tdrop.data.outcomes import read_labels

@@ -8,19 +8,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
 from prefect.futures import PrefectFuture
 
 from tasks.place import Place
 from tasks.pool import compute
 from tasks.progress import report
+from tasks.step import step
 from tasks.store import Ref, Store, write_json
 
 Unit = Mapping[str, Any]
 
 
-@task(name="unit", task_run_name="{label}", cache_policy=NO_CACHE)
+@step("unit", "{label}")
 def run_unit(place: Place, stage: str, label: str, function: Callable[..., dict[str, Any]], unit: Unit) -> Ref:
     """Computes a function of plain arguments, unless the store has it; the stage holds unit.json."""
 

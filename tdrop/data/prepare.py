@@ -14,7 +14,7 @@ from tdrop.contracts.table import Contract
 from tdrop.contracts.validate import validate
 from tdrop.data.across import accept, compare_with_source
 from tdrop.data.harmonise import harmonise
-from tdrop.data.readers import fingerprint, read, read_file
+from tdrop.data.readers import fingerprint, read, read_batch
 from tdrop.data.suspicions import find_suspicions
 from tdrop.errors import Unavailable
 
@@ -53,7 +53,7 @@ def prepare(
         site: The site or its name.
         network: Where it belongs.
         home: What {home} in locations stands for.
-        file: Another file in the site's format, such as a batch to score, instead of its extract.
+        file: Another file with the site's columns, such as a batch to score, instead of its extract or database.
         source: The source's used rows; with them a target is also compared with its source.
         expected: The extract's fingerprint when the run began; another one now means that it was replaced since.
     """
@@ -64,7 +64,7 @@ def prepare(
         if expected is not None and fingerprint(site, home=home, base=network.base) != expected:
             raise Unavailable(f"site '{site.name}': the extract was replaced while the run was going on; run again")
     else:
-        raw = read_file(file, site.reader.kind, site.reader.options)
+        raw = read_batch(file, site.reader)
     return prepare_frame(raw, contract, site, source=source)
 
 

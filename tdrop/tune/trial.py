@@ -175,14 +175,14 @@ def pick_trial(name: str, trials: Sequence[Trial]) -> Trial:
     best = min(finished, key=_loss_of)
     if LAMBDA not in best.settings:
         return best
-    close = [trial for trial in finished if _as_good(trial, best)]
+    close = [trial for trial in finished if as_good(trial, best)]
     if best.errors < FEWEST_ERRORS:
         return min((trial for trial in close if trial.settings[LAMBDA] == DEFAULT_LAMBDA), key=_loss_of, default=best)
     ranked = [trial for trial in close if trial.error_auroc is not None]
     return max(ranked, key=lambda trial: (trial.error_auroc or 0.0, -_loss_of(trial)), default=best)
 
 
-def _as_good(trial: Trial, best: Trial) -> bool:
+def as_good(trial: Trial, best: Trial) -> bool:
     """Whether a trial's log loss is within one standard error of the best's."""
     if trial.losses is None or best.losses is None:
         return _loss_of(trial) <= _loss_of(best) + (best.standard_error or 0.0)

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from conftest import PROJECT, TINY_METHODS, write_tiny_network
 
+from flows.deploy import WORKING_DIRECTORY, _runs_here
 from flows.deployments_file import plan_file
 from tdrop.contracts.network import load_network
 from tdrop.errors import ContractError
@@ -95,6 +96,7 @@ def test_a_schedule_follows_the_sites_file_and_a_bad_one_is_refused(tmp_path):
         ("- a\n- b\n", "not readable YAML"),
         ("deployments: [1]\n", "list of mappings"),
         ("deployments:\n- {name: harbour, entrypoint: other.py:flow}\n", "rename it"),
+        ("deployments:\n- {name: nightly}\n- {name: nightly}\n", "two deployments are called 'nightly'"),
     ],
 )
 def test_a_file_that_cannot_be_kept_is_refused(network, existing, words):
@@ -142,6 +144,9 @@ def test_a_worker_runs_scheduled_and_manual_deployments(served, monkeypatch):
         deployed = {each.name: each for each in client.read_deployments()}
         assert sorted(deployed) == ["harbour", "hillside", "lakeside"]
         refuses_a_bad_parameter(client, deployed["harbour"])
+        assert deployed["harbour"].global_concurrency_limit.limit == 1
+        assert deployed["harbour"].concurrency_options.collision_strategy.value == "ENQUEUE"
+        assert {"tdrop", "table:prostate", "simulated"} <= set(deployed["harbour"].tags)
         manual = {name: client.create_flow_run_from_deployment(deployed[name].id).id for name in deployed}
         worker = [str(Path(sys.executable).with_name("prefect")), "worker", "start", "--pool", "tdrop"]
         with (folder / "worker.log").open("wb") as log:
@@ -169,6 +174,19 @@ def test_a_site_that_left_keeps_its_deployment_until_told(served, monkeypatch):
     assert "'lakeside' has no site any more: removed" in removed.stdout, removed.stderr
     with client_of(served[2], monkeypatch) as client:
         assert sorted(each.name for each in client.read_deployments()) == ["harbour", "hillside"]
+
+
+@pytest.mark.parametrize(
+    ("pull", "ours"),
+    [
+        ([{WORKING_DIRECTORY: {"directory": str(Path.cwd())}}], True),
+        ([{WORKING_DIRECTORY: {"directory": "/another/network"}}], False),
+        ([{"prefect.deployments.steps.git_clone": {"repository": "https://git.example/network"}}], False),
+        (None, False),
+    ],
+)
+def test_only_deployments_of_this_folder_can_be_removed(pull, ours):
+    assert _runs_here(pull) is ours
 
 
 def test_a_missing_server_is_one_sentence(served, tmp_path):

@@ -110,8 +110,7 @@ def test_a_server_that_stops_while_starting_is_one_sentence(tmp_path):
         pass
 
 
-def test_a_server_that_falls_silent_is_one_sentence():
-    import httpx
+def test_a_configured_server_that_is_down_is_one_sentence():
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
     from flows.orchestration import orchestrated
@@ -120,7 +119,7 @@ def test_a_server_that_falls_silent_is_one_sentence():
     silent = "http://127.0.0.1:9/api"
     with (
         temporary_settings({PREFECT_API_URL: silent}),
-        pytest.raises(Unavailable, match=f"{silent} stopped answering .* run the same command again"),
+        pytest.raises(Unavailable, match=f"{silent} does not answer"),
         orchestrated(),
     ):
-        httpx.get(f"{silent}/health")
+        pass

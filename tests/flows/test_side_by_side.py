@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -84,3 +85,17 @@ def test_the_database_opens_for_a_newcomer(place, ended):
     uri = f"sqlite:///{place.root / 'mlflow.db'}"
     done = subprocess.run([sys.executable, "-c", program, uri], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "2", done.stderr[-2000:]
+
+
+def test_two_commands_on_an_empty_home_start_one_after_the_other(tmp_path):
+    place = write_tiny_network(tmp_path)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    environment |= {"TDROP_HOME": place.home}
+    command = [str(Path(sys.executable).with_name("tdrop")), "validate", "harbour", "--contracts", place.contracts]
+    together = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for _ in range(2)
+    ]
+    outputs = [process.communicate(timeout=300)[0] for process in together]
+    assert [process.returncode for process in together] == [0, 0], "\n".join(outputs)
+    assert "locked" not in (place.root / "prefect" / "server.log").read_text()

@@ -83,6 +83,13 @@ def test_patients_list_is_for_the_owner_alone(network):
     assert mode == 0o600
 
 
+def test_stages_are_for_the_owner_alone_without_the_command_line_too(network):
+    place, _ = network
+    stages = [file for file in (place.root / "store").rglob("*") if file.is_file()]
+    assert stages
+    assert {stat.S_IMODE(file.stat().st_mode) for file in stages} == {0o600}
+
+
 def test_evaluation_has_the_documented_form(network, settings):
     place, _ = network
     evaluation = json.loads((place.latest("harbour") / "evaluation.json").read_text())
@@ -153,7 +160,7 @@ def test_nothing_changed_means_nothing_to_do(network, settings):
     place, _ = network
     before = (place.latest("harbour") / "summary.json").read_text()
     report = (place.latest("harbour")).resolve()
-    transfer(place, "harbour", settings)
+    assert "nothing changed since the last run" in transfer(place, "harbour", settings)["unchanged"]
     assert place.latest("harbour").resolve() == report
     assert (place.latest("harbour") / "summary.json").read_text() == before
 

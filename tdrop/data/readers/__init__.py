@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from tdrop.contracts.site import Extract, Site
+from tdrop.contracts.site import Extract, Reader, Site
 from tdrop.data.locations import Location, open_bytes, resolve
 from tdrop.errors import Absent, ContractError, did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
+
+#: How the names of files end whose kind is plain.
+_ENDINGS = {"csv": (".csv", ".csv.gz"), "parquet": (".parquet", ".pq")}
 
 
 @cache
@@ -50,10 +53,22 @@ def read_file(path: Path, kind: str | None = None, options: Mapping[str, Any] | 
     return frame
 
 
-def kind_of(path: Path | str) -> str:
-    """The kind of extract that a file's name suggests."""
+def read_batch(path: Path, reader: Reader) -> pd.DataFrame:
+    """Returns a batch that came as a file, by the reader of its site's extract where that can read it.
+
+    A batch may be Parquet where the extract is text, and the other way round; a database's site sends files too.
+    Options that the site gives for another kind say nothing about the file: that kind's defaults hold.
+    """
+    usual = "csv" if reader.kind == "sql" else reader.kind
+    # Any other kind knows its own files, whatever they are called.
+    kind = kind_of(path, usual) if usual in _ENDINGS else usual
+    return read_file(path, kind, reader.options if kind == reader.kind else {})
+
+
+def kind_of(path: Path | str, otherwise: str = "csv") -> str:
+    """The kind of extract that a file's name suggests, or `otherwise` where it suggests none."""
     name = str(path).lower()
-    return "parquet" if name.endswith((".parquet", ".pq")) else "csv"
+    return next((kind for kind, endings in _ENDINGS.items() if name.endswith(endings)), otherwise)
 
 
 def fingerprint(site: Extract, *, home: Path, base: Path) -> str:

@@ -1,0 +1,55 @@
+"""A Prefect server that goes away in the middle of a run: one sentence, nothing lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import write_tiny_network
+
+from flows.orchestration import free_port, prefect_command, serving
+
+pytestmark = pytest.mark.timeout(500)
+
+
+def test_a_server_killed_in_the_middle_costs_only_what_was_under_way(tmp_path):
+    place = write_tiny_network(tmp_path)
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/api"
+    environment = {
+        **os.environ,
+        "TDROP_HOME": place.home,
+        "PREFECT_API_URL": url,
+        "PREFECT_HOME": str(tmp_path / "prefect"),
+        # A person waits for minutes before the command gives up; a test need not.
+        "PREFECT_CLIENT_MAX_RETRIES": "1",
+    }
+    methods = ("--method", "mlp", "--method", "logistic_regression")
+    tdrop = str(Path(sys.executable).with_name("tdrop"))
+    command = [tdrop, "transfer", "harbour", "--contracts", place.contracts, "--trials", "3", "--seeds", "1", *methods]
+    health, log = f"{url}/health", tmp_path / "server.log"
+    trials = place.root / "store" / "trial"
+
+    with serving("Prefect", prefect_command(port), health, log, environment) as server:
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        deadline = time.monotonic() + 120
+        while not list(trials.glob("[!.]*/manifest.json")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        os.killpg(server.process.pid, signal.SIGKILL)
+        _, errors = process.communicate(timeout=200)
+    assert process.returncode == 1
+    assert "stopped answering" in errors
+    assert "run the same command again" in errors
+    assert len(errors.strip().splitlines()) == 1, errors
+    kept = {file: file.stat().st_mtime_ns for file in trials.glob("[!.]*/manifest.json")}
+    assert kept
+
+    with serving("Prefect", prefect_command(port), health, log, environment):
+        again = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert again.returncode == 0, again.stderr
+    assert {file: file.stat().st_mtime_ns for file in kept} == kept, "a finished trial was computed again"

@@ -1,0 +1,79 @@
+"""What a step's failure says: never another package's words, which may hold patients' values."""
+
+from __future__ import annotations
+
+import pytest
+from prefect import flow
+from prefect.client.orchestration import get_client
+
+from tasks.step import PATIENT, discreet, step
+from tdrop.errors import DataError, TdropError, Unavailable
+
+PATIENT_ID = "MIL0000001"
+
+
+def failing(error):
+    def run():
+        raise error
+
+    return discreet("read", run)
+
+
+def test_another_packages_words_are_left_out():
+    with pytest.raises(TdropError, match="read failed with ValueError") as caught:
+        failing(ValueError(f"could not convert '{PATIENT_ID}'"))()
+    assert PATIENT_ID not in str(caught.value)
+    assert caught.value.__suppress_context__
+
+
+def test_our_own_sentence_goes_through_and_silence_may_be_tried_again():
+    with pytest.raises(DataError, match="send it again"):
+        failing(DataError("the extract is cut off; send it again"))()
+    with pytest.raises(Unavailable, match="ConnectionRefusedError"):
+        failing(ConnectionRefusedError(f"no {PATIENT_ID}"))()
+
+
+def test_the_orchestrators_own_errors_are_left_to_it():
+    import httpx
+
+    with pytest.raises(httpx.ConnectError):
+        failing(httpx.ConnectError("no server"))()
+
+
+def test_prefect_keeps_no_patients_values_of_a_failure(prefect_server, caplog):
+    @step("convert", "convert")
+    def convert():
+        raise ValueError(f"could not convert '{PATIENT_ID}'")
+
+    @flow(name="fails")
+    def fails():
+        convert()
+
+    with pytest.raises(TdropError):
+        fails()
+    with get_client(sync_client=True) as client:
+        states = [run.state for run in (*client.read_flow_runs(limit=200), *client.read_task_runs(limit=200))]
+    messages = [state.message for state in states if state is not None and state.message]
+    assert any("convert failed with ValueError" in message for message in messages)
+    assert not [message for message in messages if PATIENT_ID in message]
+    assert PATIENT_ID not in caplog.text
+
+
+def test_only_what_was_out_of_reach_is_tried_again(prefect_server):
+    tries: list[str] = []
+
+    def attempt(error):
+        @step("attempt", "attempt", **{**PATIENT, "retry_delay_seconds": 0})
+        def attempt():
+            tries.append(type(error).__name__)
+            if len(tries) < 3:
+                raise error
+
+        return flow(name="attempts")(attempt)
+
+    attempt(Unavailable("away"))()
+    assert tries == ["Unavailable"] * 3
+    tries.clear()
+    with pytest.raises(DataError):
+        attempt(DataError("wrong"))()
+    assert tries == ["DataError"]
