@@ -134,7 +134,7 @@ def _measure(name: str, place: Place, scale: Scale) -> Results:
 
 def _record(place: Place, name: str, quick: bool, results: Results, folder: Path) -> None:
     """Records the run in MLflow; a record that fails costs nothing but itself."""
-    from tasks.tracking import record_benchmark
+    from tasks.recording import record_benchmark
 
     params = {"quick": quick, **results.params}
     try:

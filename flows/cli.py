@@ -12,6 +12,7 @@ from rich.markup import escape
 
 from flows.commands import benchmarking, models, running, upkeep
 from flows.commands.options import console
+from flows.orchestration import ServerSilent
 from flows.runners import sites_under_way
 from tdrop.errors import TdropError, describe
 
@@ -67,6 +68,10 @@ def main() -> None:
         _quieten()
     try:
         app(args=[argument for argument in sys.argv[1:] if argument not in VERBOSE], prog_name="tdrop")
+    except ServerSilent as error:
+        _say(str(error))
+        # Prefect's client would go on trying to reach it for minutes.
+        os._exit(error.exit_code)
     except TdropError as error:
         _fail(str(error), error.exit_code, verbose)
     except SystemExit as stop:

@@ -31,6 +31,10 @@ PARENT_DEATH_SIGNAL = 1
 SERVER_NOTE = "prefect-server.url"
 
 
+class ServerSilent(Unavailable):
+    """The Prefect server stopped answering in the middle of a run."""
+
+
 @contextmanager
 def orchestrated() -> Iterator[None]:
     """Brings an embedded Prefect up once for the block, unless a server is configured or `tdrop ui` runs."""
@@ -74,7 +78,7 @@ def _explaining_silence(url: str) -> Iterator[None]:
     except Exception as error:
         if not is_silence(error):
             raise
-        raise Unavailable(silence(error, f" at {url}")) from error
+        raise ServerSilent(silence(error, f" at {url}")) from error
 
 
 def is_silence(error: BaseException) -> bool:

@@ -116,12 +116,13 @@ def _erase_artifacts(client: SyncPrefectClient, site: str) -> int:
 
     key = re.sub(r"[^a-z0-9]+", "-", site)
     wanted = ArtifactFilter(key=ArtifactFilterKey(like_=f"{key}-%"))
-    count = 0
-    while page := client.read_artifacts(artifact_filter=wanted, limit=PAGE, offset=0):
-        ours = [each for each in page if (each.description or "").endswith(f", site {site}")]
-        for artifact in ours:
-            client.delete_artifact(artifact.id)
-        count += len(ours)
-        if len(ours) < len(page):
-            break
-    return count
+    # All are found before the first is deleted, which would move the pages; one that another site leaves
+    # meanwhile moves them too, and shows an artifact twice.
+    found: set[Any] = set()
+    offset = 0
+    while page := client.read_artifacts(artifact_filter=wanted, limit=PAGE, offset=offset):
+        found |= {each.id for each in page if (each.description or "").endswith(f", site {site}")}
+        offset += PAGE
+    for artifact in found:
+        client.delete_artifact(artifact)
+    return len(found)

@@ -44,11 +44,13 @@ def train(place: Place, site: str, encoded: Ref, matching: Ref, settings: Transf
         picked = _pick(site, method, _collect(site, "tune", method, futures, trained), trained)
         if picked is None:
             continue
+        # What a refit needs is settings and epochs; sums of patients' losses stay in the store.
+        chosen = {**picked, "losses": None}
         refits[method] = [
-            fit_seed.submit(place, encoded, method, picked, seed, settings, level) for seed in range(settings.seeds)
+            fit_seed.submit(place, encoded, method, chosen, seed, settings, level) for seed in range(settings.seeds)
         ]
         if settings.criterion == "importance_weighted":
-            refits[method].append(score_out_of_fold.submit(place, encoded, method, picked, settings))
+            refits[method].append(score_out_of_fold.submit(place, encoded, method, chosen, settings))
     expect(site, "fit", sum(map(len, refits.values())))
     for method, futures in refits.items():
         refs = _collect(site, "fit", method, futures, trained)

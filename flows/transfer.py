@@ -107,8 +107,8 @@ def _transfer(place: Place, network: Network, site: str, settings: TransferSetti
 def publish(place: Place, run: Run) -> dict[str, Any]:
     """Publishes the report folder, then the record; a record that fails costs nothing but itself."""
     from tasks.export import site_record
+    from tasks.recording import record_or_explain
     from tasks.report import publish_report
-    from tasks.tracking import record_or_explain
 
     summary = publish_report(place, run)
     with tempfile.TemporaryDirectory(dir=place.root, prefix=".record-") as folder:

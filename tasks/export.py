@@ -6,11 +6,12 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tasks.models import MODELS_DIGEST
 from tasks.place import Place
+from tasks.records import MethodRecord, SiteRecord
 from tasks.report import assemble
 from tasks.run import Run
-from tasks.store import write_json
-from tasks.tracking import MethodRecord, SiteRecord
+from tasks.store import canonical, write_json
 
 if TYPE_CHECKING:
     from tdrop.report import ReportData
@@ -56,7 +57,9 @@ def site_record(place: Place, run: Run, folder: Path) -> SiteRecord:
             "source": network.source_of(spec).name,
             "contract": contract.name,
             "contract_version": str(contract.version),
+            "contract_digest": network.digest_of(spec),
             "data_digest": run.stages["target"].digest[:32],
+            MODELS_DIGEST: run.stages["models"].digest,
             "simulated": str(spec.simulated).lower(),
             "verdict": shift["verdict"],
         },
@@ -193,4 +196,5 @@ def _example(contract: Any) -> list[dict[str, Any]]:
 
 
 def _short(value: Any) -> str:
-    return str(value)[:500]
+    """A setting as MLflow shows it; the same settings in another order are the same text, and the same record."""
+    return (canonical(value) if isinstance(value, dict) else str(value))[:500]

@@ -6,12 +6,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from tasks.models import model_name
 from tasks.place import Place
 from tasks.prune import DAY_SECONDS
-from tasks.registry import BEFORE, CANDIDATE, CHAMPION, model_name
-from tasks.tracking import EXPERIMENTS, PARENT, connect, delete_for_good
-
-PAGE = 500
+from tasks.registry import MODELS, kept_versions
+from tasks.tracking import EXPERIMENTS, PARENT, connect, delete_for_good, every_page
 
 
 def forget_old(place: Place, days: int) -> int:
@@ -21,7 +20,7 @@ def forget_old(place: Place, days: int) -> int:
     a champion, a candidate, or one that a rollback could go back to.
     """
     runs = _runs(place, "")
-    protected = _protected_by_models(place) | _newest(runs)
+    protected = {version.run_id for version in kept_versions(place)} | _newest(runs)
     limit = (time.time() - days * DAY_SECONDS) * 1000
     parents = {run.info.run_id: run.data.tags.get(PARENT, run.info.run_id) for run in runs}
     # A record is kept or deleted as a whole: the site's run with its methods' runs.
@@ -50,16 +49,9 @@ def _experiments(place: Place) -> list[str]:
 
 
 def _runs(place: Place, condition: str) -> list[Any]:
-    found: list[Any] = []
     experiments = _experiments(place)
-    token = None
-    while experiments:
-        page = connect(place).search_runs(experiments, condition, max_results=PAGE, page_token=token)
-        found += page
-        token = page.token
-        if not token:
-            break
-    return found
+    # Without an experiment there is nothing to search, and MLflow refuses to.
+    return every_page(connect(place).search_runs, experiments, condition) if experiments else []
 
 
 def _newest(runs: Sequence[Any]) -> set[str]:
@@ -73,27 +65,12 @@ def _newest(runs: Sequence[Any]) -> set[str]:
     return {run.info.run_id for run in newest.values()}
 
 
-def _protected_by_models(place: Place) -> set[str]:
-    """Runs behind aliased versions and behind the champions before them."""
-    client = connect(place)
-    found: set[str] = set()
-    for model in client.search_registered_models("name LIKE 'tdrop-%'"):
-        aliases = {str(version) for alias, version in model.aliases.items() if alias in (CANDIDATE, CHAMPION)}
-        versions = {str(each.version): each for each in client.search_model_versions(f"name = '{model.name}'")}
-        while aliases:
-            version = versions.pop(aliases.pop(), None)
-            if version is not None:
-                found.add(version.run_id)
-                aliases |= {version.tags[BEFORE]} if BEFORE in version.tags else set()
-    return found
-
-
 def _delete(place: Place, runs: Sequence[Any]) -> None:
     """Deletes runs, the versions registered from them, and their files."""
     client = connect(place)
     gone = {run.info.run_id for run in runs}
-    for model in client.search_registered_models("name LIKE 'tdrop-%'"):
-        for version in client.search_model_versions(f"name = '{model.name}'"):
+    for model in every_page(client.search_registered_models, MODELS):
+        for version in every_page(client.search_model_versions, f"name = '{model.name}'"):
             if version.run_id in gone:
                 client.delete_model_version(model.name, version.version)
     delete_for_good(place, runs)

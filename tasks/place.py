@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,10 +62,17 @@ class Place:
         return self.site(name) / "latest"
 
     def network(self) -> Network:
-        """Reads the tables and sites."""
-        from tdrop.contracts.network import load_network
+        """Reads the tables and sites; again only when a file changed, because every step of a run asks for them."""
+        folder = Path(self.contracts)
+        files = [(str(file), file.stat()) for file in sorted(folder.rglob("*.y*ml"))]
+        return _read_network(folder, tuple((name, found.st_mtime_ns, found.st_size) for name, found in files))
 
-        return load_network(Path(self.contracts))
+
+@lru_cache(maxsize=4)
+def _read_network(folder: Path, _files: tuple[tuple[str, int, int], ...]) -> Network:
+    from tdrop.contracts.network import load_network
+
+    return load_network(folder)
 
 
 @contextmanager

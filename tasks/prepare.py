@@ -9,7 +9,6 @@ from tasks.artifacts import leave, table
 from tasks.files import save_cohort
 from tasks.place import Place
 from tasks.progress import report
-from tasks.step import BACKOFF_SECONDS as BACKOFF_SECONDS
 from tasks.step import PATIENT, step
 from tasks.store import Ref, Store, write_json
 from tdrop.disclosure import disclose_validation

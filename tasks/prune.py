@@ -10,13 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tasks.models import ENCODED, model_name
 from tasks.place import Place
+from tasks.registry import kept_versions
 from tasks.run import RUN, Run
 from tasks.store import MANIFEST, digest_of
 
 DAY_SECONDS = 24 * 3600
 #: A build that was killed leaves a hidden folder; after a day nobody is working in it any more.
 ABANDONED_SECONDS = DAY_SECONDS
+#: Folders below the home in which a site's record is put together.
+RECORDS = ".record-*"
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,11 @@ def stages(place: Place) -> list[Stage]:
 
 
 def needed(place: Place, *, besides: str | None = None) -> set[Path]:
-    """The stages that every site's last report rests on, one site left out if asked."""
+    """The stages that every site's last report rests on, one site left out if asked.
+
+    And the encoded patients that its candidate, its champion and the champions before were made for: `tdrop score`
+    compares new patients with them.
+    """
     roots: set[Path] = set()
     for file in place.sites.glob(f"*/latest/{RUN}"):
         if file.parents[1].name == besides:
@@ -53,7 +61,8 @@ def needed(place: Place, *, besides: str | None = None) -> set[Path]:
         refs = [*run.stages.values(), *run.trained.folds.values()]
         refs += [ref for fits in run.trained.fits.values() for ref in fits]
         roots |= {ref.path for ref in refs}
-    return roots
+    others = [version for version in kept_versions(place) if besides is None or version.name != model_name(besides)]
+    return roots | {place.root / "store" / version.tags[ENCODED] for version in others if ENCODED in version.tags}
 
 
 def prune_stages(place: Place, days: int) -> int:
@@ -63,10 +72,18 @@ def prune_stages(place: Place, days: int) -> int:
     old = [stage for stage in stages(place) if stage.folder not in keep and now - stage.used >= days * DAY_SECONDS]
     for stage in old:
         shutil.rmtree(stage.folder, ignore_errors=True)
-    for leftover in (place.root / "store").glob("*/.*"):
-        if now - leftover.stat().st_mtime > ABANDONED_SECONDS:
+    for leftover in [*(place.root / "store").glob("*/.*"), *place.root.glob(RECORDS)]:
+        if _abandoned(leftover):
             shutil.rmtree(leftover, ignore_errors=True)
     return len(old)
+
+
+def _abandoned(folder: Path) -> bool:
+    try:
+        return time.time() - folder.stat().st_mtime > ABANDONED_SECONDS
+    except FileNotFoundError:
+        # Whoever worked in it has just ended.
+        return False
 
 
 def made_from(place: Place, site: str) -> list[Stage]:
@@ -108,9 +125,23 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def erase_files(place: Place, site: str) -> int:
-    """Removes a site's folder and its stages; returns how many stages."""
+    """Removes a site's folder, its stages, its downloaded models and half-made records; returns how many stages."""
     found = made_from(place, site)
     for stage in found:
         shutil.rmtree(stage.folder, ignore_errors=True)
+    for leftover in place.root.glob(RECORDS):
+        # Another site's may be under way.
+        if _abandoned(leftover) or _mentions(leftover, site):
+            shutil.rmtree(leftover, ignore_errors=True)
+    shutil.rmtree(place.root / "models" / model_name(site), ignore_errors=True)
     shutil.rmtree(place.site(site), ignore_errors=True)
     return len(found)
+
+
+def _mentions(folder: Path, site: str) -> bool:
+    """Whether one of a folder's JSON files holds the site's name."""
+    try:
+        return any(f'"{site}"' in file.read_text(encoding="utf-8") for file in folder.rglob("*.json"))
+    except OSError:
+        # Whoever worked in it has just ended.
+        return False

@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tasks.models import CANDIDATE, MODELS_DIGEST, model_name
 from tasks.place import Place
+from tasks.run import last_run
 from tasks.status import now
-from tasks.tracking import connect
+from tasks.tracking import connect, every_page
 from tdrop.errors import UsageError
 
-CANDIDATE, CHAMPION = "candidate", "champion"
+CHAMPION = "champion"
+#: Finds the sites' registered models.
+MODELS = "name LIKE 'tdrop-%'"
 #: Tags on a version: who promoted it, why, when, and what was champion before.
 BY, NOTE, WHEN, BEFORE = "tdrop.promoted_by", "tdrop.promotion_note", "tdrop.promoted_at", "tdrop.champion_before"
 
@@ -29,11 +33,6 @@ class Promotion:
     def to_dict(self) -> dict[str, str]:
         """Returns plain JSON types."""
         return dict(self.__dict__)
-
-
-def model_name(site: str) -> str:
-    """The registered model of a site."""
-    return f"tdrop-{site}"
 
 
 def version_at(place: Place, site: str, alias: str) -> Any | None:
@@ -58,6 +57,12 @@ def promote(place: Place, site: str, *, by: str, note: str) -> Promotion:
         )
     if not by.strip() or not note.strip():
         raise UsageError("a promotion needs the name of a person (--by) and a note (--note)")
+    # A report whose record failed stands beside an older candidate, which nobody has read about.
+    if candidate.tags.get(MODELS_DIGEST) != last_run(place, site).stages["models"].digest:
+        raise UsageError(
+            f"the candidate of site '{site}' is not the model of its last report; run `tdrop transfer {site}` again, "
+            "so that MLflow has that one"
+        )
     champion = version_at(place, site, CHAMPION)
     client, name = connect(place), model_name(site)
     if champion is not None and champion.version != candidate.version:
@@ -97,6 +102,22 @@ def champion_record(place: Place, site: str) -> Promotion | None:
         note=tags.get(NOTE, ""),
         when=tags.get(WHEN, ""),
     )
+
+
+def kept_versions(place: Place) -> list[Any]:
+    """The versions that may still be used: every site's candidate, its champion, and the champions before that one."""
+    client = connect(place)
+    kept: list[Any] = []
+    for model in every_page(client.search_registered_models, MODELS):
+        wanted = {str(version) for alias, version in model.aliases.items() if alias in (CANDIDATE, CHAMPION)}
+        found = every_page(client.search_model_versions, f"name = '{model.name}'")
+        versions = {str(each.version): each for each in found}
+        while wanted:
+            version = versions.pop(wanted.pop(), None)
+            if version is not None:
+                kept.append(version)
+                wanted |= {version.tags[BEFORE]} if BEFORE in version.tags else set()
+    return kept
 
 
 def _absent(error: Exception) -> bool:

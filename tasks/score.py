@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasks.files import load_cohort
+from tasks.models import download_model, model_name
 from tasks.place import Place, replacing, write_private
 from tasks.prune import stages
-from tasks.registry import CHAMPION, model_name, version_at
+from tasks.registry import CHAMPION, version_at
 from tasks.run import last_run
 from tasks.status import read_status
 from tasks.step import step
 from tasks.store import write_json
-from tasks.tracking import download_model
 from tdrop.data.readers import fingerprint
 from tdrop.errors import SiteStopped, TdropError, UsageError
 
@@ -61,7 +61,7 @@ def score_batch(place: Place, site: str, file: str) -> dict[str, Any]:
     )
     table = patients_table(cohort.ids, summary, decision)
     unseen = {column: count for column, count in encoder.unseen(prepared.frame).items() if count}
-    sentences = [*_changes(place, site, champion), *_unseen(unseen), *_compare(place, champion, cohort)]
+    sentences = [*_changes(place, site, champion), *_unseen(unseen, len(cohort)), *_compare(place, champion, cohort)]
     folder = place.site(site) / "scores"
     with replacing(folder) as incoming:
         write_patients(incoming / "patients.csv", table)
@@ -146,9 +146,10 @@ def _source_extract(place: Place, site: str) -> str | None:
         return None if found is None else str(found)
 
 
-def _unseen(unseen: dict[str, int]) -> list[str]:
+def _unseen(unseen: dict[str, int], scored: int) -> list[str]:
+    """Counts, never the category: a rare one may be a patient's own."""
     return [
-        f"column '{column}': {count:,} of the patients scored have a category that the source never showed; "
+        f"column '{column}': {count:,} of {scored:,} values are a category that the source never showed; "
         "the model has learned nothing about it"
         for column, count in unseen.items()
     ]

@@ -1,6 +1,7 @@
 """The model as MLflow serves it: a hospital's rows in contract columns in, risk and referral out.
 
-MLflow stores this file's text with the model (models-from-code), so nothing is pickled.
+MLflow stores this file's text with the model (models-from-code), so nothing is pickled. It needs tdrop beside
+it, which no index has: `mlflow models serve --env-manager local` in tdrop's own environment.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from threading import RLock
 from typing import Any, ParamSpec, TypeVar
 
 from matplotlib import rc_context
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 SOURCE_COLOUR = "#56606b"
@@ -136,7 +137,8 @@ class Canvas:
         """
         stream = io.StringIO()
         with rc_context({"svg.hashsalt": name}):
-            self.figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
+            # Not savefig, which draws everything once more beforehand: half of a report's time.
+            FigureCanvasSVG(self.figure).print_svg(stream, metadata={"Date": None, "Creator": None})
         return clean_svg(stream.getvalue(), name, title, description)
 
 

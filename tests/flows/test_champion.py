@@ -3,12 +3,37 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from importlib.metadata import version as installed
+from pathlib import Path
 
 import pandas as pd
 import pytest
 from conftest import TINY_METHODS, settle, write_tiny_network
 
-from tdrop.errors import SiteStopped, UsageError
+from tdrop.errors import SiteStopped, Unavailable, UsageError
+
+#: Two patients as a hospital would send them.
+ROWS = {
+    "age": [61.0, 84.0],
+    "psa": [5.0, 40.0],
+    "grade_group": ["1", "5"],
+    "stage": ["T1", "T3"],
+    "comorbidity": [0.0, 1.0],
+    "treatment": ["prostatectomy", "hormone"],
+}
+SERVING_SECONDS = 120
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +60,22 @@ def score(place, file, site="harbour"):
     from flows.score import score_site
 
     return score_site(site, str(file), place.contracts, place.home)
+
+
+def transfer(place, **changed):
+    """Transfers harbour with the settings of its last run, some of them changed."""
+    from flows.transfer import transfer_site
+    from tasks.run import last_run
+
+    settings = last_run(place, "harbour").settings.model_copy(update=changed)
+    return transfer_site("harbour", settings, place.contracts, place.home, processes=0)
+
+
+def candidate(place):
+    from tasks.models import CANDIDATE
+    from tasks.registry import version_at
+
+    return version_at(place, "harbour", CANDIDATE)
 
 
 def test_nobody_is_scored_before_a_person_promoted(place):
@@ -109,16 +150,7 @@ def test_the_registered_model_predicts_from_contract_columns(place):
 
     connect(place)
     model = mlflow.pyfunc.load_model("models:/tdrop-harbour@champion")
-    rows = pd.DataFrame(
-        {
-            "age": [61.0, 84.0],
-            "psa": [5.0, 40.0],
-            "grade_group": ["1", "5"],
-            "stage": ["T1", "T3"],
-            "comorbidity": [0.0, 1.0],
-            "treatment": ["prostatectomy", "hormone"],
-        }
-    )
+    rows = pd.DataFrame(ROWS)
     predicted = model.predict(rows)
     assert list(predicted.columns) == ["risk", "sd", "low", "high", "refer"]
     assert predicted["risk"].between(0, 1).all()
@@ -127,19 +159,197 @@ def test_the_registered_model_predicts_from_contract_columns(place):
     assert alone["risk"].iloc[0] == pytest.approx(predicted["risk"][1], abs=0)
 
 
+def test_mlflow_serves_the_champion(place, tmp_path):
+    import mlflow
+
+    from tasks.tracking import connect
+
+    connect(place)
+    expected = mlflow.pyfunc.load_model("models:/tdrop-harbour@champion").predict(pd.DataFrame(ROWS))
+    body = json.dumps({"dataframe_split": pd.DataFrame(ROWS).to_dict(orient="split", index=False)}).encode()
+    with served(place, "models:/tdrop-harbour@champion", tmp_path / "serve.log") as address:
+        request = urllib.request.Request(f"{address}/invocations", body, {"Content-Type": "application/json"})
+        with ask(request) as answer:
+            predicted = pd.DataFrame(json.load(answer)["predictions"])
+    assert list(predicted.columns) == ["risk", "sd", "low", "high", "refer"]
+    pd.testing.assert_frame_equal(predicted, expected)
+
+
+@contextmanager
+def served(place, model, log):
+    """The address of a model served by MLflow's own command, from this environment."""
+    from tasks.tracking import tracking_uri
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    programs = Path(sys.executable).parent
+    environment = {
+        **os.environ,
+        "MLFLOW_TRACKING_URI": tracking_uri(place),
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+    }
+    where = ("--env-manager", "local", "--host", "127.0.0.1", "--port", port)
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [str(programs / "mlflow"), "models", "serve", "-m", model, *where],
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        address = f"http://127.0.0.1:{port}"
+        deadline = time.monotonic() + SERVING_SECONDS
+        while not answers(f"{address}/ping"):
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.5)
+        yield address
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def ask(request):
+    """Asks this machine, whatever proxy the environment names."""
+    return urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=SERVING_SECONDS)
+
+
+def answers(address) -> bool:
+    try:
+        with ask(address):
+            return True
+    except OSError:
+        return False
+
+
+def test_a_model_asks_an_index_for_exact_versions_and_never_for_tdrop(place):
+    """Whoever took the name tdrop on a public index would otherwise run beside the patients."""
+    from tasks.models import download_model
+    from tasks.registry import CHAMPION, version_at
+
+    folder = download_model(place, "tdrop-harbour", str(version_at(place, "harbour", CHAMPION).version)).parents[1]
+    pinned = dict(line.split("==") for line in (folder / "requirements.txt").read_text().split())
+    assert {"mlflow", "torch", "scikit-learn", "skops", "numpy", "pandas", "pydantic", "safetensors"} <= set(pinned)
+    assert pinned == {name: installed(name).split("+")[0] for name in pinned}
+    assert not any("tdrop" in (folder / name).read_text() for name in ("requirements.txt", "conda.yaml"))
+
+
+def test_a_download_that_is_cut_off_leaves_nothing_behind(place, monkeypatch):
+    import mlflow
+
+    from tasks.score import find_champion
+    from tdrop.methods import load
+
+    kept = place.root / "models" / "tdrop-harbour"
+    shutil.rmtree(kept, ignore_errors=True)
+    real = mlflow.artifacts.download_artifacts
+
+    def cut_off(uri, dst_path):
+        real(uri, dst_path=dst_path)
+        next(Path(dst_path).rglob("model.json")).unlink()
+        raise OSError("the connection was lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(mlflow.artifacts, "download_artifacts", cut_off)
+        with pytest.raises(Unavailable, match="could not be fetched"):
+            find_champion(place, "harbour")
+    assert list(kept.iterdir()) == []
+    assert load(find_champion(place, "harbour").folder / "model") is not None
+
+
+def test_two_scores_at_once_download_the_same_model(place, monkeypatch):
+    import mlflow
+
+    from tasks.score import find_champion
+
+    kept = place.root / "models" / "tdrop-harbour"
+    shutil.rmtree(kept)
+    real, both = mlflow.artifacts.download_artifacts, threading.Barrier(2, timeout=60)
+
+    def together(uri, dst_path):
+        real(uri, dst_path=dst_path)
+        both.wait()
+
+    monkeypatch.setattr(mlflow.artifacts, "download_artifacts", together)
+    with ThreadPoolExecutor(2) as threads:
+        first, second = threads.map(lambda _: find_champion(place, "harbour"), range(2))
+    assert first == second
+    assert len(list(kept.iterdir())) == 1
+
+
 def test_rollback_goes_back_one_champion(place):
-    from flows.transfer import transfer_site
     from tasks.registry import champion_record, promote, rollback
-    from tasks.run import last_run
 
     with pytest.raises(UsageError, match="no earlier champion"):
         rollback(place, "harbour")
     first = champion_record(place, "harbour")
-    settings = last_run(place, "harbour").settings.model_copy(update={"passes": 12})
-    transfer_site("harbour", settings, place.contracts, place.home, processes=0)
+    transfer(place, passes=12)
     second = promote(place, "harbour", by="Dr Osei", note="after the audit")
     assert second.version != first.version
     assert rollback(place, "harbour") == first
+
+
+def test_the_candidate_is_the_model_of_the_report_also_when_it_was_recorded_before(place):
+    from tasks.models import CANDIDATE, MODELS_DIGEST
+    from tasks.registry import promote
+    from tasks.run import last_run
+    from tasks.tracking import connect
+
+    newer = candidate(place)
+    transfer(place, passes=10)
+    older = candidate(place)
+    assert int(older.version) < int(newer.version), "the record was made again, or its model is not the candidate"
+    assert older.tags[MODELS_DIGEST] == last_run(place, "harbour").stages["models"].digest
+    connect(place).set_registered_model_alias("tdrop-harbour", CANDIDATE, newer.version)
+    with pytest.raises(UsageError, match="not the model of its last report"):
+        promote(place, "harbour", by="Dr Chen", note="nobody has read about this one")
+    connect(place).set_registered_model_alias("tdrop-harbour", CANDIDATE, older.version)
+
+
+def test_a_changed_site_file_is_settled_by_a_new_transfer(place):
+    """Neither rows nor numbers change: the record is a new one all the same."""
+    from tasks.registry import promote
+
+    yaml = place.network().folder / "sites" / "harbour.yaml"
+    text = yaml.read_text()
+    yaml.write_text(text.replace('schedule: "0 5', 'schedule: "0 6'))
+    try:
+        assert changed(place)
+        transfer(place)
+        promote(place, "harbour", by="Dr Chen", note="an hour later")
+        assert not changed(place)
+    finally:
+        yaml.write_text(text)
+
+
+def changed(place) -> bool:
+    sentences = score(place, place.root / "demo" / "harbour.csv")["sentences"]
+    return any("site file changed" in sentence for sentence in sentences)
+
+
+def test_a_verdict_of_stop_leaves_nothing_to_promote(place, tmp_path):
+    from tasks.export import site_record
+    from tasks.models import CANDIDATE
+    from tasks.recording import record_site
+    from tasks.registry import promote
+    from tasks.run import last_run
+    from tasks.tracking import connect
+
+    record = site_record(place, last_run(place, "harbour"), tmp_path)
+    stopped = replace(record, candidate=None, tags={**record.tags, "verdict": "stop"})
+    before = candidate(place)
+    first = record_site.fn(place, stopped)
+    assert candidate(place) is None
+    with pytest.raises(UsageError, match="no candidate"):
+        promote(place, "harbour", by="Dr Chen", note="in spite of the verdict")
+    connect(place).set_registered_model_alias("tdrop-harbour", CANDIDATE, before.version)
+    assert record_site.fn(place, stopped) == first
+    assert candidate(place) is None
+    # A site that never had a model has no alias to remove either.
+    record_site.fn(place, replace(stopped, site="hillside", tags={**stopped.tags, "site": "hillside"}))
 
 
 def test_the_export_hides_what_the_site_wants_hidden(place, tmp_path):
@@ -158,3 +368,19 @@ def test_the_export_hides_what_the_site_wants_hidden(place, tmp_path):
     names = {path.name for path in (tmp_path / "mail").iterdir()}
     assert "patients.csv" not in names
     assert "quarantine.csv" not in names
+
+
+def test_a_version_number_that_is_used_again_is_another_model(place):
+    """As after a site was erased: MLflow's numbers begin at 1 again."""
+    from tasks.models import download_model
+    from tasks.tracking import connect
+
+    client, name = connect(place), "tdrop-harbour"
+    first, second = (client.get_model_version(name, version) for version in ("1", "2"))
+    before = json.loads((download_model(place, name, "1") / "served.json").read_text())
+    client.delete_registered_model(name)
+    client.create_registered_model(name)
+    again = client.create_model_version(name, second.source, second.run_id)
+    after = json.loads((download_model(place, name, "1") / "served.json").read_text())
+    assert again.version == first.version
+    assert (before["passes"], after["passes"]) == (10, 12)

@@ -15,6 +15,7 @@ def storage(monkeypatch):
     """A client of an S3 server on this machine, with one bucket."""
     import boto3
     from moto.server import ThreadedMotoServer
+    from s3fs import S3FileSystem
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
@@ -26,6 +27,8 @@ def storage(monkeypatch):
         "AWS_DEFAULT_REGION": "eu-west-1",
     }.items():
         monkeypatch.setenv(name, value)
+    # It remembers where another test's server was.
+    S3FileSystem.clear_instance_cache()
     client = boto3.client("s3")
     client.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
     yield client

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
 import os
+import shutil
 import time
 from pathlib import Path
 
 import pytest
-from conftest import write_tiny_network
+from conftest import settle, write_tiny_network
 from rich.console import Console
 
 from tasks.run import last_run
@@ -67,9 +69,10 @@ def test_old_work_goes_but_not_the_champions_nor_the_last_reports(place, tiny_se
     promoted = version_at(place, "harbour", CHAMPION).run_id
     for passes in (11, 12):
         transfer(place, "harbour", tiny_settings.model_copy(update={"passes": passes}))
-    abandoned = place.root / "store" / "fit" / ".killed"
-    abandoned.mkdir()
-    os.utime(abandoned, (time.time() - 1e6, time.time() - 1e6))
+    abandoned = [place.root / "store" / "fit" / ".killed", place.root / ".record-killed"]
+    for folder in abandoned:
+        folder.mkdir()
+        os.utime(folder, (time.time() - 1e6, time.time() - 1e6))
     recorded = len(runs_of(place, "harbour"))
 
     prune(place, 0)
@@ -78,13 +81,33 @@ def test_old_work_goes_but_not_the_champions_nor_the_last_reports(place, tiny_se
     # Three records of four runs each: the champion's and the newest stay, the one between goes.
     assert (recorded, len(left)) == (12, 8)
     assert promoted in left
-    assert not abandoned.exists()
+    assert not any(folder.exists() for folder in abandoned)
     assert not list((place.root / "store" / "trial").glob("*"))
     for site in ("harbour", "hillside"):
         assert all(ref.path.is_dir() for ref in last_run(place, site).stages.values())
     import mlflow
 
     assert mlflow.pyfunc.load_model(f"models:/tdrop-harbour@{CHAMPION}") is not None
+
+
+def test_the_patients_that_a_champion_was_made_for_stay(place, tiny_settings):
+    """Scores are compared with them, also when the report is about newer ones."""
+    from tasks.registry import promote, rollback
+
+    compared = last_run(place, "harbour").stages["encoded"].path
+    unneeded = shutil.copytree(compared, compared.with_name("0" * 32))
+    extract = place.root / "demo" / "harbour.csv"
+    extract.write_bytes(b"".join(extract.read_bytes().splitlines(keepends=True)[:-1]))
+    settle(extract.parent)
+    transfer(place, "harbour", tiny_settings)
+    assert last_run(place, "harbour").stages["encoded"].path != compared
+    prune(place, 0)
+    assert compared.is_dir()
+    assert not unneeded.exists()
+    promote(place, "harbour", by="Dr Chen", note="a test")
+    prune(place, 0)
+    assert compared.is_dir(), "a rollback could go back to this champion"
+    rollback(place, "harbour")
 
 
 def test_a_running_site_is_not_pruned(place):
@@ -105,13 +128,35 @@ def test_a_source_is_not_erased_from_under_its_targets(place):
         said(run_erase, site="harbor", contracts=Path(place.contracts))
 
 
+def test_every_artifact_of_a_site_is_erased_whosever_lie_between(monkeypatch):
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.actions import ArtifactCreate
+
+    import flows.prune
+
+    monkeypatch.setattr(flows.prune, "PAGE", 2)
+    with get_client(sync_client=True) as client:
+        for _ in range(3):
+            for site in ("pier", "pier-side"):
+                page = ArtifactCreate(
+                    key=f"{site}-shift", type="markdown", data=site, description=f"shift, site {site}"
+                )
+                client.create_artifact(page)
+        assert flows.prune._erase_artifacts(client, "pier") == 3
+        left = [each.data for each in client.read_artifacts(limit=200) if (each.key or "").startswith("pier-")]
+    assert left == ["pier-side"] * 3
+
+
 def test_an_erased_site_leaves_nothing(place, tiny_settings):
     from prefect.client.orchestration import get_client
 
     from flows.prune import run_erase
     from tasks.prune import made_from
+    from tasks.score import find_champion
     from tasks.tracking import connect
 
+    assert place.root / "models" in find_champion(place, "harbour").folder.parents
+    killed, under_way = half_made_record(place, "harbour"), half_made_record(place, "hillside")
     assert len(made_from(place, "harbour")) > 10
     before = {site: last_run(place, site) for site in ("harbour", "hillside")}
     output = said(run_erase, site="harbour", contracts=Path(place.contracts))
@@ -123,13 +168,24 @@ def test_an_erased_site_leaves_nothing(place, tiny_settings):
     assert runs_of(place, "harbour") == []
     assert not connect(place).search_registered_models("name = 'tdrop-harbour'")
     assert "harbour" not in (place.root / "index.html").read_text()
-    kept = [place.root / name for name in ("store", "sites", "artifacts")]
+    assert not killed.exists()
+    assert under_way.exists()
+    kept = [place.root / name for name in ("store", "sites", "artifacts", "models")]
+    assert not list((place.root / "models").glob("tdrop-harbour"))
     mentioning = [file for folder in kept for file in folder.rglob("*") if file.is_file() and b"harbour" in read(file)]
     assert mentioning == []
     with get_client(sync_client=True) as client:
         assert not [run for run in client.read_flow_runs() if run.parameters.get("site") == "harbour"]
         assert not [each for each in client.read_artifacts() if (each.key or "").startswith("harbour-")]
         assert [each for each in client.read_artifacts() if (each.key or "").startswith("hillside-")]
+
+
+def half_made_record(place, site) -> Path:
+    """The folder of a record that was killed, or is just being put together."""
+    folder = place.root / f".record-{site}"
+    (folder / "report").mkdir(parents=True)
+    (folder / "report" / "validation.json").write_text(json.dumps({"site": site}))
+    return folder
 
 
 def read(file: Path) -> bytes:

@@ -34,6 +34,22 @@ def postgres(tmp_path_factory):
         server.cleanup()
 
 
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory, postgres, prefect_server, settings):
+    """A site that was transferred with its record on PostgreSQL."""
+    place = write_tiny_network(tmp_path_factory.mktemp("recorded"))
+    with pytest.MonkeyPatch.context() as patch:
+        leave_reports_out(patch)
+        patch.setenv("MLFLOW_TRACKING_URI", postgres)
+        assert transfer(place, settings)["not_recorded"] is None
+    return place
+
+
+@pytest.fixture
+def on_postgres(postgres, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", postgres)
+
+
 @pytest.fixture
 def place(tmp_path, prefect_server, monkeypatch):
     leave_reports_out(monkeypatch)
@@ -46,14 +62,41 @@ def transfer(place, settings):
     return transfer_site(SITE, settings, place.contracts, place.home, 0)
 
 
-def test_a_site_is_recorded_promoted_and_forgotten_on_postgres(postgres, place, settings, monkeypatch):
+@pytest.mark.usefixtures("on_postgres")
+def test_a_record_holds_what_people_compare(recorded, settings):
+    from tasks.run import last_run
+    from tasks.tracking import EXPERIMENTS, connect
+
+    client, run = connect(recorded), last_run(recorded, SITE)
+    experiment = client.search_experiments(filter_string=EXPERIMENTS)[0].experiment_id
+    (mlp,) = client.search_runs([experiment], f"tags.site = '{SITE}' AND tags.method = 'mlp'")
+    assert {"auroc", "auroc_spread"} <= set(mlp.data.metrics)
+    assert any(name.startswith("matched_") for name in mlp.data.metrics)
+    epochs = int(mlp.data.params["refit_epochs"])
+    points = client.get_metric_history(mlp.info.run_id, "training_loss")
+    assert sorted(point.step for point in points) == list(range(1, epochs + 1))
+    assert mlp.data.params["hidden"] == str(settings.method_settings["mlp"]["hidden"])
+    (parent,) = client.search_runs([experiment], f"tags.site = '{SITE}' AND tags.kind = 'site'")
+    assert parent.data.params["seeds"] == "2"
+    for each in (parent, mlp):
+        names = {given.dataset.name: given.dataset.digest for given in each.inputs.dataset_inputs}
+        assert names == {"registry": run.stages["source"].digest[:32], SITE: run.stages["target"].digest[:32]}
+        tags = each.data.tags
+        assert tags["contract_version"] == str(recorded.network().contract("prostate").version)
+        assert tags["data_digest"] == run.stages["target"].digest[:32]
+        assert tags["models_digest"] == run.stages["models"].digest
+        assert tags["contract_digest"] == recorded.network().digest_of(recorded.network().site(SITE))
+        assert tags["simulated"] == "true"
+
+
+@pytest.mark.usefixtures("on_postgres")
+def test_a_site_is_recorded_promoted_and_forgotten_on_postgres(recorded):
     from tasks.forget import forget_site
     from tasks.registry import CHAMPION, promote, rollback, version_at
     from tasks.tracking import EXPERIMENTS, connect
     from tdrop.errors import UsageError
 
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", postgres)
-    assert transfer(place, settings)["not_recorded"] is None
+    place = recorded
     assert not (place.root / "mlflow.db").exists()
     client = connect(place)
     experiment = client.search_experiments(filter_string=EXPERIMENTS)[0]
@@ -83,11 +126,11 @@ def test_a_password_is_not_shown(place, monkeypatch):
 
 
 def test_a_report_is_published_when_the_record_cannot_be_reached(place, settings, monkeypatch, caplog):
-    import tasks.tracking as tracking
+    import tasks.recording as recording
 
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    monkeypatch.setattr(tracking, "record_site", tracking.record_site.with_options(retries=1, retry_delay_seconds=0))
+    monkeypatch.setattr(recording, "record_site", recording.record_site.with_options(retries=1, retry_delay_seconds=0))
     with caplog.at_level(logging.CRITICAL):
         summary = transfer(place, settings)
     assert "MLflow does not answer at http://127.0.0.1:9" in summary["not_recorded"]

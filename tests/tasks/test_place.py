@@ -46,3 +46,13 @@ def test_a_home_in_the_way_of_a_file_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="TDROP_HOME"):
         Place.at(tmp_path / "file" / "home")
+
+
+def test_contracts_are_read_again_when_a_file_changed(tmp_path):
+    from conftest import write_tiny_network
+
+    place = write_tiny_network(tmp_path)
+    assert place.network() is place.network()
+    file = tmp_path / "network" / "data_contracts" / "sites" / "harbour.yaml"
+    file.write_text(file.read_text().replace("Harbour Hospital", "Harbour Infirmary"))
+    assert place.network().site("harbour").title == "Harbour Infirmary (simulated)"

@@ -77,6 +77,37 @@ def test_another_file_in_the_sites_format_can_be_prepared(home: Path, network: N
     assert prepared.frame["age"].between(40, 100).all()
 
 
+@pytest.mark.parametrize("ending", ["csv", "CSV", "csv.gz", "parquet", "pq", "txt"])
+def test_a_batch_is_read_as_the_file_it_is_where_the_site_is_a_database(
+    ending: str, network: Network, patients: Any, make_site: Any, tmp_path: Path
+) -> None:
+    batch, frame = tmp_path / f"batch.{ending}", patients(40)
+    frame.to_parquet(batch) if ending[0] == "p" else frame.to_csv(batch, index=False)
+    # The address is not set: a reader that asks the database fails.
+    site = make_site(location=None, reader={"kind": "sql", "url_env": "NO_SUCH_DATABASE", "table": "patients"})
+    prepared = prepare(site, network, home=tmp_path, file=batch)
+    assert prepared.frame["patient_id"].tolist() == frame["patient_id"].tolist()
+
+
+@pytest.mark.parametrize("reader", ["csv", "parquet"])
+def test_a_batch_may_be_another_kind_of_file_than_the_extract(
+    reader: str, network: Network, patients: Any, make_site: Any, tmp_path: Path
+) -> None:
+    other = {"csv": "parquet", "parquet": "csv"}[reader]
+    options = {"separator": ";"} if reader == "csv" else {}
+    site, frame = make_site(reader={"kind": reader, **options}), patients(40)
+    frame.to_csv(tmp_path / "batch.csv", index=False)
+    frame.to_parquet(tmp_path / "batch.parquet")
+    assert prepare(site, network, home=tmp_path, file=tmp_path / f"batch.{other}").validation.used == 40
+    # A name that tells nothing is left to the site's own reader, with its options.
+    unnamed = tmp_path / "batch"
+    if reader == "csv":
+        frame.to_csv(unnamed, index=False, sep=";")
+    else:
+        frame.to_parquet(unnamed)
+    assert prepare(site, network, home=tmp_path, file=unnamed).validation.used == 40
+
+
 def wide_contract() -> Contract:
     """12 columns and 40 expectations."""
     numbers = [{"name": f"x{index}", "range": [-100, 100], "plausible": [-20, 20]} for index in range(8)]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import fsspec
@@ -18,9 +20,11 @@ import pandas as pd
 import pytest
 import sqlalchemy
 
-from tdrop.contracts.site import Site
+from tdrop.contracts.site import Reader, Site
+from tdrop.data import readers
 from tdrop.data.locations import resolve
 from tdrop.data.readers import fingerprint, kinds, label_fingerprint, read, read_file
+from tdrop.data.readers.sql import Options as SqlOptions
 from tdrop.errors import ContractError, DataError, Unavailable
 
 
@@ -59,6 +63,14 @@ def test_parquet_keeps_types_and_rows(tmp_path: Path) -> None:
     assert frame["x"].tolist()[0] == 1.5
     assert frame["n"].isna().tolist() == [False, True]
     assert frame.index.tolist() == [1, 2]
+
+
+def test_a_reader_of_its_own_kind_reads_its_own_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = SimpleNamespace(Options=SqlOptions, read=lambda options, location: pd.DataFrame({"id": [options.table]}))
+    monkeypatch.setattr(readers, "kinds", lambda: ("csv", "parquet", "redcap", "sql"))
+    monkeypatch.setitem(sys.modules, "tdrop.data.readers.redcap", registry)
+    reader = Reader(kind="redcap", options={"url_env": "NONE", "table": "visits"})
+    assert readers.read_batch(tmp_path / "export.csv", reader)["id"].tolist() == ["visits"]
 
 
 def test_a_url_is_read_like_a_file(tmp_path: Path) -> None:

@@ -1,0 +1,163 @@
+"""What a run leaves in MLflow: per site a parent run, per method a child run, the chosen model as candidate.
+
+What is logged has passed disclosure.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from tasks.artifacts import leave
+from tasks.models import model_name, point_candidate, register
+from tasks.place import Place
+from tasks.progress import report
+from tasks.records import SiteRecord
+from tasks.step import BACKOFF_SECONDS, step
+from tasks.store import digest_of
+from tasks.tracking import PARENT, connect, experiment_id
+from tdrop.errors import TdropError
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+#: MLflow takes at most this many metrics in one batch.
+BATCH = 1000
+#: Tag that names a record by its content, so that a repeated recording is found instead of doubled.
+RECORD = "tdrop.record"
+TRACKING_LIMIT_SECONDS = 900
+
+
+@step(
+    "record",
+    "record {record.site}",
+    retries=len(BACKOFF_SECONDS),
+    retry_delay_seconds=BACKOFF_SECONDS,
+    timeout_seconds=TRACKING_LIMIT_SECONDS,
+)
+def record_site(place: Place, record: SiteRecord) -> str:
+    """Writes a site's record to MLflow and returns the parent run's id; a finished one is found again.
+
+    Either way the site's candidate is then the model of this record, or nothing when the verdict is stop.
+    """
+    client, experiment = connect(place), experiment_id(place, place.network())
+    key = digest_of([record.site, record.tags, record.params, record.metrics, [m.metrics for m in record.methods]])
+    found = _find(client, experiment, key, record)
+    parent, version = found or _write(client, experiment, key, record)
+    point_candidate(client, record.site, version)
+    leave(record.site, "record", f"# {record.site}: recorded\n\nMLflow run `{parent}`, {len(record.methods)} methods.")
+    report(record.site, "record", detail="already recorded" if found else f"{len(record.methods)} methods in MLflow")
+    return parent
+
+
+def _find(client: MlflowClient, experiment: str, key: str, record: SiteRecord) -> tuple[str, str | None] | None:
+    """The run and the model version of a finished record with this key; None when there is none, or not its model."""
+    for run in client.search_runs([experiment], f"tags.`{RECORD}` = '{key}' AND attributes.status = 'FINISHED'"):
+        parent = str(run.info.run_id)
+        if record.candidate is None:
+            return parent, None
+        for child in client.search_runs([experiment], f"tags.`{PARENT}` = '{parent}' AND tags.chosen = 'true'"):
+            condition = f"name = '{model_name(record.site)}' AND run_id = '{child.info.run_id}'"
+            for version in client.search_model_versions(condition):
+                return parent, str(version.version)
+    return None
+
+
+def _write(client: MlflowClient, experiment: str, key: str, record: SiteRecord) -> tuple[str, str | None]:
+    """Writes a record; returns its run, and the version of its model where one was registered."""
+    version = None
+    with _run(client, experiment, record.site, {**record.tags, RECORD: key, "kind": "site"}) as parent:
+        _log(client, parent, record.params, record.metrics)
+        _log_datasets(client, parent, record.datasets)
+        client.log_artifacts(parent, record.exported, "report")
+        for method in record.methods:
+            tags = {**record.tags, "kind": "method", "method": method.method, PARENT: parent}
+            tags["chosen"] = str(method.method == record.chosen).lower()
+            with _run(client, experiment, f"{method.method} {record.site}", tags) as child:
+                _log(client, child, method.params, method.metrics)
+                _log_datasets(client, child, record.datasets)
+                _log_history(client, child, method.history)
+                for name, text in method.files.items():
+                    client.log_text(child, text, name)
+                if method.method == record.chosen and record.candidate is not None:
+                    version = register(client, child, record)
+    return parent, version
+
+
+@contextmanager
+def _run(client: MlflowClient, experiment: str, name: str, tags: Mapping[str, str]) -> Iterator[str]:
+    """A run that ends as FINISHED or, when the block raises, as FAILED."""
+    run_id = str(client.create_run(experiment, run_name=name, tags=dict(tags)).info.run_id)
+    try:
+        yield run_id
+    except BaseException:
+        # What went wrong is worth more than that MLflow could not be told.
+        with suppress(Exception):
+            client.set_terminated(run_id, "FAILED")
+        raise
+    client.set_terminated(run_id, "FINISHED")
+
+
+def _log(client: MlflowClient, run_id: str, params: Mapping[str, Any], metrics: Mapping[str, float]) -> None:
+    from mlflow.entities import Metric, Param
+
+    stamp = int(time.time() * 1000)
+    client.log_batch(
+        run_id,
+        metrics=[Metric(name, float(value), stamp, 0) for name, value in metrics.items()][:BATCH],
+        params=[Param(name, str(value)) for name, value in params.items()],
+    )
+
+
+def _log_history(client: MlflowClient, run_id: str, history: Sequence[Mapping[str, float | None]]) -> None:
+    """One point an epoch; MLflow draws it as a curve."""
+    from mlflow.entities import Metric
+
+    stamp = int(time.time() * 1000)
+    points = [
+        Metric(f"training_{name}", float(value), stamp, int(epoch["epoch"] or 0))
+        for epoch in history
+        for name, value in epoch.items()
+        if name != "epoch" and value is not None
+    ]
+    for start in range(0, len(points), BATCH):
+        client.log_batch(run_id, metrics=points[start : start + BATCH])
+
+
+def _log_datasets(client: MlflowClient, run_id: str, datasets: Mapping[str, tuple[str, str]]) -> None:
+    """Names and digests of the extracts, never their contents or where they lie."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    inputs = [
+        DatasetInput(
+            Dataset(name, digest[:32], "local", json.dumps({"site": name})), [InputTag("mlflow.data.context", role)]
+        )
+        for role, (name, digest) in datasets.items()
+    ]
+    client.log_inputs(run_id, datasets=inputs)
+
+
+def record_or_explain(place: Place, record: SiteRecord) -> str | None:
+    """Records a site; returns a sentence when MLflow could not be reached, None when all went well."""
+    try:
+        record_site(place, record)
+    except TdropError as error:
+        return str(error)
+    except Exception as error:
+        return f"site '{record.site}' was not recorded in MLflow ({type(error).__name__}); run the same command again"
+    return None
+
+
+def record_benchmark(
+    place: Place, name: str, params: Mapping[str, Any], metrics: Mapping[str, float], folder: str
+) -> str:
+    """Writes one run with a benchmark's key numbers, and its tables and figures as artifacts; returns the run's id."""
+    client = connect(place)
+    experiment = experiment_id(place, place.network())
+    with _run(client, experiment, f"benchmark {name}", {"kind": "benchmark", "benchmark": name}) as run_id:
+        _log(client, run_id, params, metrics)
+        client.log_artifacts(run_id, folder, "results")
+    return run_id

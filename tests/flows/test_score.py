@@ -1,0 +1,247 @@
+"""Scoring a batch with the champion: which rows are read, and what is said about them and about the champion."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import contextmanager
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import TINY_METHODS, leave_reports_out, settle, write_tiny_network
+
+from tasks.place import Place
+from tasks.score import Champion, _compare
+from tdrop.data.simulate import simulate
+from tdrop.errors import SiteStopped
+from tdrop.types import Cohort
+
+SITE = "harbour"
+ROWS = {"registry": 1200, "harbour": 500, "hillside": 50, "lakeside": 50}
+RECOMMENDED = "a new transfer is recommended"
+
+
+def transfer(place):
+    from flows.transfer import transfer_site
+    from tasks.settings import TransferSettings
+
+    settings = TransferSettings(
+        methods=("logistic_regression",), method_settings=TINY_METHODS, seeds=1, trials=1, passes=10, bootstrap=50
+    )
+    transfer_site(SITE, settings, place.contracts, place.home, processes=0)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, prefect_server):
+    """A site with a champion; neither it nor its source has a patient of stage T4."""
+    from tasks.registry import promote
+
+    place = write_tiny_network(tmp_path_factory.mktemp("score"), ROWS)
+    for name in ("registry", SITE):
+        file = place.root / "demo" / f"{name}.csv"
+        without_t4(pd.read_csv(file)).to_csv(file, index=False)
+    settle(place.root / "demo")
+    with pytest.MonkeyPatch.context() as patch:
+        leave_reports_out(patch)
+        transfer(place)
+        promote(place, SITE, by="Dr Chen", note="review clinics only")
+        yield place
+
+
+def without_t4(frame):
+    return frame[frame["stage"] != "T4"]
+
+
+def patients(population="mild", rows=400, seed=5):
+    """New patients of a simulated hospital, in the columns of the site's extract."""
+    return without_t4(simulate(population, rows, seed=seed).drop(columns=["died_10y", "true_risk"]))
+
+
+def score(place, tmp_path, batch, name="batch.csv"):
+    from flows.score import score_site
+
+    file = tmp_path / name
+    batch.to_parquet(file) if name.endswith("parquet") else batch.to_csv(file, index=False)
+    return score_site(SITE, str(file), place.contracts, place.home)
+
+
+@contextmanager
+def edited(file, change):
+    """Another content for the block."""
+    before = file.read_text()
+    try:
+        file.write_text(change(before))
+        settle(file.parent)
+        yield
+    finally:
+        file.write_text(before)
+        settle(file.parent)
+
+
+def site_file(place):
+    return place.network().folder / "sites" / f"{SITE}.yaml"
+
+
+def without_last_row(text):
+    return "\n".join(text.splitlines()[:-1]) + "\n"
+
+
+def about_source(result):
+    return [sentence for sentence in result["sentences"] if "source extract" in sentence]
+
+
+# The batch.
+
+
+@pytest.mark.parametrize("name", ["batch.csv", "batch.parquet"])
+def test_a_database_site_scores_the_file_not_the_database(place, tmp_path, monkeypatch, name):
+    with sqlite3.connect(tmp_path / "hospital.db") as database:
+        patients(rows=60, seed=1).to_sql("patients", database, index=False)
+    database.close()
+    monkeypatch.setenv("HARBOUR_DB", f"sqlite:///{tmp_path / 'hospital.db'}")
+    reader = "reader: {kind: sql, url_env: HARBOUR_DB, table: patients}"
+    batch = patients(rows=120).assign(patient_id=lambda rows: "NEW" + rows["patient_id"])
+    with edited(site_file(place), lambda text: text.replace("reader: {kind: csv}", reader)):
+        result = score(place, tmp_path, batch, name)
+    scored = pd.read_csv(place.site(SITE) / "scores" / "patients.csv")
+    assert set(scored["id"]) == set(batch["patient_id"])
+    assert result["scored"] == len(batch)
+
+
+def test_a_category_that_the_source_never_had_is_scored_and_counted(place, tmp_path):
+    batch = patients(rows=120)
+    batch.iloc[:7, batch.columns.get_loc("stage")] = "T4"
+    result = score(place, tmp_path, batch)
+    assert result["scored"] == len(batch)
+    scored = pd.read_csv(place.site(SITE) / "scores" / "patients.csv").set_index("id")
+    assert scored.loc[batch["patient_id"].head(7), "risk"].between(0, 1).all()
+    (said,) = [sentence for sentence in result["sentences"] if "never showed" in sentence]
+    assert f"column 'stage': 7 of {len(batch)} values" in said
+    assert "T4" not in said
+    assert not any(patient in said for patient in batch["patient_id"])
+
+
+def test_a_refused_batch_tells_the_site_all_and_prefect_no_small_count(place, tmp_path):
+    with (
+        edited(site_file(place), lambda text: text.replace("{exempt: true}", "{threshold: 10}")),
+        pytest.raises(SiteStopped, match="the batch for site 'harbour' is stopped by") as caught,
+    ):
+        score(place, tmp_path, patients(rows=60).head(7))
+    assert "7 rows" not in str(caught.value)
+    assert "7" in (place.site(SITE) / "refused" / "batch.txt").read_text()
+
+
+# The batch beside the patients that the model was made for.
+
+
+@pytest.mark.parametrize("seed", [5, 6, 7])
+def test_other_patients_of_the_same_site_call_for_nothing(place, tmp_path, seed):
+    assert score(place, tmp_path, patients(seed=seed))["sentences"] == []
+
+
+def test_another_population_calls_for_a_new_transfer(place, tmp_path):
+    (said,) = score(place, tmp_path, patients("severe"))["sentences"]
+    assert RECOMMENDED in said
+
+
+def people(mean, rows, seed):
+    """Patients whose first feature has this mean."""
+    X = np.random.default_rng(seed).normal(size=(rows, 3))
+    X[:, 0] += mean
+    return Cohort("harbour", np.arange(rows), ("age", "log_psa", "stage"), X)
+
+
+def compare(folder, batch, target_rows=1000):
+    """What is said of a batch by a champion made for patients two standard deviations above its source."""
+    from tasks.files import save_cohort
+    from tdrop.shift import estimate_shift
+
+    source, target = people(0, 2000, 0), people(2, target_rows, 1)
+    stage = folder / "store" / "encoded" / "pair"
+    stage.mkdir(parents=True)
+    save_cohort(stage / "source.npz", source)
+    save_cohort(stage / "target.npz", target)
+    described = {"encoded": "encoded/pair", "domain_auroc": estimate_shift(source, target).to_dict()["domain_auroc"]}
+    return _compare(Place.at(folder, folder), Champion(folder, "1", described), batch)
+
+
+def test_as_far_from_the_source_in_another_direction_calls_for_a_new_transfer(tmp_path):
+    (said,) = compare(tmp_path, people(-2, 600, 2))
+    assert said.startswith("these 600 patients are not like the 1,000 that the model was made for (AUROC 1.00, ")
+    assert RECOMMENDED in said
+
+
+def test_further_from_the_source_calls_for_a_new_transfer(tmp_path):
+    (said,) = compare(tmp_path, people(3, 600, 2))
+    assert said.startswith("these 600 patients differ from the source more (AUROC 0.98, ")
+    assert "than the 1,000 that the model was made for (0.92)" in said
+    assert RECOMMENDED in said
+
+
+def test_a_noticeable_difference_is_said_and_no_more(tmp_path):
+    (said,) = compare(tmp_path, people(1, 600, 2))
+    assert said.startswith("these 600 patients differ noticeably from the 1,000 that the model was made for (AUROC 0.7")
+    assert RECOMMENDED not in said
+
+
+@pytest.mark.parametrize("rows", [400, 20_000])
+def test_the_same_population_calls_for_nothing_at_any_size(tmp_path, rows):
+    assert compare(tmp_path, people(2, rows, 2)) == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "target_rows", "words"),
+    [
+        (99, 1000, "99 patients are too few to compare"),
+        (100, 90, "these 100 patients and the 90 that the model was made for are too few to say"),
+    ],
+)
+def test_too_few_patients_are_said_to_be_too_few(tmp_path, rows, target_rows, words):
+    (said,) = compare(tmp_path, people(2, rows, 2), target_rows)
+    assert said.startswith(words)
+    assert RECOMMENDED not in said
+
+
+# What is newer than the champion.
+
+
+def test_a_changed_site_file_is_said(place, tmp_path):
+    with edited(site_file(place), lambda text: text.replace("Harbour Hospital", "Harbour Clinic")):
+        (said,) = score(place, tmp_path, patients())["sentences"]
+    assert said == (
+        "the contract or site file changed since version 1 was trained; run `tdrop transfer harbour` and promote again"
+    )
+
+
+def test_a_changed_contract_is_said(place, tmp_path):
+    table = place.network().folder / "tables" / "prostate.yaml"
+    with edited(table, lambda text: text.replace("plausible: [35, 100]", "plausible: [30, 100]")):
+        (said,) = score(place, tmp_path, patients())["sentences"]
+    assert said.startswith("the contract or site file changed since version 1 was trained")
+
+
+def test_a_champion_of_an_older_source_says_so_until_the_next_is_promoted(place, tmp_path):
+    from tasks.prune import stages
+    from tasks.registry import promote
+    from tasks.score import find_champion
+
+    registry = place.root / "demo" / "registry.csv"
+    old = find_champion(place, SITE).described["digests"]["source"]
+    advice = "; run `tdrop transfer harbour` and promote again"
+    changed = [f"version 1 was trained on an older source extract than there is now{advice}"]
+    with edited(registry, without_last_row):
+        assert about_source(score(place, tmp_path, patients())) == changed
+        transfer(place)
+        assert about_source(score(place, tmp_path, patients())) == changed
+        # The last run knows the newer extract when the source is out of reach.
+        away = registry.rename(registry.with_suffix(".away"))
+        assert about_source(score(place, tmp_path, patients())) == changed
+        away.rename(registry)
+        for stage in stages(place):
+            if stage.digest == old:
+                shutil.rmtree(stage.folder)
+        (said,) = about_source(score(place, tmp_path, patients()))
+        assert "than the last transfer" in said
+        promote(place, SITE, by="Dr Chen", note="newer registry")
+        assert score(place, tmp_path, patients())["sentences"] == []

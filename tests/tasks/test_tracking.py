@@ -1,0 +1,83 @@
+"""MLflow's own weak spots: errors that hide errors, pages that end too early, threads that meet."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import pytest
+
+from tasks.place import Place
+
+
+def test_a_failed_run_keeps_its_own_error():
+    from tasks.recording import _run
+
+    def set_terminated(*_):
+        raise ConnectionError("MLflow is gone")
+
+    started = SimpleNamespace(info=SimpleNamespace(run_id="1"))
+    client = SimpleNamespace(create_run=lambda *_, **__: started, set_terminated=set_terminated)
+    with pytest.raises(ValueError, match="the real reason"), _run(client, "0", "a run", {}):
+        raise ValueError("the real reason")
+
+
+def test_two_sites_never_log_a_model_at_once(tmp_path, monkeypatch):
+    import mlflow.pyfunc
+
+    import tasks.models as models
+    from tasks.tracking import connect
+
+    client = connect(Place.at(tmp_path))
+    experiment = client.create_experiment("tdrop a/network", artifact_location=(tmp_path / "artifacts").as_uri())
+    inside, most, here = 0, 0, threading.Lock()
+
+    def log_model(**_):
+        nonlocal inside, most
+        with here:
+            inside += 1
+            most = max(most, inside)
+        time.sleep(0.3)
+        with here:
+            inside -= 1
+        return SimpleNamespace(model_uri="models:/m-1", model_id="m-1")
+
+    monkeypatch.setattr(mlflow.pyfunc, "log_model", log_model)
+    monkeypatch.setattr(models, "_new_version", lambda *_: "1")
+    monkeypatch.setattr(client, "set_model_version_tag", lambda *_: None)
+    (tmp_path / "served.json").write_text(json.dumps({"encoded": "encoded/0"}))
+
+    def register(site):
+        run = client.create_run(experiment).info.run_id
+        record = SimpleNamespace(site=site, candidate=str(tmp_path), example=[{"age": 60.0}], tags={}, chosen="mlp")
+        return models.register(client, run, record)
+
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(register, ("harbour", "hillside"))) == ["1", "1"]
+    assert most == 1
+
+
+def test_a_model_beyond_the_first_page_keeps_its_run(tmp_path):
+    """MLflow shows a hundred models at a time, by name."""
+    from tasks.forget import forget_old
+    from tasks.registry import CHAMPION
+    from tasks.tracking import connect
+
+    client = connect(Place.at(tmp_path))
+    experiment = client.create_experiment("tdrop a/network", artifact_location=(tmp_path / "artifacts").as_uri())
+    champion, old = (client.create_run(experiment, tags={"site": "zenith"}).info.run_id for _ in range(2))
+    for run in (champion, old):
+        client.set_terminated(run)
+    for number in range(100):
+        client.create_registered_model(f"tdrop-a{number:03}")
+    client.create_registered_model("tdrop-zenith")
+    for run in (old, champion):
+        version = client.create_model_version("tdrop-zenith", str(tmp_path / "artifacts"), run).version
+    client.set_registered_model_alias("tdrop-zenith", CHAMPION, version)
+
+    assert forget_old(Place.at(tmp_path), 0) == 1
+    assert [run.info.run_id for run in client.search_runs([experiment])] == [champion]
+    assert [each.version for each in client.search_model_versions("name = 'tdrop-zenith'")] == [version]
