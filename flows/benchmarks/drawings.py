@@ -84,15 +84,17 @@ def draw_differences(rows: Sequence[tuple[str, Estimate]], title: str, axis: str
     known = [(name, each) for name, each in rows if each.value is not None][::-1]
     if not known:
         return None
-    canvas = Canvas(6.4, 0.9 + 0.26 * len(known))
+    canvas = Canvas(6.4, 0.8 + 0.42 * len(known))
     panel = canvas.panels[0][0]
     panel.axvline(0, color=MUTED, linewidth=0.9)
     style = look("transductive_dropout")
-    for height, (_, each) in enumerate(known):
+    for height, (name, each) in enumerate(known):
         if each.low is not None and each.high is not None:
             panel.plot([each.low, each.high], [height, height], color=style.colour, linewidth=2)
         panel.plot([each.value], [height], color=style.colour, marker=style.marker, linestyle="")
-    panel.set_yticks(range(len(known)), [name for name, _ in known])
+        # Above its line: the names of pairs are sentences, and beside it they would leave no room to draw.
+        panel.text(0, height + 0.3, name, transform=panel.get_yaxis_transform(), fontsize=7.5, color=INK)
+    panel.set(yticks=[], ylim=(-0.5, len(known) - 0.2))
     panel.grid(axis="y", visible=False)
     panel.set_xlabel(axis)
     return canvas.svg("differences", title, "Points are estimates, bars their 95% intervals.")
