@@ -5,11 +5,15 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import signal
 import tempfile
 import time
 from pathlib import Path
 
 import pytest
+
+# A shell lets what it runs in the background ignore Ctrl-C, and so would the commands that tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Before anything of ours is imported: no test writes below the working directory or the user's home.
 SCRATCH = Path(tempfile.mkdtemp(prefix="tdrop-tests-"))
