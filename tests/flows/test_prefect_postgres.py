@@ -6,10 +6,12 @@ import os
 import pwd
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
+import httpx
 import pytest
-from conftest import leave_reports_out, write_tiny_network
+from conftest import write_tiny_network
 
 from flows.orchestration import free_port, prefect_command, serving
 
@@ -57,24 +59,24 @@ def _find_programs() -> Path:
     return Path(on_path).resolve().parent
 
 
-def test_a_transfer_is_kept_in_a_prefect_server_on_postgres(database, tiny_settings, tmp_path, monkeypatch):
-    from prefect.client.orchestration import get_client
-    from prefect.settings import PREFECT_API_URL, temporary_settings
-
-    from flows.network import transfer_network
-
-    leave_reports_out(monkeypatch)
+def test_a_transfer_is_kept_in_a_prefect_server_on_postgres(database, tmp_path):
+    place = write_tiny_network(tmp_path)
     port = free_port()
     url = f"http://127.0.0.1:{port}/api"
-    environment = {"PREFECT_API_DATABASE_CONNECTION_URL": database, "PREFECT_HOME": str(tmp_path / "prefect")}
+    environment = {
+        **os.environ,
+        "TDROP_HOME": place.home,
+        "PREFECT_API_URL": url,
+        "PREFECT_HOME": str(tmp_path / "prefect"),
+        "PREFECT_API_DATABASE_CONNECTION_URL": database,
+    }
+    methods = ("--method", "mlp", "--method", "logistic_regression")
+    tdrop = str(Path(sys.executable).with_name("tdrop"))
+    command = [tdrop, "transfer", SITE, "--contracts", place.contracts, "--trials", "1", "--seeds", "1", *methods]
     with serving("Prefect", prefect_command(port), f"{url}/health", tmp_path / "server.log", environment):
-        monkeypatch.setenv("PREFECT_API_URL", url)
-        with temporary_settings({PREFECT_API_URL: url}):
-            place = write_tiny_network(tmp_path)
-            result = transfer_network([SITE], tiny_settings, place.contracts, place.home, 0)[SITE]
-            assert result["not_recorded"] is None, result
-            with get_client(sync_client=True) as client:
-                flow_runs, task_runs = client.read_flow_runs(), client.read_task_runs(limit=200)
-    assert sorted(run.state_name for run in flow_runs) == ["Completed", "Completed"]
-    assert {"trial", "fit", "record"} <= {run.name.split(" ")[0] for run in task_runs}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr[-2000:]
+        found = {kind: httpx.post(f"{url}/{kind}/filter", json={}).json() for kind in ("flow_runs", "task_runs")}
+    assert sorted(run["state_type"] for run in found["flow_runs"]) == ["COMPLETED", "COMPLETED"]
+    assert {"trial", "fit", "record"} <= {run["name"].split(" ")[0] for run in found["task_runs"]}
     assert not list((tmp_path / "prefect").glob("*.db"))
