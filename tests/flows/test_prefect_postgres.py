@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import pwd
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import httpx
@@ -20,16 +20,14 @@ SITE = "harbour"
 
 
 @pytest.fixture
-def database(tmp_path_factory):
+def database():
     """The address of an empty database on a PostgreSQL server of our own, as Prefect takes it."""
     programs = _find_programs()
-    # PostgreSQL refuses to run as root, and then needs a folder that its own user can reach.
+    # PostgreSQL refuses to run as root, and pytest's folders are closed to the user it then runs as.
     user = "postgres" if os.geteuid() == 0 else None
-    folder = Path(tmp_path_factory.mktemp("cluster"))
+    folder = Path(tempfile.mkdtemp(prefix="tdrop-postgres-"))
     if user is not None:
-        for parent in (folder, *folder.parents[:3]):
-            parent.chmod(0o755)
-        os.chown(folder, pwd.getpwnam(user).pw_uid, -1)
+        shutil.chown(folder, user)
     port = free_port()
 
     def run(program: str, *arguments: str) -> None:
@@ -46,6 +44,7 @@ def database(tmp_path_factory):
         yield f"postgresql+asyncpg://prefect@127.0.0.1:{port}/prefect"
     finally:
         run("pg_ctl", "-D", data, "-m", "immediate", "stop")
+        shutil.rmtree(folder)
 
 
 def _find_programs() -> Path:
@@ -54,7 +53,7 @@ def _find_programs() -> Path:
     if found:
         return found[-1].parent
     on_path = shutil.which("initdb")
-    if on_path is None:
+    if on_path is None or os.geteuid() == 0:
         pytest.skip("needs a PostgreSQL of the system: apt install postgresql")
     return Path(on_path).resolve().parent
 
