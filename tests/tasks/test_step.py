@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from prefect import flow
 from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowFilter, FlowFilterName
 
 from tasks.step import PATIENT, discreet, step
 from tdrop.errors import DataError, TdropError, Unavailable
@@ -51,8 +52,10 @@ def test_prefect_keeps_no_patients_values_of_a_failure(prefect_server, caplog):
 
     with pytest.raises(TdropError):
         fails()
+    ours = FlowFilter(name=FlowFilterName(any_=["fails"]))
     with get_client(sync_client=True) as client:
-        states = [run.state for run in (*client.read_flow_runs(limit=200), *client.read_task_runs(limit=200))]
+        runs = [*client.read_flow_runs(flow_filter=ours), *client.read_task_runs(flow_filter=ours)]
+    states = [run.state for run in runs]
     messages = [state.message for state in states if state is not None and state.message]
     assert any("convert failed with ValueError" in message for message in messages)
     assert not [message for message in messages if PATIENT_ID in message]
