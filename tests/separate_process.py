@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 from conftest import PROJECT
 
@@ -30,3 +31,12 @@ def start_transfer(place, settings, site: str, processes: int) -> subprocess.Pop
         stderr=subprocess.STDOUT,
         text=True,
     )
+
+
+def small_transfer(place, site: str, url: str, trials: int, **settings: str) -> tuple[list[str], dict[str, str]]:
+    """The command of a short `tdrop transfer` and its environment, for a Prefect server of a test's own."""
+    methods = ("--method", "mlp", "--method", "logistic_regression")
+    tdrop = str(Path(sys.executable).with_name("tdrop"))
+    options = ("--contracts", place.contracts, "--trials", str(trials), "--seeds", "1", *methods)
+    server = {"PREFECT_API_URL": url, "PREFECT_HOME": str(place.root / "prefect")}
+    return [tdrop, "transfer", site, *options], {**os.environ, "TDROP_HOME": place.home, **server, **settings}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import httpx
 import pytest
 from conftest import write_tiny_network
+from separate_process import small_transfer
 
 from flows.orchestration import free_port, prefect_command, serving
 
@@ -62,20 +62,11 @@ def test_a_transfer_is_kept_in_a_prefect_server_on_postgres(database, tmp_path):
     place = write_tiny_network(tmp_path)
     port = free_port()
     url = f"http://127.0.0.1:{port}/api"
-    environment = {
-        **os.environ,
-        "TDROP_HOME": place.home,
-        "PREFECT_API_URL": url,
-        "PREFECT_HOME": str(tmp_path / "prefect"),
-        "PREFECT_API_DATABASE_CONNECTION_URL": database,
-    }
-    methods = ("--method", "mlp", "--method", "logistic_regression")
-    tdrop = str(Path(sys.executable).with_name("tdrop"))
-    command = [tdrop, "transfer", SITE, "--contracts", place.contracts, "--trials", "1", "--seeds", "1", *methods]
+    command, environment = small_transfer(place, SITE, url, trials=1, PREFECT_API_DATABASE_CONNECTION_URL=database)
     with serving("Prefect", prefect_command(port), f"{url}/health", tmp_path / "server.log", environment):
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr[-2000:]
         found = {kind: httpx.post(f"{url}/{kind}/filter", json={}).json() for kind in ("flow_runs", "task_runs")}
     assert sorted(run["state_type"] for run in found["flow_runs"]) == ["COMPLETED", "COMPLETED"]
     assert {"trial", "fit", "record"} <= {run["name"].split(" ")[0] for run in found["task_runs"]}
-    assert not list((tmp_path / "prefect").glob("*.db"))
+    assert not list((place.root / "prefect").glob("*.db"))

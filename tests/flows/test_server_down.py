@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 from conftest import write_tiny_network
+from separate_process import small_transfer
 
 from flows.orchestration import free_port, prefect_command, serving
 
@@ -21,17 +20,8 @@ def test_a_server_killed_in_the_middle_costs_only_what_was_under_way(tmp_path):
     place = write_tiny_network(tmp_path)
     port = free_port()
     url = f"http://127.0.0.1:{port}/api"
-    environment = {
-        **os.environ,
-        "TDROP_HOME": place.home,
-        "PREFECT_API_URL": url,
-        "PREFECT_HOME": str(tmp_path / "prefect"),
-        # A person waits for minutes before the command gives up; a test need not.
-        "PREFECT_CLIENT_MAX_RETRIES": "1",
-    }
-    methods = ("--method", "mlp", "--method", "logistic_regression")
-    tdrop = str(Path(sys.executable).with_name("tdrop"))
-    command = [tdrop, "transfer", "harbour", "--contracts", place.contracts, "--trials", "3", "--seeds", "1", *methods]
+    # A person waits for minutes before the command gives up; a test need not.
+    command, environment = small_transfer(place, "harbour", url, trials=3, PREFECT_CLIENT_MAX_RETRIES="1")
     health, log = f"{url}/health", tmp_path / "server.log"
     trials = place.root / "store" / "trial"
 
