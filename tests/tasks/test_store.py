@@ -90,3 +90,17 @@ def test_many_at_once_agree(tmp_path):
 def test_the_digest_goes_by_content_not_by_order():
     assert digest_of({"a": 1, "b": [1, 2]}) == digest_of({"b": [1, 2], "a": 1})
     assert digest_of({"a": 1}) != digest_of({"a": 1.5})
+
+
+def test_drawing_and_wiring_decide_whether_to_run_and_not_what_a_stage_holds(monkeypatch):
+    from tasks import store
+
+    seen = []
+    monkeypatch.setattr(store, "_digest_files", lambda files: seen.append({name for name, _ in files}) or "")
+    store.code_digest.__wrapped__()
+    store.program_digest.__wrapped__()
+    deciding, everything = seen
+    assert deciding < everything
+    assert any(name.endswith("report.html") for name in everything - deciding)
+    assert {"flows/training.py", "tdrop/figures/style.py"} <= everything - deciding
+    assert {"tdrop/tune/trial.py", "tasks/tune.py"} <= deciding
