@@ -1,0 +1,86 @@
+"""Reads and writes records: frozen dataclasses of numbers, as plain JSON and back, by their annotations alone.
+
+A record keeps numbers; sentences are made from it last, by `tdrop.report`, after disclosure. A count that disclosure
+took away is `Hidden`, so that a reader of the type knows that it may not be there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BeforeValidator, PlainSerializer, TypeAdapter, ValidationError
+
+from tdrop.errors import DataError
+
+Record = TypeVar("Record")
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """Stands where disclosure took a count away.
+
+    Attributes:
+        below: The count is from 1 to `below` - 1; None where it was hidden only because it would give another away.
+    """
+
+    below: int | None = None
+
+    def __str__(self) -> str:
+        return "hidden" if self.below is None else f"<{self.below}"
+
+
+def _read_hidden(value: Any) -> Any:
+    if isinstance(value, str):
+        if value == "hidden":
+            return Hidden()
+        if value.startswith("<") and value[1:].isdigit():
+            return Hidden(int(value[1:]))
+    return value
+
+
+#: A number of patients, or what stands in its place.
+Count = int | Annotated[Hidden, BeforeValidator(_read_hidden), PlainSerializer(str)]
+
+
+@cache
+def _adapter(kind: Hashable) -> TypeAdapter[Any]:
+    # Built at the first use: describing every record when the program starts would cost each command.
+    return TypeAdapter(kind)
+
+
+def plain(record: Any) -> Any:
+    """A record as plain JSON types."""
+    return _adapter(type(record)).dump_python(record, mode="json")
+
+
+def read(kind: type[Record], data: Any) -> Record:
+    """The record that `plain` made the data from; a DataError names the first field that does not fit."""
+    try:
+        result: Record = _adapter(kind).validate_python(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the whole"
+        raise DataError(
+            f"this is not a {kind.__name__.lower()} of this version ({where}: {first['msg'].lower()}); make it again"
+        ) from None
+    return result
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes readable JSON; the same content gives the same bytes."""
+    path.write_text(json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def write_record(path: Path, record: Any) -> None:
+    """Writes a record as readable JSON."""
+    write_json(path, plain(record))
+
+
+def read_record(kind: type[Record], path: Path) -> Record:
+    """Reads what `write_record` wrote."""
+    return read(kind, json.loads(path.read_text(encoding="utf-8")))
