@@ -7,9 +7,7 @@ took away is `Hidden`, so that a reader of the type knows that it may not be the
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -47,10 +45,14 @@ def _read_hidden(value: Any) -> Any:
 Count = int | Annotated[Hidden, BeforeValidator(_read_hidden), PlainSerializer(str)]
 
 
-@cache
-def _adapter(kind: Hashable) -> TypeAdapter[Any]:
-    # Built at the first use: describing every record when the program starts would cost each command.
-    return TypeAdapter(kind)
+_adapters: dict[Any, TypeAdapter[Any]] = {}
+
+
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    """What reads and writes one kind of record; built at its first use, so that starting a command costs nothing."""
+    if kind not in _adapters:
+        _adapters[kind] = TypeAdapter(kind)
+    return _adapters[kind]
 
 
 def plain(record: Any) -> Any:
