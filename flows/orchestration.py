@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from flows import closed_server
 from tasks.environment import home as default_home
 from tasks.place import write_private
 from tdrop.errors import TdropError, Unavailable, UsageError
@@ -147,7 +148,7 @@ def require_server() -> str:
 def prefect_command(port: int) -> list[str]:
     """The command of a Prefect server on this machine alone."""
     return [
-        *(sys.executable, "-m", "uvicorn", "--factory", "prefect.server.api.server:create_app"),
+        *(sys.executable, "-m", "uvicorn", "--factory", f"{closed_server.__name__}:create_app"),
         *("--host", "127.0.0.1", "--port", str(port), "--log-level", "error", "--lifespan", "on"),
     ]
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
+from flows.closed_server import own_hosts
 from flows.orchestration import Server, announcing, answers, prefect_command, require_free, starting, starting_alone
 from tasks.place import PRIVATE, Place
 from tasks.tracking import EXPERIMENTS, connect, tracking_uri
@@ -79,6 +80,8 @@ def _mlflow(place: Place, port: int, logs: Path) -> AbstractContextManager[Serve
     command = [
         *(sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"),
         *("--uvicorn-opts", "--log-level warning"),
+        *("--allowed-hosts", ",".join(own_hosts(port))),
+        *("--cors-allowed-origins", ",".join(f"http://{host}" for host in own_hosts(port))),
         *("--artifacts-destination", (place.root / "artifacts").as_uri()),
     ]
     # In the environment, not among the arguments, where everyone on the machine would see a password.

@@ -12,6 +12,7 @@ import time
 import urllib.request
 from pathlib import Path
 
+import httpx
 import pytest
 
 from flows.orchestration import announced, answers, free_port
@@ -39,6 +40,8 @@ def test_both_pages_answer_until_ctrl_c(environment, tmp_path):
         assert "<html" in fetch(f"http://127.0.0.1:{prefect}/").lower()
         assert "mlflow" in fetch(f"http://127.0.0.1:{mlflow}/").lower()
         assert announced(tmp_path / "home") == f"http://127.0.0.1:{prefect}/api"
+        assert_closed(f"http://127.0.0.1:{prefect}/api/flows/", {"name": "planted"})
+        assert_closed(f"http://127.0.0.1:{mlflow}/api/2.0/mlflow/experiments/create", {"name": "planted"})
     finally:
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
@@ -47,6 +50,14 @@ def test_both_pages_answer_until_ctrl_c(environment, tmp_path):
     assert announced(tmp_path / "home") is None
     assert {file.name for file in (tmp_path / "home" / "logs").iterdir()} == {"prefect.log", "mlflow.log"}
     assert {file.name for file in tmp_path.iterdir()} == {"home"}, "something was written beside the home"
+
+
+def assert_closed(address: str, wanted: dict[str, str]) -> None:
+    """Something is made for the server's own page, and for no stranger's."""
+    own = address.split("/api")[0]
+    for stranger in ({"Origin": "https://evil.example"}, {"Origin": "null"}, {"Host": "evil.example"}):
+        assert httpx.post(address, json=wanted, headers=stranger).status_code == 403, (address, stranger)
+    assert httpx.post(address, json=wanted, headers={"Origin": own}).is_success, address
 
 
 def read_until(process: subprocess.Popen[str], words: str) -> str:
