@@ -11,7 +11,7 @@ from tdrop.metrics.calibration import (
     expected_calibration_error,
     recalibrated,
 )
-from tdrop.metrics.ranking import RankedPairs, auroc
+from tdrop.metrics.ranking import RankedPairs, auroc, auroc_interval, delong
 from tdrop.metrics.referral import (
     RiskCoverage,
     capacity_count,
@@ -49,6 +49,7 @@ __all__ = [
     "Statistic",
     "Sums",
     "auroc",
+    "auroc_interval",
     "average",
     "brier",
     "calibration_intercept",
@@ -56,6 +57,7 @@ __all__ = [
     "capacity_count",
     "clip_risk",
     "count_blocks",
+    "delong",
     "divide",
     "expected_calibration_error",
     "expected_error",

@@ -9,12 +9,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
-from scipy.stats import norm, rankdata
 from threadpoolctl import threadpool_limits
 
+from tdrop.metrics import auroc, auroc_interval, delong
 from tdrop.shift.classifier import Kind, Propensity, fit_classifier, stack, thin
 from tdrop.shift.marginal import FeatureShift, columns_of
-from tdrop.types import INTERVAL_LEVEL, Cohort, Doubles
+from tdrop.types import Cohort, Doubles
 
 #: Rows a site of the permutation test; its cost grows with their square.
 PERMUTATION_ROWS = 1_000
@@ -100,30 +100,9 @@ class Driver:
 
 def domain_auroc(fitted: Propensity) -> DomainAuroc:
     """Returns the cross-fitted AUROC with DeLong's interval on the logit scale."""
-    value, variance = _delong(fitted.source, fitted.target)
-    low, high = _interval(value, variance, min(len(fitted.source), len(fitted.target)))
+    value, variance = delong(fitted.source, fitted.target)
+    low, high = auroc_interval(value, variance, min(len(fitted.source), len(fitted.target)))
     return DomainAuroc(value, low, high, fitted.kind, fitted.rows_fitted)
-
-
-def _delong(source: Doubles, target: Doubles) -> tuple[float, float]:
-    """AUROC of scores and DeLong's variance from midranks, in O(n log n)."""
-    ranks = rankdata(np.concatenate([source, target]))
-    above = (ranks[len(source) :] - rankdata(target)) / len(source)
-    below = 1.0 - (ranks[: len(source)] - rankdata(source)) / len(target)
-    variance = above.var(ddof=1) / len(target) + below.var(ddof=1) / len(source)
-    return float(above.mean()), float(variance)
-
-
-def _interval(value: float, variance: float, fewest: int) -> tuple[float, float]:
-    quantile = float(norm.ppf((1 + INTERVAL_LEVEL) / 2))
-    # A perfect score has no variance of its own: with n patients, up to 3/n may still go unseen.
-    unseen = 3.0 / fewest
-    if value >= 1 or value <= 0 or variance <= 0:
-        return max(0.0, value - unseen), min(1.0, value + unseen)
-    width = quantile * np.sqrt(variance) / (value * (1 - value))
-    centre = np.log(value / (1 - value))
-    low, high = 1 / (1 + np.exp(-(centre - width))), 1 / (1 + np.exp(-(centre + width)))
-    return float(low), float(high)
 
 
 def share_outside_overlap(fitted: Propensity) -> float:
@@ -215,22 +194,15 @@ def _measure_drops(
     drops: dict[str, float] = {}
     with threadpool_limits(1):
         model = fit_classifier(kind, X[half], is_target[half], seed=int(generator.integers(2**31)))
-        whole = _auroc(model, held, truth)
+        whole = auroc(truth, model.decision_function(held)) or 0.0
         for column, indices in members.items():
             lost = []
             for _ in range(DRIVER_REPEATS):
                 shuffled = held.copy()
                 shuffled[:, indices] = held[generator.permutation(len(held))][:, indices]
-                lost.append(whole - _auroc(model, shuffled, truth))
+                lost.append(whole - (auroc(truth, model.decision_function(shuffled)) or 0.0))
             drops[column] = float(np.mean(lost))
     return drops
-
-
-def _auroc(model: Any, X: Doubles, is_target: NDArray[np.bool_]) -> float:
-    scores = np.asarray(model.decision_function(X), dtype=np.float64)
-    ranks = rankdata(scores)
-    targets = int(is_target.sum())
-    return float((ranks[is_target].sum() - targets * (targets + 1) / 2) / (targets * (len(X) - targets)))
 
 
 def _describe(column: str, drop: float, features: tuple[FeatureShift, ...]) -> Driver:
