@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tdrop.types import Cohort, Summary
+from tdrop.records import plain, read
+from tdrop.types import Cohort, Feature, Summary
 
 
 def save_cohort(path: Path, cohort: Cohort) -> None:
@@ -18,7 +20,7 @@ def save_cohort(path: Path, cohort: Cohort) -> None:
         site=np.asarray(cohort.site),
         task=np.asarray(cohort.task),
         ids=cohort.ids.astype(str),
-        features=np.asarray(cohort.features, dtype=str),
+        features=np.asarray(json.dumps([plain(feature) for feature in cohort.described])),
         X=cohort.X,
         **labels,
     )
@@ -27,13 +29,15 @@ def save_cohort(path: Path, cohort: Cohort) -> None:
 def load_cohort(path: Path) -> Cohort:
     """Reads what `save_cohort` wrote."""
     with np.load(path, allow_pickle=False) as data:
+        described = tuple(read(Feature, feature) for feature in json.loads(str(data["features"])))
         return Cohort(
             site=str(data["site"]),
             ids=data["ids"],
-            features=tuple(str(name) for name in data["features"]),
+            features=tuple(feature.name for feature in described),
             X=data["X"],
             y=data.get("y"),
             task="regression" if str(data["task"]) == "regression" else "binary",
+            described=described,
         )
 
 

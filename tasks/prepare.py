@@ -13,6 +13,7 @@ from tasks.step import PATIENT, step
 from tasks.store import Ref, Store, write_json
 from tdrop.disclosure import disclose_validation
 from tdrop.errors import DataError, SiteStopped
+from tdrop.records import read_record, write_record
 
 READ_LIMIT_SECONDS = 3600
 
@@ -81,6 +82,8 @@ def encode_pair(place: Place, site: str, source: Ref, target: Ref) -> Ref:
     Returns a stage with source.npz (labelled), target.npz (never labelled), encoder.json and
     counts.json (outcomes of the source, categories that the source never showed).
     """
+    from tdrop.data.encode import Encoder
+
     network = place.network()
     spec = network.site(site)
     contract = network.contract_of(spec)
@@ -95,7 +98,7 @@ def encode_pair(place: Place, site: str, source: Ref, target: Ref) -> Ref:
         source_frame = pd.read_parquet(source.path / "frame.parquet")
         target_frame = pd.read_parquet(target.path / "frame.parquet")
         encoder = learn_encoder(source_frame, contract)
-        write_json(folder / "encoder.json", encoder.to_dict())
+        write_record(folder / "encoder.json", encoder)
         y, counts = source_outcome(source_frame, contract)
         known = ~pd.isna(y)
         if not known.any():
@@ -110,7 +113,7 @@ def encode_pair(place: Place, site: str, source: Ref, target: Ref) -> Ref:
 
     inputs = {"source": source.digest, "target": target.digest, "contract": network.digest_of(spec)}
     ref = Store(place.root).make("encoded", inputs, build)
-    names = ref.json("encoder.json").get("features", [])
+    names = [feature.name for feature in read_record(Encoder, ref.path / "encoder.json").features]
     leave(site, "encoding", f"# {site}: encoding\n\n{len(names)} features: " + ", ".join(names))
     report(site, "encode", detail=f"{len(names)} features")
     return ref

@@ -45,6 +45,7 @@ def score_batch(place: Place, site: str, file: str) -> dict[str, Any]:
     from tdrop.data.prepare import prepare
     from tdrop.evaluate import patients_table, write_patients
     from tdrop.methods import load
+    from tdrop.records import read
 
     champion = find_champion(place, site)
     network = place.network()
@@ -52,7 +53,7 @@ def score_batch(place: Place, site: str, file: str) -> dict[str, Any]:
     if prepared.validation.stopped:
         raise SiteStopped(_refusal(place, site, prepared.validation))
     decision = Decision.model_validate(champion.described["decision"])
-    encoder = Encoder.from_dict(champion.described["encoder"])
+    encoder = read(Encoder, champion.described["encoder"])
     cohort = encoder.encode(prepared.frame, site)
     fitted = load(champion.folder / "model")
     # summarise streams over rows: memory does not grow with the batch times the passes.

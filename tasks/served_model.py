@@ -22,11 +22,12 @@ class ServedModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
         from tdrop.contracts.schema import Contract, Decision
         from tdrop.data.encode import Encoder
         from tdrop.methods import load
+        from tdrop.records import read
 
         folder = Path(context.artifacts["transfer"])
         self.fitted = load(folder / "model")
         described = json.loads((folder / "served.json").read_text(encoding="utf-8"))
-        self.encoder = Encoder.from_dict(described["encoder"])
+        self.encoder = read(Encoder, described["encoder"])
         self.contract = Contract.model_validate(described["contract"])
         self.decision = Decision.model_validate(described["decision"])
         self.passes, self.seed = int(described["passes"]), int(described["seed"])

@@ -23,6 +23,33 @@ EpochCallback = Callable[[int, int, float, float | None], None]
 #: The level of every interval that is shown unless a site asks for another.
 INTERVAL_LEVEL = 0.95
 
+#: What a feature is: a number, the place in an order, a yes or no, one category of several, or "it was not recorded".
+FeatureKind = Literal["continuous", "ordinal", "binary", "level", "missing"]
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One column of X: what it is called, and what it was made from.
+
+    Attributes:
+        name: Its name in a cohort.
+        column: The column of the extract behind it; the levels of a category and its missing indicator share one.
+        kind: What its numbers mean.
+        unit: Unit of the column, or None.
+        title: Its name for people.
+    """
+
+    name: str
+    column: str
+    kind: FeatureKind = "continuous"
+    unit: str | None = None
+    title: str = ""
+
+    @property
+    def label(self) -> str:
+        """The title, or the name where none was given."""
+        return self.title or self.name
+
 
 @dataclass(frozen=True)
 class Cohort:
@@ -35,6 +62,7 @@ class Cohort:
         X: Encoded features (rows, features), float32, finite.
         y: Outcomes (rows,) float32, or None for a cohort without labels.
         task: "binary" (outcomes 0 and 1) or "regression".
+        described: What each feature is, in the order of `features`; columns of their own unless told.
     """
 
     site: str
@@ -43,10 +71,16 @@ class Cohort:
     X: Floats
     y: Floats | None = None
     task: Task = "binary"
+    described: tuple[Feature, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ids", np.asarray(self.ids))
         object.__setattr__(self, "features", tuple(self.features))
+        if tuple(feature.name for feature in self.described) != self.features:
+            # Also after `replace(cohort, features=...)`: a description never outlives the names it was made for.
+            known = {feature.name: feature for feature in self.described}
+            told = tuple(known.get(name) or Feature(name, name) for name in self.features)
+            object.__setattr__(self, "described", told)
         object.__setattr__(self, "X", np.ascontiguousarray(self.X, dtype=np.float32))
         if self.y is not None:
             object.__setattr__(self, "y", np.ascontiguousarray(self.y, dtype=np.float32))
@@ -75,6 +109,11 @@ class Cohort:
 
     def __len__(self) -> int:
         return len(self.X)
+
+    def __repr__(self) -> str:
+        """Counts and names only: a notebook or a log must not hold patients."""
+        labels = "without labels" if self.y is None else "labelled"
+        return f"Cohort(site={self.site!r}, {len(self):,} rows, {len(self.features)} features, {labels}, {self.task})"
 
     def unlabelled(self) -> Cohort:
         """Returns the same patients without outcomes."""

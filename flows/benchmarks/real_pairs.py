@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tdrop.types import Cohort
+from tdrop.types import Cohort, Feature
 
 SUPPORT_SOURCE = "ARF/MOSF w/Sepsis"
 SUPPORT_TARGETS = ("COPD", "CHF", "Cirrhosis", "MOSF w/Malig")
@@ -24,6 +24,8 @@ _MEASUREMENTS = ("age", "edu", "scoma", "meanbp", "hrt", "resp", "temp", "pafi",
 #: Right-skewed laboratory values; their logarithm is used.
 _SKEWED = ("wblc", "bili", "crea", "bun", "urine", "glucose")
 _MONTH = 365.25 / 12
+#: What an indicator of a missing value is called after its column.
+MISSING = "_missing"
 
 
 def rotterdam_to_gbsg() -> tuple[Cohort, Cohort]:
@@ -66,7 +68,7 @@ def support_to(group: str) -> tuple[Cohort, Cohort]:
     X.columns = X.columns.str.removeprefix("num_")
     X[list(_SKEWED)] = np.log1p(X[list(_SKEWED)].clip(lower=0))
     groups = table["fac_dzgroup"].astype(str)
-    missing = X.isna().astype(float).add_suffix("_missing")
+    missing = X.isna().astype(float).add_suffix(MISSING)
     X = X.fillna(X[groups == SUPPORT_SOURCE].median())
     X["comorbidities"] = table["num_num_co"].astype(float)
     X["male"] = table["fac_sex"].astype(str) == "male"
@@ -93,4 +95,6 @@ def _within(table: pd.DataFrame, days: float, unit: float) -> Any:
 
 def _cohort(site: str, X: pd.DataFrame, outcome: Any) -> Cohort:
     known = ~np.isnan(outcome)
-    return Cohort(site, np.arange(known.sum()), tuple(X.columns), X[known].to_numpy(dtype=float), outcome[known])
+    names, values = tuple(X.columns), X[known].to_numpy(dtype=float)
+    described = tuple(Feature(f"{name}{MISSING}", name, "missing") for name in names if f"{name}{MISSING}" in names)
+    return Cohort(site, np.arange(known.sum()), names, values, outcome[known], described=described)

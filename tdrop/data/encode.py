@@ -12,8 +12,7 @@ missing             the source's median (numbers, ordinals) or most frequent cat
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -22,10 +21,9 @@ from numpy.typing import ArrayLike
 from tdrop.contracts.table import NUMERIC_TYPES, Column, Contract
 from tdrop.data.values import as_numbers, as_text
 from tdrop.errors import DataError
-from tdrop.types import Cohort, Doubles, Floats
+from tdrop.types import Cohort, Doubles, Feature, FeatureKind, Floats
 
-#: Version of the form that `Encoder.to_dict` writes.
-FORM = 1
+_KINDS: Mapping[str, FeatureKind] = {"ordinal": "ordinal", "binary": "binary"}
 
 
 @dataclass(frozen=True)
@@ -57,13 +55,27 @@ class Coding:
     indicator: bool
 
     @property
-    def features(self) -> tuple[str, ...]:
-        """Names of its features."""
+    def features(self) -> tuple[Feature, ...]:
+        """What it makes, in the order of `encode`."""
         if self.type == "categorical":
-            names = tuple(f"{self.name}={label}" for label in self.categories)
+            made = tuple(
+                Feature(
+                    f"{self.name}={label}",
+                    self.name,
+                    "level",
+                    None,
+                    f"{self.title}: {self.category_titles.get(label, label)}",
+                )
+                for label in self.categories
+            )
         else:
-            names = (f"log_{self.name}" if self.log else self.name,)
-        return (*names, f"{self.name}_missing") if self.indicator else names
+            notes = [note for note in (self.unit, "log" if self.log else None) if note]
+            title = f"{self.title} ({', '.join(notes)})" if notes else self.title
+            name = f"log_{self.name}" if self.log else self.name
+            made = (Feature(name, self.name, _KINDS.get(self.type, "continuous"), self.unit, title),)
+        if self.indicator:
+            made += (Feature(f"{self.name}_missing", self.name, "missing", None, f"{self.title} missing"),)
+        return made
 
     def encode(self, frame: pd.DataFrame) -> list[Doubles]:
         """Returns its features, each (rows,)."""
@@ -80,16 +92,6 @@ class Coding:
             filled: Doubles = np.where(missing, float(self.fill), numbers)
             features = [np.log1p(filled) if self.log else filled]
         return [*features, missing.astype(np.float64)] if self.indicator else features
-
-    def title_of(self, feature: str) -> str:
-        """What to call one of its features."""
-        if feature == f"{self.name}_missing":
-            return f"{self.title} missing"
-        if self.type == "categorical":
-            label = feature.removeprefix(f"{self.name}=")
-            return f"{self.title}: {self.category_titles.get(label, label)}"
-        notes = [note for note in (self.unit, "log" if self.log else None) if note]
-        return f"{self.title} ({', '.join(notes)})" if notes else self.title
 
 
 @dataclass(frozen=True)
@@ -109,8 +111,8 @@ class Encoder:
     codings: tuple[Coding, ...]
 
     @property
-    def features(self) -> tuple[str, ...]:
-        """Names of the columns of X."""
+    def features(self) -> tuple[Feature, ...]:
+        """The columns of X."""
         return tuple(feature for coding in self.codings for feature in coding.features)
 
     def matrix(self, frame: pd.DataFrame) -> Floats:
@@ -125,7 +127,8 @@ class Encoder:
         if ids is None:
             ids = frame[self.id_column].to_numpy(dtype=str) if self.id_column in frame else np.arange(1, len(frame) + 1)
         outcomes = None if y is None else np.asarray(y, dtype=np.float32)
-        return Cohort(site_name, np.asarray(ids), self.features, self.matrix(frame), outcomes)
+        names = tuple(feature.name for feature in self.features)
+        return Cohort(site_name, np.asarray(ids), names, self.matrix(frame), outcomes, described=self.features)
 
     def unseen(self, frame: pd.DataFrame) -> dict[str, int]:
         """By column, how many rows hold a category that the source never held."""
@@ -136,49 +139,20 @@ class Encoder:
                 counts[coding.name] = int((labels.notna() & ~labels.isin(coding.seen)).sum())
         return {name: count for name, count in counts.items() if count}
 
-    def title(self, feature: str) -> str:
-        """What to call a feature in a report."""
-        for coding in self.codings:
-            if feature in coding.features:
-                return coding.title_of(feature)
-        raise DataError(f"no feature '{feature}'; known: {', '.join(self.features)}")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON."""
-        codings = [
-            asdict(coding)
-            | {
-                "categories": list(coding.categories),
-                "seen": list(coding.seen),
-                "category_titles": dict(coding.category_titles),
-            }
-            for coding in self.codings
-        ]
-        return {
-            "form": FORM,
-            "contract": self.contract,
-            "version": self.version,
-            "features": list(self.features),
-            "id_column": self.id_column,
-            "codings": codings,
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Encoder:
-        """Reads what `to_dict` wrote."""
-        if data.get("form") != FORM:
-            raise DataError(f"encoder has form {data.get('form')!r}, expected {FORM}; run the transfer again")
-        codings = tuple(
-            Coding(**{**item, "categories": tuple(item["categories"]), "seen": tuple(item["seen"])})
-            for item in data["codings"]
-        )
-        return cls(data["contract"], data["version"], data["id_column"], codings)
-
 
 def learn_encoder(source_frame: pd.DataFrame, contract: Contract) -> Encoder:
     """Learns what missing values become, and which categories are known, from the source's features."""
     codings = tuple(_learn(source_frame, column) for column in contract.features)
     return Encoder(contract.name, contract.version, contract.id_column, codings)
+
+
+def features_of(contract: Contract) -> tuple[Feature, ...]:
+    """Every feature that an encoder of this table may make, whatever a site records."""
+    return tuple(
+        feature
+        for column in contract.features
+        for feature in _coding(column, seen=(), fill=0.0, indicator=True).features
+    )
 
 
 def _learn(frame: pd.DataFrame, column: Column) -> Coding:
@@ -198,6 +172,10 @@ def _learn(frame: pd.DataFrame, column: Column) -> Coding:
         fill = float(np.nanmedian(numbers))
         fill = fill if column.type in NUMERIC_TYPES else float(np.floor(fill))
     seen = () if labels is None else tuple(label for label in column.categories if labels.eq(label).any())
+    return _coding(column, seen=seen, fill=fill, indicator=column.missing.policy == "indicator")
+
+
+def _coding(column: Column, *, seen: tuple[str, ...], fill: float | str, indicator: bool) -> Coding:
     return Coding(
         column.name,
         column.label,
@@ -208,7 +186,7 @@ def _learn(frame: pd.DataFrame, column: Column) -> Coding:
         dict(column.category_titles),
         seen,
         fill,
-        column.missing.policy == "indicator",
+        indicator,
     )
 
 

@@ -16,7 +16,7 @@ from scipy.special import expit, softmax
 from scipy.stats import norm
 
 from tdrop.errors import UsageError, did_you_mean
-from tdrop.types import Cohort, Doubles
+from tdrop.types import Cohort, Doubles, Feature
 
 Outcome = Literal["all_cause", "prostate"]
 Support = Literal["full", "truncated"]
@@ -235,4 +235,9 @@ def simulated_cohort(population: str, rows: int, *, seed: int, **options: Any) -
     }
     X = np.stack([np.asarray(column, dtype=np.float32) for column in columns.values()], axis=1)
     ids = frame["patient_id"].to_numpy(str)
-    return Cohort(f"simulated {population}", ids, tuple(columns), X, frame["died_10y"].to_numpy(np.float32))
+    described = (
+        Feature("log_psa", "psa", unit="ng/mL"),
+        *(Feature(f"treatment={name}", "treatment", "level") for name in TREATMENTS),
+    )
+    y = frame["died_10y"].to_numpy(np.float32)
+    return Cohort(f"simulated {population}", ids, tuple(columns), X, y, described=described)

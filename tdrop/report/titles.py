@@ -1,29 +1,20 @@
-"""What to call encoded features: a contract decides how they are named, so it also says what they mean."""
+"""What to call encoded features: the encoder says what it makes of a contract's columns."""
 
 from __future__ import annotations
 
-from tdrop.contracts.schema import Column, Contract
+from tdrop.contracts.schema import Contract
+from tdrop.data.encode import features_of
+from tdrop.types import Feature
 
 
 def feature_titles(contract: Contract | None) -> dict[str, str]:
     """Returns, by encoded feature, its name for people."""
-    titles = {}
-    for column in contract.features if contract else ():
-        titles[f"{column.name}_missing"] = f"{column.label} missing"
-        titles[column.name] = f"{column.label} ({column.unit})" if column.unit else column.label
-        titles[f"log_{column.name}"] = f"{column.label} (log)"
-        for category in column.categories:
-            titles[f"{column.name}={category}"] = f"{column.label}: {column.category_titles.get(category, category)}"
-    return titles
+    return {feature.name: feature.label for feature in features_of(contract)} if contract else {}
 
 
-def feature_columns(contract: Contract) -> dict[str, Column]:
-    """Returns, by encoded feature, the contract's column."""
-    columns: dict[str, Column] = {}
-    for column in contract.features:
-        names = (column.name, f"log_{column.name}", f"{column.name}_missing")
-        columns |= dict.fromkeys((*names, *(f"{column.name}={category}" for category in column.categories)), column)
-    return columns
+def known_features(contract: Contract) -> dict[str, Feature]:
+    """Returns, by name, what each encoded feature is."""
+    return {feature.name: feature for feature in features_of(contract)}
 
 
 def value_names(contract: Contract | None) -> dict[str, dict[float, str]]:

@@ -11,7 +11,8 @@ from tdrop.evaluate import Row
 from tdrop.report.choice import picked_trial
 from tdrop.report.data import ReportData
 from tdrop.report.text import count, method_label, moment, of_hundred, share
-from tdrop.report.titles import feature_columns, feature_titles, in_sentence
+from tdrop.report.titles import in_sentence, known_features
+from tdrop.types import Feature
 
 SIMPLE = "logistic_regression"
 
@@ -149,25 +150,23 @@ def _without_outcomes(data: ReportData) -> list[str]:
 
 def difference_sentence(data: ReportData) -> str:
     """Names what differs most between the sites, in natural units where the frames are there."""
-    columns, told, seen = feature_columns(data.contract), [], set()
+    features, told, seen = known_features(data.contract), [], set()
     ranked = sorted(data.shift.get("features", ()), key=lambda row: -abs(row.get("smd") or 0.0))
     for row in ranked:
-        column = columns.get(row["feature"])
-        if column is None or column.name in seen or not row.get("smd"):
+        feature = features.get(row["feature"])
+        if feature is None or feature.column in seen or not row.get("smd"):
             continue
-        seen.add(column.name)
-        told.append(_describe_feature(data, row))
+        seen.add(feature.column)
+        told.append(_describe_feature(data, row, feature))
     return f"Differs most from the source: {' and '.join(told[:2])}." if told else ""
 
 
-def _describe_feature(data: ReportData, row: Mapping[str, Any]) -> str:
-    feature = str(row["feature"])
-    column = feature_columns(data.contract)[feature]
-    title = in_sentence(feature_titles(data.contract)[feature])
-    if column.type in ("continuous", "count") and not feature.endswith("_missing"):
-        means = [_mean(frame, column.name) for frame in (data.source_frame, data.target_frame)]
-        unit = f" {column.unit}" if column.unit else ""
-        name = in_sentence(column.label)
+def _describe_feature(data: ReportData, row: Mapping[str, Any], feature: Feature) -> str:
+    title = in_sentence(feature.label)
+    if feature.kind == "continuous":
+        means = [_mean(frame, feature.column) for frame in (data.source_frame, data.target_frame)]
+        unit = f" {feature.unit}" if feature.unit else ""
+        name = in_sentence(data.contract.column(feature.column).label)
         return name if None in means else f"{name} ({means[0]:.3g} there, {means[1]:.3g}{unit} here)"
     if row.get("kind") in ("level", "binary", "missing"):
         return f"{title} ({share(row['source_mean'], 0)} there, {share(row['target_mean'], 0)} here)"

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from tdrop.metrics import auroc, auroc_interval, delong
 from tdrop.shift.classifier import Kind, Propensity, fit_classifier, stack, thin
-from tdrop.shift.marginal import FeatureShift, columns_of
+from tdrop.shift.marginal import FeatureShift
 from tdrop.types import Cohort, Doubles
 
 #: Rows a site of the permutation test; its cost grows with their square.
@@ -170,10 +170,9 @@ def rank_drivers(
     generator = np.random.default_rng([seed, 3])
     X, is_target = stack(source, target)
     rows = generator.permutation(thin(is_target, np.arange(len(X)), DRIVER_ROWS, generator))
-    columns = columns_of(source.features)
     members: dict[str, list[int]] = {}
-    for index, feature in enumerate(source.features):
-        members.setdefault(columns[feature], []).append(index)
+    for index, feature in enumerate(source.described):
+        members.setdefault(feature.column, []).append(index)
     drops = _measure_drops(X[rows], is_target[rows], members, kind, generator)
     drivers = [_describe(column, drops[column], features) for column in members]
     return tuple(sorted(drivers, key=lambda driver: (-driver.auroc_drop, driver.column)))

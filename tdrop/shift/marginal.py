@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from scipy.stats import wasserstein_distance
 
-from tdrop.types import Cohort, Doubles, Floats
-
-FeatureKind = Literal["continuous", "binary", "level", "missing"]
+from tdrop.types import Cohort, Doubles, Feature, FeatureKind, Floats
 
 #: Features with more values than this are drawn as a histogram, the others value by value.
 MOST_VALUES = 12
@@ -50,7 +48,7 @@ class FeatureShift:
 
     Attributes:
         feature: Name of the encoded feature.
-        column: Column it comes from ("stage" for "stage=T2" and for "stage_missing").
+        column: Column it comes from; the levels of a category and its missing indicator share one.
         kind: "continuous", "binary", "level" of a categorical, or "missing" indicator.
         source_mean: Mean at the source.
         target_mean: Mean at the target.
@@ -100,9 +98,9 @@ class Moments:
 def compare_features(source: Cohort, target: Cohort) -> tuple[FeatureShift, ...]:
     """Describes every feature's difference, in the order of the features."""
     moments = compare_means(source.X, target.X)
-    columns = columns_of(source.features)
-    distances = _level_distances(columns, source.features, moments)
-    return tuple(_compare(index, source, target, columns, moments, distances) for index in range(len(source.features)))
+    distances = _level_distances(source.described, moments)
+    missing = _missing_differences(source.described, moments)
+    return tuple(_compare(index, source, target, moments, distances, missing) for index in range(len(source.features)))
 
 
 def compare_means(source: Floats, target: Floats) -> Moments:
@@ -126,52 +124,39 @@ def standardise(difference: Doubles, pooled: Doubles) -> Doubles:
     return smd
 
 
-def columns_of(features: tuple[str, ...]) -> dict[str, str]:
-    """Returns the column behind every feature: levels and missing indicators belong to their column."""
-    columns = {feature: feature.partition("=")[0] for feature in features}
-    known = set(columns.values())
-    for feature in features:
-        column = feature.removesuffix("_missing")
-        if column != feature and column in known:
-            columns[feature] = column
-    return columns
-
-
 def _compare(
     index: int,
     source: Cohort,
     target: Cohort,
-    columns: Mapping[str, str],
     moments: Moments,
     level_distances: Mapping[str, float],
+    missing: Mapping[str, float],
 ) -> FeatureShift:
-    feature = source.features[index]
+    feature = source.described[index]
     values, others = source.X[:, index], target.X[:, index]
     smd = float(moments.smd[index])
-    column = columns[feature]
-    kind = _kind(feature, column, values, others)
+    kind = _kind(feature, values, others)
     return FeatureShift(
-        feature=feature,
-        column=column,
+        feature=feature.name,
+        column=feature.column,
         kind=kind,
         source_mean=float(moments.source_mean[index]),
         target_mean=float(moments.target_mean[index]),
         pooled_sd=float(moments.pooled_sd[index]),
         smd=smd if np.isfinite(smd) else None,
-        distance=_distance(kind, values, others, float(moments.pooled_sd[index]), level_distances.get(column)),
+        distance=_distance(kind, values, others, float(moments.pooled_sd[index]), level_distances.get(feature.column)),
         distance_kind="wasserstein" if kind == "continuous" else "total_variation",
-        missing_difference=_missing_difference(column, source.features, moments),
+        missing_difference=missing.get(feature.column),
         outside_range=float(((others < values.min()) | (others > values.max())).mean()),
         density=count_on_common_edges(values, others),
         note=_note(values, others),
     )
 
 
-def _kind(feature: str, column: str, values: Floats, others: Floats) -> FeatureKind:
-    if "=" in feature:
-        return "level"
-    if column != feature:
-        return "missing"
+def _kind(feature: Feature, values: Floats, others: Floats) -> FeatureKind:
+    """How a feature is compared: an ordinal's places are numbers, and a number of 0 and 1 only is a share."""
+    if feature.kind in ("level", "missing"):
+        return feature.kind
     two_valued = all(bool(((side == 0) | (side == 1)).all()) for side in (values, others))
     return "binary" if two_valued else "continuous"
 
@@ -193,23 +178,23 @@ def _distance(
     return float(wasserstein_distance(values, others)) / pooled
 
 
-def _level_distances(columns: Mapping[str, str], features: tuple[str, ...], moments: Moments) -> dict[str, float]:
+def _level_distances(features: tuple[Feature, ...], moments: Moments) -> dict[str, float]:
     """Total variation of every categorical column; a level left out of the encoding is what remains."""
     distances: dict[str, float] = {}
     difference = moments.target_mean - moments.source_mean
-    for column in dict.fromkeys(columns[feature] for feature in features if "=" in feature):
-        levels = [index for index, feature in enumerate(features) if "=" in feature and columns[feature] == column]
+    for column in dict.fromkeys(feature.column for feature in features if feature.kind == "level"):
+        levels = [i for i, feature in enumerate(features) if feature.kind == "level" and feature.column == column]
         changes = difference[levels]
         distances[column] = float(np.abs(changes).sum() + abs(changes.sum())) / 2
     return distances
 
 
-def _missing_difference(column: str, features: tuple[str, ...], moments: Moments) -> float | None:
-    for name in (f"{column}_missing", f"{column}=missing"):
-        if name in features:
-            index = features.index(name)
-            return float(moments.target_mean[index] - moments.source_mean[index])
-    return None
+def _missing_differences(features: tuple[Feature, ...], moments: Moments) -> dict[str, float]:
+    """Target's minus source's share of missing values, by column with an indicator."""
+    difference = moments.target_mean - moments.source_mean
+    return {
+        feature.column: float(difference[index]) for index, feature in enumerate(features) if feature.kind == "missing"
+    }
 
 
 def count_on_common_edges(values: Floats | Doubles, others: Floats | Doubles) -> Density:

@@ -19,14 +19,16 @@ from tdrop.matching import match
 from tdrop.shift import Propensity, Shift, density_ratio_weights, effective_n, estimate_shift, propensity
 from tdrop.shift.joint import DomainAuroc, domain_auroc, permutation_test, share_outside_overlap
 from tdrop.shift.verdict import judge
-from tdrop.types import Cohort
+from tdrop.types import Cohort, Feature
 
 
 def cohort(site: str, **columns) -> Cohort:
-    """A cohort from columns by name; "stage=T1" is spelled stage__T1."""
+    """A cohort from columns by name; "stage=T1" is spelled stage__T1, and psa_missing says where psa was not there."""
     names = tuple(name.replace("__", "=") for name in columns)
     X = np.column_stack(list(columns.values()))
-    return Cohort(site, np.arange(len(X)), names, X)
+    described = [Feature(name, name.split("=")[0], "level") for name in names if "=" in name]
+    described += [Feature("psa_missing", "psa", "missing")]
+    return Cohort(site, np.arange(len(X)), names, X, described=tuple(described))
 
 
 @pytest.mark.parametrize("rows", [200, 2_000, 200_000])
