@@ -1,0 +1,143 @@
+"""Forecasts against sites whose truth is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from tdrop.errors import DataError
+from tdrop.forecast import QUANTITIES, Evidence, Forecast, bound_error, fit_tau, forecast, tau_of
+from tdrop.forecast.estimators import more_pessimistic
+from tdrop.forecast.lines import apply_lines, weighted_lines
+from tdrop.forecast.masses import Ranked
+from tdrop.metrics import auroc
+from tdrop.records import plain, read
+
+T = 0.3
+
+
+def _sigmoid(value: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-value))
+
+
+class Site:
+    """A normal feature whose mean moves by `shift`; the risk is sigmoid(1.5 x - 1) everywhere."""
+
+    def __init__(self, shift: float, rows: int = 4_000, seed: int = 0) -> None:
+        generator = np.random.default_rng(seed)
+        self.x, self.z = generator.normal(size=rows), generator.normal(shift, 1, size=rows)
+        self.truth = _sigmoid(1.5 * self.z - 1)
+        self.y = (generator.random(rows) < _sigmoid(1.5 * self.x - 1)).astype(float)
+        self.later = (generator.random(rows) < self.truth).astype(float)
+        self.weights = np.exp(shift * self.x - shift**2 / 2)
+
+    def evidence(self, slope: float = 1.5, intercept: float = -1.0, method: str = "a") -> Evidence:
+        """A model that reads the feature by its own line."""
+        risks = (_sigmoid(slope * one + intercept) for one in (self.x, self.z))
+        return Evidence(method, next(risks), self.y, self.weights, next(risks))
+
+
+@pytest.mark.parametrize("shift", [0.0, 1.0])
+@pytest.mark.parametrize("estimator", ["importance_weighted", "confidence", "committee", "pessimistic"])
+def test_every_estimator_finds_the_truth_under_covariate_shift(shift: float, estimator: str) -> None:
+    site = Site(shift)
+    found = forecast("north", [site.evidence()], T, resamples=20)
+    truth = Ranked.of(site.evidence().target, T).quantities(site.truth[None], 1 - site.truth[None])[:, 0]
+    for name, expected in zip(QUANTITIES, truth, strict=True):
+        answer = found.of("a", name)
+        assert answer is not None
+        assert answer.by[estimator] == pytest.approx(expected, abs=0.03), name  # type: ignore[index]
+
+
+def test_weighted_recalibration_mends_risks_that_are_wrong_on_average() -> None:
+    site = Site(0.5)
+    wrong = site.evidence(slope=3.0, intercept=1.0)
+    found = forecast("north", [wrong], T, resamples=20)
+    outcomes, expected = found.of("a", "outcomes"), site.truth.mean()
+    assert outcomes is not None
+    assert outcomes.by["confidence"] == pytest.approx(expected, abs=0.03)
+    assert abs(float(outcomes.by["committee"] or 0) - expected) > 0.1
+
+
+def test_the_interval_holds_what_is_seen_later() -> None:
+    held = 0
+    for seed in range(20):
+        site = Site(0.7, rows=600, seed=seed)
+        answer = forecast("north", [site.evidence()], T, resamples=60, tau=dict.fromkeys(QUANTITIES, 0.0)).of("a")
+        assert answer is not None
+        assert answer.low is not None
+        assert answer.high is not None
+        held += answer.low <= float(auroc(site.later, site.evidence().target) or 0) <= answer.high
+    # No site differs here but by its patients: 19 of 20 expected.
+    assert held >= 17
+
+
+def test_tau_widens_the_interval_and_is_larger_far_away() -> None:
+    site = Site(0.0, rows=500)
+    narrow, wide = (
+        forecast("north", [site.evidence()], T, resamples=20, tau=dict.fromkeys(QUANTITIES, tau)).of("a")
+        for tau in (0.0, 0.05)
+    )
+    assert narrow is not None
+    assert wide is not None
+    assert float(wide.high or 0) - float(wide.low or 0) > float(narrow.high or 0) - float(narrow.low or 0) + 0.05
+    assert tau_of("auroc", 0.05) > tau_of("auroc", 0.5)
+
+
+def test_tau_is_the_smallest_that_covers() -> None:
+    errors = [np.array([0.1 * 1.959964 * k / 100]) for k in range(1, 101)]
+    assert fit_tau(errors, [np.zeros(1)] * 100) == pytest.approx(0.095, abs=1e-3)
+    assert fit_tau(errors, [np.full(1, 0.2)] * 100) == 0.0
+
+
+def test_pessimistic_takes_the_worse_side_of_each_number() -> None:
+    first, second = np.array([[0.8], [0.2], [0.1], [0.1], [0.3]]), np.array([[0.7], [0.1], [0.2], [0.2], [0.5]])
+    assert more_pessimistic(first, second, np.array([0.35]))[:, 0].tolist() == [0.7, 0.2, 0.1, 0.2, 0.5]
+
+
+def test_lines_are_those_of_a_weighted_regression() -> None:
+    site = Site(0.5)
+    risk = _sigmoid(0.7 * site.x)
+    line = weighted_lines(site.y, risk, site.weights[None])[0]
+    size = site.weights.sum() ** 2 / (site.weights**2).sum() / site.weights.sum()
+    score = np.log(risk / (1 - risk))[:, None]
+    fitted = LogisticRegression(C=np.inf).fit(score, site.y, sample_weight=site.weights * size)
+    assert line == pytest.approx([fitted.intercept_[0], fitted.coef_[0, 0]], abs=0.05)
+    held = weighted_lines(site.y, risk, np.ones((1, len(risk))), slope=False)
+    assert held[0, 1] == 1.0
+    assert apply_lines(risk, held)[0].mean() == pytest.approx(site.y.mean(), abs=1e-3)
+
+
+def test_one_class_alone_does_not_break_the_line() -> None:
+    assert np.isfinite(weighted_lines(np.ones(5), np.full(5, 0.4), np.ones((1, 5)))).all()
+
+
+def test_the_bound_holds_under_covariate_shift_and_grows_with_it() -> None:
+    gaps = []
+    for shift in (0.0, 1.5):
+        site = Site(shift)
+        one = site.evidence(slope=0.8, intercept=-1.5)
+        features = site.x[:, None], site.z[:, None]
+        bound = bound_error("a", features, (one.source, one.target), site.y, T)
+        assert bound.value >= ((one.target >= T) != (site.later > 0.5)).mean()
+        assert bound.value == pytest.approx(min(1.0, bound.source_error + bound.disagreement + bound.slack))
+        gaps.append(bound.disagreement)
+    assert gaps[1] > gaps[0] + 0.1
+    assert abs(gaps[0]) < 0.1
+
+
+def test_a_forecast_is_a_record() -> None:
+    found = forecast("north", [Site(0.0, rows=200).evidence()], T, resamples=20)
+    assert read(Forecast, plain(found)) == found
+
+
+def test_nothing_to_forecast_from_is_said() -> None:
+    with pytest.raises(DataError, match="train at least one"):
+        forecast("north", [], T)
+    with pytest.raises(DataError, match="one a source row"):
+        Evidence("a", np.ones(3), np.ones(2), np.ones(3), np.ones(4))
+    site = Site(0.0, rows=50)
+    other = Evidence("b", site.x, site.y, site.weights, np.full(7, 0.2))
+    with pytest.raises(DataError, match="the same patients"):
+        forecast("north", [site.evidence(), other], T)
