@@ -44,7 +44,7 @@ def train(place: Place, site: str, encoded: Ref, matching: Ref, settings: Transf
         picked = _pick(site, method, _collect(site, "tune", method, futures, trained), trained)
         if picked is None:
             continue
-        # What a refit needs is settings and epochs; sums of patients' losses stay in the store.
+        # What a refit needs is the settings; sums of patients' losses stay in the store.
         chosen = {**picked, "losses": None}
         refits[method] = [
             fit_seed.submit(place, encoded, method, chosen, seed, settings, level) for seed in range(settings.seeds)

@@ -112,7 +112,7 @@ def _method_records(place: Place, run: Run, data: ReportData) -> list[MethodReco
         records.append(
             MethodRecord(
                 method=method,
-                params={**picked["settings"], "refit_epochs": picked["epochs"]},
+                params=picked["settings"],
                 metrics=metrics,
                 history=refs[0].json("history.json"),
                 files={

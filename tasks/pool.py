@@ -96,7 +96,7 @@ def _in_a_worker(function: Callable[..., R], args: Any, kwargs: Any) -> tuple[fl
             return pool.submit(_timed, function, args, kwargs).result(FIT_LIMIT_SECONDS)
         except TimeoutError as error:
             raise FitError(
-                f"a fit took longer than {FIT_LIMIT_SECONDS / 3600:.0f} h; use fewer rows or epochs"
+                f"a fit took longer than {FIT_LIMIT_SECONDS / 3600:.0f} h; use fewer rows or steps"
             ) from error
         except BrokenProcessPool:
             _replace(pool)

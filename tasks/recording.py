@@ -113,15 +113,15 @@ def _log(client: MlflowClient, run_id: str, params: Mapping[str, Any], metrics: 
 
 
 def _log_history(client: MlflowClient, run_id: str, history: Sequence[Mapping[str, float | None]]) -> None:
-    """One point an epoch; MLflow draws it as a curve."""
+    """The points of the training curve, by step."""
     from mlflow.entities import Metric
 
     stamp = int(time.time() * 1000)
     points = [
-        Metric(f"training_{name}", float(value), stamp, int(epoch["epoch"] or 0))
-        for epoch in history
-        for name, value in epoch.items()
-        if name != "epoch" and value is not None
+        Metric(f"training_{name}", float(value), stamp, int(point["step"] or 0))
+        for point in history
+        for name, value in point.items()
+        if name != "step" and value is not None
     ]
     for start in range(0, len(points), BATCH):
         client.log_batch(run_id, metrics=points[start : start + BATCH])

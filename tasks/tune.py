@@ -70,7 +70,7 @@ def fit_seed(
 ) -> Ref:
     """Refits the picked trial on all labelled rows: model/, target.npz, history.json, rates.npz."""
     levels = tuple(sorted({*SWEEP, level}))
-    chosen = {"settings": trial["settings"], "epochs": trial["epochs"]}
+    chosen = trial["settings"]
 
     def build(folder: Path) -> None:
         compute(_fit, method, trial, encoded.folder, str(folder), seed, settings.passes, levels)
@@ -116,7 +116,7 @@ def score_out_of_fold(
     inputs = {
         "encoded": encoded.digest,
         "method": method,
-        "trial": {"settings": trial["settings"], "epochs": trial["epochs"]},
+        "trial": trial["settings"],
         "folds": settings.folds,
     }
     return Store(place.root).make("fold", inputs, build)

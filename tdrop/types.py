@@ -17,8 +17,8 @@ Doubles = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Task = Literal["binary", "regression"]
 
-#: Called during a fit with (epoch, epochs, training loss, validation loss or None).
-EpochCallback = Callable[[int, int, float, float | None], None]
+#: Called during a fit with (step, steps, training loss, validation loss or None).
+StepCallback = Callable[[int, int, float, float | None], None]
 
 #: The level of every interval that is shown unless a site asks for another.
 INTERVAL_LEVEL = 0.95
@@ -182,13 +182,13 @@ class Fitted(Protocol):
     Attributes:
         features: Names of the features it was fitted on.
         task: What it predicts.
-        epochs: Epochs (or iterations) behind the kept weights; what a refit without validation uses.
-        history: Training curve, one dict an epoch: epoch, loss, validation_loss (None without validation).
+        steps: Steps (or iterations) behind the kept weights.
+        history: Training curve, one dict a point: step, loss, validation_loss (None without validation).
     """
 
     features: tuple[str, ...]
     task: Task
-    epochs: int
+    steps: int
     history: Sequence[dict[str, float | None]]
 
     def sample(self, X: NDArray[Any], n: int, *, seed: int) -> Predictive:
@@ -217,11 +217,12 @@ class Method(Protocol):
         validation: Cohort | None = None,
         *,
         seed: int,
-        progress: EpochCallback | None = None,
+        progress: StepCallback | None = None,
     ) -> Fitted:
         """Trains on labelled source rows and unlabelled target rows.
 
-        With `validation`, training stops early on its loss; without, it runs the method's epochs.
+        Training runs the method's steps to the end. With `validation` its loss is part of the history, and a
+        method with a patience stops by it.
         """
         ...
 

@@ -29,7 +29,7 @@ prepare_environment()
 PROJECT = Path(__file__).resolve().parents[1]
 #: Rows by site: enough to validate, match and evaluate, few enough for a transfer in seconds.
 TINY_ROWS = {"registry": 300, "harbour": 150, "hillside": 130, "lakeside": 120}
-SMALL_NET = {"hidden": [8], "epochs": 3, "batch": 64}
+SMALL_NET = {"hidden": [8], "steps": 15, "batch": 64}
 TINY_METHODS = {
     "mlp": SMALL_NET,
     "transductive_dropout": SMALL_NET,

@@ -10,7 +10,7 @@ from tdrop.methods import build, method_names
 from tdrop.types import Cohort, Fitted, Method
 
 #: What makes any method quick; each takes those that it has.
-_QUICK = {"hidden": (16, 8), "epochs": 4, "batch": 32, "refits": 3, "members": 3}
+_QUICK = {"hidden": (16, 8), "steps": 12, "batch": 32, "refits": 3, "members": 3}
 
 NETWORKS = tuple(name for name in method_names() if "hidden" in build(name).settings())  # type: ignore[attr-defined]
 REFERENCES = tuple(name for name in method_names() if name not in NETWORKS)

@@ -71,9 +71,9 @@ def make_trials(methods: tuple[str, ...]) -> dict[str, list[dict[str, Any]]]:
     """Invents one picked trial a method."""
     return {
         method: [
-            {"method": method, "settings": {"epochs": 30, "learning_rate": 0.003}, "log_loss": 0.52 + 0.004 * index,
+            {"method": method, "settings": {"steps": 30, "learning_rate": 0.003}, "log_loss": 0.52 + 0.004 * index,
              "standard_error": 0.01, "error_auroc": None if method == "mlp" else 0.71, "errors": 61, "n": 200,
-             "epochs": 30, "rows": 1800, "auroc": 0.79 - 0.003 * index, "brier": 0.17, "losses": None, "failure": None,
+             "steps": 30, "rows": 1800, "auroc": 0.79 - 0.003 * index, "brier": 0.17, "losses": None, "failure": None,
              "seconds": 1.0}
         ]
         for index, method in enumerate(methods)

@@ -18,14 +18,14 @@ class Watcher:
 
     name: ClassVar[str] = "watcher"
     risk: float = 0.3
-    epochs: int = 10
+    steps: int = 10
     calls: list[Any] = field(default_factory=list, compare=False)
 
     def fit(self, source, target, validation=None, *, seed, progress=None):
         self.calls.append(SimpleNamespace(source=source, target=target, validation=validation, seed=seed))
         if self.risk > 1:
             raise FitError("the risk ran away")
-        return SimpleNamespace(epochs=4, summarise=self._summarise)
+        return SimpleNamespace(steps=4, summarise=self._summarise)
 
     def _summarise(self, X, n, *, seed, levels=(0.95,)):
         rows = len(X)
@@ -33,11 +33,11 @@ class Watcher:
         return Summary(np.full(rows, self.risk), spread, (0.95,), np.zeros((1, rows)), np.ones((1, rows)), n)
 
     def settings(self):
-        return {"risk": self.risk, "epochs": self.epochs}
+        return {"risk": self.risk, "steps": self.steps}
 
     def with_settings(self, **settings):
         return replace(self, **settings)
 
     @classmethod
     def search_space(cls):
-        return {"risk": (0.1, 0.2, 0.3), "epochs": (5, 10)}
+        return {"risk": (0.1, 0.2, 0.3), "steps": (5, 10)}

@@ -22,8 +22,8 @@ from tasks.settings import TransferSettings
 from tdrop import metrics
 from tdrop.types import Cohort, Doubles, Summary
 
-#: Networks' own default schedule for 1,000 rows: 160 steps.
-NETWORK: Mapping[str, Any] = {"epochs": 40}
+#: Networks' own default length.
+NETWORK: Mapping[str, Any] = {"steps": 160}
 METHODS: Mapping[str, Mapping[str, Any]] = {
     "mlp": NETWORK,
     "mc_dropout": NETWORK,
@@ -53,7 +53,7 @@ TRIALS = 12
 PASSES = 200
 #: The share of patients that clinicians look at.
 REFERRED = 0.2
-QUICK: Mapping[str, Any] = {"hidden": [8], "epochs": 2}
+QUICK: Mapping[str, Any] = {"hidden": [8], "steps": 2}
 
 
 def draw(seed: int, rows: int, sharp: float, target_mean: float) -> tuple[Cohort, Cohort, Doubles | None]:

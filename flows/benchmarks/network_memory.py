@@ -28,7 +28,7 @@ from tasks.settings import TransferSettings
 
 CONTRACTS = Path(__file__).resolve().parents[2] / "data_contracts"
 ROWS = {"registry": 300, "harbour": 150, "hillside": 130, "lakeside": 120}
-SMALL_NET: dict[str, Any] = {"hidden": [8], "epochs": 3, "batch": 128}
+SMALL_NET: dict[str, Any] = {"hidden": [8], "steps": 12, "batch": 128}
 METHOD_SETTINGS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("mlp", "mc_dropout", "concrete_dropout", "mixmatch", "last_layer", "tdnr"), SMALL_NET),
     "transductive_dropout": SMALL_NET,

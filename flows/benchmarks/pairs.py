@@ -98,14 +98,14 @@ def fit_fixed(
 
 
 def fixed_trial(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings fixed in advance in the form that a refit reads; networks must say how many epochs."""
+    """Settings fixed in advance in the form that a refit reads."""
     from tdrop.methods import build
     from tdrop.tune import Trial
 
     method: Any = build(name, **settings)
     whole = method.settings()
     return Trial(
-        name, whole, log_loss=None, standard_error=None, error_auroc=None, errors=0, n=0, epochs=whole["epochs"]
+        name, whole, log_loss=None, standard_error=None, error_auroc=None, errors=0, n=0, steps=whole["steps"]
     ).to_dict()
 
 

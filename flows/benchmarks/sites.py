@@ -19,7 +19,7 @@ from tasks.step import step
 from tasks.store import Ref, Store, write_json
 
 SEEDS, TRIALS, PASSES, BOOTSTRAP = 10, 12, 200, 1000
-QUICK_NETWORK: dict[str, Any] = {"hidden": [8], "epochs": 2}
+QUICK_NETWORK: dict[str, Any] = {"hidden": [8], "steps": 2}
 
 
 def run_sites(place: Place, name: str, targets: Sequence[str], scale: Scale, about: str) -> Results:

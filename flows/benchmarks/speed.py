@@ -22,8 +22,8 @@ import torch
 
 from flows.benchmarks.textbook import textbook_step
 from tdrop.methods import build, method_names
-from tdrop.methods._network import Batch
-from tdrop.methods._train import Optimiser, run_step
+from tdrop.methods.parts.network import Batch
+from tdrop.methods.parts.training import Optimiser, run_step
 from tdrop.types import Cohort
 
 #: The setting of every training step: source and target rows, units of both hidden layers, passes, features.
@@ -65,7 +65,7 @@ def run(output: Path, *, quick: bool = False) -> dict[str, Any]:
         measures = [
             *measure_steps(rounds=4 if quick else 40),
             *measure_sampling(rounds=2 if quick else 6),
-            *measure_epochs(2_405 if quick else SOURCE_ROWS // 10),
+            *measure_rows(2_405 if quick else SOURCE_ROWS // 10),
             *measure_memory(*((24_049, 50) if quick else (SOURCE_ROWS, 200))),
             measure_import(),
             *measure_fits(repeats=1 if quick else 3),
@@ -161,17 +161,17 @@ def training_step(name: str, batch: Batch, **settings: Any) -> Callable[[], Any]
     method: Any = build(name, batch=ROWS, **settings)
     network = method.network(FEATURES, 10_000, "binary", torch.Generator().manual_seed(0))
     pool = network.pool(np.random.default_rng(0))
-    return partial(run_step, network, batch, Optimiser(network, method.schedule(10_000)), pool, 0.5)
+    return partial(run_step, network, batch, Optimiser(network, method.schedule()), pool, 0.5)
 
 
 def measure_sampling(rounds: int, rows: int = 2_000, passes: int = 100) -> list[Measure]:
     """Prediction a row and pass, against MC dropout's."""
     source = example_cohort(rows)
     methods = {
-        "mc_dropout": build("mc_dropout", epochs=1),
-        "concrete": build("transductive_dropout", epochs=1),
-        "gaussian": build("transductive_dropout", epochs=1, masks="gaussian"),
-        "last_layer": build("last_layer", epochs=1),
+        "mc_dropout": build("mc_dropout", steps=10),
+        "concrete": build("transductive_dropout", steps=10),
+        "gaussian": build("transductive_dropout", steps=10, masks="gaussian"),
+        "last_layer": build("last_layer", steps=10),
     }
     fitted = {name: method.fit(source, source.unlabelled(), seed=0) for name, method in methods.items()}
     calls = {name: partial(model.summarise, source.X, passes, seed=0) for name, model in fitted.items()}
@@ -184,24 +184,21 @@ def measure_sampling(rounds: int, rows: int = 2_000, passes: int = 100) -> list[
     return [*shown, *ratios]
 
 
-def measure_epochs(rows: int) -> list[Measure]:
-    """Time of an epoch of transductive dropout at `rows` and at ten times as many."""
-    # Ten small epochs against a large one: both last equally long and meet the same disturbances.
-    small, large = epoch_seconds(rows, together=10) / 10, epoch_seconds(10 * rows, together=1)
+def measure_rows(rows: int, steps: int = 60) -> list[Measure]:
+    """Time of a fit of transductive dropout at `rows` and at ten times as many: its length is in steps."""
+    small, large = fit_seconds(rows, steps), fit_seconds(10 * rows, steps)
     return [
-        Measure(f"epoch of {rows:,} rows", small, "s"),
-        Measure(f"epoch of {10 * rows:,} rows", large, "s"),
-        Measure("epoch of ten times the rows", large / small, "times", 11.0),
+        Measure(f"{steps} steps on {rows:,} rows", small, "s"),
+        Measure(f"{steps} steps on {10 * rows:,} rows", large, "s"),
+        Measure("fit of ten times the rows", large / small, "times", 1.5),
     ]
 
 
-def epoch_seconds(rows: int, together: int, repeats: int = 2) -> float:
-    """Processor time of the quickest of some groups of epochs; the first epoch, which warms up, is left out."""
-    marks: list[float] = []
+def fit_seconds(rows: int, steps: int, repeats: int = 3) -> float:
+    """Processor time of the quickest of some fits."""
     source, target = example_cohort(rows), example_cohort(10_086, seed=1).unlabelled()
-    method = build("transductive_dropout", batch=ROWS, passes=PASSES, epochs=1 + together * repeats)
-    method.fit(source, target, seed=0, progress=lambda *_: marks.append(time.thread_time()))
-    return float(np.diff(marks[::together]).min())
+    method = build("transductive_dropout", batch=ROWS, passes=PASSES, steps=steps)
+    return best_seconds({"fit": partial(method.fit, source, target, seed=0)}, repeats)["fit"]
 
 
 def measure_memory(
@@ -223,7 +220,7 @@ import time
 from flows.benchmarks.speed import example_cohort, peak_megabytes
 from tdrop.methods import build
 source, rows = example_cohort(2_000), example_cohort({rows}, seed=2).X
-fitted = build("{name}", epochs=1).fit(source, source.unlabelled(), seed=0)
+fitted = build("{name}", steps=10).fit(source, source.unlabelled(), seed=0)
 fitted.summarise(source.X, 10, seed=0)
 before, start = peak_megabytes(reset=True), time.thread_time()
 fitted.summarise(rows, {passes}, seed=0)

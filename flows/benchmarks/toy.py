@@ -1,8 +1,8 @@
 """The paper's toy regression (its figures 3 and 4), as quantities: who covers the truth where no label was seen?
 
 Source N(7, 4), target N(11, 4), 50 points each, noise .1, networks of 32 and 64 tanh units. Simulated.
-Learning rate, epochs and lambda were fixed on draws (seeds 1000 to 1004) that are not reported here; the
-same learning rate and epochs serve both methods.
+Learning rate, steps and lambda were fixed on draws (seeds 1000 to 1004) that are not reported here; the
+same learning rate and steps serve both methods.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flows.benchmarks.results import Estimate, Results, Scale, Table
 from flows.benchmarks.units import run_units
 from tasks.place import Place
 
-NETWORK: Mapping[str, Any] = {"hidden": [32, 64], "learning_rate": 0.01, "epochs": 300}
+NETWORK: Mapping[str, Any] = {"hidden": [32, 64], "learning_rate": 0.01, "steps": 300}
 #: By row of the table: the method and its settings.
 RUNS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "MC dropout": ("mc_dropout", NETWORK),
@@ -58,7 +58,7 @@ def run(place: Place, scale: Scale) -> Results:
 
 def _unit(name: str, seed: int, quick: bool) -> dict[str, Any]:
     method, settings = RUNS[name]
-    return {"method": method, "settings": {**settings, "epochs": 20} if quick else dict(settings), "seed": seed}
+    return {"method": method, "settings": {**settings, "steps": 20} if quick else dict(settings), "seed": seed}
 
 
 def fit_toy(method: str, settings: Mapping[str, Any], seed: int) -> dict[str, Any]:

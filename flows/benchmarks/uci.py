@@ -29,8 +29,8 @@ DATASETS: Mapping[str, tuple[str, int | None]] = {
 }
 WEIGHTS = ("linear", "softmax")
 #: The paper's 32-64 networks; full batches, as all training sets are below 512 rows.
-NETWORK: Mapping[str, Any] = {"hidden": [32, 64], "learning_rate": 0.01, "batch": 512, "epochs": 150}
-QUICK: Mapping[str, Any] = {"hidden": [8], "epochs": 3}
+NETWORK: Mapping[str, Any] = {"hidden": [32, 64], "learning_rate": 0.01, "batch": 512, "steps": 150}
+QUICK: Mapping[str, Any] = {"hidden": [8], "steps": 3}
 MAIN = "transductive_dropout"
 REFERENCES = ("logistic_regression", "gradient_boosting")
 TEST_SHARE = 0.2

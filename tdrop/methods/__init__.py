@@ -1,6 +1,6 @@
 """The methods, one file each: this folder is the registry, and dropping a file in adds a method.
 
-A file without a leading underscore names a method; its `METHOD` is the frozen dataclass of its settings.
+A file names a method, and its `METHOD` is the frozen dataclass of its settings; `parts` is what they are made of.
 Nothing heavy is imported until a method is asked for.
 """
 
@@ -37,7 +37,7 @@ _ORDER = (
 @cache
 def method_names() -> tuple[str, ...]:
     """Returns the names of all methods, in the paper's order."""
-    found = {module.name for module in iter_modules(__path__) if not module.name.startswith("_")}
+    found = {module.name for module in iter_modules(__path__) if not module.ispkg}
     return (*[name for name in _ORDER if name in found], *sorted(found - set(_ORDER)))
 
 
@@ -66,7 +66,7 @@ def describe(name: str) -> str:
 
 def load(folder: Path | str) -> Fitted:
     """Loads a saved model; a changed, cut-off or missing file is a FitError."""
-    from tdrop.methods._save import read_model
+    from tdrop.methods.parts.save import read_model
 
     record, files = read_model(Path(folder))
     try:
@@ -79,6 +79,6 @@ def load(folder: Path | str) -> Fitted:
 
 def digest(folder: Path | str) -> str:
     """Returns the digest of a saved model; identical fits have identical digests."""
-    from tdrop.methods._save import digest as read_digest
+    from tdrop.methods.parts.save import digest as read_digest
 
     return read_digest(Path(folder))

@@ -20,13 +20,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tdrop.methods._folded import fold_masks, folded_outputs
-from tdrop.methods._losses import output_loss
-from tdrop.methods._nets import Layers, relaxed_mask
-from tdrop.methods._network import Batch, Network
-from tdrop.methods._network_method import NetworkMethod
-from tdrop.methods._noise import Pool, draw_logistic, logistic_pool
-from tdrop.methods._settings import setting
+from tdrop.methods.parts.folded import fold_masks, folded_outputs
+from tdrop.methods.parts.layers import Layers, relaxed_mask
+from tdrop.methods.parts.losses import output_loss
+from tdrop.methods.parts.network import Batch, Network
+from tdrop.methods.parts.network_method import NetworkMethod
+from tdrop.methods.parts.noise import Pool, draw_logistic, logistic_pool
+from tdrop.methods.parts.settings import setting
 from tdrop.types import Task
 
 
@@ -65,7 +65,7 @@ class ConcreteNetwork(Network):
         self, sizes: Sequence[int], method: ConcreteDropout, rows: int, task: Task, generator: torch.Generator
     ) -> None:
         super().__init__()
-        self.layers = Layers(sizes, method.initial_sd, generator)
+        self.layers = Layers(sizes, method.initial_sd, generator, linear=method.linear)
         start = float(np.log(method.initial_rate / (1 - method.initial_rate)))
         self.rate_logits = nn.Parameter(torch.full((len(sizes) - 2,), start))
         self.log_noise = nn.Parameter(torch.zeros(1)) if task == "regression" else None
@@ -90,7 +90,8 @@ class ConcreteNetwork(Network):
             hidden = self.layers.hidden_layer(hidden, place)
             location = keep_logits[place] / self._method.temperature
             hidden = relaxed_mask(hidden / keep[place], location, pool.take(*hidden.shape))
-        fit = output_loss(self.layers.output(hidden), batch.y, self.task)
+        outputs = self.layers.output(hidden) + self.layers.linear_term(batch.x)
+        fit = output_loss(outputs, batch.y, self.task)
         if self.log_noise is not None:
             fit = 0.5 * (fit * torch.exp(-self.log_noise[0]) + self.log_noise[0])
         return fit + self._divergence() / self._rows
@@ -120,7 +121,7 @@ class ConcreteNetwork(Network):
 
     def outputs(self, x: Tensor, draw: list[Tensor]) -> Tensor:
         """Outputs (passes, rows)."""
-        return folded_outputs(x, draw, [bias.detach() for bias in self.layers.biases])
+        return folded_outputs(x, draw, list(self.layers.biases)) + self.layers.linear_term(x)
 
 
 METHOD = ConcreteDropout

@@ -4,7 +4,7 @@ Formula: risk = mean over k of sigmoid(f_k(x)), sd their standard deviation; the
 Paper: Lakshminarayanan et al. (NeurIPS 2017); benchmark 4 of Chan et al. (ICML 2020), K = 10.
 Departures: no adversarial training (the benchmark's text has none) and, for regression, no predicted
 noise, so that the spread is the members' disagreement as for every other method here. All members train
-side by side as one batched matrix product and stop together, on the loss of their mean prediction.
+side by side as one batched matrix product.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tdrop.methods._folded import folded_outputs
-from tdrop.methods._losses import output_loss
-from tdrop.methods._nets import Layers
-from tdrop.methods._network import Batch, Network
-from tdrop.methods._network_method import NetworkMethod
-from tdrop.methods._noise import Pool
-from tdrop.methods._settings import setting
+from tdrop.methods.parts.folded import folded_outputs
+from tdrop.methods.parts.layers import Layers
+from tdrop.methods.parts.losses import output_loss
+from tdrop.methods.parts.network import Batch, Network
+from tdrop.methods.parts.network_method import NetworkMethod
+from tdrop.methods.parts.noise import Pool
+from tdrop.methods.parts.settings import setting
 from tdrop.types import Task
 
 
@@ -44,16 +44,16 @@ class Ensemble(NetworkMethod):
 
     def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> Network:
         """Makes the untrained networks."""
-        return EnsembleNetwork((features, *self.hidden, 1), self.members, self.initial_sd, task, generator)
+        return EnsembleNetwork((features, *self.hidden, 1), self, task, generator)
 
 
 class EnsembleNetwork(Network):
     """All members as one network whose weights have a leading axis of members."""
 
-    def __init__(self, sizes: Sequence[int], members: int, sd: float, task: Task, generator: torch.Generator) -> None:
+    def __init__(self, sizes: Sequence[int], method: Ensemble, task: Task, generator: torch.Generator) -> None:
         super().__init__()
-        self.layers = Layers(sizes, sd, generator, members=members)
-        self.members = members
+        self.layers = Layers(sizes, method.initial_sd, generator, members=method.members, linear=method.linear)
+        self.members = method.members
         self.task = task
 
     def pool(self, generator: np.random.Generator) -> Pool | None:
@@ -62,11 +62,15 @@ class EnsembleNetwork(Network):
 
     def loss(self, batch: Batch, pool: Pool | None) -> Tensor:
         """Sum of the members' mean losses: each member's gradient is what it would be alone."""
-        hidden = batch.x
+        return output_loss(self.training_outputs(batch.x), batch.y, self.task) * self.members
+
+    def training_outputs(self, x: Tensor) -> Tensor:
+        """Every member's outputs (members, rows) for its own rows x (members, rows, features)."""
+        hidden = x
         for place in range(len(self.layers) - 1):
             hidden = self.layers.hidden_layer(hidden, place)
         outputs = torch.baddbmm(self.layers.bias(-1), hidden, self.layers.weight(-1))[..., 0]
-        return output_loss(outputs, batch.y, self.task) * self.members
+        return outputs + self.layers.linear_term(x)
 
     def draw(self, passes: int, seed: int) -> list[Tensor]:
         """The members' weights: what is drawn is the member, so passes and seed change nothing."""
@@ -74,7 +78,7 @@ class EnsembleNetwork(Network):
 
     def outputs(self, x: Tensor, draw: list[Tensor]) -> Tensor:
         """Outputs (members, rows)."""
-        return folded_outputs(x, draw, [bias.detach() for bias in self.layers.biases])
+        return folded_outputs(x, draw, list(self.layers.biases)) + self.layers.linear_term(x)
 
 
 METHOD = Ensemble

@@ -1,8 +1,7 @@
 """Gradient boosting: histogram trees, the reference that wins on most tables without a shift.
 
 Formula: f = sum over iterations of learning_rate * tree, each tree fitted to the loss's gradient; the samples are
-K bootstrap refits. With validation rows one model is grown to `epochs` iterations, the iteration with the
-best loss on them is kept, and every refit grows that many.
+K bootstrap refits, each grown to the end.
 Source: scikit-learn's HistGradientBoostingClassifier and -Regressor. Not in the paper.
 Departures from the textbook: the risk is the mean of the refits, so that risk, sd and interval come from
 the same samples.
@@ -13,12 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
-from tdrop.methods._reference_method import LabelledRows, ReferenceMethod, prediction_loss
-from tdrop.methods._settings import setting
-from tdrop.types import Doubles, Task
+from tdrop.methods.parts.reference_method import ReferenceMethod
+from tdrop.methods.parts.settings import setting
+from tdrop.types import Task
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ class GradientBoosting(ReferenceMethod):
     leaves: int = setting(8, "Most leaves of a tree.", low=2)
     smallest_leaf: int = setting(20, "Fewest rows of a leaf.", low=1)
     l2: float = setting(1.0, "Penalty on the leaves' values.", low=0.0)
-    epochs: int = setting(80, "Most boosting iterations.", low=1)
+    steps: int = setting(80, "Boosting iterations.", low=1)
 
     @classmethod
     def search_space(cls) -> dict[str, tuple[Any, ...]]:
@@ -43,14 +41,14 @@ class GradientBoosting(ReferenceMethod):
             "learning_rate": (0.05, 0.1, 0.2),
             "leaves": (4, 8, 16),
             "l2": (0.0, 1.0, 10.0),
-            "epochs": (40, 80, 160),
+            "steps": (40, 80, 160),
         }
 
-    def estimator(self, task: Task, epochs: int, seed: int) -> Any:
-        """An unfitted model that grows exactly `epochs` trees."""
+    def estimator(self, task: Task, seed: int) -> Any:
+        """An unfitted model that grows exactly `steps` trees."""
         kind = HistGradientBoostingClassifier if task == "binary" else HistGradientBoostingRegressor
         return kind(
-            max_iter=epochs,
+            max_iter=self.steps,
             learning_rate=self.learning_rate,
             max_leaf_nodes=self.leaves,
             min_samples_leaf=self.smallest_leaf,
@@ -58,28 +56,6 @@ class GradientBoosting(ReferenceMethod):
             early_stopping=False,
             random_state=seed,
         )
-
-    def planned_epochs(self) -> int:
-        """Most boosting iterations."""
-        return self.epochs
-
-    def choose_epochs(
-        self, rows: LabelledRows, validation: LabelledRows, task: Task, seed: int
-    ) -> tuple[int, tuple[dict[str, float | None], ...]]:
-        """The iteration with the lowest loss on validation rows, of one model grown to the end."""
-        fitted = self.estimator(task, self.planned_epochs(), seed).fit(*rows)
-        X, y = validation
-        losses = [prediction_loss(predicted, y, task) for predicted in _staged(fitted, X, task)]
-        history = tuple(
-            {"epoch": float(place + 1), "loss": None, "validation_loss": loss} for place, loss in enumerate(losses)
-        )
-        return int(np.argmin(losses)) + 1, history
-
-
-def _staged(fitted: Any, X: Doubles, task: Task) -> Any:
-    if task == "binary":
-        return (risks[:, 1] for risks in fitted.staged_predict_proba(X))
-    return fitted.staged_predict(X)
 
 
 METHOD = GradientBoosting

@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 
 import torch
 
-from tdrop.methods._folded import FixedDropout
-from tdrop.methods._network import Network
-from tdrop.methods._network_method import NetworkMethod
-from tdrop.methods._settings import setting
+from tdrop.methods.parts.folded import FixedDropout
+from tdrop.methods.parts.network import Network
+from tdrop.methods.parts.network_method import NetworkMethod
+from tdrop.methods.parts.settings import setting
 from tdrop.types import Task
 
 
@@ -39,7 +39,7 @@ class LastLayer(NetworkMethod):
     def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> Network:
         """Makes the untrained network."""
         rates = [0.0] * (len(self.hidden) - 1) + [self.rate]
-        return FixedDropout((features, *self.hidden, 1), rates, self.initial_sd, task, generator)
+        return FixedDropout((features, *self.hidden, 1), rates, self.initial_sd, task, generator, linear=self.linear)
 
 
 METHOD = LastLayer

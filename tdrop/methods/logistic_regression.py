@@ -17,8 +17,8 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression as SklearnLogistic
 from sklearn.linear_model import Ridge
 
-from tdrop.methods._reference_method import ReferenceMethod
-from tdrop.methods._settings import setting
+from tdrop.methods.parts.reference_method import ReferenceMethod
+from tdrop.methods.parts.settings import setting
 from tdrop.types import Doubles, Floats, Task
 
 
@@ -37,7 +37,7 @@ class LogisticRegression(ReferenceMethod):
         "Features alone, with their squares, or with squares and products.",
         choices=("linear", "squares", "products"),
     )
-    epochs: int = setting(200, "Most iterations of the solver.", low=1)
+    steps: int = setting(200, "Most iterations of the solver.", low=1)
 
     @classmethod
     def search_space(cls) -> dict[str, tuple[Any, ...]]:
@@ -54,15 +54,11 @@ class LogisticRegression(ReferenceMethod):
         first, second = np.triu_indices(X.shape[1])
         return np.hstack([X, X[:, first] * X[:, second]])
 
-    def estimator(self, task: Task, epochs: int, seed: int) -> Any:
+    def estimator(self, task: Task, seed: int) -> Any:
         """An unfitted linear model."""
         if task == "binary":
-            return SklearnLogistic(C=self.C, max_iter=epochs)
+            return SklearnLogistic(C=self.C, max_iter=self.steps)
         return Ridge(alpha=1 / self.C)
-
-    def planned_epochs(self) -> int:
-        """Most iterations of the solver."""
-        return self.epochs
 
 
 METHOD = LogisticRegression

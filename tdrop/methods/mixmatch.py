@@ -21,12 +21,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tdrop.methods._folded import FixedDropout
-from tdrop.methods._losses import output_loss
-from tdrop.methods._network import Batch, Network
-from tdrop.methods._network_method import NetworkMethod
-from tdrop.methods._noise import Pool, torch_generator
-from tdrop.methods._settings import setting
+from tdrop.methods.parts.folded import FixedDropout
+from tdrop.methods.parts.losses import output_loss
+from tdrop.methods.parts.network import Batch, Network
+from tdrop.methods.parts.network_method import NetworkMethod
+from tdrop.methods.parts.noise import Pool, torch_generator
+from tdrop.methods.parts.settings import setting
 from tdrop.types import Task
 
 
@@ -60,7 +60,7 @@ class MixMatchNetwork(FixedDropout):
     def __init__(
         self, sizes: Sequence[int], rates: Sequence[float], method: MixMatch, task: Task, generator: torch.Generator
     ) -> None:
-        super().__init__(sizes, rates, method.initial_sd, task, generator)
+        super().__init__(sizes, rates, method.initial_sd, task, generator, linear=method.linear)
         self._alpha = method.alpha
         self._guess_weight = method.guess_weight
         self._mixing: np.random.Generator | None = None

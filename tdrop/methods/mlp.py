@@ -15,9 +15,9 @@ from typing import Any, ClassVar
 
 import torch
 
-from tdrop.methods._folded import FixedDropout
-from tdrop.methods._network import Network
-from tdrop.methods._network_method import NetworkMethod
+from tdrop.methods.parts.folded import FixedDropout
+from tdrop.methods.parts.network import Network
+from tdrop.methods.parts.network_method import NetworkMethod
 from tdrop.types import Task
 
 
@@ -38,7 +38,7 @@ class Mlp(NetworkMethod):
     def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> Network:
         """Makes the untrained network."""
         sizes = (features, *self.hidden, 1)
-        return FixedDropout(sizes, [0.0] * len(self.hidden), self.initial_sd, task, generator)
+        return FixedDropout(sizes, [0.0] * len(self.hidden), self.initial_sd, task, generator, linear=self.linear)
 
 
 METHOD = Mlp

@@ -19,7 +19,8 @@ Where this code departs from the printed text, and why:
 - Per-side means instead of sums, so that lambda does not depend on how many rows each side has.
 - The data term is the cross entropy of the mean prediction (squared error for regression); the printed
   |E[q]|^2 leaves out y.
-- Rates a layer and row (the text has one rate); inputs are not dropped; rates are held below 0.95.
+- Rates a layer and row (the text has one rate); inputs are not dropped; rates stay between 0.05 and 0.95
+  (`highest_rate`), which they approach smoothly: beyond, 1 / (1 - v) turns single units into noise of any size.
 - The authors' code calls the keep rate `d_rate`; here a rate is always the share that is dropped.
 - `masks="gaussian"` draws the same mean and variance as the masks at the next layer's input sums (local
   reparametrisation, Kingma et al. 2015): faster, often better under extrapolation, worse on small tables.
@@ -35,13 +36,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tdrop.methods._losses import mean_prediction_loss
-from tdrop.methods._network import Batch, Network
-from tdrop.methods._network_method import FittedNetwork, NetworkMethod
-from tdrop.methods._noise import Pool
-from tdrop.methods._rate_network import RateNetwork, RateOptions
-from tdrop.methods._settings import setting
-from tdrop.methods._threads import one_torch_thread
+from tdrop.methods.parts.losses import mean_prediction_loss
+from tdrop.methods.parts.network import Batch, Network
+from tdrop.methods.parts.network_method import FittedNetwork, NetworkMethod
+from tdrop.methods.parts.noise import Pool
+from tdrop.methods.parts.rate_network import RateNetwork, RateOptions
+from tdrop.methods.parts.settings import setting
+from tdrop.methods.parts.threads import one_torch_thread
 from tdrop.types import Floats, Task
 
 #: Keeps logarithms and roots of a vanishing variance finite.
@@ -77,6 +78,9 @@ class TransductiveDropout(NetworkMethod):
     )
     rate_units: int = setting(16, "Hidden tanh units of the rate network.", low=1)
     initial_keep: float = setting(0.8, "Share of units kept at the start.", low=0.05, high=0.99)
+    highest_rate: float = setting(
+        0.95, "Rates stay between 1 minus this and this, which they approach smoothly.", low=0.6, high=0.99
+    )
     temperature: float = setting(0.1, "Softness of the relaxed masks.", low=0.1, high=10)
 
     @classmethod
@@ -116,7 +120,13 @@ class TransductiveNetwork(RateNetwork):
 
     def __init__(self, sizes: tuple[int, ...], method: TransductiveDropout, task: Task, generator: torch.Generator):
         options = RateOptions(
-            method.rate_units, method.initial_keep, method.temperature, method.masks, method.initial_sd
+            method.rate_units,
+            method.initial_keep,
+            method.temperature,
+            method.masks,
+            method.initial_sd,
+            method.highest_rate,
+            method.linear,
         )
         super().__init__(sizes, method.passes, options, generator)
         self._method = method

@@ -45,13 +45,13 @@ def settings_table(data: ReportData) -> Table | None:
         cells(
             method_label(method),
             count(len(data.tuning[method])),
-            count(trial.get("epochs")),
+            count(trial.get("steps")),
             write_out(trial["settings"]),
         )
         for method, trial in picked.items()
         if trial
     )
-    head = ("Method", "Trials", "Epochs", "Settings")
+    head = ("Method", "Trials", "Steps", "Settings")
     return Table("settings", "Settings of the winning trials", head, lines) if lines else None
 
 

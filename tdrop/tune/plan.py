@@ -31,7 +31,7 @@ def plan_trials(
         name: Name of the method.
         budget: Number of trials, the defaults included.
         seed: Decides the draw.
-        base: Settings that every trial shares, such as fewer epochs; they are not searched.
+        base: Settings that every trial shares, such as fewer steps; they are not searched.
     """
     if budget < 1:
         raise UsageError(f"tuning '{name}' needs at least 1 trial, came {budget}")

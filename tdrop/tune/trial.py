@@ -19,7 +19,7 @@ from tdrop.errors import DataError, FitError, UsageError
 from tdrop.methods import build
 from tdrop.metrics import auroc, brier, misclassified, per_row_log_loss
 from tdrop.tune.losses import Losses
-from tdrop.types import Cohort, EpochCallback, Fitted, Indices, Method, Summary
+from tdrop.types import Cohort, Fitted, Indices, Method, StepCallback, Summary
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class Trial:
         error_auroc: AUROC of the samples' sd for "the class at 0.5 is wrong"; None when not defined.
         errors: Validation rows whose class is wrong.
         n: Validation rows.
-        epochs: Epochs behind the kept weights.
+        steps: Steps behind the kept weights.
         rows: Source rows trained on.
         auroc: AUROC of the risk; None when only one outcome occurs.
         brier: Mean squared error of the risk.
@@ -63,7 +63,7 @@ class Trial:
     error_auroc: float | None
     errors: int
     n: int
-    epochs: int
+    steps: int
     rows: int = 0
     auroc: float | None = None
     brier: float | None = None
@@ -118,7 +118,7 @@ def run_trial(
         return replace(failed, seconds=time.perf_counter() - started)
     scored = _score(method, summary, validation)
     seconds = time.perf_counter() - started
-    return replace(scored, epochs=int(fitted.epochs), rows=len(training), seconds=seconds)
+    return replace(scored, steps=int(fitted.steps), rows=len(training), seconds=seconds)
 
 
 def _score(method: Method, summary: Summary, validation: Cohort) -> Trial:
@@ -134,7 +134,7 @@ def _score(method: Method, summary: Summary, validation: Cohort) -> Trial:
         error_auroc=auroc(wrong, summary.sd) if summary.passes > 1 else None,
         errors=int(wrong.sum()),
         n=len(validation),
-        epochs=0,
+        steps=0,
         auroc=auroc(y, summary.mean),
         brier=brier(y, summary.mean),
         losses=losses,
@@ -196,15 +196,14 @@ def _loss_of(trial: Trial) -> float:
 
 
 def chosen_method(name: str, trial: Trial) -> Method:
-    """Returns the method with the trial's settings and its epoch count."""
-    method = build(name, **trial.settings)
-    return method.with_settings(epochs=trial.epochs) if "epochs" in trial.settings else method
+    """Returns the method with the trial's settings."""
+    return build(name, **trial.settings)
 
 
 def refit(
-    name: str, trial: Trial, source: Cohort, target: Cohort, *, seed: int, progress: EpochCallback | None = None
+    name: str, trial: Trial, source: Cohort, target: Cohort, *, seed: int, progress: StepCallback | None = None
 ) -> Fitted:
-    """Fits on all labelled source rows with the trial's settings and epoch count, without validation."""
+    """Fits on all labelled source rows with the trial's settings, its number of steps among them."""
     return chosen_method(name, trial).fit(source, target.unlabelled(), None, seed=seed, progress=progress)
 
 
@@ -217,7 +216,7 @@ def settings_of(method: Method) -> dict[str, Any]:
 def _failed(method: Method, why: str, n: int) -> Trial:
     logger.info("a trial of '%s' failed: %s", method.name, why)
     settings = settings_of(method)
-    return Trial(method.name, settings, None, None, None, errors=0, n=n, epochs=0, failure=why)
+    return Trial(method.name, settings, None, None, None, errors=0, n=n, steps=0, failure=why)
 
 
 def _outcomes(cohort: Cohort) -> Any:

@@ -17,7 +17,7 @@ from tdrop.errors import Unavailable, UsageError
 pytestmark = pytest.mark.timeout(400)
 SITE = "harbour"
 #: Long enough for a worker to be caught in the middle of it.
-SLOW = {**TINY_METHODS, "transductive_dropout": {"hidden": [32], "epochs": 150, "batch": 32, "patience": 150}}
+SLOW = {**TINY_METHODS, "transductive_dropout": {"hidden": [32], "steps": 1500, "batch": 32}}
 
 
 @pytest.fixture(scope="module")

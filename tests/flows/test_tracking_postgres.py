@@ -72,9 +72,9 @@ def test_a_record_holds_what_people_compare(recorded, settings):
     (mlp,) = client.search_runs([experiment], f"tags.site = '{SITE}' AND tags.method = 'mlp'")
     assert {"auroc", "auroc_spread"} <= set(mlp.data.metrics)
     assert any(name.startswith("matched_") for name in mlp.data.metrics)
-    epochs = int(mlp.data.params["refit_epochs"])
+    steps = int(mlp.data.params["steps"])
     points = client.get_metric_history(mlp.info.run_id, "training_loss")
-    assert sorted(point.step for point in points) == list(range(1, epochs + 1))
+    assert sorted(point.step for point in points) == list(range(1, steps + 1))
     assert mlp.data.params["hidden"] == str(settings.method_settings["mlp"]["hidden"])
     (parent,) = client.search_runs([experiment], f"tags.site = '{SITE}' AND tags.kind = 'site'")
     assert parent.data.params["seeds"] == "2"

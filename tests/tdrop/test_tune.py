@@ -26,7 +26,7 @@ def sites():
 
 
 def trial(log_loss, *, lambda_=None, error_auroc=0.5, errors=100, standard_error=0.02, **more):
-    settings = {"epochs": 3} if lambda_ is None else {"epochs": 3, "lambda_": lambda_}
+    settings = {"steps": 3} if lambda_ is None else {"steps": 3, "lambda_": lambda_}
     return Trial("any", settings, log_loss, standard_error, error_auroc, errors, 400, 3, **more)
 
 
@@ -54,7 +54,7 @@ def test_a_draw_covers_every_value_evenly():
 
 def test_a_small_search_space_is_tried_completely():
     planned = plan_around(Watcher(), budget=50, seed=0)
-    assert {(method.risk, method.epochs) for method in planned} == {(r, e) for r in (0.1, 0.2, 0.3) for e in (5, 10)}
+    assert {(method.risk, method.steps) for method in planned} == {(r, e) for r in (0.1, 0.2, 0.3) for e in (5, 10)}
 
 
 def test_shared_settings_are_kept_and_not_searched():
@@ -85,7 +85,7 @@ def test_a_trial_is_scored_on_the_matched_rows_alone(sites):
     assert found.log_loss == pytest.approx(losses.mean(), rel=1e-6)
     assert found.standard_error == pytest.approx(losses.std() / np.sqrt(len(y)), rel=1e-6)
     assert found.errors == int((y == 1).sum())
-    assert (found.n, found.epochs, found.rows) == (len(rows), 4, len(source) - len(rows))
+    assert (found.n, found.steps, found.rows) == (len(rows), 4, len(source) - len(rows))
 
 
 def test_large_sources_are_thinned_by_seed(sites):
@@ -109,9 +109,9 @@ def test_target_labels_change_nothing(sites):
 
 def test_a_trial_travels_between_processes_and_through_json(sites):
     source, target, rows = sites
-    arguments = pickle.loads(pickle.dumps((build("mlp", epochs=2), source, target, rows)))
+    arguments = pickle.loads(pickle.dumps((build("mlp", steps=2), source, target, rows)))
     found = run_trial(*arguments, seed=0)
-    assert found == run_trial(build("mlp", epochs=2), source, target, rows, seed=0)
+    assert found == run_trial(build("mlp", steps=2), source, target, rows, seed=0)
     assert found.error_auroc is None
     data = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert Trial.from_dict(data) == found
@@ -193,14 +193,14 @@ def test_an_error_auroc_that_does_not_exist_falls_back_on_log_loss():
     assert pick_trial("transductive_dropout", trials) is trials[0]
 
 
-def test_a_refit_uses_all_rows_the_settings_and_the_epochs(sites):
+def test_a_refit_uses_all_rows_the_settings_and_the_steps(sites):
     source, target, rows = sites
-    found = run_trial(build("mc_dropout", learning_rate=0.01, epochs=6), source, target, rows, seed=0)
+    found = run_trial(build("mc_dropout", learning_rate=0.01, steps=6), source, target, rows, seed=0)
     method = chosen_method("mc_dropout", found)
     assert method.learning_rate == 0.01
-    assert method.epochs == found.epochs
+    assert method.steps == found.steps
     fitted = refit("mc_dropout", found, source, target, seed=1)
-    assert fitted.epochs == found.epochs
+    assert fitted.steps == found.steps
     assert all(entry["validation_loss"] is None for entry in fitted.history)
     same = method.fit(source, target.unlabelled(), None, seed=1)
     np.testing.assert_array_equal(fitted.sample(target.X, 3, seed=0).samples, same.sample(target.X, 3, seed=0).samples)

@@ -119,7 +119,7 @@ def test_on_the_toy_problem_the_interval_widens_off_the_support_where_mc_dropout
         ratios = []
         for seed in range(3):
             source, target = scenarios.toy_regression(seed)
-            model = build(name, hidden=(32, 64), epochs=250, **settings).fit(source, target.unlabelled(), seed=seed)
+            model = build(name, hidden=(32, 64), steps=250, **settings).fit(source, target.unlabelled(), seed=seed)
             widths = []
             for grid in (grid_near, grid_far):
                 low, high = model.summarise(grid, 200, seed=0).interval()
@@ -136,9 +136,7 @@ def test_the_rate_of_concrete_dropout_falls_as_data_grow():
     rates = []
     for rows in (200, 1000, 5000):
         source, target = scenarios.extrapolation(rows, seed=0)
-        model = build("concrete_dropout", epochs=max(10, 80_000 // rows), initial_rate=0.3).fit(
-            source, target.unlabelled(), seed=0
-        )
+        model = build("concrete_dropout", steps=320, initial_rate=0.3).fit(source, target.unlabelled(), seed=0)
         rates.append(float(model._network.rates().mean()))
     assert rates[0] > rates[1] > rates[2]
 
@@ -150,7 +148,7 @@ def test_ensemble_members_differ_in_weights_and_in_what_they_saw():
     distances = np.abs(samples[:, None] - samples[None]).mean(axis=2)
     assert (distances[~np.eye(10, dtype=bool)] > 0.005).all()
     # From the same start, members still differ when each has its own order of the rows.
-    same_start = build("ensemble", members=3, initial_sd=0.0, epochs=2, hidden=(8,)).fit(
+    same_start = build("ensemble", members=3, initial_sd=0.0, steps=8, hidden=(8,)).fit(
         source, target.unlabelled(), seed=0
     )
     biases = same_start.sample(target.X[:1], 3, seed=0).samples[:, 0]

@@ -155,7 +155,7 @@ def test_save_and_load_give_the_same_samples(name, task, fits, tmp_path):
     fitted.save(tmp_path / "model")
     loaded = load(tmp_path / "model")
     assert np.array_equal(fitted.sample(X, 6, seed=2).samples, loaded.sample(X, 6, seed=2).samples)
-    for fact in ("features", "task", "epochs", "history", "method"):
+    for fact in ("features", "task", "steps", "history", "method"):
         assert getattr(loaded, fact) == getattr(fitted, fact)
     assert {path.suffix for path in (tmp_path / "model").iterdir()} <= {".json", ".safetensors", ".skops"}
 
@@ -164,7 +164,7 @@ def test_save_and_load_give_the_same_samples(name, task, fits, tmp_path):
 def test_identical_fits_have_identical_files(name, fits, tmp_path):
     fits[name, "binary"].save(tmp_path / "first")
     fit_quick(name).save(tmp_path / "second")
-    fit_quick(name, epochs=2).save(tmp_path / "other")
+    fit_quick(name, steps=2).save(tmp_path / "other")
     assert digest(tmp_path / "first") == digest(tmp_path / "second")
     assert digest(tmp_path / "first") != digest(tmp_path / "other")
     for path in (tmp_path / "first").iterdir():
@@ -299,12 +299,12 @@ def test_a_handful_of_source_rows_is_enough_to_fit(name):
 
 
 @every_method
-def test_without_validation_the_asked_epochs_are_run(name):
+def test_without_validation_the_asked_steps_are_run(name):
     source, target, _ = small_cohorts()
-    fitted = quick(name, epochs=3).fit(source, target, seed=0)
-    assert fitted.epochs == 3
+    fitted = quick(name, steps=3).fit(source, target, seed=0)
+    assert fitted.steps == 3
     for entry in fitted.history:
-        assert set(entry) == {"epoch", "loss", "validation_loss"}
+        assert set(entry) == {"step", "loss", "validation_loss"}
         assert entry["validation_loss"] is None
 
 
@@ -326,12 +326,12 @@ def test_settings_are_plain_frozen_and_checked(name):
     assert build(name, **settings) == method
     assert hash(method) == hash(build(name))
     with pytest.raises(FrozenInstanceError):
-        method.epochs = 3
-    with pytest.raises(UsageError, match="did you mean 'epochs'"):
-        method.with_settings(epoch=3)
+        method.steps = 3
+    with pytest.raises(UsageError, match="did you mean 'steps'"):
+        method.with_settings(step=3)
     for bad in ("many", -1, 0, 2.5, float("nan"), True):
-        with pytest.raises(UsageError, match="epochs"):
-            method.with_settings(epochs=bad)
+        with pytest.raises(UsageError, match="steps"):
+            method.with_settings(steps=bad)
 
 
 @every_method
@@ -357,14 +357,19 @@ def test_it_has_a_name_a_label_and_a_sentence(name):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_the_kept_weights_are_those_of_the_best_epoch(name):
+def test_training_runs_to_its_end_unless_a_patience_is_asked_for(name):
     source, target, validation = small_cohorts()
-    fitted = quick(name, epochs=12, learning_rate=0.05, validation_passes=400).fit(source, target, validation, seed=0)
+    hasty = {"steps": 40, "learning_rate": 0.05, "validation_passes": 400}
+    whole = quick(name, **hasty).fit(source, target, validation, seed=0)
+    without = quick(name, **hasty).fit(source, target, seed=0)
+    assert whole.steps == whole.history[-1]["step"] == 40
+    assert np.array_equal(whole.sample(target.X, 3, seed=0).samples, without.sample(target.X, 3, seed=0).samples)
+    fitted = quick(name, **hasty, patience=40).fit(source, target, validation, seed=0)
     losses = [entry["validation_loss"] for entry in fitted.history]
-    assert fitted.epochs == int(np.argmin(losses)) + 1
+    assert fitted.steps == fitted.history[int(np.argmin(losses))]["step"]
     risk = fitted.sample(validation.X, 400, seed=0).mean.astype(float)
     loss = -np.mean(np.where(validation.y == 1, np.log(risk), np.log(1 - risk)))
-    # Other noise than during training, hence not the same number; weights of another epoch are further off.
+    # Other noise than during training, hence not the same number; weights of another step are further off.
     assert loss == pytest.approx(min(losses), abs=0.02)
 
 
@@ -372,7 +377,7 @@ def test_the_kept_weights_are_those_of_the_best_epoch(name):
 def test_a_loss_that_is_not_finite_stops_the_fit(name):
     source, target, _ = small_cohorts("regression")
     wild = replace(source, y=np.where(np.arange(len(source)) == 0, 3e38, source.y))
-    with pytest.raises(FitError, match=r"epoch 1 of 4.*learning_rate"):
+    with pytest.raises(FitError, match=r"step 1 of 12.*learning_rate"):
         quick(name, initial_sd=1e30).fit(wild, target, seed=0)
 
 

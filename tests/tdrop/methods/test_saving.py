@@ -11,8 +11,8 @@ from sklearn.base import BaseEstimator
 
 from tdrop.errors import FitError
 from tdrop.methods import load
-from tdrop.methods._save import _canonical
-from tdrop.methods._skops import dump_estimators, load_estimators
+from tdrop.methods.parts.estimators import dump_estimators, load_estimators
+from tdrop.methods.parts.save import _canonical
 
 
 def reseal(folder, **changes) -> None:
@@ -41,7 +41,7 @@ def test_a_resealed_record_of_another_form_or_method_is_refused(tmp_path):
     reseal(tmp_path, form=99)
     with pytest.raises(FitError, match="form 99"):
         load(tmp_path)
-    reseal(tmp_path, form=1, method="mpl")
+    reseal(tmp_path, form=2, method="mpl")
     with pytest.raises(FitError, match="no method 'mpl'"):
         load(tmp_path)
     reseal(tmp_path, method="mlp", settings={"hidden": [3], "speed": 1})

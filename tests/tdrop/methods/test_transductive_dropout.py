@@ -9,8 +9,8 @@ from method_cases import quick, small_cohorts
 
 from tdrop.errors import UsageError
 from tdrop.methods import build
-from tdrop.methods._network import Batch
-from tdrop.methods._noise import as_odds
+from tdrop.methods.parts.network import Batch
+from tdrop.methods.parts.noise import as_odds
 from tdrop.methods.transductive_dropout import TransductiveDropout, regulariser
 
 MASKS = ("concrete", "gaussian")

@@ -12,10 +12,19 @@ from torch import Tensor, nn
 class Layers(nn.Module):
     """Weights (inputs, units) and biases (units,) of consecutive layers; weights start as N(0, sd).
 
-    With `members`, every weight and bias has that many independent copies in front.
+    With `members`, every weight and bias has that many independent copies in front. With `linear`, the inputs also
+    reach the output directly, by weights that start at zero.
     """
 
-    def __init__(self, sizes: Sequence[int], sd: float, generator: torch.Generator, members: int | None = None):
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        sd: float,
+        generator: torch.Generator,
+        *,
+        members: int | None = None,
+        linear: bool = False,
+    ) -> None:
         super().__init__()
         front = () if members is None else (members,)
         # A bias of an ensemble keeps an axis for the rows it is added to.
@@ -25,6 +34,7 @@ class Layers(nn.Module):
             for inputs, units in pairwise(sizes)
         )
         self.biases = nn.ParameterList(nn.Parameter(torch.zeros(*bias_front, units)) for units in sizes[1:])
+        self.linear = nn.Parameter(torch.zeros(*bias_front, sizes[0])) if linear else None
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -53,8 +63,13 @@ class Layers(nn.Module):
         return torch.addmm(bias, x, weight).tanh_()
 
     def output(self, hidden: Tensor) -> Tensor:
-        """The last layer's single output (..., rows) for hidden (..., rows, units)."""
+        """The last layer's single output (..., rows) for hidden (..., rows, units), without the linear term."""
         return hidden @ self.weight(-1)[:, 0] + self.bias(-1)
+
+    def linear_term(self, x: Tensor) -> Tensor | float:
+        """What reaches the output directly (rows,) or (members, rows); 0 without a linear term."""
+        # A sum by row: a matrix product may round a row differently in another place.
+        return 0.0 if self.linear is None else (x * self.linear).sum(-1)
 
 
 def relaxed_mask(hidden: Tensor, location: Tensor, noise: Tensor) -> Tensor:

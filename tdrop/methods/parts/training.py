@@ -1,8 +1,7 @@
-"""The one training loop: minibatches by index, Adam, cosine schedule, clipping, early stopping."""
+"""The one training loop: minibatches by index, Adam, a cosine schedule, clipping; it runs its steps to the end."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import cos, pi, sqrt
 
@@ -11,10 +10,13 @@ import torch
 from torch import Tensor
 
 from tdrop.errors import FitError
-from tdrop.methods._losses import mean_prediction_loss
-from tdrop.methods._network import Batch, Network
-from tdrop.methods._noise import Pool, spawn, torch_generator
-from tdrop.types import EpochCallback, Task
+from tdrop.methods.parts.losses import mean_prediction_loss
+from tdrop.methods.parts.network import Batch, Network
+from tdrop.methods.parts.noise import Pool, spawn, torch_generator
+from tdrop.types import StepCallback, Task
+
+#: Points of the training curve, at which the validation loss is taken too.
+CURVE_POINTS = 20
 
 
 @dataclass(frozen=True)
@@ -32,64 +34,80 @@ class Rows:
 class Schedule:
     """How long and how fast to train; see the settings of the same names."""
 
-    epochs: int
+    steps: int
     batch: int
     target_batch: int
     learning_rate: float
     weight_decay: float
     clip: float
-    patience: int
+    patience: int | None
     validation_passes: int
 
 
 @dataclass(frozen=True)
 class Trained:
-    """Epochs behind the kept weights, and the training curve."""
+    """Steps behind the kept weights, and the training curve."""
 
-    epochs: int
+    steps: int
     history: tuple[dict[str, float | None], ...]
 
 
 def train(
-    network: Network, rows: Rows, schedule: Schedule, *, method: str, seed: int, progress: EpochCallback | None
+    network: Network, rows: Rows, schedule: Schedule, *, method: str, seed: int, progress: StepCallback | None
 ) -> Trained:
-    """Trains `network` in place and leaves the best (or, without validation, the last) weights in it."""
+    """Trains `network` in place, to the end of the schedule unless it names a patience."""
     order, noise, validation_noise = spawn(seed, 3)
     optimiser = Optimiser(network, schedule)
     batches = _Batches(rows, schedule, network.members, torch_generator(order))
     pool = network.pool(noise)
     validation_seed = int(validation_noise.integers(2**31))
     history: list[dict[str, float | None]] = []
-    best_loss, best_epoch, best_weights = float("inf"), schedule.epochs, None
-    for epoch in range(1, schedule.epochs + 1):
-        loss = _run_epoch(network, batches, optimiser, pool, (epoch - 1) / schedule.epochs)
-        _check_finite(loss, method, epoch, schedule)
-        validation_loss = _validate(network, rows, schedule.validation_passes, validation_seed)
-        history.append({"epoch": float(epoch), "loss": loss, "validation_loss": validation_loss})
-        if progress is not None:
-            progress(epoch, schedule.epochs, loss, validation_loss)
-        if validation_loss is None:
+    best = _Best(schedule)
+    total, since = torch.zeros(()), 0
+    for step in range(1, schedule.steps + 1):
+        done = (step - 1) / schedule.steps
+        total += run_step(network, batches.next(done), optimiser, pool, done)
+        if step % max(1, schedule.steps // CURVE_POINTS) and step < schedule.steps:
             continue
-        _check_finite(validation_loss, method, epoch, schedule)
-        if validation_loss < best_loss:
-            best_loss, best_epoch, best_weights = validation_loss, epoch, optimiser.weights()
-        elif epoch - best_epoch >= schedule.patience:
-            break
-    if best_weights is not None:
-        optimiser.restore(best_weights)
+        loss = float(total) / (step - since) / network.members
+        total, since = torch.zeros(()), step
+        _check_finite(loss, method, step, schedule)
+        validation_loss = _validate(network, rows, schedule.validation_passes, validation_seed)
+        history.append({"step": float(step), "loss": loss, "validation_loss": validation_loss})
+        if progress is not None:
+            progress(step, schedule.steps, loss, validation_loss)
+        if validation_loss is not None:
+            _check_finite(validation_loss, method, step, schedule)
+            if best.is_past(step, validation_loss, optimiser):
+                break
+    best.restore(optimiser)
     # The last step's loss was taken before it: what it did to the weights shows only in them.
-    _check_finite(float(optimiser.weights().sum()), method, len(history), schedule)
+    _check_finite(float(optimiser.weights().sum()), method, int(history[-1]["step"] or 0), schedule)
     network.release()
-    return Trained(best_epoch, tuple(history))
+    return Trained(best.step, tuple(history))
 
 
-def _run_epoch(network: Network, batches: _Batches, optimiser: Optimiser, pool: Pool | None, done: float) -> float:
-    """One pass over the source rows; returns the mean loss a member."""
-    total = torch.zeros(())
-    steps = batches.steps
-    for step, batch in enumerate(batches.epoch(done)):
-        total += run_step(network, batch, optimiser, pool, done + step / steps / batches.epochs)
-    return float(total) / steps / network.members
+class _Best:
+    """The weights with the lowest validation loss, for a schedule with patience; without one, nothing is kept."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._patience = schedule.patience
+        self._loss = float("inf")
+        self._weights: Tensor | None = None
+        self.step = schedule.steps
+
+    def is_past(self, step: int, loss: float, optimiser: Optimiser) -> bool:
+        """Takes note of a validation loss; returns whether patience has run out."""
+        if self._patience is None:
+            return False
+        if loss < self._loss:
+            self._loss, self.step, self._weights = loss, step, optimiser.weights()
+        return step - self.step >= self._patience
+
+    def restore(self, optimiser: Optimiser) -> None:
+        """Puts the best weights back."""
+        if self._weights is not None:
+            optimiser.restore(self._weights)
 
 
 def run_step(network: Network, batch: Batch, optimiser: Optimiser, pool: Pool | None, done: float) -> Tensor:
@@ -102,7 +120,7 @@ def run_step(network: Network, batch: Batch, optimiser: Optimiser, pool: Pool | 
 
 @torch.no_grad()
 def _validate(network: Network, rows: Rows, passes: int, seed: int) -> float | None:
-    """Loss on the validation rows: the same noise in every epoch, drawn anew because a draw holds weights."""
+    """Loss on the validation rows: the same noise every time, drawn anew because a draw holds weights."""
     if rows.validation is None:
         return None
     x, y = rows.validation
@@ -111,10 +129,10 @@ def _validate(network: Network, rows: Rows, passes: int, seed: int) -> float | N
     return float(mean_prediction_loss(outputs, y, rows.task))
 
 
-def _check_finite(loss: float, method: str, epoch: int, schedule: Schedule) -> None:
+def _check_finite(loss: float, method: str, step: int, schedule: Schedule) -> None:
     if not np.isfinite(loss):
         raise FitError(
-            f"method '{method}': the loss is not finite in epoch {epoch} of {schedule.epochs}; "
+            f"method '{method}': the loss is not finite by step {step} of {schedule.steps}; "
             f"lower learning_rate (now {schedule.learning_rate}) or the method's loss weights"
         )
 
@@ -126,17 +144,19 @@ class _Batches:
         self._rows = rows
         self._members = members
         self._generator = generator
-        self.epochs = schedule.epochs
-        self.steps = -(-len(rows.x) // schedule.batch)
+        self._parts = -(-len(rows.x) // schedule.batch)
+        self._order: list[Tensor] = []
         self._target_rows = 0 if rows.target is None else min(schedule.target_batch, len(rows.target))
         self._queue = torch.empty(0, dtype=torch.long)
 
-    def epoch(self, done: float) -> Iterator[Batch]:
-        """One epoch's batches."""
-        orders = [torch.randperm(len(self._rows.x), generator=self._generator) for _ in range(self._members)]
-        order = orders[0] if self._members == 1 else torch.stack(orders)
-        for index in order.tensor_split(self.steps, dim=-1):
-            yield Batch(self._rows.x[index], self._rows.y[index], self._next_target(), done)
+    def next(self, done: float) -> Batch:
+        """The next batch; once all source rows were seen they are shuffled again."""
+        if not self._order:
+            orders = [torch.randperm(len(self._rows.x), generator=self._generator) for _ in range(self._members)]
+            order = orders[0] if self._members == 1 else torch.stack(orders)
+            self._order = list(order.tensor_split(self._parts, dim=-1))[::-1]
+        index = self._order.pop()
+        return Batch(self._rows.x[index], self._rows.y[index], self._next_target(), done)
 
     def _next_target(self) -> Tensor | None:
         if self._rows.target is None:
@@ -153,6 +173,7 @@ class Optimiser:
 
     def __init__(self, network: Network, schedule: Schedule) -> None:
         parameters = list(network.parameters())
+        decayed = {id(parameter) for parameter in network.decayed()}
         self._flat = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
         self._gradient = torch.zeros_like(self._flat)
         self._decay = torch.zeros_like(self._flat)
@@ -162,8 +183,7 @@ class Optimiser:
             end = start + parameter.numel()
             parameter.data = self._flat[start:end].view_as(parameter)
             parameter.grad = self._gradient[start:end].view_as(parameter)
-            # Biases and scalars carry no complexity worth shrinking.
-            if parameter.dim() >= 2 and parameter.shape[-2] > 1:
+            if id(parameter) in decayed:
                 self._decay[start:end] = schedule.weight_decay
             start = end
         self._schedule = schedule

@@ -6,6 +6,7 @@ so that the references have a spread and intervals like every other method, and 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,15 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from tdrop.methods._checks import check_cohorts, check_passes, check_rows, check_seed
-from tdrop.methods._facts import Facts
-from tdrop.methods._predict import summarise_samples
-from tdrop.methods._save import write_model
-from tdrop.methods._scaling import Scaling, learn_scaling
-from tdrop.methods._settings import Settings, setting
-from tdrop.methods._skops import dump_estimators, load_estimators
-from tdrop.methods._threads import one_library_thread
-from tdrop.types import INTERVAL_LEVEL, Cohort, Doubles, EpochCallback, Floats, Indices, Predictive, Summary, Task
+from tdrop.methods.parts.checks import check_cohorts, check_passes, check_rows, check_seed
+from tdrop.methods.parts.estimators import dump_estimators, load_estimators
+from tdrop.methods.parts.facts import Facts
+from tdrop.methods.parts.predict import summarise_samples
+from tdrop.methods.parts.save import write_model
+from tdrop.methods.parts.scaling import Scaling, learn_scaling
+from tdrop.methods.parts.settings import Settings, setting
+from tdrop.methods.parts.threads import one_library_thread
+from tdrop.types import INTERVAL_LEVEL, Cohort, Doubles, Floats, Indices, Predictive, StepCallback, Summary, Task
 
 #: Inputs (rows, inputs) and outcomes (rows,) as an estimator sees them.
 LabelledRows = tuple[Doubles, Floats]
@@ -41,19 +42,11 @@ class ReferenceMethod(Settings):
         """What an estimator sees of standardised rows (rows, features)."""
         return standardised.astype(np.float64)
 
-    def estimator(self, task: Task, epochs: int, seed: int) -> Any:
-        """An unfitted scikit-learn model."""
-        raise NotImplementedError
+    steps: int = setting(1, "Most iterations of an estimator.", low=1)
 
-    def planned_epochs(self) -> int:
-        """Most iterations of an estimator."""
-        raise NotImplementedError
-
-    def choose_epochs(
-        self, rows: LabelledRows, validation: LabelledRows, task: Task, seed: int
-    ) -> tuple[int, tuple[dict[str, float | None], ...]]:
-        """Iterations with the best loss on validation rows, and the curve behind them; by default all."""
-        return self.planned_epochs(), ()
+    @abstractmethod
+    def estimator(self, task: Task, seed: int) -> Any:
+        """An unfitted scikit-learn model that takes `steps` iterations."""
 
     def fit(
         self,
@@ -62,29 +55,24 @@ class ReferenceMethod(Settings):
         validation: Cohort | None = None,
         *,
         seed: int,
-        progress: EpochCallback | None = None,
+        progress: StepCallback | None = None,
     ) -> FittedReference:
-        """Fits K models on bootstrap samples of the source rows; see `tdrop.types.Method`."""
+        """Fits K models on bootstrap samples of the source rows; validation rows change nothing."""
         check_cohorts(self.name, self.uses_target, source, target, validation)
         check_seed(seed, self.name)
         scaling = learn_scaling(source)
         X, y = self._rows(scaling, source)
-        epochs = self.planned_epochs()
-        history: tuple[dict[str, float | None], ...] = ()
         estimators = []
         with one_library_thread(), catch_warnings():
-            # A solver that stops at `epochs` did what it was asked to.
+            # A solver that stops at `steps` did what it was asked to.
             simplefilter("ignore", ConvergenceWarning)
-            if validation is not None:
-                validation_rows = self._rows(scaling, validation)
-                epochs, history = self.choose_epochs((X, y), validation_rows, source.task, seed)
             for place, drawn in enumerate(_bootstrap(y, source.task, self.refits, seed)):
-                fresh = self.estimator(source.task, epochs, seed + place)
+                fresh = self.estimator(source.task, seed + place)
                 estimators.append(fresh.fit(X[drawn], y[drawn]))
                 if progress is not None:
                     loss = prediction_loss(predict(fresh, X, source.task), y, source.task)
                     progress(place + 1, self.refits, loss, None)
-        facts = Facts(source.features, source.task, epochs, history, len(source), scaling)
+        facts = Facts(source.features, source.task, self.steps, (), len(source), scaling)
         return FittedReference(self, estimators, facts)
 
     def restore(self, record: Mapping[str, Any], files: Mapping[str, bytes]) -> FittedReference:
@@ -103,7 +91,7 @@ class FittedReference:
         self.method = method
         self.features = facts.features
         self.task = facts.task
-        self.epochs = facts.epochs
+        self.steps = facts.steps
         self.history: Sequence[dict[str, float | None]] = facts.history
         self._facts = facts
         self._estimators = estimators

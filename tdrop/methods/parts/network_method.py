@@ -17,20 +17,18 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from tdrop.errors import FitError
-from tdrop.methods._checks import check_cohorts, check_passes, check_rows, check_seed
-from tdrop.methods._facts import Facts
-from tdrop.methods._network import Network
-from tdrop.methods._noise import spawn, torch_generator
-from tdrop.methods._predict import summarise_samples
-from tdrop.methods._save import write_model
-from tdrop.methods._scaling import Scaling, learn_scaling
-from tdrop.methods._settings import Settings, setting
-from tdrop.methods._threads import one_torch_thread
-from tdrop.methods._train import Rows, Schedule, train
-from tdrop.types import INTERVAL_LEVEL, Cohort, EpochCallback, Predictive, Summary, Task
+from tdrop.methods.parts.checks import check_cohorts, check_passes, check_rows, check_seed
+from tdrop.methods.parts.facts import Facts
+from tdrop.methods.parts.network import Network
+from tdrop.methods.parts.noise import spawn, torch_generator
+from tdrop.methods.parts.predict import summarise_samples
+from tdrop.methods.parts.save import write_model
+from tdrop.methods.parts.scaling import Scaling, learn_scaling
+from tdrop.methods.parts.settings import Settings, setting
+from tdrop.methods.parts.threads import one_torch_thread
+from tdrop.methods.parts.training import Rows, Schedule, train
+from tdrop.types import INTERVAL_LEVEL, Cohort, Predictive, StepCallback, Summary, Task
 
-#: Bounds of the epochs that `steps` asks for: every row is seen often enough, and no small table for ever.
-FEWEST_EPOCHS, MOST_EPOCHS = 10, 80
 _WEIGHTS = "weights.safetensors"
 #: Rows that go through a network together. Shorter blocks are padded: every row then meets the same
 #: arithmetic whether it comes alone or in a batch.
@@ -44,12 +42,12 @@ class NetworkMethod(Settings):
     hidden: tuple[int, ...] = setting((128, 128), "Units of every hidden layer.", low=1)
     initial_sd: float = setting(0.1, "Standard deviation of the initial weights.", low=0.0)
     learning_rate: float = setting(0.01, "Adam's first step size; falls to zero along a cosine.", low=1e-7, high=10)
-    weight_decay: float = setting(1e-4, "Weight of the squared weights (biases left out).", low=0.0)
+    weight_decay: float = setting(1e-4, "Weight of the squared weights (biases and linear term left out).", low=0.0)
+    linear: bool = setting(False, "Whether the features also reach the output directly, undecayed, from zero on.")
     batch: int = setting(256, "Source rows a step; half as many target rows come with them.", low=1)
-    epochs: int | None = setting(None, "Most epochs; left out, as many as give `steps` steps.", low=1)
-    steps: int = setting(160, "Steps aimed at where `epochs` is left out (10 to 80 epochs).", low=1)
+    steps: int = setting(160, "Steps of the training, however many rows there are.", low=1)
     patience: int | None = setting(
-        None, "Epochs without a better validation loss before training stops; left out, a third.", low=1
+        None, "Steps without a better validation loss before training stops; left out, it runs to its end.", low=1
     )
     clip: float = setting(5.0, "Largest norm of a step's gradient.", low=1e-6)
     validation_passes: int = setting(20, "Passes behind the validation loss.", low=1)
@@ -57,7 +55,11 @@ class NetworkMethod(Settings):
     @classmethod
     def search_space(cls) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try, by setting."""
-        return {"learning_rate": (0.003, 0.006, 0.01), "weight_decay": (1e-5, 1e-4, 1e-3)}
+        return {
+            "weight_decay": (1e-4, 1e-3, 1e-2, 3e-2),
+            "linear": (False, True),
+            "learning_rate": (0.005, 0.01),
+        }
 
     @abstractmethod
     def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> Network:
@@ -70,7 +72,7 @@ class NetworkMethod(Settings):
         validation: Cohort | None = None,
         *,
         seed: int,
-        progress: EpochCallback | None = None,
+        progress: StepCallback | None = None,
     ) -> FittedNetwork:
         """Trains on labelled source rows and unlabelled target rows; see `tdrop.types.Method`."""
         check_cohorts(self.name, self.needs_target(), source, target, validation)
@@ -79,11 +81,11 @@ class NetworkMethod(Settings):
         start, training = spawn(check_seed(seed, self.name), 2)
         with one_torch_thread():
             network = self.network(source.X.shape[1], len(source), source.task, torch_generator(start))
-            schedule = self.schedule(len(source))
+            schedule = self.schedule()
             trained = train(
                 network, rows, schedule, method=self.name, seed=int(training.integers(2**62)), progress=progress
             )
-        facts = Facts(source.features, source.task, trained.epochs, trained.history, len(source), scaling)
+        facts = Facts(source.features, source.task, trained.steps, trained.history, len(source), scaling)
         return self.fitted_class()(self, network, facts)
 
     def needs_target(self) -> bool:
@@ -107,19 +109,16 @@ class NetworkMethod(Settings):
             ) from None
         return self.fitted_class()(self, network, facts)
 
-    def schedule(self, rows: int) -> Schedule:
-        """How long and how fast a fit on that many source rows trains."""
-        steps_an_epoch = -(-rows // self.batch)
-        planned = min(max(round(self.steps / steps_an_epoch), FEWEST_EPOCHS), MOST_EPOCHS)
-        epochs = planned if self.epochs is None else self.epochs
+    def schedule(self) -> Schedule:
+        """How long and how fast a fit trains: the same for a trial, a fold and a refit."""
         return Schedule(
-            epochs=epochs,
+            steps=self.steps,
             batch=self.batch,
             target_batch=max(1, self.batch // 2),
             learning_rate=self.learning_rate,
             weight_decay=self.weight_decay,
             clip=self.clip,
-            patience=max(5, -(-epochs // 3)) if self.patience is None else self.patience,
+            patience=self.patience,
             validation_passes=self.validation_passes if self.has_samples else 1,
         )
 
@@ -131,7 +130,7 @@ class FittedNetwork:
         self.method = method
         self.features = facts.features
         self.task = facts.task
-        self.epochs = facts.epochs
+        self.steps = facts.steps
         self.history: Sequence[dict[str, float | None]] = facts.history
         self._facts = facts
         self._network = network.requires_grad_(False)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor, nn
 
-from tdrop.methods._noise import Pool
+from tdrop.methods.parts.layers import Layers
+from tdrop.methods.parts.noise import Pool
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,11 @@ class Network(nn.Module):
     def pool(self, generator: np.random.Generator) -> Pool | None:
         """Makes the noise that `loss` reads; None for a network without noise."""
         return None
+
+    def decayed(self) -> list[nn.Parameter]:
+        """The weights that `weight_decay` shrinks: those between units, not biases, rates or the linear term."""
+        layers = [module for module in self.modules() if isinstance(module, Layers)]
+        return [weight for each in layers for weight in each.weights]
 
     def release(self) -> None:
         """Lets go of memory that only training needs."""

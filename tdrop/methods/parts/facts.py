@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tdrop.methods._scaling import Scaling
+from tdrop.methods.parts.scaling import Scaling
 from tdrop.types import Task
 
 
@@ -17,7 +17,7 @@ class Facts:
     Attributes:
         features: Names of the features.
         task: What is predicted.
-        epochs: Epochs (or iterations) behind the kept weights.
+        steps: Steps (or iterations) behind the kept weights.
         history: Training curve; see `tdrop.types.Fitted`.
         rows: Source rows of the fit.
         scaling: Centre and scale learnt from those rows.
@@ -25,7 +25,7 @@ class Facts:
 
     features: tuple[str, ...]
     task: Task
-    epochs: int
+    steps: int
     history: tuple[dict[str, float | None], ...]
     rows: int
     scaling: Scaling
@@ -35,7 +35,7 @@ class Facts:
         return {
             "features": list(self.features),
             "task": self.task,
-            "epochs": self.epochs,
+            "steps": self.steps,
             "history": list(self.history),
             "rows": self.rows,
             "scaling": self.scaling.to_dict(),
@@ -47,7 +47,7 @@ class Facts:
         return cls(
             features=tuple(record["features"]),
             task=record["task"],
-            epochs=record["epochs"],
+            steps=record["steps"],
             history=tuple(record["history"]),
             rows=record["rows"],
             scaling=Scaling.from_dict(record["scaling"]),

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tdrop.methods._losses import output_loss
-from tdrop.methods._nets import Layers
-from tdrop.methods._network import Batch, Network
-from tdrop.methods._noise import Pool, draw_uniform, mask_pool
+from tdrop.methods.parts.layers import Layers
+from tdrop.methods.parts.losses import output_loss
+from tdrop.methods.parts.network import Batch, Network
+from tdrop.methods.parts.noise import Pool, draw_uniform, mask_pool
 from tdrop.types import Task
 
 #: Passes that go through together: with blocks of 128 rows the tensors stay in the second-level cache.
@@ -67,10 +67,17 @@ class FixedDropout(Network):
     """A tanh network with a fixed dropout rate after every hidden layer; rate 0 means no mask there."""
 
     def __init__(
-        self, sizes: Sequence[int], rates: Sequence[float], sd: float, task: Task, generator: torch.Generator
+        self,
+        sizes: Sequence[int],
+        rates: Sequence[float],
+        sd: float,
+        task: Task,
+        generator: torch.Generator,
+        *,
+        linear: bool = False,
     ) -> None:
         super().__init__()
-        self.layers = Layers(sizes, sd, generator)
+        self.layers = Layers(sizes, sd, generator, linear=linear)
         self.rates = tuple(rates)
         self.task = task
 
@@ -86,7 +93,7 @@ class FixedDropout(Network):
             hidden = self.layers.hidden_layer(hidden, place)
             if rate > 0 and pool is not None:
                 hidden = hidden * pool.take(*hidden.shape)
-        return self.layers.output(hidden)
+        return self.layers.output(hidden) + self.layers.linear_term(x)
 
     def loss(self, batch: Batch, pool: Pool | None) -> Tensor:
         """Mean loss of one pass."""
@@ -103,4 +110,4 @@ class FixedDropout(Network):
 
     def outputs(self, x: Tensor, draw: list[Tensor]) -> Tensor:
         """Outputs (passes, rows); one pass when nothing is masked."""
-        return folded_outputs(x, draw, [bias.detach() for bias in self.layers.biases])
+        return folded_outputs(x, draw, list(self.layers.biases)) + self.layers.linear_term(x)

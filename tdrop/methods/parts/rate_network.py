@@ -1,7 +1,7 @@
 """A tanh network whose dropout rates depend on the row: the engine of transductive dropout.
 
 The rate network v(x) gives one rate a hidden layer and row. The first hidden layer and the rates are the
-same in every pass and computed once. Training two hidden layers goes through `_fused`, everything else
+same in every pass and computed once. Training two hidden layers goes through `fused`, everything else
 (sampling, other depths) through the plain code here.
 """
 
@@ -9,20 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log
+from math import atanh, log
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from tdrop.methods._fused import SMALLEST_VARIANCE, Workspace, concrete_passes, gaussian_passes
-from tdrop.methods._nets import Layers
-from tdrop.methods._network import Network
-from tdrop.methods._noise import Pool, as_odds, draw_logistic, draw_normal, normal_pool, odds_pool
+from tdrop.methods.parts.fused import SMALLEST_VARIANCE, Workspace, concrete_passes, gaussian_passes
+from tdrop.methods.parts.layers import Layers
+from tdrop.methods.parts.network import Network
+from tdrop.methods.parts.noise import Pool, as_odds, draw_logistic, draw_normal, normal_pool, odds_pool
 
-#: Logit of the largest dropout rate (0.95): beyond it 1 / keep turns single units into noise of any size.
-_LARGEST_LOGIT = log(0.95 / 0.05)
 #: Row-passes that go through together when sampling: tensors of half a megabyte stay in the cache.
 _AT_ONCE = 1024
 
@@ -36,6 +34,8 @@ class RateOptions:
     temperature: float
     masks: str
     initial_sd: float
+    highest_rate: float
+    linear: bool
 
 
 class Shared(NamedTuple):
@@ -57,10 +57,12 @@ class RateNetwork(Network):
 
     def __init__(self, sizes: Sequence[int], passes: int, options: RateOptions, generator: torch.Generator) -> None:
         super().__init__()
-        self.layers = Layers(sizes, options.initial_sd, generator)
+        self.layers = Layers(sizes, options.initial_sd, generator, linear=options.linear)
         self.rate_layers = Layers((sizes[0], options.rate_units, len(sizes) - 2), options.initial_sd, generator)
+        self._largest_logit = log(options.highest_rate / (1 - options.highest_rate))
+        start = log((1 - options.initial_keep) / options.initial_keep) / self._largest_logit
         with torch.no_grad():
-            self.rate_layers.bias(-1).fill_(log((1 - options.initial_keep) / options.initial_keep))
+            self.rate_layers.bias(-1).fill_(self._largest_logit * atanh(max(-0.99, min(0.99, start))))
         self.passes = passes
         self.fused = len(sizes) == 4
         self._gaussian = options.masks == "gaussian"
@@ -68,10 +70,13 @@ class RateNetwork(Network):
         self._workspace = Workspace()
 
     def rate_logits(self, x: Tensor) -> Tensor:
-        """Logits of the dropout rates (rows, layers) for x (rows, features)."""
+        """Logits of the dropout rates (rows, layers) for x (rows, features).
+
+        The bounds are approached and never met, so that a rate near one of them can still come back.
+        """
         hidden = self.rate_layers.hidden_layer(x, 0)
         logits = torch.addmm(self.rate_layers.bias(1), hidden, self.rate_layers.weight(1))
-        return logits.clamp(-_LARGEST_LOGIT, _LARGEST_LOGIT)
+        return self._largest_logit * torch.tanh(logits / self._largest_logit)
 
     def pool(self, generator: np.random.Generator) -> Pool | None:
         """The noise of the masks, in the form that training reads."""
@@ -91,7 +96,8 @@ class RateNetwork(Network):
         if self._gaussian:
             noise.append(pool.take(self.passes, len(x)))
         shared = self.run_shared(x)
-        return self.run_fused(shared, noise) if self.fused else self.run_passes(shared, noise)
+        outputs = self.run_fused(shared, noise) if self.fused else self.run_passes(shared, noise)
+        return outputs + self.layers.linear_term(x)
 
     def draw(self, passes: int, seed: int) -> list[Tensor]:
         """Noise of every mask, one number a pass and unit, shared by the rows."""
@@ -107,7 +113,7 @@ class RateNetwork(Network):
         shared = self.run_shared(x)
         step = max(1, _AT_ONCE // max(1, len(x)))
         parts = [[noise[start : start + step] for noise in draw] for start in range(0, len(draw[0]), step)]
-        return torch.cat([self.run_passes(shared, part) for part in parts])
+        return torch.cat([self.run_passes(shared, part) for part in parts]) + self.layers.linear_term(x)
 
     def run_shared(self, x: Tensor) -> Shared:
         """What all passes have in common for x (rows, features)."""

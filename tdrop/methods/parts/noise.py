@@ -8,6 +8,8 @@ gets what the same patient gets in a batch, and the first passes do not depend o
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -33,16 +35,17 @@ def torch_generator(generator: np.random.Generator) -> torch.Generator:
 class Pool:
     """Noise drawn once and read many times from random places."""
 
-    def __init__(self, values: Tensor, generator: np.random.Generator) -> None:
-        self._values = values
+    def __init__(self, draw: Callable[[int], Tensor], generator: np.random.Generator, size: int) -> None:
+        self._draw = draw
+        self._values = draw(size)
         self._generator = generator
 
     def take(self, *shape: int) -> Tensor:
         """Returns a view of the given shape; never write to it."""
         count = int(np.prod(shape))
-        if count + _ALIGNMENT > len(self._values):
-            copies = -(-(count + _ALIGNMENT) // len(self._values))
-            self._values = self._values.repeat(copies)
+        if 2 * count > len(self._values):
+            # A step this large would read nearly the same numbers every time, or some of them twice.
+            self._values = torch.cat([self._values, self._draw(2 * count - len(self._values))])
         places = (len(self._values) - count) // _ALIGNMENT
         start = int(self._generator.integers(places + 1)) * _ALIGNMENT
         return self._values[start : start + count].view(shape)
@@ -50,14 +53,18 @@ class Pool:
 
 def logistic_pool(generator: np.random.Generator, temperature: float, size: int = POOL_SIZE) -> Pool:
     """A pool of logit(u) / temperature, u uniform: the noise of relaxed (concrete) masks."""
-    uniform = torch.rand(size, generator=torch_generator(generator))
-    return Pool(torch.logit(uniform, eps=1e-6).div_(temperature), generator)
+    source = torch_generator(generator)
+    return Pool(lambda count: _logistic(count, source).div_(temperature), generator, size)
 
 
 def odds_pool(generator: np.random.Generator, temperature: float, size: int = POOL_SIZE) -> Pool:
     """A pool of exp(-logit(u) / temperature): relaxed masks as fractions, a / (a + this)."""
-    uniform = torch.rand(size, generator=torch_generator(generator))
-    return Pool(as_odds(torch.logit(uniform, eps=1e-6), temperature), generator)
+    source = torch_generator(generator)
+    return Pool(lambda count: as_odds(_logistic(count, source), temperature), generator, size)
+
+
+def _logistic(count: int, generator: torch.Generator) -> Tensor:
+    return torch.logit(torch.rand(count, generator=generator), eps=1e-6)
 
 
 def as_odds(logits: Tensor, temperature: float) -> Tensor:
@@ -67,13 +74,14 @@ def as_odds(logits: Tensor, temperature: float) -> Tensor:
 
 def normal_pool(generator: np.random.Generator, size: int = POOL_SIZE) -> Pool:
     """A pool of standard normal numbers."""
-    return Pool(torch.randn(size, generator=torch_generator(generator)), generator)
+    source = torch_generator(generator)
+    return Pool(lambda count: torch.randn(count, generator=source), generator, size)
 
 
 def mask_pool(generator: np.random.Generator, rate: float, size: int = POOL_SIZE) -> Pool:
     """A pool of hard masks: 0 with probability `rate`, else 1 / (1 - rate)."""
-    uniform = torch.rand(size, generator=torch_generator(generator))
-    return Pool((uniform >= rate).float().div_(1 - rate), generator)
+    source = torch_generator(generator)
+    return Pool(lambda count: (torch.rand(count, generator=source) >= rate).float().div_(1 - rate), generator, size)
 
 
 def draw_uniform(passes: int, units: int, seed: int) -> Doubles:

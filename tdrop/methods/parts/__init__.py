@@ -1,0 +1,1 @@
+"""What the methods are made of: settings, layers, noise, training, saving."""
