@@ -56,10 +56,10 @@ def table_findings(account: Account, contract: Contract, site: Site) -> Iterator
     """Yields what concerns the table as a whole: its size, and how much of it was set aside."""
     limits, read, out = contract.limits, len(account.used), int(account.quarantined.sum())
     if read < limits.min_rows:
-        sentence = f"the extract has {read:,} rows, at least {limits.min_rows:,} are needed"
+        sentence = f"the extract has {{count}} rows, at least {limits.min_rows:,} are needed"
         yield Finding("table.rows", None, "table_stop", read, read, sentence, "check that the export was complete")
     if out > limits.quarantine * read:
-        sentence = f"{out:,} of {read:,} rows had to be set aside, more than the {limits.quarantine:.0%} allowed"
+        sentence = f"{{count}} of {{total}} rows had to be set aside, more than the {limits.quarantine:.0%} allowed"
         yield Finding("table.quarantine", None, "table_stop", out, read, sentence, "settle the row-critical findings")
     if account.repeated.any():
         yield _duplicates(account, contract, site)
@@ -74,9 +74,10 @@ def _duplicates(account: Account, contract: Contract, site: Site) -> Finding:
         "table_stop" if too_many else "table_warning",
         repeated,
         read,
-        f"column '{name}': {repeated:,} of {read:,} rows repeat a patient, "
-        f"{account.conflicting:,} patients with differing values",
+        f"column '{name}': {{count}} of {{total}} rows repeat a patient, "
+        "{conflicting} patients with differing values",
         f"send one row a patient, or choose `duplicates: first` or `last` in {site.file}",
+        others={"conflicting": account.conflicting},
     )
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from tdrop.contracts.record import Severity
 from tdrop.errors import DataError, SiteStopped
+from tdrop.records import Count
 
 #: Version of the form that `Validation.to_dict` writes.
 FORM = 1
 
 Sureness = Literal["certain", "likely", "possible"]
+About = Literal["patients", "file"]
 #: What a site is asked to do about each kind of finding; the rest is for whoever keeps its YAML.
 _ASKS = {
     "readable": "please send plain values",
@@ -51,19 +53,32 @@ class Finding:
         severity: What it means for the rows or the site.
         count: How many rows (or values).
         total: Out of how many.
-        sentence: What was found, in words.
-        fix: What to change, and where.
+        words: What was found, with `{count}`, `{total}` and the names in `others` where numbers of patients go: a
+            number that disclosure takes away must not stand in the words.
+        fix: What to change, and where; without a number of patients.
         sure: How sure tdrop is; `certain` for rules of the contract.
+        others: More numbers of patients that the words speak of, by name.
+        about: Whether the numbers count patients, or columns and lines of the file, which nobody needs to hide.
     """
 
     rule: str
     column: str | None
     severity: Severity
-    count: int
-    total: int
-    sentence: str
+    count: Count
+    total: Count
+    words: str
     fix: str = ""
     sure: Sureness = "certain"
+    others: Mapping[str, Count] = field(default_factory=dict)
+    about: About = "patients"
+
+    @property
+    def sentence(self) -> str:
+        """What was found, in words with the numbers as they stand in this record."""
+        text = self.words
+        for name, value in {"count": self.count, "total": self.total, **self.others}.items():
+            text = text.replace(f"{{{name}}}", f"{value:,}" if isinstance(value, int) else str(value))
+        return text
 
     @property
     def ask(self) -> str:
@@ -72,12 +87,12 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON."""
-        return asdict(self)
+        return {**asdict(self), "sentence": self.sentence}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Finding:
         """Reads what `to_dict` wrote."""
-        return cls(**data)
+        return cls(**{name: value for name, value in data.items() if name != "sentence"})
 
 
 @dataclass(frozen=True)
@@ -131,18 +146,18 @@ class Validation:
     def message(self) -> str:
         """The text of a mail to the site: what was found and what it is asked to do, without any patient's value."""
         verdict = "cannot be used as it is" if self.stopped else "can be used"
+        parts = f"used {self.used:,} + quarantined {self.quarantined:,} + duplicates {self.duplicates:,}"
         lines = [
             f"Your extract for {self.title} {verdict}.",
             "",
             f"It was checked against table '{self.contract}', version {self.contract_version}.",
-            f"Rows read: {self.read:,} = used {self.used:,} + quarantined {self.quarantined:,} "
-            f"+ duplicates {self.duplicates:,}.",
+            f"Rows read: {self.read:,}" + ("; none of them was used." if self.stopped else f" = {parts}."),
         ]
         headings = {
             "table_stop": "What must be changed before it can be used",
-            "row_critical": "Rows that were set aside",
+            "row_critical": "Rows that cannot be used" if self.stopped else "Rows that were set aside",
             "table_warning": "What we would like to understand",
-            "row_warning": "Rows that were used but look unusual",
+            "row_warning": "Rows that look unusual" if self.stopped else "Rows that were used but look unusual",
         }
         for severity, heading in headings.items():
             found = [finding for finding in self.by_severity(severity) if finding.rule not in _OURS]  # type: ignore[arg-type]

@@ -194,9 +194,16 @@ def _finding(expectation: Mapping[str, Any], count: int, total: int, contract: C
     if expectation["type"] == "expect_column_to_exist":
         sentence = f"{name} ({column.label}) {expectation['sentence']}"
     elif column.role == "id" or "." not in expectation["rule"]:
-        sentence = f"{name}: {count:,} of {total:,} rows {expectation['sentence']}"
+        sentence = f"{name}: {{count}} of {{total}} rows {expectation['sentence']}"
     else:
-        sentence = f"{name}: {count:,} of {total:,} values {expectation['sentence']}"
+        sentence = f"{name}: {{count}} of {{total}} values {expectation['sentence']}"
     return Finding(
-        expectation["rule"], column.name, expectation["severity"], count, total, sentence, expectation["fix"]
+        expectation["rule"],
+        column.name,
+        expectation["severity"],
+        count,
+        total,
+        sentence,
+        expectation["fix"],
+        about="file" if expectation["type"] == "expect_column_to_exist" else "patients",
     )

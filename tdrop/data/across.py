@@ -7,7 +7,7 @@ ones that were looked at and are as they should be.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -63,7 +63,7 @@ def accept(finding: Finding, site: Site) -> Finding:
     """Returns the finding as information if the site's YAML says that it was looked at."""
     if finding.rule not in site.accept:
         return finding
-    return Finding(finding.rule, finding.column, "info", finding.count, finding.total, f"{finding.sentence} (accepted)")
+    return replace(finding, severity="info", words=f"{finding.words} (accepted)", fix="", sure="certain")
 
 
 def _suspicion(
@@ -103,7 +103,7 @@ def _constant(column: Column, source: pd.Series, target: pd.Series, site: Site) 
             "constant",
             "table_warning",
             (present, len(target)),
-            f"all {present:,} values are the same here, while the source's differ",
+            "all {count} values are the same here, while the source's differ",
             "check the export and the map under `categories`",
             "likely",
             site,
@@ -119,7 +119,7 @@ def _categories(column: Column, source: pd.Series, target: pd.Series, site: Site
             "new_categories",
             "table_warning",
             (sum(new.values()), len(target)),
-            f"{sum(new.values()):,} of {len(target):,} rows hold {', '.join(new)}, which the source never holds",
+            f"{{count}} of {{total}} rows hold {', '.join(new)}, which the source never holds",
             "no model can have learned about them; check the map under `categories`",
             "certain",
             site,
@@ -136,7 +136,7 @@ def _categories(column: Column, source: pd.Series, target: pd.Series, site: Site
             "lost_categories",
             "table_warning",
             (0, len(target)),
-            f"{', '.join(gone)} never occurs here, while {share[gone].sum():.0%} of the source's rows hold it",
+            f"{', '.join(gone)} never occurs here, while the source often holds it",
             "check that the map under `categories` does not merge it with another",
             "possible",
             site,
@@ -239,7 +239,7 @@ def _shared_patients(
             "shared_patients",
             "table_warning",
             (len(both), len(target_frame)),
-            f"{len(both):,} of {len(target_frame):,} patients are in the source's extract too, value for value",
+            "{count} of {total} patients are in the source's extract too, value for value",
             "check that the export selects this site's patients only",
             "likely",
             site,

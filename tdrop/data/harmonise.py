@@ -71,7 +71,8 @@ def _absent_names(raw: pd.DataFrame, extract: Extract, file: str) -> Iterator[Fi
         known = did_you_mean(clean(name), map(clean, map(str, raw.columns)))
         sentence = f"`renames` speaks of a column '{clean(name)}' that the extract does not have{known}"
         fix = f"change `renames` in {file}"
-        yield Finding("table.renames", extract.renames[name], "table_warning", 1, raw.shape[1], sentence, fix)
+        ours, total = extract.renames[name], raw.shape[1]
+        yield Finding("table.renames", ours, "table_warning", 1, total, sentence, fix, about="file")
 
 
 def _columns_left_over(named: pd.DataFrame, contract: Contract, file: str) -> Iterator[Finding]:
@@ -80,18 +81,18 @@ def _columns_left_over(named: pd.DataFrame, contract: Contract, file: str) -> It
         # Without a header the first patient's values stand where names should: they must not be quoted.
         sentence = f"none of the {total:,} columns has a name that the contract knows"
         fix = "check that the first line holds the names, and the separator under `reader`"
-        yield Finding("table.header", None, "table_stop", total, total, sentence, fix)
+        yield Finding("table.header", None, "table_stop", total, total, sentence, fix, about="file")
     elif extra:
         sentence = f"{len(extra):,} columns are not in the contract and were left out: {_list_names(extra)}"
         fix = f"name them in the table, or under `renames` in {file}"
-        yield Finding("table.extra_columns", None, "info", len(extra), total, sentence, fix)
+        yield Finding("table.extra_columns", None, "info", len(extra), total, sentence, fix, about="file")
 
 
 def _blank_lines(raw: pd.DataFrame) -> Iterator[Finding]:
     blank = raw.attrs.get("blank_lines", 0)
     if blank:
         sentence = f"{blank:,} blank lines were skipped"
-        yield Finding("table.blank_lines", None, "info", blank, len(raw) + blank, sentence)
+        yield Finding("table.blank_lines", None, "info", blank, len(raw) + blank, sentence, about="file")
 
 
 def convert_columns(
@@ -156,6 +157,7 @@ def _label_finding(names: list[str], rows: int, site: Site) -> Finding:
             len(names),
             rows,
             f"the label columns {listed} in the extract were dropped, as {site.file} asks",
+            about="file",
         )
     return Finding(
         "table.labels",
@@ -165,6 +167,7 @@ def _label_finding(names: list[str], rows: int, site: Site) -> Finding:
         rows,
         f"the extract of a target holds the outcome ({listed}), which no model may see",
         f"send outcomes in a file of their own, or set `labels_in_extract: drop` in {site.file}",
+        about="file",
     )
 
 

@@ -50,8 +50,8 @@ def _swapped(frame: pd.DataFrame, contract: Contract, site: Site) -> Iterator[Fi
                 "table_stop",
                 len(frame),
                 len(frame),
-                f"columns '{first.name}' and '{second.name}' look swapped: {swapped:.0%} of the values would be "
-                f"plausible the other way round, {here:.0%} are as they stand (likely)",
+                f"columns '{first.name}' and '{second.name}' look swapped: more than {GOOD:.0%} of the "
+                f"values would be plausible the other way round, less than {POOR:.0%} are as they stand (likely)",
                 f"swap them in the export, or under `renames` in {site.file}",
                 "likely",
             )
@@ -84,8 +84,8 @@ def _other_units(frame: pd.DataFrame, contract: Contract, site: Site) -> Iterato
                 "table_stop",
                 len(frame),
                 len(frame),
-                f"column '{column.name}': {1 - here:.0%} of the values are impossible in {stated}, and "
-                f"{shares[best]:.0%} plausible in {best} (likely)",
+                f"column '{column.name}': more than {1 - POOR:.0%} of the values are impossible in {stated}, and more "
+                f"than {GOOD:.0%} plausible in {best} (likely)",
                 f"set `units: {{{column.name}: {best}}}` in {site.file}",
                 "likely",
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from tdrop.contracts.site import Site
 from tdrop.contracts.table import Contract
 from tdrop.contracts.validate import Checked, validate
 from tdrop.errors import DataError, SiteStopped
+from tdrop.records import Hidden, plain, read
 
 CRITICAL = {"severity": "row_critical"}
 RULES: list[dict[str, Any]] = [
@@ -352,3 +354,33 @@ def test_great_expectations_is_asked_for_rows_only_where_rows_go(monkeypatch: py
     check(frame)
     assert [step for step, _ in asked] == ["SUMMARY", "COMPLETE"]
     assert asked[1][1] == ["size.range"]
+
+
+def test_words_hold_no_number_of_patients() -> None:
+    """A number of patients stands in a field, where disclosure finds it, and never in the words of a finding."""
+    one = Finding("psa.range", "psa", "row_critical", 3, 40, "column 'psa': {count} of {total} values are low")
+    assert one.sentence == "column 'psa': 3 of 40 values are low"
+    hidden = replace(one, count=Hidden(10), total=Hidden())
+    assert hidden.sentence == "column 'psa': <10 of hidden values are low"
+    assert read(Finding, plain(one)) == one
+
+
+def test_more_rows_change_the_numbers_and_not_the_words() -> None:
+    found = []
+    for broken in (2, 5):
+        frame = clean(40)
+        frame.loc[: broken - 1, "size"] = 99.0
+        frame["key"] = [*frame["key"][:-broken], *["k9"] * broken]
+        found.append(check(frame, quarantine=0.5).validation.findings)
+    assert [finding.words for finding in found[0]] == [finding.words for finding in found[1]]
+    assert [finding.count for finding in found[0]] != [finding.count for finding in found[1]]
+
+
+def test_the_letter_about_a_stopped_extract_says_of_no_row_that_it_was_used() -> None:
+    frame = clean(20)
+    frame.loc[:6, "size"] = 99.0
+    letter = check(frame, quarantine=0.1).validation.message()
+    assert "cannot be used as it is" in letter
+    assert "Rows read: 20; none of them was used." in letter
+    assert "used 13" not in letter
+    assert "Rows that were used" not in letter
