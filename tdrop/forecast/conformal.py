@@ -1,0 +1,154 @@
+"""Sets with a promise: weighted conformal prediction under covariate shift (Tibshirani et al. 2019), per class.
+
+A class is in a patient's set unless fewer than alpha of the source patients of that class, weighted to look like the
+target, were as surprising: s = 1 - the out-of-fold risk of the class that happened; the patient's own weight stands
+at infinity. Of the patients who turn out to be of a class, 1 - alpha have it in their set, as long as only the
+patients differ between the sites and not their outcomes. {0, 1} means "cannot tell: refer".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tdrop.errors import DataError
+from tdrop.shift import effective_n
+from tdrop.types import Doubles
+
+ALPHA = 0.1
+#: A quantile of fewer effective patients of a class than this promises nothing.
+FEWEST_EFFECTIVE = 50
+
+
+@dataclass(frozen=True)
+class Sets:
+    """Which classes each patient may have.
+
+    Attributes:
+        without: Whether "no outcome" is in the set (rows,).
+        outcome: Whether "outcome" is in the set (rows,).
+    """
+
+    without: NDArray[np.bool_]
+    outcome: NDArray[np.bool_]
+
+    @property
+    def unsure(self) -> NDArray[np.bool_]:
+        """Whom the set cannot tell (rows,): both classes, or neither."""
+        return np.asarray(self.without == self.outcome, dtype=np.bool_)
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What the sets of a method say, and whether they kept their word.
+
+    Attributes:
+        method: Name of the method.
+        alpha: The share of each class that may be missed.
+        effective_n: Effective source patients without and with the outcome.
+        refused: Why no sets were made, as the number of effective patients that was needed; None where they were.
+        only_without: Patients whose set is "no outcome".
+        only_outcome: Patients whose set is "outcome".
+        unsure: Patients whose set holds both classes or none.
+        covered_without: Of known patients without the outcome, the share whose set holds that; None before audit.
+        covered_outcome: The same for patients with the outcome.
+        known: Known patients without and with the outcome behind the two shares.
+    """
+
+    method: str
+    alpha: float
+    effective_n: tuple[float, float]
+    refused: int | None
+    only_without: int = 0
+    only_outcome: int = 0
+    unsure: int = 0
+    covered_without: float | None = None
+    covered_outcome: float | None = None
+    known: tuple[int, int] = (0, 0)
+
+
+def conformal_sets(
+    source: NDArray[Any],
+    y: NDArray[Any],
+    weights: NDArray[Any],
+    target: NDArray[Any],
+    target_weights: NDArray[Any],
+    *,
+    alpha: float = ALPHA,
+) -> Sets:
+    """Makes the sets of the target's patients.
+
+    Args:
+        source: Out-of-fold risks (source rows,).
+        y: Outcomes (source rows,).
+        weights: Density ratios of the source rows (source rows,).
+        target: Risks (target rows,).
+        target_weights: Density ratios of the target rows, on the same scale (target rows,).
+        alpha: The share of each class that may be missed.
+    """
+    fewest = min(class_sizes(y, weights))
+    if fewest < FEWEST_EFFECTIVE:
+        raise DataError(
+            f"prediction sets need {FEWEST_EFFECTIVE} effective source patients of each class and have {fewest:.0f}; "
+            "the sites are too far apart or outcomes too rare"
+        )
+    found = []
+    for value in (0, 1):
+        rows = np.asarray(y) == value
+        surprise = np.abs(value - np.asarray(source, dtype=np.float64)[rows])
+        limit = _limits(surprise, np.asarray(weights, dtype=np.float64)[rows], np.asarray(target_weights), alpha)
+        found.append(np.abs(value - np.asarray(target, dtype=np.float64)) <= limit)
+    return Sets(*found)
+
+
+def class_sizes(y: NDArray[Any], weights: NDArray[Any]) -> tuple[float, float]:
+    """Effective patients without and with the outcome."""
+    sides = (effective_n(np.asarray(weights)[np.asarray(y) == value]) for value in (0, 1))
+    return next(sides), next(sides)
+
+
+def _limits(surprise: Doubles, weights: Doubles, own: NDArray[Any], alpha: float) -> Doubles:
+    """The (1 - alpha) quantile for each target row, infinite where its own weight reaches into it (rows,)."""
+    order = np.argsort(surprise, kind="stable")
+    running = np.cumsum(weights[order])
+    place = np.searchsorted(running, (1 - alpha) * (running[-1] + own) - 1e-12)
+    return np.asarray(np.append(surprise[order], np.inf)[place], dtype=np.float64)
+
+
+def promise(
+    method: str,
+    evidence: tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]],
+    *,
+    alpha: float = ALPHA,
+    outcomes: NDArray[Any] | None = None,
+) -> Promise:
+    """Counts the sets of a method and, with outcomes (target rows,), NaN where unknown, how often they held.
+
+    Args:
+        method: Name of the method.
+        evidence: The arguments of `conformal_sets`: source risks, y, weights, target risks, target weights.
+        alpha: The share of each class that may be missed.
+        outcomes: Known outcomes, at audit.
+    """
+    sizes = class_sizes(evidence[1], evidence[2])
+    if min(sizes) < FEWEST_EFFECTIVE:
+        return Promise(method, alpha, sizes, FEWEST_EFFECTIVE)
+    sets = conformal_sets(*evidence, alpha=alpha)
+    y = np.full(len(sets.outcome), np.nan) if outcomes is None else np.asarray(outcomes, dtype=np.float64)
+    groups = [(y == 0, sets.without), (y == 1, sets.outcome)]
+    covered = [float(held[known].mean()) if known.any() else None for known, held in groups]
+    return Promise(
+        method,
+        alpha,
+        sizes,
+        None,
+        only_without=int((sets.without & ~sets.outcome).sum()),
+        only_outcome=int((sets.outcome & ~sets.without).sum()),
+        unsure=int(sets.unsure.sum()),
+        covered_without=covered[0],
+        covered_outcome=covered[1],
+        known=(int(groups[0][0].sum()), int(groups[1][0].sum())),
+    )

@@ -1,0 +1,216 @@
+"""Whom to look up: a list drawn with known probabilities, and unbiased numbers from what comes back.
+
+A patient tells most about a number when its outcome is in doubt and the number moves with it: |slope| sqrt(r (1 - r)),
+r the forecast's idea of the true risk. The probabilities mix that with an even draw, so that no patient counts for
+too many others, and the draw is systematic along the risks: every list spans the whole range (active testing, Kossen
+et al. 2021, in the form of survey sampling: difference estimators, Saerndal et al. 1992).
+
+What comes back mends the forecast's masses: u = r + (y - r) / probability for a patient on the list, u = r for all
+others. Its expectation is the true outcome whatever r is: a bad r costs width, never truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import t as student
+
+from tdrop.errors import DataError, UsageError
+from tdrop.forecast.lines import apply_lines, weighted_lines
+from tdrop.forecast.masses import QUANTITIES, Quantity, Ranked
+from tdrop.forecast.run import Answer
+from tdrop.types import INTERVAL_LEVEL, Doubles, Indices
+
+#: Share of the probability that is spread evenly: nobody counts for more than 1 / EVEN as many as in a plain draw.
+EVEN = 0.4
+#: With fewer outcomes of one kind than this a list says nothing about ranking.
+FEWEST_OF_A_CLASS = 4
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Patients to look up.
+
+    Attributes:
+        rows: Which, in ascending order (drawn,).
+        probability: With which chance each was to be drawn (drawn,).
+    """
+
+    rows: Indices
+    probability: Doubles
+
+
+def draw_list(risk: NDArray[Any], true: NDArray[Any], threshold: float, n: int, *, seed: int) -> Drawn:
+    """Draws n different patients.
+
+    Args:
+        risk: The risks that are to be judged (rows,).
+        true: An idea of the true risks (rows,), such as `true_risk`.
+        threshold: The decision level.
+        n: How many.
+        seed: Of the draw.
+    """
+    rows = len(risk)
+    if n < 1:
+        raise UsageError(f"a list holds at least 1 patient, {n} were asked for")
+    if n > rows:
+        raise UsageError(f"a list of {n:,} patients was asked for and the site has {rows:,}; ask for at most {rows:,}")
+    probability = inclusion(_doubt(risk, true, threshold), n)
+    order = np.argsort(np.asarray(risk), kind="stable")
+    start = np.random.default_rng([seed, 31]).random()
+    # A comb of n teeth over the cumulated probabilities picks n different rows, each with its own probability.
+    reached = np.floor(np.concatenate([[0.0], np.cumsum(probability[order])]) - start + 1e-9)
+    picked = np.sort(order[np.diff(reached) > 0])
+    return Drawn(picked, probability[picked])
+
+
+def inclusion(score: Doubles, n: int) -> Doubles:
+    """Probabilities (rows,) that add up to n: EVEN of them alike, the rest in proportion to score, none above 1."""
+    share = score / score.sum() if score.sum() > 0 else np.full(len(score), 1 / len(score))
+    wanted = (1 - EVEN) * share + EVEN / len(score)
+    sure = np.zeros(len(score), dtype=bool)
+    for _ in range(len(score)):
+        found = np.where(sure, 1.0, wanted * (n - sure.sum()) / max(wanted[~sure].sum(), 1e-300))
+        over = (found > 1.0) & ~sure
+        if not over.any():
+            break
+        sure |= over
+    return np.asarray(np.minimum(found, 1.0), dtype=np.float64)
+
+
+def _doubt(risk: NDArray[Any], true: NDArray[Any], threshold: float) -> Doubles:
+    """How much each patient's outcome would tell about the AUROC (rows,)."""
+    value = np.asarray(true, dtype=np.float64)
+    slope = Ranked.of(risk, threshold).slopes(value)[0]
+    return np.asarray(np.abs(slope) * np.sqrt(value * (1 - value)), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What came back from a list.
+
+    Attributes:
+        rows: Patients whose outcome came back (known,).
+        y: Their outcomes (known,).
+        probability: With which chance each was on the list and came back (known,).
+    """
+
+    rows: Indices
+    y: Doubles
+    probability: Doubles
+
+    def __post_init__(self) -> None:
+        if not len(self.rows):
+            raise DataError("none of the patients on the list came back with an outcome; look some up first")
+
+
+def come_back(drawn: Drawn, y: NDArray[Any]) -> Known:
+    """Takes outcomes (rows,), NaN where unknown, for a list; who is missing is taken to be missing by chance."""
+    outcome = np.asarray(y, dtype=np.float64)[drawn.rows]
+    known = np.isfinite(outcome)
+    share = known.sum() / len(known)
+    return Known(drawn.rows[known], outcome[known], drawn.probability[known] * share)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One number from the outcomes of a list.
+
+    Attributes:
+        quantity: Which number.
+        value: Unbiased over which patients were looked up; None where it cannot be given.
+        low: Lower end of its interval.
+        high: Upper end.
+        updated: Forecast and outcomes together, each by its precision; None without a forecast.
+        updated_low: Lower end.
+        updated_high: Upper end.
+        n: Outcomes that came back.
+        events: Of these with the outcome.
+    """
+
+    quantity: Quantity
+    value: float | None
+    low: float | None
+    high: float | None
+    updated: float | None
+    updated_low: float | None
+    updated_high: float | None
+    n: int
+    events: int
+
+
+def estimate_from_list(
+    risk: NDArray[Any],
+    true: NDArray[Any],
+    known: Known,
+    threshold: float,
+    *,
+    answers: Sequence[Answer] = (),
+    level: float = INTERVAL_LEVEL,
+) -> tuple[Measured, ...]:
+    """The five numbers of a method with their intervals.
+
+    Args:
+        risk: The method's risks of all the site's patients (rows,).
+        true: The idea of the true risks that the list was drawn by, or any other made without these outcomes (rows,).
+        known: What came back.
+        threshold: The decision level.
+        answers: The method's forecast, to be updated.
+        level: Of the intervals, which are over which patients were looked up.
+    """
+    value, error = _values(risk, true, known, threshold)
+    n, events = len(known.rows), int(known.y.sum())
+    reach = float(student.ppf((1 + level) / 2, max(1, n - 2)))
+    before = {one.quantity: one for one in answers}
+    found = []
+    for row, name in enumerate(QUANTITIES):
+        short = name == "auroc" and min(events, n - events) < FEWEST_OF_A_CLASS
+        if short or not np.isfinite(value[row]):
+            found.append(Measured(name, None, None, None, *_update(before.get(name), None, 0.0, reach), n, events))
+            continue
+        centre, spread = float(value[row]), float(error[row])
+        together = _update(before.get(name), centre, spread, reach)
+        found.append(Measured(name, centre, centre - reach * spread, centre + reach * spread, *together, n, events))
+    return tuple(found)
+
+
+def _values(risk: NDArray[Any], true: NDArray[Any], known: Known, threshold: float) -> tuple[Doubles, Doubles]:
+    """The five numbers (5,) and their standard errors (5,)."""
+    guess = _mended(true, known)
+    residual = (known.y - guess[known.rows]) / known.probability
+    masses = guess.copy()
+    masses[known.rows] += residual
+    ranked = Ranked.of(risk, threshold)
+    n = len(known.rows)
+    variance = ((ranked.slopes(guess)[:, known.rows] * residual) ** 2) @ (1 - known.probability) * n / max(1, n - 2)
+    return ranked.quantities(masses[None], 1 - masses[None])[:, 0], np.sqrt(variance)
+
+
+def _update(
+    before: Answer | None, value: float | None, error: float, reach: float
+) -> tuple[float | None, float | None, float | None]:
+    """Forecast and outcomes together: (value, low, high).
+
+    A forecast that the outcomes contradict loses its say: its spread is at least what they show it to be.
+    """
+    if before is None or before.value is None or before.sampling is None:
+        return None, None, None
+    if value is None:
+        return before.value, before.low, before.high
+    apart = value - before.value
+    prior = max(before.sampling**2 + before.between**2, apart**2 - error**2)
+    own = max(error**2, 1e-12)
+    variance = 1 / (1 / prior + 1 / own)
+    centre, half = variance * (before.value / prior + value / own), reach * variance**0.5
+    return centre, centre - half, centre + half
+
+
+def _mended(true: NDArray[Any], known: Known) -> Doubles:
+    """The idea of the true risks, moved by what came back: wrong on average is what it most often is."""
+    guess = np.asarray(true, dtype=np.float64)
+    line = weighted_lines(known.y, guess[known.rows], (1 / known.probability)[None], slope=False)
+    return np.asarray(apply_lines(guess, line)[0], dtype=np.float64)

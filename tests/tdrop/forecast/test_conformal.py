@@ -1,0 +1,59 @@
+"""Prediction sets keep their word under covariate shift, and are refused where they could not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tdrop.errors import DataError
+from tdrop.forecast import conformal_sets, promise
+
+
+def _site(shift: float, concept: float = 0.0, rows: int = 4_000, seed: int = 0):  # type: ignore[no-untyped-def]
+    generator = np.random.default_rng(seed)
+    x, z = generator.normal(size=rows), generator.normal(shift, 1, size=rows)
+    risks = [1 / (1 + np.exp(-2 * one)) for one in (x, z)]
+    y = (generator.random(rows) < risks[0]).astype(float)
+    later = (generator.random(rows) < 1 / (1 + np.exp(-2 * z - concept))).astype(float)
+    weights = [np.exp(shift * one - shift**2 / 2) for one in (x, z)]
+    return (risks[0], y, weights[0], risks[1], weights[1]), later
+
+
+def test_each_class_is_covered_under_covariate_shift() -> None:
+    evidence, later = _site(1.0)
+    found = promise("a", evidence, alpha=0.1, outcomes=later)
+    assert found.covered_without == pytest.approx(0.9, abs=0.03)
+    assert found.covered_outcome == pytest.approx(0.9, abs=0.03)
+    assert found.known == ((later == 0).sum(), (later == 1).sum())
+    assert found.only_without + found.only_outcome + found.unsure == len(later)
+
+
+def test_weights_are_what_keeps_the_promise() -> None:
+    (source, y, weights, target, own), later = _site(1.5)
+    plain = conformal_sets(source, y, np.ones_like(weights), target, np.ones_like(own))
+    weighted = conformal_sets(source, y, weights, target, own)
+    positive = later == 0
+    assert abs(weighted.without[positive].mean() - 0.9) < abs(plain.without[positive].mean() - 0.9)
+
+
+def test_a_concept_shift_breaks_it_and_the_audit_shows() -> None:
+    evidence, later = _site(0.0, concept=3.0)
+    found = promise("a", evidence, outcomes=later)
+    assert found.covered_outcome is not None
+    assert found.covered_outcome < 0.8
+
+
+def test_a_patient_unlike_all_others_gets_both_classes() -> None:
+    (source, y, weights, target, own), _ = _site(0.0)
+    own = own.copy()
+    own[0] = 1e9
+    assert conformal_sets(source, y, weights, target, own).unsure[0]
+
+
+def test_too_few_effective_patients_promise_nothing() -> None:
+    evidence, _ = _site(0.0, rows=60)
+    found = promise("a", evidence)
+    assert found.refused == 50
+    assert found.effective_n[0] < 50
+    with pytest.raises(DataError, match="need 50 effective source patients of each class"):
+        conformal_sets(*evidence)

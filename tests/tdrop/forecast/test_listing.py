@@ -1,0 +1,137 @@
+"""Lists of patients to look up: known probabilities, unbiased numbers, intervals that hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tdrop.errors import DataError, UsageError
+from tdrop.forecast import Answer, Ranked, come_back, draw_list, estimate_from_list
+from tdrop.forecast.lines import weighted_lines
+from tdrop.forecast.listing import EVEN, inclusion
+
+T = 0.3
+
+
+def _site(rows: int = 800, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Risks, a wrong idea of the truth (a concept shift) and the outcomes."""
+    generator = np.random.default_rng(seed)
+    score = generator.normal(-0.5, 1.4, size=rows)
+    risk = 1 / (1 + np.exp(-score))
+    true = 1 / (1 + np.exp(-(0.7 * score + 0.6)))
+    return risk, risk, (generator.random(rows) < true).astype(float)
+
+
+def test_the_probabilities_are_those_of_the_draw() -> None:
+    risk, guess, _ = _site(60)
+    seen = np.zeros(60)
+    for seed in range(3_000):
+        drawn = draw_list(risk, guess, T, 12, seed=seed)
+        assert len(set(drawn.rows)) == 12
+        seen[drawn.rows] += 1
+    probability = np.zeros(60)
+    for seed in range(40):
+        drawn = draw_list(risk, guess, T, 12, seed=seed)
+        probability[drawn.rows] = drawn.probability
+    assert seen / 3_000 == pytest.approx(probability, abs=0.035)
+    assert probability.sum() == pytest.approx(12)
+    assert probability.min() >= EVEN * 12 / 60 - 1e-9
+
+
+def test_no_probability_exceeds_one_and_all_patients_can_be_asked_for() -> None:
+    score = np.array([100.0, 1, 1, 1, 1])
+    found = inclusion(score, 3)
+    assert found.sum() == pytest.approx(3)
+    assert found.max() <= 1
+    risk, guess, y = _site(30)
+    everybody = draw_list(risk, guess, T, 30, seed=0)
+    assert everybody.rows.tolist() == list(range(30))
+    measured = estimate_from_list(risk, guess, come_back(everybody, y), T)
+    expected = Ranked.of(risk, T).quantities(y[None], 1 - y[None])[:, 0]
+    assert [one.value for one in measured] == pytest.approx(expected.tolist())
+    assert measured[0].high == pytest.approx(measured[0].low)
+
+
+def test_fifty_outcomes_are_unbiased_and_their_intervals_hold() -> None:
+    risk, guess, y = _site()
+    truth = Ranked.of(risk, T).quantities(y[None], 1 - y[None])[:, 0]
+    values, held = [], []
+    for seed in range(300):
+        found = estimate_from_list(risk, guess, come_back(draw_list(risk, guess, T, 50, seed=seed), y), T)
+        values.append([one.value for one in found])
+        held.append([one.low <= t <= one.high for one, t in zip(found, truth, strict=True)])
+    bias = np.mean(values, axis=0) - truth
+    assert np.abs(bias).max() < 0.012
+    assert np.mean(held, axis=0).min() >= 0.9
+
+
+def test_recalibration_on_a_list_is_that_on_everybody() -> None:
+    risk, guess, y = _site(3_000)
+    wanted = weighted_lines(y, risk, np.ones((1, len(y))), slope=False)[0, 0]
+    found = []
+    for seed in range(100):
+        known = come_back(draw_list(risk, guess, T, 100, seed=seed), y)
+        found.append(weighted_lines(known.y, risk[known.rows], (1 / known.probability)[None], slope=False)[0, 0])
+    # The prior pulls a little towards "as it is".
+    assert np.mean(found) == pytest.approx(wanted, abs=0.08)
+
+
+def test_chosen_patients_tell_more_than_a_plain_draw_of_as_many() -> None:
+    # An idea of the truth that is right, as under covariate shift alone.
+    generator = np.random.default_rng(3)
+    risk = guess = 1 / (1 + np.exp(-generator.normal(-1.5, 1.4, size=3_000)))
+    y = (generator.random(3_000) < risk).astype(float)
+    chosen, plain = [], []
+    for seed in range(200):
+        found = estimate_from_list(risk, guess, come_back(draw_list(risk, guess, T, 50, seed=seed), y), T)[0]
+        chosen.append(np.nan if found.value is None else found.value)
+        rows = np.random.default_rng(seed).choice(len(y), 50, replace=False)
+        plain.append(Ranked.of(risk[rows], T).quantities(y[rows][None], 1 - y[rows][None])[0, 0])
+    assert np.nanstd(chosen) < 0.93 * np.nanstd(plain)
+
+
+def test_a_forecast_narrows_the_interval_unless_the_outcomes_contradict_it() -> None:
+    risk, guess, y = _site()
+    known = come_back(draw_list(risk, guess, T, 50, seed=1), y)
+    alone = estimate_from_list(risk, guess, known, T)[0]
+    assert alone.value is not None
+    assert alone.updated is None
+    widths = []
+    for value in (alone.value, alone.value - 0.4):
+        answer = Answer("a", "auroc", value, value - 0.1, value + 0.1, 0.01, 0.05, {})
+        found = estimate_from_list(risk, guess, known, T, answers=[answer])[0]
+        assert found.value == alone.value
+        widths.append(float(found.updated_high or 0) - float(found.updated_low or 0))
+        assert found.updated == pytest.approx(alone.value, abs=0.04)
+    own = float(alone.high or 0) - float(alone.low or 0)
+    assert widths[0] < 0.8 * own
+    assert widths[1] > 0.9 * own
+
+
+def test_only_some_of_a_list_still_counts_for_everybody() -> None:
+    risk, guess, y = _site()
+    drawn = draw_list(risk, guess, T, 50, seed=2)
+    partly = np.where(np.arange(len(y)) % 2 == 0, y, np.nan)
+    known = come_back(drawn, partly)
+    assert 0 < len(known.rows) < 50
+    share = len(known.rows) / 50
+    assert known.probability == pytest.approx(drawn.probability[np.isin(drawn.rows, known.rows)] * share)
+
+
+def test_a_class_that_hardly_came_back_leaves_no_auroc() -> None:
+    risk, guess, y = _site()
+    known = come_back(draw_list(risk, guess, T, 20, seed=2), np.zeros(len(y)))
+    found = estimate_from_list(risk, guess, known, T)
+    assert found[0].value is None
+    assert found[4].value is not None
+    assert found[0].events == 0
+
+
+def test_lists_that_cannot_be_are_refused() -> None:
+    risk, guess, _ = _site(30)
+    with pytest.raises(UsageError, match=r"31 patients was asked for and the site has 30; ask for at most 30"):
+        draw_list(risk, guess, T, 31, seed=0)
+    with pytest.raises(UsageError, match="at least 1"):
+        draw_list(risk, guess, T, 0, seed=0)
+    with pytest.raises(DataError, match="none of the patients on the list"):
+        come_back(draw_list(risk, guess, T, 5, seed=0), np.full(30, np.nan))
