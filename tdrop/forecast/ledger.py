@@ -1,0 +1,234 @@
+"""A ledger of sealed forecasts: one JSON line each, chained by digests, never rewritten.
+
+Every line carries the digest of the line before and its own; a small file beside the ledger (`.head`) carries the
+last one. A line that was edited, moved, taken out or cut off at the end no longer fits. What was observed later is a
+line of its own that names the forecast it answers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from scipy.stats import beta
+
+from tdrop.errors import DataError
+from tdrop.forecast.masses import Quantity
+from tdrop.forecast.run import Forecast
+from tdrop.records import plain, read
+
+#: What the first line follows.
+START = "0" * 64
+#: Only the owner reads a ledger.
+_OWNER = 0o600
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One number that was forecast and then observed.
+
+    Attributes:
+        method: Name of the method.
+        quantity: Which number.
+        expected: The forecast.
+        low: Lower end of its interval.
+        high: Upper end.
+        observed: What the outcomes showed.
+        observed_low: Lower end of the observed number's own interval, or None.
+        observed_high: Upper end, or None.
+        n: Known outcomes behind it.
+        inside: Whether the observed number lies in the forecast's interval.
+    """
+
+    method: str
+    quantity: Quantity
+    expected: float
+    low: float
+    high: float
+    observed: float
+    observed_low: float | None
+    observed_high: float | None
+    n: int
+    inside: bool
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line.
+
+    Attributes:
+        number: From 1 upwards.
+        when: When it was written (ISO 8601).
+        site: Name of the site.
+        models: Digest of the lock on the models.
+        chosen: The site's chosen method.
+        before: Digest of the line before.
+        forecast: What is expected; None on a line of observations.
+        answers: On a line of observations, the number of the forecast's line.
+        labels: On a line of observations, the digest of the labels.
+        observations: What was observed.
+    """
+
+    number: int
+    when: str
+    site: str
+    models: str
+    chosen: str
+    before: str
+    forecast: Forecast | None = None
+    answers: int | None = None
+    labels: str | None = None
+    observations: tuple[Observation, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """Seals the line with everything before it."""
+        text = json.dumps(plain(self), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def read_ledger(path: Path) -> tuple[Entry, ...]:
+    """Reads every line and checks the chain; a DataError names the first line that does not fit."""
+    if not path.exists():
+        _check_head(path, START, 0)
+        return ()
+    entries: list[Entry] = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            data = json.loads(line)
+            entry, sealed = read(Entry, data["entry"]), data["digest"]
+        except (ValueError, KeyError, TypeError, DataError):
+            raise _edited(path, number) from None
+        before = entries[-1].digest if entries else START
+        if entry.digest != sealed or entry.before != before or entry.number != number:
+            raise _edited(path, number)
+        entries.append(entry)
+    _check_head(path, entries[-1].digest if entries else START, len(entries))
+    return tuple(entries)
+
+
+def append(path: Path, entry: Entry) -> Entry:
+    """Adds a line and returns it numbered and chained; a forecast or observation that is there already stays as it is.
+
+    The caller holds a lock: two writers would both follow the same line.
+    """
+    entries = read_ledger(path)
+    for kept in entries:
+        if _same(kept, entry):
+            return kept
+    before = entries[-1].digest if entries else START
+    sealed = replace(entry, number=len(entries) + 1, before=before)
+    line = json.dumps({"digest": sealed.digest, "entry": plain(sealed)}, sort_keys=True, allow_nan=False)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, _OWNER), "a", encoding="utf-8") as file:
+        file.write(line + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    _write_head(path, sealed.digest)
+    return sealed
+
+
+def forecast_of(entries: Sequence[Entry], site: str, models: str) -> Entry | None:
+    """The sealed forecast of a site's models, or None."""
+    found = (one for one in entries if one.forecast is not None and one.site == site and one.models == models)
+    return next(found, None)
+
+
+def _same(kept: Entry, entry: Entry) -> bool:
+    """Whether a line already says this: one forecast a lock on models, one answer a forecast and labels."""
+    alike = kept.site == entry.site and kept.models == entry.models
+    return alike and kept.answers == entry.answers and kept.labels == entry.labels
+
+
+def _edited(path: Path, number: int) -> DataError:
+    return DataError(
+        f"the ledger '{path}' was changed by hand: line {number} does not fit the chain; put back a copy of it "
+        "(and of its .head), or move both away to begin a new one"
+    )
+
+
+def _head(path: Path) -> Path:
+    return path.with_name(f"{path.name}.head")
+
+
+def _write_head(path: Path, digest: str) -> None:
+    new = _head(path).with_suffix(".new")
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _OWNER), "w", encoding="utf-8") as file:
+        file.write(digest + "\n")
+    new.replace(_head(path))
+
+
+def _check_head(path: Path, last: str, lines: int) -> None:
+    """A ledger that ends before its head was cut; one that ends a line after it was interrupted and is mended."""
+    head = _head(path)
+    if not head.exists():
+        if lines > 1:
+            raise _edited(path, lines)
+        return
+    expected = head.read_text(encoding="utf-8").strip()
+    if expected == last:
+        return
+    written = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    if written and json.loads(written[-1])["entry"]["before"] == expected:
+        _write_head(path, last)
+        return
+    raise _edited(path, lines + 1)
+
+
+@dataclass(frozen=True)
+class TrackRecord:
+    """How often the answers held, over all sites.
+
+    Attributes:
+        sealed: Forecasts in the ledger.
+        sites: Sites they are about.
+        opened: Sites whose outcomes came; the last audit of a site's last forecast counts.
+        inside: Of these, whose AUROC of the chosen method lay in its interval.
+        share_low: Lower end of the 95% interval of the share (Clopper and Pearson); None before any was opened.
+        share_high: Upper end.
+        mean_error: Mean distance of forecast and observed AUROC; None before any was opened.
+        observations: The observations counted.
+    """
+
+    sealed: int
+    sites: int
+    opened: int
+    inside: int
+    share_low: float | None
+    share_high: float | None
+    mean_error: float | None
+    observations: tuple[Observation, ...]
+
+
+def track_record(entries: Sequence[Entry], quantity: Quantity = "auroc") -> TrackRecord:
+    """Counts over the last opened forecast of every site."""
+    last: dict[str, Observation] = {}
+    for entry in entries:
+        for one in entry.observations:
+            if one.method == entry.chosen and one.quantity == quantity:
+                last[entry.site] = one
+    found = tuple(last.values())
+    inside = sum(one.inside for one in found)
+    low, high = binomial_interval(inside, len(found)) if found else (None, None)
+    sealed = [one for one in entries if one.forecast is not None]
+    return TrackRecord(
+        sealed=len(sealed),
+        sites=len({one.site for one in sealed}),
+        opened=len(found),
+        inside=inside,
+        share_low=low,
+        share_high=high,
+        mean_error=sum(abs(one.observed - one.expected) for one in found) / len(found) if found else None,
+        observations=found,
+    )
+
+
+def binomial_interval(inside: int, n: int, level: float = 0.95) -> tuple[float, float]:
+    """Clopper and Pearson's interval of a share."""
+    tail = (1 - level) / 2
+    low = 0.0 if inside == 0 else float(beta.ppf(tail, inside, n - inside + 1))
+    high = 1.0 if inside == n else float(beta.ppf(1 - tail, inside + 1, n - inside))
+    return low, high
