@@ -33,6 +33,7 @@ METHODS: Mapping[str, Mapping[str, Any]] = {
     "last_layer": NETWORK,
     "tdnr": NETWORK,
     "transductive_dropout": {**NETWORK, "lambda_": 0.03},
+    "transductive_ensemble": {**NETWORK, "lambda_": 0.03},
     "logistic_regression": {},
     "gradient_boosting": {},
 }

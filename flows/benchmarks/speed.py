@@ -104,6 +104,9 @@ def measure_steps(rounds: int) -> list[Measure]:
             "mc_dropout": training_step("mc_dropout", Batch(x, y, None, 0.5)),
             "mlp": training_step("mlp", Batch(x, y, None, 0.5)),
             "ensemble": training_step("ensemble", Batch(x.expand(10, -1, -1), y.expand(10, -1), None, 0.5)),
+            "transductive_ensemble": training_step(
+                "transductive_ensemble", Batch(x.expand(10, -1, -1), y.expand(10, -1), target, 0.5)
+            ),
             # As long as a step, so that both have the same chance of a quiet moment.
             "sgemm": lambda: [torch.mm(left, right, out=space) for _ in range(6)],
         },
@@ -153,6 +156,9 @@ def _ratio_measures(seconds: Mapping[str, float]) -> list[Measure]:
             for name in ("concrete", "gaussian")
         ],
         Measure("ensemble of 10 / one MLP", seconds["ensemble"] / seconds["mlp"], "times", 8.0),
+        Measure(
+            "transductive ensemble / ensemble", seconds["transductive_ensemble"] / seconds["ensemble"], "times", 1.3
+        ),
     ]
 
 

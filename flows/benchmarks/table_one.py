@@ -17,7 +17,17 @@ from tdrop.evaluate import Evaluation, evaluate
 from tdrop.types import Summary
 
 MAIN, UNREGULARISED = "transductive_dropout", "tdnr"
-NEURAL = ("mlp", "mc_dropout", "concrete_dropout", "ensemble", "mixmatch", "last_layer", "tdnr", MAIN)
+NEURAL = (
+    "mlp",
+    "mc_dropout",
+    "concrete_dropout",
+    "ensemble",
+    "mixmatch",
+    "last_layer",
+    "tdnr",
+    MAIN,
+    "transductive_ensemble",
+)
 ORACLE = "oracle"
 
 

@@ -31,6 +31,7 @@ SIMPLICITY = (
     "ensemble",
     "tdnr",
     "transductive_dropout",
+    "transductive_ensemble",
     "mixmatch",
 )
 

@@ -1,6 +1,6 @@
 """How every figure looks, and how it becomes SVG that may stand inside a page.
 
-Colours are Okabe and Ito's, told apart by the colour-blind; ten methods need more than eight, so each
+Colours are Okabe and Ito's, told apart by the colour-blind; eleven methods need more than eight, so each
 method also has its own marker and dash. A method looks the same in every figure of every report.
 """
 
@@ -45,6 +45,7 @@ LOOKS: dict[str, Look] = {
     "last_layer": Look("#cc79a7", "P", (0, (3, 1, 1, 1))),
     "tdnr": Look("#7a4fa3", "h", (0, (5, 2))),
     "transductive_dropout": Look("#d55e00", "o", "-"),
+    "transductive_ensemble": Look("#8c3a00", "p", "-"),
     "logistic_regression": Look("#1f2933", "*", "-"),
     "gradient_boosting": Look("#0072b2", "X", "-"),
 }

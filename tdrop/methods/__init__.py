@@ -29,6 +29,7 @@ _ORDER = (
     "last_layer",
     "tdnr",
     "transductive_dropout",
+    "transductive_ensemble",
     "logistic_regression",
     "gradient_boosting",
 )

@@ -36,7 +36,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tdrop.methods.parts.losses import mean_prediction_loss
+from tdrop.methods.parts.losses import mean_prediction_loss, transductive_regulariser
 from tdrop.methods.parts.network import Batch, Network
 from tdrop.methods.parts.network_method import FittedNetwork, NetworkMethod
 from tdrop.methods.parts.noise import Pool
@@ -44,11 +44,6 @@ from tdrop.methods.parts.rate_network import RateNetwork, RateOptions
 from tdrop.methods.parts.settings import setting
 from tdrop.methods.parts.threads import one_torch_thread
 from tdrop.types import Floats, Task
-
-#: Keeps logarithms and roots of a vanishing variance finite.
-_SMALLEST = 1e-6
-#: Weight of the source's term in the authors' toy code.
-_REFERENCE_SOURCE_WEIGHT = 0.1
 
 
 @dataclass(frozen=True)
@@ -145,18 +140,10 @@ class TransductiveNetwork(RateNetwork):
             outputs = torch.sigmoid(outputs)
         # Written out: torch's var over the first axis takes longer than a whole pass.
         variance = (outputs - outputs.mean(0)).square().mean(0)
-        return fit + self._method.lambda_ * regulariser(variance[:rows], variance[rows:], self._method)
-
-
-def regulariser(source: Tensor, target: Tensor, method: TransductiveDropout) -> Tensor:
-    """Omega for the variances of source rows (rows,) and target rows (rows,)."""
-    if method.objective == "reference":
-        source_sd, target_sd = torch.sqrt(source + _SMALLEST), torch.sqrt(target + _SMALLEST)
-        log_source = torch.log(source_sd) - torch.log1p(source_sd)
-        return _REFERENCE_SOURCE_WEIGHT * log_source.mean() - torch.log1p(target_sd).mean()
-    if method.g == "exponential":
-        return source.mean() - torch.log(-torch.expm1(-(target + _SMALLEST))).mean()
-    return torch.log1p(source).mean() + (torch.log1p(target) - torch.log(target + _SMALLEST)).mean()
+        penalty = transductive_regulariser(
+            variance[:rows], variance[rows:], objective=self._method.objective, g=self._method.g
+        )
+        return fit + self._method.lambda_ * penalty
 
 
 METHOD = TransductiveDropout

@@ -1,0 +1,88 @@
+"""Transductive ensemble: members that agree where labels are and are asked to differ among the target's patients.
+
+Formula: K networks f_k as in `ensemble`, each with its own start and its own order of the labelled rows,
+    loss = mean_k mean_source CE(y, sigmoid(f_k)) + lambda Omega,     V = (1 / K) sum_k (f_k - mean f)^2,
+    Omega = mean_source log(1 + V) + mean_target log((1 + V) / V):
+the regulariser of `transductive_dropout`, with the variance between members in place of that between passes.
+Members that fit the source in different ways answer differently away from it, and the mean of their risks is then less
+certain there, which is what it should be when the source does not settle the answer.
+Paper: the future work of Chan et al. (ICML 2020); close to D-BAT (Pagliardini et al., ICLR 2023) and DivDis (Lee et
+al., ICLR 2023), which ask for disagreement on unlabelled rows to find other hypotheses; here it is for calibration.
+Departures: V of a step is taken over an eighth of a batch from each side, the same rows for all members, because
+members have different labelled rows at hand and every further row costs K times. With lambda = 0 no target row is
+read and the result is that of `ensemble` to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from tdrop.methods.ensemble import Ensemble, EnsembleNetwork
+from tdrop.methods.parts.losses import output_loss, transductive_regulariser
+from tdrop.methods.parts.network import Batch, Network
+from tdrop.methods.parts.noise import Pool
+from tdrop.methods.parts.settings import setting
+from tdrop.types import Task
+
+#: Rows a side that all members answer in a step, as a share of the batch.
+COMMON_SHARE = 1 / 8
+
+
+@dataclass(frozen=True)
+class TransductiveEnsemble(Ensemble):
+    """K networks with the transductive regulariser."""
+
+    name: ClassVar[str] = "transductive_ensemble"
+    label: ClassVar[str] = "Transductive ensemble"
+    summary: ClassVar[str] = (
+        "Ten neural networks that agree where outcomes are known and may differ among the target's patients."
+    )
+    uses_target: ClassVar[bool] = True
+
+    lambda_: float = setting(0.03, "Weight of the transductive regulariser; 0 is the plain ensemble.", low=0.0)
+
+    @classmethod
+    def search_space(cls) -> dict[str, tuple[Any, ...]]:
+        """The documented values that tuning may try; lambda 0 is the plain ensemble and may win."""
+        return {"lambda_": (0.0, 0.03, 0.1), **super().search_space()}
+
+    def needs_target(self) -> bool:
+        """Without the regulariser no target row enters the loss."""
+        return self.lambda_ > 0
+
+    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> Network:
+        """Makes the untrained networks."""
+        return TransductiveEnsembleNetwork((features, *self.hidden, 1), self, task, generator)
+
+
+class TransductiveEnsembleNetwork(EnsembleNetwork):
+    """An ensemble whose members answer some rows in common."""
+
+    def __init__(
+        self, sizes: Sequence[int], method: TransductiveEnsemble, task: Task, generator: torch.Generator
+    ) -> None:
+        super().__init__(sizes, method, task, generator)
+        self._lambda = method.lambda_
+
+    def loss(self, batch: Batch, pool: Pool | None) -> Tensor:
+        """Sum of the members' losses plus the regulariser of their differences, which counts once a member."""
+        if batch.target is None or len(batch.target) == 0:
+            return super().loss(batch, pool)
+        rows = batch.x.shape[1]
+        count = max(1, round(rows * COMMON_SHARE))
+        # Every member sees all source rows in turn: the first one's are a random draw for all.
+        common = torch.cat([batch.x[0, :count], batch.target[:count]])
+        outputs = self.training_outputs(torch.cat([batch.x, common.expand(self.members, *common.shape)], dim=1))
+        fit = output_loss(outputs[:, :rows], batch.y, self.task)
+        answers = outputs[:, rows:]
+        variance = (answers - answers.mean(0)).square().mean(0)
+        penalty = transductive_regulariser(variance[:count], variance[count:])
+        return (fit + self._lambda * penalty) * self.members
+
+
+METHOD = TransductiveEnsemble
