@@ -12,14 +12,11 @@ from rich.markup import escape
 
 from flows.commands import benchmarking, models, running, upkeep
 from flows.commands.options import console
+from flows.interrupts import heeding_signals
 from flows.orchestration import ServerSilent
-from flows.runners import sites_under_way
 from tdrop.errors import TdropError, describe
 
 VERBOSE = {"-v", "--verbose"}
-#: What typer leaves with when a person presses Ctrl-C.
-CONTROL_C = 130
-INTERRUPTED = "interrupted: nothing is half-written, and the same command goes on from the last finished step"
 
 app = typer.Typer(
     help="Moves a clinical prediction model to a new site and says for whom it should not be trusted.",
@@ -66,6 +63,11 @@ def main() -> None:
     verbose = bool(VERBOSE & set(sys.argv[1:]))
     if not verbose:
         _quieten()
+    with heeding_signals():
+        _run(verbose)
+
+
+def _run(verbose: bool) -> None:
     try:
         app(args=[argument for argument in sys.argv[1:] if argument not in VERBOSE], prog_name="tdrop")
     except ServerSilent as error:
@@ -74,14 +76,6 @@ def main() -> None:
         os._exit(error.exit_code)
     except TdropError as error:
         _fail(str(error), error.exit_code, verbose)
-    except SystemExit as stop:
-        if stop.code != CONTROL_C:
-            raise
-        _say(INTERRUPTED)
-        if sites_under_way():
-            # They are threads, which Ctrl-C does not reach and which Python would wait for.
-            os._exit(1)
-        sys.exit(1)
     except Exception as error:  # a person gets a sentence; the traceback is there for the asking
         _fail(f"internal error ({describe(error)}); -v shows the traceback", 1, verbose)
 

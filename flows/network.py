@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import copy_context
 from typing import Any
 
 from prefect import flow, get_run_logger
 
-from flows.runners import AT_ONCE, SITE_THREAD, task_runner
+from flows.runners import AT_ONCE, CANCELLED_WHEN_STOPPED, WIND_UP_SECONDS, task_runner
 from flows.transfer import explain, transfer_site
+from tasks import stopping
 from tasks.place import Place
 from tasks.pool import worker_processes
 from tasks.report import publish_index
 from tasks.settings import TransferSettings
 
 
-@flow(name="transfer-network", persist_result=False)
+@flow(name="transfer-network", persist_result=False, **CANCELLED_WHEN_STOPPED)
 def transfer_network(
     sites: Sequence[str],
     settings: TransferSettings = TransferSettings(),
@@ -47,6 +48,8 @@ def transfer_network(
         def transfer_or_explain(site: str) -> dict[str, Any]:
             try:
                 return transfer(site, settings, contracts, home, processes, again)
+            except stopping.Interrupted:
+                raise
             except Exception as error:
                 sentence = explain(site, error)
                 get_run_logger().error("site %s failed: %s", site, sentence)
@@ -61,11 +64,12 @@ def _for_each(transfer: Callable[[str], dict[str, Any]], sites: Sequence[str], a
     """Results by site; one site at a time stays in this thread, where Ctrl-C ends it at once."""
     if at_once == 1 or len(sites) == 1:
         return {site: transfer(site) for site in sites}
-    threads = ThreadPoolExecutor(at_once, thread_name_prefix=SITE_THREAD)
+    threads = ThreadPoolExecutor(at_once)
     try:
         # Each thread gets the context that makes its flow a part of this one.
         futures = {site: threads.submit(copy_context().run, transfer, site) for site in sites}
         return {site: future.result() for site, future in futures.items()}
     finally:
-        # After Ctrl-C nobody waits for them: the command leaves.
+        # After Ctrl-C their fits are over: they have a moment to say so.
         threads.shutdown(wait=False, cancel_futures=True)
+        wait(futures.values(), timeout=WIND_UP_SECONDS)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flows import closed_server
+from tasks import stopping
 from tasks.environment import home as default_home
 from tasks.place import write_private
 from tdrop.errors import TdropError, Unavailable, UsageError
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 START_LIMIT_SECONDS = 180
 STOP_LIMIT_SECONDS = 8
+#: The same after Ctrl-C, when a person waits.
+HURRIED_SECONDS = 2
 #: Linux's PR_SET_PDEATHSIG.
 PARENT_DEATH_SIGNAL = 1
 #: Below the home, while `tdrop ui` runs: the address of its Prefect server.
@@ -222,7 +225,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, order)
         with suppress(subprocess.TimeoutExpired):
-            process.wait(STOP_LIMIT_SECONDS)
+            process.wait(HURRIED_SECONDS if stopping.requested() else STOP_LIMIT_SECONDS)
             return
 
 

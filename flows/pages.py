@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
 from flows.closed_server import own_hosts
 from flows.orchestration import Server, announcing, answers, prefect_command, require_free, starting, starting_alone
+from tasks import stopping
 from tasks.place import PRIVATE, Place
 from tasks.tracking import EXPERIMENTS, connect, tracking_uri
 
@@ -33,10 +32,10 @@ def run_pages(
     for needed, port, name in ((serve_prefect, prefect_port, "Prefect"), (serve_mlflow, mlflow_port, "MLflow")):
         if needed:
             require_free(port, name)
-    servers: list[Server] = []
-    with _stopping_on_terminate(), ExitStack() as stack:
-        try:
+    try:
+        with ExitStack() as stack:
             console.print("Starting ...")
+            servers: list[Server] = []
             with starting_alone(_prefect_home(place)):
                 if serve_prefect:
                     servers.append(stack.enter_context(_prefect(place, prefect_port, logs)))
@@ -48,8 +47,9 @@ def run_pages(
                 stack.enter_context(announcing(place.root, api))
             _show(place, api, tracking, console)
             _wait(servers, until)
-        except KeyboardInterrupt:
-            console.print("Stopping ...")
+    except KeyboardInterrupt:
+        # What the command was waiting for: it ends as it should.
+        stopping.fulfil()
 
 
 def _address(variable: str, own: str) -> tuple[str, bool]:
@@ -111,17 +111,3 @@ def _wait(servers: Sequence[Server], until: Callable[[], bool]) -> None:
         for server in servers:
             server.require_running()
         time.sleep(POLL_SECONDS)
-
-
-@contextmanager
-def _stopping_on_terminate() -> Iterator[None]:
-    """Lets a polite kill end the servers in order, as Ctrl-C does."""
-
-    def stop(_signal: int, _frame: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

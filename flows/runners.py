@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
+from tasks import stopping
 from tdrop.errors import Unavailable, UsageError, did_you_mean
 
 RUNNERS = ("processes", "dask")
@@ -17,13 +17,25 @@ CONNECT_LIMIT_SECONDS = 15
 AT_ONCE = {"processes": 1, "dask": 4}
 
 
-#: What the threads of sites under way together are called.
-SITE_THREAD = "tdrop-site"
+#: What sites under way together have to end in after Ctrl-C.
+WIND_UP_SECONDS = 4.0
 
 
-def sites_under_way() -> bool:
-    """Whether a site runs in a thread of its own."""
-    return any(thread.name.startswith(SITE_THREAD) for thread in threading.enumerate())
+def _cancel_when_stopped(_flow: Any, run: Any, _state: Any) -> None:
+    """Tells Prefect that a flow run was cancelled by a person, and did not fail or crash."""
+    from prefect.client.orchestration import get_client
+    from prefect.states import Cancelled
+
+    if stopping.requested():
+        with get_client(sync_client=True) as client:
+            client.set_flow_run_state(run.id, Cancelled(message=stopping.SENTENCE), force=True)
+
+
+#: What a flow adds to its declaration.
+CANCELLED_WHEN_STOPPED: Mapping[str, Any] = {
+    "on_failure": [_cancel_when_stopped],
+    "on_crashed": [_cancel_when_stopped],
+}
 
 
 def check_runner(name: str, address: str | None) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from prefect import get_run_logger
 from prefect.futures import PrefectFuture
 
+from tasks import stopping
 from tasks.place import Place
 from tasks.progress import advance, expect
 from tasks.run import Trained
@@ -90,6 +91,8 @@ def _collect(
             results.append(future.result(raise_on_failure=False))
         except Exception as lost:  # a cluster that lost too many workers has no result to give
             results.append(lost)
+        # A fit that was ended is no method's failure: nothing may be chosen without it.
+        stopping.check()
         advance(site, stage, method)
     refs = [result for result in results if isinstance(result, Ref)]
     if len(refs) == len(results):

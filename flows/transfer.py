@@ -13,6 +13,8 @@ from typing import Any
 from prefect import flow, get_run_logger
 
 from flows.orchestration import is_silence, silence
+from flows.runners import CANCELLED_WHEN_STOPPED
+from tasks import stopping
 from tasks.artifacts import leave
 from tasks.place import Place
 from tasks.pool import worker_processes
@@ -24,7 +26,7 @@ from tdrop.contracts.network import Network
 from tdrop.errors import SiteStopped, TdropError, describe
 
 
-@flow(name="transfer-site", flow_run_name="transfer {site}", persist_result=False)
+@flow(name="transfer-site", flow_run_name="transfer {site}", persist_result=False, **CANCELLED_WHEN_STOPPED)
 def transfer_site(
     site: str,
     settings: TransferSettings = TransferSettings(),
@@ -49,7 +51,12 @@ def transfer_site(
     place = Place.at(home, contracts)
     network = place.network()
     network.site(site)
-    with one_at_a_time(place, site):
+    started = now()
+
+    def interrupted() -> None:
+        write_status(place, site, None, "interrupted", started=started, sentence=stopping.SENTENCE)
+
+    with one_at_a_time(place, site), stopping.last_words(interrupted):
         return _transfer_if_changed(place, network, site, settings, processes, again)
 
 
@@ -65,6 +72,8 @@ def _transfer_if_changed(
             return _nothing_to_do(place, site)
         with worker_processes(processes):
             summary = _transfer(place, network, site, settings)
+    except stopping.Interrupted:
+        raise
     except Exception as error:
         outcome, sentence = "stopped" if isinstance(error, SiteStopped) else "failed", explain(site, error)
         write_status(place, site, inputs, outcome, started=started, sentence=sentence)

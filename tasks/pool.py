@@ -9,28 +9,81 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from multiprocessing.connection import Connection
 from typing import Any, ParamSpec, TypeVar
 
+from tasks import stopping
 from tdrop.errors import FitError
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: Counted from when a fit is queued; a fit that takes this long will not end well.
+#: Workers are spawned, not forked: the parent runs threads, and torch does not survive a fork of them.
+SPAWN = multiprocessing.get_context("spawn")
+#: A fit that takes this long will not end well.
 FIT_LIMIT_SECONDS = 24 * 3600
-
+TOO_LONG = f"a fit took longer than {FIT_LIMIT_SECONDS / 3600:.0f} h; use fewer rows or steps"
 #: A fit whose worker died is tried this often: it may have been a neighbour's memory that ran out.
-TRIES = 2
+TRIES = 3
 
-_pool: ProcessPoolExecutor | None = None
-_pool_lock = threading.Lock()
+_pool: Workers | None = None
 _spans: list[tuple[float, float]] = []
+
+
+class Workers:
+    """Worker processes, each with one piece of work at a time: a death is known to be of that piece and no other's."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self.closed = count, False
+        # A worker ends when the other end of its pipe does: with this process, or when this one is told to stop.
+        self._lifeline, self._hold = SPAWN.Pipe(duplex=False)
+        self._idle: queue.SimpleQueue[ProcessPoolExecutor] = queue.SimpleQueue()
+        for _ in range(count):
+            self._idle.put(self._start())
+
+    def _start(self) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(1, SPAWN, initializer=_start_worker, initargs=(self._lifeline,))
+
+    def run(self, function: Callable[..., R], args: Any, kwargs: Any) -> tuple[float, float, R]:
+        """Runs a picklable function in the next idle worker; one that dies is replaced and its work tried again."""
+        worker = self._idle.get()
+        try:
+            for _ in range(TRIES):
+                stopping.check()
+                if self.closed:
+                    raise FitError("the worker processes were closed before this fit began; run again")
+                try:
+                    return worker.submit(_timed, function, args, kwargs).result(FIT_LIMIT_SECONDS)
+                except (BrokenProcessPool, TimeoutError) as ended:
+                    stopping.check()
+                    worker = self._start()
+                    if isinstance(ended, TimeoutError):
+                        raise FitError(TOO_LONG) from ended
+        finally:
+            self._idle.put(worker)
+        raise FitError(f"its worker process died {TRIES} times (out of memory?); run again with fewer processes")
+
+    def end(self) -> None:
+        """Ends every worker in the midst of its work."""
+        self._hold.close()
+
+    def shutdown(self) -> None:
+        """Waits until the workers have ended."""
+        self.closed = True
+        for _ in range(self.count):
+            worker = self._idle.get()
+            worker.shutdown(wait=True, cancel_futures=True)
+        # Goes round among those who still wait for one, so that each learns that there is none.
+        self._idle.put(worker)
+        self._hold.close()
+        self._lifeline.close()
 
 
 @contextmanager
@@ -40,67 +93,38 @@ def worker_processes(count: int | None = None) -> Iterator[None]:
     if _pool is not None or count == 0:
         yield
         return
-    _pool = _open_pool(count or os.cpu_count() or 1)
+    workers = _pool = Workers(count or os.cpu_count() or 1)
     try:
-        yield
+        with stopping.when_asked(workers.end):
+            yield
     finally:
-        _pool.shutdown(wait=True, cancel_futures=True)
         _pool = None
+        workers.shutdown()
 
 
-def _open_pool(workers: int) -> ProcessPoolExecutor:
-    # Spawned, not forked: the parent runs threads, and torch does not survive a fork of them.
-    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_start_worker)
-
-
-def _replace(broken: ProcessPoolExecutor) -> None:
-    """Opens new workers where one has died: a broken pool refuses all further work, also other sites'."""
-    global _pool
-    with _pool_lock:
-        if _pool is broken:
-            _pool = _open_pool(broken._max_workers)  # type: ignore[attr-defined]
-
-
-def _start_worker() -> None:
+def _start_worker(lifeline: Connection) -> None:
     import signal
 
-    # Ctrl-C belongs to the parent, which then shuts the workers down.
+    # Ctrl-C belongs to the parent, which then ends the workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    threading.Thread(target=_leave_with_parent, args=(lifeline,), daemon=True).start()
     import torch
 
     torch.set_num_threads(1)
 
 
-def _leave_with_parent() -> None:
-    """Ends this worker when its parent is killed: nobody would ever send it work again."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+def _leave_with_parent(lifeline: Connection) -> None:
+    """Ends this worker when its parent's end of the pipe closes: nobody would ever send it work again."""
+    lifeline.poll(None)
+    os._exit(1)
 
 
 def compute(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Runs a picklable function in a worker process, or here when no pool is open."""
-    start, end, result = _in_a_worker(function, args, kwargs)
+    stopping.check()
+    start, end, result = _timed(function, args, kwargs) if _pool is None else _pool.run(function, args, kwargs)
     _spans.append((start, end))
     return result
-
-
-def _in_a_worker(function: Callable[..., R], args: Any, kwargs: Any) -> tuple[float, float, R]:
-    for _ in range(TRIES):
-        pool = _pool
-        if pool is None:
-            return _timed(function, args, kwargs)
-        try:
-            return pool.submit(_timed, function, args, kwargs).result(FIT_LIMIT_SECONDS)
-        except TimeoutError as error:
-            raise FitError(
-                f"a fit took longer than {FIT_LIMIT_SECONDS / 3600:.0f} h; use fewer rows or steps"
-            ) from error
-        except BrokenProcessPool:
-            _replace(pool)
-    raise FitError("a worker process died twice (out of memory?); run again with fewer processes")
 
 
 def _timed(function: Callable[..., R], args: Any, kwargs: Any) -> tuple[float, float, R]:

@@ -13,6 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
 
+from tasks import stopping
 from tdrop.errors import TdropError, Unavailable, describe
 
 P = ParamSpec("P")
@@ -55,6 +56,7 @@ def discreet(what: str, function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def run(*given: P.args, **named: P.kwargs) -> R:
+        stopping.check()
         try:
             return function(*given, **named)
         except TdropError:

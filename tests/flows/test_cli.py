@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from conftest import PROJECT, settle
+from conftest import PROJECT
 
 TDROP = Path(sys.executable).with_name("tdrop")
 
@@ -115,30 +113,3 @@ def test_a_missing_contracts_folder_is_one_sentence(tmp_path):
     result = run("validate", "--all", "--contracts", str(tmp_path / "nowhere"), home=tmp_path)
     assert result.returncode == 1
     assert "nowhere" in one_sentence(result)
-
-
-@pytest.mark.parametrize("sites", [("harbour",), ("harbour", "hillside", "--at-once", "2")])
-def test_an_interrupted_run_leaves_nothing_half_written(tmp_path, prefect_server, sites):
-    from tdrop.data.demo import write_demo_network
-
-    write_demo_network(tmp_path / "demo", {"registry": 300, "harbour": 150, "hillside": 130, "lakeside": 120})
-    settle(tmp_path / "demo")
-    process = subprocess.Popen(
-        [str(TDROP), "transfer", *sites, "--trials", "2"],
-        cwd=PROJECT,
-        env={**os.environ, "TDROP_HOME": str(tmp_path)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    deadline = time.monotonic() + 120
-    while not (tmp_path / "store" / "matching").is_dir() and time.monotonic() < deadline:
-        time.sleep(0.2)
-    os.kill(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=90)
-    assert process.returncode == 1
-    assert "interrupted" in errors
-    assert "Traceback" not in errors
-    assert not (tmp_path / "sites" / "harbour" / "latest").exists()
-    assert not list(tmp_path.glob(".record-*"))

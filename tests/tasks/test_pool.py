@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import time
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
 
-from tasks import pool
+from tasks import pool, stopping
 from tdrop.errors import FitError
 
 
@@ -45,6 +47,48 @@ def test_a_worker_that_dies_costs_nothing_but_time(tmp_path):
 
 def test_work_that_always_kills_its_worker_fails_alone():
     with pool.worker_processes(1):
-        with pytest.raises(FitError, match="died twice"):
+        with pytest.raises(FitError, match="died 3 times"):
             pool.compute(die)
         assert pool.compute(os.getpid) != os.getpid()
+
+
+def mark_and_sleep(folder: str) -> None:
+    Path(folder, str(os.getpid())).touch()
+    time.sleep(60)
+
+
+def test_a_death_is_the_dead_workers_work_alone():
+    """Whoever fits beside one that dies again and again is not drawn into it."""
+    with pool.worker_processes(2), ThreadPoolExecutor(2) as threads:
+        dying = threads.submit(pool.compute, die)
+        others = [threads.submit(pool.compute, time.sleep, 0.5) for _ in range(4)]
+        assert [future.result() for future in others] == [None] * 4
+        assert isinstance(dying.exception(), FitError)
+
+
+@pytest.fixture
+def told_to_stop():
+    yield stopping.request
+    stopping.fulfil()
+
+
+def test_a_request_ends_work_at_once_and_counts_as_nobodys_failure(tmp_path, told_to_stop):
+    with pool.worker_processes(1), ThreadPoolExecutor(3) as threads:
+        working = [threads.submit(pool.compute, mark_and_sleep, str(tmp_path)) for _ in range(3)]
+        while not any(tmp_path.iterdir()):
+            time.sleep(0.02)
+        told_to_stop()
+        assert all(isinstance(future.exception(20), stopping.Interrupted) for future in working)
+    (worker,) = (int(file.name) for file in tmp_path.iterdir())
+    with pytest.raises(ProcessLookupError):
+        os.kill(worker, 0)
+
+
+def test_nobody_waits_for_ever_for_workers_that_were_closed():
+    threads = ThreadPoolExecutor(2)
+    with pool.worker_processes(1):
+        pool.compute(os.getpid)
+        futures = [threads.submit(pool.compute, time.sleep, 0.5) for _ in range(2)]
+        time.sleep(0.1)
+    assert not wait(futures, timeout=20).not_done
+    threads.shutdown()

@@ -1,0 +1,143 @@
+"""Ctrl-C and a polite kill at several moments: the command ends, and an interrupted run neither chooses nor looks."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from conftest import PROJECT, write_tiny_network
+
+pytestmark = pytest.mark.timeout(400)
+#: From the signal to the end of the process; the promise is ten seconds, the rest is this machine's.
+LIMIT_SECONDS = 12
+ONE, TWO = ("harbour",), ("harbour", "hillside", "--at-once", "2")
+#: What comes after the training, and must not be there.
+LATER = ("choice", "models", "evaluation")
+MOMENTS = [
+    (signal.SIGINT, ONE, "matching"),
+    (signal.SIGTERM, ONE, "fit"),
+    (signal.SIGINT, TWO, "fit"),
+    pytest.param(signal.SIGTERM, TWO, "trial", marks=pytest.mark.slow),
+    pytest.param(signal.SIGINT, ONE, "prepared", marks=pytest.mark.slow),
+    pytest.param(signal.SIGTERM, TWO, "prepared", marks=pytest.mark.slow),
+    pytest.param(signal.SIGINT, TWO, "fold", marks=pytest.mark.slow),
+]
+
+
+def start(place, sites):
+    methods = ("--method", "mlp", "--method", "logistic_regression", "--method", "transductive_dropout")
+    options = ("--trials", "3", "--seeds", "3", "--contracts", place.contracts, *methods)
+    return subprocess.Popen(
+        [sys.executable, "-m", "flows.cli", "transfer", *sites, *options],
+        cwd=PROJECT,
+        env={**os.environ, "TDROP_HOME": place.home},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def wait_for(place, stage: str, process) -> None:
+    deadline = time.monotonic() + 200
+    while not list((place.root / "store" / stage).glob("[!.]*")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(("order", "sites", "moment"), MOMENTS)
+def test_an_interrupted_transfer_ends_and_chooses_nothing(prefect_server, tmp_path, order, sites, moment):
+    place = write_tiny_network(tmp_path)
+    process = start(place, sites)
+    wait_for(place, moment, process)
+    os.kill(process.pid, order)
+    _, errors = process.communicate(timeout=LIMIT_SECONDS)
+    assert process.returncode == 130, errors
+    said = [line for line in errors.splitlines() if line]
+    assert said[0] == "Stopping ..."
+    assert said[1:] == [
+        "tdrop: interrupted: nothing is half-written, and the same command goes on from the last finished step"
+    ]
+    for name in (name for name in sites if name in ("harbour", "hillside")):
+        assert json.loads((place.site(name) / "status.json").read_text())["outcome"] == "interrupted"
+        assert not place.latest(name).exists()
+    assert not [stage for stage in LATER if (place.root / "store" / stage).exists()]
+    assert not list(place.root.glob(".record-*"))
+    assert states_of_runs(place) == {"CANCELLED"}
+
+
+def states_of_runs(place) -> set[str]:
+    """How Prefect says that this home's flow runs ended."""
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        found = [run for run in client.read_flow_runs(limit=200) if run.parameters.get("home") == place.home]
+    return {run.state_type.value for run in found}
+
+
+def test_a_method_fails_only_by_its_own_failure(tmp_path):
+    """A fit that was ended is not counted, whatever it looks like to whoever waits for it."""
+    from concurrent.futures import CancelledError
+
+    from flows.training import _collect
+    from tasks import stopping
+    from tasks.run import Trained
+
+    class Ended:
+        def wait(self):
+            pass
+
+        def result(self, raise_on_failure):
+            raise CancelledError
+
+    trained = Trained()
+    stopping.request()
+    try:
+        with pytest.raises(stopping.Interrupted):
+            _collect("harbour", "fit", "mlp", [Ended()], trained)
+    finally:
+        stopping.fulfil()
+    assert not trained.failed
+
+
+PROGRAM = """
+import hashlib, sys, time
+from flows.interrupts import heeding_signals
+from tasks import stopping
+with heeding_signals():
+    with stopping.last_words(lambda: print("written down", flush=True)):
+        print("begun", flush=True)
+        {body}
+print("never")
+"""
+BODIES = {
+    "waits": "time.sleep(60)",
+    "swallows the interrupt and goes on to the next step": (
+        "\n        try: time.sleep(60)\n        except BaseException: pass\n        stopping.check()"
+    ),
+    # Python's handlers wait until this returns.
+    "computes in another language": "hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)",
+}
+
+
+@pytest.mark.parametrize("order", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("body", BODIES)
+def test_whatever_a_command_is_busy_with_it_ends(order, body):
+    program = PROGRAM.format(body=BODIES[body])
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "begun\n"
+    process.send_signal(order)
+    assert process.stderr.readline() == "Stopping ...\n"
+    assert process.wait(LIMIT_SECONDS) == 130
+    output, errors = process.stdout.read(), process.stderr.read()
+    assert output == "written down\n"
+    assert errors.count("tdrop: interrupted") == 1
+    assert "Traceback" not in errors
