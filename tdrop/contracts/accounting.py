@@ -25,11 +25,23 @@ class Account:
         quarantined: Rows that break a row-critical rule (rows,).
         repeated: Other rows of a patient who is listed already (rows,).
         conflicting: Patients listed several times with differing values.
+        aside: Rows that are no patients and were not checked.
     """
 
     quarantined: Mask
     repeated: Mask
     conflicting: int
+    aside: int = 0
+
+    @property
+    def read(self) -> int:
+        """How many rows the extract has."""
+        return len(self.quarantined) + self.aside
+
+    @property
+    def set_aside(self) -> int:
+        """How many of them are neither used nor duplicates."""
+        return int(self.quarantined.sum()) + self.aside
 
     @property
     def used(self) -> Mask:
@@ -37,24 +49,34 @@ class Account:
         return ~self.quarantined & ~self.repeated
 
 
-def account_for(table: pd.DataFrame, contract: Contract, site: Site, broken: Mapping[str, Indices]) -> Account:
-    """Decides where each row goes; `broken` has the positions of rows that break each row-critical rule."""
+def account_for(
+    table: pd.DataFrame, contract: Contract, site: Site, broken: Mapping[str, Indices], *, aside: int = 0
+) -> Account:
+    """Decides where each row goes.
+
+    Args:
+        table: The rows that were checked.
+        contract: The table.
+        site: The site, for its duplicates policy.
+        broken: By row-critical rule, the positions of the rows that break it.
+        aside: Rows that are no patients and were not checked.
+    """
     out = np.zeros(len(table), dtype=bool)
     for positions in broken.values():
         out[positions] = True
     repeated = np.zeros(len(table), dtype=bool)
     kept = table.loc[~out, [name for name in contract.names if name in table]]
     if contract.id_column not in table or not kept[contract.id_column].duplicated().any():
-        return Account(out, repeated, 0)
+        return Account(out, repeated, 0, aside)
     ids = kept[contract.id_column]
     repeated[~out] = ids.duplicated(keep="last" if site.duplicates == "last" else "first").to_numpy()
     distinct = kept[ids.duplicated(keep=False)].drop_duplicates()[contract.id_column]
-    return Account(out, repeated, distinct[distinct.duplicated()].nunique())
+    return Account(out, repeated, distinct[distinct.duplicated()].nunique(), aside)
 
 
 def table_findings(account: Account, contract: Contract, site: Site) -> Iterator[Finding]:
     """Yields what concerns the table as a whole: its size, and how much of it was set aside."""
-    limits, read, out = contract.limits, len(account.used), int(account.quarantined.sum())
+    limits, read, out = contract.limits, account.read, account.set_aside
     if read < limits.min_rows:
         sentence = f"the extract has {{count}} rows, at least {limits.min_rows:,} are needed"
         yield Finding("table.rows", None, "table_stop", read, read, sentence, "check that the export was complete")
@@ -66,7 +88,7 @@ def table_findings(account: Account, contract: Contract, site: Site) -> Iterator
 
 
 def _duplicates(account: Account, contract: Contract, site: Site) -> Finding:
-    read, repeated, name = len(account.used), int(account.repeated.sum()), contract.id_column
+    read, repeated, name = account.read, int(account.repeated.sum()), contract.id_column
     too_many = repeated > contract.limits.duplicates * read or site.duplicates == "refuse"
     return Finding(
         f"{name}.unique",
@@ -82,7 +104,12 @@ def _duplicates(account: Account, contract: Contract, site: Site) -> Finding:
 
 
 def list_quarantine(
-    frame: pd.DataFrame, contract: Contract, lines: Indices, broken: Mapping[str, Indices], account: Account
+    frame: pd.DataFrame,
+    contract: Contract,
+    lines: Indices,
+    broken: Mapping[str, Indices],
+    account: Account,
+    aside: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """Returns every row that is not used, duplicates included: id, row, and the rules it broke."""
     pairs = [pd.Series(rule, index=positions) for rule, positions in broken.items()]
@@ -90,11 +117,10 @@ def list_quarantine(
     rules = pd.concat(pairs)
     rules = rules.groupby(level=0, sort=True).agg("; ".join) if len(rules) else rules
     positions = rules.index.to_numpy(dtype=np.int64)
-    ids = _harmless(frame[contract.id_column].iloc[positions]) if contract.id_column in frame else None
+    ids = frame[contract.id_column].iloc[positions].to_numpy(dtype=object) if contract.id_column in frame else None
     columns = {"id": ids, "row": lines[positions], "rules": rules.to_numpy(dtype=object)}
-    return pd.DataFrame(columns, index=pd.RangeIndex(len(positions)))
-
-
-def _harmless(ids: pd.Series) -> NDArray[np.object_]:
-    """Ids as text that a spreadsheet does not run (rows,)."""
-    return ids.astype("str").str.replace(r"^([=@+\t])", r"'\1", regex=True).to_numpy(dtype=object)
+    listed = pd.DataFrame(columns, index=pd.RangeIndex(len(positions)))
+    if aside is None or aside.empty:
+        return listed
+    both = pd.concat([listed.astype(object), aside.astype(object)], ignore_index=True).astype({"row": np.int64})
+    return both.sort_values("row", kind="stable", ignore_index=True)

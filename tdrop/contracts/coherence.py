@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from tdrop.contracts.site import Extract, Site
     from tdrop.contracts.table import Column, Contract
 
+#: What may be suspected of a column, and of a table as a whole.
+COLUMN_SUSPICIONS = (
+    "scale", "unit", "all_missing", "constant", "new_categories", "lost_categories", "identifier",
+)  # fmt: skip
+TABLE_SUSPICIONS = ("swapped", "shared_patients", "shortened_ids")
+
 #: Where in the YAML a problem is, and the sentence about it.
 Problem = tuple[tuple[str | int, ...], str]
 
@@ -130,8 +136,20 @@ def _value_problems(test: str, value: object, column: Column, where: tuple[str |
             yield where, f"column '{column.name}' is compared with '{item}', which is no number"
 
 
+def suspicions_of(contract: Contract) -> tuple[str, ...]:
+    """The rules that a site's `accept` may name: what is suspected, not what the contract says."""
+    columns = [f"{column.name}.{check}" for column in contract.features for check in COLUMN_SUSPICIONS]
+    return (*columns, *(f"table.{check}" for check in TABLE_SUSPICIONS))
+
+
 def site_problems(site: Site, contract: Contract) -> Iterator[Problem]:
     """Yields what does not fit between a site and its table."""
+    known = suspicions_of(contract)
+    for index, rule in enumerate(site.accept):
+        if rule not in known:
+            close = did_you_mean(rule, known)
+            hint = close if "did you mean" in close else f"; it names suspicions such as {known[0]}"
+            yield ("accept", index), f"no suspicion '{rule}'{hint}"
     yield from _extract_problems(site, contract, ())
     if site.labels is not None:
         yield from _extract_problems(site.labels, contract, ("labels",))

@@ -78,7 +78,7 @@ class Network:
 def load_network(folder: Path | str) -> Network:
     """Reads and checks every table and site in `folder`; a ContractError has file and line."""
     folder = Path(folder)
-    if not (folder / "tables").is_dir() or not (folder / "sites").is_dir():
+    if not _is_folder(folder / "tables") or not _is_folder(folder / "sites"):
         raise ContractError(f"{folder}: expected a folder with `tables/` and `sites/` in it; see docs/CONTRACTS.md")
     digests: dict[str, str] = {}
     contracts: dict[str, Contract] = {}
@@ -99,6 +99,14 @@ def load_network(folder: Path | str) -> Network:
     return Network(folder, MappingProxyType(contracts), MappingProxyType(sites), MappingProxyType(digests))
 
 
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        # A name that is too long is the name of nothing.
+        return False
+
+
 def parse_site(text: str, name: str, network: Network) -> Site:
     """Returns a site from YAML text that is not (yet) a file of the network."""
     document = _named(parse_yaml(text, network.folder / "sites" / f"{name}.yaml"))
@@ -117,7 +125,13 @@ def _shown(path: Path) -> Path:
 
 def _documents(folder: Path) -> list[Document]:
     """The YAML files of a folder, by name; the file's name is the thing's name."""
-    return [_named(read_yaml(path)) for path in sorted(folder.glob("*.y*ml"))]
+    files = [path for path in sorted(folder.iterdir()) if path.suffix.lower() in (".yaml", ".yml")]
+    # Editors and other systems leave files whose names start with a dot.
+    paths = {path.stem: path for path in files if not path.name.startswith(".")}
+    for path in files:
+        if path.stem in paths and paths[path.stem] != path:
+            raise ContractError(f"{path}: {paths[path.stem].name} beside it has the same name; keep one of them")
+    return [_named(read_yaml(path)) for path in paths.values()]
 
 
 def _named(document: Document) -> Document:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
+from cronsim import CronSim, CronSimError
 from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model_validator
 
 from tdrop.contracts.record import Labels, Name, Record, Scalar, Share, to_label
@@ -37,6 +39,15 @@ def _label_maps(value: Any) -> Any:
     }
 
 
+def _is_cron(line: str) -> bool:
+    """Whether a cron line names a moment that comes."""
+    try:
+        next(CronSim(line, datetime(2024, 1, 1)))
+    except (CronSimError, StopIteration):
+        return False
+    return True
+
+
 class Reader(Record):
     """How an extract is read: a kind (a file of `tdrop/data/readers/`) and that kind's options."""
 
@@ -55,6 +66,7 @@ class Extract(Record):
         missing_codes: Values that mean missing, for all columns (a list) or by column.
         settle_seconds: How long a file must have been left alone before it is read; 0 does not wait.
         wait_seconds: How long to wait for that before the extract is refused.
+        read_seconds: How long reading may take before it is given up.
     """
 
     location: str | None = None
@@ -65,6 +77,7 @@ class Extract(Record):
     missing_codes: Annotated[dict[str, Labels], BeforeValidator(_codes_by_column)] = Field(default_factory=dict)
     settle_seconds: float = Field(default=1.0, ge=0)
     wait_seconds: float = Field(default=60.0, ge=0)
+    read_seconds: float = Field(default=1800.0, gt=0)
 
     @model_validator(mode="before")
     @classmethod
@@ -163,8 +176,8 @@ class Site(Extract):
     @field_validator("schedule")
     @classmethod
     def _cron(cls, value: str | None) -> str | None:
-        if value is not None and len(value.split()) != 5:
-            raise ValueError("a schedule is a cron line of five fields, such as `0 5 * * 1`")
+        if value is not None and (len(value.split()) != 5 or not _is_cron(value)):
+            raise ValueError("a schedule is a cron line of five fields, such as `0 5 * * 1` for Mondays at 5:00")
         return value
 
     @model_validator(mode="after")

@@ -61,6 +61,7 @@ def validate(
     unreadable: Mapping[str, Mask] | None = None,
     findings: Sequence[Finding] = (),
     hints: Mapping[str, str] | None = None,
+    aside: pd.DataFrame | None = None,
 ) -> Checked:
     """Checks a harmonised extract.
 
@@ -72,6 +73,7 @@ def validate(
         unreadable: By column, which values were there but could not be read (rows,).
         findings: What harmonising already found.
         hints: By rule, what to do about it that only the extract as it was sent could tell.
+        aside: Rows of the extract that are no patients and not in `frame`: id, row, rules.
     """
     marks = {name: mask for name, mask in (unreadable or {}).items() if mask.any()}
     expectations = suite(contract, frame.columns, labels=site.role == "source", unreadable=marks)
@@ -80,7 +82,7 @@ def validate(
     counts = _once(_run(table, expectations, _STEP_COUNTS))
     failing = [item for item in expectations if counts[item["rule"]] and not item["rule"].endswith(".unique")]
     broken = _broken_rows(table, [item for item in failing if item["severity"] == "row_critical"])
-    account = account_for(table, contract, site, broken)
+    account = account_for(table, contract, site, broken, aside=0 if aside is None else len(aside))
     found = (
         *findings,
         *(_finding(item, counts[item["rule"]], len(table), contract, site) for item in failing),
@@ -91,7 +93,7 @@ def validate(
     return Checked(
         _validation(account, contract, site, found, expectations),
         used,
-        list_quarantine(frame, contract, lines, broken, account),
+        list_quarantine(frame, contract, lines, broken, account, aside),
     )
 
 
@@ -119,9 +121,9 @@ def _validation(
         title=site.title,
         contract=contract.name,
         contract_version=contract.version,
-        read=len(account.used),
+        read=account.read,
         used=int(account.used.sum()),
-        quarantined=int(account.quarantined.sum()),
+        quarantined=account.set_aside,
         duplicates=int(account.repeated.sum()),
         findings=sort_findings(findings),
         stopped=any(finding.severity == "table_stop" for finding in findings),

@@ -14,7 +14,7 @@ import pandas as pd
 from tdrop.contracts.coherence import known_labels
 from tdrop.contracts.table import NUMERIC_TYPES, Column
 from tdrop.data.hints import MISSING_NUMBERS, MISSING_WORDS
-from tdrop.data.locations import Location, decompress, open_bytes
+from tdrop.data.locations import Location, read_bytes
 from tdrop.data.names import unit_in
 from tdrop.data.units import alternatives, convert
 from tdrop.data.values import as_numbers, as_text
@@ -31,9 +31,7 @@ GOOD = 0.8
 
 def sniff(path: Path) -> tuple[dict[str, str], str]:
     """Returns the csv reader's options for a file, without defaults, and why."""
-    location = Location(str(path), str(path))
-    with open_bytes(location) as stream:
-        content = decompress(stream.read(), location)[:_LOOK_BYTES]
+    content = read_bytes(Location(str(path), str(path)))[:_LOOK_BYTES]
     options: dict[str, str] = {}
     encoding = "utf-8"
     if not content.startswith((b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")):

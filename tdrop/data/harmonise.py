@@ -107,7 +107,8 @@ def convert_columns(
         codes = extract.codes_of(name)
         if column.role in ("id", "ignored"):
             columns[name] = as_text(named[name], codes)
-            mask = columns[name].str.startswith(("=", "@")).fillna(False).to_numpy(dtype=bool)
+            # Spreadsheets write ="007" for the text 007; any other id is what it is, and our lists keep it harmless.
+            mask = columns[name].str.match(r'^=".*"$').fillna(False).to_numpy(dtype=bool)
         elif column.type in NUMERIC_TYPES:
             numbers, mask = as_numbers(named[name], codes, decimal, thousands, whole=column.type == "count")
             columns[name] = pd.Series(_in_unit(numbers, column, extract, file))

@@ -1,13 +1,17 @@
 """Where an extract is: a path or URL with {home} and ${VARIABLE} in it, opened without leaking what they hold.
 
-An extract that is still being written is waited for, then refused: half an extract looks like a small one.
+An extract that is still being written is waited for, then refused: half an extract looks like a small one. Only
+regular files are read: a pipe or a device may never end.
 """
 
 from __future__ import annotations
 
+import errno
 import gzip
+import io
 import os
 import re
+import stat
 import time
 import zlib
 from collections.abc import Iterator
@@ -16,10 +20,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+import fsspec
+
 from tdrop.errors import Absent, DataError, TdropError, Unavailable
 
+#: More than this, unpacked, is not read into memory.
+LARGEST_BYTES = 2 * 1024**3
+#: How long reading may take unless the site says otherwise.
+READ_SECONDS = 1800.0
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _POLL_SECONDS = 0.1
+_CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -28,15 +39,17 @@ class Location:
 
     Attributes:
         address: Path or URL to open.
-        shown: The same for messages, with variables unexpanded: they may hold secrets.
+        shown: The same for messages, with variables unexpanded and without passwords and queries: they hold secrets.
         settle_seconds: How long the file must have been left alone before it is read.
         wait_seconds: How long to wait for that.
+        read_seconds: How long reading may take.
     """
 
     address: str
     shown: str
     settle_seconds: float = 0.0
     wait_seconds: float = 0.0
+    read_seconds: float = READ_SECONDS
 
     @property
     def is_url(self) -> bool:
@@ -45,21 +58,67 @@ class Location:
 
 
 def resolve(
-    template: str, *, home: Path, base: Path, settle_seconds: float = 0.0, wait_seconds: float = 0.0
+    template: str,
+    *,
+    home: Path,
+    base: Path,
+    settle_seconds: float = 0.0,
+    wait_seconds: float = 0.0,
+    read_seconds: float = READ_SECONDS,
 ) -> Location:
     """Fills in {home} and ${VARIABLE}; a relative path is relative to `base`."""
     shown = template.replace("{home}", str(home))
     unset = [name for name in _VARIABLE.findall(shown) if name not in os.environ]
     if unset:
-        raise DataError(f"location '{shown}': the environment variable {unset[0]} is not set; set it and run again")
+        raise DataError(
+            f"location '{without_secrets(shown)}': the environment variable {unset[0]} is not set; set it and run again"
+        )
     address = _VARIABLE.sub(lambda match: os.environ[match.group(1)], shown)
+    if address.startswith("file://"):
+        # The same file by its path: what is checked about local files is checked about this one.
+        address = address.removeprefix("file://")
     if "://" not in address and not Path(address).is_absolute():
         address, shown = str(base / address), str(base / shown)
-    return Location(address, _without_password(shown), settle_seconds, wait_seconds)
+    return Location(address, without_secrets(shown), settle_seconds, wait_seconds, read_seconds)
 
 
-def _without_password(shown: str) -> str:
-    return re.sub(r"://[^/@\s]*@", "://***@", shown)
+def without_secrets(shown: str) -> str:
+    """An address for messages: no user, no password, no query, which may hold a token."""
+    if "://" not in shown:
+        return shown
+    return re.sub(r"[?#].*$", "?***", re.sub(r"://\S*@", "://***@", shown), flags=re.DOTALL)
+
+
+def read_bytes(location: Location) -> bytes:
+    """Returns the whole content, unpacked if it is gzip, within the limits of size and time."""
+    with open_bytes(location) as stream:
+        content = b"".join(chunks_of(stream, location))
+    return _decompress(content, location) if content.startswith(b"\x1f\x8b") else content
+
+
+def chunks_of(stream: IO[bytes] | gzip.GzipFile, location: Location) -> Iterator[bytes]:
+    """Yields the content piece by piece, within the limits of size and time."""
+    size, deadline = 0, time.monotonic() + location.read_seconds
+    while chunk := stream.read(_CHUNK_BYTES):
+        size += len(chunk)
+        if size > LARGEST_BYTES:
+            raise DataError(f"extract '{location.shown}' {too_large()}")
+        if time.monotonic() > deadline:
+            raise Unavailable(took_too_long(location))
+        yield chunk
+
+
+def took_too_long(location: Location) -> str:
+    """The sentence about an extract that never comes to an end."""
+    return (
+        f"extract '{location.shown}' could not be read within {location.read_seconds:g} s; "
+        "check that its place answers, or set `read_seconds` in the site's YAML"
+    )
+
+
+def too_large() -> str:
+    """The end of a sentence about an extract beyond the limit."""
+    return f"holds more than {LARGEST_BYTES / 1024**3:g} GB; leave out columns that the table does not need"
 
 
 @contextmanager
@@ -78,27 +137,46 @@ def open_bytes(location: Location) -> Iterator[IO[bytes]]:
         raise DataError(f"extract '{location.shown}' is a folder; give the path of a file") from None
     except PermissionError:
         raise DataError(f"extract '{location.shown}' may not be read by this user; check its permissions") from None
-    except (ImportError, ValueError) as error:
-        if not location.is_url:
-            raise
-        raise DataError(f"extract '{location.shown}' cannot be opened: {_protocol_problem(location, error)}") from None
     except Exception as error:
-        if not location.is_url:
-            raise
-        # The text of the error may hold the address with its secrets; its name does not.
-        raise Unavailable(
-            f"extract '{location.shown}' did not answer ({type(error).__name__}); try again later"
-        ) from None
+        raise _refusal(location, error) from None
     if changed:
         raise Unavailable(f"extract '{location.shown}' changed while it was read; run again once it is complete")
 
 
-def _open(location: Location) -> Any:
+def _refusal(location: Location, error: Exception) -> DataError:
+    """What another package's error means; its text may hold the address with its secrets, its name does not."""
     if not location.is_url:
-        return Path(location.address).open("rb")
-    import fsspec
+        reason = (error.strerror if isinstance(error, OSError) else None) or "its path cannot be one"
+        return DataError(f"extract '{printable(location.shown)}' cannot be read ({reason}); check `location`")
+    if isinstance(error, ImportError | ValueError):
+        return DataError(f"extract '{location.shown}' cannot be opened: {_protocol_problem(location, error)}")
+    return Unavailable(f"extract '{location.shown}' did not answer ({type(error).__name__}); try again later")
 
-    return fsspec.open(location.address, "rb")
+
+def printable(path: str, most: int = 120) -> str:
+    """A path for a sentence: no control characters, and not longer than one can read."""
+    plain = re.sub(r"[\x00-\x1f\x7f]", "?", path)
+    return plain if len(plain) <= most else f"{plain[:most]}..."
+
+
+def _open(location: Location) -> Any:
+    if location.is_url:
+        return fsspec.open(location.address, "rb")
+    # Without waiting: opening a pipe that nobody writes to would never return.
+    descriptor = os.open(location.address, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        _require_regular(os.fstat(descriptor), location)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return os.fdopen(descriptor, "rb")
+
+
+def _require_regular(found: os.stat_result, location: Location) -> None:
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "is a folder")
+    if not stat.S_ISREG(found.st_mode):
+        raise DataError(f"extract '{location.shown}' is a pipe, a socket or a device; give the path of a regular file")
 
 
 def _protocol_problem(location: Location, error: Exception) -> str:
@@ -112,9 +190,8 @@ def _state(location: Location) -> tuple[Any, ...]:
     """What changes when the content does: size and time of the last change."""
     if not location.is_url:
         found = Path(location.address).stat()
+        _require_regular(found, location)
         return found.st_size, found.st_mtime_ns
-    import fsspec
-
     filesystem, path = fsspec.core.url_to_fs(location.address)
     filesystem.invalidate_cache()
     info = filesystem.info(path)
@@ -143,11 +220,10 @@ def _wait_until_settled(location: Location) -> tuple[Any, ...]:
     return state
 
 
-def decompress(content: bytes, location: Location) -> bytes:
-    """Unpacks gzip content; other content is returned as it is."""
-    if not content.startswith(b"\x1f\x8b"):
-        return content
+def _decompress(content: bytes, location: Location) -> bytes:
+    """Unpacks gzip content, never more than the limit."""
     try:
-        return gzip.decompress(content)
-    except (OSError, EOFError, zlib.error, ValueError):
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as stream:
+            return b"".join(chunks_of(stream, location))
+    except (OSError, EOFError, zlib.error):
         raise DataError(f"extract '{location.shown}' is a damaged or truncated gz file; send it again") from None

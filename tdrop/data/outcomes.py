@@ -13,7 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from tdrop.contracts.coherence import known_labels
 from tdrop.contracts.site import LabelFile, Site
 from tdrop.contracts.table import Contract
+from tdrop.data.cells import restore
 from tdrop.data.harmonise import convert_columns, rename
+from tdrop.data.identify import id_column, with_text_ids
 from tdrop.data.readers import kind_of, read
 from tdrop.data.units import factor
 from tdrop.errors import DataError
@@ -125,6 +127,7 @@ def read_labels(
     extract = _label_file(where, like)
     name = where.name if isinstance(where, Site) else str(where)
     raw = read(extract, home=home, base=base)
+    raw = with_text_ids(raw, id_column(raw, contract, extract))
     named, _ = rename(raw, contract, extract, name)
     absent = [column for column in (contract.id_column, *contract.outcome.columns) if column not in named]
     if absent:
@@ -134,8 +137,11 @@ def read_labels(
         )
     wanted = [contract.id_column, *contract.outcome.columns]
     frame, unreadable = convert_columns(named[wanted], raw, contract, extract, f"label file of '{name}'")
+    unreadable.pop(contract.id_column, None)
     bad = np.logical_or.reduce([_unknown_labels(frame, contract), *unreadable.values()])
-    table = _label_table(frame, bad, contract, np.asarray(ids), np.asarray(raw.index))
+    patients = pd.Index(ids).astype("str")
+    frame, unclear = _with_ids_of(frame, contract, patients)
+    table = _label_table(frame, bad, unclear, contract, patients, np.asarray(raw.index))
     _refuse_beyond_tolerance(table, extract, len(np.asarray(ids)), name)
     return _align(table, contract, np.asarray(ids))
 
@@ -151,6 +157,18 @@ def _label_file(where: Site | Path | str, like: Site | None) -> LabelFile:
     return LabelFile.model_validate({"location": str(Path(where).absolute()), "reader": kind_of(where)})
 
 
+def _with_ids_of(frame: pd.DataFrame, contract: Contract, patients: pd.Index) -> tuple[pd.DataFrame, Mask]:
+    """Takes back the apostrophe that our own lists put before ids which a spreadsheet would run.
+
+    Returns the frame, and which ids name one patient with it and another without (rows,).
+    """
+    ids = frame[contract.id_column]
+    bare = ids.map(restore, na_action="ignore")
+    known, known_bare = ids.isin(patients).to_numpy(), bare.isin(patients).to_numpy()
+    unclear = known & known_bare & (ids != bare).to_numpy(dtype=bool)
+    return frame.assign(**{contract.id_column: ids.where(known | ~known_bare, bare)}), unclear
+
+
 def _unknown_labels(frame: pd.DataFrame, contract: Contract) -> Mask:
     """Rows whose outcome is a label that the contract does not know (rows,)."""
     unknown = np.zeros(len(frame), dtype=bool)
@@ -162,18 +180,19 @@ def _unknown_labels(frame: pd.DataFrame, contract: Contract) -> Mask:
 
 
 def _label_table(
-    frame: pd.DataFrame, bad: Mask, contract: Contract, ids: NDArray[Any], lines: NDArray[Any]
+    frame: pd.DataFrame, bad: Mask, unclear: Mask, contract: Contract, patients: pd.Index, lines: NDArray[Any]
 ) -> pd.DataFrame:
     """One row a row of the label file: id, row, y, censored, and why it gives no outcome, or empty if it does."""
     y, censored = _outcome_of(frame, contract)
     listed = frame[contract.id_column]
-    table = pd.DataFrame({"id": listed, "row": lines, "y": y, "censored": censored & ~bad})
-    outcomes = table.groupby("id")["y"].nunique()
+    table = pd.DataFrame({"id": listed, "row": lines, "y": y, "censored": censored & ~bad & ~unclear})
+    outcomes = table[~unclear].groupby("id")["y"].nunique()
     clash = listed.isin(outcomes.index[outcomes > 1]).to_numpy()
     reasons = [
         ("no patient id", listed.isna().to_numpy()),
         ("unreadable outcome", bad),
-        ("not among the patients used", ~listed.isin(pd.Index(ids).astype("str")).to_numpy()),
+        ("unclear id", unclear),
+        ("not among the patients used", ~listed.isin(patients).to_numpy()),
         ("contradicts another row", clash),
         ("repeats a patient", listed.duplicated().to_numpy()),
         ("left before the horizon", table["censored"].to_numpy()),
@@ -191,7 +210,7 @@ def _refuse_beyond_tolerance(table: pd.DataFrame, extract: LabelFile, patients: 
             f"label file of '{name}': {strangers:,} of its {rows:,} rows name no patient of the cohort's {patients:,}; "
             "check the id column, or set `unknown_ids` under `labels` if it covers other patients too"
         )
-    kinds = ("no patient id", "unreadable outcome", "contradicts another row")
+    kinds = ("no patient id", "unreadable outcome", "unclear id", "contradicts another row")
     wrong = {kind: int(counts.get(kind, 0)) for kind in kinds}
     if sum(wrong.values()) / rows > extract.tolerance:
         listed = ", ".join(f"{count:,} {kind}" for kind, count in wrong.items() if count)
@@ -203,7 +222,7 @@ def _refuse_beyond_tolerance(table: pd.DataFrame, extract: LabelFile, patients: 
 
 def _align(table: pd.DataFrame, contract: Contract, ids: NDArray[Any]) -> Labels:
     index = pd.Index(ids).astype("str")
-    sound = table[~table["why"].isin(["no patient id", "unreadable outcome", "contradicts another row"])]
+    sound = table[~table["why"].isin(["no patient id", "unreadable outcome", "unclear id", "contradicts another row"])]
     outcome = sound.dropna(subset="y").drop_duplicates("id").set_index("id")["y"]
     aligned = outcome.reindex(index).to_numpy(np.float64)
     unknown = index[np.isnan(aligned)]
@@ -214,7 +233,7 @@ def _align(table: pd.DataFrame, contract: Contract, ids: NDArray[Any]) -> Labels
         "unknown_ids": int(table.loc[table["why"] == "not among the patients used", "id"].nunique()),
         "duplicates": int(table["id"].dropna().duplicated().sum()),
         "conflicting": int(table.loc[table["why"] == "contradicts another row", "id"].nunique()),
-        "unreadable": int(table["why"].isin(["no patient id", "unreadable outcome"]).sum()),
+        "unreadable": int(table["why"].isin(["no patient id", "unreadable outcome", "unclear id"]).sum()),
         "horizon_not_reached": int(early.sum()),
     }
     problems = table.loc[table["why"] != "", ["id", "row", "why"]].reset_index(drop=True)

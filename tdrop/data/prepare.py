@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
@@ -15,8 +15,13 @@ from tdrop.contracts.validate import validate
 from tdrop.data.across import accept, compare_with_source
 from tdrop.data.harmonise import harmonise
 from tdrop.data.readers import fingerprint, read, read_batch
+from tdrop.data.structure import sort_rows
 from tdrop.data.suspicions import find_suspicions
+from tdrop.data.units import check_units
 from tdrop.errors import Unavailable
+
+#: Share of a batch to be scored that may be set aside, or repeat a patient.
+BATCH_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -63,14 +68,23 @@ def prepare(
         raw = read(site, home=home, base=network.base)
         if expected is not None and fingerprint(site, home=home, base=network.base) != expected:
             raise Unavailable(f"site '{site.name}': the extract was replaced while the run was going on; run again")
-    else:
-        raw = read_batch(file, site.reader)
-    return prepare_frame(raw, contract, site, source=source)
+        return prepare_frame(raw, contract, site, source=source)
+    prepared = prepare_frame(read_batch(file, site.reader), _for_a_batch(contract), site, source=source)
+    return replace(prepared, contract=contract)
+
+
+def _for_a_batch(contract: Contract) -> Contract:
+    """The table with the limits of a batch: a list of few patients is scored without those who cannot be."""
+    limits = contract.limits
+    shares = {name: max(getattr(limits, name), BATCH_SHARE) for name in ("quarantine", "duplicates")}
+    return contract.model_copy(update={"limits": limits.model_copy(update={"min_rows": 1, **shares})})
 
 
 def prepare_frame(raw: pd.DataFrame, contract: Contract, site: Site, *, source: pd.DataFrame | None = None) -> Prepared:
     """The same for an extract that is already in memory, as it was read."""
-    harmonised = harmonise(raw, contract, site)
+    check_units(contract, site)
+    rows = sort_rows(raw, contract, site)
+    harmonised = harmonise(rows.frame, contract, site)
     suspicions = find_suspicions(harmonised.frame, contract, site)
     checked = validate(
         harmonised.frame,
@@ -79,7 +93,8 @@ def prepare_frame(raw: pd.DataFrame, contract: Contract, site: Site, *, source: 
         rows=harmonised.rows,
         unreadable=harmonised.unreadable,
         hints=harmonised.hints,
-        findings=(*harmonised.findings, *(accept(finding, site) for finding in suspicions)),
+        findings=(*harmonised.findings, *(accept(finding, site) for finding in (*rows.findings, *suspicions))),
+        aside=rows.aside,
     )
     validation = checked.validation
     if source is not None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Any
 
 import numpy as np
 
+from tdrop.contracts.site import Extract, Site
+from tdrop.contracts.table import Contract
 from tdrop.errors import ContractError
 from tdrop.types import Doubles
 
@@ -26,6 +29,14 @@ _ALTERNATIVES = (
     ("kg/m^2", "g/cm^2"),
 )
 
+_EXAMPLES = "write it like ng/mL, umol/L, 1e9/L, years"
+_USUAL = frozenset(name for kind in _ALTERNATIVES for name in kind)
+_ONE: Doubles = np.asarray([1.0])
+#: A unit is short, and a power in it is a small whole number: a tower of powers would be worked out for ever.
+_LONGEST_UNIT = 60
+_POWER = re.compile(r"(?:\*\*|\^)")
+_SMALL_POWER = re.compile(r"(?<![)\s])(?:\*\*|\^)[+-]?\d{1,2}(?![\d.eE*^(]|\s*\*\*|\s*\^)")
+
 
 @cache
 def _registry() -> Any:
@@ -40,6 +51,8 @@ def _registry() -> Any:
 @cache
 def _parse(text: str) -> tuple[float, Any]:
     """A unit and the number before it, such as the 1e9 of 1e9/L."""
+    if len(text) > _LONGEST_UNIT or len(_POWER.findall(text)) != len(_SMALL_POWER.findall(text)):
+        raise ValueError("no unit")
     registry = _registry()
     try:
         return 1.0, registry.Unit(text)
@@ -75,9 +88,27 @@ def convert(values: Doubles, unit: str, to: str, *, molar_mass: float | None = N
         raise ContractError(f"{where}: '{unit}' cannot be converted to '{to}'{hint}") from None
     except Exception:
         # pint raises whatever its tokenizer meets; all of it means that the text is not a unit.
-        raise ContractError(
-            f"{where}: '{unit}' or '{to}' is not a known unit; write it like ng/mL, umol/L, 1e9/L, years"
-        ) from None
+        raise ContractError(f"{where}: '{unit}' or '{to}' is not a known unit; {_EXAMPLES}") from None
+
+
+def check_units(contract: Contract, site: Site) -> None:
+    """Refuses a unit that does not exist, or that cannot become the table's, before anything is read in it."""
+    for column in contract.columns:
+        if column.unit is not None and column.unit not in _USUAL:
+            _require(column.unit, f"table '{contract.name}': columns.{column.name}.unit")
+    extracts: tuple[Extract, ...] = (site,) if site.labels is None else (site, site.labels)
+    for extract in extracts:
+        for name, unit in extract.units.items():
+            column = contract.column(name)
+            if column.unit is not None:
+                convert(_ONE, unit, column.unit, molar_mass=column.molar_mass, where=f"{site.file}: units.{name}")
+
+
+def _require(unit: str, where: str) -> None:
+    try:
+        _parse(unit)
+    except Exception:
+        raise ContractError(f"{where}: '{unit}' is not a known unit; {_EXAMPLES}") from None
 
 
 def factor(unit: str, to: str, *, molar_mass: float | None = None, where: str = "units") -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 
 import numpy as np
@@ -62,7 +63,11 @@ def as_numbers(
 def _parse(text: arrow.Array, decimal: str, thousands: str | None) -> Doubles:
     """Reads plain decimal numbers (rows,); NaN where the text is null or anything else."""
     if thousands:
-        text = compute.replace_substring(text, thousands, "")
+        # A mark that stands between other than three digits separates no thousands: 9,5 is not 95.
+        mark, point = re.escape(thousands), re.escape(decimal)
+        grouped = compute.match_substring_regex(text, rf"^[+-]?\d{{1,3}}({mark}\d{{3}})+({point}\d*)?$")
+        loose = compute.and_(compute.match_substring(text, thousands), compute.invert(grouped))
+        text = compute.if_else(loose, "?", compute.replace_substring(text, thousands, ""))
     if decimal != ".":
         # A point where commas are the decimal mark is a thousands separator that nobody declared.
         text = compute.if_else(compute.match_substring(text, "."), "?", text)

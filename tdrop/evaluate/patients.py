@@ -10,12 +10,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tdrop.data.cells import neutralise
 from tdrop.errors import DataError
 from tdrop.evaluate.statistics import Decision, has_spread, referred_by_capacity, referred_by_level
 from tdrop.types import Summary
-
-#: A spreadsheet takes a cell that starts with one of these for a formula.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def patients_table(ids: NDArray[Any], summary: Summary, decision: Decision) -> pd.DataFrame:
@@ -47,11 +45,6 @@ def patients_table(ids: NDArray[Any], summary: Summary, decision: Decision) -> p
             "why": why,
         }
     )
-
-
-def neutralise(value: Any) -> Any:
-    """Puts an apostrophe before text that a spreadsheet would run as a formula."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def write_patients(path: Path, table: pd.DataFrame) -> None:

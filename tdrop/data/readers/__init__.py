@@ -17,14 +17,17 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from tdrop.contracts.site import Extract, Reader, Site
-from tdrop.data.locations import Location, open_bytes, resolve
-from tdrop.errors import Absent, ContractError, did_you_mean
+from tdrop.data.deadline import within
+from tdrop.data.locations import Location, chunks_of, open_bytes, resolve, took_too_long
+from tdrop.errors import Absent, ContractError, DataError, did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
 
 #: How the names of files end whose kind is plain.
 _ENDINGS = {"csv": (".csv", ".csv.gz"), "parquet": (".parquet", ".pq")}
+#: What a reader is given beyond its limit before it is left alone.
+_GRACE_SECONDS = 5.0
 
 
 @cache
@@ -41,20 +44,35 @@ def read(site: Extract, *, home: Path, base: Path) -> pd.DataFrame:
         home: What {home} stands for.
         base: What relative locations are relative to.
     """
-    module, options = _module_and_options(site.reader.kind, site.reader.options, _file_of(site))
-    frame: pd.DataFrame = module.read(options, _location(site, home, base))
-    return frame
+    return _whole(*_read(site.reader.kind, site.reader.options, _location(site, home, base), _file_of(site)))
 
 
 def read_file(path: Path, kind: str | None = None, options: Mapping[str, Any] | None = None) -> pd.DataFrame:
     """Returns the extract in a file; the kind follows from its name unless given."""
-    module, parsed = _module_and_options(kind or kind_of(path), options or {}, str(path))
-    frame: pd.DataFrame = module.read(parsed, Location(str(path), str(path)))
+    return _whole(*_read(kind or kind_of(path), options or {}, Location(str(path), str(path)), str(path)))
+
+
+def _read(kind: str, options: Mapping[str, Any], location: Location, where: str) -> tuple[pd.DataFrame, Location]:
+    module, parsed = _module_and_options(kind, options, where)
+    limit = location.read_seconds + location.wait_seconds
+    # The reader looks at the clock itself and says it better: it is given a little more than its time.
+    return within(limit + _GRACE_SECONDS, lambda: module.read(parsed, location), took_too_long(location)), location
+
+
+def _whole(frame: pd.DataFrame, location: Location) -> pd.DataFrame:
+    """Refuses an extract of which a line holds no record: a patient may have gone missing in it."""
+    if "broken" in frame.attrs:
+        raise DataError(
+            f"extract '{location.shown}': {frame.attrs['broken']}; mend those lines, or check reader.separator and "
+            "reader.quote and that the first line holds the names of the columns"
+        )
     return frame
 
 
 def read_batch(path: Path, reader: Reader) -> pd.DataFrame:
     """Returns a batch that came as a file, by the reader of its site's extract where that can read it.
+
+    Lines that hold no record are left out and named in the frame's attribute `broken_lines`.
 
     A batch may be Parquet where the extract is text, and the other way round; a database's site sends files too.
     Options that the site gives for another kind say nothing about the file: that kind's defaults hold.
@@ -62,7 +80,8 @@ def read_batch(path: Path, reader: Reader) -> pd.DataFrame:
     usual = "csv" if reader.kind == "sql" else reader.kind
     # Any other kind knows its own files, whatever they are called.
     kind = kind_of(path, usual) if usual in _ENDINGS else usual
-    return read_file(path, kind, reader.options if kind == reader.kind else {})
+    options = reader.options if kind == reader.kind else {}
+    return _read(kind, options, Location(str(path), str(path)), str(path))[0]
 
 
 def kind_of(path: Path | str, otherwise: str = "csv") -> str:
@@ -75,11 +94,16 @@ def fingerprint(site: Extract, *, home: Path, base: Path) -> str:
     """sha256 of a site's extract: of the file's bytes, or of a query's rows."""
     module, options = _module_and_options(site.reader.kind, site.reader.options, _file_of(site))
     location = _location(site, home, base)
-    if hasattr(module, "fingerprint"):
-        return str(module.fingerprint(options, location))
+    of = getattr(module, "fingerprint", _digest)
+    limit = location.read_seconds + location.wait_seconds + _GRACE_SECONDS
+    return str(within(limit, lambda: of(options, location), took_too_long(location)))
+
+
+def _digest(options: object, location: Location) -> str:
+    """sha256 of the file's bytes."""
     digest = hashlib.sha256()
     with open_bytes(location) as stream:
-        while chunk := stream.read(1 << 20):
+        for chunk in chunks_of(stream, location):
             digest.update(chunk)
     return digest.hexdigest()
 
@@ -99,8 +123,8 @@ def _file_of(site: Extract) -> str:
 
 
 def _location(site: Extract, home: Path, base: Path) -> Location:
-    waits = {"settle_seconds": site.settle_seconds, "wait_seconds": site.wait_seconds}
-    return resolve(site.location or "", home=home, base=base, **waits)
+    limits = {name: getattr(site, name) for name in ("settle_seconds", "wait_seconds", "read_seconds")}
+    return resolve(site.location or "", home=home, base=base, **limits)
 
 
 def _module_and_options(kind: str, options: Mapping[str, Any], where: str) -> tuple[Any, Any]:

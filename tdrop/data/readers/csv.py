@@ -1,29 +1,25 @@
-"""Comma-separated text, or with another separator: every value is kept as the text it is."""
+"""Comma-separated text, or with another separator: one line a record, every value kept as the text it is."""
 
 from __future__ import annotations
 
-import csv
 import io
-from typing import Any
+import re
+from typing import Self
 
 import pandas as pd
 import pyarrow as arrow
 import pyarrow.csv as arrow_csv
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tdrop.contracts.record import Record
-from tdrop.data.locations import Location, decompress, open_bytes
+from tdrop.data.lines import Lines, describe_broken, fields_of, repeated, split_lines
+from tdrop.data.locations import Location, read_bytes
+from tdrop.data.text import as_utf8
 from tdrop.errors import DataError
 
-#: How files begin that are no text, and what they are.
-_FOREIGN = {
-    b"PK\x03\x04": "an Excel or zip file",
-    b"PAR1": "a Parquet file",
-    b"%PDF": "a PDF file",
-    b"\xd0\xcf\x11\xe0": "an old Excel file",
-    b"SQLite format 3": "a SQLite database",
-}
-_MARKS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+#: Separators that a header of one column is searched for.
+_USUAL_SEPARATORS = (";", "\t", "|", ",")
+_SEPARATOR_LINE = re.compile(rb'"?sep=(.)"?', re.IGNORECASE)
 
 
 class Options(Record):
@@ -43,88 +39,109 @@ class Options(Record):
     encoding: str = "utf-8"
     quote: str = Field(default='"', min_length=1, max_length=1)
 
+    @model_validator(mode="after")
+    def _can_be_told_apart(self) -> Self:
+        for name in ("separator", "quote"):
+            mark = getattr(self, name)
+            if not mark.isascii() or mark in "\r\n\0" or mark.isalnum():
+                raise ValueError(f"{name} must be one mark that is no letter, digit or line break")
+        if self.separator == self.quote:
+            raise ValueError("separator and quote must differ")
+        if self.decimal == self.thousands:
+            raise ValueError("decimal and thousands must differ")
+        return self
+
 
 def read(options: Options, location: Location) -> pd.DataFrame:
-    """Returns the table as text; the index is each row's line, the attributes tell how numbers are written."""
-    with open_bytes(location) as stream:
-        content = decompress(stream.read(), location)
-    content = _as_utf8(content, options, location)
-    if not content.strip():
-        raise DataError(f"extract '{location.shown}' is empty; check that the export was complete")
-    frame: pd.DataFrame = _parse(content, options, location).to_pandas()
-    blank = (frame == "").all(axis=1)
-    frame.index = pd.RangeIndex(1, len(frame) + 1, name="row")
-    frame = frame.loc[~blank.to_numpy()].iloc[1:]
-    frame.attrs.update(decimal=options.decimal, thousands=options.thousands, blank_lines=int(blank.sum()))
+    """Returns the table as text; the index is each row's line.
+
+    The attributes tell how numbers are written, how many lines are blank, and, under `broken_lines` and `broken`,
+    which lines hold no record and why.
+    """
+    lines = as_utf8(read_bytes(location), options.encoding, location.shown).splitlines()
+    start = _first_line(lines, options, location)
+    names = _header(lines[start], options, location)
+    found = split_lines(lines, first=start + 1, fields=len(names), separator=options.separator, quote=options.quote)
+    frame = _named_columns(_parse(found, names, options, location), location)
+    frame.index = pd.Index(found.numbers, dtype="int64", name="row")
+    blank = found.blank + sum(not line.strip() for line in lines[:start])
+    frame.attrs.update(decimal=options.decimal, thousands=options.thousands, blank_lines=blank)
+    if found.broken:
+        frame.attrs.update(broken_lines=tuple(sorted(found.broken)), broken=describe_broken(found.broken, len(names)))
     return frame
 
 
-def _as_utf8(content: bytes, options: Options, location: Location) -> bytes:
-    foreign = next((words for mark, words in _FOREIGN.items() if content.startswith(mark)), None)
-    if foreign is not None:
-        raise DataError(f"extract '{location.shown}' is {foreign}, not text; export it as CSV, or set reader.kind")
-    encoding = next((name for mark, name in _MARKS.items() if content.startswith(mark)), options.encoding)
-    try:
-        text = content.decode(encoding).encode("utf-8")
-    except LookupError:
-        raise DataError(f"extract '{location.shown}': no encoding '{encoding}'; utf-8 and latin-1 are usual") from None
-    except UnicodeError as error:
-        start = getattr(error, "start", 0)
-        line = content.count(b"\n", 0, start) + 1
+def _first_line(lines: list[bytes], options: Options, location: Location) -> int:
+    """Position of the header: the first line that is neither blank nor a spreadsheet's note about the separator."""
+    start = next((place for place, line in enumerate(lines) if line.strip()), None)
+    if start is None:
+        raise DataError(f"extract '{location.shown}' is empty; check that the export was complete")
+    note = _SEPARATOR_LINE.fullmatch(lines[start].strip())
+    if note is None:
+        return start
+    if note.group(1).decode("utf-8", errors="replace") != options.separator:
         raise DataError(
-            f"extract '{location.shown}' is not {encoding} text (line {line:,}); set reader.encoding, often latin-1"
-        ) from None
-    if b"\x00" in text:
-        raise DataError(
-            f"extract '{location.shown}' holds null bytes; set reader.encoding, often utf-16, or send it again"
+            f"extract '{location.shown}' says in its first line that its separator is another one than "
+            f"'{options.separator}'; set reader.separator"
         )
-    return text
+    return start + 1 + _first_line(lines[start + 1 :], options, location)
 
 
-def _header(content: bytes, options: Options, location: Location) -> list[str]:
-    first = content.lstrip(b"\r\n").splitlines()[0].decode("utf-8")
-    row = next(csv.reader([first], delimiter=options.separator, quotechar=options.quote))
-    names = [name.strip() for name in row]
-    repeated = len({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise DataError(f"extract '{location.shown}': the header gives {repeated} names twice; rename those columns")
+def _header(line: bytes, options: Options, location: Location) -> list[str]:
+    row = fields_of(line.decode("utf-8", errors="replace"), options.separator, options.quote)
+    if row is None:
+        raise DataError(f"extract '{location.shown}': the header has a stray quotation mark; check reader.quote")
+    names = [name.strip().strip("\ufeff") for name in row]
+    twice = len(list(repeated([name for name in names if name])))
+    if twice:
+        raise DataError(f"extract '{location.shown}': the header gives {twice:,} names twice; rename those columns")
+    other = [mark for mark in _USUAL_SEPARATORS if len(names) == 1 and mark in names[0]]
+    if other:
+        shown = "a tab" if other[0] == "\t" else f"'{other[0]}'"
+        raise DataError(
+            f"extract '{location.shown}' has one column with separator '{options.separator}', and {shown} in its "
+            "header; set reader.separator"
+        )
     return names
 
 
-def _parse(content: bytes, options: Options, location: Location) -> arrow.Table:
-    """Reads every line, the header and blank ones included, as text."""
-    names = _header(content, options, location)
-    if content.count(options.quote.encode("utf-8")) % 2:
-        raise DataError(f"extract '{location.shown}' has a quotation mark that is never closed; check reader.quote")
-    ragged: list[Any] = []
+def _parse(found: Lines, names: list[str], options: Options, location: Location) -> pd.DataFrame:
+    """Reads the records as text; columns are numbered."""
+    keys = [str(place) for place in range(len(names))]
+    if not found.records:
+        frame = pd.DataFrame({key: pd.Series(dtype="str") for key in keys})
+    else:
+        try:
+            table = arrow_csv.read_csv(
+                io.BytesIO(b"\n".join(found.records) + b"\n"),
+                read_options=arrow_csv.ReadOptions(use_threads=False, column_names=keys, block_size=1 << 24),
+                parse_options=arrow_csv.ParseOptions(
+                    delimiter=options.separator, quote_char=options.quote, ignore_empty_lines=False
+                ),
+                convert_options=arrow_csv.ConvertOptions(
+                    column_types=dict.fromkeys(keys, arrow.string()), strings_can_be_null=False
+                ),
+            )
+        except arrow.ArrowException:
+            table = None
+        if table is None or len(table) != len(found.records):
+            raise DataError(
+                f"extract '{location.shown}' cannot be read as text with separator "
+                f"'{options.separator}'; check reader.separator and reader.quote"
+            )
+        frame = table.to_pandas()
+    frame.columns = pd.Index(names)
+    return frame
 
-    def note(row: Any) -> str:
-        ragged.append(row)
-        return "skip"
 
-    try:
-        table = arrow_csv.read_csv(
-            io.BytesIO(content),
-            read_options=arrow_csv.ReadOptions(use_threads=False, column_names=names),
-            parse_options=arrow_csv.ParseOptions(
-                delimiter=options.separator,
-                quote_char=options.quote,
-                newlines_in_values=True,
-                ignore_empty_lines=False,
-                invalid_row_handler=note,
-            ),
-            convert_options=arrow_csv.ConvertOptions(
-                column_types={name: arrow.string() for name in names}, strings_can_be_null=False
-            ),
-        )
-    except arrow.ArrowException:
+def _named_columns(frame: pd.DataFrame, location: Location) -> pd.DataFrame:
+    """Leaves out columns that have neither a name nor a value, as spreadsheets append them."""
+    unnamed = frame.columns == ""
+    if not unnamed.any():
+        return frame
+    if (frame.loc[:, unnamed] != "").to_numpy().any():
         raise DataError(
-            f"extract '{location.shown}' cannot be read as text with separator "
-            f"'{options.separator}'; check reader.separator"
-        ) from None
-    if ragged:
-        raise DataError(
-            f"extract '{location.shown}': {len(ragged):,} rows do not have the header's {len(names)} fields (first at "
-            f"line {ragged[0].number}, with {ragged[0].actual_columns}); check reader.separator and unquoted separators"
+            f"extract '{location.shown}': {int(unnamed.sum()):,} columns hold values and have no name; name them in "
+            "the header, or check the separator"
         )
-    return table
+    return frame.loc[:, ~unnamed]

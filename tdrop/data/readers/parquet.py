@@ -1,16 +1,31 @@
-"""Parquet: values keep the types they were stored with."""
+"""Parquet: values keep the types they were stored with; integers stay integers beside missing ones."""
 
 from __future__ import annotations
 
 import io
+import uuid
 
 import pandas as pd
 import pyarrow as arrow
 import pyarrow.parquet as arrow_parquet
 
 from tdrop.contracts.record import Record
-from tdrop.data.locations import Location, open_bytes
+from tdrop.data import locations
+from tdrop.data.lines import repeated
+from tdrop.data.locations import Location, read_bytes
 from tdrop.errors import DataError
+
+#: A float, which pandas takes for integers beside a missing one, cannot hold every integer.
+_WHOLE = {
+    arrow.int8(): pd.Int8Dtype(),
+    arrow.int16(): pd.Int16Dtype(),
+    arrow.int32(): pd.Int32Dtype(),
+    arrow.int64(): pd.Int64Dtype(),
+    arrow.uint8(): pd.UInt8Dtype(),
+    arrow.uint16(): pd.UInt16Dtype(),
+    arrow.uint32(): pd.UInt32Dtype(),
+    arrow.uint64(): pd.UInt64Dtype(),
+}
 
 
 class Options(Record):
@@ -19,17 +34,47 @@ class Options(Record):
 
 def read(options: Options, location: Location) -> pd.DataFrame:
     """Returns the table; the index is each row's number from 1."""
-    with open_bytes(location) as stream:
-        content = stream.read()
+    content = read_bytes(location)
     if not content:
         raise DataError(f"extract '{location.shown}' is empty (0 bytes); check that the export was complete")
     try:
-        table = arrow_parquet.ParquetFile(io.BytesIO(content)).read()
-        names = table.schema.names
-        if len(set(names)) < len(names):
-            raise DataError(f"extract '{location.shown}': a column name is given twice; rename those columns")
-        frame: pd.DataFrame = table.to_pandas(ignore_metadata=True, split_blocks=True, self_destruct=True)
-    except (arrow.ArrowException, OSError, ValueError):
+        frame = _read(content, location)
+    except (arrow.ArrowException, OSError, ValueError, OverflowError, MemoryError):
         raise DataError(f"extract '{location.shown}' is not a readable Parquet file; send it again") from None
     frame.index = pd.RangeIndex(1, len(frame) + 1, name="row")
     return frame
+
+
+def _read(content: bytes, location: Location) -> pd.DataFrame:
+    file = arrow_parquet.ParquetFile(io.BytesIO(content))
+    # A few bytes can stand for any number of rows: what they unpack to counts.
+    if file.metadata.num_rows * max(1, file.metadata.num_columns) * 8 > locations.LARGEST_BYTES:
+        raise DataError(f"extract '{location.shown}' {locations.too_large()}")
+    table = file.read()
+    if any(repeated(table.schema.names)):
+        raise DataError(f"extract '{location.shown}': a column name is given twice; rename those columns")
+    for place, column in enumerate(table.schema):
+        if _is_bytes(column.type):
+            table = table.set_column(place, column.name, _as_text(table.column(place), column.type))
+    frame: pd.DataFrame = table.to_pandas(
+        ignore_metadata=True, split_blocks=True, self_destruct=True, types_mapper=_WHOLE.get
+    )
+    return frame
+
+
+def _is_bytes(kind: arrow.DataType) -> bool:
+    stored = kind.storage_type if isinstance(kind, arrow.BaseExtensionType) else kind
+    types = arrow.types
+    return bool(types.is_binary(stored) or types.is_large_binary(stored) or types.is_fixed_size_binary(stored))
+
+
+def _as_text(values: arrow.ChunkedArray, kind: arrow.DataType) -> arrow.Array:
+    """Bytes as the text they hold, a UUID or their hexadecimal digits."""
+    if isinstance(kind, arrow.BaseExtensionType):
+        values = arrow.chunked_array([chunk.storage for chunk in values.chunks], type=kind.storage_type)
+        listed = [None if value is None else str(uuid.UUID(bytes=value)) for value in values.to_pylist()]
+        return arrow.array(listed, type=arrow.string())
+    try:
+        return values.cast(arrow.string())
+    except arrow.ArrowException:
+        return arrow.array([None if value is None else value.hex() for value in values.to_pylist()], arrow.string())

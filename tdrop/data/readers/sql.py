@@ -8,8 +8,10 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Self
 
 import pandas as pd
@@ -18,11 +20,15 @@ from pydantic import Field, model_validator
 from sqlalchemy import exc
 
 from tdrop.contracts.record import Record
+from tdrop.data import locations
+from tdrop.data.lines import repeated
 from tdrop.data.locations import Location
-from tdrop.errors import DataError, Unavailable
+from tdrop.errors import Absent, DataError, Unavailable
 
 #: Rows fetched at a time.
 CHUNK_ROWS = 50_000
+#: Steps of a sqlite query between two looks at the clock.
+_STEPS_BETWEEN_LOOKS = 100_000
 _SAFE_MESSAGE = re.compile(r"(no such (?:table|column): [\w.]+|near \"\w+\": syntax error)")
 
 
@@ -50,11 +56,17 @@ class Options(Record):
 
 def read(options: Options, location: Location) -> pd.DataFrame:
     """Returns the rows; the index is each row's number from 1."""
-    with _rows(options) as (names, chunks):
-        if len(set(names)) < len(names):
+    size = 0
+    with _rows(options, location) as (names, chunks):
+        if any(repeated(names)):
             raise DataError(f"{_place(options)}: a column name is given twice; name the columns apart in the query")
-        frames = [pd.DataFrame.from_records(chunk, columns=names, coerce_float=True) for chunk in chunks]
-    frame = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=names)
+        frames = []
+        for chunk in chunks:
+            frames.append(_frame(chunk, names))
+            size += int(frames[-1].memory_usage(deep=True).sum())
+            if size > locations.LARGEST_BYTES:
+                raise DataError(f"{_place(options)} {locations.too_large()}")
+    frame = _joined(frames) if frames else pd.DataFrame(columns=names)
     frame.index = pd.RangeIndex(1, len(frame) + 1, name="row")
     return frame
 
@@ -62,31 +74,84 @@ def read(options: Options, location: Location) -> pd.DataFrame:
 def fingerprint(options: Options, location: Location) -> str:
     """sha256 over names and rows; the order of rows, which a database does not promise, does not matter."""
     total = 0
-    with _rows(options) as (names, chunks):
+    with _rows(options, location) as (names, chunks):
         for chunk in chunks:
             for row in chunk:
                 total += int.from_bytes(hashlib.sha256(repr(row).encode("utf-8")).digest(), "big")
     return hashlib.sha256(f"{names!r}{total % 2**256:x}".encode()).hexdigest()
 
 
+def _frame(rows: list[tuple[Any, ...]], names: list[str]) -> pd.DataFrame:
+    columns = [_column(values) for values in zip(*rows, strict=True)]
+    return pd.DataFrame(dict(enumerate(columns))).set_axis(names, axis=1)
+
+
+def _column(values: tuple[Any, ...]) -> pd.Series:
+    """One column as it was stored: whole numbers never become floats, which cannot hold every one of them."""
+    kinds = set(map(type, values)) - {type(None)}
+    if kinds == {int} and all(value is None or -(2**63) <= value < 2**63 for value in values):
+        return pd.Series(pd.array(values, dtype="Int64"))
+    if kinds <= {float}:
+        return pd.Series(values, dtype="float64")
+    if kinds == {str}:
+        return pd.Series(values, dtype="str")
+    return pd.Series(values, dtype=object)
+
+
+def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
+    """The chunks as one; a column that is of several types stays what each value is."""
+    mixed = [place for place, types in enumerate(zip(*(frame.dtypes for frame in frames), strict=True))
+             if len(set(types)) > 1]  # fmt: skip
+    if mixed:
+        names = frames[0].columns
+        frames = [frame.set_axis(range(len(names)), axis=1).astype(dict.fromkeys(mixed, object)) for frame in frames]
+        return pd.concat(frames, ignore_index=True).set_axis(names, axis=1)
+    return pd.concat(frames, ignore_index=True)
+
+
 @contextmanager
-def _rows(options: Options) -> Iterator[tuple[list[str], Iterator[list[tuple[Any, ...]]]]]:
+def _rows(options: Options, location: Location) -> Iterator[tuple[list[str], Iterator[list[tuple[Any, ...]]]]]:
     """Yields the names of the columns and the rows in chunks, inside a transaction that is rolled back."""
     engine = sqlalchemy.create_engine(_address(options), poolclass=sqlalchemy.NullPool)
+    deadline = time.monotonic() + location.read_seconds
     try:
         with _connect(engine, options) as connection:
+            _limit_time(connection, deadline)
             _forbid_writing(connection)
             result = connection.execution_options(stream_results=True).execute(_statement(options))
-            chunks = (list(map(tuple, chunk)) for chunk in result.partitions(CHUNK_ROWS))
-            yield list(result.keys()), chunks
+            yield list(result.keys()), _chunks(result, deadline)
             connection.rollback()
-    except exc.SQLAlchemyError as error:
+    except (exc.SQLAlchemyError, TimeoutError) as error:
+        if time.monotonic() > deadline:
+            raise Unavailable(
+                f"{_place(options)}: not answered within {location.read_seconds:g} s; simplify the query, or set "
+                "`read_seconds` in the site's YAML"
+            ) from None
         raise DataError(
             f"{_place(options)}: the database refused it ({_reason(error)}); check reader.table or query "
             "and the rights of the user"
         ) from None
     finally:
         engine.dispose()
+
+
+def _chunks(result: sqlalchemy.CursorResult[Any], deadline: float) -> Iterator[list[tuple[Any, ...]]]:
+    for chunk in result.partitions(CHUNK_ROWS):
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        yield list(map(tuple, chunk))
+
+
+def _limit_time(connection: sqlalchemy.Connection, deadline: float) -> None:
+    """Asks the database itself to give up in time, where it can."""
+    left = max(1, int((deadline - time.monotonic()) * 1000))
+    if connection.dialect.name == "postgresql":
+        connection.execute(sqlalchemy.text(f"SET LOCAL statement_timeout = {left}"))
+    elif connection.dialect.name == "mysql":
+        connection.execute(sqlalchemy.text(f"SET SESSION max_execution_time = {left}"))
+    elif connection.dialect.name == "sqlite":
+        driver: Any = connection.connection.driver_connection
+        driver.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_BETWEEN_LOOKS)
 
 
 def _place(options: Options) -> str:
@@ -110,7 +175,21 @@ def _address(options: Options) -> sqlalchemy.URL:
             f"{_place(options)}: {options.url_env} does not hold a database address that can be used; "
             "write it like postgresql://user:password@host/database"
         ) from None
+    _refuse_absent_file(url, options)
     return url
+
+
+def _refuse_absent_file(url: sqlalchemy.URL, options: Options) -> None:
+    """sqlite makes the file that it does not find: a database without a table, where there should be none at all."""
+    if url.get_backend_name() != "sqlite" or not url.database or url.database == ":memory:":
+        return
+    path = url.database.removeprefix("file:").partition("?")[0]
+    try:
+        found = Path(path).is_file()
+    except OSError:
+        found = False
+    if not found:
+        raise Absent(f"{_place(options)}: {options.url_env} names a sqlite file that does not exist; check the path")
 
 
 @contextmanager
@@ -156,7 +235,7 @@ def _statement(options: Options) -> Any:
     return sqlalchemy.select(sqlalchemy.text("*")).select_from(sqlalchemy.table(name, schema=schema or None))
 
 
-def _reason(error: exc.SQLAlchemyError) -> str:
+def _reason(error: Exception) -> str:
     """What went wrong without the server's text, which may quote patients' values or the address."""
     cause = getattr(error, "orig", None) or error
     safe = _SAFE_MESSAGE.search(str(cause)) if "sqlite" in type(cause).__module__ else None

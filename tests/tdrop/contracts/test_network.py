@@ -134,7 +134,7 @@ def test_several_problems_are_counted(folder: Path) -> None:
 
 @pytest.mark.parametrize(("content", "says"), [
     (b"", "expected `key: value` lines, got nothing"), (b"- a\n- b\n", "got a list"), (b"hello", "got a single value"),
-    (b"\xff\xfe\x00", "not UTF-8"), (b"a: &x [*x]\n", "harbour.yaml"), (b"title: !!python/object:os.system x\n", "not valid YAML"),
+    (b"\xff\xfe\x00", "not UTF-8"), (b"a: &x [*x]\n", "harbour.yaml"), (b"title: !!python/object:os.system x\n", "a tag such as"),
     (b"x: " + b"y" * 1_100_000, "larger than"),
 ])  # fmt: skip
 def test_files_that_are_no_contract(folder: Path, content: bytes, says: str) -> None:

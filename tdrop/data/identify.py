@@ -1,0 +1,76 @@
+"""The ids of an extract as the text that their source holds, whatever reader brought them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tdrop.contracts.site import Extract
+from tdrop.contracts.table import Contract
+
+#: From here on a float may stand for several whole numbers.
+EXACT_BELOW = 2.0**53
+#: What conversions leave where they lost a character, and characters that no id is written with.
+_DAMAGE = re.compile(r"[\ufffd\x00-\x1f\x7f]")
+
+
+def id_column(raw: pd.DataFrame, contract: Contract, extract: Extract) -> str | None:
+    """Name of the id column as the extract calls it, or None where it has none."""
+    theirs = [name for name, ours in extract.renames.items() if ours == contract.id_column and name in raw]
+    return next(iter([*theirs, *(name for name in [contract.id_column] if name in raw)]), None)
+
+
+def with_text_ids(raw: pd.DataFrame, name: str | None) -> pd.DataFrame:
+    """Returns the extract with its ids as text; nothing else changes."""
+    if name is None or isinstance(raw[name].dtype, pd.StringDtype):
+        return raw
+    texts = [_as_written(value) for value in raw[name].astype(object)]
+    frame = raw.assign(**{name: pd.array(texts, dtype="str")})
+    frame.attrs = raw.attrs
+    return frame
+
+
+def damaged(values: pd.Series) -> NDArray[np.bool_]:
+    """Ids that are not what they were at their source, or may not be (rows,)."""
+    if isinstance(values.dtype, pd.StringDtype):
+        return np.asarray(values.str.contains(_DAMAGE, na=False), dtype=bool)
+    return np.fromiter((_is_damaged(value) for value in values.astype(object)), dtype=bool, count=len(values))
+
+
+def _is_damaged(value: Any) -> bool:
+    if isinstance(value, float):
+        return not np.isnan(value) and abs(value) >= EXACT_BELOW
+    if isinstance(value, list | dict | tuple | np.ndarray):
+        return True
+    text = _as_written(value)
+    return text is not None and _DAMAGE.search(text) is not None
+
+
+def _as_written(value: Any) -> str | None:
+    if value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and np.isnan(value)):
+        return None
+    plain = value.item() if isinstance(value, np.generic) else value
+    return next((write(plain) for kind, write in _WRITERS if isinstance(plain, kind)), str(plain))
+
+
+def _text_of_bytes(value: bytes | bytearray | memoryview) -> str:
+    try:
+        return bytes(value).decode("utf-8")
+    except UnicodeError:
+        return bytes(value).hex()
+
+
+#: How each kind of value is written; the first that fits holds.
+_WRITERS: tuple[tuple[Any, Callable[[Any], str]], ...] = (
+    (bool, lambda value: "true" if value else "false"),
+    # 7.0 is how a whole number is stored beside a missing one.
+    (float, lambda value: str(int(value)) if value.is_integer() else repr(value)),
+    (Decimal, lambda value: format(value, "f")),
+    ((bytes, bytearray, memoryview), _text_of_bytes),
+)

@@ -1,0 +1,155 @@
+"""What an extract is as a table, before a value is read: rows that are no patients, names that are no names.
+
+Such rows are set aside, counted and listed like rows that break a rule; nothing else is asked of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tdrop.contracts.findings import Finding
+from tdrop.contracts.site import Extract, Site
+from tdrop.contracts.table import Contract
+from tdrop.data.identify import damaged, id_column, with_text_ids
+from tdrop.data.values import as_text
+
+Mask = NDArray[np.bool_]
+
+#: How the first field of a line begins that sums up the others.
+_FOOTER = r"(?i)^\W*(grand total|sub-?total|totals?|sum|summe|gesamt|average|mean|median|count|rows|records|end of)\b"
+#: Where such a line is.
+_LAST_ROWS = 3
+#: What spreadsheets make of long numbers.
+_SHORTENED = r"^\d([.,]\d+)?E\+\d+$"
+_SENTENCES = {
+    "table.lines": "lines do not add up to records",
+    "table.repeated_header": "rows repeat the header",
+    "table.footer": "rows sum up the others and are no patients",
+    "table.no_values": "rows hold an id and not a single value",
+    "table.damaged_ids": "rows have an id that was damaged before it was sent: a character or digits were lost",
+}
+_FIXES = {
+    "table.lines": "mend them and send them again",
+    "table.repeated_header": "send one table with one header",
+    "table.footer": "export the patients alone",
+    "table.no_values": "send their values, or leave them out",
+    "table.damaged_ids": "export ids as text, in UTF-8",
+}
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """An extract without the rows that are no patients.
+
+    Attributes:
+        frame: The other rows, as they were read, with ids as text.
+        aside: The rows that were set aside: id, row (line in the extract), rules.
+        findings: What was found.
+    """
+
+    frame: pd.DataFrame
+    aside: pd.DataFrame
+    findings: tuple[Finding, ...]
+
+
+def sort_rows(raw: pd.DataFrame, contract: Contract, site: Site) -> Sorted:
+    """Sets aside the rows of an extract that are no patients."""
+    name = id_column(raw, contract, site)
+    frame = with_text_ids(raw, name)
+    masks = dict(_masks(raw, frame, name, contract, site))
+    rules = np.full(len(frame), "", dtype=object)
+    for rule, mask in masks.items():
+        rules[mask & (rules == "")] = rule
+    aside = _listed(frame, name, rules)
+    kept = frame[rules == ""]
+    kept.attrs = dict(raw.attrs)
+    total = len(frame) + len(raw.attrs.get("broken_lines", ()))
+    counts = aside["rules"].value_counts()
+    findings = [_finding(rule, int(counts[rule]), total, raw) for rule in _SENTENCES if rule in counts]
+    return Sorted(kept, aside, (*findings, *_table_findings(frame, name, contract, site, rules)))
+
+
+def _listed(frame: pd.DataFrame, name: str | None, rules: NDArray[np.object_]) -> pd.DataFrame:
+    out = np.flatnonzero(rules != "")
+    ids = frame[name].iloc[out].astype(object).to_numpy() if name is not None else None
+    listed = pd.DataFrame({"id": ids, "row": np.asarray(frame.index)[out], "rules": rules[out]}, dtype=object)
+    lines = frame.attrs.get("broken_lines", ())
+    broken = pd.DataFrame({"id": None, "row": list(lines), "rules": "table.lines"}, dtype=object)
+    return pd.concat([listed, broken], ignore_index=True)
+
+
+def _masks(
+    raw: pd.DataFrame, frame: pd.DataFrame, name: str | None, contract: Contract, site: Extract
+) -> Iterator[tuple[str, Mask]]:
+    if name is None or not len(frame):
+        return
+    ids = frame[name].astype("str").str.strip()
+    yield "table.repeated_header", (ids.str.strip("\ufeff") == name).to_numpy(dtype=bool)
+    last = np.arange(len(frame)) >= len(frame) - _LAST_ROWS
+    if last.any():
+        sums = last.copy()
+        sums[last] = ids[last].str.match(_FOOTER).fillna(False).to_numpy(dtype=bool)
+        yield "table.footer", sums
+    yield "table.no_values", _without_values(frame, ids, contract, site)
+    yield "table.damaged_ids", damaged(raw[name])
+
+
+def _without_values(frame: pd.DataFrame, ids: pd.Series, contract: Contract, site: Extract) -> Mask:
+    """Rows with an id and without a value in any column of the contract that the extract holds (rows,)."""
+    ours = {name: site.renames.get(name, name) for name in map(str, frame)}
+    others = [name for name in ours if ours[name] in contract.names and ours[name] != contract.id_column]
+    empty = ids.notna().to_numpy() & (ids != "").to_numpy(dtype=bool, na_value=False) & bool(others)
+    for name in others:
+        places = np.flatnonzero(empty)
+        if not len(places):
+            break
+        values = frame[name].iloc[places]
+        empty[places] = as_text(values, site.codes_of(ours[name])).isna().to_numpy(dtype=bool)
+    return empty
+
+
+def _finding(rule: str, count: int, total: int, raw: pd.DataFrame) -> Finding:
+    sentence = f"{count:,} of {total:,} {_SENTENCES[rule]}"
+    if rule == "table.lines":
+        sentence = str(raw.attrs["broken"])
+    return Finding(rule, None, "row_critical", count, total, sentence, _FIXES[rule])
+
+
+def _table_findings(
+    frame: pd.DataFrame, name: str | None, contract: Contract, site: Site, rules: NDArray[np.object_]
+) -> Iterator[Finding]:
+    rows = len(frame)
+    if rows and (rules == "table.no_values").all():
+        sentence = f"none of the {rows:,} rows holds a single value"
+        yield Finding("table.values", None, "table_stop", rows, rows, sentence, "check that the export was complete")
+    yield from _names_in_two_cases(frame, contract, site)
+    if name is not None and rows:
+        shortened = int(frame[name].astype("str").str.match(_SHORTENED).fillna(False).sum())
+        if shortened:
+            sentence = (
+                f"{shortened:,} of {rows:,} ids look like long numbers that a spreadsheet shortened, so that several "
+                "patients may share one (likely)"
+            )
+            fix = f"export ids as text, or add 'table.shortened_ids' to `accept` if this is right ({site.file})"
+            yield Finding("table.shortened_ids", None, "table_warning", shortened, rows, sentence, fix, "likely")
+
+
+def _names_in_two_cases(frame: pd.DataFrame, contract: Contract, site: Site) -> Iterator[Finding]:
+    """Columns of which one is used and another differs from it in nothing but its case."""
+    known = {*contract.names, *site.renames}
+    lowered: dict[str, list[str]] = {}
+    for name in map(str, frame):
+        lowered.setdefault(name.casefold(), []).append(name)
+    twins = [names for names in lowered.values() if len(names) > 1 and known.intersection(names)]
+    if twins:
+        sentence = (
+            f"{len(twins):,} column names come twice and differ only in capital letters, such as that of "
+            f"'{next(name for name in twins[0] if name in known)}'"
+        )
+        fix = f"rename one of them in the export, or name the right one under `renames` in {site.file}"
+        yield Finding("table.names", None, "table_stop", len(twins), frame.shape[1], sentence, fix)
