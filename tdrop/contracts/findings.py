@@ -37,6 +37,14 @@ _ASKS = {
     "swapped": "please check the two columns",
     "identifier": "please check the column",
     "shared_patients": "please check that only your patients are in the extract",
+    "lines": "please mend these lines",
+    "repeated_header": "please send one table with one header",
+    "footer": "please send the patients alone",
+    "no_values": "please send their values",
+    "values": "please check that the export was complete",
+    "damaged_ids": "please export ids as text, in UTF-8",
+    "shortened_ids": "please export ids as text",
+    "names": "please send each column once",
 }
 #: Findings about our own files, which a site cannot do anything about.
 _OURS = ("table.renames",)

@@ -114,10 +114,9 @@ def _without_values(frame: pd.DataFrame, ids: pd.Series, contract: Contract, sit
 
 
 def _finding(rule: str, count: int, total: int, raw: pd.DataFrame) -> Finding:
-    sentence = f"{count:,} of {total:,} {_SENTENCES[rule]}"
     if rule == "table.lines":
-        sentence = str(raw.attrs["broken"])
-    return Finding(rule, None, "row_critical", count, total, sentence, _FIXES[rule])
+        return Finding(rule, None, "row_critical", count, total, str(raw.attrs["broken"]), _FIXES[rule], about="file")
+    return Finding(rule, None, "row_critical", count, total, f"{{count}} of {{total}} {_SENTENCES[rule]}", _FIXES[rule])
 
 
 def _table_findings(
@@ -125,18 +124,22 @@ def _table_findings(
 ) -> Iterator[Finding]:
     rows = len(frame)
     if rows and (rules == "table.no_values").all():
-        sentence = f"none of the {rows:,} rows holds a single value"
-        yield Finding("table.values", None, "table_stop", rows, rows, sentence, "check that the export was complete")
+        words = "none of the {total} rows holds a single value"
+        yield Finding("table.values", None, "table_stop", rows, rows, words, "check that the export was complete")
     yield from _names_in_two_cases(frame, contract, site)
     if name is not None and rows:
-        shortened = int(frame[name].astype("str").str.match(_SHORTENED).fillna(False).sum())
-        if shortened:
-            sentence = (
-                f"{shortened:,} of {rows:,} ids look like long numbers that a spreadsheet shortened, so that several "
-                "patients may share one (likely)"
-            )
-            fix = f"export ids as text, or add 'table.shortened_ids' to `accept` if this is right ({site.file})"
-            yield Finding("table.shortened_ids", None, "table_warning", shortened, rows, sentence, fix, "likely")
+        yield from _shortened_ids(frame[name], site)
+
+
+def _shortened_ids(ids: pd.Series, site: Site) -> Iterator[Finding]:
+    shortened = int(ids.astype("str").str.match(_SHORTENED).fillna(False).sum())
+    if shortened:
+        words = (
+            "{count} of {total} ids look like long numbers that a spreadsheet shortened, so that several patients may "
+            "share one (likely)"
+        )
+        fix = f"export ids as text, or add 'table.shortened_ids' to `accept` if this is right ({site.file})"
+        yield Finding("table.shortened_ids", None, "table_warning", shortened, len(ids), words, fix, "likely")
 
 
 def _names_in_two_cases(frame: pd.DataFrame, contract: Contract, site: Site) -> Iterator[Finding]:
@@ -147,9 +150,7 @@ def _names_in_two_cases(frame: pd.DataFrame, contract: Contract, site: Site) -> 
         lowered.setdefault(name.casefold(), []).append(name)
     twins = [names for names in lowered.values() if len(names) > 1 and known.intersection(names)]
     if twins:
-        sentence = (
-            f"{len(twins):,} column names come twice and differ only in capital letters, such as that of "
-            f"'{next(name for name in twins[0] if name in known)}'"
-        )
+        such = next(name for name in twins[0] if name in known)
+        words = f"{len(twins):,} column names come twice and differ only in capital letters, such as '{such}'"
         fix = f"rename one of them in the export, or name the right one under `renames` in {site.file}"
-        yield Finding("table.names", None, "table_stop", len(twins), frame.shape[1], sentence, fix)
+        yield Finding("table.names", None, "table_stop", len(twins), frame.shape[1], words, fix, about="file")
