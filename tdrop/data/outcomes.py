@@ -139,7 +139,7 @@ def read_labels(
     frame, unreadable = convert_columns(named[wanted], raw, contract, extract, f"label file of '{name}'")
     unreadable.pop(contract.id_column, None)
     bad = np.logical_or.reduce([_unknown_labels(frame, contract), *unreadable.values()])
-    patients = pd.Index(ids).astype("str")
+    patients = pd.Index(np.asarray(ids)).astype("str")
     frame, unclear = _with_ids_of(frame, contract, patients)
     table = _label_table(frame, bad, unclear, contract, patients, np.asarray(raw.index))
     _refuse_beyond_tolerance(table, extract, len(np.asarray(ids)), name)
