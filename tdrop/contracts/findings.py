@@ -47,7 +47,7 @@ _ASKS = {
     "names": "please send each column once",
 }
 #: Findings about our own files, which a site cannot do anything about.
-_OURS = ("table.renames",)
+_OURS = ("renames", "unmatched")
 _ORDER: tuple[Severity, ...] = ("table_stop", "row_critical", "table_warning", "row_warning", "info")
 
 
@@ -92,6 +92,11 @@ class Finding:
     def ask(self) -> str:
         """What the site is asked to do about it."""
         return _ASKS.get(self.rule.rpartition(".")[2], "please check these rows")
+
+    @property
+    def ours(self) -> bool:
+        """Whether it is about our own files."""
+        return self.rule.rpartition(".")[2] in _OURS
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON."""
@@ -168,7 +173,7 @@ class Validation:
             "row_warning": "Rows that look unusual" if self.stopped else "Rows that were used but look unusual",
         }
         for severity, heading in headings.items():
-            found = [finding for finding in self.by_severity(severity) if finding.rule not in _OURS]  # type: ignore[arg-type]
+            found = [finding for finding in self.by_severity(severity) if not finding.ours]  # type: ignore[arg-type]
             if found:
                 lines += ["", f"{heading}:"]
                 lines += [f"- {finding.sentence}; {finding.ask}" for finding in found]

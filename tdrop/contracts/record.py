@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
@@ -19,6 +20,12 @@ def to_label(value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value).strip()
+
+
+def plain_label(label: str) -> str:
+    """A label without the decimals that a spreadsheet or pandas adds to whole numbers: 1.0, 1.00 and 1,0 are 1."""
+    found = re.fullmatch(r"([+-]?\d+)(?:\.0*|,0{1,2})", label)
+    return label if found is None else found.group(1)
 
 
 def is_number(text: str) -> bool:
@@ -56,15 +63,20 @@ class Record(BaseModel):
 
 
 def digest(content: Any) -> str:
-    """sha256 of the canonical JSON of `content`: the same on every machine."""
-    text = json.dumps(_plain(content), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    """sha256 of everything `content` holds, types included: the same on every machine, another for other contents."""
+    text = json.dumps(_typed(content), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-def _plain(content: Any) -> Any:
+def _typed(content: Any) -> Any:
+    """JSON that tells a key 0.0 from "0.0", which YAML tells apart and JSON does not."""
     if isinstance(content, dict):
-        return {str(key): _plain(value) for key, value in content.items()}
-    return [_plain(value) for value in content] if isinstance(content, list | tuple) else content
+        return {f"{type(key).__name__} {key}": _typed(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_typed(value) for value in content]
+    if content is None or isinstance(content, str | int) or (isinstance(content, float) and math.isfinite(content)):
+        return content
+    return {type(content).__name__: repr(content)}
 
 
 class Interval(Record):

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from cronsim import CronSim, CronSimError
 from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model_validator
 
-from tdrop.contracts.record import Labels, Name, Record, Scalar, Share, to_label
+from tdrop.contracts.record import Labels, Name, Record, Scalar, Share, plain_label, to_label
 from tdrop.types import INTERVAL_LEVEL
 
 #: Stands for every column under `missing_codes`.
@@ -30,13 +30,24 @@ def _options_apart(value: Any) -> Any:
     return value
 
 
+def _key(key: Any) -> str:
+    """A value of an extract as YAML holds it: `0.0`, `"0.0"` and `0` are the same number."""
+    return plain_label(to_label(key))
+
+
 def _label_maps(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
-    return {
-        column: {to_label(key): to_label(item) for key, item in labels.items()} if isinstance(labels, dict) else labels
-        for column, labels in value.items()
-    }
+    return {column: _label_map(labels) if isinstance(labels, dict) else labels for column, labels in value.items()}
+
+
+def _label_map(labels: dict[Any, Any]) -> dict[str, str]:
+    found = {_key(key): to_label(item) for key, item in labels.items()}
+    if len(found) < len(labels):
+        keys = [_key(key) for key in labels]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"'{twice}' is mapped twice, in two spellings; keep one")
+    return found
 
 
 def _is_cron(line: str) -> bool:

@@ -116,7 +116,7 @@ class Outcome(Record):
     Attributes:
         column: The label column; or instead `time` and `event`.
         positive: The label that counts as the outcome having happened.
-        horizon: Within what time, such as `10 years`.
+        horizon: Within what time, such as `10 years`; left out where time plays no part, as in a diagnosis.
         censoring: What becomes of patients who left before the horizon: `drop` leaves them out of the labelled rows.
     """
 
@@ -126,13 +126,13 @@ class Outcome(Record):
     time: Name | None = None
     event: Name | None = None
     positive: Scalar = "1"
-    horizon: str
+    horizon: str | None = None
     censoring: Literal["drop"] = "drop"
 
     @field_validator("horizon")
     @classmethod
-    def _readable(cls, value: str) -> str:
-        if not re.fullmatch(r"\d+(\.\d+)? (day|week|month|year)s?", value):
+    def _readable(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r"\d+(\.\d+)? (day|week|month|year)s?", value):
             raise ValueError("a horizon is a number and a unit, such as `10 years` or `180 days`")
         return value
 
@@ -141,6 +141,8 @@ class Outcome(Record):
         timed = self.time is not None or self.event is not None
         if timed == (self.column is not None) or (timed and (self.time is None or self.event is None)):
             raise ValueError("an outcome has either `column`, or both `time` and `event`")
+        if timed and self.horizon is None:
+            raise ValueError("an outcome of `time` and `event` needs a `horizon`, such as `5 years`")
         return self
 
     @property

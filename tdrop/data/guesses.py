@@ -12,19 +12,22 @@ import numpy as np
 import pandas as pd
 
 from tdrop.contracts.coherence import known_labels
+from tdrop.contracts.record import plain_label
 from tdrop.contracts.table import NUMERIC_TYPES, Column
 from tdrop.data.hints import MISSING_NUMBERS, MISSING_WORDS
 from tdrop.data.locations import Location, read_bytes
-from tdrop.data.names import unit_in
+from tdrop.data.names import split_words, unit_in
 from tdrop.data.units import alternatives, convert
-from tdrop.data.values import as_numbers, as_text
+from tdrop.data.values import NO, YES, as_numbers, as_text
 from tdrop.errors import ContractError
 from tdrop.types import Doubles
 
 _SEPARATORS = (",", ";", "\t", "|")
 #: How much of a file is looked at to see how it is written.
 _LOOK_BYTES = 1 << 20
-_YES, _NO = ("yes", "y", "true", "t", "positive", "ja", "j", "oui", "si"), ("no", "n", "false", "f", "negative", "nein")
+#: Words for yes and no beyond those that are read without asking.
+_YES = (*YES, "t", "ja", "j", "oui", "si", "sí", "pos", "dead", "deceased", "died", "event", "recurrence", "relapse")
+_NO = (*NO, "f", "nein", "non", "neg", "none", "never", "alive", "living", "censored", "healthy", "normal")
 #: Share of values that must be plausible in a unit for it to be believed.
 GOOD = 0.8
 
@@ -119,8 +122,32 @@ def _share_plausible(numbers: Doubles, unit: str, column: Column) -> float | Non
 def guess_labels(labels: Sequence[str], column: Column) -> dict[str, tuple[str | None, str]]:
     """By label of the extract: the category it seems to mean (None if nothing suggests one), and why."""
     known = known_labels(column)
+    if set(known) == {"0", "1"}:
+        return _guess_answers(sorted(labels), column)
     ordered = _by_order(labels, column)
     return {label: _guess_label(label, column, known, ordered) for label in sorted(labels)}
+
+
+def _guess_answers(labels: Sequence[str], column: Column) -> dict[str, tuple[str | None, str]]:
+    """Which labels of a column of 0 and 1 mean yes: by the words, the column's own name, or the order of two codes."""
+    words = {label: label.lower().strip() for label in labels}
+    if {plain_label(word) for word in words.values()} == {"1", "2"}:
+        why = "guess (possible): two codes, the higher taken for yes; surveys often mean the opposite"
+        return {label: ("1" if plain_label(label) == "2" else "0", why) for label in labels}
+    found = {label: "1" if word in _YES else "0" if word in _NO else None for label, word in words.items()}
+    why = "guess (likely): a yes or a no"
+    if len(labels) == 2 and None in found.values():
+        named = {label for label, word in words.items() if _names_column(word, column)}
+        if len(named) == 1:
+            found = {label: "1" if label in named else "0" for label in labels}
+            why = "guess (likely): the column is named after one of two labels"
+    return {label: (answer, why if answer is not None else "") for label, answer in found.items()}
+
+
+def _names_column(word: str, column: Column) -> bool:
+    """Whether a label is the column's own word, or its first letter: male or m in a column `male`."""
+    own = split_words(column.name) + split_words(column.title)
+    return word in own or (len(word) == 1 and any(other.startswith(word) for other in own[:1]))
 
 
 def _guess_label(
@@ -134,9 +161,6 @@ def _guess_label(
         return lowered[word], "guess (likely): the same but for its spelling"
     if word in aliases:
         return aliases[word], "guess (likely): the table knows it by this name too"
-    if column.type == "binary":
-        found = "1" if word in _YES else "0" if word in _NO else None
-        return found, "guess (likely): a yes or a no"
     if label in ordered:
         return ordered[label], "guess (likely): the same number"
     close = get_close_matches(word, list(lowered), n=1, cutoff=0.75)

@@ -13,12 +13,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tdrop.contracts.findings import Finding
+from tdrop.contracts.record import Severity
 from tdrop.contracts.site import Extract, Site
 from tdrop.contracts.table import NUMERIC_TYPES, Column, Contract
 from tdrop.data.hints import clean, hint_categories, hint_range, hint_unreadable, quote
 from tdrop.data.names import closest
 from tdrop.data.units import convert
-from tdrop.data.values import as_labels, as_numbers, as_text
+from tdrop.data.values import as_labels, as_numbers, as_text, unmatched_keys
 from tdrop.errors import ContractError, did_you_mean
 from tdrop.types import Indices
 
@@ -53,6 +54,7 @@ def harmonise(raw: pd.DataFrame, contract: Contract, site: Site) -> Harmonised:
         findings.append(_label_finding(dropped, len(raw), site))
     wanted = [name for name in contract.names if name in named and name not in dropped]
     frame, unreadable = convert_columns(named[wanted], raw, contract, site, site.file)
+    findings += _unmatched_labels(named[wanted], site, site.file)
     hints = _hints(named, frame, unreadable, contract, site)
     return Harmonised(frame, np.asarray(raw.index, dtype=np.int64), unreadable, hints, tuple(findings))
 
@@ -73,6 +75,18 @@ def _absent_names(raw: pd.DataFrame, extract: Extract, file: str) -> Iterator[Fi
         fix = f"change `renames` in {file}"
         ours, total = extract.renames[name], raw.shape[1]
         yield Finding("table.renames", ours, "table_warning", 1, total, sentence, fix, about="file")
+
+
+def _unmatched_labels(named: pd.DataFrame, extract: Extract, file: str) -> Iterator[Finding]:
+    """Labels that the site's file maps and the extract does not hold; they are the file's words, not patients'."""
+    for name, labels in extract.categories.items():
+        keys = unmatched_keys(named[name], labels) if name in named else []
+        if not keys:
+            continue
+        sentence = f"`categories` maps {_list_names(keys)} of '{name}', which the extract does not hold"
+        severity: Severity = "table_warning" if len(keys) == len(labels) else "info"
+        fix = f"check how they are written under `categories` in {file}"
+        yield Finding(f"{name}.unmatched", name, severity, len(keys), len(labels), sentence, fix)
 
 
 def _columns_left_over(named: pd.DataFrame, contract: Contract, file: str) -> Iterator[Finding]:
@@ -124,7 +138,8 @@ def _hints(
     named: pd.DataFrame, frame: pd.DataFrame, unreadable: Mapping[str, Mask], contract: Contract, site: Site
 ) -> dict[str, str]:
     """What to do about each rule that is broken, where the values themselves suggest it."""
-    hints = {f"{name}.readable": hint_unreadable(named[name], mask) for name, mask in unreadable.items()}
+    decimal = named.attrs.get("decimal", ".")
+    hints = {f"{name}.readable": hint_unreadable(named[name], mask, decimal) for name, mask in unreadable.items()}
     unused = [str(name) for name in named if name not in contract.names]
     for column in contract.columns:
         other = closest(column, unused) if column.name not in named else None

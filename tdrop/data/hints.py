@@ -49,12 +49,13 @@ MISSING_WORDS = frozenset(
 MISSING_NUMBERS = (-1.0, -8.0, -9.0, -88.0, -99.0, -888.0, -999.0, -9999.0, 99.0, 888.0, 999.0, 9999.0, 99999.0)
 #: A label is quoted if at least so many rows hold it.
 MANY = 10
+#: A name (for decimal marks the mark itself), a pattern, and the words for it.
 _SHAPES: tuple[tuple[str, str, str], ...] = (
     ("formula", r"^[=@]", "spreadsheet formulas; export values instead"),
     ("thousands", r"^[+-]?\d{1,3}(,\d{3})+(\.\d+)?$", 'thousands separators; set `thousands: ","` under `reader`'),
     ("points", r"^[+-]?\d{1,3}(\.\d{3})+(,\d+)?$", 'points for thousands; set `thousands: "."` under `reader`'),
-    ("comma", r"^[+-]?\d*,\d+$", 'decimal commas; set `decimal: ","` under `reader`'),
-    ("point", r"^[+-]?\d*\.\d+$", 'decimal points; set `decimal: "."` under `reader`'),
+    (",", r"^[+-]?\d*,\d+$", 'decimal commas; set `decimal: ","` under `reader`'),
+    (".", r"^[+-]?\d*\.\d+$", "decimal points; take `decimal` out from under `reader`"),
     ("date", r"^(\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./-]\d{1,2}[./-]\d{2,4})", "dates, not numbers; check `renames`"),
     ("infinite", r"(?i)^[+-]?inf(inity)?$", "infinite; ask how they came about"),
     ("sign", r"^[<>≤≥~]", "limits such as `<0.1`; agree with the site on a number for them"),
@@ -62,14 +63,23 @@ _SHAPES: tuple[tuple[str, str, str], ...] = (
 )
 
 
-def hint_unreadable(values: pd.Series, unreadable: NDArray[np.bool_]) -> str:
-    """Returns what the unreadable values of a column mostly look like, and what to do; empty if nothing known."""
+def hint_unreadable(values: pd.Series, unreadable: NDArray[np.bool_], decimal: str = ".") -> str:
+    """Returns what the unreadable values of a column mostly look like, and what to do; empty if nothing known.
+
+    Args:
+        values: The column as it came (rows,).
+        unreadable: Which of them could not be read (rows,).
+        decimal: The decimal mark that they were read with.
+    """
     text = values[unreadable].astype("str").str.strip()
     words = text[text.str.lower().isin(MISSING_WORDS)]
     if len(words) * 2 > len(text):
         return f"they look like missing values: add {quote(_frequent(words))} to `missing_codes`"
-    for _, pattern, words_for_it in _SHAPES:
+    for name, pattern, words_for_it in _SHAPES:
         if text.str.match(pattern).sum() * 2 > len(text):
+            if name == decimal:
+                # Fractions are readable numbers: only a column that counts refuses them.
+                return "they are fractions, and the column counts: make it type continuous in the table"
             return f"they look like {words_for_it}"
     return ""
 

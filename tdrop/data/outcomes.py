@@ -95,6 +95,7 @@ def _outcome_of(frame: pd.DataFrame, contract: Contract) -> tuple[Doubles, Mask]
 
 def horizon_in(contract: Contract, unit: str) -> float:
     """The outcome's horizon as a number of `unit`."""
+    assert contract.outcome.horizon is not None
     number, horizon_unit = contract.outcome.horizon.split()
     return float(number) * factor(horizon_unit, unit, where=f"table '{contract.name}': outcome.horizon")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,14 @@ import pandas as pd
 
 from tdrop.contracts.coherence import known_labels
 from tdrop.contracts.network import Network
-from tdrop.contracts.record import is_number, to_label
+from tdrop.contracts.record import is_number, plain_label, to_label
+from tdrop.contracts.site import Site
 from tdrop.contracts.table import NUMERIC_TYPES, Column, Contract
 from tdrop.data.guesses import guess_codes, guess_labels, guess_unit, sniff
 from tdrop.data.hints import clean
 from tdrop.data.names import CLOSE_ENOUGH, similarity
 from tdrop.data.readers import kind_of, read_file
+from tdrop.data.values import translate_label
 from tdrop.errors import DataError, UsageError
 
 #: A map of more labels than this is not worth guessing.
@@ -61,6 +63,7 @@ def propose_site(name: str, file: Path | str, contract: Contract, network: Netwo
         if column.role == "id":
             continue
         _propose_column(column, extract_name, raw[extract_name], raw.attrs, proposal)
+        _propose_labels(column, raw[extract_name], _maps_of_source(column, contract, network), proposal)
     reader = json.dumps({"kind": kind, **options}) + (f"    # {why}" if why else "")
     return _write(name, path, reader, contract, network, proposal, matched)
 
@@ -99,14 +102,47 @@ def _propose_column(
         unit, why = guess_unit(values, column, extract_name, codes, attrs)
         if unit is not None:
             proposal.units[column.name] = (unit, why)
-        return
-    counts = values.map(to_label, na_action="ignore").value_counts()
+
+
+def _propose_labels(column: Column, values: pd.Series, theirs: Mapping[str, str], proposal: Proposal) -> None:
+    """Proposes what each label means; what the source's file says of the same label is taken over."""
     known = set(known_labels(column))
-    labels = [str(label) for label in counts.index if str(label) not in known | {"", *codes}]
-    if labels and len(labels) <= MOST_LABELS:
-        proposal.categories[column.name] = guess_labels(labels, column)
-    elif labels:
+    if not known:
+        return
+    codes = proposal.codes.get(column.name, ([], ""))[0]
+    counts = values.map(to_label, na_action="ignore").value_counts()
+    held = list(dict.fromkeys(plain_label(str(label)) for label in counts.index if str(label) not in {"", *codes}))
+    if _needs_no_map(held, column, theirs):
+        return
+    # Codes are guessed together: half a map would leave 1 as it is where 1 and 2 are the codes.
+    labels = held if known == {"0", "1"} else [label for label in held if label not in known]
+    if len(labels) > MOST_LABELS:
         proposal.notes.append(f"'{column.name}': {len(labels)} labels that the table does not know")
+        return
+    taken = {
+        label: (theirs[label], "guess (likely): as the source's file maps it") for label in held if label in theirs
+    }
+    guessed = guess_labels([label for label in labels if label not in taken], column)
+    needed = {label: found for label, found in guessed.items() if found[0] != translate_label(label, column, {})}
+    proposal.categories[column.name] = dict(sorted(taken.items())) | needed
+
+
+def _needs_no_map(held: Sequence[str], column: Column, theirs: Mapping[str, str]) -> bool:
+    """Whether every label is read rightly without a map; codes that the source's file maps are not."""
+    known = known_labels(column)
+    understood = all(translate_label(label, column, {}) in known for label in held)
+    return understood and not any(label in theirs for label in held)
+
+
+def _maps_of_source(column: Column, contract: Contract, network: Network) -> Mapping[str, str]:
+    """What the network's labelled sites say about a column's labels; nothing where they contradict each other."""
+    maps = [site.categories.get(column.name, {}) for site in _sources(contract, network)]
+    merged = {label: to for labels in maps for label, to in labels.items()}
+    return {label: to for label, to in merged.items() if all(labels.get(label, to) == to for labels in maps)}
+
+
+def _sources(contract: Contract, network: Network) -> list[Site]:
+    return [site for _, site in sorted(network.sites.items()) if site.role == "source" and site.table == contract.name]
 
 
 def _write(
@@ -143,9 +179,7 @@ def _write(
 
 
 def _role_lines(contract: Contract, network: Network, matched: Mapping[str, str]) -> list[str]:
-    sources = sorted(
-        site.name for site in network.sites.values() if site.role == "source" and site.table == contract.name
-    )
+    sources = [site.name for site in _sources(contract, network)]
     if not sources:
         return ["role: source    # guess (likely): the network has no labelled site for this table yet"]
     remark = "" if len(sources) == 1 else f"    # guess (possible): one of {', '.join(sources)}"

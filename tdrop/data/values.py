@@ -11,14 +11,17 @@ import pyarrow as arrow
 import pyarrow.compute as compute
 from numpy.typing import NDArray
 
-from tdrop.contracts.record import is_number, to_label
+from tdrop.contracts.coherence import known_labels
+from tdrop.contracts.record import is_number, plain_label, to_label
 from tdrop.contracts.table import Column
 from tdrop.types import Doubles
 
 Mask = NDArray[np.bool_]
 
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
-_BINARY = {"0": 0.0, "1": 1.0, "true": 1.0, "false": 0.0}
+#: Words that mean yes or no in a column of 0 and 1, whoever writes them; others are for the site's map.
+YES, NO = ("1", "true", "yes", "y", "present", "positive"), ("0", "false", "no", "n", "absent", "negative")
+_BINARY = dict.fromkeys(YES, "1") | dict.fromkeys(NO, "0")
 
 
 def is_text(values: pd.Series) -> bool:
@@ -85,13 +88,13 @@ def as_labels(
 ) -> tuple[pd.Series, Mask]:
     """Returns labels (categoricals, or 0 and 1 for a binary column) and which could not be read (rows,).
 
-    A label that neither the contract nor the site's map knows stays as it is in an ordinal or categorical column:
-    the contract says whether its row may be used.
+    The site's map is asked first. A label that neither it nor the contract knows stays as it is in an ordinal or
+    categorical column: the contract says whether its row may be used.
     """
     labels, inverse = _distinct_labels(values, codes)
-    labels = [translate.get(label, label) for label in labels]
+    labels = [translate_label(label, column, translate) for label in labels]
     if column.type == "binary":
-        table = np.asarray([_BINARY.get(label.lower(), np.nan) for label in labels] + [np.nan])
+        table = np.asarray([float(label) if label in ("0", "1") else np.nan for label in labels] + [np.nan])
         numbers = table[inverse]
         return pd.Series(numbers), np.isnan(numbers) & (inverse >= 0)
     known = list(column.categories)
@@ -102,6 +105,24 @@ def as_labels(
     return pd.Series(pd.Categorical.from_codes(positions, dtype=dtype)), np.zeros(len(values), dtype=bool)
 
 
+def translate_label(label: str, column: Column, translate: Mapping[str, str]) -> str:
+    """A label of the extract as the contract writes it: 1.0 is 1, and yes is 1 where only 0 and 1 are known."""
+    for spelling in (label, plain_label(label)):
+        if spelling in translate:
+            return translate[spelling]
+    known = known_labels(column)
+    if label in known or plain_label(label) in known:
+        return label if label in known else plain_label(label)
+    return _BINARY.get(label.lower(), label) if set(known) == {"0", "1"} else label
+
+
+def unmatched_keys(values: pd.Series, translate: Mapping[str, str]) -> list[str]:
+    """The keys of a site's map that no value of the column has."""
+    labels, _ = _distinct_labels(values, ())
+    held = {spelling for label in labels for spelling in (label, plain_label(label))}
+    return [key for key in translate if key not in held]
+
+
 def _distinct_labels(values: pd.Series, codes: Collection[str]) -> tuple[list[str], NDArray[np.int64]]:
     """The distinct values as labels, and for each row which one (rows,), -1 where missing."""
     try:
@@ -110,7 +131,8 @@ def _distinct_labels(values: pd.Series, codes: Collection[str]) -> tuple[list[st
         # Lists and records, as Parquet may hold them, are no label of anything.
         inverse, distinct = pd.factorize(values.map(lambda value: "(nested)", na_action="ignore"))
     labels = [to_label(_plain(value)) for value in distinct]
-    absent = np.asarray([label == "" or label in codes for label in labels] + [True])
+    blank = {"", *codes, *map(plain_label, codes)}
+    absent = np.asarray([label in blank or plain_label(label) in blank for label in labels] + [True])
     return labels, np.where(absent[inverse], -1, inverse).astype(np.int64)
 
 

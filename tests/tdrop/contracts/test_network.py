@@ -9,11 +9,18 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tdrop.contracts.network import load_network, parse_site
 from tdrop.contracts.record import digest
+from tdrop.contracts.table import Column
+from tdrop.contracts.yaml_file import parse_yaml
+from tdrop.data.values import as_labels
 from tdrop.errors import ContractError, UsageError
 
 ROOT = Path(__file__).parents[3]
@@ -180,8 +187,56 @@ def test_digests_follow_content_not_form(folder: Path) -> None:
 
 
 def test_digests_are_the_same_on_every_machine() -> None:
-    canonical = b'{"1":null,"b":[1,2.5,"\\u00e9"]}'
+    canonical = b'{"int 1":null,"str b":[1,2.5,"\\u00e9"]}'
     assert digest({"b": [1, 2.5, "\u00e9"], 1: None}) == hashlib.sha256(canonical).hexdigest()
+
+
+SCALARS = st.one_of(st.none(), st.booleans(), st.integers(-3, 3), st.sampled_from([0.0, 1.0, -9.0, 2.5]),
+                    st.sampled_from(["0", "0.0", "1", "1.0", "true", "True", "null", "", "a", "-9"]))  # fmt: skip
+CONTENTS = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(SCALARS, inner, max_size=3)),
+    max_leaves=8,
+)
+
+
+def spelled(content: Any) -> Any:
+    """Contents with the type of everything in them, mappings in any order."""
+    if isinstance(content, dict):
+        return frozenset((type(key), key, spelled(value)) for key, value in content.items())
+    if isinstance(content, list):
+        return tuple(map(spelled, content))
+    return type(content), content
+
+
+@settings(max_examples=300, deadline=None)
+@given(CONTENTS, CONTENTS)
+def test_digests_differ_where_contents_do(first: Any, second: Any) -> None:
+    assert (digest(first) == digest(second)) == (spelled(first) == spelled(second))
+
+
+KEYS = st.sampled_from(["0", "0.0", '"0.0"', '"0"', "1", "1.0", "yes", "true", '"true"', "2", "02"])
+LABELS = ("0", "0.0", "1", "1.0", "yes", "true", "2", "02")
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(*[st.dictionaries(KEYS, st.sampled_from(["0", "1", '"0"', "0.0"]), min_size=1, max_size=3)] * 2)
+def test_site_files_that_read_differently_have_other_digests(
+    folder: Path, first: dict[str, str], second: dict[str, str]
+) -> None:
+    found, network = [], load_network(folder)
+    for labels in (first, second):
+        body = "".join(f"    {key}: {to}\n" for key, to in labels.items())
+        text = (folder / HARBOUR).read_text() + f"categories:\n  comorbidity:\n{body}"
+        try:
+            site = parse_site(text, "harbour", network)
+        except ContractError:
+            return
+        column = Column(name="comorbidity", type="binary")
+        read = as_labels(pd.Series(LABELS), (), column, site.categories["comorbidity"])[0].fillna(-1).tolist()
+        found.append((read, digest(parse_yaml(text, folder / HARBOUR).data)))
+    (one, key), (other, other_key) = found
+    assert one == other or key != other_key
 
 
 def test_a_contract_survives_json(folder: Path) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tdrop.contracts.table import Column, Contract
 from tdrop.data.harmonise import harmonise
+from tdrop.data.hints import hint_unreadable
 from tdrop.data.prepare import prepare_frame
 from tdrop.data.units import alternatives, convert, factor
 from tdrop.data.values import as_labels, as_numbers, as_text
@@ -69,6 +70,58 @@ def test_text_is_stripped_and_codes_are_missing() -> None:
     assert as_text(pd.Series([1.0, 2.5, np.nan]), ()).fillna("-").tolist() == ["1", "2.5", "-"]
     assert as_text(pd.Series([1, 2], dtype="category"), ()).tolist() == ["1", "2"]
     assert as_text(pd.Series([None, None]), ()).isna().all()
+
+
+@pytest.mark.parametrize(("values", "translate", "numbers"), [
+    (series("0", "1.0", "1.", "0,0", " 1 "), {}, [0, 1, 1, 0, 1]),
+    (series("True", "false", "YES", "no", "y", "N"), {}, [1, 0, 1, 0, 1, 0]),
+    (series("1", "2", "2.0"), {"1": "0", "2": "1"}, [0, 1, 1]),
+    (series("yes", "no"), {"yes": "0", "no": "1"}, [0, 1]),
+    (series("1,000", "01", "ja", "2"), {}, [np.nan] * 4),
+    (series("-9", "-9.0", "1"), {}, [np.nan, np.nan, 1]),
+])  # fmt: skip
+def test_answers_are_read_as_people_write_them(
+    values: pd.Series, translate: dict[str, str], numbers: list[float]
+) -> None:
+    found, bad = as_labels(values, ["-9"], Column(name="smoker", type="binary"), translate)
+    np.testing.assert_array_equal(found, numbers)
+    assert bad.tolist() == [
+        bool(np.isnan(number)) and not value.startswith("-9") for value, number in zip(values, numbers, strict=True)
+    ]
+
+
+def test_whole_numbers_with_decimals_are_the_categories_they_look_like() -> None:
+    column = Column(name="grade", type="ordinal", categories=("1", "2", "2.5"))
+    labels, _ = as_labels(series("1.0", "2.00", "2.5", "3.0"), (), column, {})
+    assert labels.astype("str").tolist() == ["1", "2", "2.5", "3.0"]
+
+
+def test_what_a_map_cannot_match_is_said(prostate: Contract, patients: Any, make_site: Any) -> None:
+    site = make_site(categories={"stage": {"T1": "T1", "one": "T1", "two": "T2"}, "comorbidity": {"ja": 1, "nein": 0}})
+    found = {finding.rule: finding for finding in harmonise(patients(), prostate, site).findings}
+    assert found["stage.unmatched"].severity == "info"
+    assert "maps 'one', 'two' of 'stage', which the extract does not hold" in found["stage.unmatched"].sentence
+    assert found["comorbidity.unmatched"].severity == "table_warning"
+    assert found["comorbidity.unmatched"].ours
+
+
+@pytest.mark.parametrize("key", [0.0, 0, "0.0", "0"])
+def test_a_key_means_the_number_it_looks_like(prostate: Contract, patients: Any, make_site: Any, key: Any) -> None:
+    rows = patients(4).assign(comorbidity=["0.0", "0", "9.0", "9"])
+    frame = harmonise(rows, prostate, make_site(categories={"comorbidity": {key: 1, 9: 0}})).frame
+    assert frame["comorbidity"].tolist() == [1, 1, 0, 0]
+
+
+def test_one_number_is_not_mapped_twice(make_site: Any) -> None:
+    with pytest.raises(ValueError, match="'0' is mapped twice, in two spellings"):
+        make_site(categories={"comorbidity": {0: 1, "0.0": 0}})
+
+
+def test_fractions_where_things_are_counted_are_not_blamed_on_the_decimal_mark() -> None:
+    hint = hint_unreadable(series("1.5", "2.5", "3"), np.array([True, True, False]))
+    assert hint == "they are fractions, and the column counts: make it type continuous in the table"
+    assert "decimal commas" in hint_unreadable(series("1,5"), np.array([True]))
+    assert "take `decimal` out" in hint_unreadable(series("1.5"), np.array([True]), ",")
 
 
 def test_labels_are_translated_and_unknown_ones_stay() -> None:

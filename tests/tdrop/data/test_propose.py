@@ -70,6 +70,45 @@ def test_every_guess_is_marked(network: Network, prostate: Contract, patients: A
     assert [line for line in plain if not line.startswith(known)] == []
 
 
+CODES = [
+    ({"0": "1", "1": "2"}, {"1": "0", "2": "1"}),
+    ({"0": "1.0", "1": "2.0"}, {"1": "0", "2": "1"}),
+    ({"0": "nein", "1": "ja"}, {"ja": "1", "nein": "0"}),
+    ({"0": "healthy", "1": "comorbidity"}, {"comorbidity": "1", "healthy": "0"}),
+    ({"0": "no ", "1": "Yes"}, {}),
+    ({"0": "0.0", "1": "1.0"}, {}),
+    ({"0": "False", "1": "True"}, {}),
+]
+
+
+@pytest.mark.parametrize(("codes", "proposed"), CODES)
+def test_two_codes_are_mapped_both_or_read_as_they_are(
+    network: Network, prostate: Contract, patients: Any, tmp_path: Path, codes: dict[str, str], proposed: dict[str, str]
+) -> None:
+    plain = patients(200)
+    plain.assign(comorbidity=plain["comorbidity"].map(codes)).to_csv(tmp_path / "n.csv", index=False)
+    site = parse_site(propose_site("north", tmp_path / "n.csv", prostate, network), "north", network)
+    assert site.categories.get("comorbidity", {}) == proposed
+    frame = prepare(site, network, home=tmp_path).frame
+    assert frame["comorbidity"].tolist() == plain["comorbidity"].astype(float).tolist()
+
+
+def test_what_the_source_maps_is_taken_over(
+    network: Network, prostate: Contract, patients: Any, tmp_path: Path
+) -> None:
+    source = network.site("registry").model_copy(
+        update={"categories": {"comorbidity": {"1": "1", "2": "0"}, "stage": {"x": "T1"}}}
+    )
+    taught = Network(network.folder, network.contracts, {**network.sites, "registry": source}, network.digests)
+    plain = patients(200)
+    codes = plain.assign(comorbidity=plain["comorbidity"].map({"0": "2", "1": "1"}), stage="x")
+    codes.to_csv(tmp_path / "n.csv", index=False)
+    text = propose_site("north", tmp_path / "n.csv", prostate, taught)
+    site = parse_site(text, "north", taught)
+    assert site.categories == {"comorbidity": {"1": "1", "2": "0"}, "stage": {"x": "T1"}}
+    assert text.count("as the source's file maps it") == 3
+
+
 def test_what_cannot_be_guessed_is_left_open(
     network: Network, prostate: Contract, patients: Any, tmp_path: Path
 ) -> None:
