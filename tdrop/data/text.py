@@ -73,7 +73,7 @@ def _decode(content: bytes, encoding: str, shown: str) -> str:
             f"extract '{shown}' is not {encoding} text (line {line:,}); set reader.encoding, often latin-1"
         ) from None
     except (LookupError, ValueError):
-        raise DataError(f"extract '{shown}': no encoding '{encoding}'; utf-8 and latin-1 are usual") from None
+        raise DataError(f"extract '{shown}': no encoding {encoding!a}; utf-8 and latin-1 are usual") from None
 
 
 def _refuse_misread(content: bytes, text: str, encoding: str, shown: str) -> None:

@@ -88,7 +88,7 @@ def convert(values: Doubles, unit: str, to: str, *, molar_mass: float | None = N
         raise ContractError(f"{where}: '{unit}' cannot be converted to '{to}'{hint}") from None
     except Exception:
         # pint raises whatever its tokenizer meets; all of it means that the text is not a unit.
-        raise ContractError(f"{where}: '{unit}' or '{to}' is not a known unit; {_EXAMPLES}") from None
+        raise ContractError(f"{where}: '{unit:.40}' or '{to:.40}' is not a known unit; {_EXAMPLES}") from None
 
 
 def check_units(contract: Contract, site: Site) -> None:
@@ -108,7 +108,7 @@ def _require(unit: str, where: str) -> None:
     try:
         _parse(unit)
     except Exception:
-        raise ContractError(f"{where}: '{unit}' is not a known unit; {_EXAMPLES}") from None
+        raise ContractError(f"{where}: '{unit:.40}' is not a known unit; {_EXAMPLES}") from None
 
 
 def factor(unit: str, to: str, *, molar_mass: float | None = None, where: str = "units") -> float:

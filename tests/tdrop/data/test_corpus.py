@@ -1,0 +1,232 @@
+# ruff: noqa: E501 - one case a line reads best
+"""The corpus of broken files: each is refused with one sentence or read with every row accounted for."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from broken_files import NO_NUMBERS, NUMBERS_AFTER_ALL, STRANGE_IDS, WAYS, Outcome, Refused, Taken, Way, joined
+
+from tdrop.contracts.network import Network, load_network
+from tdrop.data.outcomes import read_labels
+from tdrop.data.prepare import Prepared, prepare
+from tdrop.errors import ContractError, DataError
+
+ROOT = Path(__file__).parents[3]
+ROWS = 100
+
+
+@pytest.fixture(scope="module")
+def shared_network(tmp_path_factory: pytest.TempPathFactory) -> Network:
+    folder = tmp_path_factory.mktemp("network") / "data_contracts"
+    shutil.copytree(ROOT / "data_contracts", folder)
+    return load_network(folder)
+
+
+def sound(patients: Callable[..., pd.DataFrame]) -> list[str]:
+    return patients(ROWS).to_csv(index=False, lineterminator="\n").splitlines()
+
+
+def assert_one_sentence(sentence: str) -> None:
+    assert "\n" not in sentence
+    assert "Traceback" not in sentence
+    assert len(sentence) < 600
+    assert not re.search(r"P000\d\d|Grey|812", sentence), "a patient's id or value"
+
+
+def assert_accounted(prepared: Prepared, expected: Taken, rows: int) -> None:
+    found = prepared.validation
+    assert found.read == rows + expected.more == found.used + found.quarantined + found.duplicates
+    assert (found.quarantined, found.duplicates) == (expected.aside, expected.duplicates)
+    assert len(prepared.frame) == found.used
+    assert len(prepared.quarantine) == found.quarantined + found.duplicates
+    assert found.stopped == expected.stopped, [finding.sentence for finding in found.findings]
+    said = [f"{finding.sentence}; {finding.fix}" for finding in found.findings]
+    for sentence in said:
+        assert_one_sentence(sentence)
+    assert not expected.says or any(re.search(expected.says, sentence) for sentence in said), said
+
+
+def check(expected: Outcome, read: Callable[[], Prepared]) -> None:
+    if isinstance(expected, Refused):
+        with pytest.raises(DataError, match=expected.says) as caught:
+            read()
+        assert_one_sentence(str(caught.value).replace("/tmp/", ""))
+    else:
+        assert_accounted(read(), expected, ROWS)
+
+
+def params(ways: list[Way]) -> list[Any]:
+    return [pytest.param(way, id=way.name) for way in ways]
+
+
+def test_the_corpus_is_large_enough() -> None:
+    assert len({way.name for way in WAYS}) == len(WAYS)
+    assert 3 * len(WAYS) + 2 * len(NO_NUMBERS) >= 400
+
+
+@pytest.mark.parametrize("way", params(WAYS))
+def test_an_extract(way: Way, shared_network: Network, patients: Any, make_site: Any, tmp_path: Path) -> None:
+    (tmp_path / "north.csv").write_bytes(way.make(sound(patients)))
+    check(way.extract, lambda: prepare(make_site(), shared_network, home=tmp_path))
+
+
+@pytest.mark.parametrize("way", params(WAYS))
+def test_a_batch(way: Way, shared_network: Network, patients: Any, make_site: Any, tmp_path: Path) -> None:
+    (tmp_path / "batch.csv").write_bytes(way.make(sound(patients)))
+    expected = way.batch or way.extract
+    check(expected, lambda: prepare(make_site(), shared_network, home=tmp_path, file=tmp_path / "batch.csv"))
+
+
+@pytest.mark.parametrize("way", params(WAYS))
+def test_a_label_file(way: Way, shared_network: Network, tmp_path: Path) -> None:
+    ids = [f"P{index:05d}" for index in range(ROWS)]
+    lines = ["patient_id,died_10y", *(f"{name},{index % 2}" for index, name in enumerate(ids))]
+    (tmp_path / "labels.csv").write_bytes(way.make(lines))
+    contract = shared_network.contracts["prostate"]
+
+    def read() -> Any:
+        return read_labels(tmp_path / "labels.csv", contract, np.asarray(ids), home=tmp_path, base=tmp_path)
+
+    if isinstance(way.extract, Refused):
+        with pytest.raises(DataError, match=way.extract.says):
+            read()
+        return
+    found = read()
+    # No way invents an outcome or moves it to another patient, and every row without one is listed.
+    right = found.y == np.arange(ROWS) % 2
+    assert (right | np.isnan(found.y)).all()
+    lost = int(np.isnan(found.y).sum())
+    assert lost <= way.extract.aside + (way.name == "latin_1")
+    assert found.known + found.missing == ROWS
+    assert len(found.problems) >= lost + max(0, way.extract.more) - (way.extract.aside and lost)
+    rows = ROWS + way.extract.more
+    assert found.known + len(found.problems) == rows
+
+
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("text", NO_NUMBERS)
+def test_what_is_no_number_sets_its_row_aside(
+    text: str, place: int, shared_network: Network, patients: Any, make_site: Any, tmp_path: Path
+) -> None:
+    frame = patients(ROWS)
+    column = ["age", "psa"][place]
+    frame.loc[3, column] = text
+    path = tmp_path / "north.csv"
+    frame.to_csv(path, index=False)
+    file = {"file": path} if place else {}
+    prepared = prepare(make_site(), shared_network, home=tmp_path, **file)
+    out = (text not in NUMBERS_AFTER_ALL) or column == "age"
+    assert prepared.validation.quarantined == int(out)
+    assert prepared.quarantine["id"].tolist() == ["P00003"][: int(out)]
+    for finding in prepared.validation.findings:
+        assert_one_sentence(f"{finding.sentence}; {finding.fix}")
+
+
+def test_strange_ids_are_used_as_they_are(
+    shared_network: Network, patients: Any, make_site: Any, tmp_path: Path
+) -> None:
+    frame = patients(ROWS)
+    frame.loc[: len(STRANGE_IDS) - 1, "patient_id"] = STRANGE_IDS
+    frame.to_csv(tmp_path / "north.csv", index=False)
+    assert prepare(make_site(), shared_network, home=tmp_path).frame["patient_id"].tolist() == list(frame["patient_id"])
+
+
+def test_a_list_of_eight_patients_is_scored_without_its_broken_line(
+    shared_network: Network, patients: Any, make_site: Any, tmp_path: Path
+) -> None:
+    lines = patients(8).to_csv(index=False).splitlines()
+    (tmp_path / "batch.csv").write_bytes(joined([*lines[:3], lines[3] + ",", *lines[4:]]))
+    prepared = prepare(make_site(), shared_network, home=tmp_path, file=tmp_path / "batch.csv")
+    assert not prepared.validation.stopped
+    assert (prepared.validation.read, prepared.validation.used, prepared.validation.quarantined) == (8, 7, 1)
+    assert prepared.quarantine[["row", "rules"]].to_numpy().tolist() == [[4, "table.lines"]]
+    assert prepared.contract == shared_network.contracts["prostate"]
+    with pytest.raises(DataError, match=r"1 line does not add up to records \(line 4\)"):
+        prepare(make_site(location=str(tmp_path / "batch.csv")), shared_network, home=tmp_path)
+
+
+@pytest.mark.parametrize(("columns", "says"), [
+    ({"PSA": "3"}, "1 column names come twice and differ only in capital letters"),
+    ({"Age": "3", "PSA": "4", "STAGE": "T1"}, "3 column names come twice"),
+])  # fmt: skip
+def test_names_that_differ_in_case_stop_the_extract(
+    columns: dict[str, str], says: str, shared_network: Network, patients: Any, make_site: Any, tmp_path: Path
+) -> None:
+    patients(ROWS).assign(**columns).to_csv(tmp_path / "north.csv", index=False)
+    validation = prepare(make_site(), shared_network, home=tmp_path).validation
+    assert validation.stopped
+    assert any(says in finding.sentence for finding in validation.findings)
+
+
+@pytest.mark.parametrize("value", ["", " ", "NA"])
+def test_an_extract_without_a_value_is_stopped(
+    value: str, shared_network: Network, patients: Any, make_site: Any, tmp_path: Path
+) -> None:
+    frame = patients(ROWS)
+    frame.loc[:, frame.columns[1:]] = value
+    frame.to_csv(tmp_path / "north.csv", index=False)
+    prepared = prepare(make_site(missing_codes=["NA"]), shared_network, home=tmp_path)
+    assert prepared.validation.stopped
+    assert any("none of the 100 rows holds a single value" in item.sentence for item in prepared.validation.findings)
+
+
+def test_shortened_ids_are_suspected(shared_network: Network, patients: Any, make_site: Any, tmp_path: Path) -> None:
+    frame = patients(ROWS)
+    frame.loc[:4, "patient_id"] = [f"1.2345{digit}E+11" for digit in range(5)]
+    frame.to_csv(tmp_path / "north.csv", index=False)
+    found = prepare(make_site(), shared_network, home=tmp_path).validation
+    assert any(item.rule == "table.shortened_ids" and item.count == 5 for item in found.findings)
+    accepted = prepare(make_site(accept=["table.shortened_ids"]), shared_network, home=tmp_path).validation
+    assert [item.severity for item in accepted.findings] == ["info"]
+
+
+def test_five_thousand_columns(shared_network: Network, patients: Any, make_site: Any, tmp_path: Path) -> None:
+    frame = patients(ROWS)
+    wide = pd.concat([frame, pd.DataFrame("1", index=frame.index, columns=[f"x{n}" for n in range(5000)])], axis=1)
+    wide.to_csv(tmp_path / "north.csv", index=False)
+    found = prepare(make_site(), shared_network, home=tmp_path).validation
+    assert found.used == ROWS
+    assert any("5,000 columns are not in the contract" in item.sentence for item in found.findings)
+
+
+SITES: list[tuple[dict[str, Any], str]] = [
+    ({"reader": {"kind": "csv", "separator": ";;"}}, "separator"), ({"reader": {"kind": "csv", "separator": ""}}, "separator"),
+    ({"reader": {"kind": "csv", "separator": "\n"}}, "one mark that is no letter"), ({"reader": {"kind": "csv", "separator": "a"}}, "one mark"),
+    ({"reader": {"kind": "csv", "separator": "\0"}}, "one mark"), ({"reader": {"kind": "csv", "separator": "ä"}}, "one mark"),
+    ({"reader": {"kind": "csv", "quote": ","}}, "must differ"), ({"reader": {"kind": "csv", "quote": "\r"}}, "one mark"),
+    ({"reader": {"kind": "csv", "decimal": ",", "thousands": ","}}, "decimal and thousands must differ"),
+    ({"reader": {"kind": "csv", "encoding": "klingon"}}, "no encoding 'klingon'"), ({"reader": {"kind": "csv", "encoding": "rot13"}}, "no encoding"),
+    ({"reader": {"kind": "csv", "encoding": "utf\0"}}, "no encoding"), ({"reader": {"kind": "csv", "encoding": "base64"}}, "no encoding"),
+    ({"reader": {"kind": "excel"}}, "no reader of kind 'excel'"), ({"reader": {"kind": "../csv"}}, "no reader"),
+    ({"reader": {"kind": "csv", "seperator": ";"}}, "did you mean 'separator'"), ({"reader": {"kind": "parquet", "separator": ";"}}, "no option 'separator'"),
+    ({"units": {"psa": "9**9**9**9"}}, "not a known unit"), ({"units": {"psa": "((9^99)^99)^99"}}, "not a known unit"),
+    ({"units": {"psa": "9^9^9^9^9"}}, "not a known unit"), ({"units": {"psa": "m**(9**9)"}}, "not a known unit"), ({"units": {"psa": "ng" * 500}}, "not a known unit"),
+    ({"units": {"psa": "wobbles"}}, "not a known unit"), ({"units": {"psa": ""}}, "cannot be converted|not a known unit"), ({"units": {"psa": "ng/mL; import os"}}, "not a known unit"),
+    ({"units": {"psa": "years"}}, "'years' cannot be converted to 'ng/mL'"), ({"units": {"psa": "umol/L"}}, "molar_mass"),
+    ({"location": "x" * 5000}, "File name too long"), ({"location": "a\0b.csv"}, "cannot be read"), ({"location": "/dev/zero"}, "a pipe, a socket or a device"),
+    ({"location": "/dev/null"}, "a pipe, a socket or a device"), ({"location": "file:///dev/zero"}, "a pipe, a socket or a device"), ({"location": "/"}, "is a folder"),
+    ({"location": "north.csv/x"}, "cannot be read"), ({"location": ""}, "is a folder"), ({"location": "${NO_SUCH_VARIABLE}"}, "NO_SUCH_VARIABLE is not set"),
+    ({"location": "gopher://x/y"}, "'gopher' is not a known protocol"), ({"location": "memory://nothing/here.csv"}, "does not exist"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("settings", "says"), SITES)
+def test_a_site_that_asks_for_what_cannot_be(
+    settings: dict[str, Any], says: str, shared_network: Network, patients: Any, make_site: Any, tmp_path: Path
+) -> None:
+    patients(ROWS).to_csv(tmp_path / "north.csv", index=False)
+    network = replace(shared_network, folder=tmp_path / "data_contracts")
+    with pytest.raises((ContractError, DataError), match=says) as caught:
+        prepare(make_site(**settings), network, home=tmp_path)
+    assert "\n" not in str(caught.value)
+    assert "\0" not in str(caught.value)
+    assert len(str(caught.value)) < 900
