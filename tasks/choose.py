@@ -27,6 +27,7 @@ def choose_method(
     def build(folder: Path) -> None:
         from tdrop.choose import FoldScore, Score, choose
         from tdrop.methods import method_class
+        from tdrop.records import read
         from tdrop.tune import Trial
 
         scores = [
@@ -34,7 +35,7 @@ def choose_method(
                 method,
                 method_class(method).has_samples,
                 Trial.from_dict(trial),
-                FoldScore.from_dict(folds[method].json("score.json")) if method in folds else None,
+                read(FoldScore, folds[method].json("score.json")) if method in folds else None,
             )
             for method, trial in picked.items()
         ]

@@ -161,6 +161,7 @@ def _compare(place: Place, champion: Champion, batch: Cohort) -> list[str]:
 
     The batch is held beside the target first: as far from the source as the target was may be elsewhere.
     """
+    from tdrop.records import read
     from tdrop.shift import DomainAuroc, estimate_shift
 
     if len(batch) < FEWEST_TO_COMPARE:
@@ -170,7 +171,7 @@ def _compare(place: Place, champion: Champion, batch: Cohort) -> list[str]:
         return ["the patients that the model was made for are not on this machine: the batch could not be compared"]
     shift = estimate_shift(load_cohort(encoded / "target.npz"), batch)
     if shift.verdict != "stop" and champion.described["domain_auroc"] is not None:
-        then = DomainAuroc.from_dict(champion.described["domain_auroc"])
+        then = read(DomainAuroc, champion.described["domain_auroc"])
         now = estimate_shift(load_cohort(encoded / "source.npz"), batch).domain_auroc
         if now is not None and now.low > then.high:
             return [_further(shift, now, then)]

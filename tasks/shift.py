@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tasks.artifacts import leave, table
 from tasks.files import load_cohort
 from tasks.place import Place
 from tasks.progress import report
 from tasks.step import step
-from tasks.store import Ref, Store, write_json
+from tasks.store import Ref, Store
 from tdrop.disclosure import disclose_matching, disclose_shift
+from tdrop.records import write_record
 
+if TYPE_CHECKING:
+    from tdrop.shift import Propensity
+
+PROPENSITY = "propensity.npz"
 #: The matching and the shift estimate are the same for every seed of a run.
 SEED = 0
 
@@ -25,7 +30,8 @@ def estimate_site_shift(place: Place, site: str, encoded: Ref) -> Ref:
         from tdrop.shift import estimate_shift
 
         source, target = load_cohort(encoded.path / "source.npz"), load_cohort(encoded.path / "target.npz")
-        write_json(folder / "shift.json", estimate_shift(source, target, seed=SEED).to_dict())
+        fitted = load_propensity(make_propensity(place, encoded))
+        write_record(folder / "shift.json", estimate_shift(source, target, seed=SEED, fitted=fitted))
 
     ref = Store(place.root).make("shift", {"encoded": encoded.digest, "seed": SEED}, build)
     shift = shown_shift(place, site, ref)
@@ -46,6 +52,30 @@ def match_validation(place: Place, site: str, encoded: Ref, shift: Ref) -> Ref:
     return ref
 
 
+def make_propensity(place: Place, encoded: Ref) -> Ref:
+    """The stage with propensity.npz for a pair of encoded cohorts: fitted once, used by all that weigh or match.
+
+    A site of fewer than 2 rows has none, and then the stage is empty.
+    """
+
+    def build(folder: Path) -> None:
+        from tdrop.shift import propensity
+
+        source, target = load_cohort(encoded.path / "source.npz"), load_cohort(encoded.path / "target.npz")
+        if min(len(source), len(target)) >= 2:
+            propensity(source, target, seed=SEED).save(folder / PROPENSITY)
+
+    return Store(place.root).make("propensity", {"encoded": encoded.digest, "seed": SEED}, build)
+
+
+def load_propensity(ref: Ref) -> Propensity | None:
+    """The pair's propensity, or None where a site has too few rows for one."""
+    from tdrop.shift import Propensity
+
+    path = ref.path / PROPENSITY
+    return Propensity.load(path) if path.is_file() else None
+
+
 def make_matching(place: Place, encoded: Ref) -> Ref:
     """The stage with matching.json for a pair of encoded cohorts."""
 
@@ -53,7 +83,8 @@ def make_matching(place: Place, encoded: Ref) -> Ref:
         from tdrop.matching import match
 
         source, target = load_cohort(encoded.path / "source.npz"), load_cohort(encoded.path / "target.npz")
-        write_json(folder / "matching.json", match(source, target, seed=SEED).to_dict())
+        fitted = load_propensity(make_propensity(place, encoded))
+        write_record(folder / "matching.json", match(source, target, seed=SEED, fitted=fitted))
 
     return Store(place.root).make("matching", {"encoded": encoded.digest, "seed": SEED}, build)
 

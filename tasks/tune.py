@@ -14,6 +14,7 @@ from tasks.files import load_cohort, save_summary
 from tasks.place import Place
 from tasks.pool import compute
 from tasks.settings import SWEEP, TransferSettings
+from tasks.shift import PROPENSITY, make_propensity
 from tasks.step import step
 from tasks.store import Ref, Store, write_json
 
@@ -110,7 +111,8 @@ def score_out_of_fold(
     """Scores a method on source rows it did not see, weighted to look like the target: score.json."""
 
     def build(folder: Path) -> None:
-        score = compute(_out_of_fold, method, trial, encoded.folder, settings.folds)
+        fitted = make_propensity(place, encoded)
+        score = compute(_out_of_fold, method, trial, encoded.folder, fitted.folder, settings.folds)
         write_json(folder / "score.json", score)
 
     inputs = {
@@ -122,12 +124,15 @@ def score_out_of_fold(
     return Store(place.root).make("fold", inputs, build)
 
 
-def _out_of_fold(method: str, trial: dict[str, Any], encoded: str, folds: int) -> dict[str, Any]:
+def _out_of_fold(method: str, trial: dict[str, Any], encoded: str, fitted: str, folds: int) -> dict[str, Any]:
     from tdrop.choose import out_of_fold_losses
-    from tdrop.shift import density_ratio_weights, propensity
+    from tdrop.records import plain
+    from tdrop.shift import Propensity, density_ratio_weights
     from tdrop.tune import Trial, chosen_method
 
     source, target = load_cohort(Path(encoded, "source.npz")), load_cohort(Path(encoded, "target.npz"))
-    weights = density_ratio_weights(propensity(source, target, seed=FIRST_SEED))
+    found = Propensity.load(Path(fitted, PROPENSITY))
     chosen = chosen_method(method, Trial.from_dict(trial))
-    return out_of_fold_losses(chosen, source, target, weights, folds=folds, seed=FIRST_SEED).to_dict()
+    weights = density_ratio_weights(found)
+    score = out_of_fold_losses(chosen, source, target, weights, coverage=found.coverage, folds=folds, seed=FIRST_SEED)
+    return plain(score)

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BeforeValidator, PlainSerializer, TypeAdapter, ValidationError
+import numpy as np
+from pydantic import BeforeValidator, PlainSerializer, PlainValidator, TypeAdapter, ValidationError
 
 from tdrop.errors import DataError
+from tdrop.types import Indices
 
 Record = TypeVar("Record")
 
@@ -40,6 +42,13 @@ def _read_hidden(value: Any) -> Any:
             return Hidden(int(value[1:]))
     return value
 
+
+#: Places of rows in a table.
+Rows = Annotated[
+    Indices,
+    PlainValidator(lambda value: np.asarray(value, dtype=np.int64)),
+    PlainSerializer(lambda value: value.tolist(), return_type=list[int]),
+]
 
 #: A number of patients, or what stands in its place.
 Count = int | Annotated[Hidden, BeforeValidator(_read_hidden), PlainSerializer(str)]

@@ -19,6 +19,7 @@ from tdrop.data.subgroups import subgroups_of
 from tdrop.evaluate import evaluate
 from tdrop.matching import match
 from tdrop.methods import method_names
+from tdrop.records import plain
 from tdrop.report import ReportData
 from tdrop.shift import estimate_shift
 from tdrop.types import Summary
@@ -64,7 +65,7 @@ def comparison(source_rows: int = 2000, target_rows: int = 1200, population: str
     source_frame, target_frame = frames(source_rows, target_rows, population)
     encoder = learn_encoder(source_frame, load_network(CONTRACTS).contracts["prostate"])
     source, target = encoder.encode(source_frame, "registry"), encoder.encode(target_frame, "harbour")
-    return estimate_shift(source, target).to_dict(), match(source, target).to_dict()
+    return plain(estimate_shift(source, target)), plain(match(source, target))
 
 
 def make_trials(methods: tuple[str, ...]) -> dict[str, list[dict[str, Any]]]:

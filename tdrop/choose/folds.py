@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Self
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,7 +26,7 @@ class FoldScore:
         standard_error: Of that mean.
         plain_log_loss: Unweighted mean, for comparison.
         n: Source rows scored.
-        effective_n: Kish's size under the weights.
+        effective_n: Equally weighted rows that say as much about the target.
         folds: Number of folds.
         losses: Sums by block, to compare methods patient by patient.
         failure: Why a fit failed, or None.
@@ -45,17 +42,6 @@ class FoldScore:
     losses: Losses | None = None
     failure: str | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Returns plain JSON types."""
-        data: dict[str, Any] = json.loads(json.dumps(asdict(self), allow_nan=False))
-        return data
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Reads what `to_dict` wrote."""
-        losses = data["losses"]
-        return cls(**{**data, "losses": None if losses is None else Losses.from_dict(losses)})
-
 
 def out_of_fold_losses(
     method: Method,
@@ -63,6 +49,7 @@ def out_of_fold_losses(
     target: Cohort,
     weights: Doubles,
     *,
+    coverage: float = 1.0,
     folds: int = FOLDS,
     seed: int = 0,
     passes: int = PASSES,
@@ -75,6 +62,7 @@ def out_of_fold_losses(
         source: Labelled source.
         target: Target; its labels, if any, are dropped before anything looks.
         weights: Density-ratio weights (source rows,).
+        coverage: Share of the target that the source's patients can stand for (`Propensity.coverage`).
         folds: Number of folds.
         seed: Decides folds, subsamples, fits and samples; the same for all methods that are compared.
         passes: Samples behind the risk.
@@ -85,12 +73,13 @@ def out_of_fold_losses(
     rows = _thin(np.arange(len(source)), most_rows, generator)
     fold_of = generator.permutation(np.arange(len(rows)) % folds)
     losses = np.empty(len(rows))
+    effective = coverage * effective_n(weights[rows])
     try:
         for fold in range(folds):
             held = fold_of == fold
             losses[held] = _fold_losses(method, source, target, rows[~held], rows[held], seed, passes)
     except FitError as error:
-        return FoldScore(method.name, None, None, None, len(rows), effective_n(weights[rows]), folds, None, str(error))
+        return FoldScore(method.name, None, None, None, len(rows), effective, folds, None, str(error))
     collected = Losses.collect(losses, weights[rows])
     return FoldScore(
         method=method.name,
@@ -98,7 +87,7 @@ def out_of_fold_losses(
         standard_error=collected.standard_error,
         plain_log_loss=float(losses.mean()),
         n=len(rows),
-        effective_n=effective_n(weights[rows]),
+        effective_n=effective,
         folds=folds,
         losses=collected,
     )

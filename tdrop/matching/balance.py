@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -14,38 +13,44 @@ from tdrop.types import Cohort, Doubles, Indices
 
 #: A standardised mean difference below this counts as balanced.
 BALANCED = 0.1
+#: So does a ratio of variances between half and twice (Rubin's rule).
+VARIANCE_RATIO = 2.0
 
 
 @dataclass(frozen=True)
 class Balance:
-    """One feature's standardised mean difference to the target, before and after matching.
+    """How far one feature's mean and variance are from the target's, before and after matching.
 
-    All use the same denominator, the pooled standard deviation before matching, so that a smaller
+    Mean differences use the same denominator, the pooled standard deviation before matching, so that a smaller
     number means closer means and not a larger spread. None where there is no finite value.
 
     Attributes:
         feature: Name of the feature.
-        before: Target minus source.
+        before: Target minus source, in standard deviations.
         after: Target with overlap minus matched source.
         before_overlap: Target with overlap minus source.
+        variance_before: Variance of the target with overlap over the source's; None for a feature with two values,
+            whose mean says it all.
+        variance_after: Variance of the target with overlap over that of the matched source.
     """
 
     feature: str
     before: float | None
     after: float | None
     before_overlap: float | None
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Reads what `dataclasses.asdict` wrote."""
-        return cls(**data)
+    variance_before: float | None = None
+    variance_after: float | None = None
 
     @property
     def reached(self) -> bool:
-        """Whether a difference above BALANCED was halved, or a smaller one stayed below it."""
+        """Whether a mean difference above BALANCED was halved or stayed below it, and the variances likewise."""
         if self.before is None or self.after is None or self.before_overlap is None:
             return False
-        return bool(abs(self.after) <= max(BALANCED, min(abs(self.before), abs(self.before_overlap)) / 2))
+        means = abs(self.after) <= max(BALANCED, min(abs(self.before), abs(self.before_overlap)) / 2)
+        if self.variance_before is None or self.variance_after is None:
+            return bool(means)
+        before, after = abs(np.log(self.variance_before)), abs(np.log(self.variance_after))
+        return bool(means and after <= max(np.log(VARIANCE_RATIO), before / 2))
 
 
 @dataclass(frozen=True)
@@ -59,35 +64,75 @@ class Scale:
         pooled_sd: Denominator (features,).
         before: Target minus source (features,).
         before_overlap: Target with overlap minus source (features,).
+        variance: Variance of the target rows with overlap (features,); NaN where a mean says it all.
+        variance_before: Over the source's (features,).
     """
 
     features: tuple[str, ...]
-    X: NDArray[np.float32]
+    X: NDArray[np.float32] | Doubles
     target: Doubles
     pooled_sd: Doubles
     before: Doubles
     before_overlap: Doubles
+    variance: Doubles
+    variance_before: Doubles
 
     @classmethod
     def prepare(cls, source: Cohort, target: Cohort, near: NDArray[np.bool_]) -> Self:
         """Compares the sites; `near` are the target rows with overlap (all, when none has)."""
-        moments = compare_means(source.X, target.X)
-        mean = target.X[near].mean(axis=0, dtype=np.float64) if near.any() else moments.target_mean
+        return cls.compare(source.features, source.X, target.X, near)
+
+    @classmethod
+    def compare(
+        cls,
+        features: tuple[str, ...],
+        X: NDArray[np.float32] | Doubles,
+        others: NDArray[np.float32] | Doubles,
+        near: NDArray[np.bool_],
+    ) -> Self:
+        """Compares source rows X (source rows, features) with target rows (target rows, features)."""
+        moments = compare_means(X, others)
+        kept = others[near] if near.any() else others
+        mean = kept.mean(axis=0, dtype=np.float64)
         before_overlap = standardise(mean - moments.source_mean, moments.pooled_sd)
-        return cls(source.features, source.X, mean, moments.pooled_sd, moments.smd, before_overlap)
+        variance = np.where(_many_valued(X, others), kept.var(axis=0, dtype=np.float64), np.nan)
+        before = _ratio(variance, X.var(axis=0, dtype=np.float64))
+        return cls(features, X, mean, moments.pooled_sd, moments.smd, before_overlap, variance, before)
 
     def measure(self, rows: Indices) -> tuple[Balance, ...]:
         """Returns the balance of the matched rows, one record a feature."""
-        after = standardise(self.target - self.X[rows].mean(axis=0, dtype=np.float64), self.pooled_sd)
-        numbers = np.stack([self.before, after, self.before_overlap], axis=1)
+        after, variance = self._after(rows)
+        numbers = [self.before, after, self.before_overlap, self.variance_before, variance]
         return tuple(
             Balance(feature, *(float(value) if np.isfinite(value) else None for value in row))
-            for feature, row in zip(self.features, numbers, strict=True)
+            for feature, row in zip(self.features, np.stack(numbers, axis=1), strict=True)
         )
 
     def worst(self, rows: Indices) -> float:
         """Returns by how much the worst feature misses what was to be reached; 0 or less is balanced."""
-        after = np.abs(standardise(self.target - self.X[rows].mean(axis=0, dtype=np.float64), self.pooled_sd))
+        after, variance = self._after(rows)
         allowed = np.maximum(BALANCED, np.minimum(np.abs(self.before), np.abs(self.before_overlap)) / 2)
-        excess = np.where(np.isfinite(after) & np.isfinite(self.before_overlap), after - allowed, np.inf)
-        return float(excess.max(initial=-np.inf))
+        excess = np.where(np.isfinite(after) & np.isfinite(self.before_overlap), np.abs(after) - allowed, np.inf)
+        beyond = np.abs(np.log(variance)) - np.maximum(np.log(VARIANCE_RATIO), np.abs(np.log(self.variance_before)) / 2)
+        known = np.where(np.isfinite(beyond), beyond, -np.inf)
+        return float(np.maximum(excess, known).max(initial=-np.inf))
+
+    def _after(self, rows: Indices) -> tuple[Doubles, Doubles]:
+        """Mean differences and variance ratios of the matched rows, each (features,)."""
+        matched = self.X[rows]
+        after = standardise(self.target - matched.mean(axis=0, dtype=np.float64), self.pooled_sd)
+        return after, _ratio(self.variance, matched.var(axis=0, dtype=np.float64))
+
+
+def _many_valued(X: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which features have more than two values, both sites taken together (features,)."""
+    low, high = np.minimum(X.min(axis=0), others.min(axis=0)), np.maximum(X.max(axis=0), others.max(axis=0))
+    between = [((side != low) & (side != high)).any(axis=0) for side in (X, others)]
+    return np.asarray(between[0] | between[1], dtype=np.bool_)
+
+
+def _ratio(top: Doubles, bottom: Doubles) -> Doubles:
+    """top / bottom where both are above rounding (features,); NaN elsewhere."""
+    usable = np.isfinite(top) & (bottom > 1e-12) & (top > 1e-12)
+    result: Doubles = np.divide(top, bottom, out=np.full(len(top), np.nan), where=usable)
+    return result

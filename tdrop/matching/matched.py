@@ -6,20 +6,19 @@ taking its nearest unused source row within the caliper, until a tenth is reache
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Self
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tdrop.errors import DataError, UsageError
 from tdrop.matching.balance import Balance, Scale
 from tdrop.matching.nearest import Pairs, count_within, take_nearest
-from tdrop.shift import effective_n, propensity
-from tdrop.shift.classifier import Kind, check_same_features
-from tdrop.types import Cohort, Doubles, Indices
+from tdrop.records import Rows
+from tdrop.shift import Kind, Propensity, effective_n, propensity
+from tdrop.shift.classifier import check_same_features
+from tdrop.types import Cohort, Doubles
 
 logger = logging.getLogger(__name__)
 
@@ -52,12 +51,14 @@ class Matching:
         overlap: Share of target rows with a source row within the caliper.
         passes: Rounds over the target rows.
         orders: Random orders tried.
-        kind: Classifier behind the propensity.
-        balanced: Whether every difference above .1 was halved and the others stayed below .1.
+        kind: Classifier behind the propensity; None without one.
+        balanced: Whether every mean difference above .1 was halved and the others stayed below .1, the variances and
+            the propensity likewise.
         fallback: What was done instead of the plain matching and why, or None.
+        propensity: The same for the logit of the propensity, which also sees what no single feature shows.
     """
 
-    rows: Indices
+    rows: Rows
     balance: tuple[Balance, ...]
     caliper: float | None
     retained: int
@@ -66,22 +67,10 @@ class Matching:
     overlap: float
     passes: int
     orders: int
-    kind: Kind
+    kind: Kind | None
     balanced: bool
     fallback: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns plain JSON types."""
-        data = asdict(self)
-        data["rows"] = self.rows.tolist()
-        plain: dict[str, Any] = json.loads(json.dumps(data, allow_nan=False))
-        return plain
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Reads what `to_dict` wrote."""
-        balance = tuple(Balance.from_dict(item) for item in data["balance"])
-        return cls(**{**data, "rows": np.asarray(data["rows"], dtype=np.int64), "balance": balance})
+    propensity: Balance | None = None
 
 
 def match(
@@ -90,8 +79,9 @@ def match(
     *,
     seed: int = 0,
     share: float = SHARE,
-    kind: Kind = "logistic",
     caliper: float = CALIPER,
+    kind: Kind | None = None,
+    fitted: Propensity | None = None,
 ) -> Matching:
     """Chooses the source rows that look most like the target; outcomes are not read.
 
@@ -100,16 +90,20 @@ def match(
         target: Patients to look like.
         seed: Decides folds and orders.
         share: Share of the source to choose, at most.
-        kind: Classifier behind the propensity.
         caliper: In standard deviations of the logit, pooled over both sites.
+        kind: The only classifier to fit; None takes the best.
+        fitted: The pair's propensity where it was fitted before; fitted here otherwise.
     """
     wanted = _check(source, target, share)
     if len(target) < 2:
-        return _draw_at_random(source, target, wanted, kind, seed)
-    source_logits, target_logits = propensity(source, target, seed=seed, kind=kind).logits()
+        return _draw_at_random(source, target, wanted, seed)
+    fitted = propensity(source, target, seed=seed, kind=kind) if fitted is None else fitted
+    source_logits, target_logits = fitted.logits()
     width = caliper * float(np.sqrt((source_logits.var() + target_logits.var()) / 2))
     near = count_within(np.sort(source_logits), target_logits, width) > 0
-    request = _Request(Scale.prepare(source, target, near), len(target), wanted, kind, float(near.mean()))
+    logits = Scale.compare(("propensity",), source_logits[:, None], target_logits[:, None], near)
+    scale = Scale.prepare(source, target, near)
+    request = _Request(scale, len(target), wanted, fitted.kind, float(near.mean()), logits)
     pairs, orders = _try_orders(request, source_logits, target_logits, width, seed)
     if len(pairs.source) < min(wanted, max(FEWEST_ROWS, int(SHORTEST * wanted))):
         return _take_most_alike(request, source_logits, len(pairs.source))
@@ -123,8 +117,9 @@ class _Request:
     scale: Scale
     target_rows: int
     wanted: int
-    kind: Kind
+    kind: Kind | None
     overlap: float
+    logits: Scale | None = None
 
 
 def _check(source: Cohort, target: Cohort, share: float) -> int:
@@ -191,6 +186,7 @@ def _describe(request: _Request, pairs: Pairs, caliper: float | None, orders: in
         logger.info("matched validation: %s", fallback)
     rows = np.sort(pairs.source)
     balance = request.scale.measure(rows)
+    logits = None if request.logits is None else request.logits.measure(rows)[0]
     return Matching(
         rows=rows,
         balance=balance,
@@ -202,8 +198,9 @@ def _describe(request: _Request, pairs: Pairs, caliper: float | None, orders: in
         passes=pairs.passes,
         orders=orders,
         kind=request.kind,
-        balanced=all(one.reached for one in balance),
+        balanced=all(one.reached for one in (*balance, *((logits,) if logits else ()))),
         fallback=fallback,
+        propensity=logits,
     )
 
 
@@ -217,9 +214,10 @@ def _take_most_alike(request: _Request, logits: Doubles, found: int) -> Matching
     return _describe(request, replace(Pairs.none(), source=rows), None, 0, reason)
 
 
-def _draw_at_random(source: Cohort, target: Cohort, wanted: int, kind: Kind, seed: int) -> Matching:
+def _draw_at_random(source: Cohort, target: Cohort, wanted: int, seed: int) -> Matching:
     """Falls back to a random share of the source."""
     rows = np.random.default_rng([seed, 5]).choice(len(source), wanted, replace=False)
-    request = _Request(Scale.prepare(source, target, np.ones(len(target), dtype=bool)), len(target), wanted, kind, 0.0)
+    scale = Scale.prepare(source, target, np.ones(len(target), dtype=bool))
+    request = _Request(scale, len(target), wanted, None, 0.0)
     reason = f"the target has {len(target):,} rows, too few to match on; a random share of the source was taken instead"
     return _describe(request, replace(Pairs.none(), source=rows), None, 0, reason)

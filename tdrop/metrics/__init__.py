@@ -9,7 +9,9 @@ from tdrop.metrics.calibration import (
     calibration_intercept,
     calibration_line,
     expected_calibration_error,
+    fit_line,
     recalibrated,
+    sigmoid,
 )
 from tdrop.metrics.ranking import RankedPairs, auroc, auroc_interval, delong
 from tdrop.metrics.referral import (
@@ -62,6 +64,7 @@ __all__ = [
     "expected_calibration_error",
     "expected_error",
     "fewest",
+    "fit_line",
     "inpt",
     "log_loss",
     "logit",
@@ -76,5 +79,6 @@ __all__ = [
     "referred_at_level",
     "retained_error",
     "risk_coverage",
+    "sigmoid",
     "stretch_to_level",
 ]

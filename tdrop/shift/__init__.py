@@ -1,15 +1,10 @@
 """How different two sites' patients are, before any training and without any outcome."""
 
-from tdrop.shift.classifier import (
-    WEIGHT_CAP,
-    Propensity,
-    density_ratio_weights,
-    effective_n,
-    propensity,
-)
+from tdrop.shift.classifier import propensity
 from tdrop.shift.estimate import Shift, estimate_shift
-from tdrop.shift.joint import DomainAuroc, Driver, PermutationTest
+from tdrop.shift.joint import Driver, PermutationTest
 from tdrop.shift.marginal import Density, FeatureShift
+from tdrop.shift.overlap import WEIGHT_CAP, DomainAuroc, Kind, Propensity, density_ratio_weights, effective_n
 
 __all__ = [
     "WEIGHT_CAP",
@@ -17,6 +12,7 @@ __all__ = [
     "DomainAuroc",
     "Driver",
     "FeatureShift",
+    "Kind",
     "PermutationTest",
     "Propensity",
     "Shift",

@@ -1,13 +1,16 @@
-"""A classifier that tells target patients from source patients, and the weights that follow from it.
+"""Classifiers that tell target patients from source patients, cross-fitted and calibrated; the best is the propensity.
 
-Every probability is cross-fitted: a row is scored by a model that never saw it. Outcomes are not
-read, neither the source's nor the target's.
+Three compete: a logistic regression of the features, one with their squares and products (`terms`), and boosting. Every
+probability comes from a model that never saw the row. Overfitting shows in the slope of its calibration: without a
+shift the slope is near 0 and every patient gets the same probability. The simplest that the best does not clearly beat,
+patient by patient, is taken. Outcomes are not read, neither the source's nor the target's.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,96 +19,113 @@ from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
 from tdrop.errors import DataError, UsageError, did_you_mean
+from tdrop.metrics import auroc_interval, delong, fit_line, per_row_log_loss, sigmoid
+from tdrop.shift.overlap import LARGEST_LOGIT, DomainAuroc, Kind, Propensity, find_unlike
+from tdrop.shift.terms import Terms
 from tdrop.types import Cohort, Doubles, Indices
 
-Kind = Literal["logistic", "boosting"]
-KINDS: tuple[str, ...] = get_args(Kind)
+#: From simple to involved.
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 #: Folds of the cross-fitting; fewer when a site has fewer rows than this.
 FOLDS = 5
 #: Rows behind one fit of each kind; every row is scored, whatever was left out of the fit. Twenty
 #: coefficients are known to three digits from 200,000 rows; boosting is the slow one.
-MOST_ROWS: dict[str, int] = {"logistic": 200_000, "boosting": 50_000}
-#: Logits are kept within this: a density ratio beyond e^30 says "no overlap" and nothing more.
-LARGEST_LOGIT = 30.0
-#: No source row counts for more than this many average ones in an importance-weighted mean.
-WEIGHT_CAP = 20.0
-
-
-@dataclass(frozen=True)
-class Propensity:
-    """Cross-fitted probabilities of being a target patient.
-
-    Attributes:
-        source: P(target | x) of the source rows (source rows,).
-        target: P(target | x) of the target rows (target rows,).
-        kind: The classifier behind it.
-        folds: Folds of the cross-fitting.
-        rows_fitted: Rows behind one fit, at most.
-    """
-
-    source: Doubles
-    target: Doubles
-    kind: Kind = "logistic"
-    folds: int = FOLDS
-    rows_fitted: int = 0
-
-    def logits(self) -> tuple[Doubles, Doubles]:
-        """Log odds of source and target rows, within +-LARGEST_LOGIT."""
-        return _logit(self.source), _logit(self.target)
+MOST_ROWS: dict[str, int] = {"logistic": 200_000, "quadratic": 200_000, "boosting": 50_000}
+#: Numbers in the table behind one fit with squares and products (64 MB).
+MOST_CELLS = 8_000_000
+#: Rows that are expanded at once when they are scored.
+CHUNK = 20_000
+#: A slope below this is noise: the propensity then ranks patients and gives them all the same weight.
+SMALLEST_SLOPE = 1e-3
+#: A more involved classifier must be better by this many standard errors of the difference, patient by patient.
+CLEARLY = 2.0
+#: From here on boosting is not taken: trees are flat beyond their last split, so they cannot say which of two
+#: patients without overlap is the nearer one.
+SEPARATED = 0.975
 
 
 def propensity(
-    source: Cohort, target: Cohort, *, seed: int = 0, kind: Kind = "logistic", folds: int = FOLDS
+    source: Cohort, target: Cohort, *, seed: int = 0, kind: Kind | None = None, folds: int = FOLDS
 ) -> Propensity:
-    """Estimates P(target | x) for every row of both sites, cross-fitted.
+    """Estimates P(target | x) for every row of both sites, cross-fitted and calibrated.
 
     A site with many rows is thinned for the fit (MOST_ROWS) and the odds are corrected for that,
     so the probabilities are those of the two sites as given.
+
+    Args:
+        source: The labelled site; its outcomes are not read.
+        target: The site to tell it from.
+        seed: Decides folds and subsamples.
+        kind: The only classifier to fit; None fits all and takes the best.
+        folds: Folds of the cross-fitting, at most.
     """
     _check(source, target, kind)
     X, is_target = stack(source, target)
     folds = max(2, min(folds, len(source), len(target)))
-    generator = np.random.default_rng([seed, 1])
-    fold_of = _assign_folds(is_target, folds, generator)
+    fold_of = _assign_folds(is_target, folds, np.random.default_rng([seed, 1]))
+    with threadpool_limits(1):
+        found = [_cross_fit(one, X, is_target, fold_of, seed) for one in (KINDS if kind is None else (kind,))]
+    best = found[_pick(found, is_target)]
+    fitted = Propensity(
+        source=best.probability[: len(source)],
+        target=best.probability[len(source) :],
+        kind=best.auroc.kind,
+        folds=folds,
+        rows_fitted=best.auroc.rows_fitted,
+        candidates=tuple(one.auroc for one in found),
+    )
+    return replace(fitted, unlike=find_unlike(source, target, fitted, seed=seed))
+
+
+@dataclass(frozen=True)
+class _CrossFitted:
+    """One kind's calibrated probabilities (rows,) and how well they tell the sites apart."""
+
+    probability: Doubles
+    auroc: DomainAuroc
+
+
+def _pick(found: Sequence[_CrossFitted], is_target: NDArray[np.bool_]) -> int:
+    """Returns the simplest whose log loss is not clearly above the lowest, patient by patient."""
+    losses = [per_row_log_loss(is_target, one.probability) for one in found]
+    usable = [i for i, one in enumerate(found) if one.auroc.kind != "boosting" or one.auroc.value < SEPARATED]
+    usable = usable or list(range(len(found)))
+    best = min(usable, key=lambda i: float(losses[i].mean()))
+    for index in usable:
+        behind = losses[index] - losses[best]
+        if float(behind.mean()) <= CLEARLY * float(behind.std()) / np.sqrt(len(behind)):
+            return index
+    return best
+
+
+def _cross_fit(kind: Kind, X: Doubles, is_target: NDArray[np.bool_], fold_of: Indices, seed: int) -> _CrossFitted:
+    generator = np.random.default_rng([seed, 1, KINDS.index(kind)])
     logits = np.empty(len(X))
     most = 0
-    with threadpool_limits(1):
-        for fold in range(folds):
-            held = fold_of == fold
-            rows = np.flatnonzero(~held)
-            logits[held], fitted = _fit_and_score(kind, X, is_target, rows, X[held], generator)
-            most = max(most, fitted)
-    probability = 1.0 / (1.0 + np.exp(-np.clip(logits, -LARGEST_LOGIT, LARGEST_LOGIT)))
-    return Propensity(probability[: len(source)], probability[len(source) :], kind, folds, most)
+    for fold in range(int(fold_of.max()) + 1):
+        held = fold_of == fold
+        logits[held], fitted = _fit_and_score(kind, X, is_target, np.flatnonzero(~held), X[held], generator)
+        most = max(most, fitted)
+    logits = np.clip(logits, -LARGEST_LOGIT, LARGEST_LOGIT)
+    value, variance = delong(logits[~is_target], logits[is_target])
+    low, high = auroc_interval(value, variance, int(min(is_target.sum(), (~is_target).sum())))
+    probability = sigmoid(np.clip(_calibrate(logits, is_target), -LARGEST_LOGIT, LARGEST_LOGIT))
+    loss = float(per_row_log_loss(is_target, probability).mean())
+    return _CrossFitted(probability, DomainAuroc(value, low, high, kind, most, loss))
 
 
-def density_ratio_weights(fitted: Propensity, cap: float | None = WEIGHT_CAP) -> Doubles:
-    """Weights (source rows,) that make the source look like the target; mean 1.
-
-    The ratio of densities is the odds times source rows / target rows. `cap` bounds a weight in
-    units of the mean weight: it buys a smaller variance with a little bias. None does not bound.
-    """
-    logits, _ = fitted.logits()
-    # Subtracting the largest logit first keeps exp() finite; the mean is taken out anyway.
-    weights: Doubles = np.exp(logits - logits.max())
-    weights /= weights.mean()
-    if cap is None:
-        return weights
-    # Capping lowers the mean, so the bound is approached in a few rounds.
-    for _ in range(20):
-        weights = np.minimum(weights, cap)
-        weights /= weights.mean()
-        if weights.max() <= cap * 1.001:
-            break
-    return weights
-
-
-def effective_n(weights: NDArray[Any]) -> float:
-    """Kish's effective sample size: the number of equally weighted rows with the same variance."""
-    weights = np.asarray(weights, dtype=np.float64)
-    squares = float((weights**2).sum())
-    return float(weights.sum()) ** 2 / squares if squares > 0 else 0.0
+def _calibrate(logits: Doubles, is_target: NDArray[np.bool_]) -> Doubles:
+    """Moves and stretches out-of-fold logits (rows,) to what they turned out to mean."""
+    line = fit_line(
+        is_target.astype(np.float64), np.column_stack([np.ones(len(logits)), logits]), np.zeros(len(logits))
+    )
+    if line is None:  # separated sites, or logits that are all alike
+        return logits
+    if line[1] > SMALLEST_SLOPE:
+        return np.asarray(line[0] + line[1] * logits, dtype=np.float64)
+    prior = np.log(is_target.mean() / (1 - is_target.mean()))
+    return np.asarray(prior + SMALLEST_SLOPE * (logits - logits.mean()), dtype=np.float64)
 
 
 def stack(source: Cohort, target: Cohort) -> tuple[Doubles, NDArray[np.bool_]]:
@@ -117,17 +137,39 @@ def stack(source: Cohort, target: Cohort) -> tuple[Doubles, NDArray[np.bool_]]:
     return X, np.arange(len(X)) >= len(source)
 
 
-def fit_classifier(kind: Kind, X: Doubles, is_target: NDArray[np.bool_], seed: int) -> Any:
-    """Fits one source-vs-target classifier with a `decision_function`."""
+@dataclass(frozen=True)
+class Classifier:
+    """A fitted source-vs-target classifier.
+
+    Attributes:
+        model: What gives logits.
+        terms: The squares and products it was given, or None.
+    """
+
+    model: Any
+    terms: Terms | None
+
+    def logits(self, X: Doubles) -> Doubles:
+        """Log odds of being a target patient (rows,) for standardised features (rows, features)."""
+        if self.terms is None:
+            return np.asarray(self.model.decision_function(X), dtype=np.float64)
+        chunks = [X[start : start + CHUNK] for start in range(0, len(X), CHUNK)]
+        return np.concatenate([self.model.decision_function(self.terms.expand(chunk)) for chunk in chunks])
+
+
+def fit_classifier(kind: Kind, X: Doubles, is_target: NDArray[np.bool_], seed: int) -> Classifier:
+    """Fits one source-vs-target classifier on standardised features X (rows, features)."""
     if kind == "boosting":
-        model: Any = HistGradientBoostingClassifier(
-            max_iter=100, max_leaf_nodes=15, early_stopping=False, random_state=seed
+        # Small trees and short steps: on few rows large ones mostly learn noise, which the calibration then undoes.
+        boosted = HistGradientBoostingClassifier(
+            max_iter=120, learning_rate=0.06, max_leaf_nodes=8, early_stopping=False, random_state=seed
         )
-    else:
-        # newton-cholesky solves (features x features) systems: fast for many rows, not for many features.
-        solver = "newton-cholesky" if X.shape[1] <= 200 else "lbfgs"
-        model = LogisticRegression(C=1.0, solver=solver, max_iter=200)
-    return model.fit(X, is_target)
+        return Classifier(boosted.fit(X, is_target), None)
+    terms = Terms.learn(X) if kind == "quadratic" else None
+    table = X if terms is None else terms.expand(X)
+    # newton-cholesky solves (terms x terms) systems: fast for many rows, not for many terms.
+    solver = "newton-cholesky" if table.shape[1] <= 200 else "lbfgs"
+    return Classifier(LogisticRegression(C=1.0, solver=solver, max_iter=500, tol=1e-4).fit(table, is_target), terms)
 
 
 def thin(is_target: NDArray[np.bool_], rows: Indices, most: int, generator: np.random.Generator) -> Indices:
@@ -142,6 +184,12 @@ def thin(is_target: NDArray[np.bool_], rows: Indices, most: int, generator: np.r
     return np.sort(np.concatenate(kept))
 
 
+def _most_rows(kind: Kind, features: int) -> int:
+    if kind != "quadratic":
+        return MOST_ROWS[kind]
+    return min(MOST_ROWS[kind], max(2_000, MOST_CELLS // (features * (features + 3) // 2)))
+
+
 def _fit_and_score(
     kind: Kind,
     X: Doubles,
@@ -151,13 +199,13 @@ def _fit_and_score(
     generator: np.random.Generator,
 ) -> tuple[Doubles, int]:
     """Fits on `rows` (thinned) and returns the logits of the held-out rows and how many rows were fitted."""
-    kept = thin(is_target, rows, MOST_ROWS[kind], generator)
+    kept = thin(is_target, rows, _most_rows(kind, X.shape[1]), generator)
     targets, sources = int(is_target[rows].sum()), int((~is_target[rows]).sum())
     model = fit_classifier(kind, X[kept], is_target[kept], seed=int(generator.integers(2**31)))
     kept_targets, kept_sources = int(is_target[kept].sum()), int((~is_target[kept]).sum())
     # Thinning one site more than the other shifts every log odds by the same amount.
     correction = np.log(targets / sources) - np.log(kept_targets / kept_sources)
-    return np.asarray(model.decision_function(held), dtype=np.float64) + correction, len(kept)
+    return model.logits(held) + correction, len(kept)
 
 
 def _assign_folds(is_target: NDArray[np.bool_], folds: int, generator: np.random.Generator) -> Indices:
@@ -167,12 +215,6 @@ def _assign_folds(is_target: NDArray[np.bool_], folds: int, generator: np.random
         rows = np.flatnonzero(is_target == side)
         fold_of[generator.permutation(rows)] = np.arange(len(rows)) % folds
     return fold_of
-
-
-def _logit(probability: Doubles) -> Doubles:
-    with np.errstate(divide="ignore"):
-        logits: Doubles = np.log(probability) - np.log1p(-probability)
-    return np.clip(logits, -LARGEST_LOGIT, LARGEST_LOGIT)
 
 
 def check_same_features(source: Cohort, target: Cohort) -> None:
@@ -191,8 +233,8 @@ def check_same_features(source: Cohort, target: Cohort) -> None:
         )
 
 
-def _check(source: Cohort, target: Cohort, kind: str) -> None:
-    if kind not in KINDS:
+def _check(source: Cohort, target: Cohort, kind: str | None) -> None:
+    if kind is not None and kind not in KINDS:
         raise UsageError(f"unknown propensity kind '{kind}'{did_you_mean(kind, KINDS)}")
     check_same_features(source, target)
     if min(len(source), len(target)) < 2:

@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Self
+from dataclasses import dataclass
 
 import numpy as np
 
 from tdrop.errors import DataError
-from tdrop.shift.classifier import (
-    WEIGHT_CAP,
-    Propensity,
-    check_same_features,
-    density_ratio_weights,
-    effective_n,
-    propensity,
-)
-from tdrop.shift.joint import (
-    DomainAuroc,
-    Driver,
-    PermutationTest,
-    domain_auroc,
-    permutation_test,
-    rank_drivers,
-    share_outside_overlap,
-)
+from tdrop.shift.classifier import check_same_features, propensity
+from tdrop.shift.joint import Driver, PermutationTest, permutation_test, rank_drivers
 from tdrop.shift.marginal import Density, FeatureShift, compare_features
+from tdrop.shift.overlap import WEIGHT_CAP, DomainAuroc, Propensity, density_ratio_weights
 from tdrop.shift.verdict import Verdict, judge
 from tdrop.types import Cohort, Doubles
 
@@ -49,11 +32,10 @@ class Shift:
         target_rows: Target patients.
         verdict: "go", "caution", "stop" or "too few to say".
         reason: Why, in a sentence.
-        domain_auroc: The better classifier's cross-fitted AUROC; None when it cannot be fitted.
-        aurocs: Those of all classifiers, logistic first.
+        domain_auroc: The cross-fitted AUROC of the propensity; None when none can be fitted.
+        aurocs: Those of all classifiers that were compared, simplest first.
         permutation: Two-sample test; it informs and never decides.
-        weights_effective_n: Kish's effective size of the source under density-ratio weights, which come
-            from the logistic classifier: a boosted one invents weights where there is no shift.
+        weights_effective_n: Effective size of the source under density-ratio weights; small without overlap.
         weights_capped_share: Share of source rows whose weight reached the cap.
         outside_overlap: Share of target patients with hardly any source patient like them.
         propensity: Histogram of P(target | x) with the sites weighted alike, on common edges.
@@ -79,43 +61,17 @@ class Shift:
     drivers: tuple[Driver, ...]
     notes: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        """Returns plain JSON types."""
-        data: dict[str, Any] = json.loads(json.dumps(asdict(self), allow_nan=False))
-        return data
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Reads what `to_dict` wrote."""
-        auroc, test, histogram = data["domain_auroc"], data["permutation"], data["propensity"]
-        read: dict[str, Any] = {
-            **data,
-            "domain_auroc": None if auroc is None else DomainAuroc.from_dict(auroc),
-            "aurocs": tuple(DomainAuroc.from_dict(item) for item in data["aurocs"]),
-            "permutation": None if test is None else PermutationTest.from_dict(test),
-            "propensity": None if histogram is None else Density.from_dict(histogram),
-            "features": tuple(FeatureShift.from_dict(item) for item in data["features"]),
-            "drivers": tuple(Driver.from_dict(item) for item in data["drivers"]),
-            "notes": tuple(data["notes"]),
-        }
-        return cls(**read)
-
-
-@dataclass(frozen=True)
-class _Joint:
-    """What rests on a classifier; empty when none can be fitted."""
-
-    aurocs: tuple[DomainAuroc, ...] = ()
-    logistic: Propensity | None = None
-    best: Propensity | None = None
-    permutation: PermutationTest | None = None
-    drivers: tuple[Driver, ...] = ()
-
-
-def estimate_shift(source: Cohort, target: Cohort, *, seed: int = 0) -> Shift:
+def estimate_shift(source: Cohort, target: Cohort, *, seed: int = 0, fitted: Propensity | None = None) -> Shift:
     """Measures how different the target's patients are, feature by feature and jointly.
 
     Outcomes are not read. Large sites are thinned where it is costly; `notes` says where.
+
+    Args:
+        source: The labelled site.
+        target: The site to compare with it.
+        seed: Decides folds, subsamples and shuffles.
+        fitted: The pair's propensity where it was fitted before; fitted here otherwise.
     """
     check_same_features(source, target)
     if min(len(source), len(target)) < 1:
@@ -124,11 +80,12 @@ def estimate_shift(source: Cohort, target: Cohort, *, seed: int = 0) -> Shift:
             f"{len(source):,} and {len(target):,} rows; check the extracts"
         )
     features = compare_features(source, target)
-    joint = _compare_jointly(source, target, features, seed)
-    best = max(joint.aurocs, key=lambda auroc: auroc.value, default=None)
-    weights = None if joint.logistic is None else density_ratio_weights(joint.logistic)
-    outside = None if joint.best is None else share_outside_overlap(joint.best)
-    verdict, reason = judge(best, outside, (len(source), len(target)))
+    if fitted is None and min(len(source), len(target)) >= 2:
+        fitted = propensity(source, target, seed=seed)
+    test = None if fitted is None else permutation_test(source, target, seed=seed)
+    auroc = None if fitted is None else fitted.auroc
+    outside = None if fitted is None else float(fitted.unlike.mean())
+    verdict, reason = judge(auroc, outside, (len(source), len(target)))
     logger.info("site '%s' against '%s': %s", target.site, source.site, verdict)
     return Shift(
         source=source.site,
@@ -137,32 +94,21 @@ def estimate_shift(source: Cohort, target: Cohort, *, seed: int = 0) -> Shift:
         target_rows=len(target),
         verdict=verdict,
         reason=reason,
-        domain_auroc=best,
-        aurocs=joint.aurocs,
-        permutation=joint.permutation,
-        weights_effective_n=None if weights is None else effective_n(weights),
-        weights_capped_share=None if weights is None else float((weights >= 0.999 * WEIGHT_CAP).mean()),
+        domain_auroc=auroc,
+        aurocs=() if fitted is None else fitted.candidates,
+        permutation=test,
+        weights_effective_n=None if fitted is None else fitted.effective_n,
+        weights_capped_share=None if fitted is None else _capped_share(fitted),
         outside_overlap=outside,
-        propensity=None if joint.best is None else _histogram(joint.best),
+        propensity=None if fitted is None else _histogram(fitted),
         features=features,
-        drivers=joint.drivers,
-        notes=_notes(features, joint),
+        drivers=() if fitted is None else rank_drivers(source, target, features, kind=fitted.kind, seed=seed),
+        notes=_notes(features, fitted, test),
     )
 
 
-def _compare_jointly(source: Cohort, target: Cohort, features: tuple[FeatureShift, ...], seed: int) -> _Joint:
-    if min(len(source), len(target)) < 2:
-        return _Joint()
-    fitted = [propensity(source, target, seed=seed, kind=kind) for kind in ("logistic", "boosting")]
-    aurocs = tuple(domain_auroc(one) for one in fitted)
-    best = fitted[int(np.argmax([auroc.value for auroc in aurocs]))]
-    return _Joint(
-        aurocs=aurocs,
-        logistic=fitted[0],
-        best=best,
-        permutation=permutation_test(source, target, seed=seed),
-        drivers=rank_drivers(source, target, features, kind=best.kind, seed=seed),
-    )
+def _capped_share(fitted: Propensity) -> float:
+    return float((density_ratio_weights(fitted) >= 0.999 * WEIGHT_CAP).mean())
 
 
 def _histogram(fitted: Propensity) -> Density:
@@ -176,12 +122,13 @@ def _histogram(fitted: Propensity) -> Density:
     return Density(tuple(float(edge) for edge in np.round(edges, 6)), counts[0], counts[1])
 
 
-def _notes(features: tuple[FeatureShift, ...], joint: _Joint) -> tuple[str, ...]:
+def _notes(
+    features: tuple[FeatureShift, ...], fitted: Propensity | None, test: PermutationTest | None
+) -> tuple[str, ...]:
     notes = [f"{feature.feature} is {feature.note}." for feature in features if feature.note]
-    for auroc in joint.aurocs:
+    for auroc in () if fitted is None else fitted.candidates:
         notes.append(f"Each {auroc.kind} classifier was fitted on at most {auroc.rows_fitted:,} rows.")
-    if joint.permutation is not None:
-        test = joint.permutation
+    if test is not None:
         notes.append(
             f"The permutation test used {test.source_rows:,} source and {test.target_rows:,} target rows "
             f"and {test.permutations} permutations."

@@ -1,55 +1,27 @@
-"""How source and target differ jointly: domain AUROC, permutation test, overlap, drivers."""
+"""How source and target differ jointly: permutation test and drivers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from threadpoolctl import threadpool_limits
 
-from tdrop.metrics import auroc, auroc_interval, delong
-from tdrop.shift.classifier import Kind, Propensity, fit_classifier, stack, thin
+from tdrop.metrics import auroc
+from tdrop.shift.classifier import fit_classifier, stack, thin
 from tdrop.shift.marginal import FeatureShift
+from tdrop.shift.overlap import Kind
 from tdrop.types import Cohort, Doubles
 
 #: Rows a site of the permutation test; its cost grows with their square.
 PERMUTATION_ROWS = 1_000
 PERMUTATIONS = 499
-#: A target patient has overlap when at least this many source patients look as much like the target,
-#: or this share of a source of fewer than 500: ten of 100 would put a tenth of every site outside.
-FEWEST_NEIGHBOURS = 10
-FEWEST_SHARE = 0.02
 #: Rows behind the driver table: half to fit, half to measure.
 DRIVER_ROWS = 20_000
 DRIVER_REPEATS = 3
-
-
-@dataclass(frozen=True)
-class DomainAuroc:
-    """How well one classifier tells target from source, on rows it did not see.
-
-    Attributes:
-        value: Area under the ROC curve; .5 is chance, 1 is perfect separation.
-        low: Lower end of its 95% interval.
-        high: Upper end.
-        kind: "logistic" or "boosting".
-        rows_fitted: Rows behind one fit.
-    """
-
-    value: float
-    low: float
-    high: float
-    kind: Kind
-    rows_fitted: int
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Reads what `dataclasses.asdict` wrote."""
-        return cls(**data)
 
 
 @dataclass(frozen=True)
@@ -70,11 +42,6 @@ class PermutationTest:
     source_rows: int
     target_rows: int
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Reads what `dataclasses.asdict` wrote."""
-        return cls(**data)
-
 
 @dataclass(frozen=True)
 class Driver:
@@ -91,34 +58,6 @@ class Driver:
     auroc_drop: float
     largest_smd: float | None
     distance: float | None
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Reads what `dataclasses.asdict` wrote."""
-        return cls(**data)
-
-
-def domain_auroc(fitted: Propensity) -> DomainAuroc:
-    """Returns the cross-fitted AUROC with DeLong's interval on the logit scale."""
-    value, variance = delong(fitted.source, fitted.target)
-    low, high = auroc_interval(value, variance, min(len(fitted.source), len(fitted.target)))
-    return DomainAuroc(value, low, high, fitted.kind, fitted.rows_fitted)
-
-
-def share_outside_overlap(fitted: Propensity) -> float:
-    """Share of target patients with fewer than `neighbours_needed` source patients as target-like.
-
-    The odds of being a target patient rise with the ratio of the densities, so a patient whose odds
-    hardly any source patient reaches lives where there is hardly any source.
-    """
-    needed = neighbours_needed(len(fitted.source))
-    bar = np.partition(fitted.source, len(fitted.source) - needed)[len(fitted.source) - needed]
-    return float((fitted.target > bar).mean())
-
-
-def neighbours_needed(source_rows: int) -> int:
-    """Returns how many source patients must be as target-like for overlap."""
-    return max(1, min(FEWEST_NEIGHBOURS, int(FEWEST_SHARE * source_rows)))
 
 
 def permutation_test(source: Cohort, target: Cohort, *, seed: int) -> PermutationTest:
@@ -193,13 +132,13 @@ def _measure_drops(
     drops: dict[str, float] = {}
     with threadpool_limits(1):
         model = fit_classifier(kind, X[half], is_target[half], seed=int(generator.integers(2**31)))
-        whole = auroc(truth, model.decision_function(held)) or 0.0
+        whole = auroc(truth, model.logits(held)) or 0.0
         for column, indices in members.items():
             lost = []
             for _ in range(DRIVER_REPEATS):
                 shuffled = held.copy()
                 shuffled[:, indices] = held[generator.permutation(len(held))][:, indices]
-                lost.append(whole - (auroc(truth, model.decision_function(shuffled)) or 0.0))
+                lost.append(whole - (auroc(truth, model.logits(shuffled)) or 0.0))
             drops[column] = float(np.mean(lost))
     return drops
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
 
 import numpy as np
 from scipy.stats import wasserstein_distance
@@ -35,11 +34,6 @@ class Density:
     edges: tuple[float, ...]
     source: tuple[int, ...]
     target: tuple[int, ...]
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Reads what `dataclasses.asdict` wrote."""
-        return cls(tuple(data["edges"]), tuple(data["source"]), tuple(data["target"]))
 
 
 @dataclass(frozen=True)
@@ -79,11 +73,6 @@ class FeatureShift:
     density: Density
     note: str = ""
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Reads what `dataclasses.asdict` wrote."""
-        return cls(**{**data, "density": Density.from_dict(data["density"])})
-
 
 @dataclass(frozen=True)
 class Moments:
@@ -103,7 +92,7 @@ def compare_features(source: Cohort, target: Cohort) -> tuple[FeatureShift, ...]
     return tuple(_compare(index, source, target, moments, distances, missing) for index in range(len(source.features)))
 
 
-def compare_means(source: Floats, target: Floats) -> Moments:
+def compare_means(source: Floats | Doubles, target: Floats | Doubles) -> Moments:
     """Returns means, pooled standard deviations and standardised mean differences (features,).
 
     The difference is infinite where both sites are constant at different values.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from tdrop.shift.joint import DomainAuroc, neighbours_needed
+from tdrop.shift.overlap import DomainAuroc, neighbours_needed
 
 Verdict = Literal["go", "caution", "stop", "too few to say"]
 

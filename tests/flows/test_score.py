@@ -155,6 +155,7 @@ def people(mean, rows, seed):
 def compare(folder, batch, target_rows=1000):
     """What is said of a batch by a champion made for patients two standard deviations above its source."""
     from tasks.files import save_cohort
+    from tdrop.records import plain
     from tdrop.shift import estimate_shift
 
     source, target = people(0, 2000, 0), people(2, target_rows, 1)
@@ -162,7 +163,7 @@ def compare(folder, batch, target_rows=1000):
     stage.mkdir(parents=True)
     save_cohort(stage / "source.npz", source)
     save_cohort(stage / "target.npz", target)
-    described = {"encoded": "encoded/pair", "domain_auroc": estimate_shift(source, target).to_dict()["domain_auroc"]}
+    described = {"encoded": "encoded/pair", "domain_auroc": plain(estimate_shift(source, target).domain_auroc)}
     return _compare(Place.at(folder, folder), Champion(folder, "1", described), batch)
 
 

@@ -13,6 +13,7 @@ from stand_in import Watcher
 from tdrop.choose import Choice, FoldScore, Score, choose, out_of_fold_losses
 from tdrop.errors import DataError, FitError, UsageError
 from tdrop.methods import build
+from tdrop.records import plain, read
 from tdrop.shift import density_ratio_weights, propensity
 from tdrop.tune import Losses, Trial
 
@@ -95,7 +96,7 @@ def test_records_survive_json(base):
     data = json.loads(json.dumps(choice.to_dict(), allow_nan=False))
     assert Choice.from_dict(data) == choice
     folds = score("tdnr", base).folds
-    assert FoldScore.from_dict(json.loads(json.dumps(folds.to_dict(), allow_nan=False))) == folds
+    assert read(FoldScore, json.loads(json.dumps(plain(folds), allow_nan=False))) == folds
 
 
 def test_every_row_is_scored_by_a_fit_that_did_not_see_it():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tdrop.errors import DataError
-from tdrop.metrics import auroc, brier, log_loss, misclassified, per_row_log_loss
+from tdrop.metrics import auroc, auroc_interval, brier, delong, log_loss, misclassified, per_row_log_loss
 from tdrop.metrics.ranking import RankedPairs
 
 
@@ -93,3 +93,15 @@ def test_a_resample_of_one_class_has_no_auroc() -> None:
     result = RankedPairs.of(np.array([1.0, 0.0]), np.array([0.9, 0.1])).resampled(counts)[0]
     assert np.isnan(result[0])
     assert result[1] == 1.0
+
+
+def test_delongs_interval_agrees_with_a_bootstrap_and_stays_within_bounds() -> None:
+    generator = np.random.default_rng(0)
+    others, events = generator.normal(0, 1, 400), generator.normal(1, 1, 250)
+    value, variance = delong(others, events)
+    truth = np.repeat([0, 1], [400, 250])
+    assert value == pytest.approx(auroc(truth, np.concatenate([others, events])))
+    redrawn = [delong(generator.choice(others, 400), generator.choice(events, 250))[0] for _ in range(300)]
+    assert auroc_interval(value, variance, 250) == pytest.approx(np.quantile(redrawn, [0.025, 0.975]), abs=0.012)
+    assert auroc_interval(*delong(np.zeros(5), np.ones(1)), 1) == (0.0, 1.0)
+    assert auroc_interval(*delong(np.zeros(50), np.ones(30)), 30) == pytest.approx((0.9, 1.0))

@@ -1,0 +1,196 @@
+"""The propensity of a pair of sites, fitted once and used by shift, matching, weights, choosing and referral alike."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.neighbors import NearestNeighbors
+
+from tdrop.records import plain, read
+from tdrop.types import Cohort, Doubles
+
+Mask = NDArray[np.bool_]
+Kind = Literal["logistic", "quadratic", "boosting"]
+
+#: Logits are kept within this: a density ratio beyond e^30 says "no overlap" and nothing more.
+LARGEST_LOGIT = 30.0
+#: No source row counts for more than this many average ones in an importance-weighted mean.
+WEIGHT_CAP = 20.0
+#: A target patient has overlap when at least this many source patients look as much like the target,
+#: or this share of a source of fewer than 500: ten of 100 would put a tenth of every site outside.
+FEWEST_NEIGHBOURS = 10
+FEWEST_SHARE = 0.02
+#: Somebody has the highest propensity also where nothing differs: only who is this many times as frequent at the
+#: target as at the source can be unlike anyone there.
+UNLIKE_RATIO = 5.0
+#: Who sits in the middle of the source is like many there, however much the target gathers in that place: to be
+#: unlike anyone a patient must also be further from the nearest source patients than this share of those are.
+UNLIKE_QUANTILE = 0.75
+#: Source rows among which the nearest are looked for, and of these how many say what is far.
+NEAREST_ROWS = 20_000
+OWN_ROWS = 1_000
+
+
+@dataclass(frozen=True)
+class DomainAuroc:
+    """How well one classifier tells target from source, on rows it did not see.
+
+    Attributes:
+        value: Area under the ROC curve; .5 is chance, 1 is perfect separation.
+        low: Lower end of its 95% interval.
+        high: Upper end.
+        kind: "logistic", "quadratic" (with squares and products) or "boosting".
+        rows_fitted: Rows behind one fit.
+        log_loss: Of its calibrated probabilities.
+    """
+
+    value: float
+    low: float
+    high: float
+    kind: Kind
+    rows_fitted: int
+    log_loss: float | None = None
+
+
+@dataclass(frozen=True)
+class Propensity:
+    """Cross-fitted, calibrated probabilities of being a target patient.
+
+    Attributes:
+        source: P(target | x) of the source rows (source rows,).
+        target: P(target | x) of the target rows (target rows,).
+        kind: The classifier behind it.
+        folds: Folds of the cross-fitting.
+        rows_fitted: Rows behind one fit, at most.
+        candidates: Every classifier that was compared, simplest first.
+        unlike: Which target patients are unlike anyone the model learned from (target rows,); see `find_unlike`.
+    """
+
+    source: Doubles
+    target: Doubles
+    kind: Kind = "logistic"
+    folds: int = 0
+    rows_fitted: int = 0
+    candidates: tuple[DomainAuroc, ...] = ()
+    unlike: Mask = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+
+    def logits(self) -> tuple[Doubles, Doubles]:
+        """Log odds of source and target rows, within +-LARGEST_LOGIT."""
+        return _logit(self.source), _logit(self.target)
+
+    def ratios(self) -> tuple[Doubles, Doubles]:
+        """Target density over source density at the source rows and at the target rows."""
+        prior = np.log(len(self.source) / len(self.target))
+        source, target = (np.exp(np.clip(logits + prior, None, LARGEST_LOGIT)) for logits in self.logits())
+        return source, target
+
+    @property
+    def auroc(self) -> DomainAuroc | None:
+        """How well the classifier behind it tells the sites apart."""
+        return next((one for one in self.candidates if one.kind == self.kind), None)
+
+    @property
+    def coverage(self) -> float:
+        """Share of the target that the source's patients can stand for.
+
+        The mean of the density ratio over the source is the target's mass where the source has any: 1 under
+        full overlap, near 0 for sites that share nobody.
+        """
+        return float(min(1.0, self.ratios()[0].mean()))
+
+    @property
+    def effective_n(self) -> float:
+        """Equally weighted source rows that say as much about the target; small without overlap.
+
+        Kish's size of the weights, times coverage: weights that are alike because nobody is like the target
+        are worth nothing.
+        """
+        return effective_n(density_ratio_weights(self)) * self.coverage
+
+    def save(self, path: Path) -> None:
+        """Writes it as npz, without pickle."""
+        facts = {name: plain(getattr(self, name)) for name in ("kind", "folds", "rows_fitted")}
+        facts["candidates"] = [plain(one) for one in self.candidates]
+        kept = np.array(json.dumps(facts))
+        np.savez(path, facts=kept, source=self.source, target=self.target, unlike=self.unlike)
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Reads what `save` wrote."""
+        with np.load(path, allow_pickle=False) as kept:
+            facts = json.loads(str(kept["facts"]))
+            candidates = tuple(read(DomainAuroc, one) for one in facts.pop("candidates"))
+            return cls(kept["source"], kept["target"], candidates=candidates, unlike=kept["unlike"], **facts)
+
+
+def find_unlike(source: Cohort, target: Cohort, fitted: Propensity, *, seed: int = 0) -> Mask:
+    """Finds the target patients who are unlike anyone the model learned from (target rows,).
+
+    Three things must hold: fewer than `neighbours_needed` source patients look as much like the target (the odds rise
+    with the ratio of the densities); such patients are UNLIKE_RATIO times as frequent at the target; and the source
+    patients nearest to them are further away than is usual among source patients.
+    """
+    needed = neighbours_needed(len(source))
+    bar = np.partition(fitted.source, len(source) - needed)[len(source) - needed]
+    unlike: Mask = (fitted.target > bar) & (fitted.ratios()[1] >= UNLIKE_RATIO)
+    if unlike.any() and len(source) > 1:
+        unlike[unlike] = _far_from(source, target.take(unlike), needed, np.random.default_rng([seed, 9]))
+    return unlike
+
+
+def _far_from(source: Cohort, patients: Cohort, needed: int, generator: np.random.Generator) -> Mask:
+    """Whether the nearest source patients are further away than is usual among source patients (patients,)."""
+    rows = np.sort(generator.permutation(len(source))[:NEAREST_ROWS])
+    nearest = min(max(1, round(needed * len(rows) / len(source))), len(rows) - 1)
+    scale = source.X.std(axis=0, dtype=np.float64)
+    scale = np.where(scale > 0, scale, 1.0)
+    here = source.X[rows] / scale
+    search = NearestNeighbors(algorithm="brute").fit(here)
+    # A source patient is the nearest to itself, so one more is looked at.
+    own = search.kneighbors(here[generator.permutation(len(here))[:OWN_ROWS]], nearest + 1)[0][:, -1]
+    there = search.kneighbors(patients.X / scale, nearest)[0][:, -1]
+    return np.asarray(there > np.quantile(own, UNLIKE_QUANTILE), dtype=np.bool_)
+
+
+def neighbours_needed(source_rows: int) -> int:
+    """Returns how many source patients must be as target-like for overlap."""
+    return max(1, min(FEWEST_NEIGHBOURS, int(FEWEST_SHARE * source_rows)))
+
+
+def density_ratio_weights(fitted: Propensity, cap: float | None = WEIGHT_CAP) -> Doubles:
+    """Weights (source rows,) that make the source look like the target; mean 1.
+
+    The ratio of densities is the odds times source rows / target rows. `cap` bounds a weight in
+    units of the mean weight: it buys a smaller variance with a little bias. None does not bound.
+    """
+    logits, _ = fitted.logits()
+    # Subtracting the largest logit first keeps exp() finite; the mean is taken out anyway.
+    weights: Doubles = np.exp(logits - logits.max())
+    weights /= weights.mean()
+    if cap is None:
+        return weights
+    # Capping lowers the mean, so the bound is approached in a few rounds.
+    for _ in range(20):
+        weights = np.minimum(weights, cap)
+        weights /= weights.mean()
+        if weights.max() <= cap * 1.001:
+            break
+    return weights
+
+
+def effective_n(weights: NDArray[Any]) -> float:
+    """Kish's effective sample size: the number of equally weighted rows with the same variance."""
+    weights = np.asarray(weights, dtype=np.float64)
+    squares = float((weights**2).sum())
+    return float(weights.sum()) ** 2 / squares if squares > 0 else 0.0
+
+
+def _logit(probability: Doubles) -> Doubles:
+    with np.errstate(divide="ignore"):
+        logits: Doubles = np.log(probability) - np.log1p(-probability)
+    return np.clip(logits, -LARGEST_LOGIT, LARGEST_LOGIT)
