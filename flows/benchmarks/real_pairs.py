@@ -30,7 +30,7 @@ MISSING = "_missing"
 
 def rotterdam_to_gbsg() -> tuple[Cohort, Cohort]:
     """Returns Rotterdam (death within two years) and GBSG (recurrence or death within two years)."""
-    rotterdam, gbsg = _load("rott2"), _load("GBSG2")
+    rotterdam, gbsg = load_table("rott2"), load_table("GBSG2")
     size = rotterdam["fac_tsize"].astype(str)
     source = pd.DataFrame(
         {
@@ -57,13 +57,13 @@ def rotterdam_to_gbsg() -> tuple[Cohort, Cohort]:
         }
     )
     days = 2 * 365.25
-    outcomes = _within(rotterdam, days, _MONTH), _within(gbsg, days, 1.0)
-    return _cohort("rotterdam", source, outcomes[0]), _cohort("gbsg", target, outcomes[1])
+    outcomes = within(rotterdam, days, _MONTH), within(gbsg, days, 1.0)
+    return cohort_of("rotterdam", source, outcomes[0]), cohort_of("gbsg", target, outcomes[1])
 
 
 def support_to(group: str) -> tuple[Cohort, Cohort]:
     """Returns SUPPORT2's sepsis and organ-failure patients and those of another disease group."""
-    table = _load("support2")
+    table = load_table("support2")
     X = table[[f"num_{name}" for name in (*_MEASUREMENTS, *_SKEWED)]].astype(float)
     X.columns = X.columns.str.removeprefix("num_")
     X[list(_SKEWED)] = np.log1p(X[list(_SKEWED)].clip(lower=0))
@@ -74,26 +74,26 @@ def support_to(group: str) -> tuple[Cohort, Cohort]:
     X["male"] = table["fac_sex"].astype(str) == "male"
     X["diabetes"] = table["fac_diabetes"].astype(str) == "1"
     X = pd.concat([X, missing.loc[:, missing.any()]], axis=1)
-    outcome = _within(table, 180, 1.0)
+    outcome = within(table, 180, 1.0)
     sides = (groups == SUPPORT_SOURCE).to_numpy(), (groups == group).to_numpy()
-    return _cohort("sepsis", X[sides[0]], outcome[sides[0]]), _cohort(group.lower(), X[sides[1]], outcome[sides[1]])
+    return cohort_of("sepsis", X[sides[0]], outcome[sides[0]]), cohort_of(group.lower(), X[sides[1]], outcome[sides[1]])
 
 
-def _load(name: str) -> pd.DataFrame:
+def load_table(name: str) -> pd.DataFrame:
     from SurvSet.data import SurvLoader
 
     table: pd.DataFrame = SurvLoader().load_dataset(name)["df"]
     return table
 
 
-def _within(table: pd.DataFrame, days: float, unit: float) -> Any:
+def within(table: pd.DataFrame, days: float, unit: float) -> Any:
     """1 for an event within `days`, 0 for follow-up beyond it, NaN for those censored earlier."""
     time = table["time"].to_numpy(float) * unit
     event = table["event"].to_numpy() == 1
     return np.where(event & (time <= days), 1.0, np.where(time >= days, 0.0, np.nan))
 
 
-def _cohort(site: str, X: pd.DataFrame, outcome: Any) -> Cohort:
+def cohort_of(site: str, X: pd.DataFrame, outcome: Any) -> Cohort:
     known = ~np.isnan(outcome)
     names, values = tuple(X.columns), X[known].to_numpy(dtype=float)
     described = tuple(Feature(f"{name}{MISSING}", name, "missing") for name in names if f"{name}{MISSING}" in names)

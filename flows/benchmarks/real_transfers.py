@@ -1,0 +1,108 @@
+"""Real transfers cut from the optional package SurvSet: one table, one question, two groups of patients as sites.
+
+Each splits a public cohort by something that really differs between hospitals (who is sent there, when, how sick).
+Half of them settle rules, the other half judge them once. Nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from flows.benchmarks.real_pairs import cohort_of, load_table, within
+from tdrop.types import Cohort
+
+Sides = Callable[[pd.DataFrame], Any]
+
+#: Right-skewed positive measurements are taken as logarithms: what a contract's `log` would say.
+_SKEWED_ABOVE = 2.0
+_FEWEST_MISSING = 10
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """One question and where its patients are split.
+
+    Attributes:
+        table: Table of SurvSet.
+        horizon: The event is asked for within this time, in the table's own unit.
+        source: Tells which patients (rows,) are the source; all others are the target.
+        leave_out: Columns that say the split, the outcome or nothing.
+    """
+
+    table: str
+    horizon: float
+    source: Sides
+    leave_out: tuple[str, ...] = ()
+
+
+def _is(column: str, *values: str) -> Sides:
+    return lambda table: table[column].astype(str).isin(values).to_numpy()
+
+
+def _below(column: str, limit: float) -> Sides:
+    return lambda table: (table[column].astype(float) < limit).to_numpy()
+
+
+#: Rules are settled on these.
+SETTLING: Mapping[str, Transfer] = {
+    "flchain women to men": Transfer("flchain", 3652, _is("fac_sex", "F"), ("fac_chapter", "fac_sample_yr")),
+    "flchain under 70 to over": Transfer("flchain", 3652, _below("num_age", 70), ("fac_chapter", "fac_sample_yr")),
+    "framingham women to men": Transfer("Framingham", 5479, _is("fac_sex", "F", "2"), ("fac_month",)),
+    "framingham under 50 to over": Transfer("Framingham", 5479, _below("num_age", 50), ("fac_month",)),
+    "heart catheter other to sepsis": Transfer(
+        "rhc",
+        30,
+        lambda table: ~table["fac_cat1"].astype(str).str.contains("Sepsis").to_numpy(),
+        ("fac_cat1", "fac_cat2", "num_surv2md1", "num_adld3p", "num_urin1"),
+    ),
+    "nwtco early to late stage": Transfer("nwtco", 730, _below("num_stage", 3), ("fac_in_subcohort", "fac_study")),
+    "infarct without to with heart failure": Transfer("TRACE", 3, _is("fac_chf", "0")),
+    "kidney graft until 2006 to later": Transfer("dataDIVAT3", 1095, _below("num_year_tx", 2007), ("fac_year_tx",)),
+}
+
+#: And judged on these, once.
+JUDGING: Mapping[str, Transfer] = {
+    "heart catheter lung to other": Transfer(
+        "rhc", 180, _is("fac_cat1", "ARF", "COPD"), ("fac_cat1", "fac_cat2", "num_surv2md1", "num_adld3p", "num_urin1")
+    ),
+    "vascular without to with stroke": Transfer("smarto", 1826, _is("fac_cerebral", "0"), ("fac_cerebral",)),
+    "aids new south wales to other states": Transfer("Aids2", 365, _is("fac_state", "NSW")),
+    "coronary syndrome without to with revascularisation": Transfer("grace", 180, _is("fac_revasc", "0"), ("num_los",)),
+    "leukaemia under 65 to over": Transfer("LeukSurv", 365, _below("num_age", 65), ("fac_district",)),
+    "colon few to many nodes": Transfer("colon", 1095, _is("fac_node4", "0")),
+    "kidney graft standard to extended donors": Transfer("dataDIVAT2", 5, _is("fac_ecd", "0")),
+    "dialysis under 60 to over": Transfer("Dialysis", 12, _below("num_age", 60), ("fac_center",)),
+}
+
+
+def real_transfer(transfer: Transfer) -> tuple[Cohort, Cohort]:
+    """Returns the labelled source and the labelled target; patients censored before the horizon are left out."""
+    table = load_table(transfer.table)
+    outcome = within(table, transfer.horizon, 1.0)
+    side = np.asarray(transfer.source(table), dtype=bool)
+    known = ~np.isnan(outcome)
+    X = _encode(table.drop(columns=[*transfer.leave_out, "pid", "event", "time"]), side & known)
+    return cohort_of("source", X[side], outcome[side]), cohort_of("target", X[~side], outcome[~side])
+
+
+def _encode(table: pd.DataFrame, source: Any) -> pd.DataFrame:
+    """Numbers, skewed ones as logarithms, and dummies; medians and decisions are the source's."""
+    columns: dict[str, Any] = {}
+    for name in table:
+        values = table[name]
+        if str(name).startswith("fac_"):
+            for level in sorted(values.astype(str)[source].unique())[1:]:
+                columns[f"{name}={level}"] = (values.astype(str) == level).astype(float)
+            continue
+        number = values.astype(float)
+        if number[source].skew() > _SKEWED_ABOVE and number.min() >= 0:
+            number = np.log1p(number)
+        if number[source].isna().sum() >= _FEWEST_MISSING:
+            columns[f"{name}_missing"] = number.isna().astype(float)
+        columns[str(name)] = number.fillna(number[source].median())
+    return pd.DataFrame(columns)
