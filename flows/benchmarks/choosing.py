@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from flows.benchmarks.real_pairs import SUPPORT_TARGETS, rotterdam_to_gbsg, support_to
-from tdrop.choose import SIMPLICITY, Choice, Criterion, FoldScore, Score, choose, out_of_fold_losses
+from tdrop.choose import PREFERENCE, Choice, Criterion, FoldScore, Score, choose, out_of_fold_losses
 from tdrop.data.families import extrapolation
 from tdrop.data.simulate import simulated_cohort
 from tdrop.matching import match
@@ -181,7 +181,7 @@ def _choose_by_error_of_the_difference(choice: Choice) -> str:
     """Tied is whose difference to the best, on the same patients, is within its own standard error."""
     rows = [row for row in choice.table if row.candidate and row.behind is not None]
     tied = [row.method for row in rows if (row.behind or 0.0) <= (row.behind_error or 0.0)]
-    return min(tied, key=SIMPLICITY.index)
+    return min(tied, key=PREFERENCE.index)
 
 
 def _score_target(labelled: Cohort, risk: Any) -> dict[str, float | None]:

@@ -20,20 +20,24 @@ Criterion = Literal["importance_weighted", "matched_validation"]
 CRITERIA: tuple[str, ...] = get_args(Criterion)
 DEFAULT_CRITERION: Criterion = "importance_weighted"
 
-#: From simple to involved: what a reader can check by hand comes first, what needs the target's rows last.
-SIMPLICITY = (
+#: What is taken among methods that score alike, first to last: a line that a reader can check by hand; networks, of
+#: which members trained apart extrapolate most gently; then trees, which say beyond the source what they said at its
+#: edge; last what learns from its own guesses. docs/CHOOSING.md has the measurement.
+PREFERENCE = (
     "logistic_regression",
-    "gradient_boosting",
-    "mlp",
+    "ensemble",
+    "transductive_ensemble",
+    "tdnr",
     "mc_dropout",
     "concrete_dropout",
     "last_layer",
-    "ensemble",
-    "tdnr",
     "transductive_dropout",
-    "transductive_ensemble",
+    "mlp",
+    "gradient_boosting",
     "mixmatch",
 )
+#: Log loss within which methods count as alike: weights that rest on few patients cannot tell smaller differences.
+TOLERANCE = 0.02
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ class ChoiceRow:
         standard_error: Of that mean.
         behind: Log loss above the best candidate's, patient by patient.
         behind_error: Standard error of that difference.
-        tied: Whether it is within the best candidate's own standard error.
+        tied: Whether it is within TOLERANCE of the best candidate's log loss.
         matched_log_loss: On the matched validation set, whatever the criterion.
         weighted_log_loss: Importance-weighted out of fold, whatever the criterion.
         n: Rows behind log_loss.
@@ -121,10 +125,10 @@ class Choice:
 
 
 def choose(scores: Sequence[Score], *, criterion: Criterion = DEFAULT_CRITERION) -> Choice:
-    """Chooses the candidate with the lowest log loss; among those within one standard error, the simplest.
+    """Chooses, among the candidates within TOLERANCE of the lowest log loss, the first of PREFERENCE.
 
-    The standard error is that of the best candidate's mean (Breiman's rule). That of the difference
-    between two methods on the same patients is smaller, and choosing by it was measured to cost more.
+    A standard error as the tolerance was measured to cost more: under a large shift it grows until a straight line
+    counts as good as the curve that the source shows, and under a small one it trusts differences that do not transfer.
     """
     if criterion not in CRITERIA:
         raise UsageError(f"unknown criterion '{criterion}'{did_you_mean(criterion, CRITERIA)}")
@@ -135,7 +139,7 @@ def choose(scores: Sequence[Score], *, criterion: Criterion = DEFAULT_CRITERION)
     best = min(candidates, key=lambda name: scored[name].mean)
     table = tuple(sorted((_describe(score, scored, best, criterion) for score in scores), key=_table_order))
     tied = [row.method for row in table if row.candidate and row.tied]
-    chosen = min(tied, key=_simplicity)
+    chosen = min(tied, key=_preference)
     others = [row.method for row in table if row.candidate and row.method != chosen and row.log_loss is not None]
     return Choice(
         method=chosen,
@@ -158,7 +162,7 @@ def _describe(score: Score, scored: Mapping[str, Losses], best: str, criterion: 
         standard_error=None if losses is None else losses.standard_error,
         behind=behind,
         behind_error=error,
-        tied=behind is not None and behind <= scored[best].standard_error,
+        tied=behind is not None and behind <= TOLERANCE,
         matched_log_loss=score.trial.log_loss if score.trial else None,
         weighted_log_loss=score.folds.log_loss if score.folds else None,
         n=kept.n if kept else 0,
@@ -173,11 +177,11 @@ def _effective_n(kept: Trial | FoldScore | None) -> float | None:
 
 
 def _table_order(row: ChoiceRow) -> tuple[float, int]:
-    return (float("inf") if row.log_loss is None else row.log_loss, _simplicity(row.method))
+    return (float("inf") if row.log_loss is None else row.log_loss, _preference(row.method))
 
 
-def _simplicity(name: str) -> int:
-    return SIMPLICITY.index(name) if name in SIMPLICITY else len(SIMPLICITY)
+def _preference(name: str) -> int:
+    return PREFERENCE.index(name) if name in PREFERENCE else len(PREFERENCE)
 
 
 def _explain(
@@ -192,6 +196,6 @@ def _explain(
         second = f"; {others[0]} follows with {scored[others[0]].mean:.4f}" if others else ""
         return f"{chosen} has the lowest {measure} ({loss}){second}."
     return (
-        f"{best} has the lowest {measure} ({scored[best].mean:.4f}), but {chosen} ({loss}) is within one standard "
-        f"error and the simplest of the {len(tied)} methods that are."
+        f"{best} has the lowest {measure} ({scored[best].mean:.4f}); {chosen} ({loss}) is within {TOLERANCE} of it, "
+        f"and of the {len(tied)} methods that are it is the one that transfers best."
     )
