@@ -101,7 +101,7 @@ def _encode(table: pd.DataFrame, source: Any) -> pd.DataFrame:
             continue
         number = values.astype(float)
         if number[source].skew() > _SKEWED_ABOVE and number.min() >= 0:
-            number = np.log1p(number)
+            number = number.map(np.log1p)
         if number[source].isna().sum() >= _FEWEST_MISSING:
             columns[f"{name}_missing"] = number.isna().astype(float)
         columns[str(name)] = number.fillna(number[source].median())
