@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 import threading
 import uuid
+from contextlib import suppress
 from importlib.metadata import version as installed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tasks.place import PRIVATE, Place
+from tasks.place import PRIVATE, Place, write_private
 from tasks.records import SiteRecord
 from tasks.store import digest_of
 from tasks.tracking import connect
-from tdrop.errors import TdropError, Unavailable
+from tdrop.errors import DataError, TdropError, Unavailable, UsageError
+from tdrop.served import seal_of
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -23,6 +26,10 @@ if TYPE_CHECKING:
 CANDIDATE = "candidate"
 #: Tags on a version: the lock on its models, and the stage that new patients are compared with.
 MODELS_DIGEST, ENCODED = "models_digest", "tdrop.encoded"
+#: Tag on a promoted version: the digest of its every byte.
+SEAL = "tdrop.seal"
+#: What MLflow adds to a copy and is no part of the model.
+ADDED = ("registered_model_meta",)
 #: What the served model imports at run time, without tdrop itself (see `requirements`).
 NEEDED = (
     "mlflow",
@@ -102,13 +109,50 @@ def download_model(place: Place, name: str, version: str) -> Path:
     when a site comes back after it was erased.
     """
     registered = connect(place).get_model_version(name, version)
-    folder = place.root / "models" / name / digest_of([registered.run_id, registered.source])[:32]
+    folder = _copy_of(place, registered)
     if not folder.is_dir():
         _fetch(registered, folder)
     found = next(folder.rglob("served.json"), None)
     if found is None:
         raise Unavailable(f"the copy of version {version} of '{name}' was damaged; remove '{folder}'")
     return found.parent
+
+
+def _copy_of(place: Place, registered: Any) -> Path:
+    return place.root / "models" / registered.name / digest_of([registered.run_id, registered.source])[:32]
+
+
+def seal_version(place: Place, name: str, version: str) -> str:
+    """Takes a version's files from MLflow and returns the digest of their every byte, also kept beside the copy."""
+    registered = connect(place).get_model_version(name, version)
+    folder = _copy_of(place, registered)
+    shutil.rmtree(folder, ignore_errors=True)
+    _fetch(registered, folder)
+    seal = seal_of(folder, besides=ADDED)
+    write_private(folder.with_suffix(".seal"), seal)
+    return seal
+
+
+def require_sealed(place: Place, name: str, version: str) -> None:
+    """Refuses a version of which one byte is not as it was promoted, here or in MLflow's store."""
+    registered = connect(place).get_model_version(name, version)
+    seal, folder = registered.tags.get(SEAL), _copy_of(place, registered)
+    which = f"version {version} of '{name}'"
+    if seal is None:
+        raise UsageError(f"{which} was promoted without a seal; promote it again with `tdrop promote`")
+    beside = folder.with_suffix(".seal")
+    if beside.is_file() and beside.read_text(encoding="utf-8") != seal:
+        raise DataError(f"the seal of {which} in MLflow is not the one of its promotion; promote a model again")
+    if folder.is_dir() and seal_of(folder, besides=ADDED) != seal:
+        raise DataError(f"the copy of {which} was altered since its promotion; remove '{folder}' and find out by whom")
+    with tempfile.TemporaryDirectory(dir=place.root, prefix=".model-") as fresh:
+        _fetch(registered, stored := Path(fresh, "stored"))
+        if seal_of(stored, besides=ADDED) != seal:
+            raise DataError(f"{which} was altered in MLflow's store since its promotion; promote a model again")
+        if not folder.is_dir():
+            folder.parent.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
+            with suppress(OSError):  # somebody else may have been first with the same files
+                stored.rename(folder)
 
 
 def _fetch(registered: Any, folder: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.models import CANDIDATE, MODELS_DIGEST, model_name
+from tasks.models import CANDIDATE, MODELS_DIGEST, SEAL, model_name, require_sealed, seal_version
 from tasks.place import Place
 from tasks.run import last_run
 from tasks.status import now
@@ -67,7 +67,8 @@ def promote(place: Place, site: str, *, by: str, note: str) -> Promotion:
     client, name = connect(place), model_name(site)
     if champion is not None and champion.version != candidate.version:
         client.set_model_version_tag(name, candidate.version, BEFORE, champion.version)
-    for key, value in ((BY, by), (NOTE, note), (WHEN, now())):
+    seal = seal_version(place, name, str(candidate.version))
+    for key, value in ((SEAL, seal), (BY, by), (NOTE, note), (WHEN, now())):
         client.set_model_version_tag(name, candidate.version, key, value)
     client.set_registered_model_alias(name, CHAMPION, candidate.version)
     promoted = champion_record(place, site)
@@ -86,6 +87,21 @@ def rollback(place: Place, site: str) -> Promotion:
     record = champion_record(place, site)
     assert record is not None
     return record
+
+
+def require_promoted(place: Place, site: str) -> str:
+    """The version of the site's champion, every byte of it as a person promoted it; a sentence refuses any other."""
+    place.network().site(site)
+    version = version_at(place, site, CHAMPION)
+    how = f"a person promotes one with `tdrop promote {site} --by NAME --note TEXT`"
+    if version is None:
+        raise UsageError(f"site '{site}' has no champion; {how}")
+    if not version.tags.get(BY, "").strip() or not version.tags.get(NOTE, "").strip():
+        raise UsageError(
+            f"version {version.version} of site '{site}' was made champion without a name and a note; {how}"
+        )
+    require_sealed(place, model_name(site), str(version.version))
+    return str(version.version)
 
 
 def champion_record(place: Place, site: str) -> Promotion | None:

@@ -11,7 +11,7 @@ from tasks.files import load_cohort
 from tasks.models import download_model, model_name
 from tasks.place import Place, replacing, write_private
 from tasks.prune import stages
-from tasks.registry import CHAMPION, version_at
+from tasks.registry import require_promoted
 from tasks.run import last_run
 from tasks.status import read_status
 from tasks.step import step
@@ -80,15 +80,10 @@ def score_batch(place: Place, site: str, file: str) -> dict[str, Any]:
 
 def find_champion(place: Place, site: str) -> Champion:
     """The site's promoted model; a UsageError says how to get one."""
-    place.network().site(site)
-    version = version_at(place, site, CHAMPION)
-    if version is None:
-        raise UsageError(
-            f"site '{site}' has no champion; a person promotes one with `tdrop promote {site} --by NAME --note TEXT`"
-        )
-    folder = download_model(place, model_name(site), str(version.version))
+    version = require_promoted(place, site)
+    folder = download_model(place, model_name(site), version)
     described = json.loads((folder / "served.json").read_text(encoding="utf-8"))
-    return Champion(folder, str(version.version), described)
+    return Champion(folder, version, described)
 
 
 def _refusal(place: Place, site: str, validation: Validation) -> str:

@@ -13,6 +13,9 @@ from typing import Any
 import mlflow
 import pandas as pd
 
+#: MLflow's note of what it downloaded, and the tag with the digest of every byte.
+ADDED, SEAL = "registered_model_meta", "tdrop.seal"
+
 
 class ServedModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
     """Encodes rows as the training did and predicts with the stored method."""
@@ -25,6 +28,7 @@ class ServedModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
         from tdrop.records import read
 
         folder = Path(context.artifacts["transfer"])
+        require_sealed(folder)
         self.fitted = load(folder / "model")
         described = json.loads((folder / "served.json").read_text(encoding="utf-8"))
         self.encoder = read(Encoder, described["encoder"])
@@ -54,6 +58,28 @@ class ServedModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
             },
             index=model_input.index,
         )
+
+
+def require_sealed(folder: Path) -> None:
+    """Refuses a registered version that nobody promoted, or of which one byte is not as it was promoted.
+
+    MLflow writes down beside its copy of a registered version which one it is. What has no such note is a model that
+    is just being logged.
+    """
+    from tdrop.errors import DataError
+    from tdrop.served import seal_of
+
+    whole = next(parent for parent in folder.parents if (parent / "MLmodel").is_file())
+    note = whole / ADDED
+    if not note.is_file():
+        return
+    facts = dict(line.split(":", 1) for line in note.read_text(encoding="utf-8").splitlines() if ":" in line)
+    name, version = (facts[key].strip().strip("'\"") for key in ("model_name", "model_version"))
+    tags = mlflow.MlflowClient().get_model_version(name, version).tags
+    if SEAL not in tags:
+        raise DataError(f"version {version} of '{name}' was not promoted; a person does that with `tdrop promote`")
+    if seal_of(whole, besides=(ADDED,)) != tags[SEAL]:
+        raise DataError(f"version {version} of '{name}' was altered since its promotion; promote a model again")
 
 
 mlflow.models.set_model(ServedModel())

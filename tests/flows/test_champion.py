@@ -22,7 +22,7 @@ import pandas as pd
 import pytest
 from conftest import TINY_METHODS, settle, write_tiny_network
 
-from tdrop.errors import SiteStopped, Unavailable, UsageError
+from tdrop.errors import DataError, SiteStopped, Unavailable, UsageError
 
 #: Two patients as a hospital would send them.
 ROWS = {
@@ -256,7 +256,7 @@ def test_a_download_that_is_cut_off_leaves_nothing_behind(place, monkeypatch):
         patch.setattr(mlflow.artifacts, "download_artifacts", cut_off)
         with pytest.raises(Unavailable, match="could not be fetched"):
             find_champion(place, "harbour")
-    assert list(kept.iterdir()) == []
+    assert not kept.is_dir() or not [each for each in kept.iterdir() if each.is_dir()]
     assert load(find_champion(place, "harbour").folder / "model") is not None
 
 
@@ -277,7 +277,68 @@ def test_two_scores_at_once_download_the_same_model(place, monkeypatch):
     with ThreadPoolExecutor(2) as threads:
         first, second = threads.map(lambda _: find_champion(place, "harbour"), range(2))
     assert first == second
-    assert len(list(kept.iterdir())) == 1
+    assert len([folder for folder in kept.iterdir() if folder.is_dir()]) == 1
+
+
+def stored_model(place) -> Path:
+    """The champion's files in MLflow's own store."""
+    return next(file.parent for file in (place.root / "artifacts").rglob("served.json"))
+
+
+ALTERED = {
+    "decision": ("served.json", b'"risk_level": 0.15', b'"risk_level": 0.95'),
+    "encoder": ("served.json", b'"log": true', b'"log": false'),
+    "model": ("model/model.json", b"{", b"{ "),
+}
+
+
+@pytest.mark.parametrize("what", ALTERED)
+@pytest.mark.parametrize("where", ["copy", "store"])
+def test_a_champion_that_was_altered_is_refused(place, what, where):
+    import mlflow
+
+    from tasks.score import find_champion
+
+    name, before, after = ALTERED[what]
+    file = (find_champion(place, "harbour").folder if where == "copy" else stored_model(place)) / name
+    content = file.read_bytes()
+    assert before in content
+    file.write_bytes(content.replace(before, after, 1))
+    try:
+        with pytest.raises(DataError, match="altered"):
+            score(place, place.root / "demo" / "harbour.csv")
+        if where == "store":
+            with pytest.raises(DataError, match="altered since its promotion"):
+                mlflow.pyfunc.load_model("models:/tdrop-harbour@champion")
+    finally:
+        file.write_bytes(content)
+    assert find_champion(place, "harbour")
+
+
+def test_a_champion_made_by_hand_is_refused(place):
+    import mlflow
+
+    from tasks.registry import BY, CHAMPION, version_at
+    from tasks.tracking import connect
+
+    client = connect(place)
+    version = version_at(place, "harbour", CHAMPION)
+    unknown = client.create_model_version("tdrop-harbour", version.source, version.run_id)
+    client.set_registered_model_alias("tdrop-harbour", CHAMPION, unknown.version)
+    try:
+        with pytest.raises(UsageError, match="without a name and a note; a person promotes one"):
+            score(place, place.root / "demo" / "harbour.csv")
+        with pytest.raises(DataError, match="was not promoted"):
+            mlflow.pyfunc.load_model("models:/tdrop-harbour@champion")
+        client.set_model_version_tag("tdrop-harbour", unknown.version, BY, "Dr Nobody")
+        with pytest.raises(UsageError, match="without a name and a note"):
+            score(place, place.root / "demo" / "harbour.csv")
+        client.set_model_version_tag("tdrop-harbour", unknown.version, "tdrop.promotion_note", "none")
+        with pytest.raises(UsageError, match="without a seal"):
+            score(place, place.root / "demo" / "harbour.csv")
+    finally:
+        client.set_registered_model_alias("tdrop-harbour", CHAMPION, version.version)
+        client.delete_model_version("tdrop-harbour", unknown.version)
 
 
 def test_rollback_goes_back_one_champion(place):
@@ -376,7 +437,7 @@ def test_a_version_number_that_is_used_again_is_another_model(place):
     from tasks.tracking import connect
 
     client, name = connect(place), "tdrop-harbour"
-    first, second = (client.get_model_version(name, version) for version in ("1", "2"))
+    first, second = (client.get_model_version(name, version) for version in ("1", "3"))
     before = json.loads((download_model(place, name, "1") / "served.json").read_text())
     client.delete_registered_model(name)
     client.create_registered_model(name)
