@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from prefect import flow
 from rich.console import Console
 
 from flows.orchestration import orchestrated
+from flows.recipe import recipe
 from flows.transfer import publish
 from tasks.evaluate import evaluate_site, lock_models
 from tasks.place import Place
@@ -17,16 +17,16 @@ from tasks.status import one_at_a_time
 from tdrop.errors import UsageError
 
 
-@flow(name="audit-site", flow_run_name="audit {site}", persist_result=False)
+@recipe("audit-site", "audit {site}")
 def audit_site(site: str, labels: str, contracts: str = "data_contracts", home: str | None = None) -> dict[str, Any]:
     """Evaluates the models behind the last report on the outcomes in `labels` and publishes the report anew."""
     place = Place.at(home, contracts)
     with one_at_a_time(place, site):
-        run = last_run(place, site)
-        stages = run.stages
-        models = lock_models(place, site, run.trained.fits, stages["choice"])
+        run, resolved = last_run(place, site), place.resolve(site)
+        fits, stages = run.trained.fits, run.stages
+        models = lock_models(resolved, fits, stages.choice)
         evaluation = evaluate_site(
-            place, site, stages["encoded"], stages["target"], run.trained.fits, models, run.settings, labels
+            resolved, stages.encoded, stages.target, fits, models, run.settings.bootstrap, labels
         )
         return publish(place, run.with_evaluation(evaluation))
 

@@ -8,15 +8,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prefect import flow, get_run_logger
-from prefect.task_runners import ThreadPoolTaskRunner
 from rich.console import Console
 
 from flows.console import watching
 from flows.orchestration import orchestrated
+from flows.recipe import recipe
 from tasks.artifacts import leave
 from tasks.place import Place
 from tasks.pool import worker_processes
+from tasks.step import run_logger
 from tdrop.errors import TdropError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
@@ -41,8 +41,6 @@ SCRIPTS = {
 #: Those that read the optional package.
 NEED_EXTRA = ("breast", "support", "lambda_rule")
 CONTRACTS = Path(__file__).resolve().parents[1] / "data_contracts" / "benchmarks"
-#: Tasks that wait for a worker process at the same time; each is a thread of this process.
-THREADS = 8
 
 
 def names() -> tuple[str, ...]:
@@ -86,12 +84,7 @@ def _run_script(name: str, folder: Path, quick: bool) -> None:
     import_module(f"flows.benchmarks.{name}").run(folder, quick=quick)
 
 
-@flow(
-    name="benchmark",
-    flow_run_name="benchmark {name}",
-    persist_result=False,
-    task_runner=ThreadPoolTaskRunner(max_workers=THREADS),  # type: ignore[arg-type]
-)
+@recipe("benchmark", "benchmark {name}")
 def benchmark(
     name: str,
     quick: bool = False,
@@ -140,6 +133,6 @@ def _record(place: Place, name: str, quick: bool, results: Results, folder: Path
     try:
         record_benchmark(place, name, params, results.metrics, str(folder))
     except TdropError as error:
-        get_run_logger().warning("benchmark %s was not recorded: %s", name, error)
+        run_logger().warning("benchmark %s was not recorded: %s", name, error)
     except Exception as error:  # whatever MLflow says, the results are on disk
-        get_run_logger().warning("benchmark %s was not recorded in MLflow (%s)", name, type(error).__name__)
+        run_logger().warning("benchmark %s was not recorded in MLflow (%s)", name, type(error).__name__)

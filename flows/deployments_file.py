@@ -19,7 +19,9 @@ from tdrop.contracts.site import Site
 from tdrop.errors import ContractError
 
 FILE = Path("prefect.yaml")
-FLOW, ENTRYPOINT = "transfer-site", "flows.transfer.transfer_site"
+FLOW, ENTRYPOINT = "transfer-site", "flows.deployed.transfer_site"
+#: What earlier files called it.
+FORMER_ENTRYPOINT = "flows.transfer.transfer_site"
 #: The work pool that a worker of the network serves, and the tag of every deployment kept here.
 POOL, TAG = "tdrop", "tdrop"
 HEADING = """\
@@ -77,7 +79,7 @@ def plan_file(existing: str, network: Network, contracts: str, *, remove: bool) 
 
 def _is_ours(entry: Mapping[str, Any]) -> bool:
     site = (entry.get("parameters") or {}).get("site")
-    return entry.get("entrypoint") == ENTRYPOINT and site is not None and site == entry.get("name")
+    return entry.get("entrypoint") in (ENTRYPOINT, FORMER_ENTRYPOINT) and site is not None and site == entry.get("name")
 
 
 def _deployment(site: Site, contracts: str) -> dict[str, Any]:

@@ -7,18 +7,18 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import copy_context
 from typing import Any
 
-from prefect import flow, get_run_logger
-
-from flows.runners import AT_ONCE, CANCELLED_WHEN_STOPPED, WIND_UP_SECONDS, task_runner
+from flows.recipe import recipe
+from flows.runners import AT_ONCE, WIND_UP_SECONDS, task_runner
 from flows.transfer import explain, transfer_site
 from tasks import stopping
 from tasks.place import Place
 from tasks.pool import worker_processes
 from tasks.report import publish_index
 from tasks.settings import TransferSettings
+from tasks.step import run_logger
 
 
-@flow(name="transfer-network", persist_result=False, **CANCELLED_WHEN_STOPPED)
+@recipe("transfer-network", "transfer to {sites}")
 def transfer_network(
     sites: Sequence[str],
     settings: TransferSettings = TransferSettings(),
@@ -40,10 +40,11 @@ def transfer_network(
     """
     place = Place.at(home, contracts)
     network = place.network()
+    settings.chosen_methods()
     for site in sites:
         network.site(site)
     with worker_processes(processes), task_runner(runner, address) as tasks_run_on:
-        transfer = transfer_site.with_options(task_runner=tasks_run_on)
+        transfer = transfer_site.on(tasks_run_on)
 
         def transfer_or_explain(site: str) -> dict[str, Any]:
             try:
@@ -52,7 +53,7 @@ def transfer_network(
                 raise
             except Exception as error:
                 sentence = explain(site, error)
-                get_run_logger().error("site %s failed: %s", site, sentence)
+                run_logger().error("site %s failed: %s", site, sentence)
                 return {"failed": sentence}
 
         results = _for_each(transfer_or_explain, tuple(dict.fromkeys(sites)), at_once or AT_ONCE[runner])

@@ -1,4 +1,4 @@
-"""Prefect for one command: the server that is configured, or an embedded one for as long as it takes."""
+"""Prefect for one command: the server that is configured or announced, none, or an embedded one where needed."""
 
 from __future__ import annotations
 
@@ -14,16 +14,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from filelock import FileLock
 
 from flows import closed_server
 from tasks import stopping
 from tasks.environment import home as default_home
-from tasks.place import write_private
+from tasks.place import PRIVATE, write_private
 from tdrop.errors import TdropError, Unavailable, UsageError
-
-if TYPE_CHECKING:
-    from filelock import FileLock
 
 START_LIMIT_SECONDS = 180
 STOP_LIMIT_SECONDS = 8
@@ -40,37 +38,68 @@ class ServerSilent(Unavailable):
 
 
 @contextmanager
-def orchestrated() -> Iterator[None]:
-    """Brings an embedded Prefect up once for the block, unless a server is configured or `tdrop ui` runs."""
-    from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
+def orchestrated(*, needed: bool = False) -> Iterator[None]:
+    """Lets recipes inside the block be flow runs of the Prefect server at hand; without one they are plain calls.
 
-    if PREFECT_API_URL.value():
-        with _explaining_silence(require_server()):
-            yield
+    A server is at hand when one is configured or `tdrop ui` runs on this home. Where Prefect is needed, an embedded
+    one comes up for the block.
+    """
+    url = configured_server() or announced(default_home())
+    if url is None and not needed:
+        yield
         return
-    home = PREFECT_HOME.value()
-    home.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        url = announced(default_home())
         if url is None:
-            port = free_port()
-            url = f"http://127.0.0.1:{port}/api"
-            # Servers that set up one new database at the same time get in each other's way.
-            with starting_alone(home):
-                stack.enter_context(serving("Prefect", prefect_command(port), f"{url}/health", home / "server.log", {}))
-        # Worker processes read the environment, this process reads its settings.
-        os.environ["PREFECT_API_URL"] = url
-        try:
-            with temporary_settings({PREFECT_API_URL: url}), _explaining_silence(url):
-                yield
-        finally:
+            url = stack.enter_context(_embedded())
+        else:
+            require_answer(url)
+        stack.enter_context(_using(url))
+        stack.enter_context(_explaining_silence(url))
+        yield
+
+
+def configured_server() -> str | None:
+    """The address that the user set: in the environment, or in a profile of Prefect's home."""
+    if url := os.environ.get("PREFECT_API_URL"):
+        return url
+    if not Path(os.environ["PREFECT_HOME"], "profiles.toml").is_file():
+        return None
+    from prefect.settings import PREFECT_API_URL
+
+    return PREFECT_API_URL.value() or None
+
+
+@contextmanager
+def _using(url: str) -> Iterator[None]:
+    """Makes this process, by its settings, and its workers, by the environment, use a server."""
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    before = os.environ.get("PREFECT_API_URL")
+    os.environ["PREFECT_API_URL"] = url
+    try:
+        with temporary_settings({PREFECT_API_URL: url}):
+            yield
+    finally:
+        if before is None:
             os.environ.pop("PREFECT_API_URL", None)
+
+
+@contextmanager
+def _embedded() -> Iterator[str]:
+    """A Prefect server of our own for the block; yields its address."""
+    home = Path(os.environ["PREFECT_HOME"])
+    home.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/api"
+    with ExitStack() as stack:
+        # Servers that set up one new database at the same time get in each other's way.
+        with starting_alone(home):
+            stack.enter_context(serving("Prefect", prefect_command(port), f"{url}/health", home / "server.log", {}))
+        yield url
 
 
 def starting_alone(home: Path) -> FileLock:
     """Keeps other commands from starting a Prefect server on this home for the block."""
-    from filelock import FileLock
-
     return FileLock(home / "start.lock", mode=0o600)
 
 
@@ -87,9 +116,9 @@ def _explaining_silence(url: str) -> Iterator[None]:
 
 def is_silence(error: BaseException) -> bool:
     """Whether an error means that a Prefect server does not answer."""
-    import httpx
-
-    return isinstance(error, httpx.TransportError)
+    # By name: who never spoke to a server has not loaded what raises it.
+    kinds = type(error).__mro__
+    return any(kind.__name__ == "TransportError" and kind.__module__.startswith("httpx") for kind in kinds)
 
 
 def silence(error: BaseException, where: str = "") -> str:
@@ -131,16 +160,19 @@ def answers(address: str) -> bool:
 
 def require_server() -> str:
     """The address of the configured Prefect server, which must answer."""
-    from prefect.settings import PREFECT_API_URL
-
-    url = PREFECT_API_URL.value()
+    url = configured_server()
     if not url:
         raise UsageError(
             "no Prefect server is configured; start one with `tdrop ui` and set PREFECT_API_URL as it says"
         )
+    require_answer(url)
+    return url
+
+
+def require_answer(url: str) -> None:
+    """Says in one sentence that a Prefect server does not answer."""
     try:
-        with urllib.request.urlopen(f"{url}/health", timeout=10):
-            return str(url)
+        urllib.request.urlopen(f"{url}/health", timeout=10).close()
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
         raise Unavailable(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from flows.deployments_file import FLOW
-from flows.orchestration import announced, orchestrated
+from flows.orchestration import announced, configured_server, orchestrated
 from tasks.forget import forget_old, forget_site
 from tasks.place import Place
 from tasks.prune import erase_files, prune_stages
@@ -75,13 +76,12 @@ def _nobody_runs(place: Place, sites: Sequence[str]) -> Iterator[None]:
 
 def _erase_from_prefect(place: Place, site: str) -> str:
     """Removes a site's deployment, flow runs and artifacts, where there is a Prefect to ask."""
-    from prefect.client.orchestration import get_client
-    from prefect.settings import PREFECT_API_URL, PREFECT_HOME
-
-    configured = bool(PREFECT_API_URL.value()) or announced(place.root) is not None
-    if not configured and not (PREFECT_HOME.value() / "prefect.db").is_file():
+    known = configured_server() or announced(place.root)
+    if not known and not Path(os.environ["PREFECT_HOME"], "prefect.db").is_file():
         return "nothing in Prefect, which has not run here"
-    with orchestrated(), get_client(sync_client=True) as client:
+    from prefect.client.orchestration import get_client
+
+    with orchestrated(needed=True), get_client(sync_client=True) as client:
         deployments = _erase_deployment(client, site)
         runs = _erase_flow_runs(client, site)
         artifacts = _erase_artifacts(client, site)

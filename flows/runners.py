@@ -50,7 +50,7 @@ def check_runner(name: str, address: str | None) -> None:
 
 @contextmanager
 def task_runner(name: str = "processes", address: str | None = None) -> Iterator[Any]:
-    """Yields a Prefect task runner for the sites' flows; a cluster of our own lives for the block.
+    """Yields a Prefect task runner for the sites' flows, None for threads; a cluster of our own lives for the block.
 
     Args:
         name: "processes" or "dask".
@@ -58,10 +58,7 @@ def task_runner(name: str = "processes", address: str | None = None) -> Iterator
     """
     check_runner(name, address)
     if name == "processes":
-        from prefect.task_runners import ThreadPoolTaskRunner
-
-        # Threads only wait for worker processes; a few more than cores keep those busy.
-        yield ThreadPoolTaskRunner(max_workers=2 * (os.cpu_count() or 1) + 2)
+        yield None
         return
     from prefect_dask import DaskTaskRunner
 

@@ -7,16 +7,16 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from prefect import flow
 from rich.console import Console
 
 from flows.orchestration import orchestrated
+from flows.recipe import recipe
 from tasks.place import Place
 from tasks.score import score_batch
 from tdrop.errors import UsageError
 
 
-@flow(name="score-site", flow_run_name="score {site}", persist_result=False)
+@recipe("score-site", "score {site}")
 def score_site(site: str, file: str, contracts: str = "data_contracts", home: str | None = None) -> dict[str, Any]:
     """Checks a batch, predicts with the champion, and compares the batch with the site it was trained for."""
     return score_batch(Place.at(home, contracts), site, file)

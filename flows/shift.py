@@ -5,54 +5,45 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from prefect import flow
 from rich.console import Console
 
 from flows.orchestration import orchestrated
-from tasks.place import Place, replacing
+from flows.recipe import recipe
+from tasks.place import Place, ResolvedSite, replacing
 from tasks.prepare import encode_pair, prepare_site, require_usable
+from tasks.run import Compared
 from tasks.shift import estimate_site_shift, match_validation
-from tasks.store import Ref, write_json
 from tdrop.errors import UsageError
+from tdrop.records import write_json
+from tdrop.report import render_shift_page
 
 
-def compare_with_source(place: Place, site: str) -> dict[str, Ref]:
+def compare_with_source(site: ResolvedSite) -> Compared:
     """Everything before training: source, target, encoded, shift and matching."""
-    network = place.network()
-    source_name = network.source_of(network.site(site)).name
-    source = prepare_site(place, source_name)
-    require_usable(place, source_name, source)
-    target = prepare_site(place, site, source)
-    require_usable(place, site, target)
-    encoded = encode_pair(place, site, source, target)
-    shift = estimate_site_shift(place, site, encoded)
-    matching = match_validation(place, site, encoded, shift)
-    return {"source": source, "target": target, "encoded": encoded, "shift": shift, "matching": matching}
+    source = prepare_site(site.its_source())
+    require_usable(site.its_source(), source)
+    target = prepare_site(site, source)
+    require_usable(site, target)
+    encoded = encode_pair(site, source, target)
+    shift = estimate_site_shift(site, encoded)
+    return Compared(source, target, encoded, shift, match_validation(site, encoded, shift))
 
 
-@flow(name="estimate-shift", flow_run_name="shift {site}", persist_result=False)
+@recipe("estimate-shift", "shift {site}")
 def shift_site(site: str, contracts: str = "data_contracts", home: str | None = None) -> dict[str, Any]:
     """Compares a target site with its source and writes `sites/<site>/shift/shift.html`."""
-    place = Place.at(home, contracts)
-    if place.network().site(site).role != "target":
+    resolved = Place.at(home, contracts).resolve(site)
+    if resolved.site.role != "target":
         raise UsageError(f"site '{site}' is a source; shift compares a target with its source")
-    stages = compare_with_source(place, site)
-    shift, matching = stages["shift"].json("shift.json"), stages["matching"].json("matching.json")
-    return _write_page(place, site, shift, matching, stages["target"].json("validation.json"))
+    return _write_page(resolved, compare_with_source(resolved))
 
 
-def _write_page(
-    place: Place, site: str, shift: dict[str, Any], matching: dict[str, Any], validation: dict[str, Any]
-) -> dict[str, Any]:
-    from tdrop.report import render_shift_page
-
-    network = place.network()
-    spec = network.site(site)
-    folder = place.site(site) / "shift"
+def _write_page(site: ResolvedSite, stages: Compared) -> dict[str, Any]:
+    shift, matching = stages.shift.json("shift.json"), stages.matching.json("matching.json")
+    validation = stages.target.json("validation.json")
+    folder = site.place.site(site.name) / "shift"
     with replacing(folder) as incoming:
-        page = render_shift_page(
-            spec, network.source_of(spec).title, shift, matching, validation, network.contract_of(spec)
-        )
+        page = render_shift_page(site.site, site.source.title, shift, matching, validation, site.contract)
         (incoming / "shift.html").write_text(page, encoding="utf-8")
         write_json(incoming / "shift.json", shift)
     return {"verdict": shift["verdict"], "reason": shift["reason"], "page": str(folder / "shift.html")}

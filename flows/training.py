@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-from prefect import get_run_logger
-from prefect.futures import PrefectFuture
+from dataclasses import replace
 
 from tasks import stopping
 from tasks.place import Place
-from tasks.progress import advance, expect
+from tasks.progress import advance, expect, reach
 from tasks.run import Trained
 from tasks.settings import TransferSettings
+from tasks.shift import fitted_propensity
+from tasks.step import Future, run_logger
 from tasks.store import Ref
+from tasks.tune import fit_seed, planned_trials, score_out_of_fold, tune_method
 from tdrop.errors import FitError, TdropError, describe
+from tdrop.tune import Trial, pick_trial
 
 
 def train(place: Place, site: str, encoded: Ref, matching: Ref, settings: TransferSettings, level: float) -> Trained:
@@ -28,82 +29,73 @@ def train(place: Place, site: str, encoded: Ref, matching: Ref, settings: Transf
         settings: Methods, trials, seeds.
         level: Level of the site's intervals.
     """
-    from tasks.tune import fit_seed, planned_trials, run_tuning_trial, score_out_of_fold
-
     trained = Trained()
-    # All trials are under way before the first is waited for; a method's refits follow its last trial.
-    trials = {
-        method: [
-            run_tuning_trial.submit(place, encoded, matching, method, index, settings)
-            for index in range(len(planned_trials(method, settings)))
-        ]
-        for method in settings.chosen_methods()
-    }
-    expect(site, "tune", sum(map(len, trials.values())))
-    refits: dict[str, list[PrefectFuture[Ref]]] = {}
-    for method, futures in trials.items():
-        picked = _pick(site, method, _collect(site, "tune", method, futures, trained), trained)
+    methods = settings.chosen_methods()
+    expect(site, "tune", sum(len(planned_trials(method, settings)) for method in methods))
+    # All methods are under way before the first is waited for; a method's refits follow its last trial.
+    tuned = {method: tune_method.submit(place, site, encoded, matching, method, settings) for method in methods}
+    weighed = settings.criterion == "importance_weighted"
+    propensity = fitted_propensity(place, encoded) if weighed else None
+    refits: dict[str, list[Future[Ref]]] = {}
+    for method, future in tuned.items():
+        picked = _pick(site, method, future, trained)
         if picked is None:
             continue
         # What a refit needs is the settings; sums of patients' losses stay in the store.
-        chosen = {**picked, "losses": None}
+        chosen = replace(picked, losses=None)
         refits[method] = [
             fit_seed.submit(place, encoded, method, chosen, seed, settings, level) for seed in range(settings.seeds)
         ]
-        if settings.criterion == "importance_weighted":
-            refits[method].append(score_out_of_fold.submit(place, encoded, method, chosen, settings))
+        if propensity is not None:
+            refits[method].append(score_out_of_fold.submit(place, encoded, propensity, method, chosen, settings))
     expect(site, "fit", sum(map(len, refits.values())))
     for method, futures in refits.items():
-        refs = _collect(site, "fit", method, futures, trained)
+        refs = _collect(site, method, futures, trained)
         if refs is not None:
             trained.fits[method] = refs[: settings.seeds]
-            if len(refs) > settings.seeds:
+            if weighed:
                 trained.folds[method] = refs[-1]
     if not trained.fits:
         raise FitError(f"site '{site}': every method failed, the first with: {next(iter(trained.failed.values()))}")
     return trained
 
 
-def _pick(site: str, method: str, refs: list[Ref] | None, trained: Trained) -> dict[str, Any] | None:
+def _pick(site: str, method: str, future: Future[list[Ref]], trained: Trained) -> Trial | None:
     """Keeps a method's trials and returns the one to refit, or None when none of them could be scored."""
-    from tdrop.tune import Trial, pick_trial
-
-    if refs is None:
-        return None
-    trained.trials[method] = [ref.json("trial.json") for ref in refs]
     try:
-        picked = pick_trial(method, [Trial.from_dict(trial) for trial in trained.trials[method]]).to_dict()
-    except FitError as error:
-        _set_aside(site, method, str(error), trained)
+        trials = [ref.record(Trial, "trial.json") for ref in future.result()]
+        picked = pick_trial(method, trials)
+    except Exception as error:
+        # What was ended is no method's failure: nothing may be chosen without it.
+        stopping.check()
+        _set_aside(site, method, error, trained)
         return None
+    trained.trials[method] = trials
+    # A cluster's workers cannot tell of each trial.
+    reach(site, "tune", sum(map(len, trained.trials.values())), method)
     trained.picked[method] = picked
     return picked
 
 
-def _collect(
-    site: str, stage: str, method: str, futures: Sequence[PrefectFuture[Ref]], trained: Trained
-) -> list[Ref] | None:
+def _collect(site: str, method: str, futures: Sequence[Future[Ref]], trained: Trained) -> list[Ref] | None:
     """Results of all futures, or None when one of them failed."""
-    results: list[Any] = []
+    refs, failures = [], []
     for future in futures:
         try:
-            future.wait()
-            results.append(future.result(raise_on_failure=False))
-        except Exception as lost:  # a cluster that lost too many workers has no result to give
-            results.append(lost)
-        # A fit that was ended is no method's failure: nothing may be chosen without it.
-        stopping.check()
-        advance(site, stage, method)
-    refs = [result for result in results if isinstance(result, Ref)]
-    if len(refs) == len(results):
+            refs.append(future.result())
+        except Exception as error:  # also a cluster that lost too many workers
+            stopping.check()
+            failures.append(error)
+        advance(site, "fit", method)
+    if not failures:
         return refs
-    error = next(result for result in results if not isinstance(result, Ref))
-    # Another package's message may hold patients' values; its name does not.
-    _set_aside(site, method, str(error) if isinstance(error, TdropError) else f"failed with {describe(error)}", trained)
+    _set_aside(site, method, failures[0], trained)
     return None
 
 
-def _set_aside(site: str, method: str, sentence: str, trained: Trained) -> None:
+def _set_aside(site: str, method: str, error: Exception, trained: Trained) -> None:
+    # Another package's message may hold patients' values; its name does not.
+    sentence = str(error) if isinstance(error, TdropError) else f"failed with {describe(error)}"
     trained.failed[method] = sentence
     trained.picked.pop(method, None)
-    get_run_logger().warning("site %s: method %s failed: %s", site, method, sentence)
+    run_logger().warning("site %s: method %s failed: %s", site, method, sentence)

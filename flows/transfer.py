@@ -10,23 +10,28 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from prefect import flow, get_run_logger
-
 from flows.orchestration import is_silence, silence
-from flows.runners import CANCELLED_WHEN_STOPPED
+from flows.recipe import recipe
+from flows.shift import compare_with_source
+from flows.training import train
 from tasks import stopping
 from tasks.artifacts import leave
-from tasks.place import Place
+from tasks.choose import choose_method
+from tasks.evaluate import evaluate_site, lock_models
+from tasks.export import site_record
+from tasks.place import Place, ResolvedSite
 from tasks.pool import worker_processes
 from tasks.progress import report
-from tasks.run import Run
+from tasks.recording import record_or_explain
+from tasks.report import publish_report
+from tasks.run import Run, Stages
 from tasks.settings import TransferSettings
 from tasks.status import look_for_changes, now, one_at_a_time, unchanged, write_status
-from tdrop.contracts.network import Network
-from tdrop.errors import SiteStopped, TdropError, describe
+from tasks.step import run_logger
+from tdrop.errors import SiteStopped, TdropError, UsageError, describe
 
 
-@flow(name="transfer-site", flow_run_name="transfer {site}", persist_result=False, **CANCELLED_WHEN_STOPPED)
+@recipe("transfer-site", "transfer {site}")
 def transfer_site(
     site: str,
     settings: TransferSettings = TransferSettings(),
@@ -48,30 +53,32 @@ def transfer_site(
     Returns:
         The site's summary: verdict, method, counts, where the report is.
     """
-    place = Place.at(home, contracts)
-    network = place.network()
-    network.site(site)
+    settings.chosen_methods()
+    resolved = Place.at(home, contracts).resolve(site)
+    if resolved.site.role != "target":
+        targets = ", ".join(target.name for target in resolved.network.targets)
+        raise UsageError(f"site '{site}' is a source; give a target site: {targets}")
     started = now()
 
     def interrupted() -> None:
-        write_status(place, site, None, "interrupted", started=started, sentence=stopping.SENTENCE)
+        write_status(resolved.place, site, None, "interrupted", started=started, sentence=stopping.SENTENCE)
 
-    with one_at_a_time(place, site), stopping.last_words(interrupted):
-        return _transfer_if_changed(place, network, site, settings, processes, again)
+    with one_at_a_time(resolved.place, site), stopping.last_words(interrupted):
+        return _transfer_if_changed(resolved, settings, processes, again)
 
 
 def _transfer_if_changed(
-    place: Place, network: Network, site: str, settings: TransferSettings, processes: int | None, again: bool
+    resolved: ResolvedSite, settings: TransferSettings, processes: int | None, again: bool
 ) -> dict[str, Any]:
     """Runs the recipe where there is something to do, and writes down how it ended."""
-    started = now()
+    place, site, started = resolved.place, resolved.name, now()
     inputs: dict[str, Any] | None = None
     try:
-        inputs = look_for_changes(place, site, settings)
+        inputs = look_for_changes(resolved, settings)
         if not again and unchanged(place, site, inputs):
             return _nothing_to_do(place, site)
         with worker_processes(processes):
-            summary = _transfer(place, network, site, settings)
+            summary = _transfer(resolved, settings)
     except stopping.Interrupted:
         raise
     except Exception as error:
@@ -96,41 +103,32 @@ def explain(site: str, error: Exception) -> str:
     return f"site '{site}' failed with {describe(error)}"
 
 
-def _transfer(place: Place, network: Network, site: str, settings: TransferSettings) -> dict[str, Any]:
+def _transfer(site: ResolvedSite, settings: TransferSettings) -> dict[str, Any]:
     """The recipe."""
-    from flows.shift import compare_with_source
-    from flows.training import train
-    from tasks.choose import choose_method
-    from tasks.evaluate import evaluate_site, lock_models
-
-    stages = compare_with_source(place, site)
-    encoded, level = stages["encoded"], network.site(site).decision.interval_level
-    trained = train(place, site, encoded, stages["matching"], settings, level)
-    choice = choose_method(place, site, trained.picked, trained.folds, settings)
-    models = lock_models(place, site, trained.fits, choice)
-    evaluation = evaluate_site(place, site, encoded, stages["target"], trained.fits, models, settings)
-    stages |= {"choice": choice, "models": models, "evaluation": evaluation}
-    return publish(place, Run(site, settings, trained, stages))
+    compared = compare_with_source(site)
+    encoded, level = compared.encoded, site.site.decision.interval_level
+    trained = train(site.place, site.name, encoded, compared.matching, settings, level)
+    choice = choose_method(site, trained.picked, trained.folds, settings.criterion)
+    models = lock_models(site, trained.fits, choice)
+    evaluation = evaluate_site(site, encoded, compared.target, trained.fits, models, settings.bootstrap)
+    stages = Stages(**vars(compared), choice=choice, models=models, evaluation=evaluation)
+    return publish(site.place, Run(site.name, settings, trained, stages))
 
 
 def publish(place: Place, run: Run) -> dict[str, Any]:
     """Publishes the report folder, then the record; a record that fails costs nothing but itself."""
-    from tasks.export import site_record
-    from tasks.recording import record_or_explain
-    from tasks.report import publish_report
-
     summary = publish_report(place, run)
     with tempfile.TemporaryDirectory(dir=place.root, prefix=".record-") as folder:
         sentence = record_or_explain(place, site_record(place, run, Path(folder)))
     if sentence is not None:
-        get_run_logger().warning(sentence)
+        run_logger().warning(sentence)
     return {**summary, "not_recorded": sentence}
 
 
 def _nothing_to_do(place: Place, site: str) -> dict[str, Any]:
     page = place.latest(site) / "report.html"
     same = "nothing changed since the last run: data, contract, settings and code are the same"
-    get_run_logger().info("site %s: %s; its report is %s", site, same, page)
+    run_logger().info("site %s: %s; its report is %s", site, same, page)
     summary: dict[str, Any] = json.loads(page.with_name("summary.json").read_text(encoding="utf-8"))
     leave(site, "summary", f"# {site}\n\n{same}.\n\nThe report of {summary['created']} stands: `{page}`")
     report(site, "unchanged", detail=same)

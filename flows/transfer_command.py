@@ -12,12 +12,15 @@ from rich.console import Console
 from rich.table import Table
 
 from flows.console import watching
+from flows.network import transfer_network
 from flows.orchestration import orchestrated
 from flows.runners import check_runner
 from tasks.place import Place
 from tasks.pool import busy_seconds, reset_spans
 from tasks.settings import TransferSettings
 from tdrop.errors import TdropError, UsageError
+from tdrop.evaluate import Evaluation
+from tdrop.methods import label, method_names
 
 
 def run_transfer(
@@ -39,15 +42,13 @@ def run_transfer(
         if network.site(site).role != "target":
             targets = ", ".join(target.name for target in network.targets)
             raise UsageError(f"site '{site}' is a source; give target sites: {targets}")
+    settings.chosen_methods()
     check_runner(runner, address)
     started = time.monotonic()
     with watching(sites, console):
-        with orchestrated():
+        with orchestrated(needed=runner == "dask"):
             ready = time.monotonic()
             reset_spans()
-            # Imported here, where a person already sees progress: it takes a second.
-            from flows.network import transfer_network
-
             given = (list(sites), settings, str(contracts), place.home, processes, again, runner, address, at_once)
             results = transfer_network(*given)
         elapsed = time.monotonic() - ready
@@ -62,9 +63,6 @@ def run_transfer(
 
 def _show(place: Place, results: dict[str, Any], console: Console) -> None:
     """Prints sites x methods and where to look next."""
-    from tdrop.evaluate import Evaluation
-    from tdrop.methods import label, method_names
-
     table = Table(title=None, header_style="bold")
     table.add_column("method")
     evaluations = {}

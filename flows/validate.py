@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from prefect import flow
 from rich.console import Console
 from rich.table import Table
 
 from flows.orchestration import orchestrated
+from flows.recipe import recipe
 from tasks.place import Place
 from tasks.prepare import prepare_site
 from tdrop.errors import SiteStopped, TdropError
@@ -17,15 +17,14 @@ from tdrop.errors import SiteStopped, TdropError
 SYMBOLS = {"table_stop": "[red]stop[/]", "row_critical": "[yellow]quarantined[/]", "info": "[dim]note[/]"}
 
 
-@flow(name="validate-site", flow_run_name="validate {site}", persist_result=False)
+@recipe("validate-site", "validate {site}")
 def validate_site(site: str, contracts: str = "data_contracts", home: str | None = None) -> dict[str, Any]:
     """Reads, harmonises and checks one site's extract; returns validation.json's content."""
-    place = Place.at(home, contracts)
-    spec = place.network().site(site)
-    source = prepare_site(place, spec.source) if spec.source is not None else None
-    ref = prepare_site(place, site, source)
+    resolved = Place.at(home, contracts).resolve(site)
+    source = prepare_site(resolved.its_source()) if resolved.site.source is not None else None
+    ref = prepare_site(resolved, source)
     validation: dict[str, Any] = ref.json("validation.json")
-    return {**validation, "folder": ref.folder, "message": (ref.path / "message.txt").read_text(encoding="utf-8")}
+    return {**validation, "folder": str(ref.path), "message": (ref.path / "message.txt").read_text(encoding="utf-8")}
 
 
 def run_validate(site: str | None, *, contracts: Path, console: Console) -> None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from prefect.artifacts import create_markdown_artifact
+from tasks.step import in_a_flow_run
 
 logger = logging.getLogger(__name__)
 
@@ -17,10 +17,10 @@ def leave(site: str, stage: str, markdown: str) -> None:
 
     A page is a courtesy: when the server does not take it, the work goes on.
     """
-    from prefect.context import FlowRunContext, TaskRunContext
-
-    if TaskRunContext.get() is None and FlowRunContext.get() is None:
+    if not in_a_flow_run():
         return
+    from prefect.artifacts import create_markdown_artifact
+
     key = re.sub(r"[^a-z0-9]+", "-", f"{site} {stage}".lower()).strip("-")
     try:
         create_markdown_artifact(markdown, key=key, description=f"{stage}, site {site}")

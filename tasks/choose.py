@@ -4,52 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from tasks.artifacts import leave, table
-from tasks.place import Place
+from tasks.place import ResolvedSite
 from tasks.progress import report
-from tasks.settings import TransferSettings
+from tasks.stage import stage
 from tasks.step import step
-from tasks.store import Ref, Store, write_json
+from tasks.store import Ref
+from tdrop.choose import Choice, FoldScore, Score, choose
+from tdrop.choose.choice import Criterion
+from tdrop.methods import method_class
+from tdrop.records import write_record
+from tdrop.tune import Trial
 
 
-@step("choose", "choose {site}")
+@stage("choice")
+def chosen_of_all(folder: Path, picked: Mapping[str, Trial], folds: Mapping[str, Ref], criterion: Criterion) -> None:
+    """Writes choice.json."""
+    scores = [
+        Score(
+            method,
+            method_class(method).has_samples,
+            trial,
+            folds[method].record(FoldScore, "score.json") if method in folds else None,
+        )
+        for method, trial in picked.items()
+    ]
+    write_record(folder / "choice.json", choose(scores, criterion=criterion))
+
+
+@step("choose", "choose {site.name}")
 def choose_method(
-    place: Place,
-    site: str,
-    picked: Mapping[str, dict[str, Any]],
-    folds: Mapping[str, Ref],
-    settings: TransferSettings,
+    site: ResolvedSite, picked: Mapping[str, Trial], folds: Mapping[str, Ref], criterion: Criterion
 ) -> Ref:
-    """Compares the methods by the criterion of the settings; returns a stage with choice.json."""
-
-    def build(folder: Path) -> None:
-        from tdrop.choose import FoldScore, Score, choose
-        from tdrop.methods import method_class
-        from tdrop.records import read
-        from tdrop.tune import Trial
-
-        scores = [
-            Score(
-                method,
-                method_class(method).has_samples,
-                Trial.from_dict(trial),
-                read(FoldScore, folds[method].json("score.json")) if method in folds else None,
-            )
-            for method, trial in picked.items()
-        ]
-        write_json(folder / "choice.json", choose(scores, criterion=settings.criterion).to_dict())
-
-    inputs = {
-        "picked": dict(picked),
-        "folds": {method: ref.digest for method, ref in folds.items()},
-        "criterion": settings.criterion,
-    }
-    ref = Store(place.root).make("choice", inputs, build)
-    choice = ref.json("choice.json")
-    rows = [[row["method"], row["log_loss"], row["standard_error"], row["n"]] for row in choice["table"]]
-    page = f"# {site}: {choice['method']}\n\n{choice['reason']}\n\n"
-    leave(site, "choice", page + table(["method", "log loss", "standard error", "rows"], rows))
-    report(site, "choose", detail=choice["method"])
+    """Compares the methods by the criterion."""
+    ref = chosen_of_all(site.place, picked, folds, criterion)
+    choice = ref.record(Choice, "choice.json")
+    rows = [[row.method, row.log_loss, row.standard_error, row.n] for row in choice.table]
+    page = f"# {site.name}: {choice.method}\n\n{choice.reason}\n\n"
+    leave(site.name, "choice", page + table(["method", "log loss", "standard error", "rows"], rows))
+    report(site.name, "choose", detail=choice.method)
     return ref

@@ -2,160 +2,154 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
 from tasks.artifacts import leave, table
 from tasks.files import load_cohort, load_summary
-from tasks.place import Place
+from tasks.place import ResolvedSite
+from tasks.prepare import FRAME
 from tasks.progress import report
-from tasks.settings import TransferSettings
-from tasks.step import PATIENT, step
-from tasks.store import Ref, Store, write_json
+from tasks.stage import stage
+from tasks.step import step, when_unavailable
+from tasks.store import Ref
+from tasks.tune import PREDICTIONS
+from tdrop.data.outcomes import read_labels
 from tdrop.data.readers import label_fingerprint
+from tdrop.data.subgroups import subgroups_of
+from tdrop.disclosure import disclose_rows
 from tdrop.errors import LeakError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tdrop.contracts.network import Network
-    from tdrop.types import Summary
+from tdrop.evaluate import TABLE_ONE, Evaluation, evaluate, write_patients
+from tdrop.records import write_json
+from tdrop.types import Summary
 
 MODELS = "models.json"
+Fits = Mapping[str, Sequence[Ref]]
 
 
-@step("lock models", "lock models {site}")
-def lock_models(place: Place, site: str, fits: Mapping[str, Sequence[Ref]], choice: Ref) -> Ref:
-    """Writes down the digest of every model and of the choice: models.json.
+@dataclass(frozen=True)
+class LabelFile:
+    """Where a target's outcomes are, None for where its site says, and the digest of what is there."""
+
+    path: str | None
+    digest: str
+
+
+@stage("models")
+def locked_models(folder: Path, choice: Ref, models: Fits) -> None:
+    """Writes models.json."""
+    write_json(folder / MODELS, {"choice": choice.digest, "models": _digests(models)})
+
+
+@step("lock models", "lock models {site.name}")
+def lock_models(site: ResolvedSite, fits: Fits, choice: Ref) -> Ref:
+    """Writes down the digest of every model and of the choice.
 
     Evaluation demands this stage, and only evaluation opens the file of target labels: nothing
     that the labels say can reach a model or the choice between them.
     """
-    digests = {method: [ref.digest for ref in refs] for method, refs in fits.items()}
-
-    def build(folder: Path) -> None:
-        write_json(folder / MODELS, {"choice": choice.digest, "models": digests})
-
-    return Store(place.root).make("models", {"choice": choice.digest, "models": digests}, build)
+    return locked_models(site.place, choice, fits)
 
 
-@step("evaluate", "evaluate {site}", **PATIENT)
-def evaluate_site(
-    place: Place,
-    site: str,
+@stage("evaluation")
+def judged_methods(
+    folder: Path,
+    site: ResolvedSite,
     encoded: Ref,
     target: Ref,
-    fits: Mapping[str, Sequence[Ref]],
+    fits: Fits,
     models: Ref,
-    settings: TransferSettings,
+    labels: LabelFile | None,
+    seeds: int,
+    bootstrap: int,
+) -> None:
+    """Writes evaluation.json and, with labels, labels.json, label_problems.csv and outcomes.npz."""
+    ids = load_cohort(encoded.path / "target.npz").ids
+    y = None if labels is None else _open_labels(site, folder, ids, labels.path)
+    frame = pd.read_parquet(target.path / FRAME)
+    evaluation = evaluate(
+        site.name,
+        load_predictions(fits),
+        y,
+        site.site.decision,
+        seeds=range(seeds),
+        subgroups=subgroups_of(frame, site.contract),
+        bootstrap=bootstrap,
+    )
+    write_json(folder / "evaluation.json", evaluation.to_dict())
+
+
+@step("evaluate", "evaluate {site.name}", retry=when_unavailable)
+def evaluate_site(
+    site: ResolvedSite,
+    encoded: Ref,
+    target: Ref,
+    fits: Fits,
+    models: Ref,
+    bootstrap: int,
     labels_path: str | None = None,
 ) -> Ref:
-    """Evaluates every method; returns a stage with evaluation.json, labels.json and outcomes.npz.
+    """Evaluates every method.
 
     Args:
-        place: Where to read and write.
-        site: Name of the target site.
+        site: The target site.
         encoded: The encoded cohorts.
         target: The target's prepared rows.
         fits: By method, one fit a seed.
         models: The lock on exactly these fits.
-        settings: How many resamples.
+        bootstrap: Resamples of patients.
         labels_path: A file of outcomes to use instead of the site's own.
     """
-    locked = models.json(MODELS)["models"]
-    if locked != {method: [ref.digest for ref in refs] for method, refs in fits.items()}:
-        raise LeakError(f"site '{site}': the models are not those that were locked before labels are read; run again")
-    network = place.network()
-    labels_digest = _labels_digest(place, network, site, labels_path)
-
-    def build(folder: Path) -> None:
-        cohort = load_cohort(encoded.path / "target.npz")
-        y = None
-        if labels_digest is not None:
-            y = _open_labels(place, network, site, folder, cohort.ids, labels_path)
-        _evaluate(network, site, folder, target, fits, settings, y)
-
-    inputs = {
-        "models": models.digest,
-        "target": target.digest,
-        "labels": labels_digest,
-        "bootstrap": settings.bootstrap,
-        "decision": network.site(site).decision.model_dump(mode="json"),
-        "contract": network.digest_of(network.site(site)),
-    }
-    ref = Store(place.root).make("evaluation", inputs, build)
-    _show(place, site, ref)
+    if models.json(MODELS)["models"] != _digests(fits):
+        raise LeakError(
+            f"site '{site.name}': the models are not those that were locked before labels are read; run again"
+        )
+    seeds = max(map(len, fits.values()))
+    labels = _find_labels(site, labels_path)
+    ref = judged_methods(site.place, site, encoded, target, fits, models, labels, seeds, bootstrap)
+    _show(site, ref)
     return ref
 
 
-def _labels_digest(place: Place, network: Network, site: str, labels_path: str | None) -> str | None:
-    import hashlib
-
-    if labels_path is not None:
-        return hashlib.sha256(Path(labels_path).read_bytes()).hexdigest()
-    return label_fingerprint(network.site(site), home=place.root, base=network.base)
+def _digests(fits: Fits) -> dict[str, list[str]]:
+    return {method: [ref.digest for ref in refs] for method, refs in fits.items()}
 
 
-def load_predictions(fits: Mapping[str, Sequence[Ref]]) -> dict[str, list[Summary]]:
+def _find_labels(site: ResolvedSite, path: str | None) -> LabelFile | None:
+    if path is not None:
+        return LabelFile(path, hashlib.sha256(Path(path).read_bytes()).hexdigest())
+    found = label_fingerprint(site.site, home=site.place.root, base=site.network.base)
+    return None if found is None else LabelFile(None, found)
+
+
+def load_predictions(fits: Fits) -> dict[str, list[Summary]]:
     """By method, one Summary of the target's patients a seed."""
-    return {method: [load_summary(ref.path / "target.npz") for ref in refs] for method, refs in fits.items()}
+    return {method: [load_summary(ref.path / PREDICTIONS) for ref in refs] for method, refs in fits.items()}
 
 
-def _open_labels(
-    place: Place, network: Network, site: str, folder: Path, ids: NDArray[Any], labels_path: str | None
-) -> NDArray[Any]:
+def _open_labels(site: ResolvedSite, folder: Path, ids: NDArray[Any], labels_path: str | None) -> NDArray[Any]:
     """Reads the outcomes (rows,), NaN where unknown, and keeps their counts in labels.json."""
-    import numpy as np
-
-    from tdrop.data.outcomes import read_labels
-    from tdrop.evaluate import write_patients
-
-    spec = network.site(site)
-    where: Any = spec if labels_path is None else Path(labels_path)
-    like = None if labels_path is None else spec
-    labels = read_labels(where, network.contract_of(spec), ids, home=place.root, base=network.base, like=like)
+    where: Any = site.site if labels_path is None else Path(labels_path)
+    like = None if labels_path is None else site.site
+    labels = read_labels(where, site.contract, ids, home=site.place.root, base=site.network.base, like=like)
     write_json(folder / "labels.json", labels.to_dict())
     write_patients(folder / "label_problems.csv", labels.problems)
     np.savez(folder / "outcomes.npz", y=labels.y)
     return labels.y
 
 
-def _evaluate(
-    network: Network,
-    site: str,
-    folder: Path,
-    target: Ref,
-    fits: Mapping[str, Sequence[Ref]],
-    settings: TransferSettings,
-    y: NDArray[Any] | None,
-) -> None:
-    import pandas as pd
-
-    from tdrop.data.subgroups import subgroups_of
-    from tdrop.evaluate import evaluate
-
-    spec = network.site(site)
-    frame = pd.read_parquet(target.path / "frame.parquet")
-    evaluation = evaluate(
-        site,
-        load_predictions(fits),
-        y,
-        spec.decision,
-        seeds=range(settings.seeds),
-        subgroups=subgroups_of(frame, network.contract_of(spec)),
-        bootstrap=settings.bootstrap,
-    )
-    write_json(folder / "evaluation.json", evaluation.to_dict())
-
-
-def _show(place: Place, site: str, ref: Ref) -> None:
-    from tdrop.disclosure import disclose_rows
-    from tdrop.evaluate import TABLE_ONE, Evaluation
-
+def _show(site: ResolvedSite, ref: Ref) -> None:
     evaluation = Evaluation.from_dict(ref.json("evaluation.json"))
-    rows = disclose_rows(evaluation.rows, place.network().site(site).disclosure)
+    rows = disclose_rows(evaluation.rows, site.policy)
     shown = {(row.method, row.metric): row.value for row in rows if row.seed == "all" and row.group == "all"}
     body = [[method, *(shown.get((method, metric)) for metric in TABLE_ONE)] for method in evaluation.methods]
-    leave(site, "evaluation", f"# {site}: evaluation\n\n" + table(["method", *TABLE_ONE], body))
-    report(site, "evaluate", detail=f"{evaluation.patients:,} patients, {evaluation.labelled:,} with known outcome")
+    leave(site.name, "evaluation", f"# {site.name}: evaluation\n\n" + table(["method", *TABLE_ONE], body))
+    known = f"{evaluation.patients:,} patients, {evaluation.labelled:,} with known outcome"
+    report(site.name, "evaluate", detail=known)

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from tasks.models import MODELS_DIGEST
-from tasks.place import Place
+from tasks.place import Place, ResolvedSite
 from tasks.records import MethodRecord, SiteRecord
 from tasks.report import assemble
 from tasks.run import Run
-from tasks.store import canonical, write_json
-
-if TYPE_CHECKING:
-    from tdrop.report import ReportData
+from tasks.store import canonical
+from tdrop.disclosure import disclose, disclose_rows, disclose_trials, disclose_validation, limit
+from tdrop.evaluate import ALL
+from tdrop.evaluate.statistics import referred_by_level
+from tdrop.figures import draw_calibration, draw_dropout_rates, draw_risk_histogram
+from tdrop.methods import label
+from tdrop.records import plain, write_json
+from tdrop.report import ReportData, render_report
 
 
 def export_site(place: Place, run: Run, folder: Path) -> None:
@@ -23,9 +29,6 @@ def export_site(place: Place, run: Run, folder: Path) -> None:
 
 
 def _write_export(place: Place, run: Run, whole: ReportData, folder: Path) -> None:
-    from tdrop.disclosure import disclose
-    from tdrop.report import render_report
-
     data = disclose(whole, place.network().site(run.site).disclosure)
     folder.mkdir(parents=True, exist_ok=True)
     if data is whole:
@@ -41,60 +44,53 @@ def _write_export(place: Place, run: Run, whole: ReportData, folder: Path) -> No
 
 def site_record(place: Place, run: Run, folder: Path) -> SiteRecord:
     """Assembles the MLflow record of a run; its files are written below `folder`."""
-    network = place.network()
-    spec = network.site(run.site)
-    contract = network.contract_of(spec)
+    site = place.resolve(run.site)
+    stages = run.stages
     exported = folder / "report"
     data = assemble(place, run)
     _write_export(place, run, data, exported)
-    if spec.disclosure.upload_patients:
+    if site.policy.upload_patients:
         shutil.copyfile(place.latest(run.site) / "patients.csv", exported / "patients.csv")
-    shift = run.stages["shift"].json("shift.json")
+    shift = stages.shift.json("shift.json")
     return SiteRecord(
         site=run.site,
         tags={
             "site": run.site,
-            "source": network.source_of(spec).name,
-            "contract": contract.name,
-            "contract_version": str(contract.version),
-            "contract_digest": network.digest_of(spec),
-            "data_digest": run.stages["target"].digest[:32],
-            MODELS_DIGEST: run.stages["models"].digest,
-            "simulated": str(spec.simulated).lower(),
+            "source": site.source.name,
+            "contract": site.contract.name,
+            "contract_version": str(site.contract.version),
+            "contract_digest": site.digest,
+            "data_digest": stages.target.digest[:32],
+            MODELS_DIGEST: stages.models.digest,
+            "simulated": str(site.site.simulated).lower(),
             "verdict": shift["verdict"],
         },
         params={name: _short(value) for name, value in run.settings.model_dump(mode="json").items()},
-        metrics=_site_metrics(run, spec),
+        metrics=_site_metrics(site, run),
         datasets={
-            "source": (network.source_of(spec).name, run.stages["source"].digest),
-            "target": (run.site, run.stages["target"].digest),
+            "source": (site.source.name, stages.source.digest),
+            "target": (run.site, stages.target.digest),
         },
-        methods=_method_records(place, run, data),
+        methods=_method_records(site, run, data),
         exported=str(exported),
-        candidate=None if shift["verdict"] == "stop" else str(_candidate(place, run, folder / "candidate")),
+        candidate=None if shift["verdict"] == "stop" else str(_candidate(site, run, folder / "candidate")),
         chosen=run.chosen,
-        example=_example(contract),
+        example=_example(site.contract),
     )
 
 
-def _site_metrics(run: Run, spec: Any) -> dict[str, float]:
-    from tdrop.disclosure import disclose_validation
-
-    validation = disclose_validation(run.stages["target"].json("validation.json"), spec.disclosure)
+def _site_metrics(site: ResolvedSite, run: Run) -> dict[str, float]:
+    validation = disclose_validation(run.stages.target.json("validation.json"), site.policy)
     counts = {name: validation[name] for name in ("read", "used", "quarantined", "duplicates")}
     found = {f"rows_{name}": float(count) for name, count in counts.items() if isinstance(count, int)}
-    auroc = (run.stages["shift"].json("shift.json").get("domain_auroc") or {}).get("value")
+    auroc = (run.stages.shift.json("shift.json").get("domain_auroc") or {}).get("value")
     return found | ({"domain_auroc": float(auroc)} if auroc is not None else {})
 
 
-def _method_records(place: Place, run: Run, data: ReportData) -> list[MethodRecord]:
-    from tdrop.disclosure import disclose_rows, disclose_trials
-    from tdrop.evaluate import ALL, Evaluation
-
-    policy = place.network().site(run.site).disclosure
-    evaluation = Evaluation.from_dict(run.stages["evaluation"].json("evaluation.json"))
-    rows = disclose_rows(evaluation.rows, policy)
-    figures = _figures(place, run, data)
+def _method_records(site: ResolvedSite, run: Run, data: ReportData) -> list[MethodRecord]:
+    policy = site.policy
+    rows = disclose_rows(data.evaluation.rows, policy)
+    figures = _figures(data)
     records = []
     for method, refs in run.trained.fits.items():
         metrics: dict[str, float] = {}
@@ -104,7 +100,7 @@ def _method_records(place: Place, run: Run, data: ReportData) -> list[MethodReco
                 if row.seed_sd is not None:
                     metrics[f"{row.metric}_spread"] = row.seed_sd
         picked = run.trained.picked[method]
-        (shown,) = disclose_trials([picked], policy)
+        (shown,) = disclose_trials([plain(picked)], policy)
         matched = {name: shown.get(name) for name in ("log_loss", "error_auroc", "errors", "n", "auroc", "brier")}
         metrics |= {
             f"matched_{name}": float(value) for name, value in matched.items() if isinstance(value, int | float)
@@ -112,11 +108,11 @@ def _method_records(place: Place, run: Run, data: ReportData) -> list[MethodReco
         records.append(
             MethodRecord(
                 method=method,
-                params=picked["settings"],
+                params=picked.settings,
                 metrics=metrics,
                 history=refs[0].json("history.json"),
                 files={
-                    "trials.csv": _trials_table(disclose_trials(run.trained.trials[method], policy)),
+                    "trials.csv": _trials_table(disclose_trials(list(map(plain, run.trained.trials[method])), policy)),
                     **figures.get(method, {}),
                 },
             )
@@ -124,22 +120,16 @@ def _method_records(place: Place, run: Run, data: ReportData) -> list[MethodReco
     return records
 
 
-def _figures(place: Place, run: Run, data: ReportData) -> dict[str, dict[str, str]]:
+def _figures(data: ReportData) -> dict[str, dict[str, str]]:
     """By method: calibration where outcomes are known, else who is referred; and the learnt dropout rates."""
-    from tdrop.disclosure import limit
-    from tdrop.evaluate.statistics import referred_by_level
-    from tdrop.figures import draw_calibration, draw_dropout_rates, draw_risk_histogram
-    from tdrop.methods import label
-
-    spec = place.network().site(run.site)
-    least = limit(spec.disclosure)
+    decision, least = data.site.decision, limit(data.site.disclosure)
     found: dict[str, dict[str, str]] = {}
     for method, summaries in data.predictions.items():
         if data.y is not None:
             drawn = {"calibration": draw_calibration({method: summaries}, data.y, label, least)}
         else:
-            referred = referred_by_level(summaries[0], spec.decision)
-            drawn = {"risks": draw_risk_histogram(summaries[0], referred, spec.decision.risk_level, least)}
+            referred = referred_by_level(summaries[0], decision)
+            drawn = {"risks": draw_risk_histogram(summaries[0], referred, decision.risk_level, least)}
         if method in data.dropout_rates:
             drawn["dropout_rates"] = draw_dropout_rates({method: data.dropout_rates[method]}, label)
         found[method] = {f"figures/{name}.svg": svg for name, svg in drawn.items() if svg is not None}
@@ -148,33 +138,30 @@ def _figures(place: Place, run: Run, data: ReportData) -> dict[str, dict[str, st
 
 def _trials_table(trials: list[dict[str, Any]]) -> str:
     """All trials of a method as one CSV table, rather than one run each."""
-    import pandas as pd
-
     flat = [
         {**trial["settings"], **{k: v for k, v in trial.items() if k not in {"settings", "losses"}}} for trial in trials
     ]
     return str(pd.DataFrame(flat).to_csv(index=False))
 
 
-def _candidate(place: Place, run: Run, folder: Path) -> Path:
+def _candidate(site: ResolvedSite, run: Run, folder: Path) -> Path:
     """The folder that the served model reads: model/ and served.json."""
-    network = place.network()
-    spec = network.site(run.site)
+    stages = run.stages.all()
     shutil.copytree(run.trained.fits[run.chosen][0].path / "model", folder / "model")
     write_json(
         folder / "served.json",
         {
             "site": run.site,
             "method": run.chosen,
-            "encoder": run.stages["encoded"].json("encoder.json"),
-            "contract": network.contract_of(spec).model_dump(mode="json"),
-            "decision": spec.decision.model_dump(mode="json"),
+            "encoder": run.stages.encoded.json("encoder.json"),
+            "contract": site.contract.model_dump(mode="json"),
+            "decision": site.site.decision.model_dump(mode="json"),
             "passes": run.settings.passes,
             "seed": 0,
-            "digests": {name: run.stages[name].digest for name in ("source", "target", "encoded", "models")},
-            "contract_digest": network.digest_of(spec),
-            "encoded": run.stages["encoded"].path.relative_to(place.root / "store").as_posix(),
-            "domain_auroc": run.stages["shift"].json("shift.json").get("domain_auroc"),
+            "digests": {name: stages[name].digest for name in ("source", "target", "encoded", "models")},
+            "contract_digest": site.digest,
+            "encoded": run.stages.encoded.folder,
+            "domain_auroc": run.stages.shift.json("shift.json").get("domain_auroc"),
         },
     )
     return folder

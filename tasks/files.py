@@ -65,3 +65,8 @@ def load_summary(path: Path) -> Summary:
             high=data["high"],
             passes=int(data["passes"]),
         )
+
+
+def load_pair(encoded: Path) -> tuple[Cohort, Cohort]:
+    """The labelled source and the target of an encoded pair."""
+    return load_cohort(encoded / "source.npz"), load_cohort(encoded / "target.npz")

@@ -7,7 +7,7 @@ import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +17,8 @@ from tdrop.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from tdrop.contracts.network import Network
+    from tdrop.contracts.site import Disclosure, Site
+    from tdrop.contracts.table import Contract
 
 #: Owner-only: reports hold patients' risks.
 PRIVATE = 0o700
@@ -49,6 +51,11 @@ class Place:
         return Path(self.home)
 
     @property
+    def store(self) -> Path:
+        """The folder of finished stages."""
+        return self.root / "store"
+
+    @property
     def sites(self) -> Path:
         """The folder with one folder a site."""
         return self.root / "sites"
@@ -66,6 +73,50 @@ class Place:
         folder = Path(self.contracts)
         files = [(str(file), file.stat()) for file in sorted(folder.rglob("*.y*ml"))]
         return _read_network(folder, tuple((name, found.st_mtime_ns, found.st_size) for name, found in files))
+
+    def resolve(self, name: str) -> ResolvedSite:
+        """A site with everything that its files say; once a run, which then passes it on."""
+        network = self.network()
+        site = network.site(name)
+        return ResolvedSite(self, network, site, network.contract_of(site), network.source_of(site))
+
+
+@dataclass(frozen=True)
+class ResolvedSite:
+    """One site of a network: all that a run needs to know of its files.
+
+    Attributes:
+        place: Where to read and write.
+        network: The network that it belongs to.
+        site: Its own file.
+        contract: The table that it delivers.
+        source: The labelled site that it learns from; a source is its own.
+    """
+
+    place: Place
+    network: Network
+    site: Site
+    contract: Contract
+    source: Site
+
+    @property
+    def name(self) -> str:
+        """The site's name."""
+        return self.site.name
+
+    @property
+    def policy(self) -> Disclosure:
+        """What others may see of it."""
+        return self.site.disclosure
+
+    @property
+    def digest(self) -> str:
+        """Digest of the site's, its table's and its source's files."""
+        return self.network.digest_of(self.site)
+
+    def its_source(self) -> ResolvedSite:
+        """The source, resolved likewise."""
+        return replace(self, site=self.source, contract=self.network.contract_of(self.source))
 
 
 @lru_cache(maxsize=4)

@@ -1,7 +1,7 @@
 """Processes that fit models, and the record of when they did.
 
-Torch keeps state per process and Prefect's default runner is threads: a task therefore hands its
-fit to a plain worker process and waits. On a Dask cluster the task is already in a process of its
+Torch keeps state per process and steps run beside each other in threads: a step therefore hands its
+fit to a plain worker process and waits. On a Dask cluster the step is already in a process of its
 own, no pool is open, and the same call runs in place. Results are identical either way.
 """
 
@@ -10,12 +10,15 @@ from __future__ import annotations
 import multiprocessing
 import os
 import queue
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from contextvars import copy_context
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, ParamSpec, TypeVar
 
@@ -34,6 +37,7 @@ TOO_LONG = f"a fit took longer than {FIT_LIMIT_SECONDS / 3600:.0f} h; use fewer 
 TRIES = 3
 
 _pool: Workers | None = None
+_threads: ThreadPoolExecutor | None = None
 _spans: list[tuple[float, float]] = []
 
 
@@ -88,18 +92,70 @@ class Workers:
 
 @contextmanager
 def worker_processes(count: int | None = None) -> Iterator[None]:
-    """Opens `count` worker processes (default: one a core) for the tasks inside the block; 0 works in place."""
-    global _pool
+    """Opens `count` worker processes (default: one a core) for the steps inside the block; 0 works in place."""
+    global _pool, _threads
     if _pool is not None or count == 0:
         yield
         return
     workers = _pool = Workers(count or os.cpu_count() or 1)
+    # Threads only wait for worker processes; a few more keep those busy.
+    threads = _threads = ThreadPoolExecutor(2 * workers.count + 2, thread_name_prefix="tdrop-step")
     try:
         with stopping.when_asked(workers.end):
             yield
     finally:
-        _pool = None
+        # Waiting steps first: one that found the workers gone would fit in this process.
+        threads.shutdown(wait=False, cancel_futures=True)
         workers.shutdown()
+        threads.shutdown(wait=True)
+        _pool = _threads = None
+
+
+def in_a_thread(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+    """Starts a call beside others; in place, and done when this returns, where no worker processes are open."""
+    if _threads is not None:
+        return _threads.submit(copy_context().run, partial(function, *args, **kwargs))
+    future: Future[R] = Future()
+    try:
+        future.set_result(function(*args, **kwargs))
+    except Exception as error:
+        future.set_exception(error)
+    return future
+
+
+def side_by_side(function: Callable[..., R], calls: Sequence[tuple[Any, ...]], done: Callable[[], None]) -> list[R]:
+    """Makes calls that hand their work to `compute`, tells of each that is done, and returns the results in order.
+
+    On a worker of a Dask cluster the calls spread over the cluster.
+    """
+
+    def call(given: tuple[Any, ...]) -> R:
+        result = function(*given)
+        done()
+        return result
+
+    if _pool is not None:
+        with ThreadPoolExecutor(len(calls)) as threads:
+            return list(threads.map(call, calls))
+    if _on_a_cluster():
+        from distributed import worker_client
+
+        with worker_client() as client:
+            found: list[R] = client.gather([client.submit(function, *given, pure=False) for given in calls])
+            return found
+    return [call(given) for given in calls]
+
+
+def _on_a_cluster() -> bool:
+    """Whether this is a task of a Dask worker; whoever is one has loaded Dask."""
+    worker = sys.modules.get("distributed.worker")
+    if worker is None:
+        return False
+    try:
+        worker.get_worker()
+    except ValueError:
+        return False
+    return True
 
 
 def _start_worker(lifeline: Connection) -> None:

@@ -5,127 +5,113 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from tasks.artifacts import leave, table
 from tasks.files import save_cohort
-from tasks.place import Place
+from tasks.place import PRIVATE, ResolvedSite
 from tasks.progress import report
-from tasks.step import PATIENT, step
-from tasks.store import Ref, Store, write_json
+from tasks.stage import stage
+from tasks.step import step, when_unavailable
+from tasks.store import Ref
+from tdrop.data.encode import Encoder, learn_encoder
+from tdrop.data.outcomes import source_outcome
+from tdrop.data.prepare import prepare
+from tdrop.data.readers import fingerprint
 from tdrop.disclosure import disclose_validation
 from tdrop.errors import DataError, SiteStopped
-from tdrop.records import read_record, write_record
+from tdrop.evaluate import write_patients
+from tdrop.records import write_json, write_record
 
 READ_LIMIT_SECONDS = 3600
+FRAME = "frame.parquet"
 
 
-@step("read and check", "read and check {site}", timeout_seconds=READ_LIMIT_SECONDS, **PATIENT)
-def prepare_site(place: Place, site: str, source: Ref | None = None) -> Ref:
+@stage("prepared")
+def checked_rows(folder: Path, site: ResolvedSite, data: str, source: Ref | None) -> None:
+    """Writes frame.parquet, quarantine.csv, validation.json, suite.json and message.txt."""
+    beside = None if source is None else pd.read_parquet(source.path / FRAME)
+    prepared = prepare(site.site, site.network, home=site.place.root, source=beside, expected=data)
+    prepared.frame.to_parquet(folder / FRAME, index=False)
+    write_patients(folder / "quarantine.csv", prepared.quarantine)
+    validation = prepared.validation.to_dict()
+    write_json(folder / "suite.json", validation.pop("suite", []))
+    write_json(folder / "validation.json", validation)
+    (folder / "message.txt").write_text(prepared.validation.message() + "\n", encoding="utf-8")
+
+
+@step("read and check", "read and check {site.name}", retry=when_unavailable, limit_seconds=READ_LIMIT_SECONDS)
+def prepare_site(site: ResolvedSite, source: Ref | None = None) -> Ref:
     """Turns a site's extract into checked rows in the contract's terms.
 
-    With the source's checked rows at hand a target is also held beside its source. Returns a stage
-    with frame.parquet, quarantine.csv, validation.json and suite.json, also when
-    a table-level rule says that the extract must not be used: `require_usable` then stops.
+    With the source's checked rows at hand a target is also held beside its source. Returns a stage also when a
+    table-level rule says that the extract must not be used: `require_usable` then stops.
     """
-    from tdrop.data.readers import fingerprint
-
-    network = place.network()
-    spec = network.site(site)
-    data = fingerprint(spec, home=place.root, base=network.folder.parent)
-
-    def build(folder: Path) -> None:
-        import pandas as pd
-
-        from tdrop.data.prepare import prepare
-        from tdrop.evaluate import write_patients
-
-        beside = None if source is None else pd.read_parquet(source.path / "frame.parquet")
-        prepared = prepare(spec, network, home=place.root, source=beside, expected=data)
-        prepared.frame.to_parquet(folder / "frame.parquet", index=False)
-        write_patients(folder / "quarantine.csv", prepared.quarantine)
-        validation = prepared.validation.to_dict()
-        write_json(folder / "suite.json", validation.pop("suite", []))
-        write_json(folder / "validation.json", validation)
-        (folder / "message.txt").write_text(prepared.validation.message() + "\n", encoding="utf-8")
-
-    inputs = {"data": data, "contract": network.digest_of(spec), "source": source.digest if source else None}
-    ref = Store(place.root).make("prepared", inputs, build)
+    data = fingerprint(site.site, home=site.place.root, base=site.network.base)
+    ref = checked_rows(site.place, site, data, source)
     validation = ref.json("validation.json")
-    detail = f"{validation['read']:,} rows read, {validation['used']:,} used"
-    leave(site, "validation", _validation_page(site, place, validation))
-    report(site, "read and check", detail=detail)
+    leave(site.name, "validation", _validation_page(site, validation))
+    report(site.name, "read and check", detail=f"{validation['read']:,} rows read, {validation['used']:,} used")
     return ref
 
 
-def require_usable(place: Place, site: str, prepared: Ref) -> None:
+def require_usable(site: ResolvedSite, prepared: Ref) -> None:
     """Stops the site when its extract broke a table-level rule, leaving the findings to read.
 
     Prefect keeps the sentence, so that it has passed disclosure; the message beside it is the whole truth.
     """
-    validation = disclose_validation(prepared.json("validation.json"), place.network().site(site).disclosure)
+    validation = disclose_validation(prepared.json("validation.json"), site.policy)
     if not validation["stopped"]:
         return
-    refused = place.site(site) / "refused"
-    refused.mkdir(parents=True, exist_ok=True, mode=0o700)
+    refused = site.place.site(site.name) / "refused"
+    refused.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
     for name in ("validation.json", "quarantine.csv", "message.txt"):
         (refused / name).write_bytes((prepared.path / name).read_bytes())
     stops = [finding["sentence"] for finding in validation["findings"] if finding["severity"] == "table_stop"]
     raise SiteStopped(
-        f"site '{site}' is stopped by {len(stops)} table-level finding(s), the first being: {stops[0]}. "
+        f"site '{site.name}' is stopped by {len(stops)} table-level finding(s), the first being: {stops[0]}. "
         f"The whole message for the site is in {refused / 'message.txt'}"
     )
 
 
-@step("encode", "encode {site}")
-def encode_pair(place: Place, site: str, source: Ref, target: Ref) -> Ref:
-    """Encodes both sites from the contract and the source's features alone.
+@stage("encoded")
+def encoded_pair(folder: Path, site: ResolvedSite, source: Ref, target: Ref) -> None:
+    """Writes source.npz (labelled), target.npz (never labelled), encoder.json and counts.json.
 
-    Returns a stage with source.npz (labelled), target.npz (never labelled), encoder.json and
-    counts.json (outcomes of the source, categories that the source never showed).
+    The counts are outcomes of the source, and categories that the source never showed.
     """
-    from tdrop.data.encode import Encoder
+    source_frame, target_frame = (pd.read_parquet(ref.path / FRAME) for ref in (source, target))
+    encoder = learn_encoder(source_frame, site.contract)
+    write_record(folder / "encoder.json", encoder)
+    y, counts = source_outcome(source_frame, site.contract)
+    known = ~pd.isna(y)
+    if not known.any():
+        raise DataError(
+            f"site '{site.source.name}' has no known outcome in {len(y):,} rows; a source needs labels, "
+            f"check the outcome of table '{site.contract.name}'"
+        )
+    labelled = encoder.encode(source_frame[known].reset_index(drop=True), site.source.name, y=y[known])
+    save_cohort(folder / "source.npz", labelled)
+    save_cohort(folder / "target.npz", encoder.encode(target_frame, site.name))
+    write_json(folder / "counts.json", {"outcomes": counts, "unseen": encoder.unseen(target_frame)})
 
-    network = place.network()
-    spec = network.site(site)
-    contract = network.contract_of(spec)
-    source_name = network.source_of(spec).name
 
-    def build(folder: Path) -> None:
-        import pandas as pd
-
-        from tdrop.data.encode import learn_encoder
-        from tdrop.data.outcomes import source_outcome
-
-        source_frame = pd.read_parquet(source.path / "frame.parquet")
-        target_frame = pd.read_parquet(target.path / "frame.parquet")
-        encoder = learn_encoder(source_frame, contract)
-        write_record(folder / "encoder.json", encoder)
-        y, counts = source_outcome(source_frame, contract)
-        known = ~pd.isna(y)
-        if not known.any():
-            raise DataError(
-                f"site '{source_name}' has no known outcome in {len(y):,} rows; a source needs labels, "
-                f"check the outcome of table '{contract.name}'"
-            )
-        labelled = encoder.encode(source_frame[known].reset_index(drop=True), source_name, y=y[known])
-        save_cohort(folder / "source.npz", labelled)
-        save_cohort(folder / "target.npz", encoder.encode(target_frame, site))
-        write_json(folder / "counts.json", {"outcomes": counts, "unseen": encoder.unseen(target_frame)})
-
-    inputs = {"source": source.digest, "target": target.digest, "contract": network.digest_of(spec)}
-    ref = Store(place.root).make("encoded", inputs, build)
-    names = [feature.name for feature in read_record(Encoder, ref.path / "encoder.json").features]
-    leave(site, "encoding", f"# {site}: encoding\n\n{len(names)} features: " + ", ".join(names))
-    report(site, "encode", detail=f"{len(names)} features")
+@step("encode", "encode {site.name}")
+def encode_pair(site: ResolvedSite, source: Ref, target: Ref) -> Ref:
+    """Encodes both sites from the contract and the source's features alone."""
+    ref = encoded_pair(site.place, site, source, target)
+    names = [feature.name for feature in ref.record(Encoder, "encoder.json").features]
+    leave(site.name, "encoding", f"# {site.name}: encoding\n\n{len(names)} features: " + ", ".join(names))
+    report(site.name, "encode", detail=f"{len(names)} features")
     return ref
 
 
-def _validation_page(site: str, place: Place, validation: dict[str, Any]) -> str:
-    policy = place.network().site(site).disclosure
-    shown = disclose_validation(validation, policy)
+def _validation_page(site: ResolvedSite, validation: dict[str, Any]) -> str:
+    shown = disclose_validation(validation, site.policy)
     counts = [[shown[name] for name in ("read", "used", "quarantined", "duplicates")]]
     findings = [[f["severity"], f.get("column") or "", f["count"], f["sentence"]] for f in shown["findings"]]
     return (
-        f"# {site}: validation\n\n"
+        f"# {site.name}: validation\n\n"
         + table(["read", "used", "quarantined", "duplicates"], counts)
         + "\n\n"
         + (table(["severity", "column", "rows", "finding"], findings) if findings else "Nothing to report.")

@@ -59,6 +59,16 @@ def expect(site: str, stage: str, total: int) -> None:
     report(site, stage, 0, total)
 
 
+def reach(site: str, stage: str, done: int, detail: str = "") -> None:
+    """Tells that at least so many announced steps are done."""
+    with _lock:
+        before, total = _counts.get((site, stage), (done, done))
+        if before >= done:
+            return
+        _counts[site, stage] = (min(done, total), total)
+    report(site, stage, done, total, detail)
+
+
 def advance(site: str, stage: str, detail: str = "") -> None:
     """Tells that one more announced step is done; silent where nothing was announced, as on a cluster's worker."""
     with _lock:

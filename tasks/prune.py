@@ -13,7 +13,7 @@ from typing import Any
 from tasks.models import ENCODED, model_name
 from tasks.place import Place
 from tasks.registry import kept_versions
-from tasks.run import RUN, Run
+from tasks.run import RUN, read_run
 from tasks.store import MANIFEST, digest_of
 
 DAY_SECONDS = 24 * 3600
@@ -57,10 +57,7 @@ def needed(place: Place, *, besides: str | None = None) -> set[Path]:
     for file in place.sites.glob(f"*/latest/{RUN}"):
         if file.parents[1].name == besides:
             continue
-        run = Run.from_dict(json.loads(file.read_text(encoding="utf-8")))
-        refs = [*run.stages.values(), *run.trained.folds.values()]
-        refs += [ref for fits in run.trained.fits.values() for ref in fits]
-        roots |= {ref.path for ref in refs}
+        roots |= {ref.path for ref in read_run(place, file).refs()}
     others = [version for version in kept_versions(place) if besides is None or version.name != model_name(besides)]
     return roots | {place.root / "store" / version.tags[ENCODED] for version in others if ENCODED in version.tags}
 

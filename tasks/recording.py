@@ -16,7 +16,7 @@ from tasks.models import model_name, point_candidate, register
 from tasks.place import Place
 from tasks.progress import report
 from tasks.records import SiteRecord
-from tasks.step import BACKOFF_SECONDS, step
+from tasks.step import always, step
 from tasks.store import digest_of
 from tasks.tracking import PARENT, connect, experiment_id
 from tdrop.errors import TdropError
@@ -34,9 +34,8 @@ TRACKING_LIMIT_SECONDS = 900
 @step(
     "record",
     "record {record.site}",
-    retries=len(BACKOFF_SECONDS),
-    retry_delay_seconds=BACKOFF_SECONDS,
-    timeout_seconds=TRACKING_LIMIT_SECONDS,
+    retry=always,
+    limit_seconds=TRACKING_LIMIT_SECONDS,
 )
 def record_site(place: Place, record: SiteRecord) -> str:
     """Writes a site's record to MLflow and returns the parent run's id; a finished one is found again.

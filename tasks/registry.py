@@ -58,7 +58,7 @@ def promote(place: Place, site: str, *, by: str, note: str) -> Promotion:
     if not by.strip() or not note.strip():
         raise UsageError("a promotion needs the name of a person (--by) and a note (--note)")
     # A report whose record failed stands beside an older candidate, which nobody has read about.
-    if candidate.tags.get(MODELS_DIGEST) != last_run(place, site).stages["models"].digest:
+    if candidate.tags.get(MODELS_DIGEST) != last_run(place, site).stages.models.digest:
         raise UsageError(
             f"the candidate of site '{site}' is not the model of its last report; run `tdrop transfer {site}` again, "
             "so that MLflow has that one"

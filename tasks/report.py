@@ -6,20 +6,29 @@ import json
 import shutil
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from filelock import FileLock
 
 from tasks.artifacts import leave
 from tasks.evaluate import load_predictions
 from tasks.files import load_cohort, load_summary
-from tasks.place import Place, replacing, write_private
+from tasks.place import Place, ResolvedSite, replacing, write_private
+from tasks.prepare import FRAME
 from tasks.progress import report
-from tasks.run import RUN, Run
+from tasks.registry import champion_record
+from tasks.run import RUN, Run, last_run
 from tasks.status import now
 from tasks.step import step
-from tasks.store import code_digest, write_json
-
-if TYPE_CHECKING:
-    from tdrop.report import ReportData
+from tasks.store import code_digest
+from tasks.tune import PREDICTIONS
+from tdrop.disclosure import disclose
+from tdrop.errors import Unavailable
+from tdrop.evaluate import Evaluation, patients_table, write_patients
+from tdrop.records import plain, write_json, write_record
+from tdrop.report import ReportData, render_index, render_report, render_shift_page, report_summary
 
 PACKAGES = ("tdrop", "torch", "scikit-learn", "numpy", "pandas", "great-expectations", "prefect", "mlflow")
 #: Files of the stages that a report folder holds beside the report.
@@ -36,20 +45,17 @@ COPIED = {
 @step("report", "report {run.site}")
 def publish_report(place: Place, run: Run) -> dict[str, Any]:
     """Writes the site's `latest/` and returns its summary."""
-    from tdrop.disclosure import disclose
-    from tdrop.evaluate import patients_table, write_patients
-    from tdrop.report import render_report, render_shift_page, report_summary
-
     data = assemble(place, run)
     summary = {**report_summary(data), "site": run.site, "created": data.provenance["created"]}
     fit = run.trained.fits[run.chosen][0]
-    cohort = load_cohort(run.stages["encoded"].path / "target.npz")
+    cohort = load_cohort(run.stages.encoded.path / "target.npz")
+    stages = run.stages.all()
     with replacing(place.latest(run.site)) as folder:
         for stage, names in COPIED.items():
             for name in names:
-                if (run.stages[stage].path / name).is_file():
-                    shutil.copyfile(run.stages[stage].path / name, folder / name)
-        table = patients_table(cohort.ids, load_summary(fit.path / "target.npz"), data.site.decision)
+                if (stages[stage].path / name).is_file():
+                    shutil.copyfile(stages[stage].path / name, folder / name)
+        table = patients_table(cohort.ids, load_summary(fit.path / PREDICTIONS), data.site.decision)
         write_patients(folder / "patients.csv", table)
         (folder / "report.html").write_text(render_report(data), encoding="utf-8")
         page = render_shift_page(
@@ -57,7 +63,7 @@ def publish_report(place: Place, run: Run) -> dict[str, Any]:
         )
         (folder / "shift.html").write_text(page, encoding="utf-8")
         write_json(folder / "summary.json", summary)
-        write_json(folder / RUN, run.to_dict())
+        write_record(folder / RUN, run)
     publish_index(place)
     leave(run.site, "summary", _summary_page(report_summary(disclose(data, data.site.disclosure))))
     report(run.site, "report", detail=str(place.latest(run.site) / "report.html"))
@@ -66,44 +72,35 @@ def publish_report(place: Place, run: Run) -> dict[str, Any]:
 
 def refresh_report(place: Place, site: str) -> None:
     """Renders a site's report anew from what it was made of, for instance after a promotion."""
-    from tasks.run import last_run
-
-    publish_report.fn(place, last_run(place, site))
+    publish_report(place, last_run(place, site))
 
 
 def assemble(place: Place, run: Run) -> ReportData:
     """Gathers everything that a report shows from the run's stages."""
-    import numpy as np
-    import pandas as pd
-
-    from tdrop.evaluate import Evaluation
-    from tdrop.report import ReportData
-
-    network = place.network()
-    spec = network.site(run.site)
+    site = place.resolve(run.site)
     stages = run.stages
-    outcomes = stages["evaluation"].path / "outcomes.npz"
+    outcomes = stages.evaluation.path / "outcomes.npz"
     y = np.load(outcomes, allow_pickle=False)["y"] if outcomes.is_file() else None
-    labels = stages["evaluation"].path / "labels.json"
+    labels = stages.evaluation.path / "labels.json"
     return ReportData(
-        site=spec,
-        source_title=network.source_of(spec).title,
-        contract=network.contract_of(spec),
-        validation=stages["target"].json("validation.json"),
-        source_validation=stages["source"].json("validation.json"),
-        shift=stages["shift"].json("shift.json"),
-        matching=stages["matching"].json("matching.json"),
+        site=site.site,
+        source_title=site.source.title,
+        contract=site.contract,
+        validation=stages.target.json("validation.json"),
+        source_validation=stages.source.json("validation.json"),
+        shift=stages.shift.json("shift.json"),
+        matching=stages.matching.json("matching.json"),
         tuning=_marked_trials(run),
-        choice=stages["choice"].json("choice.json"),
-        evaluation=Evaluation.from_dict(stages["evaluation"].json("evaluation.json")),
+        choice=stages.choice.json("choice.json"),
+        evaluation=Evaluation.from_dict(stages.evaluation.json("evaluation.json")),
         predictions=load_predictions(run.trained.fits),
         y=y,
-        source_frame=pd.read_parquet(stages["source"].path / "frame.parquet"),
-        target_frame=pd.read_parquet(stages["target"].path / "frame.parquet"),
+        source_frame=pd.read_parquet(stages.source.path / FRAME),
+        target_frame=pd.read_parquet(stages.target.path / FRAME),
         dropout_rates=_dropout_rates(run),
         failed_methods=run.trained.failed,
         labels=json.loads(labels.read_text()) if labels.is_file() else None,
-        provenance=_provenance(place, run),
+        provenance=_provenance(site, run),
         previous=_previous(place, run.site),
         promotion=_promotion(place, run.site),
     )
@@ -112,14 +109,12 @@ def assemble(place: Place, run: Run) -> ReportData:
 def _marked_trials(run: Run) -> dict[str, list[dict[str, Any]]]:
     """Every method's trials, the one that was refitted marked as picked."""
     return {
-        method: [{**trial, "picked": trial == run.trained.picked.get(method)} for trial in trials]
+        method: [{**plain(trial), "picked": trial == run.trained.picked.get(method)} for trial in trials]
         for method, trials in run.trained.trials.items()
     }
 
 
 def _dropout_rates(run: Run) -> dict[str, dict[str, Any]]:
-    import numpy as np
-
     found = {}
     for method, refs in run.trained.fits.items():
         file = refs[0].path / "rates.npz"
@@ -129,18 +124,15 @@ def _dropout_rates(run: Run) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _provenance(place: Place, run: Run) -> dict[str, Any]:
-    network = place.network()
-    spec = network.site(run.site)
-    contract = network.contract_of(spec)
+def _provenance(site: ResolvedSite, run: Run) -> dict[str, Any]:
     return {
         "created": now(),
-        "contract": f"{contract.name} {contract.version}",
+        "contract": f"{site.contract.name} {site.contract.version}",
         "digests": {
-            "contract and site": network.digest_of(spec),
-            "source rows": run.stages["source"].digest,
-            "target rows": run.stages["target"].digest,
-            "models": run.stages["models"].digest,
+            "contract and site": site.digest,
+            "source rows": run.stages.source.digest,
+            "target rows": run.stages.target.digest,
+            "models": run.stages.models.digest,
             "program": code_digest(),
         },
         "settings": run.settings.model_dump(mode="json"),
@@ -158,9 +150,6 @@ def _previous(place: Place, site: str) -> dict[str, Any] | None:
 
 
 def _promotion(place: Place, site: str) -> dict[str, Any] | None:
-    from tasks.registry import champion_record
-    from tdrop.errors import Unavailable
-
     try:
         record = champion_record(place, site)
     except Unavailable:
@@ -177,10 +166,6 @@ def _summary_page(shown: dict[str, Any]) -> str:
 
 def publish_index(place: Place) -> Path:
     """Writes `index.html` from every site's last summary."""
-    from filelock import FileLock
-
-    from tdrop.report import render_index
-
     path = place.root / "index.html"
     # Who read the sites first must also write first, or a site that ended in between is lost.
     with FileLock(place.root / "index.lock", mode=0o600):

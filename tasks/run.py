@@ -2,17 +2,50 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 
 from tasks.place import Place
 from tasks.settings import TransferSettings
 from tasks.store import Ref
+from tdrop.choose import Choice
 from tdrop.errors import UsageError
+from tdrop.records import read_record
+from tdrop.tune import Trial
 
 RUN = "run.json"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The stages before training."""
+
+    source: Ref
+    target: Ref
+    encoded: Ref
+    shift: Ref
+    matching: Ref
+
+
+@dataclass(frozen=True)
+class Stages:
+    """The stages of one site's run, one field each; its trials and fits are in `Trained`."""
+
+    source: Ref
+    target: Ref
+    encoded: Ref
+    shift: Ref
+    matching: Ref
+    choice: Ref
+    models: Ref
+    evaluation: Ref
+    forecast: Ref | None = None
+
+    def all(self) -> dict[str, Ref]:
+        """Those that there are, by name."""
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: ref for name, ref in found.items() if ref is not None}
 
 
 @dataclass(frozen=True)
@@ -27,8 +60,8 @@ class Trained:
         failed: Methods that failed, with a sentence each.
     """
 
-    trials: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    picked: dict[str, dict[str, Any]] = field(default_factory=dict)
+    trials: dict[str, list[Trial]] = field(default_factory=dict)
+    picked: dict[str, Trial] = field(default_factory=dict)
     fits: dict[str, list[Ref]] = field(default_factory=dict)
     folds: dict[str, Ref] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
@@ -42,59 +75,62 @@ class Run:
         site: Name of the target site.
         settings: As the run was started.
         trained: What training left.
-        stages: source, target, encoded, shift, matching, choice, models, evaluation.
+        stages: Every other stage.
     """
 
     site: str
     settings: TransferSettings
     trained: Trained
-    stages: dict[str, Ref]
+    stages: Stages
+
+    @property
+    def choice(self) -> Choice:
+        """The chosen method and why."""
+        return self.stages.choice.record(Choice, "choice.json")
 
     @property
     def chosen(self) -> str:
         """The chosen method."""
-        return str(self.stages["choice"].json("choice.json")["method"])
+        return self.choice.method
 
     def with_evaluation(self, evaluation: Ref) -> Run:
         """The same models, evaluated anew."""
-        return Run(self.site, self.settings, self.trained, {**self.stages, "evaluation": evaluation})
+        return replace(self, stages=replace(self.stages, evaluation=evaluation))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Returns plain JSON types."""
-        return {
-            "site": self.site,
-            "settings": self.settings.model_dump(mode="json"),
-            "trained": asdict(self.trained),
-            "stages": {name: asdict(ref) for name, ref in self.stages.items()},
-        }
+    def refs(self) -> Iterator[Ref]:
+        """Every stage that the run rests on."""
+        yield from self.stages.all().values()
+        yield from self.trained.folds.values()
+        for fits in self.trained.fits.values():
+            yield from fits
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Reads what `to_dict` wrote."""
-        trained = data["trained"]
-        return cls(
-            site=data["site"],
-            settings=TransferSettings.model_validate(data["settings"]),
-            trained=Trained(
-                trials=trained["trials"],
-                picked=trained["picked"],
-                fits={method: [Ref(**ref) for ref in refs] for method, refs in trained["fits"].items()},
-                folds={method: Ref(**ref) for method, ref in trained["folds"].items()},
-                failed=trained["failed"],
-            ),
-            stages={name: Ref(**ref) for name, ref in data["stages"].items()},
+    def below(self, store: Path) -> Run:
+        """The same run with its stages in the store given; what was written down does not say where that is."""
+
+        def found(ref: Ref) -> Ref:
+            return replace(ref, store=str(store))
+
+        trained = replace(
+            self.trained,
+            fits={method: list(map(found, refs)) for method, refs in self.trained.fits.items()},
+            folds={method: found(ref) for method, ref in self.trained.folds.items()},
         )
+        stages = Stages(**{name: found(ref) for name, ref in self.stages.all().items()})
+        return replace(self, trained=trained, stages=stages)
+
+
+def read_run(place: Place, file: Path) -> Run:
+    """The run that a report's folder tells of."""
+    return read_record(Run, file).below(place.store)
 
 
 def last_run(place: Place, site: str) -> Run:
     """The run behind a site's last report; a UsageError says what to do when there is none."""
     place.network().site(site)
     try:
-        data = json.loads((place.latest(site) / RUN).read_text(encoding="utf-8"))
+        run = read_run(place, place.latest(site) / RUN)
     except FileNotFoundError:
         raise UsageError(f"site '{site}' has no report yet; run `tdrop transfer {site}` first") from None
-    run = Run.from_dict(data)
-    refs = [*run.stages.values(), *(ref for refs in run.trained.fits.values() for ref in refs)]
-    if not all(ref.path.is_dir() for ref in refs):
+    if not all(ref.path.is_dir() for ref in run.refs()):
         raise UsageError(f"the models behind site '{site}' were pruned; run `tdrop transfer {site} --again`")
     return run

@@ -15,9 +15,9 @@ from tasks.registry import require_promoted
 from tasks.run import last_run
 from tasks.status import read_status
 from tasks.step import step
-from tasks.store import write_json
 from tdrop.data.readers import fingerprint
 from tdrop.errors import SiteStopped, TdropError, UsageError
+from tdrop.records import write_json
 
 if TYPE_CHECKING:
     from tdrop.contracts.findings import Validation
@@ -125,7 +125,7 @@ def _older_source(place: Place, site: str, champion: Champion) -> str | None:
     if read_from and extract is not None:
         return None if extract in read_from else "an older source extract than there is now"
     try:
-        same = last_run(place, site).stages["source"].digest == rows
+        same = last_run(place, site).stages.source.digest == rows
     except UsageError:
         return None
     return None if same else "an older source extract, or by older rules for it, than the last transfer"

@@ -11,36 +11,29 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tasks.place import PRIVATE, Place, write_private
+from filelock import FileLock, Timeout
+
+from tasks.place import PRIVATE, Place, ResolvedSite, write_private
 from tasks.settings import TransferSettings
-from tasks.step import PATIENT, step
+from tasks.step import step, when_unavailable
 from tasks.store import program_digest
 from tdrop.data.readers import fingerprint, label_fingerprint
 from tdrop.errors import UsageError
 
-if TYPE_CHECKING:
-    from filelock import FileLock
-
 logger = logging.getLogger(__name__)
 
 
-@step("look for changes", "look for changes {site}", **PATIENT)
-def look_for_changes(place: Place, site: str, settings: TransferSettings) -> dict[str, Any]:
+@step("look for changes", "look for changes {site.name}", retry=when_unavailable)
+def look_for_changes(site: ResolvedSite, settings: TransferSettings) -> dict[str, Any]:
     """Digests of everything that a transfer of this site depends on; a reader that is away is asked again."""
-    network = place.network()
-    spec = network.site(site)
-    if spec.role != "target":
-        raise UsageError(
-            f"site '{site}' is a source; give a target site: {', '.join(target.name for target in network.targets)}"
-        )
-    where = {"home": place.root, "base": network.folder.parent}
+    where = {"home": site.place.root, "base": site.network.base}
     return {
-        "contract": network.digest_of(spec),
-        "source_data": fingerprint(network.source_of(spec), **where),
-        "target_data": fingerprint(spec, **where),
-        "labels": label_fingerprint(spec, **where),
+        "contract": site.digest,
+        "source_data": fingerprint(site.source, **where),
+        "target_data": fingerprint(site.site, **where),
+        "labels": label_fingerprint(site.site, **where),
         "settings": settings.model_dump(mode="json"),
         "code": program_digest(),
     }
@@ -49,8 +42,6 @@ def look_for_changes(place: Place, site: str, settings: TransferSettings) -> dic
 @contextmanager
 def one_at_a_time(place: Place, site: str) -> Iterator[None]:
     """Lets a second run of a site wait for the first; it then finds nothing changed."""
-    from filelock import Timeout
-
     lock = _lock(place, site)
     try:
         lock.acquire(timeout=0)
@@ -66,8 +57,6 @@ def one_at_a_time(place: Place, site: str) -> Iterator[None]:
 @contextmanager
 def idle(place: Place, site: str) -> Iterator[None]:
     """Keeps runs of a site away for the block; refuses while one is under way."""
-    from filelock import Timeout
-
     try:
         with _lock(place, site).acquire(timeout=0):
             yield
@@ -76,8 +65,6 @@ def idle(place: Place, site: str) -> Iterator[None]:
 
 
 def _lock(place: Place, site: str) -> FileLock:
-    from filelock import FileLock
-
     folder = place.root / "locks"
     folder.mkdir(exist_ok=True, mode=PRIVATE)
     return FileLock(folder / f"{site}.lock", mode=0o600)

@@ -1,4 +1,7 @@
-"""How a task is declared here: never cached by Prefect, and silent about what other packages say.
+"""A step: one call of a recipe, which Prefect shows as a task where a flow run is under way.
+
+Without a flow run the same step is a plain call, with the same tries and the same words. Prefect is imported by
+whoever runs a flow and by nobody else: workers and commands without a server never load it.
 
 Prefect keeps and logs the words of every error. Another package's may hold patients' values ("could not convert
 '...'"), so that only its name and the place in our code get through; `TdropError`s are written to be read.
@@ -7,48 +10,120 @@ Prefect keeps and logs the words of every error. Another package's may hold pati
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
-from typing import Any, ParamSpec, TypeVar
-
-from prefect import Task, task
-from prefect.cache_policies import NO_CACHE
+import logging
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar
 
 from tasks import stopping
+from tasks.pool import in_a_thread
 from tdrop.errors import TdropError, Unavailable, describe
+
+if TYPE_CHECKING:
+    from prefect import Task
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Result = TypeVar("Result", covariant=True)
 
 #: Waits between tries of a reader or a tracking server that does not answer.
-BACKOFF_SECONDS = [2.0, 8.0, 30.0]
+BACKOFF_SECONDS = (2.0, 8.0, 30.0)
+#: Whether a failure is worth another try.
+Retry = Callable[[Any], bool]
 
 
-def may_go_through_later(_task: Any, _run: Any, state: Any) -> bool:
+class Future(Protocol[Result]):
+    """What `submit` returns: it will have a result, or raise what went wrong."""
+
+    def result(self) -> Result:
+        """Waits for the result."""
+
+
+def when_unavailable(failure: Any) -> bool:
     """Tries again what was out of reach; what is wrong stays wrong."""
-    return isinstance(state.result(raise_on_failure=False), Unavailable)
+    return isinstance(failure, Unavailable)
 
 
-#: What a step that reads other people's data or servers adds to its declaration.
-PATIENT: Mapping[str, Any] = {
-    "retries": len(BACKOFF_SECONDS),
-    "retry_delay_seconds": BACKOFF_SECONDS,
-    "retry_condition_fn": may_go_through_later,
-}
+def always(_failure: Any) -> bool:
+    """Tries again whatever happened."""
+    return True
 
 
-def step(name: str, run_name: str, **options: Any) -> Callable[[Callable[P, R]], Task[P, R]]:
-    """Declares a Prefect task.
+class Step(Generic[P, R]):
+    """A function that is a Prefect task inside a flow run and a plain call elsewhere."""
+
+    def __init__(
+        self, name: str, run_name: str, function: Callable[P, R], retry: Retry | None, limit_seconds: float | None
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.name, self.run_name, self.retry, self.limit_seconds = name, run_name, retry, limit_seconds
+        self.plainly = discreet(name, function)
+
+    def __call__(self, *given: P.args, **named: P.kwargs) -> R:
+        if in_a_flow_run():
+            return self.task(*given, **named)
+        waits = iter(BACKOFF_SECONDS if self.retry is not None else ())
+        while True:
+            try:
+                return self.plainly(*given, **named)
+            except Exception as error:
+                wait = next(waits, None) if self.retry is not None and self.retry(error) else None
+                if wait is None:
+                    raise
+                time.sleep(wait)
+
+    def submit(self, *given: P.args, **named: P.kwargs) -> Future[R]:
+        """Starts the step beside others and returns at once; in place where nothing runs beside."""
+        if in_a_flow_run():
+            future: Future[R] = self.task.submit(*given, **named)
+            return future
+        return in_a_thread(self, *given, **named)
+
+    @functools.cached_property
+    def task(self) -> Task[P, R]:
+        """The step as Prefect knows it; never cached by Prefect, which would have to keep its result."""
+        from prefect import task
+        from prefect.cache_policies import NO_CACHE
+
+        options: dict[str, Any] = {"timeout_seconds": self.limit_seconds} if self.limit_seconds else {}
+        if self.retry is not None:
+            retry = self.retry
+            options |= {
+                "retries": len(BACKOFF_SECONDS),
+                "retry_delay_seconds": list(BACKOFF_SECONDS),
+                "retry_condition_fn": lambda _task, _run, state: retry(state.result(raise_on_failure=False)),
+            }
+        return task(name=self.name, task_run_name=self.run_name, cache_policy=NO_CACHE, **options)(self.plainly)
+
+
+def step(
+    name: str, run_name: str, *, retry: Retry | None = None, limit_seconds: float | None = None
+) -> Callable[[Callable[P, R]], Step[P, R]]:
+    """Declares a step.
 
     Args:
         name: What all its runs are called together.
-        run_name: What one run is called; may name the task's arguments in braces.
-        options: Whatever else `prefect.task` takes, such as retries.
+        run_name: What one run is called; may name the step's arguments in braces.
+        retry: Which failures are worth another try, after the waits of BACKOFF_SECONDS.
+        limit_seconds: How long Prefect lets it take.
     """
+    return lambda function: Step(name, run_name, function, retry, limit_seconds)
 
-    def declare(function: Callable[P, R]) -> Task[P, R]:
-        return task(name=name, task_run_name=run_name, cache_policy=NO_CACHE, **options)(discreet(name, function))
 
-    return declare
+def in_a_flow_run() -> bool:
+    """Whether a flow run is under way in this thread; whoever runs one has loaded Prefect."""
+    context = sys.modules.get("prefect.context")
+    return context is not None and context.FlowRunContext.get() is not None
+
+
+def run_logger() -> Any:
+    """The flow run's log, or this program's where none is under way."""
+    if not in_a_flow_run():
+        return logging.getLogger("tdrop")
+    from prefect import get_run_logger
+
+    return get_run_logger()
 
 
 def discreet(what: str, function: Callable[P, R]) -> Callable[P, R]:

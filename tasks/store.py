@@ -18,31 +18,50 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field
 
 from tdrop.errors import DataError
+from tdrop.records import read_record, write_json
 
 logger = logging.getLogger(__name__)
 MANIFEST = "manifest.json"
 
 
+Record = TypeVar("Record")
+
+
 @dataclass(frozen=True)
 class Ref:
-    """A finished stage: where it lies, and the digest of what it holds."""
+    """A finished stage: where it lies, and the digest of what it holds.
+
+    Attributes:
+        stage: Name of the stage.
+        folder: Its folder below the store.
+        digest: Digest of its files.
+        store: Where the store is; never written down, so that a home can be moved.
+        reused: Whether it was found and not made.
+    """
 
     stage: str
     folder: str
     digest: str
-    reused: bool = False
+    store: Annotated[str, Field(exclude=True)] = ""
+    reused: Annotated[bool, Field(exclude=True)] = False
 
     @property
     def path(self) -> Path:
         """The folder with the stage's files."""
-        return Path(self.folder)
+        return Path(self.store, self.folder)
 
     def json(self, name: str) -> Any:
         """Reads one of the stage's JSON files."""
         return json.loads((self.path / name).read_text(encoding="utf-8"))
+
+    def record(self, kind: type[Record], name: str) -> Record:
+        """Reads one of the stage's records."""
+        return read_record(kind, self.path / name)
 
 
 def canonical(value: Any) -> str:
@@ -53,11 +72,6 @@ def canonical(value: Any) -> str:
 def digest_of(value: Any) -> str:
     """The sha256 of a value's canonical JSON."""
     return hashlib.sha256(canonical(value).encode()).hexdigest()
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Writes readable, deterministic JSON."""
-    path.write_text(json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n", encoding="utf-8")
 
 
 #: Packages whose version decides what a stage holds.
@@ -117,7 +131,7 @@ class Store:
         found = _intact(folder)
         if found is not None:
             _touch(folder)
-            return Ref(stage, str(folder), found, reused=True)
+            return self._ref(stage, folder, found, reused=True)
         incoming = folder.with_name(f".{folder.name}-{uuid.uuid4().hex[:8]}")
         incoming.mkdir(parents=True)
         try:
@@ -126,7 +140,10 @@ class Store:
             _place(incoming, folder)
         finally:
             shutil.rmtree(incoming, ignore_errors=True)
-        return Ref(stage, str(folder), digest)
+        return self._ref(stage, folder, digest)
+
+    def _ref(self, stage: str, folder: Path, digest: str, reused: bool = False) -> Ref:
+        return Ref(stage, folder.relative_to(self.root).as_posix(), digest, str(self.root), reused)
 
 
 def _file_digest(path: Path) -> str:

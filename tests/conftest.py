@@ -38,11 +38,8 @@ TINY_METHODS = {
 
 
 @pytest.fixture(scope="session")
-def prefect_server(tmp_path_factory: pytest.TempPathFactory):
-    """One Prefect server for the whole session on a database of its own; yields its API address.
-
-    Worker processes and subprocesses find it in the environment.
-    """
+def session_server(tmp_path_factory: pytest.TempPathFactory):
+    """One Prefect server for the whole session on a database of its own; yields its settings by variable."""
     from prefect.settings import PREFECT_API_URL, PREFECT_HOME, PREFECT_LOCAL_STORAGE_PATH, temporary_settings
     from prefect.testing.utilities import prefect_test_harness
 
@@ -51,13 +48,24 @@ def prefect_server(tmp_path_factory: pytest.TempPathFactory):
     with (
         temporary_settings({PREFECT_HOME: home, PREFECT_LOCAL_STORAGE_PATH: storage}),
         prefect_test_harness(server_startup_timeout=180),
-        pytest.MonkeyPatch.context() as patch,
     ):
-        url = str(PREFECT_API_URL.value())
-        patch.setenv("PREFECT_API_URL", url)
-        patch.setenv("PREFECT_HOME", str(home))
-        patch.setenv("PREFECT_LOCAL_STORAGE_PATH", str(storage))
-        yield url
+        yield {
+            "PREFECT_API_URL": str(PREFECT_API_URL.value()),
+            "PREFECT_HOME": str(home),
+            "PREFECT_LOCAL_STORAGE_PATH": str(storage),
+        }
+
+
+@pytest.fixture(scope="module")
+def prefect_server(session_server):
+    """Makes recipes flow runs of the session's server; without this fixture they are plain calls.
+
+    Worker processes and subprocesses find it in the environment. Yields its API address.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in session_server.items():
+            patch.setenv(name, value)
+        yield session_server["PREFECT_API_URL"]
 
 
 @pytest.fixture
@@ -94,7 +102,8 @@ def plain_reports(monkeypatch):
 
 def leave_reports_out(patch: pytest.MonkeyPatch) -> None:
     """Replaces reports by a line, within this process."""
-    patch.setattr("tdrop.report.render_report", lambda data: f"<html>{data.site.name}</html>")
+    for module in ("tasks.report", "tasks.export"):
+        patch.setattr(f"{module}.render_report", lambda data: f"<html>{data.site.name}</html>")
 
 
 @pytest.fixture

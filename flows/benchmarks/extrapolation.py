@@ -134,7 +134,7 @@ def _tuned(place: Place, pair: Pair, scale: Scale) -> tuple[dict[str, list[Summa
         method_settings={name: dict(QUICK) for name in networks} if scale.quick else {},
     )
     trained = tune_and_fit(place, "extrapolation", pair, settings)
-    return predictions_of(trained), float(trained.picked[MAIN]["settings"]["lambda_"])
+    return predictions_of(trained), float(trained.picked[MAIN].settings["lambda_"])
 
 
 def error_aurocs(pairs: Sequence[Pair], found: Sequence[Mapping[str, Sequence[Summary]]]) -> Any:

@@ -23,7 +23,10 @@ from flows.benchmarks.table_one import MAIN, UNREGULARISED
 from flows.benchmarks.units import collect
 from tasks.files import load_summary
 from tasks.place import Place
+from tasks.progress import expect
 from tasks.settings import TransferSettings
+from tasks.shift import matched_rows
+from tasks.tune import PREDICTIONS, fit_seed, planned_trials, tune_method
 from tdrop import metrics
 from tdrop.tune import Trial, pick_trial
 from tdrop.tune.trial import FEWEST_ERRORS, LAMBDA, as_good
@@ -165,26 +168,20 @@ def run(place: Place, scale: Scale) -> Results:
 
 def _measure(place: Place, key: tuple[str, str], settings: TransferSettings, seeds: int) -> dict[str, dict[str, float]]:
     """By rule, what the pick does on the patients set aside, minus what TDNR does."""
-    from tasks.shift import make_matching
-    from tasks.tune import fit_seed, planned_trials, run_tuning_trial
-
     family, name = key
     pair = draw_pair(place, name, name, draw, {"family": family, "name": name})
-    matching = make_matching(place, pair.encoded)
+    matching = matched_rows(place, pair.encoded)
 
     def trials_of(method: str) -> list[Trial]:
-        futures = [
-            run_tuning_trial.submit(place, pair.encoded, matching, method, index, settings)
-            for index in range(len(planned_trials(method, settings)))
-        ]
-        return [Trial.from_dict(ref.json("trial.json")) for ref in collect("lambda", "tune", futures)]
+        expect("lambda", "tune", len(planned_trials(method, settings)))
+        refs = tune_method(place, "lambda", pair.encoded, matching, method, settings)
+        return [ref.record(Trial, "trial.json") for ref in refs]
 
     def judge(method: str, trial: Trial) -> dict[str, float]:
         futures = [
-            fit_seed.submit(place, pair.encoded, method, trial.to_dict(), seed, settings, INTERVAL_LEVEL)
-            for seed in range(seeds)
+            fit_seed.submit(place, pair.encoded, method, trial, seed, settings, INTERVAL_LEVEL) for seed in range(seeds)
         ]
-        return _judge(pair, [load_summary(ref.path / "target.npz") for ref in collect("lambda", "fit", futures)])
+        return _judge(pair, [load_summary(ref.path / PREDICTIONS) for ref in collect("lambda", "fit", futures)])
 
     plain = judge(UNREGULARISED, _lowest_log_loss(trials_of(UNREGULARISED)))
     trials = trials_of(MAIN)

@@ -11,13 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flows.benchmarks.units import collect
+from flows.training import train
+from tasks.evaluate import load_predictions
 from tasks.files import load_summary, save_cohort
 from tasks.place import Place
 from tasks.run import Trained
 from tasks.settings import TransferSettings
+from tasks.shift import matched_rows
 from tasks.step import step
 from tasks.store import Ref, Store
+from tasks.tune import PREDICTIONS, fit_seed
 from tdrop.contracts.schema import Decision
+from tdrop.evaluate.statistics import take
+from tdrop.methods import build
+from tdrop.tune import Trial
 from tdrop.types import INTERVAL_LEVEL, Cohort, Doubles, Summary
 
 #: Draws a labelled source, a labelled target and the target's true risks (rows,), or None where nobody knows them.
@@ -84,8 +91,6 @@ def fit_fixed(
     seeds: Sequence[int] = (0,),
 ) -> list[dict[str, list[Summary]]]:
     """Fits methods at settings fixed in advance; for every pair, by method, one summary a seed."""
-    from tasks.tune import fit_seed
-
     settings = TransferSettings(passes=passes)
     futures = [
         fit_seed.submit(place, pair.encoded, name, fixed_trial(name, own), seed, settings, INTERVAL_LEVEL)
@@ -94,39 +99,27 @@ def fit_fixed(
         for seed in seeds
     ]
     found = iter(collect(benchmark, "fit", futures))
-    return [{name: [load_summary(next(found).path / "target.npz") for _ in seeds] for name in methods} for _ in pairs]
+    return [{name: [load_summary(next(found).path / PREDICTIONS) for _ in seeds] for name in methods} for _ in pairs]
 
 
-def fixed_trial(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+def fixed_trial(name: str, settings: Mapping[str, Any]) -> Trial:
     """Settings fixed in advance in the form that a refit reads."""
-    from tdrop.methods import build
-    from tdrop.tune import Trial
-
     method: Any = build(name, **settings)
     whole = method.settings()
-    return Trial(
-        name, whole, log_loss=None, standard_error=None, error_auroc=None, errors=0, n=0, steps=whole["steps"]
-    ).to_dict()
+    return Trial(name, whole, log_loss=None, standard_error=None, error_auroc=None, errors=0, n=0, steps=whole["steps"])
 
 
 def tune_and_fit(place: Place, benchmark: str, pair: Pair, settings: TransferSettings) -> Trained:
     """Tunes every method on the matched validation set and refits it per seed, as a transfer does."""
-    from flows.training import train
-    from tasks.shift import make_matching
-
-    matching = make_matching(place, pair.encoded)
+    matching = matched_rows(place, pair.encoded)
     return train(place, benchmark, pair.encoded, matching, settings, Decision().interval_level)
 
 
 def predictions_of(trained: Trained) -> dict[str, list[Summary]]:
     """By method, one summary of the target's patients a seed."""
-    from tasks.evaluate import load_predictions
-
     return load_predictions(trained.fits)
 
 
 def keep_known(summaries: Sequence[Summary], known: NDArray[np.bool_]) -> list[Summary]:
     """The same summaries of the patients whose outcome is known."""
-    from tdrop.evaluate.statistics import take
-
     return [take(summary, np.flatnonzero(known)) for summary in summaries]

@@ -13,10 +13,16 @@ from flows.benchmarks.pairs import Pair, tune_and_fit
 from flows.benchmarks.results import Results, Scale, Table
 from flows.benchmarks.table_one import MAIN, Judged, bars_table, judge, key_numbers, table_one
 from tasks.files import load_cohort
-from tasks.place import Place
+from tasks.place import Place, ResolvedSite
+from tasks.prepare import encode_pair, prepare_site, require_usable
 from tasks.settings import TransferSettings
+from tasks.shift import estimate_site_shift
+from tasks.stage import stage
 from tasks.step import step
-from tasks.store import Ref, Store, write_json
+from tasks.store import Ref
+from tdrop.data.outcomes import read_labels
+from tdrop.data.readers import label_fingerprint
+from tdrop.records import write_json
 
 SEEDS, TRIALS, PASSES, BOOTSTRAP = 10, 12, 200, 1000
 QUICK_NETWORK: dict[str, Any] = {"hidden": [8], "steps": 2}
@@ -71,38 +77,30 @@ def transfer_settings(scale: Scale, seeds: int, trials: int = TRIALS) -> Transfe
 
 def prepare_pair(place: Place, name: str, site: str) -> tuple[Pair, Ref]:
     """Reads, checks and encodes a target and its source; also how different they are."""
-    from tasks.prepare import encode_pair, prepare_site, require_usable
-    from tasks.shift import estimate_site_shift
-
-    network = place.network()
-    spec = network.site(site)
-    source_name = network.source_of(spec).name
-    source = prepare_site(place, source_name)
-    require_usable(place, source_name, source)
-    target = prepare_site(place, site, source)
-    require_usable(place, site, target)
-    encoded = encode_pair(place, site, source, target)
-    title = f"{network.sites[source_name].title} to {spec.title}"
-    return Pair(site, title, encoded, open_outcomes(place, site, encoded)), estimate_site_shift(place, site, encoded)
+    resolved = place.resolve(site)
+    source = prepare_site(resolved.its_source())
+    require_usable(resolved.its_source(), source)
+    target = prepare_site(resolved, source)
+    require_usable(resolved, target)
+    encoded = encode_pair(resolved, source, target)
+    title = f"{resolved.source.title} to {resolved.site.title}"
+    return Pair(site, title, encoded, open_outcomes(resolved, encoded)), estimate_site_shift(resolved, encoded)
 
 
-@step("outcomes", "outcomes {site}")
-def open_outcomes(place: Place, site: str, encoded: Ref) -> Ref:
+@stage("benchmark-truth")
+def known_outcomes(folder: Path, site: ResolvedSite, encoded: Ref, labels: str | None) -> None:
+    """Writes outcomes.npz and labels.json."""
+    ids = load_cohort(encoded.path / "target.npz").ids
+    read = read_labels(site.site, site.contract, ids, home=site.place.root, base=site.network.base)
+    np.savez(folder / "outcomes.npz", y=read.y)
+    write_json(folder / "labels.json", read.to_dict())
+
+
+@step("outcomes", "outcomes {site.name}")
+def open_outcomes(site: ResolvedSite, encoded: Ref) -> Ref:
     """Puts a target's outcomes beside its patients in a stage that no training reads."""
-    from tdrop.data.outcomes import read_labels
-    from tdrop.data.readers import label_fingerprint
-
-    network = place.network()
-    spec = network.site(site)
-
-    def build(folder: Path) -> None:
-        ids = load_cohort(encoded.path / "target.npz").ids
-        labels = read_labels(spec, network.contract_of(spec), ids, home=place.root, base=network.base)
-        np.savez(folder / "outcomes.npz", y=labels.y)
-        write_json(folder / "labels.json", labels.to_dict())
-
-    data = label_fingerprint(spec, home=place.root, base=network.base)
-    return Store(place.root).make("benchmark-truth", {"encoded": encoded.digest, "labels": data}, build)
+    labels = label_fingerprint(site.site, home=site.place.root, base=site.network.base)
+    return known_outcomes(site.place, site, encoded, labels)
 
 
 def _shift_table(name: str, judged: Sequence[Judged], shifts: Sequence[Ref]) -> Table:

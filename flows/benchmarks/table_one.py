@@ -62,7 +62,7 @@ def judge(pair: Pair, trained: Trained, *, seeds: int, bootstrap: int) -> Judged
         predictions[ORACLE] = [oracle] * seeds
     evaluation = evaluate(pair.name, predictions, y, Decision(), seeds=range(seeds), bootstrap=bootstrap)
     picked = trained.picked.get(MAIN)
-    return Judged(pair, evaluation, difference, None if picked is None else float(picked["settings"]["lambda_"]))
+    return Judged(pair, evaluation, difference, None if picked is None else float(picked.settings["lambda_"]))
 
 
 def naming(method: str) -> str:

@@ -8,13 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from prefect.futures import PrefectFuture
-
 from tasks.place import Place
 from tasks.pool import compute
 from tasks.progress import report
-from tasks.step import step
-from tasks.store import Ref, Store, write_json
+from tasks.step import Future, step
+from tasks.store import Ref, Store
+from tdrop.records import write_json
 
 Unit = Mapping[str, Any]
 
@@ -43,7 +42,7 @@ def run_units(
     return [ref.json("unit.json") for ref in collect(benchmark, "fit", futures)]
 
 
-def collect(benchmark: str, stage: str, futures: Sequence[PrefectFuture[Ref]]) -> list[Ref]:
+def collect(benchmark: str, stage: str, futures: Sequence[Future[Ref]]) -> list[Ref]:
     """Waits for all futures and tells how far it is; the first failure ends the benchmark."""
     refs = []
     for number, future in enumerate(futures, start=1):

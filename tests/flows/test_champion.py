@@ -37,7 +37,7 @@ SERVING_SECONDS = 120
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory, prefect_server):
+def place(tmp_path_factory):
     """One tiny site, transferred but not promoted."""
     from flows.transfer import transfer_site
     from tasks.settings import TransferSettings
@@ -363,7 +363,7 @@ def test_the_candidate_is_the_model_of_the_report_also_when_it_was_recorded_befo
     transfer(place, passes=10)
     older = candidate(place)
     assert int(older.version) < int(newer.version), "the record was made again, or its model is not the candidate"
-    assert older.tags[MODELS_DIGEST] == last_run(place, "harbour").stages["models"].digest
+    assert older.tags[MODELS_DIGEST] == last_run(place, "harbour").stages.models.digest
     connect(place).set_registered_model_alias("tdrop-harbour", CANDIDATE, newer.version)
     with pytest.raises(UsageError, match="not the model of its last report"):
         promote(place, "harbour", by="Dr Chen", note="nobody has read about this one")
@@ -402,15 +402,15 @@ def test_a_verdict_of_stop_leaves_nothing_to_promote(place, tmp_path):
     record = site_record(place, last_run(place, "harbour"), tmp_path)
     stopped = replace(record, candidate=None, tags={**record.tags, "verdict": "stop"})
     before = candidate(place)
-    first = record_site.fn(place, stopped)
+    first = record_site(place, stopped)
     assert candidate(place) is None
     with pytest.raises(UsageError, match="no candidate"):
         promote(place, "harbour", by="Dr Chen", note="in spite of the verdict")
     connect(place).set_registered_model_alias("tdrop-harbour", CANDIDATE, before.version)
-    assert record_site.fn(place, stopped) == first
+    assert record_site(place, stopped) == first
     assert candidate(place) is None
     # A site that never had a model has no alias to remove either.
-    record_site.fn(place, replace(stopped, site="hillside", tags={**stopped.tags, "site": "hillside"}))
+    record_site(place, replace(stopped, site="hillside", tags={**stopped.tags, "site": "hillside"}))
 
 
 def test_the_export_hides_what_the_site_wants_hidden(place, tmp_path):

@@ -53,7 +53,7 @@ def place(storage, tmp_path, monkeypatch):
     return place
 
 
-def test_a_site_lives_in_object_storage(prefect_server, storage, place, tiny_settings, tmp_path):
+def test_a_site_lives_in_object_storage(storage, place, tiny_settings, tmp_path):
     from flows.score import score_site
     from flows.transfer import transfer_site
     from tasks.registry import promote
@@ -90,4 +90,4 @@ def test_an_extract_that_is_not_in_the_bucket_is_one_sentence(storage, place):
 
     storage.delete_object(Bucket=BUCKET, Key=f"extracts/{SITE}.csv")
     with pytest.raises(Absent, match=f"s3://{BUCKET}/extracts/{SITE}.csv' does not exist"):
-        prepare_site.fn(place, SITE)
+        prepare_site(place.resolve(SITE))

@@ -84,7 +84,7 @@ def test_old_work_goes_but_not_the_champions_nor_the_last_reports(place, tiny_se
     assert not any(folder.exists() for folder in abandoned)
     assert not list((place.root / "store" / "trial").glob("*"))
     for site in ("harbour", "hillside"):
-        assert all(ref.path.is_dir() for ref in last_run(place, site).stages.values())
+        assert all(ref.path.is_dir() for ref in last_run(place, site).refs())
     import mlflow
 
     assert mlflow.pyfunc.load_model(f"models:/tdrop-harbour@{CHAMPION}") is not None
@@ -94,13 +94,13 @@ def test_the_patients_that_a_champion_was_made_for_stay(place, tiny_settings):
     """Scores are compared with them, also when the report is about newer ones."""
     from tasks.registry import promote, rollback
 
-    compared = last_run(place, "harbour").stages["encoded"].path
+    compared = last_run(place, "harbour").stages.encoded.path
     unneeded = shutil.copytree(compared, compared.with_name("0" * 32))
     extract = place.root / "demo" / "harbour.csv"
     extract.write_bytes(b"".join(extract.read_bytes().splitlines(keepends=True)[:-1]))
     settle(extract.parent)
     transfer(place, "harbour", tiny_settings)
-    assert last_run(place, "harbour").stages["encoded"].path != compared
+    assert last_run(place, "harbour").stages.encoded.path != compared
     prune(place, 0)
     assert compared.is_dir()
     assert not unneeded.exists()
@@ -166,8 +166,8 @@ def test_an_erased_site_leaves_nothing(place, tiny_settings):
 
     assert "Erased site 'harbour'" in output
     assert not place.site("harbour").exists()
-    assert not any(ref.path.exists() for name, ref in before["harbour"].stages.items() if name != "source")
-    assert all(ref.path.exists() for ref in before["hillside"].stages.values())
+    assert not any(ref.path.exists() for name, ref in before["harbour"].stages.all().items() if name != "source")
+    assert all(ref.path.exists() for ref in before["hillside"].refs())
     assert runs_of(place, "harbour") == []
     assert not connect(place).search_registered_models("name = 'tdrop-harbour'")
     assert "harbour" not in (place.root / "index.html").read_text()

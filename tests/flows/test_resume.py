@@ -12,7 +12,7 @@ import pytest
 from conftest import TINY_METHODS, leave_reports_out, settle, write_tiny_network
 from separate_process import start_transfer
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.usefixtures("prefect_server", "plain_reports")]
+pytestmark = [pytest.mark.timeout(400), pytest.mark.usefixtures("plain_reports")]
 SITE = "harbour"
 
 
@@ -42,7 +42,7 @@ def evaluation(place) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory, settings, prefect_server):
+def undisturbed(tmp_path_factory, settings):
     """A site whose run nobody disturbed; tests leave it as they found it."""
     place = write_tiny_network(tmp_path_factory.mktemp("undisturbed"))
     with pytest.MonkeyPatch.context() as patch:
@@ -108,9 +108,9 @@ def test_a_damaged_stage_is_computed_again_not_trusted(undisturbed, settings, da
     expected = evaluation(undisturbed)
     fit = next((undisturbed.root / "store").glob("fit/[!.]*"))
     if damage is None:
-        content = bytearray((fit / "target.npz").read_bytes())
+        content = bytearray((fit / "predictions.npz").read_bytes())
         content[len(content) // 2] ^= 1
-        (fit / "target.npz").write_bytes(bytes(content))
+        (fit / "predictions.npz").write_bytes(bytes(content))
     else:
         (fit / "manifest.json").write_bytes(damage)
     run_here(undisturbed, settings, again=True)

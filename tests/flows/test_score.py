@@ -33,7 +33,7 @@ def transfer(place):
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory, prefect_server):
+def place(tmp_path_factory):
     """A site with a champion; neither it nor its source has a patient of stage T4."""
     from tasks.registry import promote
 

@@ -35,7 +35,7 @@ def postgres(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory, postgres, prefect_server, settings):
+def recorded(tmp_path_factory, postgres, settings):
     """A site that was transferred with its record on PostgreSQL."""
     place = write_tiny_network(tmp_path_factory.mktemp("recorded"))
     with pytest.MonkeyPatch.context() as patch:
@@ -51,7 +51,7 @@ def on_postgres(postgres, monkeypatch):
 
 
 @pytest.fixture
-def place(tmp_path, prefect_server, monkeypatch):
+def place(tmp_path, monkeypatch):
     leave_reports_out(monkeypatch)
     return write_tiny_network(tmp_path)
 
@@ -80,11 +80,11 @@ def test_a_record_holds_what_people_compare(recorded, settings):
     assert parent.data.params["seeds"] == "2"
     for each in (parent, mlp):
         names = {given.dataset.name: given.dataset.digest for given in each.inputs.dataset_inputs}
-        assert names == {"registry": run.stages["source"].digest[:32], SITE: run.stages["target"].digest[:32]}
+        assert names == {"registry": run.stages.source.digest[:32], SITE: run.stages.target.digest[:32]}
         tags = each.data.tags
         assert tags["contract_version"] == str(recorded.network().contract("prostate").version)
-        assert tags["data_digest"] == run.stages["target"].digest[:32]
-        assert tags["models_digest"] == run.stages["models"].digest
+        assert tags["data_digest"] == run.stages.target.digest[:32]
+        assert tags["models_digest"] == run.stages.models.digest
         assert tags["contract_digest"] == recorded.network().digest_of(recorded.network().site(SITE))
         assert tags["simulated"] == "true"
 

@@ -7,7 +7,8 @@ from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowFilter, FlowFilterName
 
-from tasks.step import PATIENT, discreet, step
+from tasks import step as steps
+from tasks.step import discreet, step, when_unavailable
 from tdrop.errors import DataError, TdropError, Unavailable
 
 PATIENT_ID = "MIL0000001"
@@ -62,17 +63,27 @@ def test_prefect_keeps_no_patients_values_of_a_failure(prefect_server, caplog):
     assert PATIENT_ID not in caplog.text
 
 
-def test_only_what_was_out_of_reach_is_tried_again(prefect_server):
+def as_a_flow(attempt):
+    @flow(name="attempts")
+    def attempts():
+        attempt()
+
+    return attempts
+
+
+@pytest.mark.parametrize("around", [lambda attempt: attempt, as_a_flow], ids=["plain call", "task"])
+def test_only_what_was_out_of_reach_is_tried_again(around, prefect_server, monkeypatch):
+    monkeypatch.setattr(steps, "BACKOFF_SECONDS", (0.0, 0.0, 0.0))
     tries: list[str] = []
 
     def attempt(error):
-        @step("attempt", "attempt", **{**PATIENT, "retry_delay_seconds": 0})
+        @step("attempt", "attempt", retry=when_unavailable)
         def attempt():
             tries.append(type(error).__name__)
             if len(tries) < 3:
                 raise error
 
-        return flow(name="attempts")(attempt)
+        return around(attempt)
 
     attempt(Unavailable("away"))()
     assert tries == ["Unavailable"] * 3

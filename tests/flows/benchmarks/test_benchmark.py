@@ -51,7 +51,7 @@ def test_a_quick_benchmark_writes_its_files_is_recorded_and_resumes(finished, ho
     def refuse(*values, **named):
         raise AssertionError("everything was computed before")
 
-    monkeypatch.setattr("tasks.tune.compute", refuse)
+    monkeypatch.setattr("tasks.stage.compute", refuse)
     monkeypatch.setattr("flows.benchmarks.units.compute", refuse)
     assert command.benchmark(name, quick=True, output=str(folder), home=str(home), processes=0) == page
 

@@ -84,9 +84,9 @@ def test_a_drawn_pair_keeps_the_targets_labels_where_no_training_looks(tmp_path)
 
 
 def test_fixed_settings_reach_the_refit():
-    from tdrop.tune import Trial, chosen_method
+    from tdrop.tune import chosen_method
 
-    trial = Trial.from_dict(fixed_trial("transductive_dropout", {"steps": 7, "lambda_": 0.1}))
+    trial = fixed_trial("transductive_dropout", {"epochs": 7, "lambda_": 0.1})
     settings = chosen_method("transductive_dropout", trial).settings()
     assert (settings["steps"], settings["lambda_"]) == (7, 0.1)
     assert fixed_trial("logistic_regression", {})["steps"] == 200

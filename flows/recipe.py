@@ -1,0 +1,59 @@
+"""A recipe: a Prefect flow where a server is at hand, the same function as a plain call where none is."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+
+from flows.runners import CANCELLED_WHEN_STOPPED
+
+if TYPE_CHECKING:
+    from prefect import Flow
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Recipe(Generic[P, R]):
+    """What `recipe` makes of a function."""
+
+    def __init__(self, name: str, run_name: str, function: Callable[P, R]) -> None:
+        functools.update_wrapper(self, function)
+        self.name, self.run_name, self.plainly = name, run_name, function
+
+    def __call__(self, *given: P.args, **named: P.kwargs) -> R:
+        return self.on(None)(*given, **named)
+
+    def on(self, task_runner: Any) -> Callable[P, R]:
+        """The recipe with its tasks on one of Prefect's runners, or on Prefect's own choice."""
+        if not os.environ.get("PREFECT_API_URL"):
+            return self.plainly
+        return self.flow if task_runner is None else self.flow.with_options(task_runner=task_runner)
+
+    @functools.cached_property
+    def flow(self) -> Flow[P, R]:
+        """The recipe as Prefect knows it."""
+        from prefect import flow
+        from prefect.task_runners import ThreadPoolTaskRunner
+
+        # Threads only wait for worker processes; a few more than cores keep those busy.
+        runner: Any = ThreadPoolTaskRunner(max_workers=2 * (os.cpu_count() or 1) + 2)
+        options: dict[str, Any] = {
+            "flow_run_name": self.run_name,
+            "persist_result": False,
+            "task_runner": runner,
+            **CANCELLED_WHEN_STOPPED,
+        }
+        return flow(name=self.name, **options)(self.plainly)
+
+
+def recipe(name: str, run_name: str) -> Callable[[Callable[P, R]], Recipe[P, R]]:
+    """Declares a recipe.
+
+    Args:
+        name: What the flow is called.
+        run_name: What one run is called; may name the recipe's arguments in braces.
+    """
+    return lambda function: Recipe(name, run_name, function)
