@@ -198,17 +198,17 @@ def test_the_number_of_processes_does_not_matter(network, settings, tmp_path):
 
 
 def test_labels_are_opened_only_after_the_models_are_locked(network, settings, tmp_path, monkeypatch):
-    import tdrop.data.outcomes as outcomes
+    import tasks.evaluate
 
     other = write_tiny_network(tmp_path)
     opened = []
-    real = outcomes.read_labels
+    real = tasks.evaluate.read_labels
 
     def watch(*args, **kwargs):
         opened.append(sorted(path.name for path in (other.root / "store" / "models").iterdir()))
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(outcomes, "read_labels", watch)
+    monkeypatch.setattr(tasks.evaluate, "read_labels", watch)
     transfer(other, "harbour", settings)
     assert len(opened) == 1
     assert len(opened[0]) == 1
