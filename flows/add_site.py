@@ -8,10 +8,11 @@ from rich.console import Console
 
 from flows.validate import run_validate
 from tasks.place import Place
+from tdrop.contracts.network import Network, parse_site
 from tdrop.errors import UsageError
 
 
-def run_add_site(name: str, data: Path, table: str, *, contracts: Path, console: Console) -> None:
+def run_add_site(name: str, data: Path, table: str | None, *, contracts: Path, console: Console) -> None:
     """Proposes the site's YAML, writes it, and validates the extract against it at once."""
     from tdrop.data.propose import propose_site
 
@@ -19,9 +20,17 @@ def run_add_site(name: str, data: Path, table: str, *, contracts: Path, console:
     network = place.network()
     if not data.is_file():
         raise UsageError(f"there is no file '{data}'; give the extract that the site sent")
-    text = propose_site(name, data.absolute(), network.contract(table), network)
+    text = propose_site(name, data.absolute(), network.contract(table or _only_table(network)), network)
+    parse_site(text, name, network)
     path = network.folder / "sites" / f"{name}.yaml"
     path.write_text(text, encoding="utf-8")
     console.print(text, markup=False)
     console.print(f"[bold]Written to {path}.[/] Read every line marked as a guess before you rely on it.\n")
     run_validate(name, contracts=contracts, console=console)
+
+
+def _only_table(network: Network) -> str:
+    if len(network.contracts) != 1:
+        known = ", ".join(sorted(network.contracts)) or "none yet: `tdrop add-table` proposes one"
+        raise UsageError(f"say which table the file holds with --table; known: {known}")
+    return next(iter(network.contracts))

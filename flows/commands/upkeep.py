@@ -9,11 +9,51 @@ import typer
 
 from flows.commands.options import DEFAULT_CONTRACTS, Contracts, console
 
+Outcome = Annotated[str | None, typer.Option(help="Column with the outcome, of two values", metavar="COLUMN")]
+Time = Annotated[str | None, typer.Option(help="Column with the time of follow-up", metavar="COLUMN")]
+Event = Annotated[str | None, typer.Option(help="Column that says whether it was seen by then", metavar="COLUMN")]
+Horizon = Annotated[str | None, typer.Option(help="Within what time, e.g. '5 years'", metavar="TIME")]
+IdColumn = Annotated[str | None, typer.Option("--id", help="Column that identifies a patient", metavar="COLUMN")]
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(help="Folder of the new network", metavar="DIR")],
+    data: Annotated[Path, typer.Option(help="A labelled extract: the source's", metavar="FILE")],
+    outcome: Outcome = None,
+    time: Time = None,
+    event: Event = None,
+    horizon: Horizon = None,
+    id_column: IdColumn = None,
+    table: Annotated[str | None, typer.Option(help="Name of the table; default the folder's", metavar="NAME")] = None,
+) -> None:
+    """Start a network from one labelled file: propose its table and source with each guess marked."""
+    from flows.init import run_init
+    from tdrop.data.propose_table import Asked
+
+    run_init(folder, data, Asked(outcome, time, event, horizon, id_column), table=table, console=console)
+
+
+def add_table(
+    name: Annotated[str, typer.Argument(help="Name of the new table", metavar="NAME")],
+    data: Annotated[Path, typer.Option(help="A labelled extract: the source's", metavar="FILE")],
+    outcome: Outcome = None,
+    time: Time = None,
+    event: Event = None,
+    horizon: Horizon = None,
+    id_column: IdColumn = None,
+    contracts: Contracts = DEFAULT_CONTRACTS,
+) -> None:
+    """Add a table and its source to a network, proposed from one labelled file."""
+    from flows.init import run_add_table
+    from tdrop.data.propose_table import Asked
+
+    run_add_table(name, data, Asked(outcome, time, event, horizon, id_column), contracts=contracts, console=console)
+
 
 def add_site(
     name: Annotated[str, typer.Argument(help="Name of the new site", metavar="NAME")],
     data: Annotated[Path, typer.Option(help="The extract that the site sent", metavar="FILE")],
-    table: Annotated[str, typer.Option(help="The table it should hold", metavar="TABLE")],
+    table: Annotated[str | None, typer.Option(help="The table it holds; default the only one", metavar="TABLE")] = None,
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
     """Look at a new site's file, propose its YAML with each guess marked, and validate it."""

@@ -118,6 +118,11 @@ def parse_site(text: str, name: str, network: Network) -> Site:
     return site
 
 
+def parse_table(text: str, path: Path) -> Contract:
+    """Returns a table from YAML text that is not (yet) a file of a network."""
+    return parse(Contract, _named(parse_yaml(text, path)))
+
+
 def _shown(path: Path) -> Path:
     """A file as findings name it: below the contracts' folder, the same on every machine."""
     return Path(*path.absolute().parts[-3:])

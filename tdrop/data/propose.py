@@ -38,7 +38,9 @@ class Proposal:
     notes: list[str] = field(default_factory=list)
 
 
-def propose_site(name: str, file: Path | str, contract: Contract, network: Network) -> str:
+def propose_site(
+    name: str, file: Path | str, contract: Contract, network: Network, headers: Mapping[str, str] | None = None
+) -> str:
     """Returns the YAML of a new site, for a person to read before it is used.
 
     Args:
@@ -46,6 +48,7 @@ def propose_site(name: str, file: Path | str, contract: Contract, network: Netwo
         file: Its extract, CSV or Parquet.
         contract: The table that it delivers.
         network: Where it will belong.
+        headers: By column of the table, the file's header, where the table was made from this very file.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
         raise UsageError(f"site name '{clean(name)}': use lower-case letters, digits, - and _, starting with a letter")
@@ -57,7 +60,12 @@ def propose_site(name: str, file: Path | str, contract: Contract, network: Netwo
     if raw.empty:
         raise DataError(f"extract '{path}' has a header but no rows; check that the export was complete")
     proposal = Proposal()
-    matched = _match_columns(raw, contract, proposal)
+    if headers is None:
+        matched = _match_columns(raw, contract, proposal)
+        _refuse_strangers(matched, raw, contract)
+    else:
+        matched = {column: header for column, header in headers.items() if contract.column(column).role != "ignored"}
+        proposal.renames = {header: (column, "") for column, header in headers.items() if header != column}
     for column_name, extract_name in matched.items():
         column = contract.column(column_name)
         if column.role == "id":
@@ -89,6 +97,23 @@ def _match_columns(raw: pd.DataFrame, contract: Contract, proposal: Proposal) ->
     if left:
         proposal.notes.append(f"not used: {', '.join(left[:12])}" + (" and more" if len(left) > 12 else ""))
     return matched
+
+
+def _refuse_strangers(matched: Mapping[str, str], raw: pd.DataFrame, contract: Contract) -> None:
+    """A file with fewer than half of the features is another table's, or lacks what the model needs."""
+    wanted = [column.name for column in contract.features if not column.optional]
+    absent = [name for name in wanted if name not in matched]
+    if not matched:
+        raise DataError(
+            f"none of the file's {raw.shape[1]:,} columns looks like a column of table '{contract.name}'; check that "
+            "its first line holds names, or propose a table of its own with `tdrop add-table`"
+        )
+    if len(absent) * 2 > len(wanted):
+        listed = ", ".join(f"'{name}'" for name in absent[:8]) + (" and more" if len(absent) > 8 else "")
+        raise DataError(
+            f"the file lacks {len(absent)} of the {len(wanted)} features of table '{contract.name}': {listed}; ask the "
+            "site for them, or mark those that it does not record `optional: true` in the table"
+        )
 
 
 def _propose_column(
@@ -195,7 +220,10 @@ def _location(path: Path, network: Network) -> str:
 
 
 def _mapping(key: str, entries: Mapping[str, tuple[str, str]]) -> list[str]:
-    body = [f"  {json.dumps(name, ensure_ascii=False)}: {value}    # {why}" for name, (value, why) in entries.items()]
+    body = [
+        f"  {json.dumps(name, ensure_ascii=False)}: {value}" + (f"    # {why}" if why else "")
+        for name, (value, why) in entries.items()
+    ]
     return [f"{key}:", *body] if body else []
 
 

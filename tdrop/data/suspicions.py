@@ -101,11 +101,11 @@ def _share_within(values: pd.Series, limits: Interval) -> float:
 def _identifiers(frame: pd.DataFrame, contract: Contract, site: Site) -> Iterator[Finding]:
     ids = frame.get(contract.id_column)
     for column in contract.features:
-        if column.name in frame and column.type in NUMERIC_TYPES and _numbers_patients(frame[column.name], ids):
+        if column.name in frame and column.type in NUMERIC_TYPES and numbers_patients(frame[column.name], ids):
             yield _identifier(column, len(frame), contract, site)
 
 
-def _numbers_patients(values: pd.Series, ids: pd.Series | None) -> bool:
+def numbers_patients(values: pd.Series, ids: pd.Series | None) -> bool:
     """Whether a column counts the patients: whole, all different, and the id's own digits or steadily rising by one."""
     numbers = values.to_numpy(np.float64, na_value=np.nan)
     if not np.isfinite(numbers).all() or (numbers != np.round(numbers)).any() or len(np.unique(numbers)) < len(numbers):
