@@ -195,12 +195,20 @@ def _label_table(
         ("unclear id", unclear),
         ("not among the patients used", ~listed.isin(patients).to_numpy()),
         ("contradicts another row", clash),
-        ("repeats a patient", listed.duplicated().to_numpy()),
+        ("repeats a patient", _repeats(listed, np.isfinite(y) & ~bad & ~unclear)),
         ("left before the horizon", table["censored"].to_numpy()),
         ("no outcome", np.isnan(y)),
     ]
     table["why"] = np.select([mask for _, mask in reasons], [why for why, _ in reasons], default="")
     return table
+
+
+def _repeats(listed: pd.Series, usable: Mask) -> Mask:
+    """Rows of a patient beside the one that counts: the first that gives an outcome, or else the first (rows,)."""
+    repeated = np.zeros(len(listed), dtype=bool)
+    order = np.argsort(~usable, kind="stable")
+    repeated[order] = listed.iloc[order].duplicated().to_numpy()
+    return repeated
 
 
 def _refuse_beyond_tolerance(table: pd.DataFrame, extract: LabelFile, patients: int, name: str) -> None:

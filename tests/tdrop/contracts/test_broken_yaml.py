@@ -1,0 +1,178 @@
+# ruff: noqa: E501 - one case a line reads best
+"""YAML that hangs, tricks or means nothing: one sentence with the file each, in no time."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+
+from tdrop.contracts.coherence import suspicions_of
+from tdrop.contracts.network import load_network
+from tdrop.contracts.yaml_file import parse_yaml
+from tdrop.errors import ContractError
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    shutil.copytree(ROOT / "data_contracts", tmp_path / "data_contracts")
+    return tmp_path / "data_contracts"
+
+
+def bomb(levels: int, form: str) -> str:
+    lines = ["a0: &a0 " + {"list": "[x, x]", "map": "{x: y}", "merge": "{k: v}"}[form]]
+    for level in range(1, levels):
+        parts = [f"*a{level - 1}"] * 10
+        value = {
+            "list": f"[{', '.join(parts)}]",
+            "map": "{" + ", ".join(f"k{place}: {part}" for place, part in enumerate(parts)) + "}",
+            "merge": "{<<: [" + ", ".join(parts) + "]}",
+        }[form]
+        lines.append(f"a{level}: &a{level} {value}")
+    return "\n".join(lines) + "\n"
+
+
+DOCUMENTS = {
+    "bomb_of_lists": (bomb(12, "list"), "unfolds to more than 50,000 entries"),
+    "bomb_of_maps": (bomb(12, "map"), "unfolds to more than"),
+    "bomb_of_merges": (bomb(12, "merge"), "unfolds to more than"),
+    "refers_to_itself": ("a: &x [*x]\n", "refers to itself"),
+    "map_of_itself": ("a: &x {b: *x}\n", "refers to itself"),
+    "merges_itself": ("a: &x {<<: *x}\n", "refers to itself"),
+    "deep_lists": ("a: " + "[" * 5000 + "]" * 5000, "more than 40 levels deep"),
+    "deep_maps": ("a: " + "{b: " * 500 + "c" + "}" * 500, "more than 40 levels deep"),
+    "deep_lines": ("".join(f"{' ' * level}a:\n" for level in range(300)), "more than 40 levels deep"),
+    "unclosed_deep": ("a: " + "[" * 100_000, "more than 40 levels deep"),
+    "many_entries": ("a: [" + "1," * 60_000 + "]", "more than 50,000 entries"),
+    "many_keys": ("".join(f"k{number}: v\n" for number in range(30_000)), "more than 50,000 entries"),
+    "python_tag": ("title: !!python/object/apply:os.system ['true']\n", "a tag such as"),
+    "own_tag": ("title: !secret x\n", "a tag such as"), "set_tag": ("title: !!set {a, b}\n", "a tag such as"),
+    "binary_tag": ("title: !!binary aGk=\n", "a tag such as"), "time_tag": ("title: !!timestamp 2001-01-01\n", "a tag such as"),
+    "omap_tag": ("title: !!omap [a: b]\n", "a tag such as"), "unknown_alias": ("title: *nowhere\n", "not valid YAML .*undefined alias"),
+    "two_documents": ("a: b\n---\nc: d\n", "not valid YAML"), "tab": ("a:\n\tb: c\n", "not valid YAML"),
+    "null_byte": ("a: b\0\n", "not valid YAML"), "bell": ("a: b\x07\n", "not valid YAML"), "unclosed_quote": ('a: "b\n', "not valid YAML"),
+    "unclosed_list": ("a: [b\n", "not valid YAML"), "unclosed_map": ("a: {b: c\n", "not valid YAML"), "key_twice": ("a: b\na: c\n", "key 'a' is given twice"),
+    "list_as_key": ("[a, b]: c\n", "not valid YAML"), "map_as_key": ("{a: b}: c\n", "not valid YAML"), "colon_in_value": ("a: b: c\n", "not valid YAML"),
+    "percent": ("%YAML 9.9\n---\na: b\n", "not valid YAML"), "at_sign": ("a: @b\n", "not valid YAML"), "backtick": ("a: `b`\n", "not valid YAML"),
+    "nothing": ("", "got nothing"), "remark": ("# nothing\n", "got nothing"), "list": ("- a\n", "got a list"), "word": ("hello\n", "got a single value"),
+    "number": ("7\n", "got a single value"), "merge_of_a_word": ("a: {<<: b}\n", "not valid YAML"), "bad_indent": ("a: b\n  c: d\n", "not valid YAML"),
+    "huge_number": ("a: !!int " + "9" * 5000 + "\n", "not valid YAML"), "no_number": ("a: !!int x\n", "not valid YAML"), "no_float": ("a: !!float x\n", "not valid YAML"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_documents_that_are_no_contract(name: str, folder: Path) -> None:
+    text, says = DOCUMENTS[name]
+    for file in ("sites/harbour.yaml", "tables/prostate.yaml"):
+        path = folder / file
+        before = path.read_bytes()
+        path.write_text(text, newline="")
+        with pytest.raises(ContractError, match=says) as caught:
+            load_network(folder)
+        assert str(caught.value).startswith(str(path))
+        assert "\n" not in str(caught.value)
+        path.write_bytes(before)
+
+
+@pytest.mark.parametrize(
+    "text", ["007", "0x1F", "0o17", "1_000", "12:30", "1:2", "1e5", "2001-01-01", "yes", "no", "on", "0b1", "9" * 30]
+)
+def test_codes_are_what_they_look_like(text: str) -> None:
+    assert parse_yaml(f"codes: [{text}]\n{text}: x\n", Path("x.yaml")).data == {"codes": [text], text: "x"}
+
+
+def test_anchors_of_a_reasonable_size_may_be_used() -> None:
+    document = parse_yaml("a: &a {x: 1, y: 2.5}\nb: {<<: *a, y: -3}\nc: *a\n", Path("x.yaml"))
+    assert document.data == {"a": {"x": 1, "y": 2.5}, "b": {"x": 1, "y": -3}, "c": {"x": 1, "y": 2.5}}
+
+
+SITE_LINES = {
+    "cron_of_words": ("schedule: every monday morning at five", "a cron line of five fields"), "cron_of_four": ('schedule: "0 5 * *"', "a cron line"),
+    "cron_of_six": ('schedule: "0 5 * * 1 2"', "a cron line"), "cron_minute_61": ('schedule: "61 5 * * 1"', "a cron line"), "cron_hour_25": ('schedule: "0 25 * * 1"', "a cron line"),
+    "cron_day_of_none": ('schedule: "0 0 30 2 *"', "a cron line"), "cron_of_stars": ('schedule: "* * * * x"', "a cron line"), "cron_backwards": ('schedule: "5-1 * * * *"', "a cron line"),
+    "cron_step_of_none": ('schedule: "*/0 * * * *"', "a cron line"), "cron_empty": ('schedule: ""', "a cron line"), "cron_of_a_list": ("schedule: [1, 2]", "schedule"),
+    "accept_of_nothing": ("accept: [psa.scael]", "no suspicion 'psa.scael'; did you mean 'psa.scale'"), "accept_of_a_rule": ("accept: [age.range]", "no suspicion 'age.range'"),
+    "accept_of_everything": ('accept: ["*"]', r"no suspicion '\*'; it names suspicions such as"), "accept_of_no_column": ("accept: [weight.scale]", "no suspicion 'weight.scale'"),
+    "accept_of_a_word": ("accept: psa.scale", "accept"), "accept_of_the_id": ("accept: [patient_id.scale]", "no suspicion"), "accept_of_the_outcome": ("accept: [died_10y.scale]", "no suspicion"),
+    "endless_reading": ("read_seconds: 0", "read_seconds"), "reading_for_ever": ("read_seconds: .inf", "read_seconds"), "waiting_backwards": ("wait_seconds: -1", "wait_seconds"),
+    "settling_for_ever": ("settle_seconds: .nan", "settle_seconds"), "unknown_key": ("locatoin: x", "unknown key 'locatoin'; did you mean 'location'"), "number_for_a_name": ("name: 7", "name is '7'"),
+    "duplicates_of_none": ("duplicates: any", "duplicates is 'any'"), "renames_of_a_list": ("renames: [a, b]", "renames"),
+    "units_of_a_word": ("units: kg", "units"), "categories_of_a_list": ("categories: {stage: [a]}", "categories"), "reader_of_a_number": ("reader: 7", "reader"),
+    "negative_threshold": ("disclosure: {threshold: -1, exempt: true}", "disclosure.threshold"), "a_risk_of_two": ("decision: {risk_level: 2}", "decision.risk_level"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SITE_LINES)
+def test_what_a_site_file_says_is_checked(name: str, folder: Path) -> None:
+    line, says = SITE_LINES[name]
+    path = folder / "sites/harbour.yaml"
+    key = line.partition(":")[0]
+    kept = [text for text in path.read_text().splitlines() if not text.startswith(f"{key}:")]
+    path.write_text("\n".join([*kept, line]) + "\n")
+    with pytest.raises(ContractError, match=says) as caught:
+        load_network(folder)
+    assert str(caught.value).startswith(f"{path}:")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["0 5 * * 1", "*/15 * * * *", "0 0 1 1 *", "0 0 29 2 *", "30 4 1,15 * 5", "0 5 * * MON-FRI", "0 9-17/2 * * *"],
+)
+def test_cron_lines_that_are_ones(line: str, folder: Path) -> None:
+    path = folder / "sites/harbour.yaml"
+    path.write_text(path.read_text().replace('"0 5 * * 1"', f'"{line}"'))
+    assert load_network(folder).site("harbour").schedule == line
+
+
+def test_every_suspicion_may_be_accepted(folder: Path) -> None:
+    known = suspicions_of(load_network(folder).contracts["prostate"])
+    path = folder / "sites/harbour.yaml"
+    path.write_text(path.read_text() + f"accept: [{', '.join(known)}]\n")
+    assert load_network(folder).site("harbour").accept == known
+
+
+def test_a_name_is_given_once(folder: Path) -> None:
+    shutil.copy(folder / "sites/harbour.yaml", folder / "sites/harbour.yml")
+    with pytest.raises(ContractError, match=r"harbour.yaml: harbour.yml beside it has the same name; keep one"):
+        load_network(folder)
+    (folder / "sites/harbour.yaml").unlink()
+    (folder / "sites/._harbour.yml").write_bytes(b"\xff\x00")
+    (folder / "sites/notes.txt").write_text("no site")
+    assert "harbour" in load_network(folder).sites
+
+
+def test_what_is_no_file_is_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = folder / "sites/x.yaml"
+    os.mkfifo(path)
+    with pytest.raises(ContractError, match=r"x.yaml: a folder, a pipe or a device"):
+        load_network(folder)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(ContractError, match="a folder, a pipe or a device"):
+        load_network(folder)
+    path.rmdir()
+    path.symlink_to("/dev/zero")
+    with pytest.raises(ContractError, match="a folder, a pipe or a device"):
+        load_network(folder)
+    path.unlink()
+    path.symlink_to(path)
+    with pytest.raises(ContractError, match="Too many levels of symbolic links"):
+        load_network(folder)
+    path.unlink()
+    monkeypatch.chdir(folder / "sites")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("x.yaml")
+        with pytest.raises(ContractError, match="a folder, a pipe or a device"):
+            load_network(folder)
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "a\0b", "no/such/folder"])
+def test_a_folder_that_cannot_be_one(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ContractError, match="expected a folder with `tables/` and `sites/`"):
+        load_network(tmp_path / name)

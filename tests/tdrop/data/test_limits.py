@@ -1,0 +1,159 @@
+"""Nothing hangs and nothing is made: pipes, devices, bombs, endless queries, places that never answer."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import socket
+import sqlite3
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as arrow
+import pyarrow.parquet as arrow_parquet
+import pytest
+
+from tdrop.contracts.site import Site
+from tdrop.data import locations
+from tdrop.data.deadline import within
+from tdrop.data.readers import fingerprint, read, read_file
+from tdrop.errors import Absent, DataError, TdropError, Unavailable
+
+
+def site_at(location: str | None, **settings: Any) -> Site:
+    defaults = {"name": "north", "title": "North", "table": "t", "role": "source", "settle_seconds": 0}
+    return Site.model_validate(defaults | {"location": location} | settings)
+
+
+@pytest.mark.parametrize("use", [read, fingerprint])
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("through", ["{}", "file://{}"])
+def test_a_pipe_is_no_extract(use: Any, kind: str, through: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.csv")
+    site = site_at(through.format(tmp_path / "pipe.csv"), reader=kind)
+    with pytest.raises(DataError, match="a pipe, a socket or a device; give the path of a regular file"):
+        use(site, home=tmp_path, base=tmp_path)
+
+
+def test_a_socket_is_no_extract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("s.csv")
+        with pytest.raises(DataError, match="a pipe, a socket or a device"):
+            read(site_at("s.csv"), home=tmp_path, base=tmp_path)
+
+
+def test_a_link_to_itself_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").symlink_to(tmp_path / "b.csv")
+    (tmp_path / "b.csv").symlink_to(tmp_path / "a.csv")
+    with pytest.raises(DataError, match=r"cannot be read \(Too many levels of symbolic links\)"):
+        read(site_at("a.csv"), home=tmp_path, base=tmp_path)
+    (tmp_path / "c.csv").symlink_to(tmp_path / "nowhere.csv")
+    with pytest.raises(Absent, match="does not exist"):
+        read(site_at("c.csv"), home=tmp_path, base=tmp_path)
+
+
+def test_bombs_are_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locations, "LARGEST_BYTES", 1 << 20)
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"id,x\n" + b"1,2\n" * (1 << 19)))
+    with pytest.raises(DataError, match="holds more than"):
+        read_file(tmp_path / "a.csv.gz")
+    (tmp_path / "a.csv").write_bytes(b"id,x\n" + b"1,2\n" * (1 << 19))
+    with pytest.raises(DataError, match="holds more than"):
+        read_file(tmp_path / "a.csv")
+    stream = io.BytesIO()
+    arrow_parquet.write_table(arrow.table({"id": arrow.array([7] * 300_000)}), stream)
+    assert len(stream.getvalue()) < 10_000
+    (tmp_path / "a.parquet").write_bytes(stream.getvalue())
+    with pytest.raises(DataError, match="holds more than"):
+        read_file(tmp_path / "a.parquet")
+
+
+def sql_site(query: str, **settings: Any) -> Site:
+    return site_at(None, reader={"kind": "sql", "url_env": "LIMITS_DB_URL", "query": query}, **settings)
+
+
+ENDLESS = "with recursive n(x) as (select 1 union all select x + 1 from n) select {} from n"
+
+
+@pytest.mark.parametrize(
+    ("what", "says"), [("count(*)", r"not answered within 0\.3 s"), ("x", "holds more than|not answ")]
+)
+def test_an_endless_query_ends(what: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LIMITS_DB_URL", "sqlite://")
+    monkeypatch.setattr(locations, "LARGEST_BYTES", 1 << 22)
+    seconds = 0.3 if what == "count(*)" else 60
+    site = sql_site(ENDLESS.format(what), read_seconds=seconds)
+    with pytest.raises(DataError, match=says):
+        read(site, home=tmp_path, base=tmp_path)
+    if what == "count(*)":
+        with pytest.raises(Unavailable, match=says):
+            fingerprint(site, home=tmp_path, base=tmp_path)
+
+
+def test_a_sqlite_file_that_is_not_there_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("absent.db", "no/such/folder.db", "x" * 300):
+        monkeypatch.setenv("LIMITS_DB_URL", f"sqlite:///{tmp_path / name}")
+        with pytest.raises(Absent, match=r"\$LIMITS_DB_URL: LIMITS_DB_URL names a sqlite file that does not exist"):
+            read(sql_site("select 1 as x"), home=tmp_path, base=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "text.db").write_text("no database")
+    monkeypatch.setenv("LIMITS_DB_URL", f"sqlite:///{tmp_path / 'text.db'}")
+    with pytest.raises(DataError, match="the database refused it"):
+        read(sql_site("select 1 as x from sqlite_master"), home=tmp_path, base=tmp_path)
+    sqlite3.connect(tmp_path / "h.db").close()
+    monkeypatch.setenv("LIMITS_DB_URL", f"sqlite:///{tmp_path / 'h.db'}")
+    assert read(sql_site("select 1 as x"), home=tmp_path, base=tmp_path)["x"].tolist() == [1]
+
+
+def test_a_place_that_never_answers_keeps_nobody_in_threads_either() -> None:
+    never = threading.Event()
+    said: list[str] = []
+
+    def ask() -> None:
+        try:
+            within(0.2, never.wait, "it does not answer")
+        except TdropError as error:
+            said.append(str(error))
+
+    sites = [threading.Thread(target=ask) for _ in range(3)]
+    for site in sites:
+        site.start()
+    for site in sites:
+        site.join(20)
+    assert said == ["it does not answer"] * 3
+    never.set()
+    assert within(20, lambda: 7, "") == 7
+    with pytest.raises(ZeroDivisionError):
+        within(20, lambda: 1 // 0, "")
+
+
+def test_a_server_that_never_answers_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tdrop.data.readers._GRACE_SECONDS", 0.1)
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/north.csv?token=s3cret-word#x"
+        site = site_at(url, read_seconds=0.5, wait_seconds=0)
+        start = time.monotonic()
+        with pytest.raises(Unavailable, match=r"could not be read within 0\.5 s") as caught:
+            read(site, home=tmp_path, base=tmp_path)
+        assert time.monotonic() - start < 30
+    assert "s3cret-word" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", [
+    "https://host.invalid/a.csv?token=s3cret-word", "https://doctor:s3cret-word@host.invalid/a.csv", "https://doctor:p@s3cret-word@host.invalid/a.csv",
+    "https://doctor:a/s3cret-word@host.invalid/a.csv", "s3://bucket/a.csv?X-Amz-Signature=s3cret-word&x=y", "https://host.invalid/a.csv#s3cret-word",
+    "https://host.invalid/${NOT_SET_ANYWHERE}?sig=s3cret-word", "gopher://doctor:s3cret-word@host/a.csv?key=s3cret-word",
+])  # fmt: skip
+def test_a_secret_in_an_address_is_never_shown(url: str, tmp_path: Path) -> None:
+    shown = locations.without_secrets(url)
+    assert "s3cret-word" not in shown
+    if "NOT_SET_ANYWHERE" in url or url.startswith("gopher"):
+        with pytest.raises(DataError) as caught:
+            read(site_at(url), home=tmp_path, base=tmp_path)
+        assert "s3cret-word" not in str(caught.value)
