@@ -38,7 +38,7 @@ app.command("add-table", epilog="Example: tdrop add-table stroke --data stroke.c
 app.command("add-site", epilog="Example: tdrop add-site quayside --data quayside.csv --table prostate")(upkeep.add_site)
 app.command(epilog="Example: tdrop benchmark toy --quick")(benchmarking.benchmark)
 app.command(epilog="Example: tdrop deploy")(upkeep.deploy)
-app.command(epilog="Example: tdrop prune --days 30, or tdrop prune --erase harbour")(upkeep.prune)
+app.command(epilog="Example: tdrop prune --days 30 --yes, or tdrop prune --erase harbour")(upkeep.prune)
 app.command(epilog="Example: tdrop ui --mlflow-port 5001")(upkeep.ui)
 
 

@@ -10,7 +10,7 @@ from tasks.models import model_name
 from tasks.place import Place
 from tasks.prune import DAY_SECONDS
 from tasks.registry import MODELS, kept_versions
-from tasks.tracking import EXPERIMENTS, PARENT, connect, delete_for_good, every_page
+from tasks.tracking import EXPERIMENTS, PARENT, connect, delete_for_good, every_page, experiment_name
 
 
 def forget_old(place: Place, days: int) -> int:
@@ -19,7 +19,7 @@ def forget_old(place: Place, days: int) -> int:
     Kept whatever their age: the newest finished record of every site, and every run whose model is
     a champion, a candidate, or one that a rollback could go back to.
     """
-    runs = _runs(place, "")
+    runs = _runs(place, "", experiment_name(place.network()))
     protected = {version.run_id for version in kept_versions(place)} | _newest(runs)
     limit = (time.time() - days * DAY_SECONDS) * 1000
     parents = {run.info.run_id: run.data.tags.get(PARENT, run.info.run_id) for run in runs}
@@ -28,7 +28,10 @@ def forget_old(place: Place, days: int) -> int:
     old = [
         run
         for run in runs
-        if parents[run.info.run_id] not in kept and (run.info.end_time or run.info.start_time) <= limit
+        if parents[run.info.run_id] not in kept
+        and (run.info.end_time or run.info.start_time) <= limit
+        # One that is under way has no end yet; a day later its process was killed.
+        and (run.info.end_time or run.info.start_time <= (time.time() - DAY_SECONDS) * 1000)
     ]
     _delete(place, old)
     return len(old)
@@ -44,12 +47,14 @@ def forget_site(place: Place, site: str) -> int:
     return len(runs)
 
 
-def _experiments(place: Place) -> list[str]:
-    return [each.experiment_id for each in connect(place).search_experiments(filter_string=EXPERIMENTS)]
+def _experiments(place: Place, name: str | None = None) -> list[str]:
+    found = connect(place).search_experiments(filter_string=EXPERIMENTS)
+    return [each.experiment_id for each in found if name is None or each.name == name]
 
 
-def _runs(place: Place, condition: str) -> list[Any]:
-    experiments = _experiments(place)
+def _runs(place: Place, condition: str, name: str | None = None) -> list[Any]:
+    """Runs of all networks, or of the one whose experiment has this name."""
+    experiments = _experiments(place, name)
     # Without an experiment there is nothing to search, and MLflow refuses to.
     return every_page(connect(place).search_runs, experiments, condition) if experiments else []
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tasks.lease import deciding, in_use
 from tasks.models import ENCODED, model_name
 from tasks.place import Place
 from tasks.registry import kept_versions
@@ -63,12 +64,16 @@ def needed(place: Place, *, besides: str | None = None) -> set[Path]:
 
 
 def prune_stages(place: Place, days: int) -> int:
-    """Removes stages that no report needs and nobody used for so many days; returns how many."""
-    now = time.time()
+    """Removes the network's stages that no report needs, no process uses and nobody used for so many days."""
+    now, sites = time.time(), set(place.network().sites)
     keep = needed(place)
-    old = [stage for stage in stages(place) if stage.folder not in keep and now - stage.used >= days * DAY_SECONDS]
-    for stage in old:
-        shutil.rmtree(stage.folder, ignore_errors=True)
+    with deciding(place.root):
+        keep |= in_use(place.root)
+        every = stages(place)
+        own = _with_what_follows(every, [stage for stage in every if _rows_of(stage) in sites or not stage.digest])
+        old = [stage for stage in own if stage.folder not in keep and now - stage.used >= days * DAY_SECONDS]
+        for stage in old:
+            shutil.rmtree(stage.folder, ignore_errors=True)
     for leftover in [*(place.root / "store").glob("*/.*"), *place.root.glob(RECORDS)]:
         if _abandoned(leftover):
             shutil.rmtree(leftover, ignore_errors=True)
@@ -90,9 +95,14 @@ def made_from(place: Place, site: str) -> list[Stage]:
     """
     elsewhere = needed(place, besides=site)
     every = [stage for stage in stages(place) if stage.folder not in elsewhere]
-    found = {stage.folder: stage for stage in every if _rows_of(stage) == site}
+    return _with_what_follows(every, [stage for stage in every if _rows_of(stage) == site])
+
+
+def _with_what_follows(every: Sequence[Stage], first: Sequence[Stage]) -> list[Stage]:
+    """Some stages, and all that were made from them."""
+    found = {stage.folder: stage for stage in first}
     while True:
-        digests = {stage.digest for stage in found.values()}
+        digests = {stage.digest for stage in found.values()} - {""}
         more = {
             stage.folder: stage
             for stage in every

@@ -22,6 +22,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import Field
 
+from tasks.lease import leased
 from tdrop.errors import DataError
 from tdrop.records import read_record, write_json
 
@@ -128,7 +129,8 @@ class Store:
         """
         key = digest_of({"stage": stage, "inputs": dict(inputs), "code": code_digest()})
         folder = self.root / stage / key[:32]
-        found = _intact(folder)
+        with leased(folder):
+            found = _intact(folder)
         if found is not None:
             _touch(folder)
             return self._ref(stage, folder, found, reused=True)

@@ -92,11 +92,16 @@ def _require_listener(uri: str) -> None:
         socket.create_connection((parts.hostname, port), timeout=CONNECT_LIMIT_SECONDS).close()
 
 
+def experiment_name(network: Network) -> str:
+    """What a network's experiment is called."""
+    return f"tdrop {network.folder.parent.name}/{network.folder.name}"
+
+
 def experiment_id(place: Place, network: Network) -> str:
     """The network's experiment, created once with a fixed place for its artifacts."""
     from filelock import FileLock
 
-    client, name = connect(place), f"tdrop {network.folder.parent.name}/{network.folder.name}"
+    client, name = connect(place), experiment_name(network)
     with FileLock(place.root / "mlflow.lock"):
         found = client.get_experiment_by_name(name)
         if found is not None:

@@ -92,7 +92,22 @@ def prune(
     """Remove old runs and caches, never a champion's; or erase a site with everything about it."""
     from flows.prune import run_erase, run_prune
 
+    question = (
+        f"Remove stages and records of this network that nobody used for {days} days?"
+        if erase is None
+        else f"Erase reports, models and records of site '{erase}' for good?"
+    )
+    if not yes and not _agreed(question):
+        console.print("Nothing was removed.")
+        raise typer.Exit(1)
     if erase is None:
         run_prune(days=days, contracts=contracts, console=console)
-    elif yes or typer.confirm(f"Erase reports, models and records of site '{erase}' for good?"):
+    else:
         run_erase(erase, contracts=contracts, console=console)
+
+
+def _agreed(question: str) -> bool:
+    try:
+        return typer.confirm(question)
+    except typer.Abort:  # nobody is there to answer
+        return False

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import settle, write_tiny_network
 from rich.console import Console
+from separate_process import start_transfer
 
 from tasks.run import last_run
 
@@ -36,7 +37,10 @@ def said(command, **arguments) -> str:
 
 def prune(place, days: int) -> str:
     from flows.prune import run_prune
+    from tasks.lease import let_go
 
+    # The runs before were this process's own; a person prunes from another.
+    let_go()
     return said(run_prune, days=days, contracts=Path(place.contracts))
 
 
@@ -116,6 +120,52 @@ def test_a_running_site_is_not_pruned(place):
 
     with one_at_a_time(place, "harbour"), pytest.raises(UsageError, match="a run of site 'harbour' is under way"):
         prune(place, 0)
+
+
+def test_pruning_beside_a_first_run_takes_nothing_from_it(tmp_path, tiny_settings, monkeypatch):
+    place = write_tiny_network(tmp_path)
+    monkeypatch.setenv("TDROP_HOME", place.home)
+    process = start_transfer(place, tiny_settings, "harbour", 1)
+    pruned = 0
+    while process.poll() is None:
+        if (place.root / "store").is_dir() and not place.site("harbour").exists():
+            prune(place, 0)
+            pruned += 1
+        time.sleep(0.1)
+    assert process.returncode == 0, process.stdout.read()
+    assert pruned > 3
+    assert not last_run(place, "harbour").trained.failed
+
+
+def test_another_network_on_the_same_home_is_left_alone(place, tmp_path):
+    """Its sites are not this one's, and neither are its stages nor its records."""
+    other = tmp_path / "other" / "data_contracts"
+    shutil.copytree(place.contracts, other)
+    for file in (other / "sites").glob("*.yaml"):
+        file.rename(file.with_name(f"other_{file.name}"))
+        renamed = file.with_name(f"other_{file.name}")
+        text = renamed.read_text().replace("name: ", "name: other_").replace("source: ", "source: other_")
+        renamed.write_text(text)
+    before, runs = sorted((place.root / "store").glob("*/*")), len(runs_of(place, "harbour"))
+    from tasks.place import Place
+
+    prune(Place.at(place.home, other), 0)
+    assert sorted((place.root / "store").glob("*/*")) == before
+    assert len(runs_of(place, "harbour")) == runs
+
+
+@pytest.mark.parametrize("answer", ["n\n", ""])
+@pytest.mark.parametrize("what", [["--days", "0"], ["--erase", "harbour"]])
+def test_a_no_removes_nothing_and_says_so(place, what, answer):
+    from typer.testing import CliRunner
+
+    from flows.cli import app
+
+    before = sorted((place.root / "store").glob("*/*"))
+    result = CliRunner().invoke(app, ["prune", *what, "--contracts", place.contracts], input=answer)
+    assert result.exit_code == 1
+    assert "Nothing was removed." in result.output
+    assert sorted((place.root / "store").glob("*/*")) == before
 
 
 def test_a_source_is_not_erased_from_under_its_targets(place):
