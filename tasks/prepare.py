@@ -14,7 +14,7 @@ from tasks.progress import report
 from tasks.stage import stage
 from tasks.step import step, when_unavailable
 from tasks.store import Ref
-from tdrop.data.encode import Encoder, learn_encoder
+from tdrop.data.encode import Encoder, learn_encoder, not_recorded
 from tdrop.data.outcomes import source_outcome
 from tdrop.data.prepare import prepare
 from tdrop.data.readers import fingerprint
@@ -81,7 +81,7 @@ def encoded_pair(folder: Path, site: ResolvedSite, source: Ref, target: Ref) -> 
     The counts are outcomes of the source, and categories that the source never showed.
     """
     source_frame, target_frame = (pd.read_parquet(ref.path / FRAME) for ref in (source, target))
-    encoder = learn_encoder(source_frame, site.contract)
+    encoder = learn_encoder(source_frame, site.contract, not_recorded(target_frame, site.contract))
     write_record(folder / "encoder.json", encoder)
     y, counts = source_outcome(source_frame, site.contract)
     known = ~pd.isna(y)
@@ -100,9 +100,11 @@ def encoded_pair(folder: Path, site: ResolvedSite, source: Ref, target: Ref) -> 
 def encode_pair(site: ResolvedSite, source: Ref, target: Ref) -> Ref:
     """Encodes both sites from the contract and the source's features alone."""
     ref = encoded_pair(site.place, site, source, target)
-    names = [feature.name for feature in ref.record(Encoder, "encoder.json").features]
-    leave(site.name, "encoding", f"# {site.name}: encoding\n\n{len(names)} features: " + ", ".join(names))
-    report(site.name, "encode", detail=f"{len(names)} features")
+    encoder = ref.record(Encoder, "encoder.json")
+    names = [feature.name for feature in encoder.features]
+    without = f"; not recorded here and left out: {', '.join(encoder.left_out)}" if encoder.left_out else ""
+    leave(site.name, "encoding", f"# {site.name}: encoding\n\n{len(names)} features: {', '.join(names)}{without}")
+    report(site.name, "encode", detail=f"{len(names)} features{without}")
     return ref
 
 

@@ -6,6 +6,7 @@ Everything below is imported when it is first asked for: `import tdrop` costs no
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ _ROOMS = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return version("tdrop")
     if name not in _ROOMS:
         raise AttributeError(f"module 'tdrop' has no attribute '{name}'")
     return getattr(import_module(_ROOMS[name]), name)

@@ -11,7 +11,7 @@ missing             the source's median (numbers, ordinals) or most frequent cat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,10 @@ from tdrop.data.values import as_numbers, as_text
 from tdrop.errors import DataError
 from tdrop.types import Cohort, Doubles, Feature, FeatureKind, Floats
 
+#: A feature missing for this share of a target's patients is not recorded there.
+NOT_RECORDED = 0.95
+#: Source patients without a value that a missing indicator needs to mean anything.
+FEWEST_MISSING = 10
 _KINDS: Mapping[str, FeatureKind] = {"ordinal": "ordinal", "binary": "binary"}
 
 
@@ -103,12 +107,14 @@ class Encoder:
         version: Its version.
         id_column: Name of the column that identifies a patient.
         codings: One a feature column, in the contract's order.
+        left_out: Feature columns that are not used, because the target does not record them.
     """
 
     contract: str
     version: str
     id_column: str
     codings: tuple[Coding, ...]
+    left_out: tuple[str, ...] = ()
 
     @property
     def features(self) -> tuple[Feature, ...]:
@@ -140,10 +146,33 @@ class Encoder:
         return {name: count for name, count in counts.items() if count}
 
 
-def learn_encoder(source_frame: pd.DataFrame, contract: Contract) -> Encoder:
-    """Learns what missing values become, and which categories are known, from the source's features."""
-    codings = tuple(_learn(source_frame, column) for column in contract.features)
-    return Encoder(contract.name, contract.version, contract.id_column, codings)
+def learn_encoder(source_frame: pd.DataFrame, contract: Contract, without: Collection[str] = ()) -> Encoder:
+    """Learns what missing values become, and which categories are known, from the source's features.
+
+    Args:
+        source_frame: The source's used rows.
+        contract: The table.
+        without: Columns that are left out, such as those that the target does not record.
+    """
+    kept = [column for column in contract.features if column.name not in without]
+    if not kept:
+        raise DataError(f"table '{contract.name}': the target records none of its features; ask the site for them")
+    codings = tuple(_learn(source_frame, column) for column in kept)
+    left_out = tuple(column.name for column in contract.features if column.name in without)
+    return Encoder(contract.name, contract.version, contract.id_column, codings, left_out)
+
+
+def not_recorded(target_frame: pd.DataFrame, contract: Contract) -> tuple[str, ...]:
+    """The features that a target does not record for its patients, or hardly ever.
+
+    Filled in with the source's typical value they would be a constant: a difference between the sites that is none of
+    the patients'.
+    """
+    return tuple(
+        column.name
+        for column in contract.features
+        if column.name not in target_frame or target_frame[column.name].isna().mean() >= NOT_RECORDED
+    )
 
 
 def features_of(contract: Contract) -> tuple[Feature, ...]:
@@ -172,7 +201,13 @@ def _learn(frame: pd.DataFrame, column: Column) -> Coding:
         fill = float(np.nanmedian(numbers))
         fill = fill if column.type in NUMERIC_TYPES else float(np.floor(fill))
     seen = () if labels is None else tuple(label for label in column.categories if labels.eq(label).any())
-    return _coding(column, seen=seen, fill=fill, indicator=column.missing.policy == "indicator")
+    return _coding(column, seen=seen, fill=fill, indicator=_worth_an_indicator(frame[column.name], column))
+
+
+def _worth_an_indicator(values: pd.Series, column: Column) -> bool:
+    """Whether a model can learn what it means that a value is missing; where it never is, only sites are told apart."""
+    missing = int(values.isna().sum())
+    return column.missing.policy == "indicator" and missing >= FEWEST_MISSING and missing < len(values)
 
 
 def _coding(column: Column, *, seen: tuple[str, ...], fill: float | str, indicator: bool) -> Coding:

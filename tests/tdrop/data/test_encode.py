@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from tdrop.contracts.table import Contract
-from tdrop.data.encode import Encoder, features_of, learn_encoder
+from tdrop.data.encode import Encoder, features_of, learn_encoder, not_recorded
 from tdrop.data.harmonise import harmonise
 from tdrop.data.subgroups import subgroups_of
 from tdrop.errors import DataError
@@ -19,7 +19,10 @@ from tdrop.records import plain, read
 
 @pytest.fixture
 def frame(prostate: Contract, patients: Any, make_site: Any) -> pd.DataFrame:
-    return harmonise(patients(), prostate, make_site()).frame
+    rows = patients()
+    # Enough missing values for an indicator to mean something.
+    rows.loc[:11, "psa"] = ""
+    return harmonise(rows, prostate, make_site()).frame
 
 
 @pytest.fixture
@@ -110,6 +113,28 @@ def test_plain_values_in_contract_columns_are_encoded_alike(encoder: Encoder, fr
     assert encoder.encode(plain.drop(columns="patient_id"), "served").ids.tolist()[:2] == [1, 2]
     with pytest.raises(DataError, match="column 'age': 100 of 100 values are not finite numbers"):
         encoder.matrix(plain.assign(age="old"))
+
+
+def test_a_feature_that_the_target_does_not_record_is_left_out(frame: pd.DataFrame, prostate: Contract) -> None:
+    target = frame.assign(stage=frame["stage"].where(np.arange(len(frame)) < 5), psa=np.nan)
+    assert not_recorded(target, prostate) == ("psa", "stage")
+    assert not_recorded(target.drop(columns="age"), prostate) == ("age", "psa", "stage")
+    assert not_recorded(frame, prostate) == ()
+    encoder = learn_encoder(frame, prostate, not_recorded(target, prostate))
+    assert encoder.left_out == ("psa", "stage")
+    assert not {"psa", "stage"} & {feature.column for feature in encoder.features}
+    assert encoder.encode(target, "north").X.shape == encoder.encode(frame, "here").X.shape
+    with pytest.raises(DataError, match="records none of its features"):
+        learn_encoder(frame, prostate, [column.name for column in prostate.features])
+
+
+def test_an_indicator_needs_missing_values_at_the_source(
+    patients: Any, prostate: Contract, make_site: Any, frame: pd.DataFrame
+) -> None:
+    complete = harmonise(patients(), prostate, make_site()).frame
+    kinds = [feature.kind for feature in learn_encoder(complete, prostate).features]
+    assert "missing" not in kinds
+    assert "missing" in [feature.kind for feature in learn_encoder(frame, prostate).features]
 
 
 def test_a_column_without_a_value_cannot_be_learned(frame: pd.DataFrame, prostate: Contract) -> None:
