@@ -126,18 +126,32 @@ class Decision(Record):
     """What the prediction is used for.
 
     Attributes:
-        risk_level: A patient whose interval reaches it although the risk does not is referred.
-        threshold: The risk from which the predicted class is positive.
+        risk_level: The risk from which the site acts; a patient whose interval reaches it although the risk does not
+            is referred.
+        threshold: Another name for the same level; a site names one of the two.
         interval_level: Level of the intervals.
         capacity: Share of patients that clinicians can look at.
-        rank_by: Who comes first for that share: those most likely wrong, or those with the largest sd.
+        within_capacity: Whether all referrals together stay within that share, whatever their reason.
+        rank_by: Who comes first for that share: those with most expected loss, or those with the largest sd.
     """
 
     risk_level: float = Field(default=0.15, gt=0, lt=1)
-    threshold: float = Field(default=0.5, gt=0, lt=1)
+    threshold: float = Field(default=0.15, gt=0, lt=1)
     interval_level: float = Field(default=INTERVAL_LEVEL, gt=0, lt=1)
     capacity: Share = 0.10
-    rank_by: Literal["expected_error", "sd"] = "expected_error"
+    within_capacity: bool = False
+    rank_by: Literal["expected_loss", "sd"] = "expected_loss"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_level(cls, value: Any) -> Any:
+        """Gives both names the one level that a site decides at."""
+        if not isinstance(value, dict):
+            return value
+        named = [value[name] for name in ("risk_level", "threshold") if value.get(name) is not None]
+        if len(named) == 2 and named[0] != named[1]:
+            raise ValueError("risk_level and threshold are one level and differ here; name one of them")
+        return {**value, "risk_level": named[0], "threshold": named[0]} if named else value
 
 
 class Disclosure(Record):

@@ -44,9 +44,9 @@ class Metric:
 
 
 def _retained(share: float, by: str) -> Metric:
-    ranking = "the model's own expected error" if by == "expected" else "the spread (sd) of the predictions"
+    ranking = "expected loss" if by == "expected" else "the spread (sd) of the predictions"
     return Metric(
-        f"Error left when {share:.0%} are referred, by {'expected error' if by == 'expected' else 'sd'}",
+        f"Error left when {share:.0%} are referred, by {'expected loss' if by == 'expected' else 'sd'}",
         f"Share of wrong classes among patients who stay with the model when the {share:.0%} highest by {ranking} are "
         "referred.",
         shape="share",
@@ -72,11 +72,17 @@ _WITHOUT_LABELS = {
     ),
     "capacity_referrals": Metric(
         "Referrals at capacity",
-        "The share of patients most likely to be wrong that clinicians can look at.",
+        "The share of patients with most expected loss that clinicians can look at.",
         "patients",
         "count",
     ),
-    "referred": Metric("Referred", "Patients referred by either rule.", "patients", "count"),
+    "unlike_referrals": Metric(
+        "Unlike the source", "Patients unlike anyone the model learned from.", "patients", "count"
+    ),
+    "referred": Metric("Referred", "Patients on the list, whatever their reason.", "patients", "count"),
+    "left_out": Metric(
+        "Left out", "Patients with a reason to be referred beyond a capacity that bounds them all.", "patients", "count"
+    ),
 }
 
 _WITH_LABELS = {
@@ -115,9 +121,7 @@ _WITH_LABELS = {
         shape="count",
         better="higher",
     ),
-    "error_rate": Metric(
-        "Error rate", "Share of wrong classes at the decision threshold.", shape="share", better="lower"
-    ),
+    "error_rate": Metric("Error rate", "Share of wrong classes at the decision level.", shape="share", better="lower"),
     "brier": Metric("Brier score", "Mean squared distance of risk and outcome.", better="lower"),
     "log_loss": Metric("Log loss", "Mean surprise at what happened.", better="lower"),
     "calibration_intercept": Metric(

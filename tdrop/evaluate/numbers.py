@@ -8,14 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tdrop import metrics
-from tdrop.evaluate.statistics import (
-    Decision,
-    labelled_statistics,
-    referred_by_capacity,
-    referred_by_level,
-    subgroup_statistics,
-    take,
-)
+from tdrop.evaluate.referrals import Decision, refer, take
+from tdrop.evaluate.statistics import labelled_statistics, subgroup_statistics
+from tdrop.metrics.referral import Mask
 from tdrop.types import Doubles, Floats, Indices, Summary
 
 
@@ -43,12 +38,16 @@ class Numbers:
 
 
 def resample_all(
-    predictions: Mapping[str, Sequence[Summary]], labels: Labels, decision: Decision, groups: Mapping[str, Indices]
+    predictions: Mapping[str, Sequence[Summary]],
+    labels: Labels,
+    decision: Decision,
+    groups: Mapping[str, Indices],
+    unlike: Mask | None = None,
 ) -> dict[str, list[Numbers]]:
     """Computes every statistic on all patients and on every resample."""
     inside = {group: np.flatnonzero(np.isin(labels.rows, rows)) for group, rows in groups.items()}
     plans = {
-        method: [_plan(summary, labels, decision, inside) for summary in summaries]
+        method: [_plan(summary, labels, decision, inside, unlike) for summary in summaries]
         for method, summaries in predictions.items()
     }
     blocks: dict[str, list[list[Doubles]]] = {method: [[] for _ in plan] for method, plan in plans.items()}
@@ -67,9 +66,9 @@ def resample_all(
 
 
 def _plan(
-    summary: Summary, labels: Labels, decision: Decision, inside: Mapping[str, Indices]
+    summary: Summary, labels: Labels, decision: Decision, inside: Mapping[str, Indices], unlike: Mask | None
 ) -> list[metrics.Statistic]:
-    referred = referred_by_level(summary, decision) | referred_by_capacity(summary, decision)
+    referred = refer(summary, decision, unlike).referred
     known = take(summary, labels.rows)
     plan = labelled_statistics(known, labels.y, decision, referred[labels.rows])
     return plan + subgroup_statistics(known, labels.y, decision, inside)

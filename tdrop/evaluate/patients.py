@@ -12,27 +12,34 @@ from numpy.typing import NDArray
 
 from tdrop.data.cells import neutralise
 from tdrop.errors import DataError
-from tdrop.evaluate.statistics import Decision, has_spread, referred_by_capacity, referred_by_level
+from tdrop.evaluate.referrals import Decision, has_spread, refer
 from tdrop.types import Summary
 
 
-def patients_table(ids: NDArray[Any], summary: Summary, decision: Decision) -> pd.DataFrame:
+def patients_table(
+    ids: NDArray[Any], summary: Summary, decision: Decision, unlike: NDArray[np.bool_] | None = None
+) -> pd.DataFrame:
     """Returns id, risk, sd, low, high, refer and why, one row a patient in the order given.
 
     Args:
         ids: Patient identifiers (rows,).
         summary: Predictions of the first seed.
-        decision: The site's risk level, threshold, interval level and capacity.
+        decision: The site's level, interval level and capacity.
+        unlike: Who is unlike anyone the model learned from (rows,); nobody where that is not known.
     """
     if len(ids) != len(summary.mean):
         raise DataError(f"{len(ids):,} patients but {len(summary.mean):,} predictions; give one prediction a patient")
     low, high = summary.interval(decision.interval_level)
-    by_level, by_capacity = referred_by_level(summary, decision), referred_by_capacity(summary, decision)
-    level = f"interval reaches the {decision.risk_level:.0%} risk level"
-    capacity = f"among the {decision.capacity:.0%} most likely to be wrong"
-    why = np.select(
-        [by_level & by_capacity, by_level, by_capacity], [f"{level}; {capacity}", level, capacity], default=""
-    )
+    found = refer(summary, decision, unlike)
+    reasons = {
+        f"interval reaches the {decision.risk_level:.0%} risk level": found.by_level,
+        f"among the {decision.capacity:.0%} with most expected loss": found.by_capacity,
+        "unlike anyone the model learned from": found.unlike,
+    }
+    why = [
+        "; ".join(reason for reason, mask in reasons.items() if mask[row]) if found.referred[row] else ""
+        for row in range(len(ids))
+    ]
     spread = has_spread(summary)
     return pd.DataFrame(
         {
@@ -41,7 +48,7 @@ def patients_table(ids: NDArray[Any], summary: Summary, decision: Decision) -> p
             "sd": summary.sd.astype(np.float64) if spread else np.nan,
             "low": low.astype(np.float64) if spread else np.nan,
             "high": high.astype(np.float64) if spread else np.nan,
-            "refer": by_level | by_capacity,
+            "refer": found.referred,
             "why": why,
         }
     )

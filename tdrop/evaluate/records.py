@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from tdrop.errors import DataError
 
@@ -15,6 +15,9 @@ FORM = 1
 
 #: In `seed`: the mean over seeds. In `group`: every patient.
 ALL = "all"
+
+
+Over = Literal["patients", "patients and fits"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,8 @@ class Row:
         events: How many events (outcomes or errors) it rests on; None where it needs none.
         seed_sd: Standard deviation over seeds; only in rows of seed "all".
         group: "all", or a subgroup such as "Age: 70 to 79".
+        over: What the interval is over: "patients" (this model, other patients like these) or "patients and fits"
+            (this method); None without an interval.
     """
 
     site: str
@@ -48,6 +53,7 @@ class Row:
     events: int | None = None
     seed_sd: float | None = None
     group: str = ALL
+    over: Over | None = None
 
     def __post_init__(self) -> None:
         for name in ("value", "low", "high", "seed_sd"):

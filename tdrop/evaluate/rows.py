@@ -10,8 +10,9 @@ import numpy as np
 from tdrop import metrics
 from tdrop.evaluate.catalogue import FEWEST_EVENTS, METRICS, SUBGROUP_METRICS
 from tdrop.evaluate.numbers import Labels, Numbers
-from tdrop.evaluate.records import ALL, Row
+from tdrop.evaluate.records import ALL, Over, Row
 from tdrop.evaluate.statistics import Decision, has_spread, unlabelled_values
+from tdrop.metrics.referral import Mask
 from tdrop.types import Doubles, Indices, Summary
 
 NO_SPREAD = "n/a: one prediction a patient, so no spread"
@@ -27,9 +28,10 @@ def free_rows(
     decision: Decision,
     seeds: Sequence[int],
     groups: Mapping[str, Indices],
+    unlike: Mask | None = None,
 ) -> list[Row]:
     """Rows that need no outcome."""
-    values = [unlabelled_values(summary, decision) for summary in summaries]
+    values = [unlabelled_values(summary, decision, unlike) for summary in summaries]
     spread = all(map(has_spread, summaries))
     everyone = np.arange(len(summaries[0].mean))
     rows: list[Row] = []
@@ -60,7 +62,9 @@ def _over_seeds(row: Row, points: Sequence[float | None]) -> Row:
     if len(known) < len(points):
         note = f"estimable in {len(known)} of {len(points)} seeds" + (f"; {note}" if note else "")
     spread = float(np.std(known, ddof=1)) if len(known) > 1 else None
-    return replace(row, value=float(np.mean(known)), seed_sd=spread, note=note)
+    # Patients are whole, and those of the first seed are the ones on the list.
+    value = known[0] if METRICS[row.metric].shape == "count" else float(np.mean(known))
+    return replace(row, value=value, seed_sd=spread, note=note)
 
 
 def labelled_rows(
@@ -89,7 +93,8 @@ def _seed_row(template: Row, name: str, seed: int, numbers: Numbers, spread: boo
         return replace(row, note=reason or "not estimable")
     low, high = metrics.percentile_interval(numbers.resampled[name])
     note = f"{events:,} errors" if METRICS[template.metric].needs == "errors" else ""
-    return replace(row, value=numbers.point[name], low=low, high=high, note=note)
+    over: Over | None = None if low is None else "patients"
+    return replace(row, value=numbers.point[name], low=low, high=high, note=note, over=over)
 
 
 def _why_not(name: str, n: int, events: int, spread: bool) -> str:
@@ -121,11 +126,31 @@ def _all_row(template: Row, name: str, singles: Sequence[Row], numbers: Sequence
     estimable = [one for single, one in zip(singles, numbers, strict=True) if single.value is not None]
     if not estimable:
         return replace(row, note=_worst_note(singles))
-    low, high = metrics.percentile_interval(np.mean([one.resampled[name] for one in estimable], axis=0))
+    if METRICS[template.metric].shape == "count":
+        estimable = estimable[:1]
+    points = [one.point[name] for one in estimable]
+    patients = metrics.percentile_interval(np.mean([one.resampled[name] for one in estimable], axis=0))
+    low, high = _within(template.metric, metrics.over_fits(float(np.mean(points)), patients, [points]))
     note = ""
     if METRICS[template.metric].needs == "errors":
         note = f"{min(events):,} errors" if min(events) == max(events) else f"{min(events):,} to {max(events):,} errors"
-    return _over_seeds(replace(row, low=low, high=high, note=note), [single.value for single in singles])
+    row = replace(row, low=low, high=high, note=note, over=_over(low, len(points)))
+    return _over_seeds(row, [single.value for single in singles])
+
+
+def _over(low: float | None, *fits: int) -> Over | None:
+    """What an interval is over: fits count where every side has at least two."""
+    if low is None:
+        return None
+    return "patients and fits" if min(fits) > 1 else "patients"
+
+
+def _within(name: str, interval: tuple[float | None, float | None]) -> tuple[float | None, float | None]:
+    """Keeps an interval within what the metric can be."""
+    low, high = interval
+    if low is None or high is None or not (METRICS[name].shape == "share" or "auroc" in name):
+        return interval
+    return max(0.0, low), min(1.0, high)
 
 
 def _worst_note(rows: Sequence[Row]) -> str:
@@ -141,10 +166,11 @@ def difference_rows(
         if _why_not(name, len(labels.y), labels.events, spread=True):
             continue
         mine, theirs = numbers[method], numbers[reference]
-        value = float(np.mean([one.point[name] for one in mine]) - np.mean([one.point[name] for one in theirs]))
+        sides = [[one.point[name] for one in side] for side in (mine, theirs)]
+        value = float(np.mean(sides[0]) - np.mean(sides[1]))
         draws = np.mean([one.resampled[name] for one in mine], axis=0)
-        low, high = metrics.percentile_interval(draws - np.mean([one.resampled[name] for one in theirs], axis=0))
-        note = f"minus {reference}"
-        metric = f"{name}_difference"
-        rows.append(Row(site, method, ALL, metric, value, low, high, len(labels.y), note, events=labels.events))
+        patients = metrics.percentile_interval(draws - np.mean([one.resampled[name] for one in theirs], axis=0))
+        low, high = metrics.over_fits(value, patients, sides)
+        row = Row(site, method, ALL, f"{name}_difference", value, low, high, len(labels.y), f"minus {reference}")
+        rows.append(replace(row, events=labels.events, over=_over(low, len(mine), len(theirs))))
     return rows

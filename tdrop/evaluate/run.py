@@ -32,6 +32,7 @@ def evaluate(
     bootstrap: int = 1000,
     seed: int = 0,
     reference: str = REFERENCE,
+    unlike: NDArray[np.bool_] | None = None,
 ) -> Evaluation:
     """Computes every number of a site.
 
@@ -45,13 +46,14 @@ def evaluate(
         bootstrap: Number of patient resamples behind the intervals; 0 leaves them out.
         seed: Seed of the resamples.
         reference: The method that others are compared with on the same resamples.
+        unlike: Who is unlike anyone the model learned from (rows,), as `Propensity.unlike`.
     """
     rows = _check(site, predictions, y, seeds)
     groups = _group_rows(subgroups, rows)
     labels = _known(y, bootstrap, seed)
-    found = {method: free_rows(site, method, s, decision, seeds, groups) for method, s in predictions.items()}
+    found = {method: free_rows(site, method, s, decision, seeds, groups, unlike) for method, s in predictions.items()}
     if labels is not None:
-        numbers = resample_all(predictions, labels, decision, groups)
+        numbers = resample_all(predictions, labels, decision, groups, unlike)
         for method, summaries in predictions.items():
             found[method] += labelled_rows(site, method, summaries, numbers[method], seeds)
             if reference in numbers and method != reference:

@@ -3,60 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tdrop import metrics
 from tdrop.evaluate.catalogue import SHARES
+from tdrop.evaluate.referrals import (
+    Decision,
+    capacity_score,
+    has_spread,
+    refer,
+    referred_by_capacity,
+    referred_by_level,
+    take,
+)
 from tdrop.metrics.referral import Mask
 from tdrop.types import Doubles, Indices, Summary
 
-
-class Decision(Protocol):
-    """What a site decides by; `tdrop.contracts.schema.Decision` is one."""
-
-    @property
-    def risk_level(self) -> float: ...
-    @property
-    def threshold(self) -> float: ...
-    @property
-    def interval_level(self) -> float: ...
-    @property
-    def capacity(self) -> float: ...
-
-
-def has_spread(summary: Summary) -> bool:
-    """Whether the samples can differ at all; one pass has no spread."""
-    return summary.passes > 1
+__all__ = [
+    "Decision",
+    "capacity_score",
+    "has_spread",
+    "labelled_statistics",
+    "refer",
+    "referred_by_capacity",
+    "referred_by_level",
+    "subgroup_statistics",
+    "take",
+    "unlabelled_values",
+]
 
 
-def capacity_score(summary: Summary, decision: Decision) -> NDArray[Any]:
-    """Returns what ranks patients for the capacity rule (rows,): expected error, or sd where the site says so."""
-    if getattr(decision, "rank_by", "expected_error") == "sd" and has_spread(summary):
-        return summary.sd
-    return metrics.expected_error(summary.mean, decision.threshold)
-
-
-def referred_by_level(summary: Summary, decision: Decision) -> Mask:
-    """Returns who is referred at the risk level (rows,); nobody without spread."""
-    if not has_spread(summary):
-        return np.zeros(len(summary.mean), dtype=np.bool_)
-    _, high = summary.interval(decision.interval_level)
-    return metrics.referred_at_level(summary.mean, high, decision.risk_level)
-
-
-def referred_by_capacity(summary: Summary, decision: Decision) -> Mask:
-    """Returns who falls in the capacity share (rows,)."""
-    count = metrics.capacity_count(len(summary.mean), decision.capacity)
-    return metrics.most(capacity_score(summary, decision), count)
-
-
-def unlabelled_values(summary: Summary, decision: Decision) -> dict[str, Doubles]:
+def unlabelled_values(summary: Summary, decision: Decision, unlike: Mask | None = None) -> dict[str, Doubles]:
     """Returns, by metric, what each patient adds to a number that needs no outcome (rows,)."""
-    by_level, by_capacity = referred_by_level(summary, decision), referred_by_capacity(summary, decision)
+    found = refer(summary, decision, unlike)
     low, high = summary.interval(decision.interval_level)
     values = {
         "patients": np.ones(len(summary.mean)),
@@ -64,18 +46,13 @@ def unlabelled_values(summary: Summary, decision: Decision) -> dict[str, Doubles
         "predicted_positive": summary.mean >= metrics.CLASS_THRESHOLD,
         "mean_sd": summary.sd,
         "interval_width": high - low,
-        "referrals": by_level,
-        "capacity_referrals": by_capacity,
-        "referred": by_level | by_capacity,
+        "referrals": found.by_level,
+        "capacity_referrals": found.by_capacity,
+        "unlike_referrals": found.unlike,
+        "referred": found.referred,
+        "left_out": found.left_out,
     }
     return {name: np.asarray(value, dtype=np.float64) for name, value in values.items()}
-
-
-def take(summary: Summary, rows: Indices) -> Summary:
-    """Returns the summary of some patients."""
-    return replace(
-        summary, mean=summary.mean[rows], sd=summary.sd[rows], low=summary.low[:, rows], high=summary.high[:, rows]
-    )
 
 
 def labelled_statistics(summary: Summary, y: Doubles, decision: Decision, referred: Mask) -> list[metrics.Statistic]:
@@ -127,7 +104,7 @@ def _sums(summary: Summary, y: Doubles, wrong: Mask, decision: Decision, referre
 
 
 def _retained(summary: Summary, wrong: Mask, threshold: float) -> dict[str, tuple[Any, Any]]:
-    scores: dict[str, NDArray[Any]] = {"expected": metrics.expected_error(summary.mean, threshold), "sd": summary.sd}
+    scores: dict[str, NDArray[Any]] = {"expected": metrics.expected_loss(summary.mean, threshold), "sd": summary.sd}
     kept = {
         f"retained_error_{100 * share:.0f}_{by}": ~metrics.most(score, metrics.capacity_count(len(wrong), share))
         for share in SHARES

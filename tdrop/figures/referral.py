@@ -52,7 +52,7 @@ def draw_risk_histogram(summary: Summary, referred: NDArray[np.bool_], level: fl
 def draw_risk_coverage(
     predictions: Mapping[str, Sequence[Summary]], y: NDArray[Any], threshold: float, naming: Naming, hide_below: int = 0
 ) -> str | None:
-    """Draws the error rate among those not referred as more are referred, by expected error and by sd; first seed.
+    """Draws the error rate among those not referred as more are referred, by expected loss and by sd; first seed.
 
     Points that would tell of fewer than `hide_below` errors are not drawn.
     """
@@ -62,13 +62,13 @@ def draw_risk_coverage(
     canvas = Canvas(7.2, 3.5, 1, 2, sharex=True, sharey=True)
     for method, summaries in predictions.items():
         summary, style = summaries[0], look(method)
-        scores: list[NDArray[Any]] = [metrics.expected_error(summary.mean, threshold)]
+        scores: list[NDArray[Any]] = [metrics.expected_loss(summary.mean, threshold)]
         scores += [summary.sd] if summary.passes > 1 else []
         for panel, score in zip(canvas.panels[0], scores, strict=False):
             curve = metrics.risk_coverage(y[known], summary.mean[known], score[known], threshold)
             share, error = _enough(curve, hide_below)
             panel.plot(share, error, color=style.colour, linestyle=style.dash, linewidth=1.4, label=naming(method))
-    for panel, title in zip(canvas.panels[0], ("Ranked by expected error", "Ranked by sd"), strict=True):
+    for panel, title in zip(canvas.panels[0], ("Ranked by expected loss", "Ranked by sd"), strict=True):
         panel.set_title(title)
         panel.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
         panel.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
@@ -113,7 +113,7 @@ def draw_decision_curve(
     thresholds = _safe_thresholds(outcome, risk, hide_below)
     curves: dict[str, list[float | None]] = {"everybody": [], "model": [], "model and referral": []}
     for threshold in thresholds:
-        doubtful = metrics.most(metrics.expected_error(risk, threshold), metrics.capacity_count(len(risk), capacity))
+        doubtful = metrics.most(metrics.expected_loss(risk, threshold), metrics.capacity_count(len(risk), capacity))
         referred = doubtful | metrics.referred_at_level(risk, high[known], threshold)
         curves["everybody"].append(metrics.net_benefit(outcome, np.ones(len(risk)), threshold))
         curves["model"].append(metrics.net_benefit(outcome, risk, threshold))

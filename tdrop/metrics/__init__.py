@@ -18,6 +18,7 @@ from tdrop.metrics.referral import (
     RiskCoverage,
     capacity_count,
     expected_error,
+    expected_loss,
     fewest,
     inpt,
     most,
@@ -29,7 +30,7 @@ from tdrop.metrics.referral import (
     risk_coverage,
     stretch_to_level,
 )
-from tdrop.metrics.resampling import Statistic, Sums, count_blocks, percentile_interval
+from tdrop.metrics.resampling import Statistic, Sums, count_blocks, over_fits, percentile_interval
 from tdrop.metrics.scores import (
     CLASS_THRESHOLD,
     average,
@@ -63,6 +64,7 @@ __all__ = [
     "divide",
     "expected_calibration_error",
     "expected_error",
+    "expected_loss",
     "fewest",
     "fit_line",
     "inpt",
@@ -71,6 +73,7 @@ __all__ = [
     "misclassified",
     "most",
     "net_benefit",
+    "over_fits",
     "per_row_benefit",
     "per_row_log_loss",
     "percentile_interval",

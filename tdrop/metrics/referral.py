@@ -1,7 +1,7 @@
 """Referral: for whom does a clinician look, and what does looking catch?
 
-Two rules. At a risk level r: risk < r <= upper end of the interval. At a capacity c: the c most likely
-wrong. Neither needs an outcome; INPT, retained error and net benefit do.
+Three reasons. At a level t: risk < t <= upper end of the interval. At a capacity c: the c with most expected loss.
+And: unlike anyone the model learned from. None needs an outcome; INPT, retained error and net benefit do.
 """
 
 from __future__ import annotations
@@ -32,6 +32,17 @@ def expected_error(risk: NDArray[Any], threshold: float) -> Doubles:
     """Returns the model's own chance of a wrong class: risk below the threshold, 1 - risk from it on (rows,)."""
     value = np.asarray(risk, dtype=np.float64)
     return np.where(value < threshold, value, 1 - value)
+
+
+def expected_loss(risk: NDArray[Any], level: float) -> Doubles:
+    """Returns what acting on the risk from `level` on is expected to cost (rows,).
+
+    Risk p below the level misses p outcomes at a cost of 1 - level each; from it on, 1 - p are acted on in vain at a
+    cost of level each. The two meet at the level, so who is in doubt where the site acts comes first; at .5 it is half
+    the expected error.
+    """
+    value = np.asarray(risk, dtype=np.float64)
+    return np.where(value < level, value * (1 - level), (1 - value) * level)
 
 
 def capacity_count(rows: int, share: float) -> int:

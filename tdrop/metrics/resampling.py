@@ -6,14 +6,16 @@ matrix product, and comparisons between methods are paired because the counts ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from scipy.stats import norm
+from scipy.stats import t as student
 
 from tdrop.metrics.scores import add_up, divide
-from tdrop.types import Doubles, Floats
+from tdrop.types import INTERVAL_LEVEL, Doubles, Floats
 
 #: Resamples handled at once: a block of 10,000 patients then fits a processor's cache.
 BLOCK = 64
@@ -94,3 +96,33 @@ def percentile_interval(values: Doubles, level: float = 0.95) -> tuple[float | N
         return None, None
     low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
+
+
+def over_fits(
+    value: float, patients: tuple[float | None, float | None], sides: Sequence[Sequence[float]]
+) -> tuple[float | None, float | None]:
+    """Widens an interval over patients to one over patients and fits.
+
+    The variance between fits, of each side's mean, is added to that of the patients; the quantile is Student's, with
+    Satterthwaite's degrees of freedom, because two or three fits hardly know their own variance.
+
+    Args:
+        value: The mean over fits, or the difference of two such means.
+        patients: Interval of the same number over patients.
+        sides: What each fit gave: one side for a mean, two for a difference. A side of one fit adds nothing.
+    """
+    low, high = patients
+    if low is None or high is None:
+        return patients
+    normal = float(norm.ppf(0.5 + INTERVAL_LEVEL / 2))
+    among = ((high - low) / (2 * normal)) ** 2
+    parts = [(float(np.var(side, ddof=1)) / len(side), len(side) - 1) for side in sides if len(side) > 1]
+    between = sum(part for part, _ in parts)
+    if between <= 0:
+        return patients
+    freedom = (among + between) ** 2 / sum(part**2 / count for part, count in parts)
+    reach = float(student.ppf(0.5 + INTERVAL_LEVEL / 2, freedom)) * np.sqrt(among + between)
+    if among <= 0:
+        return float(value - reach), float(value + reach)
+    stretch = reach / (normal * np.sqrt(among))
+    return float(value - stretch * max(0.0, value - low)), float(value + stretch * max(0.0, high - value))

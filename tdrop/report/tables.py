@@ -125,7 +125,7 @@ def retained_table(data: ReportData) -> Table:
     """Error among those who stay with the model."""
     names, titles = ["error_rate"], ["Nobody referred"]
     for part in SHARES:
-        for by, words in (("expected", "expected error"), ("sd", "sd")):
+        for by, words in (("expected", "expected loss"), ("sd", "sd")):
             names.append(f"retained_error_{100 * part:.0f}_{by}")
             titles.append(f"{part:.0%} by {words}")
     note = (

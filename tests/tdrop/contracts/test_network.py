@@ -53,7 +53,7 @@ def test_the_demo_network_is_whole(folder: Path) -> None:
     assert [column.name for column in contract.features] == [
         "age", "psa", "grade_group", "stage", "comorbidity", "treatment"]  # fmt: skip
     decision = network.site("harbour").decision
-    assert (decision.risk_level, decision.threshold) == (0.15, 0.5)
+    assert (decision.risk_level, decision.threshold) == (0.15, 0.15)
     assert (decision.interval_level, decision.capacity) == (0.95, 0.1)
 
 
