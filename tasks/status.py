@@ -70,6 +70,15 @@ def _lock(place: Place, site: str) -> FileLock:
     return FileLock(folder / f"{site}.lock", mode=0o600)
 
 
+def is_running(place: Place, site: str) -> bool:
+    """Whether a run of the site is under way."""
+    try:
+        with _lock(place, site).acquire(timeout=0):
+            return False
+    except Timeout:
+        return True
+
+
 def read_status(place: Place, site: str) -> dict[str, Any] | None:
     """The site's status, or None before its first run or when the file is not readable."""
     try:

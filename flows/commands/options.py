@@ -19,6 +19,7 @@ Methods = Annotated[
     list[str] | None, typer.Option("--method", help="Train only this method; repeat for several", metavar="NAME")
 ]
 Processes = Annotated[int | None, typer.Option(help="Worker processes; default one a core, 0 works in place", min=0)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else")]
 Again = Annotated[bool, typer.Option("--again", help="Run even when nothing changed")]
 Runner = Annotated[str, typer.Option(help="Where fits run: processes (of this machine) or dask")]
 Address = Annotated[str | None, typer.Option(help="Dask scheduler, e.g. tcp://host:8786", metavar="URL")]

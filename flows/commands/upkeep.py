@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from flows.commands.options import DEFAULT_CONTRACTS, Contracts, console
+from flows.commands.options import DEFAULT_CONTRACTS, AsJson, Contracts, console
 
 Outcome = Annotated[str | None, typer.Option(help="Column with the outcome, of two values", metavar="COLUMN")]
 Time = Annotated[str | None, typer.Option(help="Column with the time of follow-up", metavar="COLUMN")]
@@ -60,6 +60,13 @@ def add_site(
     from flows.add_site import run_add_site
 
     run_add_site(name, data, table, contracts=contracts, console=console)
+
+
+def status(as_json: AsJson = False, contracts: Contracts = DEFAULT_CONTRACTS) -> None:
+    """Show how every site stands: done, stale, stopped, failed, interrupted, running or never run."""
+    from flows.overview import run_status
+
+    run_status(contracts=contracts, as_json=as_json, console=console)
 
 
 def deploy(

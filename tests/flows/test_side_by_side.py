@@ -98,4 +98,4 @@ def test_two_commands_on_an_empty_home_start_one_after_the_other(tmp_path):
     ]
     outputs = [process.communicate(timeout=300)[0] for process in together]
     assert [process.returncode for process in together] == [0, 0], "\n".join(outputs)
-    assert "locked" not in (place.root / "prefect" / "server.log").read_text()
+    assert not (place.root / "prefect" / "server.log").exists(), "a command without a server started one"

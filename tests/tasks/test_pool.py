@@ -92,3 +92,17 @@ def test_nobody_waits_for_ever_for_workers_that_were_closed():
         time.sleep(0.1)
     assert not wait(futures, timeout=20).not_done
     threads.shutdown()
+
+
+def loaded_by_training() -> list[str]:
+    """What a worker process has loaded once it can fit."""
+    import sys
+
+    import tasks.tune  # noqa: F401
+
+    return sorted({"prefect", "mlflow", "great_expectations", "matplotlib"} & set(sys.modules))
+
+
+def test_a_worker_loads_no_orchestrator_and_no_record():
+    with pool.worker_processes(1):
+        assert pool.compute(loaded_by_training) == []

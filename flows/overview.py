@@ -1,0 +1,80 @@
+"""`tdrop status`: how every site of a network stands, from its files alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+
+from tasks.place import Place, ResolvedSite
+from tasks.settings import TransferSettings
+from tasks.status import is_running, look_for_changes, read_status
+from tdrop.errors import TdropError
+from tdrop.records import plain
+
+#: What a status file is asked about when it is compared with what is there now; other code or settings are no news.
+DATA = {"contract": "its contract", "source_data": "the source's data", "target_data": "its data", "labels": "labels"}
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How one site stands.
+
+    Attributes:
+        site: Its name.
+        state: done, stale, stopped, failed, not recorded, interrupted, running or never run.
+        reason: Why, in a sentence; empty where there is nothing to say.
+        ended: When its last run ended (UTC), or None.
+        report: When its report was made (UTC), or None without one.
+    """
+
+    site: str
+    state: str
+    reason: str
+    ended: str | None
+    report: str | None
+
+
+def standing_of(site: ResolvedSite) -> Standing:
+    """Reads a site's status and compares what it was made from with what is there now."""
+    place, name = site.place, site.name
+    page = place.latest(name) / "report.html"
+    report = None
+    if page.is_file():
+        report = datetime.fromtimestamp(page.stat().st_mtime, UTC).isoformat(timespec="seconds")
+    status = read_status(place, name)
+    ended = None if status is None else str(status["ended"])
+    if is_running(place, name):
+        return Standing(name, "running", "", ended, report)
+    if status is None:
+        return Standing(name, "never run", f"run `tdrop transfer {name}`", None, report)
+    changed = _changes(site, status["inputs"]) if status["outcome"] == "done" else ""
+    if changed:
+        return Standing(name, "stale", changed, ended, report)
+    return Standing(name, str(status["outcome"]), str(status.get("sentence") or ""), ended, report)
+
+
+def _changes(site: ResolvedSite, before: dict[str, object]) -> str:
+    """What is new since the last run, in a sentence; empty when nothing is."""
+    try:
+        now = look_for_changes(site, TransferSettings())
+    except TdropError as error:
+        return str(error)
+    new = [words for key, words in DATA.items() if now[key] != before.get(key)]
+    return f"{' and '.join(new)} changed since its last run; run `tdrop transfer {site.name}`" if new else ""
+
+
+def run_status(*, contracts: Path, as_json: bool, console: Console) -> None:
+    """Prints how every target site stands."""
+    place = Place.at(contracts=contracts)
+    found = [standing_of(place.resolve(site.name)) for site in place.network().targets]
+    if as_json:
+        console.print_json(data={"sites": [plain(each) for each in found]})
+        return
+    for each in found:
+        report = f"report of {each.report}" if each.report else "no report"
+        console.print(f"[bold]{each.site}[/]: {each.state}, {report}")
+        if each.reason:
+            console.print(f"  {each.reason}", markup=False)

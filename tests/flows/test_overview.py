@@ -1,0 +1,40 @@
+"""`tdrop status` tells how each site stands."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+
+from conftest import settle
+from rich.console import Console
+
+from flows.overview import run_status, standing_of
+from tasks.settings import TransferSettings
+from tasks.status import look_for_changes, one_at_a_time, write_status
+
+
+def test_every_state_is_told_with_its_reason(tiny_network):
+    place = tiny_network
+    site = place.resolve("harbour")
+    assert standing_of(site).state == "never run"
+    write_status(place, "harbour", None, "stopped", sentence="column 'age' is missing")
+    assert (standing_of(site).state, standing_of(site).reason) == ("stopped", "column 'age' is missing")
+    write_status(place, "harbour", look_for_changes(site, TransferSettings()), "done", sentence="")
+    assert standing_of(site).state == "done"
+    with one_at_a_time(place, "harbour"):
+        assert standing_of(site).state == "running"
+    extract = place.root / "demo" / "registry.csv"
+    found = extract if extract.is_file() else next((place.root / "demo").glob("registry*"))
+    found.write_bytes(found.read_bytes() + b"\n")
+    settle(found.parent)
+    assert standing_of(site).state == "stale"
+    assert "the source's data changed" in standing_of(site).reason
+
+
+def test_json_is_one_document_with_every_target(tiny_network, monkeypatch):
+    monkeypatch.setenv("TDROP_HOME", tiny_network.home)
+    out = StringIO()
+    run_status(contracts=tiny_network.contracts, as_json=True, console=Console(file=out))
+    sites = json.loads(out.getvalue())["sites"]
+    assert {each["site"] for each in sites} == {site.name for site in tiny_network.network().targets}
+    assert {each["state"] for each in sites} == {"never run"}
