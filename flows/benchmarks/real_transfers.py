@@ -1,7 +1,7 @@
 """Real transfers cut from the optional package SurvSet: one table, one question, two groups of patients as sites.
 
 Each splits a public cohort by something that really differs between hospitals (who is sent there, when, how sick).
-Half of them settle rules, the other half judge them once. Nothing is downloaded.
+Sixteen settle rules, ten of other tables judge them once. Nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -63,10 +63,6 @@ SETTLING: Mapping[str, Transfer] = {
     "nwtco early to late stage": Transfer("nwtco", 730, _below("num_stage", 3), ("fac_in_subcohort", "fac_study")),
     "infarct without to with heart failure": Transfer("TRACE", 3, _is("fac_chf", "0")),
     "kidney graft until 2006 to later": Transfer("dataDIVAT3", 1095, _below("num_year_tx", 2007), ("fac_year_tx",)),
-}
-
-#: And judged on these, once.
-JUDGING: Mapping[str, Transfer] = {
     "heart catheter lung to other": Transfer(
         "rhc", 180, _is("fac_cat1", "ARF", "COPD"), ("fac_cat1", "fac_cat2", "num_surv2md1", "num_adld3p", "num_urin1")
     ),
@@ -77,6 +73,22 @@ JUDGING: Mapping[str, Transfer] = {
     "colon few to many nodes": Transfer("colon", 1095, _is("fac_node4", "0")),
     "kidney graft standard to extended donors": Transfer("dataDIVAT2", 5, _is("fac_ecd", "0")),
     "dialysis under 60 to over": Transfer("Dialysis", 12, _below("num_age", 60), ("fac_center",)),
+}
+
+#: And judged on these, once.
+JUDGING: Mapping[str, Transfer] = {
+    "prostate moderate to poor grade": Transfer("prostateSurvival", 60, _is("fac_grade", "mode"), ("fac_grade",)),
+    "kidney first to second graft": Transfer("dataDIVAT1", 1095, _is("fac_graft", "0"), ("fac_year_tx", "fac_graft")),
+    "hiv without to with injected drugs": Transfer("actg", 250, _is("fac_ivdrug", "1"), ("fac_txgrp", "fac_ivdrug")),
+    "coronary disease men to women": Transfer("acath", 24, _is("fac_sex", "0")),
+    "drug treatment site one to two": Transfer("uis", 180, _is("fac_site", "0"), ("fac_site",)),
+    "infant born here to transported": Transfer(
+        "vlbw", 30, _is("fac_inout", "born at Duke"), ("fac_inout", "fac_magsulf", "fac_meth", "num_lol")
+    ),
+    "infarct under 75 to over": Transfer("whas500", 365, _below("num_age", 75), ("num_los", "num_week", "fac_year")),
+    "prostate stage three to four": Transfer("prostate", 36, _is("fac_stage", "3"), ("fac_stage", "num_sdate")),
+    "lymphoma stage one to two": Transfer("follic", 5, _is("fac_clinstg", "1"), ("fac_clinstg", "fac_rt")),
+    "stroke under 75 to over": Transfer("cost", 1826, _below("num_age", 75)),
 }
 
 

@@ -38,6 +38,9 @@ PREFERENCE = (
 )
 #: Log loss within which methods count as alike: weights that rest on few patients cannot tell smaller differences.
 TOLERANCE = 0.02
+#: Added to a method's log loss before methods are compared: what trees gain where source patients are, and lose again
+#: beyond them, where their risk no longer changes.
+HANDICAP = {"gradient_boosting": 0.03}
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,8 @@ class Choice:
 def choose(scores: Sequence[Score], *, criterion: Criterion = DEFAULT_CRITERION) -> Choice:
     """Chooses, among the candidates within TOLERANCE of the lowest log loss, the first of PREFERENCE.
 
+    A method with a HANDICAP has it added to its log loss first.
+
     A standard error as the tolerance was measured to cost more: under a large shift it grows until a straight line
     counts as good as the curve that the source shows, and under a small one it trusts differences that do not transfer.
     """
@@ -136,7 +141,7 @@ def choose(scores: Sequence[Score], *, criterion: Criterion = DEFAULT_CRITERION)
     candidates = [score.method for score in scores if score.has_samples and score.method in scored]
     if not candidates:
         raise FitError(f"no method could be scored by '{criterion}'; see the trials for what failed")
-    best = min(candidates, key=lambda name: scored[name].mean)
+    best = min(candidates, key=lambda name: scored[name].mean + _handicap(name))
     table = tuple(sorted((_describe(score, scored, best, criterion) for score in scores), key=_table_order))
     tied = [row.method for row in table if row.candidate and row.tied]
     chosen = min(tied, key=_preference)
@@ -162,7 +167,7 @@ def _describe(score: Score, scored: Mapping[str, Losses], best: str, criterion: 
         standard_error=None if losses is None else losses.standard_error,
         behind=behind,
         behind_error=error,
-        tied=behind is not None and behind <= TOLERANCE,
+        tied=behind is not None and behind + _handicap(score.method) - _handicap(best) <= TOLERANCE,
         matched_log_loss=score.trial.log_loss if score.trial else None,
         weighted_log_loss=score.folds.log_loss if score.folds else None,
         n=kept.n if kept else 0,
@@ -184,6 +189,10 @@ def _preference(name: str) -> int:
     return PREFERENCE.index(name) if name in PREFERENCE else len(PREFERENCE)
 
 
+def _handicap(name: str) -> float:
+    return HANDICAP.get(name, 0.0)
+
+
 def _explain(
     chosen: str, best: str, tied: Sequence[str], others: Sequence[str], scored: Mapping[str, Losses], criterion: str
 ) -> str:
@@ -192,10 +201,15 @@ def _explain(
         "matched_validation": "log loss on the matched validation set",
     }[criterion]
     loss = f"{scored[chosen].mean:.4f}"
-    if chosen == best:
+    lowest = min([chosen, *others], key=lambda name: scored[name].mean)
+    if chosen == lowest:
         second = f"; {others[0]} follows with {scored[others[0]].mean:.4f}" if others else ""
         return f"{chosen} has the lowest {measure} ({loss}){second}."
+    first = f"{lowest} has the lowest {measure} ({scored[lowest].mean:.4f})"
+    if lowest not in tied or (_handicap(lowest) and chosen == best):
+        needed = TOLERANCE + _handicap(lowest)
+        return f"{first}, but must lead by {needed:g} because trees do not extrapolate: {chosen} has {loss}."
     return (
-        f"{best} has the lowest {measure} ({scored[best].mean:.4f}); {chosen} ({loss}) is within {TOLERANCE} of it, "
-        f"and of the {len(tied)} methods that are it is the one that transfers best."
+        f"{first}; {chosen} ({loss}) is within {TOLERANCE:g} of it, and of the {len(tied)} methods that are it is the "
+        "one that transfers best."
     )

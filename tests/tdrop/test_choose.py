@@ -43,18 +43,27 @@ def test_a_clearly_better_method_wins(base, criterion):
 
 
 def test_a_tie_goes_to_what_transfers_best_and_says_so(base):
-    scores = [score("gradient_boosting", base - 0.015), score("ensemble", base), score("tdnr", base - 0.01)]
+    scores = [score("mixmatch", base - 0.015), score("ensemble", base), score("tdnr", base - 0.01)]
     choice = choose(scores)
-    assert (choice.method, choice.runner_up) == ("ensemble", "gradient_boosting")
-    assert choice.reason.startswith("gradient_boosting has the lowest")
+    assert (choice.method, choice.runner_up) == ("ensemble", "mixmatch")
+    assert choice.reason.startswith("mixmatch has the lowest")
     assert "within 0.02 of it, and of the 3 methods" in choice.reason
     assert choose([*scores, score("logistic_regression", base)]).method == "logistic_regression"
 
 
 def test_more_than_the_tolerance_is_no_tie(base):
-    scores = [score("gradient_boosting", base - 0.021), score("logistic_regression", base)]
-    assert choose(scores).method == "gradient_boosting"
+    scores = [score("ensemble", base - 0.021), score("logistic_regression", base)]
+    assert choose(scores).method == "ensemble"
     assert [row.tied for row in choose(scores).table] == [True, False]
+
+
+def test_trees_must_lead_by_more(base):
+    line = score("logistic_regression", base)
+    near = choose([score("gradient_boosting", base - 0.049), line])
+    assert near.method == "logistic_regression"
+    assert near.reason.startswith("gradient_boosting has the lowest")
+    assert "must lead by 0.05" in near.reason
+    assert choose([score("gradient_boosting", base - 0.051), line]).method == "gradient_boosting"
 
 
 def test_the_table_tells_the_difference_on_the_same_patients(base):
