@@ -149,7 +149,7 @@ def choose(scores: Sequence[Score], *, criterion: Criterion = DEFAULT_CRITERION)
     return Choice(
         method=chosen,
         runner_up=others[0] if others else None,
-        reason=_explain(chosen, best, tied, others, scored, criterion),
+        reason=_explain(chosen, tied, others, scored, criterion),
         criterion=criterion,
         table=table,
         mlp_better="mlp" in scored and scored["mlp"].mean < scored[chosen].mean,
@@ -194,7 +194,7 @@ def _handicap(name: str) -> float:
 
 
 def _explain(
-    chosen: str, best: str, tied: Sequence[str], others: Sequence[str], scored: Mapping[str, Losses], criterion: str
+    chosen: str, tied: Sequence[str], others: Sequence[str], scored: Mapping[str, Losses], criterion: str
 ) -> str:
     measure = {
         "importance_weighted": "importance-weighted log loss on out-of-fold source predictions",
@@ -206,7 +206,7 @@ def _explain(
         second = f"; {others[0]} follows with {scored[others[0]].mean:.4f}" if others else ""
         return f"{chosen} has the lowest {measure} ({loss}){second}."
     first = f"{lowest} has the lowest {measure} ({scored[lowest].mean:.4f})"
-    if lowest not in tied or (_handicap(lowest) and chosen == best):
+    if _handicap(lowest):
         needed = TOLERANCE + _handicap(lowest)
         return f"{first}, but must lead by {needed:g} because trees do not extrapolate: {chosen} has {loss}."
     return (
