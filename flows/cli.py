@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import Annotated
@@ -79,6 +80,10 @@ def _run(verbose: bool) -> None:
         os._exit(error.exit_code)
     except TdropError as error:
         _fail(str(error), error.exit_code, verbose)
+    except OSError as error:
+        named = error.errno in (errno.ENAMETOOLONG, errno.ELOOP)
+        problem = f"a path that was given cannot be one ({error.strerror}); check it" if named else ""
+        _fail(problem or f"internal error ({describe(error)}); -v shows the traceback", 2 if named else 1, verbose)
     except Exception as error:  # a person gets a sentence; the traceback is there for the asking
         _fail(f"internal error ({describe(error)}); -v shows the traceback", 1, verbose)
 

@@ -113,3 +113,25 @@ def test_a_missing_contracts_folder_is_one_sentence(tmp_path):
     result = run("validate", "--all", "--contracts", str(tmp_path / "nowhere"), home=tmp_path)
     assert result.returncode == 1
     assert "nowhere" in one_sentence(result)
+
+
+def test_broken_files_get_their_sentence_through_the_command_too(tmp_path):
+    network = tmp_path / "data_contracts"
+    shutil.copytree(PROJECT / "data_contracts", network)
+    contracts = ("--contracts", str(network))
+    absurd = run("score", "harbour", "x" * 300, *contracts, home=tmp_path / "home")
+    assert absurd.returncode == 2
+    assert "a path that was given cannot be one (File name too long)" in one_sentence(absurd)
+    data = tmp_path / "home" / "demo"
+    data.mkdir(parents=True)
+    rows = [f"P{number},{60 + number % 20},5,1,T1,0,none,{number % 2}" for number in range(100)]
+    rows[9] = f'"{rows[9]}'
+    header = "patient_id,age,psa,grade_group,stage,comorbidity,treatment,died_10y"
+    (data / "registry.csv").write_text("\n".join([header, *rows]) + "\n")
+    broken = run("validate", "registry", *contracts, home=tmp_path / "home")
+    assert broken.returncode == 1
+    assert "1 line does not add up to records (line 11)" in one_sentence(broken)
+    os.mkfifo(network / "sites" / "pipe.yaml")
+    piped = run("validate", "registry", *contracts, home=tmp_path / "home")
+    assert piped.returncode == 1
+    assert "pipe.yaml: a folder, a pipe or a device, not a YAML file" in one_sentence(piped)
