@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tdrop.errors import TdropError
+    from tdrop.estimator import TransferClassifier
     from tdrop.evaluate import evaluate
     from tdrop.matching import match
     from tdrop.methods import build, load, method_names
@@ -22,6 +23,7 @@ __all__ = [
     "Predictive",
     "Summary",
     "TdropError",
+    "TransferClassifier",
     "build",
     "estimate_shift",
     "evaluate",
@@ -35,6 +37,7 @@ _ROOMS = {
     "Predictive": "tdrop.types",
     "Summary": "tdrop.types",
     "TdropError": "tdrop.errors",
+    "TransferClassifier": "tdrop.estimator",
     "build": "tdrop.methods",
     "load": "tdrop.methods",
     "method_names": "tdrop.methods",

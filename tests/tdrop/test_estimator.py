@@ -1,0 +1,35 @@
+"""The estimator keeps scikit-learn's rules, and the target's rows reach the method."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scenarios
+from sklearn.base import clone
+from sklearn.metrics import roc_auc_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from tdrop import TransferClassifier
+
+
+@parametrize_with_checks([TransferClassifier(settings={"refits": 5}, passes=5)])
+def test_scikit_learns_own_checks(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+def test_two_hospitals_as_data_frames() -> None:
+    source, target = scenarios.prostate("moderate", 300, seed=0, source_rows=600)
+    X, there = (pd.DataFrame(side.X, columns=list(side.features)) for side in (source, target))
+    model = TransferClassifier("transductive_dropout", settings={"steps": 40, "hidden": (8,)}, passes=20)
+    fitted = clone(model).fit(X, source.y, X_target=there)
+    risk, sd = fitted.predict_proba(there)[:, 1], fitted.predict_uncertainty(there)
+    assert roc_auc_score(target.y, risk) > 0.6
+    assert sd.shape == (300,)
+    assert (sd > 0).all()
+    alone = clone(model).fit(X, source.y).predict_proba(there)[:, 1]
+    assert not np.allclose(alone, risk)
+    assert make_pipeline(StandardScaler(), TransferClassifier()).fit(X, source.y).score(there, target.y) > 0.5
