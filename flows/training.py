@@ -15,7 +15,7 @@ from tasks.step import Future, run_logger
 from tasks.store import Ref
 from tasks.tune import fit_seed, planned_trials, score_out_of_fold, tune_method
 from tdrop.errors import FitError, TdropError, describe
-from tdrop.tune import Trial, pick_trial
+from tdrop.tune import Trial, mark_picked, pick_place
 
 
 def train(place: Place, site: str, encoded: Ref, matching: Ref, settings: TransferSettings, level: float) -> Trained:
@@ -38,16 +38,16 @@ def train(place: Place, site: str, encoded: Ref, matching: Ref, settings: Transf
     propensity = fitted_propensity(place, encoded) if weighed else None
     refits: dict[str, list[Future[Ref]]] = {}
     for method, future in tuned.items():
-        picked = _pick(site, method, future, trained)
-        if picked is None:
+        ref = _pick(site, method, future, trained)
+        if ref is None:
             continue
         # What a refit needs is the settings; sums of patients' losses stay in the store.
-        chosen = replace(picked, losses=None)
+        chosen = replace(trained.picked[method], losses=None, matched_losses=None)
         refits[method] = [
             fit_seed.submit(place, encoded, method, chosen, seed, settings, level) for seed in range(settings.seeds)
         ]
         if propensity is not None:
-            refits[method].append(score_out_of_fold.submit(place, encoded, propensity, method, chosen, settings))
+            refits[method].append(score_out_of_fold.submit(place, encoded, propensity, method, ref))
     expect(site, "fit", sum(map(len, refits.values())))
     for method, futures in refits.items():
         refs = _collect(site, method, futures, trained)
@@ -60,21 +60,22 @@ def train(place: Place, site: str, encoded: Ref, matching: Ref, settings: Transf
     return trained
 
 
-def _pick(site: str, method: str, future: Future[list[Ref]], trained: Trained) -> Trial | None:
-    """Keeps a method's trials and returns the one to refit, or None when none of them could be scored."""
+def _pick(site: str, method: str, future: Future[list[Ref]], trained: Trained) -> Ref | None:
+    """Keeps a method's trials and returns the stage of the one to refit, or None when none could be scored."""
     try:
-        trials = [ref.record(Trial, "trial.json") for ref in future.result()]
-        picked = pick_trial(method, trials)
+        refs = future.result()
+        trials = [ref.record(Trial, "trial.json") for ref in refs]
+        picked = pick_place(method, trials)
     except Exception as error:
         # What was ended is no method's failure: nothing may be chosen without it.
         stopping.check()
         _set_aside(site, method, error, trained)
         return None
-    trained.trials[method] = trials
+    trained.trials[method] = list(mark_picked(trials, picked))
     # A cluster's workers cannot tell of each trial.
     reach(site, "tune", sum(map(len, trained.trials.values())), method)
-    trained.picked[method] = picked
-    return picked
+    trained.picked[method] = trained.trials[method][picked]
+    return refs[picked]
 
 
 def _collect(site: str, method: str, futures: Sequence[Future[Ref]], trained: Trained) -> list[Ref] | None:

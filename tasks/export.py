@@ -101,10 +101,14 @@ def _method_records(site: ResolvedSite, run: Run, data: ReportData) -> list[Meth
                     metrics[f"{row.metric}_spread"] = row.seed_sd
         picked = run.trained.picked[method]
         (shown,) = disclose_trials([plain(picked)], policy)
-        matched = {name: shown.get(name) for name in ("log_loss", "error_auroc", "errors", "n", "auroc", "brier")}
-        metrics |= {
-            f"matched_{name}": float(value) for name, value in matched.items() if isinstance(value, int | float)
+        measured = {
+            "matched_log_loss": shown.get("matched_log_loss"),
+            **{
+                f"out_of_fold_{name}": shown.get(name)
+                for name in ("log_loss", "error_auroc", "errors", "n", "auroc", "brier")
+            },
         }
+        metrics |= {name: float(value) for name, value in measured.items() if isinstance(value, int | float)}
         records.append(
             MethodRecord(
                 method=method,

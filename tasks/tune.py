@@ -7,7 +7,6 @@ sites x methods x seeds x trials. Prefect sees one task a method's tuning and on
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +21,19 @@ from tasks.shift import PROPENSITY
 from tasks.stage import stage
 from tasks.step import step
 from tasks.store import Ref
-from tdrop.choose import out_of_fold_losses
+from tdrop.choose import weigh_out_of_fold
 from tdrop.methods import build
 from tdrop.records import write_json, write_record
 from tdrop.shift import Propensity, density_ratio_weights
-from tdrop.tune import Trial, chosen_method, plan_trials, refit, run_trial
+from tdrop.tune import OutOfFold, Trial, plan_trials, promising, refit, run_trial
 from tdrop.tune.trial import settings_of
 
 #: Tuning happens once, with the first seed.
 FIRST_SEED = 0
 #: One seed's predictions for the target's patients.
 PREDICTIONS = "predictions.npz"
+#: A trial's risks of source patients whom its fits did not see.
+OUT_OF_FOLD = "out_of_fold.npz"
 Settings = Mapping[str, Any]
 
 
@@ -44,21 +45,42 @@ def planned_trials(method: str, settings: TransferSettings) -> Sequence[Settings
 
 
 @stage("trial", in_worker=True)
-def tried_settings(folder: Path, encoded: Ref, matching: Ref, method: str, settings: Settings, seed: int) -> None:
-    """Fits one setting on the source without the matched rows and scores it on them: trial.json."""
+def tried_settings(
+    folder: Path, encoded: Ref, matching: Ref, method: str, settings: Settings, folds: int, seed: int, first: Ref | None
+) -> None:
+    """Tries one setting on source rows left out of its fits: on the first fold, or, after that, on all: trial.json."""
     rows = np.asarray(matching.json("matching.json")["rows"], dtype=np.int64)
-    trial = run_trial(build(method, **settings), *load_pair(encoded.path), rows, seed=seed)
-    # How long it took is not a result: the same trial must give the same file.
-    write_record(folder / "trial.json", replace(trial, seconds=0.0))
+    earlier = None if first is None else OutOfFold.load(first.path / OUT_OF_FOLD)
+    trial, risks = run_trial(
+        build(method, **settings),
+        *load_pair(encoded.path),
+        rows,
+        seed=seed,
+        earlier=earlier,
+        held=(0,) if first is None else None,
+        folds=folds,
+    )
+    write_record(folder / "trial.json", trial)
+    # What is said of single patients stays here and never travels with the trial.
+    if risks is not None:
+        risks.save(folder / OUT_OF_FOLD)
 
 
 @step("tune", "tune {method}")
 def tune_method(
     place: Place, site: str, encoded: Ref, matching: Ref, method: str, settings: TransferSettings
 ) -> list[Ref]:
-    """Runs every trial of a method; returns a stage each."""
-    calls = [(place, encoded, matching, method, each, FIRST_SEED) for each in planned_trials(method, settings)]
-    return side_by_side(tried_settings, calls, lambda: advance(site, "tune", method))
+    """Runs every trial of a method on one fold and the promising ones on all; returns a stage each."""
+    shared = (place, encoded, matching, method)
+    planned = planned_trials(method, settings)
+    calls = [(*shared, each, settings.folds, FIRST_SEED, None) for each in planned]
+    refs = side_by_side(tried_settings, calls, lambda: advance(site, "tune", method))
+    going_on = promising([ref.record(Trial, "trial.json") for ref in refs])
+    later = [(*shared, planned[index], settings.folds, FIRST_SEED, refs[index]) for index in going_on]
+    if later:
+        for index, ref in zip(going_on, side_by_side(tried_settings, later, lambda: None), strict=True):
+            refs[index] = ref
+    return refs
 
 
 @stage("fit", in_worker=True)
@@ -86,26 +108,21 @@ def fit_seed(
 
 
 @stage("fold", in_worker=True)
-def held_out_score(
-    folder: Path, encoded: Ref, propensity: Ref, method: str, settings: Settings, folds: int, seed: int
-) -> None:
-    """Writes score.json: the method on source rows that its fits did not see, weighted to look like the target."""
+def held_out_score(folder: Path, encoded: Ref, propensity: Ref, method: str, trial: Ref) -> None:
+    """Writes score.json: the picked trial's risks of source rows it did not see, weighted to look like the target."""
     found = Propensity.load(propensity.path / PROPENSITY)
-    weights = density_ratio_weights(found)
-    chosen = chosen_method(method, _picked(method, settings))
-    pair = load_pair(encoded.path)
-    score = out_of_fold_losses(chosen, *pair, weights, coverage=found.coverage, folds=folds, seed=seed)
+    source, _ = load_pair(encoded.path)
+    risks = OutOfFold.load(trial.path / OUT_OF_FOLD)
+    score = weigh_out_of_fold(method, risks, source, density_ratio_weights(found), coverage=found.coverage)
     write_record(folder / "score.json", score)
 
 
 @step("out of fold", "out of fold {method}")
-def score_out_of_fold(
-    place: Place, encoded: Ref, propensity: Ref, method: str, trial: Trial, settings: TransferSettings
-) -> Ref:
-    """Scores a method on source rows it did not see."""
-    return held_out_score(place, encoded, propensity, method, trial.settings, settings.folds, FIRST_SEED)
+def score_out_of_fold(place: Place, encoded: Ref, propensity: Ref, method: str, trial: Ref) -> Ref:
+    """Scores a method on source rows it did not see, from what its picked trial left behind."""
+    return held_out_score(place, encoded, propensity, method, trial)
 
 
 def _picked(method: str, settings: Settings) -> Trial:
     """What of a trial decides a refit: its settings."""
-    return Trial(method, dict(settings), None, None, None, errors=0, n=0, steps=0)
+    return Trial(method, dict(settings))

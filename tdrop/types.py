@@ -230,6 +230,10 @@ class Method(Protocol):
         """Returns a copy with some settings changed; an unknown name is a UsageError."""
         ...
 
+    def restraint(self) -> tuple[float, ...]:
+        """How much these settings hold the method back, the most important part first; larger is more restrained."""
+        ...
+
     @classmethod
     def search_space(cls) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try, by setting."""

@@ -32,6 +32,9 @@ class Watcher:
         spread = np.linspace(0, 1, rows)
         return Summary(np.full(rows, self.risk), spread, (0.95,), np.zeros((1, rows)), np.ones((1, rows)), n)
 
+    def restraint(self):
+        return (float(self.steps),)
+
     def settings(self):
         return {"risk": self.risk, "steps": self.steps}
 

@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 
 from flows.benchmarks.real_pairs import SUPPORT_TARGETS, rotterdam_to_gbsg, support_to
-from tdrop.choose import PREFERENCE, Choice, Criterion, FoldScore, Score, choose, out_of_fold_losses
+from tdrop.choose import PREFERENCE, Choice, Criterion, FoldScore, Score, choose, weigh_out_of_fold
 from tdrop.data.families import extrapolation
 from tdrop.data.simulate import simulated_cohort
 from tdrop.matching import match
 from tdrop.methods import build, method_names
 from tdrop.metrics import auroc, brier
 from tdrop.shift import density_ratio_weights, estimate_shift, propensity
-from tdrop.tune import Trial, chosen_method, pick_trial, plan_trials, refit, run_trial
+from tdrop.tune import Trial, refit, tune
 from tdrop.types import Cohort
 
 logger = logging.getLogger(__name__)
@@ -137,9 +137,8 @@ def measure(problem: Problem, seed: int, names: Sequence[str], *, trials: int) -
     weights = density_ratio_weights(propensity(source, target, seed=seed))
     scores, risks = [], {}
     for name in names:
-        planned = plan_trials(name, budget=trials, seed=seed)
-        picked = pick_trial(name, [run_trial(one, source, target, matching.rows, seed=seed) for one in planned])
-        folds = out_of_fold_losses(chosen_method(name, picked), source, target, weights, seed=seed)
+        tuned = tune(name, source, target, matching.rows, budget=trials, seed=seed)
+        picked, folds = tuned.picked, weigh_out_of_fold(name, tuned.out_of_fold, source, weights)
         scores.append(Score(name, build(name).has_samples, picked, folds))  # type: ignore[attr-defined]
         risks[name] = refit(name, picked, source, target, seed=seed).summarise(target.X, PASSES, seed=seed).mean
     chosen = choose_by_every_rule(scores)
@@ -168,7 +167,7 @@ def choose_by_every_rule(scores: Sequence[Score]) -> dict[str, str]:
     lowest: Mapping[str, Callable[[Trial, FoldScore], float | None]] = {
         "lowest importance-weighted": lambda trial, folds: folds.log_loss,
         "lowest unweighted": lambda trial, folds: folds.plain_log_loss,
-        "lowest matched validation": lambda trial, folds: trial.log_loss,
+        "lowest matched validation": lambda trial, folds: trial.matched_log_loss,
     }
     for rule, loss_of in lowest.items():
         losses = {one.method: loss_of(one.trial, one.folds) for one in candidates if one.trial and one.folds}

@@ -32,7 +32,7 @@ METHODS: Mapping[str, Mapping[str, Any]] = {
     "mixmatch": NETWORK,
     "last_layer": NETWORK,
     "tdnr": NETWORK,
-    "transductive_dropout": {**NETWORK, "lambda_": 0.03},
+    "transductive_dropout": {**NETWORK, "lambda_": 0.03, "form": "paper"},
     "transductive_ensemble": {**NETWORK, "lambda_": 0.03},
     "logistic_regression": {},
     "gradient_boosting": {},

@@ -8,7 +8,6 @@ rule may be settled here. docs/CHOOSING.md reports a run.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -29,7 +28,6 @@ from tasks.shift import matched_rows
 from tasks.tune import PREDICTIONS, fit_seed, planned_trials, tune_method
 from tdrop import metrics
 from tdrop.tune import Trial, pick_trial
-from tdrop.tune.trial import FEWEST_ERRORS, LAMBDA, as_good
 from tdrop.types import INTERVAL_LEVEL, Cohort, Doubles, Summary
 
 SEEDS, TRIALS, PASSES = 5, 12, 200
@@ -39,30 +37,35 @@ EXTRAPOLATION_SEEDS = range(900, 906)
 SHARE, PREFERENCE = 0.25, 6
 
 
+def _scored(trials: Sequence[Trial]) -> list[Trial]:
+    most = max(trial.folds for trial in trials)
+    return [trial for trial in trials if trial.folds == most and trial.log_loss is not None]
+
+
 def _lowest_log_loss(trials: Sequence[Trial]) -> Trial:
-    return min(trials, key=lambda trial: float("inf") if trial.log_loss is None else trial.log_loss)
+    return min(_scored(trials), key=lambda trial: trial.log_loss or 0.0)
 
 
-def _mean_error_auroc(trials: Sequence[Trial]) -> Trial:
-    """Lambda by the mean error AUROC of its trials, everything else by log loss."""
+def _within_one_error(trials: Sequence[Trial]) -> Trial:
+    """The most restrained trial within one paired standard error of the best."""
     best = _lowest_log_loss(trials)
-    close = [trial for trial in trials if as_good(trial, best) and trial.error_auroc is not None]
-    if best.errors < FEWEST_ERRORS or not close:
-        return pick_trial(MAIN, trials)
-    by_lambda: dict[float, list[float]] = {}
-    for trial in close:
-        by_lambda.setdefault(trial.settings[LAMBDA], []).append(trial.error_auroc or 0.0)
-    chosen = max(by_lambda, key=lambda value: float(np.mean(by_lambda[value])))
-    return _lowest_log_loss([trial for trial in close if trial.settings[LAMBDA] == chosen])
+    assert best.losses is not None
+    close = []
+    for trial in _scored(trials):
+        assert trial.losses is not None
+        worse, error = trial.losses.compare(best.losses)
+        if worse <= (error or 0.0):
+            close.append(trial)
+    return max(close, key=lambda trial: trial.restraint)
 
 
 RULES: Mapping[str, Callable[[Sequence[Trial]], Trial]] = {
-    "within one standard error of the best log loss": lambda trials: pick_trial(
-        MAIN, [replace(trial, losses=None) for trial in trials]
-    ),
-    "within one standard error, patient by patient": lambda trials: pick_trial(MAIN, trials),
-    "the same, lambda by the mean error AUROC of its trials": _mean_error_auroc,
+    "restraint within .005": lambda trials: pick_trial(MAIN, trials),
+    "restraint within one paired standard error": _within_one_error,
     "the lowest log loss": _lowest_log_loss,
+    "the lowest matched log loss": lambda trials: min(
+        _scored(trials), key=lambda trial: trial.matched_log_loss or float("inf")
+    ),
 }
 
 
@@ -154,8 +157,7 @@ def run(place: Place, scale: Scale) -> Results:
     ]
     caption = (
         "Source patients who play the target, real or simulated as named: transductive dropout under a rule for lambda "
-        "minus tuned TDNR, mean over problems with Student's 95% interval. With fewer than 30 errors among the matched "
-        "patients, all but the last rule keep lambda .03 within their bound."
+        "minus tuned TDNR, mean over problems with Student's 95% interval."
     )
     return Results(
         title="Rules for lambda, on source patients",
@@ -189,7 +191,7 @@ def _measure(place: Place, key: tuple[str, str], settings: TransferSettings, see
     return {
         rule: {
             **{measure: value - plain[measure] for measure, value in judge(MAIN, trial).items()},
-            "lambda": trial.settings[LAMBDA],
+            "lambda": trial.settings["lambda_"],
             "errors": trial.errors,
         }
         for rule, trial in picks.items()

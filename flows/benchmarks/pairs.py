@@ -106,7 +106,7 @@ def fixed_trial(name: str, settings: Mapping[str, Any]) -> Trial:
     """Settings fixed in advance in the form that a refit reads."""
     method: Any = build(name, **settings)
     whole = method.settings()
-    return Trial(name, whole, log_loss=None, standard_error=None, error_auroc=None, errors=0, n=0, steps=whole["steps"])
+    return Trial(name, whole, steps=whole["steps"])
 
 
 def tune_and_fit(place: Place, benchmark: str, pair: Pair, settings: TransferSettings) -> Trained:

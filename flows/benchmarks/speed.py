@@ -97,9 +97,9 @@ def measure_steps(rounds: int) -> list[Measure]:
     seconds = best_seconds(
         {
             "textbook": textbook_step(x, y, target, units=UNITS, passes=PASSES),
-            "concrete": training_step("transductive_dropout", Batch(x, y, target, 0.5), passes=PASSES),
+            "concrete": training_step("transductive_dropout", Batch(x, y, target, 0.5), passes=PASSES, form="paper"),
             "gaussian": training_step(
-                "transductive_dropout", Batch(x, y, target, 0.5), passes=PASSES, masks="gaussian"
+                "transductive_dropout", Batch(x, y, target, 0.5), passes=PASSES, masks="gaussian", form="paper"
             ),
             "mc_dropout": training_step("mc_dropout", Batch(x, y, None, 0.5)),
             "mlp": training_step("mlp", Batch(x, y, None, 0.5)),
@@ -175,8 +175,8 @@ def measure_sampling(rounds: int, rows: int = 2_000, passes: int = 100) -> list[
     source = example_cohort(rows)
     methods = {
         "mc_dropout": build("mc_dropout", steps=10),
-        "concrete": build("transductive_dropout", steps=10),
-        "gaussian": build("transductive_dropout", steps=10, masks="gaussian"),
+        "concrete": build("transductive_dropout", steps=10, form="paper"),
+        "gaussian": build("transductive_dropout", steps=10, masks="gaussian", form="paper"),
         "last_layer": build("last_layer", steps=10),
     }
     fitted = {name: method.fit(source, source.unlabelled(), seed=0) for name, method in methods.items()}

@@ -22,8 +22,8 @@ NETWORK: Mapping[str, Any] = {"hidden": [32, 64], "learning_rate": 0.01, "steps"
 RUNS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "MC dropout": ("mc_dropout", NETWORK),
     "TDNR": ("tdnr", NETWORK),
-    "Transductive dropout, lambda .01": ("transductive_dropout", {**NETWORK, "lambda_": 0.01}),
-    "Transductive dropout, lambda .03": ("transductive_dropout", {**NETWORK, "lambda_": 0.03}),
+    "Transductive dropout, lambda .01": ("transductive_dropout", {**NETWORK, "lambda_": 0.01, "form": "paper"}),
+    "Transductive dropout, lambda .03": ("transductive_dropout", {**NETWORK, "lambda_": 0.03, "form": "paper"}),
 }
 MAIN, BASELINE = "Transductive dropout, lambda .01", "MC dropout"
 #: Where the target is ten times as dense as the source, up to the target's central 95%.

@@ -1,7 +1,8 @@
 """Choosing a method for a site without a single label of that site."""
 
 from tdrop.choose.choice import CRITERIA, DEFAULT_CRITERION, PREFERENCE, Choice, ChoiceRow, Criterion, Score, choose
-from tdrop.choose.folds import FOLDS, FoldScore, out_of_fold_losses
+from tdrop.choose.folds import FoldScore, out_of_fold_losses, weigh_out_of_fold
+from tdrop.tune import FOLDS
 
 __all__ = [
     "CRITERIA",
@@ -15,4 +16,5 @@ __all__ = [
     "Score",
     "choose",
     "out_of_fold_losses",
+    "weigh_out_of_fold",
 ]

@@ -61,8 +61,9 @@ class Score:
 
     def losses(self, criterion: Criterion) -> Losses | None:
         """Returns the losses that `criterion` compares; None when there are none."""
-        kept = self.folds if criterion == "importance_weighted" else self.trial
-        return None if kept is None else kept.losses
+        if criterion == "importance_weighted":
+            return None if self.folds is None else self.folds.losses
+        return None if self.trial is None else self.trial.matched_losses
 
 
 @dataclass(frozen=True)
@@ -168,17 +169,23 @@ def _describe(score: Score, scored: Mapping[str, Losses], best: str, criterion: 
         behind=behind,
         behind_error=error,
         tied=behind is not None and behind + _handicap(score.method) - _handicap(best) <= TOLERANCE,
-        matched_log_loss=score.trial.log_loss if score.trial else None,
+        matched_log_loss=score.trial.matched_log_loss if score.trial else None,
         weighted_log_loss=score.folds.log_loss if score.folds else None,
-        n=kept.n if kept else 0,
+        n=_rows_of(kept),
         effective_n=_effective_n(kept),
     )
+
+
+def _rows_of(kept: Trial | FoldScore | None) -> int:
+    if kept is None:
+        return 0
+    return kept.n if isinstance(kept, FoldScore) else kept.matched_n
 
 
 def _effective_n(kept: Trial | FoldScore | None) -> float | None:
     if kept is None:
         return None
-    return kept.effective_n if isinstance(kept, FoldScore) else float(kept.n)
+    return kept.effective_n if isinstance(kept, FoldScore) else float(kept.matched_n)
 
 
 def _table_order(row: ChoiceRow) -> tuple[float, int]:

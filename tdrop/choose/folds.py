@@ -9,11 +9,9 @@ import numpy as np
 from tdrop.errors import DataError, FitError, UsageError
 from tdrop.metrics import per_row_log_loss
 from tdrop.shift import effective_n
-from tdrop.tune import MOST_ROWS, PASSES, Losses
-from tdrop.types import Cohort, Doubles, Indices, Method
-
-#: Folds of the out-of-fold predictions: three fits a method, each on two thirds of the rows.
-FOLDS = 3
+from tdrop.tune import FOLDS, MOST_ROWS, PASSES, Losses, OutOfFold, deal_folds
+from tdrop.tune.out_of_fold import predict_folds
+from tdrop.types import Cohort, Doubles, Method
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ def out_of_fold_losses(
     """Scores a method on source rows that its fits did not see, weighted to look like the target.
 
     Args:
-        method: With the settings and the epoch count of its picked trial (`chosen_method`).
+        method: With the settings of its picked trial (`chosen_method`).
         source: Labelled source.
         target: Target; its labels, if any, are dropped before anything looks.
         weights: Density-ratio weights (source rows,).
@@ -69,44 +67,42 @@ def out_of_fold_losses(
         most_rows: Source rows behind a fit, and source rows scored, at most.
     """
     _check_scoring(source, weights, folds)
-    generator = np.random.default_rng([seed, 8])
-    rows = _thin(np.arange(len(source)), most_rows, generator)
-    fold_of = generator.permutation(np.arange(len(rows)) % folds)
-    losses = np.empty(len(rows))
-    effective = coverage * effective_n(weights[rows])
+    dealt = deal_folds(source, seed=seed, folds=folds, most_rows=most_rows)
     try:
-        for fold in range(folds):
-            held = fold_of == fold
-            losses[held] = _fold_losses(method, source, target, rows[~held], rows[held], seed, passes)
+        found = predict_folds(method, source, target, dealt, tuple(range(folds)), seed=seed, passes=passes)
     except FitError as error:
-        return FoldScore(method.name, None, None, None, len(rows), effective, folds, None, str(error))
-    collected = Losses.collect(losses, weights[rows])
+        effective = coverage * effective_n(weights[dealt[0]])
+        return FoldScore(method.name, None, None, None, len(dealt[0]), effective, folds, None, str(error))
+    return weigh_out_of_fold(method.name, found, source, weights, coverage=coverage)
+
+
+def weigh_out_of_fold(
+    method: str, found: OutOfFold, source: Cohort, weights: Doubles, *, coverage: float = 1.0
+) -> FoldScore:
+    """The score of risks that tuning left behind, weighted to look like the target: no fit is needed.
+
+    Args:
+        method: Name of the method.
+        found: Risks of source rows by fits that did not see them.
+        source: Labelled source.
+        weights: Density-ratio weights (source rows,).
+        coverage: Share of the target that the source's patients can stand for.
+    """
+    folds = len(np.unique(found.fold))
+    _check_scoring(source, weights, folds)
+    assert source.y is not None
+    losses = per_row_log_loss(source.y[found.rows], found.risk)
+    collected = Losses.collect(losses, weights[found.rows])
     return FoldScore(
-        method=method.name,
+        method=method,
         log_loss=collected.mean,
         standard_error=collected.standard_error,
         plain_log_loss=float(losses.mean()),
-        n=len(rows),
-        effective_n=effective,
+        n=len(found),
+        effective_n=coverage * effective_n(weights[found.rows]),
         folds=folds,
         losses=collected,
     )
-
-
-def _fold_losses(
-    method: Method, source: Cohort, target: Cohort, kept: Indices, held: Indices, seed: int, passes: int
-) -> Doubles:
-    fitted = method.fit(source.take(kept), target.unlabelled(), None, seed=seed)
-    scored = source.take(held)
-    risk = fitted.summarise(scored.X, passes, seed=seed).mean
-    if not np.isfinite(risk).all():
-        raise FitError(f"method '{method.name}' predicted values that are not finite; lower its learning rate")
-    assert scored.y is not None
-    return per_row_log_loss(scored.y, risk)
-
-
-def _thin(rows: Indices, most: int, generator: np.random.Generator) -> Indices:
-    return rows if len(rows) <= most else np.sort(generator.choice(rows, most, replace=False))
 
 
 def _check_scoring(source: Cohort, weights: Doubles, folds: int) -> None:

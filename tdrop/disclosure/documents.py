@@ -158,9 +158,11 @@ def disclose_trials(trials: Sequence[Mapping[str, Any]], policy: Policy) -> list
         return [dict(trial) for trial in trials]
     shown = []
     for trial in trials:
-        kept = {key: value for key, value in trial.items() if key != "losses"}
+        kept = {key: value for key, value in trial.items() if key not in ("losses", "matched_losses")}
         if is_small(trial.get("errors"), threshold) or gives_away(trial.get("errors"), trial.get("n"), threshold):
             kept |= {"errors": mark(threshold), "error_auroc": None}
+        if is_small(trial.get("matched_n"), threshold):
+            kept |= {"matched_n": mark(threshold), "matched_log_loss": None}
         shown.append(kept)
     return shown
 

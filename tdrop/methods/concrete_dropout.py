@@ -48,10 +48,14 @@ class ConcreteDropout(NetworkMethod):
     def search_space(cls) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try, by setting."""
         return {
-            "learning_rate": (0.003, 0.006, 0.01),
-            "length_scale": (0.01, 0.1, 0.3, 1.0),
-            "initial_rate": (0.1, 0.3),
+            "length_scale": (0.1, 1.0, 3.0, 6.0),
+            "linear": (False, True),
+            "learning_rate": (0.005, 0.01),
         }
+
+    def restraint(self) -> tuple[float, ...]:
+        """The length scale shrinks the weights as decay does elsewhere."""
+        return (self.length_scale, float(self.linear))
 
     def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> Network:
         """Makes the untrained network."""

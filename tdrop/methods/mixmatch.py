@@ -46,7 +46,7 @@ class MixMatch(NetworkMethod):
     @classmethod
     def search_space(cls) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try, by setting."""
-        return {"learning_rate": (0.003, 0.006, 0.01), "guess_weight": (0.1, 0.3, 1.0, 3.0), "alpha": (0.2, 0.75)}
+        return {**super().search_space(), "guess_weight": (0.1, 0.3, 1.0, 3.0), "alpha": (0.2, 0.75)}
 
     def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> Network:
         """Makes the untrained network."""

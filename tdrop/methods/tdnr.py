@@ -24,6 +24,7 @@ class Tdnr(TransductiveDropout):
     uses_target: ClassVar[bool] = False
 
     lambda_: float = field(default=0.0, init=False)
+    form: str = field(default="paper", init=False, metadata={"choices": ("paper",)})
 
     @classmethod
     def search_space(cls) -> dict[str, tuple[Any, ...]]:

@@ -8,6 +8,12 @@ the variance is asked to tell target rows from source rows, and so to be large w
 Paper: Chan et al., Unlabelled Data Improves Bayesian Uncertainty Calibration under Covariate Shift
 (ICML 2020), section 4.
 
+Two forms. In the paper's (`form="paper"`) one network gives risk and doubt, and the variance that marks target rows
+also moves their risk: it ranks its own errors well and makes more of them. By default (`form="separate"`) two networks
+are trained: the risk's is TDNR to the last bit (o_m), the doubt's is the paper's (q_m), and a sample is
+    s_m = sigmoid(o_m) +- p (1 - p) (q_m - q),     p = sigmoid(o) and q without noise, held to [0, 1],
+with + and - taking turns over the same q_m, so that doubt widens a risk and does not move it across one half.
+
 Where this code departs from the printed text, and why:
 - Sign. The printed Omega, sum_source log(1 - z) + sum_target log z, is the negative cross entropy: minimised,
   it makes the variance large on the source. `objective="cross_entropy"` minimises the cross entropy, which
@@ -29,7 +35,7 @@ Where this code departs from the printed text, and why:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -43,7 +49,11 @@ from tdrop.methods.parts.noise import Pool
 from tdrop.methods.parts.rate_network import RateNetwork, RateOptions
 from tdrop.methods.parts.settings import setting
 from tdrop.methods.parts.threads import one_torch_thread
-from tdrop.types import Floats, Task
+from tdrop.methods.parts.training import Rows, Trained
+from tdrop.types import Floats, StepCallback, Task
+
+#: Where samples are held, so that their logits are finite.
+_SMALLEST_RISK = 1e-6
 
 
 @dataclass(frozen=True)
@@ -57,7 +67,10 @@ class TransductiveDropout(NetworkMethod):
     )
     uses_target: ClassVar[bool] = True
 
-    lambda_: float = setting(0.03, "Weight of the transductive regulariser; 0 is TDNR.", low=0.0)
+    form: str = setting(
+        "separate", "Risk and doubt from two networks, or, as in the paper, from one.", choices=("separate", "paper")
+    )
+    lambda_: float = setting(0.1, "Weight of the transductive regulariser; 0 is TDNR.", low=0.0)
     passes: int = setting(5, "Passes M a training step; 2 are too few for a variance.", low=2)
     objective: str = setting(
         "cross_entropy",
@@ -81,7 +94,11 @@ class TransductiveDropout(NetworkMethod):
     @classmethod
     def search_space(cls) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try; lambda 0 is TDNR and may win."""
-        return {"lambda_": (0.0, 0.003, 0.01, 0.03, 0.1), "passes": (5, 10), **super().search_space()}
+        return {"lambda_": (0.0, 0.01, 0.03, 0.1), **super().search_space()}
+
+    def restraint(self) -> tuple[float, ...]:
+        """As for every network, then lambda: the target's patients are used where that costs the source nothing."""
+        return (*super().restraint(), self.lambda_)
 
     def needs_target(self) -> bool:
         """Without the regulariser no target row enters the loss."""
@@ -93,8 +110,19 @@ class TransductiveDropout(NetworkMethod):
         return FittedRates
 
     def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> Network:
-        """Makes the untrained network."""
-        return TransductiveNetwork((features, *self.hidden, 1), self, task, generator)
+        """Makes the untrained network, or the two of them."""
+        sizes = (features, *self.hidden, 1)
+        first = TransductiveNetwork(sizes, self, task, generator)
+        if self.form == "paper" or not self.needs_target():
+            return first
+        return SeparateNetworks(first, TransductiveNetwork(sizes, self, task, generator))
+
+    def train(self, network: Network, rows: Rows, seed: int, progress: StepCallback | None) -> Trained:
+        """Trains the network; of two, the doubt's with the target's rows and the risk's without."""
+        if not isinstance(network, SeparateNetworks):
+            return super().train(network, rows, seed, progress)
+        super().train(network.doubt, replace(rows, validation=None), seed, None)
+        return super().train(network.risk, replace(rows, target=None), seed, progress)
 
 
 class FittedRates(FittedNetwork):
@@ -104,8 +132,9 @@ class FittedRates(FittedNetwork):
     def dropout_rates(self, X: NDArray[Any]) -> Floats:
         """The learnt dropout rates (layers, rows) for X (rows, features)."""
         with one_torch_thread():
-            assert isinstance(self._network, RateNetwork)
-            logits = self._network.rate_logits(self._inputs(X))
+            network = self._network.doubt if isinstance(self._network, SeparateNetworks) else self._network
+            assert isinstance(network, RateNetwork)
+            logits = network.rate_logits(self._inputs(X))
             rates: Floats = torch.sigmoid(logits).t().contiguous().numpy()
         return rates
 
@@ -144,6 +173,35 @@ class TransductiveNetwork(RateNetwork):
             variance[:rows], variance[rows:], objective=self._method.objective, g=self._method.g
         )
         return fit + self._method.lambda_ * penalty
+
+
+class SeparateNetworks(Network):
+    """One network for the risk and one for the doubt around it."""
+
+    def __init__(self, risk: TransductiveNetwork, doubt: TransductiveNetwork) -> None:
+        super().__init__()
+        self.risk = risk
+        self.doubt = doubt
+
+    def loss(self, batch: Batch, pool: Pool | None) -> Tensor:
+        """Each network has its own loss and is trained by itself."""
+        raise NotImplementedError("the two networks are trained one after the other")
+
+    def draw(self, passes: int, seed: int) -> list[Tensor]:
+        """Noise of the risk's passes, then of the doubt's, of which each serves two."""
+        return [*self.risk.draw(passes, seed), *self.doubt.draw((passes + 1) // 2, seed + 1)]
+
+    def outputs(self, x: Tensor, draw: list[Tensor]) -> Tensor:
+        """Outputs (passes, rows) around those of the risk's network."""
+        parts = len(draw) // 2
+        outputs = self.risk.outputs(x, draw[:parts])
+        doubt = self.doubt.outputs(x, draw[parts:]) - self.doubt.noise_free(x)
+        doubt = torch.stack([doubt, -doubt], dim=1).flatten(0, 1)[: len(outputs)]
+        if self.risk.task != "binary":
+            return outputs + doubt
+        centre = torch.sigmoid(self.risk.noise_free(x))
+        samples = torch.sigmoid(outputs) + centre * (1 - centre) * doubt
+        return torch.logit(samples.clamp(_SMALLEST_RISK, 1 - _SMALLEST_RISK))
 
 
 METHOD = TransductiveDropout

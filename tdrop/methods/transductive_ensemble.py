@@ -51,6 +51,10 @@ class TransductiveEnsemble(Ensemble):
         """The documented values that tuning may try; lambda 0 is the plain ensemble and may win."""
         return {"lambda_": (0.0, 0.03, 0.1), **super().search_space()}
 
+    def restraint(self) -> tuple[float, ...]:
+        """As for every network, then lambda: what costs the source nothing may make the target's risks humbler."""
+        return (*super().restraint(), self.lambda_)
+
     def needs_target(self) -> bool:
         """Without the regulariser no target row enters the loss."""
         return self.lambda_ > 0

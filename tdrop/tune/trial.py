@@ -1,86 +1,66 @@
-"""Tuning on the matched validation set, and the refit with what was found.
-
-Every method gets the same number of trials. A trial trains on source rows outside the matched
-validation set and is scored on that set by log loss; nothing else, and no target label, tunes.
-"""
+"""One setting of one method, tried on source patients who were left out of its fits."""
 
 from __future__ import annotations
 
-import json
 import logging
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from tdrop.errors import DataError, FitError, UsageError
+from tdrop.errors import FitError
 from tdrop.methods import build
 from tdrop.metrics import auroc, brier, misclassified, per_row_log_loss
 from tdrop.tune.losses import Losses
-from tdrop.types import Cohort, Fitted, Indices, Method, StepCallback, Summary
+from tdrop.tune.out_of_fold import FOLDS, MOST_ROWS, PASSES, OutOfFold, deal_folds, predict_folds
+from tdrop.types import Cohort, Doubles, Fitted, Indices, Method, StepCallback
 
 logger = logging.getLogger(__name__)
-
-#: Source rows behind a trial, at most: settings hardly depend on more, and a network's tuning stays affordable.
-MOST_ROWS = 20_000
-#: Samples behind a trial's risk and sd.
-PASSES = 50
-#: Below this many errors an error AUROC is too noisy to choose by (its standard error exceeds .05).
-FEWEST_ERRORS = 30
-#: The weight of the target regulariser when the errors are too few to choose it.
-DEFAULT_LAMBDA = 0.03
-#: The setting that is chosen by error AUROC: log loss says little about the spread of the samples.
-LAMBDA = "lambda_"
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One method with one set of settings, scored on the matched validation set.
+    """One method with one set of settings, scored out of fold on source patients.
 
     Attributes:
         method: Name of the method.
         settings: All its settings.
-        log_loss: Mean log loss on the validation rows; None when the fit failed.
+        folds: How many folds were fitted; a trial that did not look promising stops after the first.
+        log_loss: Mean log loss of the rows of these folds; None when a fit failed.
         standard_error: Of that mean.
         error_auroc: AUROC of the samples' sd for "the class at 0.5 is wrong"; None when not defined.
-        errors: Validation rows whose class is wrong.
-        n: Validation rows.
-        steps: Steps behind the kept weights.
-        rows: Source rows trained on.
+        errors: Rows whose class is wrong.
+        n: Rows scored.
+        steps: Steps of every fit.
         auroc: AUROC of the risk; None when only one outcome occurs.
         brier: Mean squared error of the risk.
+        matched_log_loss: Mean log loss of the rows among these that are in the matched validation set.
+        matched_n: How many these are.
+        matched_losses: Their sums by block.
+        restraint: How much the settings hold the method back, the most important part first; larger is more.
         losses: Sums by block, to compare trials patient by patient.
-        failure: Why the fit failed, or None.
-        seconds: Wall time; the only part that differs between equal runs.
+        failure: Why a fit failed, or None.
+        picked: Whether the refit uses it.
     """
 
     method: str
     settings: dict[str, Any]
-    log_loss: float | None
-    standard_error: float | None
-    error_auroc: float | None
-    errors: int
-    n: int
-    steps: int
-    rows: int = 0
+    folds: int = 0
+    log_loss: float | None = None
+    standard_error: float | None = None
+    error_auroc: float | None = None
+    errors: int = 0
+    n: int = 0
+    steps: int = 0
     auroc: float | None = None
     brier: float | None = None
+    matched_log_loss: float | None = None
+    matched_n: int = 0
+    matched_losses: Losses | None = None
+    restraint: tuple[float, ...] = ()
     losses: Losses | None = None
     failure: str | None = None
-    seconds: float = field(default=0.0, compare=False)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns plain JSON types."""
-        data: dict[str, Any] = json.loads(json.dumps(asdict(self), allow_nan=False))
-        return data
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Reads what `to_dict` wrote."""
-        losses = data["losses"]
-        return cls(**{**data, "losses": None if losses is None else Losses.from_dict(losses)})
+    picked: bool = False
 
 
 def run_trial(
@@ -90,10 +70,13 @@ def run_trial(
     matching_rows: Indices,
     *,
     seed: int,
+    earlier: OutOfFold | None = None,
+    held: tuple[int, ...] | None = None,
+    folds: int = FOLDS,
     passes: int = PASSES,
     most_rows: int = MOST_ROWS,
-) -> Trial:
-    """Trains on the source without the matched rows and scores on the matched rows.
+) -> tuple[Trial, OutOfFold | None]:
+    """Scores a method on source rows that its fits did not see.
 
     A pure function of its arguments: the same call gives the same trial in any process.
 
@@ -101,98 +84,58 @@ def run_trial(
         method: Settings to try.
         source: Labelled source.
         target: Target; its labels, if any, are dropped before anything looks.
-        matching_rows: Indices of the matched validation rows in the source.
-        seed: Seed of the subsample, the fit and the samples.
+        matching_rows: Places of the matched validation rows in the source.
+        seed: Decides the folds, the fits and the samples; the same for all trials that are compared.
+        earlier: What an earlier call found for other folds; joined.
+        held: Folds to leave out in turn; all that `earlier` does not hold unless given.
+        folds: Number of folds.
         passes: Samples behind risk and sd.
-        most_rows: Source rows to train on, at most.
+        most_rows: Source rows dealt into folds, at most.
+
+    Returns:
+        The trial, and the risks it rests on; None when a fit failed.
     """
-    started = time.perf_counter()
-    training, validation = split_matched(source, matching_rows, seed=seed, most_rows=most_rows)
+    dealt = deal_folds(source, seed=seed, folds=folds, most_rows=most_rows)
+    known = set() if earlier is None else set(earlier.fold.tolist())
+    asked = tuple(each for each in range(folds) if each not in known) if held is None else held
     try:
-        fitted = method.fit(training, target.unlabelled(), validation, seed=seed)
-        summary = fitted.summarise(validation.X, passes, seed=seed)
-        if not (np.isfinite(summary.mean).all() and np.isfinite(summary.sd).all()):
-            raise FitError(f"method '{method.name}' predicted values that are not finite; lower its learning rate")
+        found = earlier
+        if asked:
+            fresh = predict_folds(method, source, target, dealt, asked, seed=seed, passes=passes)
+            found = fresh if earlier is None else earlier.join(fresh)
     except FitError as error:
-        failed = _failed(method, str(error), len(validation))
-        return replace(failed, seconds=time.perf_counter() - started)
-    scored = _score(method, summary, validation)
-    seconds = time.perf_counter() - started
-    return replace(scored, steps=int(fitted.steps), rows=len(training), seconds=seconds)
+        logger.info("a trial of '%s' failed: %s", method.name, error)
+        return Trial(method.name, settings_of(method), failure=str(error)), None
+    assert found is not None
+    return _score(method, source, found, np.asarray(matching_rows)), found
 
 
-def _score(method: Method, summary: Summary, validation: Cohort) -> Trial:
-    """Compares a summary with the outcomes of the validation rows."""
-    y = _outcomes(validation)
-    wrong = misclassified(y, summary.mean)
-    losses = Losses.collect(per_row_log_loss(y, summary.mean))
+def _score(method: Method, source: Cohort, found: OutOfFold, matching_rows: Indices) -> Trial:
+    """Compares risks with the outcomes of the rows they are for."""
+    y = _outcomes(source)[found.rows]
+    per_row = per_row_log_loss(y, found.risk)
+    losses = Losses.collect(per_row)
+    wrong = misclassified(y, found.risk)
+    matched = np.isin(found.rows, matching_rows)
+    settings = settings_of(method)
     return Trial(
         method=method.name,
-        settings=settings_of(method),
+        settings=settings,
+        folds=len(np.unique(found.fold)),
         log_loss=losses.mean,
         standard_error=losses.standard_error,
-        error_auroc=auroc(wrong, summary.sd) if summary.passes > 1 else None,
+        error_auroc=auroc(wrong, found.sd) if found.passes > 1 else None,
         errors=int(wrong.sum()),
-        n=len(validation),
-        steps=0,
-        auroc=auroc(y, summary.mean),
-        brier=brier(y, summary.mean),
+        n=len(found),
+        steps=int(settings.get("steps", 0)),
+        auroc=auroc(y, found.risk),
+        brier=brier(y, found.risk),
+        matched_log_loss=float(per_row[matched].mean()) if matched.any() else None,
+        matched_n=int(matched.sum()),
+        matched_losses=Losses.collect(per_row[matched]) if matched.any() else None,
+        restraint=method.restraint(),
         losses=losses,
     )
-
-
-def split_matched(
-    source: Cohort, matching_rows: Indices, *, seed: int, most_rows: int = MOST_ROWS
-) -> tuple[Cohort, Cohort]:
-    """Returns training rows (thinned to `most_rows`) and the matched validation rows, disjoint."""
-    _outcomes(source)
-    held = np.zeros(len(source), dtype=bool)
-    held[matching_rows] = True
-    others = np.flatnonzero(~held)
-    if not len(others) or not held.any():
-        raise DataError(
-            f"site '{source.site}': expected rows on both sides of the split, came {len(others):,} to train on and "
-            f"{int(held.sum()):,} to validate on; match a smaller share of the source"
-        )
-    if len(others) > most_rows:
-        generator = np.random.default_rng([seed, 7])
-        others = np.sort(generator.choice(others, most_rows, replace=False))
-    return source.take(others), source.take(np.asarray(matching_rows))
-
-
-def pick_trial(name: str, trials: Sequence[Trial]) -> Trial:
-    """Returns the trial whose settings the refit uses; of equals, the earlier (the defaults come first).
-
-    It is the one with the lowest log loss. For a method with a target regulariser, a trial that is not
-    worse than that by more than one standard error, patient by patient, counts as equally good: of
-    these it is the one with the highest error AUROC by sd or, with fewer than FEWEST_ERRORS errors to
-    rank, the best at DEFAULT_LAMBDA.
-    """
-    finished = [trial for trial in trials if trial.log_loss is not None]
-    if not finished:
-        reasons = "; ".join(dict.fromkeys(trial.failure or "" for trial in trials))
-        raise FitError(f"method '{name}': none of {len(trials)} trials could be scored ({reasons or 'none was run'})")
-    best = min(finished, key=_loss_of)
-    if LAMBDA not in best.settings:
-        return best
-    close = [trial for trial in finished if as_good(trial, best)]
-    if best.errors < FEWEST_ERRORS:
-        return min((trial for trial in close if trial.settings[LAMBDA] == DEFAULT_LAMBDA), key=_loss_of, default=best)
-    ranked = [trial for trial in close if trial.error_auroc is not None]
-    return max(ranked, key=lambda trial: (trial.error_auroc or 0.0, -_loss_of(trial)), default=best)
-
-
-def as_good(trial: Trial, best: Trial) -> bool:
-    """Whether a trial's log loss is within one standard error of the best's."""
-    if trial.losses is None or best.losses is None:
-        return _loss_of(trial) <= _loss_of(best) + (best.standard_error or 0.0)
-    # Both scored the same patients: what makes a patient hard for both does not count as noise.
-    worse, error = trial.losses.compare(best.losses)
-    return worse <= (error or 0.0)
-
-
-def _loss_of(trial: Trial) -> float:
-    return float("inf") if trial.log_loss is None else trial.log_loss
 
 
 def chosen_method(name: str, trial: Trial) -> Method:
@@ -213,15 +156,6 @@ def settings_of(method: Method) -> dict[str, Any]:
     return settings
 
 
-def _failed(method: Method, why: str, n: int) -> Trial:
-    logger.info("a trial of '%s' failed: %s", method.name, why)
-    settings = settings_of(method)
-    return Trial(method.name, settings, None, None, None, errors=0, n=n, steps=0, failure=why)
-
-
-def _outcomes(cohort: Cohort) -> Any:
-    if cohort.y is None:
-        raise DataError(f"site '{cohort.site}': tuning needs outcomes and came without; give the labelled source")
-    if cohort.task != "binary":
-        raise UsageError(f"site '{cohort.site}': tuning scores by log loss and needs a binary outcome")
-    return cohort.y
+def _outcomes(cohort: Cohort) -> Doubles:
+    assert cohort.y is not None
+    return cohort.y.astype(np.float64)

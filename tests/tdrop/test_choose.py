@@ -22,7 +22,7 @@ def score(method, losses, *, has_samples=True, weights=None):
     """A method with these losses by both criteria."""
     collected = Losses.collect(np.asarray(losses, dtype=float), weights)
     n = len(losses)
-    picked = Trial(method, {}, collected.mean, collected.standard_error, None, 0, n, 1, losses=collected)
+    picked = Trial(method, {}, matched_log_loss=collected.mean, matched_n=n, matched_losses=collected)
     folds = FoldScore(method, collected.mean, collected.standard_error, collected.mean, n, n, 3, collected)
     return Score(method, has_samples, picked, folds)
 

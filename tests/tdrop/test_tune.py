@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections import Counter
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,8 +15,23 @@ from stand_in import Watcher
 from tdrop.errors import DataError, FitError, UsageError
 from tdrop.matching import match
 from tdrop.methods import build, method_names
-from tdrop.tune import Losses, Trial, chosen_method, pick_trial, plan_trials, refit, run_trial
+from tdrop.records import plain, read
+from tdrop.tune import (
+    Losses,
+    OutOfFold,
+    Trial,
+    chosen_method,
+    deal_folds,
+    pick_trial,
+    plan_trials,
+    promising,
+    refit,
+    run_trial,
+    tune,
+)
 from tdrop.tune.plan import plan_around
+
+QUICK = {"hidden": (8,), "steps": 6, "batch": 64}
 
 
 @pytest.fixture
@@ -25,9 +40,8 @@ def sites():
     return source, target, match(source, target).rows
 
 
-def trial(log_loss, *, lambda_=None, error_auroc=0.5, errors=100, standard_error=0.02, **more):
-    settings = {"steps": 3} if lambda_ is None else {"steps": 3, "lambda_": lambda_}
-    return Trial("any", settings, log_loss, standard_error, error_auroc, errors, 400, 3, **more)
+def trial(log_loss, restraint=(), *, folds=3, **more):
+    return Trial("any", {"steps": 3}, folds, log_loss, 0.02, n=400, restraint=restraint, **more)
 
 
 @pytest.mark.parametrize("name", method_names())
@@ -46,9 +60,9 @@ def test_every_method_gets_the_same_number_of_different_trials(name):
 
 
 def test_a_draw_covers_every_value_evenly():
-    planned = plan_trials("transductive_dropout", budget=16, seed=3)[1:]
-    counts = Counter(method.lambda_ for method in planned)
-    assert set(counts) == {0.0, 0.003, 0.01, 0.03, 0.1}
+    planned = plan_trials("mlp", budget=17, seed=3)[1:]
+    counts = Counter(method.weight_decay for method in planned)
+    assert set(counts) == {1e-4, 1e-3, 1e-2, 3e-2}
     assert max(counts.values()) - min(counts.values()) <= 2
 
 
@@ -66,65 +80,84 @@ def test_shared_settings_are_kept_and_not_searched():
         plan_trials("mc_dropout", budget=0)
 
 
-def test_validation_rows_are_in_no_trials_training_set(sites):
+def test_folds_hold_every_row_once_and_equally_many_outcomes(sites):
+    source, _, _ = sites
+    rows, fold = deal_folds(source, seed=0)
+    assert rows.tolist() == list(range(len(source)))
+    assert np.ptp(np.bincount(fold)) <= 1
+    assert np.ptp(np.bincount(fold[source.y == 1])) <= 1
+    assert np.array_equal(fold, deal_folds(source, seed=0)[1])
+    assert not np.array_equal(fold, deal_folds(source, seed=1)[1])
+    thinned, _ = deal_folds(source, seed=0, most_rows=300)
+    assert len(thinned) == 300
+    assert (np.diff(thinned) > 0).all()
+
+
+def test_no_row_is_predicted_by_a_fit_that_saw_it(sites):
     source, target, rows = sites
     method = Watcher()
-    run_trial(method, source, target, rows, seed=0)
-    call = method.calls[0]
-    assert call.validation.ids.tolist() == source.ids[rows].tolist()
-    assert not set(call.source.ids) & set(call.validation.ids)
-    assert len(call.source) + len(call.validation) == len(source)
-    assert call.target.y is None
+    _, found = run_trial(method, source, target, rows, seed=0)
+    assert len(method.calls) == 3
+    for fold, call in enumerate(method.calls):
+        held = set(source.ids[found.rows[found.fold == fold]].tolist())
+        assert held | set(call.source.ids.tolist()) == set(source.ids.tolist())
+        assert not held & set(call.source.ids.tolist())
+        assert call.target.y is None
+        assert call.validation is None
 
 
-def test_a_trial_is_scored_on_the_matched_rows_alone(sites):
+def test_a_trial_is_scored_on_all_rows_and_shows_the_matched_ones(sites):
     source, target, rows = sites
-    found = run_trial(Watcher(risk=0.3), source, target, rows, seed=0)
-    y = source.y[rows]
-    losses = -np.where(y == 1, np.log(0.3), np.log(0.7))
+    found, _ = run_trial(Watcher(risk=0.3), source, target, rows, seed=0)
+    losses = -np.where(source.y == 1, np.log(0.3), np.log(0.7))
     assert found.log_loss == pytest.approx(losses.mean(), rel=1e-6)
-    assert found.standard_error == pytest.approx(losses.std() / np.sqrt(len(y)), rel=1e-6)
-    assert found.errors == int((y == 1).sum())
-    assert (found.n, found.steps, found.rows) == (len(rows), 4, len(source) - len(rows))
+    assert found.standard_error == pytest.approx(losses.std() / np.sqrt(len(losses)), rel=1e-6)
+    assert found.matched_log_loss == pytest.approx(losses[rows].mean(), rel=1e-6)
+    assert (found.n, found.matched_n, found.folds, found.steps) == (len(source), len(rows), 3, 10)
+    assert found.errors == int((source.y == 1).sum())
 
 
-def test_large_sources_are_thinned_by_seed(sites):
+def test_a_trial_goes_on_from_its_first_fold(sites):
     source, target, rows = sites
-    method = Watcher()
-    for seed in (0, 0, 1):
-        assert run_trial(method, source, target, rows, seed=seed, most_rows=300).rows == 300
-    first, again, other = ([*call.source.ids] for call in method.calls)
-    assert first == again != other
-    assert not set(first) & set(source.ids[rows])
+    method = build("mlp", **QUICK)
+    first, risks = run_trial(method, source, target, rows, seed=0, held=(0,))
+    assert (first.folds, first.n) == (1, len(risks))
+    whole, joined = run_trial(method, source, target, rows, seed=0, earlier=risks)
+    once, at_once = run_trial(method, source, target, rows, seed=0)
+    assert whole == once
+    for part in ("rows", "fold", "risk", "sd"):
+        assert np.array_equal(getattr(joined, part), getattr(at_once, part))
 
 
 def test_target_labels_change_nothing(sites):
     source, target, rows = sites
     method = build("logistic_regression", refits=3)
     scrambled = replace(target, y=1 - target.y)
-    assert run_trial(method, source, scrambled, rows, seed=0) == run_trial(
-        method, source, target.unlabelled(), rows, seed=0
-    )
+    first, again = (run_trial(method, source, side, rows, seed=0)[0] for side in (scrambled, target.unlabelled()))
+    assert first == again
 
 
-def test_a_trial_travels_between_processes_and_through_json(sites):
+def test_a_trial_travels_between_processes_and_its_risks_through_a_file(sites, tmp_path):
     source, target, rows = sites
-    arguments = pickle.loads(pickle.dumps((build("mlp", steps=2), source, target, rows)))
-    found = run_trial(*arguments, seed=0)
-    assert found == run_trial(build("mlp", steps=2), source, target, rows, seed=0)
+    arguments = pickle.loads(pickle.dumps((build("mlp", **QUICK), source, target, rows)))
+    found, risks = run_trial(*arguments, seed=0)
+    assert found == run_trial(build("mlp", **QUICK), source, target, rows, seed=0)[0]
     assert found.error_auroc is None
-    data = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert Trial.from_dict(data) == found
-    data.pop("seconds")
-    assert Trial.from_dict(data) == found
+    assert read(Trial, json.loads(json.dumps(plain(found), allow_nan=False))) == found
+    risks.save(tmp_path / "risks.npz")
+    again = OutOfFold.load(tmp_path / "risks.npz")
+    assert np.array_equal(again.risk, risks.risk)
+    assert (again.passes, len(again)) == (1, len(source))
 
 
 def test_a_failed_fit_is_a_failed_trial(sites):
     source, target, rows = sites
-    failed = run_trial(Watcher(risk=2.0), source, target, rows, seed=0)
+    failed, risks = run_trial(Watcher(risk=2.0), source, target, rows, seed=0)
+    assert risks is None
     assert failed.log_loss is None
     assert failed.failure == "the risk ran away"
     assert pick_trial("watcher", [failed, trial(0.6)]).log_loss == 0.6
+    assert promising([failed, failed]) == ()
     with pytest.raises(FitError, match="none of 2 trials could be scored"):
         pick_trial("watcher", [failed, failed])
     with pytest.raises(FitError, match="none was run"):
@@ -133,7 +166,7 @@ def test_a_failed_fit_is_a_failed_trial(sites):
 
 def test_predictions_that_are_not_finite_are_a_failed_trial(sites):
     source, target, rows = sites
-    assert "not finite" in run_trial(Watcher(risk=float("nan")), source, target, rows, seed=0).failure
+    assert "not finite" in run_trial(Watcher(risk=float("nan")), source, target, rows, seed=0)[0].failure
 
 
 def test_cohorts_that_cannot_be_tuned_on_are_refused(sites):
@@ -142,66 +175,75 @@ def test_cohorts_that_cannot_be_tuned_on_are_refused(sites):
         run_trial(Watcher(), source.unlabelled(), target, rows, seed=0)
     with pytest.raises(UsageError, match="binary"):
         run_trial(Watcher(), replace(source, task="regression"), target, rows, seed=0)
-    with pytest.raises(DataError, match="smaller share"):
-        run_trial(Watcher(), source, target, np.arange(len(source)), seed=0)
+    few = np.r_[np.flatnonzero(source.y == 0)[:50], np.flatnonzero(source.y == 1)[:2]]
+    with pytest.raises(DataError, match="came 2 of one"):
+        run_trial(Watcher(), source.take(few), target, rows[:0], seed=0)
 
 
-def test_the_lowest_log_loss_is_picked_and_of_equals_the_first():
+def test_the_most_restrained_setting_at_no_cost_is_picked():
+    trials = [
+        trial(0.500, (1e-4, 0.0)),
+        trial(0.504, (1e-2, 0.0)),
+        trial(0.5045, (1e-2, 1.0)),
+        trial(0.506, (3e-2, 1.0)),
+    ]
+    assert pick_trial("any", trials) is trials[2]
+    assert pick_trial("any", [*trials[:1], trials[3]]) is trials[0], "what costs more than the tolerance is no gift"
+
+
+def test_of_equally_restrained_settings_the_lower_loss_is_picked_and_of_equals_the_first():
     first, second = trial(0.5, errors=1), trial(0.5, errors=2)
-    assert pick_trial("any", [trial(0.6), first, second]) is first
+    assert pick_trial("any", [trial(0.503), first, second]) is first
 
 
-def test_lambda_is_picked_by_error_auroc_within_one_standard_error():
-    trials = [
-        trial(0.500, lambda_=0.0, error_auroc=0.60),
-        trial(0.515, lambda_=0.01, error_auroc=0.66),
-        trial(0.519, lambda_=0.1, error_auroc=0.64),
-        trial(0.521, lambda_=0.03, error_auroc=0.90),
-    ]
-    assert pick_trial("transductive_dropout", trials).settings["lambda_"] == 0.01
+def test_lambda_is_taken_where_it_costs_nothing_and_left_where_it_does():
+    def lambdas(cost):
+        return [trial(0.5, (1e-3, 0.0, 0.0)), trial(0.5 + cost, (1e-3, 0.0, 0.1))]
+
+    assert pick_trial("transductive_ensemble", lambdas(0.004)).restraint[-1] == 0.1
+    assert pick_trial("transductive_ensemble", lambdas(0.006)).restraint[-1] == 0.0
 
 
-def test_few_errors_leave_lambda_at_its_default():
-    trials = [
-        trial(0.500, lambda_=0.0, errors=29, error_auroc=0.9),
-        trial(0.530, lambda_=0.03, errors=40),
-        trial(0.510, lambda_=0.03, errors=29),
-    ]
-    assert pick_trial("transductive_dropout", trials) is trials[2]
-    assert pick_trial("transductive_dropout", trials[:1]) is trials[0]
+def test_only_trials_on_all_folds_are_compared():
+    trials = [trial(0.5, folds=3), trial(0.4, folds=1)]
+    assert pick_trial("any", trials) is trials[0]
 
 
-def test_trials_are_compared_on_the_same_patients():
-    generator = np.random.default_rng(0)
-    hard = generator.exponential(size=400)
-
-    def scored(extra, noise, **more):
-        chance = generator.normal(size=400)
-        losses = Losses.collect(hard + extra + noise * (chance - chance.mean()))
-        return trial(losses.mean, standard_error=losses.standard_error, losses=losses, **more)
-
-    # A hundredth worse for every patient is worse, although the spread over patients is five times that.
-    best, worse = scored(0.0, 0.0, lambda_=0.0, errors=29), scored(0.01, 0.001, lambda_=0.03, errors=29)
-    assert 5 * (worse.log_loss - best.log_loss) == pytest.approx(best.standard_error, rel=0.2)
-    assert pick_trial("transductive_dropout", [best, worse]) is best
-    uneven = scored(0.01, 0.5, lambda_=0.03, errors=29)
-    assert pick_trial("transductive_dropout", [best, uneven]) is uneven
+def test_a_third_of_the_trials_and_the_restrained_one_go_on():
+    losses = [0.52, 0.50, 0.60, 0.51, 0.503, 0.58]
+    restraints = [(1.0,), (0.0,), (9.0,), (0.0,), (5.0,), (0.0,)]
+    trials = [trial(loss, own, folds=1) for loss, own in zip(losses, restraints, strict=True)]
+    assert promising(trials) == (1, 4)
+    restrained = [*trials[:4], trial(0.5049, (5.0,), folds=1), trial(0.501, (0.0,), folds=1)]
+    assert promising(restrained) == (1, 4, 5)
 
 
-def test_an_error_auroc_that_does_not_exist_falls_back_on_log_loss():
-    trials = [trial(0.50, lambda_=0.1, error_auroc=None), trial(0.51, lambda_=0.0, error_auroc=None)]
-    assert pick_trial("transductive_dropout", trials) is trials[0]
+@pytest.mark.parametrize("name", method_names())
+def test_restraint_orders_what_is_searched(name):
+    values = {method.restraint() for method in plan_trials(name, budget=12, seed=0)}
+    assert len(values) > 1
+    assert len({len(value) for value in values}) == 1
+
+
+def test_tuning_leaves_the_risks_of_its_pick(sites):
+    source, target, rows = sites
+    found = tune("mlp", source, target, rows, budget=4, seed=0, base=QUICK)
+    assert sum(each.picked for each in found.trials) == 1
+    assert found.picked.picked
+    assert len(found.trials) == 4
+    assert {each.folds for each in found.trials} == {1, 3}
+    again, risks = run_trial(chosen_method("mlp", found.picked), source, target, rows, seed=0)
+    assert again.log_loss == found.picked.log_loss
+    assert np.array_equal(risks.risk, found.out_of_fold.risk)
 
 
 def test_a_refit_uses_all_rows_the_settings_and_the_steps(sites):
     source, target, rows = sites
-    found = run_trial(build("mc_dropout", learning_rate=0.01, steps=6), source, target, rows, seed=0)
+    found, _ = run_trial(build("mc_dropout", learning_rate=0.01, **QUICK), source, target, rows, seed=0)
     method = chosen_method("mc_dropout", found)
     assert method.learning_rate == 0.01
-    assert method.steps == found.steps
     fitted = refit("mc_dropout", found, source, target, seed=1)
-    assert fitted.steps == found.steps
-    assert all(entry["validation_loss"] is None for entry in fitted.history)
+    assert fitted.steps == found.steps == method.steps == 6
     same = method.fit(source, target.unlabelled(), None, seed=1)
     np.testing.assert_array_equal(fitted.sample(target.X, 3, seed=0).samples, same.sample(target.X, 3, seed=0).samples)
 
@@ -223,7 +265,3 @@ def test_a_single_row_has_no_error_of_a_difference():
     difference, error = Losses.collect(np.array([0.7])).compare(Losses.collect(np.array([0.5])))
     assert difference == pytest.approx(0.2)
     assert error is None
-
-
-def test_records_list_every_field():
-    assert set(trial(0.5).to_dict()) == {each.name for each in fields(Trial)}

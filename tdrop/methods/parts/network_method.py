@@ -26,7 +26,7 @@ from tdrop.methods.parts.save import write_model
 from tdrop.methods.parts.scaling import Scaling, learn_scaling
 from tdrop.methods.parts.settings import Settings, setting
 from tdrop.methods.parts.threads import one_torch_thread
-from tdrop.methods.parts.training import Rows, Schedule, train
+from tdrop.methods.parts.training import Rows, Schedule, Trained, train
 from tdrop.types import INTERVAL_LEVEL, Cohort, Predictive, StepCallback, Summary, Task
 
 _WEIGHTS = "weights.safetensors"
@@ -61,6 +61,10 @@ class NetworkMethod(Settings):
             "learning_rate": (0.005, 0.01),
         }
 
+    def restraint(self) -> tuple[float, ...]:
+        """Decay first, then the linear term, which leaves the hidden layers less to explain."""
+        return (self.weight_decay, float(self.linear))
+
     @abstractmethod
     def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> Network:
         """Makes the untrained network for that many features and source rows."""
@@ -81,12 +85,13 @@ class NetworkMethod(Settings):
         start, training = spawn(check_seed(seed, self.name), 2)
         with one_torch_thread():
             network = self.network(source.X.shape[1], len(source), source.task, torch_generator(start))
-            schedule = self.schedule()
-            trained = train(
-                network, rows, schedule, method=self.name, seed=int(training.integers(2**62)), progress=progress
-            )
+            trained = self.train(network, rows, int(training.integers(2**62)), progress)
         facts = Facts(source.features, source.task, trained.steps, trained.history, len(source), scaling)
         return self.fitted_class()(self, network, facts)
+
+    def train(self, network: Network, rows: Rows, seed: int, progress: StepCallback | None) -> Trained:
+        """Trains the network in place."""
+        return train(network, rows, self.schedule(), method=self.name, seed=seed, progress=progress)
 
     def needs_target(self) -> bool:
         """Whether this fit reads the target's rows."""

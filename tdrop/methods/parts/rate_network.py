@@ -115,6 +115,13 @@ class RateNetwork(Network):
         parts = [[noise[start : start + step] for noise in draw] for start in range(0, len(draw[0]), step)]
         return torch.cat([self.run_passes(shared, part) for part in parts]) + self.layers.linear_term(x)
 
+    def noise_free(self, x: Tensor) -> Tensor:
+        """Outputs (rows,) with every mask at its mean."""
+        hidden = x
+        for place in range(len(self.layers) - 1):
+            hidden = self.layers.hidden_layer(hidden, place)
+        return self.layers.output(hidden) + self.layers.linear_term(x)
+
     def run_shared(self, x: Tensor) -> Shared:
         """What all passes have in common for x (rows, features)."""
         logits = self.rate_logits(x)

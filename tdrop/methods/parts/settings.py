@@ -60,6 +60,10 @@ class Settings:
         values = {each.name: getattr(self, each.name) for each in fields(self) if each.init}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
+    def restraint(self) -> tuple[float, ...]:
+        """How much these settings hold the method back, the most important part first; larger is more restrained."""
+        return ()
+
     def with_settings(self, **settings: Any) -> Self:
         """Returns a copy with some settings changed; an unknown name is a UsageError."""
         known = [each.name for each in fields(self) if each.init]

@@ -74,7 +74,7 @@ def test_the_hard_versions_cover_both_outcomes_and_every_difficulty():
 def test_a_drawn_pair_keeps_the_targets_labels_where_no_training_looks(tmp_path):
     place = Place.at(tmp_path)
     options = {"seed": 1, "rows": 100, "sharp": 5.0, "target_mean": 1.2}
-    pair = draw_pair.fn(place, "x", "x (simulated)", extrapolation.draw, options)
+    pair = draw_pair(place, "x", "x (simulated)", extrapolation.draw, options)
     assert load_cohort(pair.encoded.path / "target.npz").y is None
     assert load_cohort(pair.encoded.path / "source.npz").y is not None
     drawn = extrapolation.draw(**options)
@@ -86,10 +86,10 @@ def test_a_drawn_pair_keeps_the_targets_labels_where_no_training_looks(tmp_path)
 def test_fixed_settings_reach_the_refit():
     from tdrop.tune import chosen_method
 
-    trial = fixed_trial("transductive_dropout", {"epochs": 7, "lambda_": 0.1})
+    trial = fixed_trial("transductive_dropout", {"steps": 7, "lambda_": 0.1})
     settings = chosen_method("transductive_dropout", trial).settings()
     assert (settings["steps"], settings["lambda_"]) == (7, 0.1)
-    assert fixed_trial("logistic_regression", {})["steps"] == 200
+    assert fixed_trial("logistic_regression", {}).steps == 200
 
 
 def test_errors_left_are_counted_among_those_not_referred():

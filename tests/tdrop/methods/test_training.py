@@ -59,7 +59,7 @@ def test_decay_shrinks_the_weights_between_units_and_nothing_else(name, features
 @pytest.mark.parametrize("masks", ["concrete", "gaussian"])
 @pytest.mark.parametrize("bias", [-8.0, 8.0])
 def test_a_rate_near_its_bound_has_a_gradient(masks, bias):
-    _, network = make("transductive_dropout", masks=masks, highest_rate=0.9)
+    _, network = make("transductive_dropout", masks=masks, highest_rate=0.9, form="paper")
     with torch.no_grad():
         network.rate_layers.bias(-1).fill_(bias)
     rates = torch.sigmoid(network.rate_logits(torch.randn(20, 3, generator=torch.Generator().manual_seed(0))))
@@ -69,7 +69,7 @@ def test_a_rate_near_its_bound_has_a_gradient(masks, bias):
 
 
 def test_rates_start_where_they_are_asked_to():
-    _, network = make("transductive_dropout", initial_keep=0.7)
+    _, network = make("transductive_dropout", initial_keep=0.7, form="paper")
     assert torch.sigmoid(network.rate_logits(torch.zeros(1, 3))).tolist()[0] == pytest.approx([0.3, 0.3], abs=1e-4)
 
 

@@ -18,6 +18,7 @@ MASKS = ("concrete", "gaussian")
 
 
 def make_network(masks: str, hidden: tuple[int, ...] = (24, 16), **settings):
+    settings = {"form": "paper", **settings}
     method = TransductiveDropout(hidden=hidden, masks=masks, passes=6, **settings)
     return method.network(4, 100, "binary", torch.Generator().manual_seed(0))
 
@@ -146,3 +147,22 @@ def test_a_mask_written_as_a_quotient_is_the_relaxed_mask():
     expected = torch.sigmoid((keep + torch.logit(uniform)) / 0.1)
     odds = torch.exp(keep / 0.1)
     assert torch.allclose(odds / (odds + as_odds(torch.logit(uniform), 0.1)), expected, atol=1e-6)
+
+
+def test_the_risk_of_the_separate_form_is_tdnrs_and_the_doubt_widens_it():
+    source, target, _ = small_cohorts()
+    tdnr = quick("tdnr", steps=60).fit(source, target, seed=1)
+    separate = quick("transductive_dropout", steps=60, lambda_=0.1).fit(source, target, seed=1)
+    assert separate.method.form == "separate"
+    for first, second in zip(tdnr._network.parameters(), separate._network.risk.parameters(), strict=True):
+        assert torch.equal(first, second)
+    plain, doubted = (model.summarise(target.X, 400, seed=0) for model in (tdnr, separate))
+    assert ((plain.mean > 0.5) == (doubted.mean > 0.5)).mean() > 0.95
+    assert doubted.sd.mean() > plain.sd.mean()
+
+
+def test_the_separate_form_at_lambda_0_is_one_network():
+    source, target, _ = small_cohorts()
+    zero = quick("transductive_dropout", lambda_=0.0).fit(source, target, seed=1)
+    tdnr = quick("tdnr").fit(source, target, seed=1)
+    assert np.array_equal(zero.sample(target.X, 5, seed=0).samples, tdnr.sample(target.X, 5, seed=0).samples)

@@ -1,0 +1,109 @@
+"""Which trials go on, and which one the refit uses: the most restrained of those that cost nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tdrop.errors import FitError
+from tdrop.tune.out_of_fold import FOLDS, MOST_ROWS, PASSES, OutOfFold
+from tdrop.tune.plan import BUDGET, plan_trials
+from tdrop.tune.trial import Trial, run_trial
+from tdrop.types import Cohort, Indices
+
+#: Out-of-fold log loss that a more restrained setting may cost: below what any site's patients could tell.
+TOLERANCE = 0.005
+#: Share of the trials that go on to all folds after the first.
+GOING_ON = 1 / 3
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What tuning a method found.
+
+    Attributes:
+        picked: The trial whose settings the refit uses.
+        trials: All trials, as planned.
+        out_of_fold: The picked trial's risks of source patients whom its fits did not see.
+    """
+
+    picked: Trial
+    trials: tuple[Trial, ...]
+    out_of_fold: OutOfFold
+
+
+def tune(
+    name: str,
+    source: Cohort,
+    target: Cohort,
+    matching_rows: Indices,
+    *,
+    budget: int = BUDGET,
+    seed: int = 0,
+    base: Mapping[str, Any] | None = None,
+    folds: int = FOLDS,
+    passes: int = PASSES,
+    most_rows: int = MOST_ROWS,
+) -> Tuned:
+    """Tries a method's settings, all of them on one fold and the promising ones on every fold, and picks one."""
+    planned = plan_trials(name, budget=budget, seed=seed, base=base)
+    options: dict[str, Any] = {"seed": seed, "folds": folds, "passes": passes, "most_rows": most_rows}
+    found = [run_trial(method, source, target, matching_rows, held=(0,), **options) for method in planned]
+    for place in promising([trial for trial, _ in found]):
+        earlier = found[place][1]
+        found[place] = run_trial(planned[place], source, target, matching_rows, earlier=earlier, **options)
+    place = pick_place(name, [trial for trial, _ in found])
+    trials = mark_picked([trial for trial, _ in found], place)
+    risks = found[place][1]
+    assert risks is not None
+    return Tuned(trials[place], trials, risks)
+
+
+def promising(trials: Sequence[Trial]) -> tuple[int, ...]:
+    """Places of the trials that go on after the first fold: the lowest losses, and the most restrained near them.
+
+    A third of the trials, rounded up, goes on by loss. The trial that the rule would pick on this fold alone goes on
+    too, so that restraint is not lost to a fold's chance.
+    """
+    scored = [place for place, trial in enumerate(trials) if trial.log_loss is not None]
+    count = -(-len(trials) // round(1 / GOING_ON))
+    lowest = sorted(scored, key=lambda place: _loss_of(trials[place]))[:count]
+    if not scored:
+        return ()
+    restrained = _most_restrained(trials, scored)
+    return tuple(sorted({*lowest, restrained}))
+
+
+def pick_place(name: str, trials: Sequence[Trial]) -> int:
+    """Place of the trial whose settings the refit uses.
+
+    Of the trials on the most folds, those within TOLERANCE of the lowest log loss cost nothing; the most restrained of
+    them is picked, of equals the one with the lower loss, then the earlier (the defaults come first).
+    """
+    scored = [place for place, trial in enumerate(trials) if trial.log_loss is not None]
+    if not scored:
+        reasons = "; ".join(dict.fromkeys(trial.failure or "" for trial in trials))
+        raise FitError(f"method '{name}': none of {len(trials)} trials could be scored ({reasons or 'none was run'})")
+    most = max(trials[place].folds for place in scored)
+    return _most_restrained(trials, [place for place in scored if trials[place].folds == most])
+
+
+def pick_trial(name: str, trials: Sequence[Trial]) -> Trial:
+    """Returns the trial whose settings the refit uses; see `pick_place`."""
+    return trials[pick_place(name, trials)]
+
+
+def mark_picked(trials: Sequence[Trial], place: int) -> tuple[Trial, ...]:
+    """The same trials, with the picked one saying so."""
+    return tuple(replace(trial, picked=index == place) for index, trial in enumerate(trials))
+
+
+def _most_restrained(trials: Sequence[Trial], places: Sequence[int]) -> int:
+    best = min(_loss_of(trials[place]) for place in places)
+    close = [place for place in places if _loss_of(trials[place]) <= best + TOLERANCE]
+    return max(close, key=lambda place: (trials[place].restraint, -_loss_of(trials[place]), -place))
+
+
+def _loss_of(trial: Trial) -> float:
+    return float("inf") if trial.log_loss is None else trial.log_loss
