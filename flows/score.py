@@ -45,3 +45,5 @@ def run_score(site: str, file: Path, *, output: Path | None, contracts: Path, co
     for sentence in result["sentences"]:
         console.print(f"- {sentence}")
     console.print(str(patients))
+    if validation["quarantined"] or validation["duplicates"]:
+        console.print(f"not scored, and why: {folder / 'quarantine.csv'}")

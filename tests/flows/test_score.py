@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -130,6 +131,25 @@ def test_a_refused_batch_tells_the_site_all_and_prefect_no_small_count(place, tm
         score(place, tmp_path, patients(rows=60).head(7))
     assert "7 rows" not in str(caught.value)
     assert "7" in (place.site(SITE) / "refused" / "batch.txt").read_text()
+
+
+def test_the_list_of_those_who_were_not_scored_is_named(place, tmp_path, monkeypatch):
+    import io
+
+    from rich.console import Console
+
+    from flows.score import run_score
+
+    batch = patients(rows=120)
+    batch.loc[0, "age"] = 300
+    batch.to_csv(tmp_path / "batch.csv", index=False)
+    settle(tmp_path)
+    monkeypatch.setenv("TDROP_HOME", place.home)
+    console = Console(file=io.StringIO(), width=300)
+    run_score(SITE, tmp_path / "batch.csv", output=None, contracts=Path(place.contracts), console=console)
+    listed = place.site(SITE) / "scores" / "quarantine.csv"
+    assert str(listed) in console.file.getvalue()
+    assert len(pd.read_csv(listed)) == 1
 
 
 # The batch beside the patients that the model was made for.
