@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,3 +37,10 @@ def test_two_hospitals_as_data_frames() -> None:
     alone = clone(model).fit(X, source.y).predict_proba(there)[:, 1]
     assert not np.allclose(alone, risk)
     assert make_pipeline(StandardScaler(), TransferClassifier()).fit(X, source.y).score(there, target.y) > 0.5
+
+
+def test_the_example_draws_its_figure(tmp_path: Path) -> None:
+    example = Path(__file__).parents[2] / "docs" / "two_hospitals.py"
+    environment = {**os.environ, "PYTHONPATH": str(example.parents[1])}
+    subprocess.run([sys.executable, str(example)], check=True, cwd=tmp_path, env=environment)
+    assert (tmp_path / "two_hospitals.png").read_bytes().startswith(b"\x89PNG")
