@@ -28,7 +28,8 @@ def export_site(place: Place, run: Run, folder: Path) -> None:
     _write_export(place, run, assemble(place, run), folder)
 
 
-def _write_export(place: Place, run: Run, whole: ReportData, folder: Path) -> None:
+def _write_export(place: Place, run: Run, whole: ReportData, folder: Path) -> ReportData:
+    """Writes what may leave and returns it."""
     data = disclose(whole, place.network().site(run.site).disclosure)
     folder.mkdir(parents=True, exist_ok=True)
     if data is whole:
@@ -40,6 +41,7 @@ def _write_export(place: Place, run: Run, whole: ReportData, folder: Path) -> No
     write_json(folder / "shift.json", data.shift)
     write_json(folder / "validation.json", data.validation)
     write_json(folder / "choice.json", data.choice)
+    return data
 
 
 def site_record(place: Place, run: Run, folder: Path) -> SiteRecord:
@@ -47,8 +49,7 @@ def site_record(place: Place, run: Run, folder: Path) -> SiteRecord:
     site = place.resolve(run.site)
     stages = run.stages
     exported = folder / "report"
-    data = assemble(place, run)
-    _write_export(place, run, data, exported)
+    data = _write_export(place, run, assemble(place, run), exported)
     if site.policy.upload_patients:
         shutil.copyfile(place.latest(run.site) / "patients.csv", exported / "patients.csv")
     shift = stages.shift.json("shift.json")
@@ -130,7 +131,7 @@ def _figures(data: ReportData) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for method, summaries in data.predictions.items():
         if data.y is not None:
-            drawn = {"calibration": draw_calibration({method: summaries}, data.y, label, least)}
+            drawn = {"calibration": draw_calibration({method: summaries}, data.y, label)}
         else:
             referred = referred_by_level(summaries[0], decision)
             drawn = {"risks": draw_risk_histogram(summaries[0], referred, decision.risk_level, least)}

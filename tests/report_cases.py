@@ -99,10 +99,12 @@ def make_validation(title: str, rows: int) -> dict[str, Any]:
     """Invents what the check of an extract found."""
     findings = [
         {"rule": "psa.range", "column": "psa", "severity": "row_critical", "count": 14, "total": rows + 20,
-         "sentence": f"PSA: 14 of {rows + 20:,} values are outside 0 to 10,000 ng/mL", "sure": "certain",
+         "words": "PSA: {count} of {total} values are outside 0 to 10,000 ng/mL", "sure": "certain",
+         "sentence": f"PSA: 14 of {rows + 20:,} values are outside 0 to 10,000 ng/mL",
          "fix": "check its unit in data_contracts/sites/harbour.yaml"},
         {"rule": "psa.plausible", "column": "psa", "severity": "row_warning", "count": 31, "total": rows + 20,
-         "sentence": f"PSA: 31 of {rows + 20:,} values are unusual", "fix": "", "sure": "certain"},
+         "words": "PSA: {count} of {total} values are unusual", "fix": "", "sure": "certain",
+         "sentence": f"PSA: 31 of {rows + 20:,} values are unusual"},
     ]  # fmt: skip
     return {"form": 1, "site": "harbour", "title": title, "contract": "prostate", "contract_version": "1",
             "read": rows + 20, "used": rows, "quarantined": 14, "duplicates": 6, "findings": findings,

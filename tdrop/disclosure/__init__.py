@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from tdrop.disclosure.cells import HIDDEN, Policy, limit, mark, protect, space_out
+from tdrop.disclosure.cells import HIDDEN, Policy, limit, mark, shown_count, shown_parts, shown_share
 from tdrop.disclosure.documents import (
+    disclose_choice,
     disclose_labels,
     disclose_matching,
     disclose_shift,
@@ -21,6 +22,7 @@ __all__ = [
     "HIDDEN",
     "Policy",
     "disclose",
+    "disclose_choice",
     "disclose_evaluation",
     "disclose_labels",
     "disclose_matching",
@@ -31,8 +33,9 @@ __all__ = [
     "disclose_validation",
     "limit",
     "mark",
-    "protect",
-    "space_out",
+    "shown_count",
+    "shown_parts",
+    "shown_share",
 ]
 
 Document = TypeVar("Document")
@@ -56,9 +59,13 @@ def disclose(document: Document, policy: Policy) -> Document:
         shift=shift,
         matching=disclose_matching(data.matching, shift, policy),
         tuning={method: disclose_trials(trials, policy) for method, trials in data.tuning.items()},
+        choice=disclose_choice(data.choice, policy),
         evaluation=disclose_evaluation(data.evaluation, policy),
         labels=None if data.labels is None else disclose_labels(data.labels, policy),
         previous=None if data.previous is None else _earlier(data.previous, policy),
+        # Curves over patients with known outcomes tell of single ones: only tables of rounded numbers leave.
+        y=None,
+        recalibration=None,
         hide_below=limit(policy),
     )
     return shown

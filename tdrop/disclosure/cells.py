@@ -1,12 +1,14 @@
-"""Which counts of a table must be hidden so that no small one can be read or worked out.
+"""How a number of patients leaves a site: rounded to a multiple of the threshold, or hidden when it is small.
 
-A count from 1 to threshold - 1 is small. Zero is shown: nobody is in an empty group. Where the sum of a
-group of counts is known, hiding a single one is no use, so others are hidden with it until every small
-count could still have at least two values.
+A count from 1 to threshold - 1 is small and hidden. Zero is shown: nobody is in an empty group. Every other count is
+the nearest multiple of the threshold, so that a reader knows it to within the threshold and no better, whatever else is
+added to it or taken from it; a share is the quotient of two such counts and tells nothing more. What is hidden beside
+a sum therefore needs no company: the sum is not known well enough to give it away.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -39,66 +41,80 @@ def is_small(value: Any, threshold: int) -> bool:
 
 
 def gives_away(part: float | None, whole: float | None, threshold: int) -> bool:
-    """Whether a part and its whole, shown together, leave a small number of others."""
+    """Whether a part and its whole leave a small number of others."""
     return part is not None and whole is not None and is_small(whole - part, threshold)
 
 
-def protect(counts: Sequence[int], threshold: int) -> tuple[set[int], set[int]]:
-    """Returns which of counts that add up to a known sum are small, and which must be hidden beside them."""
-    small = {index for index, value in enumerate(counts) if is_small(value, threshold)}
-    beside: set[int] = set()
-    while not is_ambiguous(counts, small, beside, threshold):
-        others = [index for index in range(len(counts)) if index not in small | beside]
-        if not others:
-            break
-        # A count that is not empty hides more than an empty one; among those the smallest loses least.
-        beside.add(min(others, key=lambda index: (counts[index] == 0, counts[index])))
-    return small, beside
+def coarse(value: float, threshold: int) -> int:
+    """Returns the multiple of the threshold nearest to a count that is not small."""
+    return 0 if value <= 0 else max(threshold, threshold * math.floor(value / threshold + 0.5))
 
 
-def is_ambiguous(counts: Sequence[int], small: set[int], beside: set[int], threshold: int) -> bool:
-    """Whether every small count can have two values, for a reader who knows this rule and the hidden counts' sum.
+def shown_count(value: float, threshold: int) -> int | str:
+    """Returns a count as it may leave."""
+    return mark(threshold) if is_small(value, threshold) else coarse(value, threshold)
 
-    Such a reader knows that a small count is 1 to threshold - 1 and that any other is 0 or at least the threshold.
+
+def shown_share(part: float, whole: float, threshold: int) -> float | None:
+    """Returns a share as it may leave, of two counts that may; None where few are in it, or all but few."""
+    if whole <= 0 or is_small(part, threshold) or is_small(whole, threshold) or gives_away(part, whole, threshold):
+        return None
+    return min(1.0, coarse(part, threshold) / coarse(whole, threshold))
+
+
+def share_end(value: float | None, whole: float, threshold: int, *, upper: bool) -> float | None:
+    """Returns an end of a share's interval on the same grid, moved outwards."""
+    if value is None or is_small(whole, threshold) or whole <= 0:
+        return None
+    steps = value * whole / threshold
+    steps = math.ceil(steps - 1e-9) if upper else math.floor(steps + 1e-9)
+    return min(1.0, max(-1.0, steps * threshold / coarse(whole, threshold)))
+
+
+def step_of(rows: float, threshold: int) -> float:
+    """Returns how finely a mean over `rows` may be told, in standard deviations: `threshold` patients do not show."""
+    wanted = threshold / max(rows, 1.0)
+    power = 10.0 ** math.floor(math.log10(wanted))
+    return max(0.01, power * next(factor for factor in (1, 2, 5, 10) if factor * power >= wanted * (1 - 1e-9)))
+
+
+def to_grid(value: float | None, step: float) -> float | None:
+    """Returns a number on a grid."""
+    return None if value is None else round(step * round(value / step), 10)
+
+
+def shown_parts(counts: Sequence[int], threshold: int) -> list[int | str]:
+    """Returns the counts of a table as they may leave, its sum being known as well as any count.
+
+    Rounding leaves a small count at least two values except where every count sits at the same end of its range; then
+    the largest is hidden too, and the rest say nothing.
     """
-    known_sum = sum(counts[index] for index in small | beside)
-    others = len(small) - 1
-
-    def possible(value: int) -> bool:
-        rest = known_sum - value
-        most = others * (threshold - 1)
-        return others <= rest <= most or (bool(beside) and rest - others >= threshold)
-
-    return not small or sum(possible(value) for value in range(1, threshold)) > 1
-
-
-def space_out(first: Sequence[float], second: Sequence[float], threshold: int) -> list[int]:
-    """Returns the points of a curve that may be drawn: between two, both running counts grow by enough or not at all.
-
-    A curve of counts gives away what it gains from point to point, and what is left after its last one.
-
-    Args:
-        first: Running count at each point, ascending, from nothing to its total at the last.
-        second: Another one, such as those without the event.
-        threshold: The smallest gain that may be read off.
-    """
-    kept: list[int] = []
-    before = 0.0, 0.0
-    for index, here in enumerate(zip(first, second, strict=True)):
-        gains = [now - then for now, then in zip(here, before, strict=True)]
-        left = [total[-1] - now for total, now in zip((first, second), here, strict=True)]
-        if not any(is_small(value, threshold) for value in (*gains, *left)):
-            kept.append(index)
-            before = here
-    return kept
-
-
-def hide_parts(counts: Sequence[int], threshold: int) -> list[int | str]:
-    """Returns counts with known sum as they may be shown."""
-    small, beside = protect(counts, threshold)
-    shown: list[int | str] = list(counts)
-    for index in small:
-        shown[index] = mark(threshold)
-    for index in beside:
-        shown[index] = HIDDEN
+    shown: list[int | str] = [shown_count(value, threshold) for value in counts]
+    if any(isinstance(value, str) for value in shown) and not _open(counts, threshold):
+        shown[max(range(len(counts)), key=lambda index: counts[index])] = HIDDEN
     return shown
+
+
+def bounds(value: int | str, threshold: int) -> tuple[int, int]:
+    """Returns the smallest and the largest count that stands behind what is shown."""
+    if isinstance(value, str):
+        return 1, threshold - 1
+    if value == 0:
+        return 0, 0
+    # The values v with floor(v / threshold + 1/2) = value / threshold; a shown count is never small.
+    low = math.ceil(value - threshold / 2)
+    return max(threshold, low), math.ceil(value + threshold / 2) - 1
+
+
+def _open(counts: Sequence[int], threshold: int) -> bool:
+    """Whether every small count can have two values for a reader who knows the rule and the rounded sum."""
+    total = bounds(shown_count(sum(counts), threshold), threshold)
+    ends = [bounds(shown_count(value, threshold), threshold) for value in counts]
+    low, high = (sum(end[side] for end in ends) for side in (0, 1))
+    for value, (least, most) in zip(counts, ends, strict=True):
+        if is_small(value, threshold):
+            first = max(least, total[0] - (high - most))
+            last = min(most, total[1] - (low - least))
+            if last <= first:
+                return False
+    return True

@@ -1,213 +1,258 @@
-"""Hides small counts in what the other rooms write: validation, shift, matching, trials, labels, summary."""
+"""What leaves of validation, shift, matching, trials, labels and summary: rounded numbers, and no sentence.
+
+Sentences are written from what these functions return, by `tdrop.report`; none of them reads a word of prose.
+"""
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tdrop.contracts.findings import Finding
 from tdrop.disclosure.cells import (
-    HIDDEN,
     Policy,
+    coarse,
     gives_away,
-    hide_parts,
-    is_ambiguous,
     is_small,
     limit,
-    mark,
-    protect,
+    shown_count,
+    shown_parts,
+    shown_share,
+    step_of,
+    to_grid,
 )
+
+#: Decimals of what rests on no count: enough to read.
+DECIMALS = 3
 
 
 def disclose_validation(validation: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
-    """Returns a validation with small counts hidden; read = used + quarantined + duplicates gives none away.
-
-    The rows used are the site's patients and stand in every table, so it is the rows read that are hidden
-    where they would tell.
-    """
+    """Returns a validation with rounded counts; facts about the file, such as a missing column, stay as they are."""
     threshold = limit(policy)
     if not threshold:
         return dict(validation)
-    parts = [int(validation["quarantined"]), int(validation["duplicates"])]
-    tells = not is_ambiguous(parts, *protect(parts, threshold), threshold)
-    quarantined, duplicates = hide_parts(parts, threshold)
-    read = HIDDEN if tells else validation["read"]
-    findings = [
-        _finding(item, threshold, int(validation["read"]) if tells else None) for item in validation["findings"]
-    ]
-    return {**validation, "read": read, "quarantined": quarantined, "duplicates": duplicates, "findings": findings}
+    counts = {name: shown_count(validation[name], threshold) for name in ("read", "used", "quarantined", "duplicates")}
+    return {**validation, **counts, "findings": [_finding(item, threshold) for item in validation["findings"]]}
 
 
-def _finding(finding: Mapping[str, Any], threshold: int, secret: int | None) -> dict[str, Any]:
-    """Hides a finding's small count, and the number of rows read where that is hidden."""
-    count, total = finding["count"], finding["total"]
-    shown = dict(finding)
-    if is_small(count, threshold):
-        shown |= {"count": mark(threshold), "sentence": f"{finding['rule']}: in {mark(threshold)} rows"}
-    elif gives_away(count, total, threshold):
-        shown |= {"count": HIDDEN, "sentence": f"{finding['rule']}: in nearly all rows"}
-    if secret is not None:
-        shown["total"] = HIDDEN if total == secret else total
-        shown["sentence"] = re.sub(rf"(?<![\d,]){re.escape(f'{secret:,}')}(?![\d,])", HIDDEN, str(shown["sentence"]))
-    return shown
+def _finding(item: Mapping[str, Any], threshold: int) -> dict[str, Any]:
+    if item.get("about") == "file":
+        return dict(item)
+    shown = {
+        **item,
+        "count": shown_count(item["count"], threshold),
+        "total": shown_count(item["total"], threshold),
+        "others": {name: shown_count(value, threshold) for name, value in item.get("others", {}).items()},
+    }
+    return Finding.from_dict(shown).to_dict()
 
 
 def disclose_shift(shift: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
-    """Returns a shift with every share and histogram bar hidden that stands for few patients."""
+    """Returns a shift with every count rounded and every share and mean no finer than that."""
     threshold = limit(policy)
     if not threshold:
         return dict(shift)
     rows = {"source": int(shift["source_rows"]), "target": int(shift["target_rows"])}
-    secret = _secret_features(shift, rows, threshold)
-    features = [_feature(item, rows, item["feature"] in secret, threshold) for item in shift["features"]]
-    outside = shift.get("outside_overlap")
-    shown = {**shift, "features": features, "propensity": _density(shift.get("propensity"), threshold)}
-    shown["drivers"] = [
-        {**item, "largest_smd": None, "distance": None} if item["column"] in _columns(shift, secret) else item
-        for item in shift.get("drivers", ())
-    ]
-    if _few(shift.get("weights_capped_share"), rows["source"], threshold):
-        shown["weights_capped_share"] = None
-    for side, number in rows.items():
-        shown[f"{side}_rows"] = mark(threshold) if is_small(number, threshold) else number
-    if _few(outside, rows["target"], threshold):
-        shown["outside_overlap"] = None
-        few = f"fewer than {threshold} of the target patients"
-        shown["reason"] = re.sub(r"[\d.]+% of the target patients", few, str(shift.get("reason", "")))
+    features = [_feature(item, rows, threshold) for item in shift["features"]]
+    _complete(features)
+    shown = {
+        **shift,
+        "reason": "",
+        "notes": [],
+        "features": features,
+        "drivers": [_driver(item, features) for item in shift.get("drivers", ())],
+        "propensity": _density(shift.get("propensity"), threshold),
+        "domain_auroc": _rested(shift.get("domain_auroc"), threshold),
+        "aurocs": [_rested(item, threshold) for item in shift.get("aurocs", ())],
+        "permutation": _rested(shift.get("permutation"), threshold),
+        **{f"{side}_rows": shown_count(number, threshold) for side, number in rows.items()},
+    }
+    for name, side in (("outside_overlap", "target"), ("weights_capped_share", "source")):
+        if shift.get(name) is not None:
+            shown[name] = shown_share(round(shift[name] * rows[side]), rows[side], threshold)
+    if shift.get("weights_effective_n") is not None:
+        shown["weights_effective_n"] = coarse(shift["weights_effective_n"], threshold)
     return shown
 
 
-def _few(part: float | None, rows: int, threshold: int) -> bool:
-    """Whether a share stands for few patients, or for all but few."""
-    if part is None:
-        return False
-    count = round(part * rows)
-    return is_small(count, threshold) or is_small(rows - count, threshold)
+def _rested(item: Mapping[str, Any] | None, threshold: int) -> dict[str, Any] | None:
+    """Rounds a record of real numbers and of the rows behind them."""
+    if item is None:
+        return None
+    shown = dict(item)
+    for name, value in item.items():
+        if name in ("rows_fitted", "source_rows", "target_rows"):
+            shown[name] = shown_count(value, threshold)
+        elif isinstance(value, float):
+            shown[name] = round(value, DECIMALS)
+    return shown
 
 
-def _columns(shift: Mapping[str, Any], features: set[str]) -> set[str]:
-    return {item["column"] for item in shift["features"] if item["feature"] in features}
+def _feature(item: Mapping[str, Any], rows: Mapping[str, int], threshold: int) -> dict[str, Any]:
+    shown = {**item, "density": _density(item.get("density"), threshold), "missing_difference": None}
+    outside = item.get("outside_range")
+    if outside is not None:
+        shown["outside_range"] = shown_share(round(outside * rows["target"]), rows["target"], threshold)
+    if item.get("kind") == "continuous":
+        return shown | _means(item, rows, threshold)
+    parts = {side: item.get(f"{side}_mean") for side in rows}
+    shares = {
+        side: None if mean is None else shown_share(round(mean * rows[side]), rows[side], threshold)
+        for side, mean in parts.items()
+    }
+    return shown | {f"{side}_mean": mean for side, mean in shares.items()} | _difference(shares)
 
 
-def _secret_features(shift: Mapping[str, Any], rows: Mapping[str, int], threshold: int) -> set[str]:
-    """Finds shares (binary features, levels) that stand for few patients at a site, and what must go beside them."""
-    secret: set[str] = set()
-    levels: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for item in shift["features"]:
-        if item.get("kind") == "continuous":
-            continue
-        if any(_few(item.get(f"{side}_mean"), rows[side], threshold) for side in rows):
-            secret.add(item["feature"])
+def _means(item: Mapping[str, Any], rows: Mapping[str, int], threshold: int) -> dict[str, float | None]:
+    """Means so coarse that moving `threshold` patients by a standard deviation would not show."""
+    sd = item.get("pooled_sd") or 1.0
+    steps = {side: step_of(number, threshold) for side, number in rows.items()}
+    widest = max(steps.values())
+    means = {f"{side}_mean": to_grid(item.get(f"{side}_mean"), steps[side] * sd) for side in rows}
+    # Four digits of a spread say nothing of a single patient among these many.
+    return means | {
+        "smd": to_grid(item.get("smd"), widest),
+        "distance": to_grid(item.get("distance"), widest),
+        "pooled_sd": None if item.get("pooled_sd") is None else float(f"{item['pooled_sd']:.2g}"),
+    }
+
+
+def _difference(shares: Mapping[str, float | None]) -> dict[str, float | None]:
+    """What follows from two shown shares; a difference of exact ones would give them away."""
+    here, there = shares["target"], shares["source"]
+    if here is None or there is None:
+        return dict.fromkeys(("source_mean", "target_mean", "pooled_sd", "smd", "distance"))
+    pooled = ((here * (1 - here) + there * (1 - there)) / 2) ** 0.5
+    smd = 0.0 if here == there else (here - there) / pooled if pooled else None
+    return {"pooled_sd": pooled, "smd": smd, "distance": abs(here - there)}
+
+
+def _complete(features: list[dict[str, Any]]) -> None:
+    """Fills in what belongs to a whole column, from what its features show."""
+    for item in features:
         if item.get("kind") == "level":
-            levels[item["column"]].append(item)
-    for items in levels.values():
-        for side in rows:
-            _, beside = protect([round((item.get(f"{side}_mean") or 0) * rows[side]) for item in items], threshold)
-            secret |= {items[index]["feature"] for index in beside}
-    return secret
+            levels = [one["distance"] for one in features if one["column"] == item["column"] and one["kind"] == "level"]
+            item["column_distance"] = None if None in levels else sum(levels) / 2
+        missing = [one for one in features if one["column"] == item["column"] and one.get("kind") == "missing"]
+        if missing and missing[0]["target_mean"] is not None:
+            item["missing_difference"] = missing[0]["target_mean"] - missing[0]["source_mean"]
+    for item in features:
+        if "column_distance" in item:
+            item["distance"] = item.pop("column_distance")
 
 
-def _feature(item: Mapping[str, Any], rows: Mapping[str, int], secret: bool, threshold: int) -> dict[str, Any]:
-    shown = {**item, "density": _density(item.get("density"), threshold)}
-    if _few(item.get("outside_range"), rows["target"], threshold):
-        shown["outside_range"] = None
-    if item.get("missing_difference") is not None:
-        shown["missing_difference"] = round(item["missing_difference"], 2)
-    if secret:
-        shown |= dict.fromkeys(("source_mean", "target_mean", "pooled_sd", "smd", "distance", "missing_difference"))
-        shown["density"] = None
-    return shown
+def _driver(item: Mapping[str, Any], features: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    members = [one for one in features if one["column"] == item["column"]]
+    smds = [one["smd"] for one in members if one["smd"] is not None]
+    distances = [one["distance"] for one in members if one["distance"] is not None]
+    shown = {name: round(value, DECIMALS) if isinstance(value, float) else value for name, value in item.items()}
+    return shown | {"largest_smd": max(smds, key=abs, default=None), "distance": max(distances, default=None)}
 
 
 def _density(density: Mapping[str, Any] | None, threshold: int) -> dict[str, Any] | None:
-    """Hides bars of few patients, and those beside them, as None."""
+    """Rounds bars; those of few patients, and what would give them away, are None."""
     if density is None:
         return None
     shown = dict(density)
     for side in ("source", "target"):
-        small, beside = protect(density[side], threshold)
-        shown[side] = [None if index in small | beside else value for index, value in enumerate(density[side])]
+        bars = shown_parts(density[side], threshold)
+        shown[side] = [None if isinstance(bar, str) else bar for bar in bars]
     return shown
 
 
 def disclose_matching(matching: Mapping[str, Any], shift: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
-    """Returns a matching without its rows; features that `shift` (already disclosed) hides are hidden here too."""
+    """Returns a matching without its rows; what `shift` (already disclosed) hides of a feature is hidden here too."""
     threshold = limit(policy)
-    if not threshold:
+    if not threshold or not matching:
         return dict(matching)
-    secret = {item["feature"] for item in shift.get("features", ()) if item.get("source_mean") is None}
-    balance = [
-        {**item, **{key: None for key in item if key != "feature"}} if item["feature"] in secret else dict(item)
-        for item in matching.get("balance", ())
-    ]
-    shown = {**matching, "rows": [], "balance": balance}
-    if is_small(matching.get("retained"), threshold):
-        shown["retained"] = mark(threshold)
-    if isinstance(shift.get("target_rows"), str) or _few(matching.get("overlap"), int(shift["target_rows"]), threshold):
-        shown["overlap"] = None
-    if any(is_small(int(found), threshold) for found in re.findall(r"\b\d+\b", str(matching.get("fallback") or ""))):
-        shown["fallback"] = "too few source patients are like this site's, so another rule picked them"
+    before = {item["feature"]: item["smd"] for item in shift.get("features", ())}
+    step = step_of(min(matching["retained"], _number(shift["target_rows"])), threshold)
+    shown: dict[str, Any] = {**matching, "rows": [], "fallback": None}
+    shown["balance"] = [_balance(item, before.get(item["feature"]), step) for item in matching.get("balance", ())]
+    for name in ("retained", "wanted", "effective_n"):
+        if matching.get(name) is not None:
+            shown[name] = shown_count(matching[name], threshold)
+    rows = _number(shift["target_rows"])
+    shown["overlap"] = shown_share(round(matching["overlap"] * rows), rows, threshold) if rows else None
     return shown
 
 
+def _number(value: int | str) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _balance(item: Mapping[str, Any], before: float | None, step: float) -> dict[str, Any]:
+    if before is None:
+        return {name: value if name == "feature" else None for name, value in item.items()}
+    shown = {name: to_grid(value, step) if isinstance(value, float) else value for name, value in item.items()}
+    return {**shown, "before": before}
+
+
 def disclose_trials(trials: Sequence[Mapping[str, Any]], policy: Policy) -> list[dict[str, Any]]:
-    """Returns trials with figures hidden that rest on few errors, and without their losses by block."""
+    """Returns trials with rounded counts, without their losses by block."""
     threshold = limit(policy)
     if not threshold:
         return [dict(trial) for trial in trials]
     shown = []
     for trial in trials:
         kept = {key: value for key, value in trial.items() if key not in ("losses", "matched_losses")}
-        if is_small(trial.get("errors"), threshold) or gives_away(trial.get("errors"), trial.get("n"), threshold):
-            kept |= {"errors": mark(threshold), "error_auroc": None}
+        errors, n = trial.get("errors"), trial.get("n")
+        if is_small(errors, threshold) or is_small(n, threshold) or gives_away(errors, n, threshold):
+            kept["error_auroc"] = None
         if is_small(trial.get("matched_n"), threshold):
-            kept |= {"matched_n": mark(threshold), "matched_log_loss": None}
+            kept["matched_log_loss"] = None
+        for name in ("errors", "n", "rows", "matched_n"):
+            if trial.get(name) is not None:
+                kept[name] = shown_count(trial[name], threshold)
+        for name in ("log_loss", "standard_error", "error_auroc", "auroc", "brier", "matched_log_loss"):
+            if kept.get(name) is not None:
+                kept[name] = round(kept[name], DECIMALS)
         shown.append(kept)
     return shown
 
 
+def disclose_choice(choice: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
+    """Returns a choice with rounded counts; its reason is written anew from its table."""
+    threshold = limit(policy)
+    if not threshold:
+        return dict(choice)
+    table = []
+    for row in choice.get("table", ()):
+        kept = dict(row)
+        for name in ("n", "effective_n"):
+            if row.get(name) is not None:
+                kept[name] = shown_count(row[name], threshold)
+        table.append(kept)
+    return {**choice, "reason": "", "table": table}
+
+
 def disclose_labels(labels: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
-    """Returns the counts of a label file with small ones hidden; its sentences hold counts and go with them."""
+    """Returns the rounded counts of a label file, without sentences."""
     threshold = limit(policy)
     if not threshold:
         return dict(labels)
-    shown = {key: mark(threshold) if is_small(value, threshold) else value for key, value in labels.items()}
-    if any(shown[key] != labels[key] for key in labels):
-        shown["sentences"] = []
-        # Known and missing add up to the site's patients.
-        if shown.get("missing") != labels.get("missing") and "known" in labels:
-            shown["known"] = HIDDEN
-    return shown
+    counts = {key: shown_count(value, threshold) for key, value in labels.items() if isinstance(value, int)}
+    return {**labels, **counts, "sentences": []}
 
 
 def disclose_summary(summary: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
-    """Returns a report's summary with small counts hidden, without the sentences that were made from them.
+    """Returns a report's summary with rounded counts, without the sentences that were made from whole ones.
 
     `report_summary` of data that were disclosed as a whole keeps its sentences and needs this no more.
     """
     threshold = limit(policy)
     if not threshold:
         return dict(summary)
-    shown = dict(summary)
-    patients = summary.get("patients")
+    shown = {**summary, "reason": "", "use": "", "things": []}
     for key in ("patients", "referred", "labelled", "outcomes"):
-        value = summary.get(key)
-        if is_small(value, threshold) or (isinstance(value, int) and gives_away(value, patients, threshold)):
-            shown[key] = mark(threshold) if is_small(value, threshold) else HIDDEN
-    if shown != dict(summary):
-        shown |= {"use": "", "auroc": None}
-    shown |= {"reason": "", "things": []}
-    shown["methods"] = [_method(item, patients, threshold) for item in summary.get("methods", ())]
+        if isinstance(summary.get(key), int | float):
+            shown[key] = shown_count(summary[key], threshold)
+    if isinstance(shown.get("outcomes"), str):
+        shown["auroc"] = None
+    shown["methods"] = [_method(item, threshold) for item in summary.get("methods", ())]
     return shown
 
 
-def _method(item: Mapping[str, Any], patients: Any, threshold: int) -> dict[str, Any]:
-    shown = dict(item)
-    for key in ("referrals", "inpt"):
-        value = item.get(key)
-        if is_small(value, threshold) or (isinstance(patients, int) and gives_away(value, patients, threshold)):
-            shown[key] = mark(threshold)
-    if gives_away(item.get("inpt"), item.get("referrals"), threshold):
-        shown["inpt"] = HIDDEN
-    return shown
+def _method(item: Mapping[str, Any], threshold: int) -> dict[str, Any]:
+    counts = {key: shown_count(item[key], threshold) for key in ("referrals", "inpt") if item.get(key) is not None}
+    return {**item, **counts}

@@ -1,169 +1,146 @@
-"""Hides the numbers of an evaluation that rest on few patients."""
+"""What leaves of an evaluation: counts to a multiple of the threshold, shares of such counts, and nothing of few."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from tdrop.disclosure.cells import HIDDEN, Policy, gives_away, is_small, limit, mark, protect
+from tdrop.disclosure.cells import (
+    HIDDEN,
+    Policy,
+    coarse,
+    gives_away,
+    is_small,
+    limit,
+    mark,
+    share_end,
+    shown_count,
+    shown_parts,
+    shown_share,
+)
 from tdrop.evaluate import ALL, METRICS, Evaluation, Row
-from tdrop.evaluate.catalogue import SHARES
 from tdrop.evaluate.rows import NO_SPREAD
 
-#: A count and the count that holds it: both shown, they give away the rest.
-_INSIDE = {"inpt": "referrals"}
-
-#: Decimals of what leaves: enough to read, too few to work a hidden count out of a ratio.
+#: Decimals of numbers that are no quotients of counts.
 _DECIMALS = 3
+#: Metrics that weigh counts: one decimal less, so that no count can be read off.
+_WEIGHED = {"net_benefit": 2, "net_benefit_refer": 2, "referrals_per_gain": 0}
+_DIFFERENCE = "_difference"
 
-_Key = tuple[str, str, str]
+
+def is_share_of_counts(metric: str) -> bool:
+    """Whether a metric is a number of patients over another."""
+    return metric in ("outcome_rate", "error_rate") or metric.startswith("retained_error")
 
 
 def disclose_rows(rows: Sequence[Row], policy: Policy) -> tuple[Row, ...]:
-    """Returns the rows with every number hidden that rests on fewer patients than the site allows."""
+    """Returns the rows as they may leave."""
     threshold = limit(policy)
     if not threshold:
         return tuple(rows)
-    hidden = _hidden_keys(rows, threshold)
-    partly = _partly_labelled(rows, threshold)
-    return tuple(_show(row, _key(row) in hidden, (row.group in partly) and _labelled(row), threshold) for row in rows)
+    silent = _silent_groups(rows, threshold)
+    # What is hidden for one seed is hidden for all, and so is their mean.
+    few = {(row.method, row.metric, row.group) for row in rows if _rests_on_few(row, threshold)}
+    shown = [
+        _show(row, (row.method, row.group) in silent or (row.method, row.metric, row.group) in few, threshold)
+        for row in rows
+    ]
+    rates = {(row.method, row.seed, row.group): row.value for row in shown if row.metric == "error_rate"}
+    return tuple(_difference(row, rates, threshold) for row in shown)
 
 
-def _key(row: Row) -> _Key:
-    return row.method, row.metric, row.group
+def _silent_groups(rows: Iterable[Row], threshold: int) -> set[tuple[str, str]]:
+    """Finds groups too small to be told about, and those whose size would give such a one away."""
+    tables: dict[tuple[str, str], list[tuple[str, int]]] = defaultdict(list)
+    for row in rows:
+        if row.metric == "patients" and row.group != ALL and row.value is not None and row.seed == ALL:
+            tables[row.method, row.group.split(": ")[0]].append((row.group, round(row.value)))
+    silent = set()
+    for (method, _), groups in tables.items():
+        shown = shown_parts([size for _, size in groups], threshold)
+        silent |= {(method, group) for (group, _), size in zip(groups, shown, strict=True) if isinstance(size, str)}
+    return silent
 
 
-def _labelled(row: Row) -> bool:
-    return row.events is not None
+def _show(row: Row, silent: bool, threshold: int) -> Row:
+    if silent or is_small(row.n, threshold):
+        return _hide(row, threshold)
+    if METRICS[row.metric].shape == "count":
+        value = None if row.value is None else float(coarse(row.value, threshold))
+        ends = [None if end is None else float(coarse(end, threshold)) for end in (row.low, row.high)]
+        shown = replace(row, value=value, low=ends[0], high=ends[1], seed_sd=None)
+    elif is_share_of_counts(row.metric):
+        n = row.n or 0
+        low, high = share_end(row.low, n, threshold, upper=False), share_end(row.high, n, threshold, upper=True)
+        value = None if row.value is None else shown_share(_part(row), n, threshold)
+        shown = replace(row, value=value, low=low, high=high, seed_sd=None)
+    else:
+        digits = _WEIGHED.get(row.metric, _DECIMALS)
+        ends = [None if end is None else round(end, digits) for end in (row.value, row.low, row.high, row.seed_sd)]
+        shown = replace(row, value=ends[0], low=ends[1], high=ends[2], seed_sd=ends[3])
+    return replace(shown, note=_note(row), n=_count(row.n, threshold), events=_count(row.events, threshold))
 
 
-def _hidden_keys(rows: Sequence[Row], threshold: int) -> set[_Key]:
-    """Finds what must go; a number that is hidden for one seed is hidden for all, and so is their mean."""
-    counts = {(*_key(row), row.seed): row.value for row in rows if METRICS[row.metric].shape == "count"}
-    hidden = {_key(row) for row in rows if _rests_on_few(row, counts, threshold)}
-    hidden |= _beside(rows, threshold) | _steps(rows, threshold)
-    groups = {(method, group) for method, metric, group in hidden if metric == "patients"}
-    hidden |= {_key(row) for row in rows if (row.method, row.group) in groups}
-    return hidden | _differences(rows, hidden)
-
-
-def _rests_on_few(row: Row, counts: dict[tuple[str, str, str, int | str], float | None], threshold: int) -> bool:
-    if is_small(row.n, threshold):
-        return True
+def _rests_on_few(row: Row, threshold: int) -> bool:
     if row.events is not None and (is_small(row.events, threshold) or gives_away(row.events, row.n, threshold)):
         return True
-    if METRICS[row.metric].shape != "count" or row.value is None:
+    if row.value is None:
         return False
-    if is_small(row.value, threshold) or (row.metric != "patients" and gives_away(row.value, row.n, threshold)):
-        return True
-    whole = _INSIDE.get(row.metric)
-    return whole is not None and gives_away(row.value, counts.get((row.method, whole, row.group, row.seed)), threshold)
+    if METRICS[row.metric].shape == "count":
+        return is_small(row.value, threshold) or (row.metric != "patients" and gives_away(row.value, row.n, threshold))
+    part = _part(row)
+    few = is_small(part, threshold) or gives_away(part, row.n, threshold)
+    return is_share_of_counts(row.metric) and few
 
 
-def _beside(rows: Iterable[Row], threshold: int) -> set[_Key]:
-    """Finds subgroups to hide because they add up to a known number of patients or events."""
-    tables: dict[tuple[str, str, str, str], list[tuple[_Key, int]]] = defaultdict(list)
-    for row in rows:
-        if row.group == ALL:
-            continue
-        title = row.group.split(": ")[0]
-        if METRICS[row.metric].shape == "count" and row.value is not None:
-            tables[row.method, row.metric, title, "value"].append((_key(row), round(row.value)))
-        if row.events is not None and row.n is not None:
-            tables[row.method, row.metric, title, "events"].append((_key(row), row.events))
-            tables[row.method, row.metric, title, "others"].append((_key(row), row.n - row.events))
-    hidden = set()
-    for cells in tables.values():
-        _, beside = protect([value for _, value in cells], threshold)
-        hidden |= {cells[index][0] for index in beside}
-    return hidden
+def _part(row: Row) -> float:
+    """The patients behind a share; a division leaves 44.999999 of 45."""
+    return round((row.value or 0.0) * (row.n or 0), 6)
 
 
-def _steps(rows: Iterable[Row], threshold: int) -> set[_Key]:
-    """Finds retained errors that, set against the one before, tell how few errors the referred patients held."""
-    events = {(row.method, row.metric, row.seed): row.events for row in rows if row.group == ALL}
-    hidden: set[_Key] = set()
-    for by in ("expected", "sd"):
-        names = [f"retained_error_{100 * part:.0f}_{by}" for part in SHARES]
-        for method, seed in {(method, seed) for method, metric, seed in events if metric == names[0]}:
-            before = events.get((method, "error_rate", seed))
-            for name in names:
-                here = events.get((method, name, seed))
-                if before is not None and here is not None and is_small(before - here, threshold):
-                    hidden.add((method, name, ALL))
-                else:
-                    before = here
-    return hidden
+def _hide(row: Row, threshold: int) -> Row:
+    small = METRICS[row.metric].shape == "count" and is_small(row.value, threshold)
+    note = row.note if row.note == NO_SPREAD else mark(threshold) if small else HIDDEN
+    return replace(row, value=None, low=None, high=None, seed_sd=None, n=None, events=None, note=note)
 
 
-def _differences(rows: Iterable[Row], hidden: set[_Key]) -> set[_Key]:
-    """Finds differences to a reference of which one side is hidden."""
-    found = set()
-    for row in rows:
-        if row.metric.endswith("_difference"):
-            metric, reference = row.metric.removesuffix("_difference"), row.note.removeprefix("minus ")
-            if (row.method, metric, row.group) in hidden or (reference, metric, row.group) in hidden:
-                found.add(_key(row))
-    return found
+def _note(row: Row) -> str:
+    """The code of a row; what a reader must know beside it is written from its numbers."""
+    if row.note == NO_SPREAD or row.metric.endswith(_DIFFERENCE):
+        return row.note
+    return "not estimable" if row.value is None else ""
 
 
-def _partly_labelled(rows: Iterable[Row], threshold: int) -> set[str]:
-    """Finds groups of which all but a few patients have a known outcome: there, how many is hidden."""
-    everyone = {row.group: row.n for row in rows if row.metric == "patients"}
-    known = {row.group: row.n for row in rows if row.metric == "outcome_rate"}
-    return {group for group, n in known.items() if gives_away(n, everyone.get(group), threshold)}
+def _count(value: int | None, threshold: int) -> int | None:
+    shown = None if value is None else shown_count(value, threshold)
+    return shown if isinstance(shown, int) else None
 
 
-def _show(row: Row, hide: bool, hide_n: bool, threshold: int) -> Row:
-    n = None if hide_n else row.n
-    if hide:
-        small = METRICS[row.metric].shape == "count" and is_small(row.value, threshold)
-        note = row.note if row.note == NO_SPREAD else mark(threshold) if small else HIDDEN
-        few = is_small(row.n, threshold) or row.metric == "patients"
-        return replace(row, value=None, low=None, high=None, seed_sd=None, events=None, n=None if few else n, note=note)
-    digits = 1 if METRICS[row.metric].shape == "count" else _DECIMALS
-    return replace(
-        row,
-        value=_round(row.value, digits),
-        low=_round(row.low, digits),
-        high=_round(row.high, digits),
-        seed_sd=_round(row.seed_sd, digits),
-        n=n,
-        events=None if hide_n else row.events,
-    )
-
-
-def _round(value: float | None, digits: int) -> float | None:
-    return None if value is None else round(value, digits)
+def _difference(row: Row, rates: Mapping[tuple[str, int | str, str], float | None], threshold: int) -> Row:
+    """A difference of rates is that of the rates shown."""
+    if row.metric != f"error_rate{_DIFFERENCE}" or row.value is None:
+        return row
+    reference = row.note.removeprefix("minus ")
+    mine, theirs = (rates.get((method, row.seed, row.group)) for method in (row.method, reference))
+    if mine is None or theirs is None:
+        return _hide(row, threshold)
+    n = row.n or 0
+    low, high = share_end(row.low, n, threshold, upper=False), share_end(row.high, n, threshold, upper=True)
+    return replace(row, value=mine - theirs, low=low, high=high)
 
 
 def disclose_evaluation(evaluation: Evaluation, policy: Policy) -> Evaluation:
-    """Returns the evaluation with small counts hidden."""
+    """Returns the evaluation as it may leave; its warnings are written from its numbers."""
     threshold = limit(policy)
     if not threshold:
         return evaluation
-    rows = disclose_rows(evaluation.rows, policy)
-    labelled, outcomes = evaluation.labelled, evaluation.outcomes
-    few = outcomes is not None and (is_small(outcomes, threshold) or gives_away(outcomes, labelled, threshold))
-    unknown = gives_away(labelled, evaluation.patients, threshold)
+    few = is_small(evaluation.outcomes, threshold) or gives_away(evaluation.outcomes, evaluation.labelled, threshold)
     return replace(
         evaluation,
-        rows=rows,
-        patients=None if is_small(evaluation.patients, threshold) else evaluation.patients,
-        outcomes=None if few or unknown else outcomes,
-        labelled=None if unknown else labelled,
-        warnings=_warn(evaluation, few, unknown, threshold),
+        rows=disclose_rows(evaluation.rows, policy),
+        patients=_count(evaluation.patients, threshold),
+        labelled=_count(evaluation.labelled, threshold),
+        outcomes=None if few else _count(evaluation.outcomes, threshold),
+        warnings=(),
     )
-
-
-def _warn(evaluation: Evaluation, few: bool, unknown: bool, threshold: int) -> tuple[str, ...]:
-    """Rewrites sentences that hold a hidden count."""
-    if not few and not unknown:
-        return evaluation.warnings
-    told = []
-    if few:
-        told.append(f"Fewer than {threshold} patients had the outcome, or did not: too few to judge the model by.")
-    if unknown:
-        told.append(f"The outcome is known for all but fewer than {threshold} patients.")
-    return tuple(told)

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdrop import metrics
-from tdrop.disclosure import protect, space_out
 from tdrop.evaluate import METRICS, Evaluation
 from tdrop.figures.style import MUTED, SOURCE_COLOUR, TARGET_COLOUR, Canvas, look, styled
 from tdrop.types import Doubles, Summary
@@ -54,13 +53,8 @@ def _draw_point(panel: Any, height: int, method: str, evaluation: Evaluation, na
 
 
 @styled
-def draw_interval_sweep(
-    predictions: Mapping[str, Sequence[Summary]], y: NDArray[Any], naming: Naming, hide_below: int = 0
-) -> str | None:
-    """Draws INPT at a 50% risk level against mean interval width as the interval level sweeps (the paper's figure).
-
-    Points that rest on fewer than `hide_below` patients are left out.
-    """
+def draw_interval_sweep(predictions: Mapping[str, Sequence[Summary]], y: NDArray[Any], naming: Naming) -> str | None:
+    """Draws INPT at a 50% risk level against mean interval width as the interval level sweeps (the paper's figure)."""
     known = np.isfinite(y)
     canvas = Canvas(7.2, 3.5)
     panel = canvas.panels[0][0]
@@ -69,9 +63,6 @@ def draw_interval_sweep(
         if summaries[0].passes < 2:
             continue
         points = np.mean([_sweep(summary, y, known) for summary in summaries], axis=0)
-        if hide_below:
-            caught = points[:, 1].tolist()
-            points = points[space_out(caught, caught, hide_below)]
         style = look(method)
         panel.plot(
             points[:, 0], points[:, 1], color=style.colour, linestyle=style.dash, marker=style.marker, markersize=4.5,
@@ -103,13 +94,8 @@ def _sweep(summary: Summary, y: NDArray[Any], known: NDArray[np.bool_]) -> Doubl
 
 
 @styled
-def draw_calibration(
-    predictions: Mapping[str, Sequence[Summary]], y: NDArray[Any], naming: Naming, hide_below: int = 0
-) -> str | None:
-    """Draws observed against predicted risk in ten groups, one panel a method, same scale; first seed.
-
-    Groups with fewer than `hide_below` patients on either side are left out.
-    """
+def draw_calibration(predictions: Mapping[str, Sequence[Summary]], y: NDArray[Any], naming: Naming) -> str | None:
+    """Draws observed against predicted risk in ten groups, one panel a method, same scale; first seed."""
     known = np.isfinite(y)
     if not known.any():
         return None
@@ -118,12 +104,9 @@ def draw_calibration(
     canvas = Canvas(1.4 * columns + 0.35, 1.6 * lines + 0.3, lines, columns, sharex=True, sharey=True)
     for panel, (method, summaries) in zip(canvas.panels.flat, predictions.items(), strict=False):
         table = metrics.CalibrationTable.of(y[known], summaries[0].mean[known])
-        shown = safe_groups(table, hide_below)
         style = look(method)
         panel.plot([0, 1], [0, 1], color=MUTED, linewidth=0.9, linestyle=(0, (3, 2)))
-        panel.plot(
-            table.risk[shown], table.rate[shown], color=style.colour, marker=style.marker, markersize=3.5, linewidth=1.3
-        )
+        panel.plot(table.risk, table.rate, color=style.colour, marker=style.marker, markersize=3.5, linewidth=1.3)
         panel.set_title(naming(method), fontsize=8)
         panel.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
         panel.set_xticks([0, 0.5, 1], ["0", "½", "1"])
@@ -136,14 +119,6 @@ def draw_calibration(
         "Calibration by method",
         "Patients in ten groups of like risk; on the dashed line predicted equals observed.",
     )
-
-
-def safe_groups(table: metrics.CalibrationTable, hide_below: int) -> list[int]:
-    """Returns the groups of a calibration plot that may be drawn: the others hold few patients of one kind."""
-    hidden = set.union(
-        *protect(table.events.tolist(), hide_below), *protect((table.n - table.events).tolist(), hide_below)
-    )
-    return [index for index in range(len(table.n)) if index not in hidden]
 
 
 @styled

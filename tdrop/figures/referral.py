@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdrop import metrics
-from tdrop.disclosure import protect, space_out
-from tdrop.figures.methods import Naming, safe_groups
+from tdrop.disclosure import shown_parts
+from tdrop.figures.methods import Naming
 from tdrop.figures.style import HIGHLIGHT, INK, MUTED, SOURCE_COLOUR, TARGET_COLOUR, Canvas, look, styled
 from tdrop.types import Doubles, Summary
 
@@ -26,8 +26,8 @@ def draw_risk_histogram(summary: Summary, referred: NDArray[np.bool_], level: fl
     """Draws how many patients have which risk, and which of them are referred (chosen method, first seed)."""
     edges = np.linspace(0, 1, 21 if hide_below else 41)
     kept, looked = (np.histogram(summary.mean[mask], edges)[0].astype(float) for mask in (~referred, referred))
-    for counts in (kept, looked):
-        counts[list(set.union(*protect(counts.astype(int).tolist(), hide_below)))] = 0
+    if hide_below:
+        kept, looked = (_rounded(counts, hide_below) for counts in (kept, looked))
     canvas = Canvas(7.2, 2.7)
     panel = canvas.panels[0][0]
     centre, width = (edges[:-1] + edges[1:]) / 2, 0.92 * edges[1]
@@ -48,14 +48,17 @@ def draw_risk_histogram(summary: Summary, referred: NDArray[np.bool_], level: fl
     return canvas.svg("risks", "Predicted risks and referrals", hidden if hide_below else told)
 
 
+def _rounded(counts: Doubles, hide_below: int) -> Doubles:
+    """Bars as they may leave; those of few patients are empty."""
+    shown = shown_parts([int(count) for count in counts], hide_below)
+    return np.asarray([0 if isinstance(bar, str) else bar for bar in shown], dtype=np.float64)
+
+
 @styled
 def draw_risk_coverage(
-    predictions: Mapping[str, Sequence[Summary]], y: NDArray[Any], threshold: float, naming: Naming, hide_below: int = 0
+    predictions: Mapping[str, Sequence[Summary]], y: NDArray[Any], threshold: float, naming: Naming
 ) -> str | None:
-    """Draws the error rate among those not referred as more are referred, by expected loss and by sd; first seed.
-
-    Points that would tell of fewer than `hide_below` errors are not drawn.
-    """
+    """Draws the error rate among those not referred as more are referred, by expected loss and by sd; first seed."""
     known = np.isfinite(y)
     if not known.any():
         return None
@@ -66,7 +69,7 @@ def draw_risk_coverage(
         scores += [summary.sd] if summary.passes > 1 else []
         for panel, score in zip(canvas.panels[0], scores, strict=False):
             curve = metrics.risk_coverage(y[known], summary.mean[known], score[known], threshold)
-            share, error = _enough(curve, hide_below)
+            share, error = _enough(curve)
             panel.plot(share, error, color=style.colour, linestyle=style.dash, linewidth=1.4, label=naming(method))
     for panel, title in zip(canvas.panels[0], ("Ranked by expected loss", "Ranked by sd"), strict=True):
         panel.set_title(title)
@@ -84,33 +87,23 @@ def draw_risk_coverage(
     )
 
 
-def _enough(curve: metrics.RiskCoverage, hide_below: int) -> tuple[Doubles, Doubles]:
-    """Keeps some points of a curve, far enough apart that no few errors can be read off between them."""
+def _enough(curve: metrics.RiskCoverage) -> tuple[Doubles, Doubles]:
+    """Keeps some points of a curve."""
     index = np.unique(np.minimum((_SHARES * len(curve.referred)).astype(int), len(curve.referred) - 1))
-    if hide_below:
-        left = np.round(curve.error * curve.n)
-        caught = left[0] - left
-        right = np.arange(len(left)) - caught
-        ends = np.append(index, len(left) - 1)
-        shown = space_out(caught[ends].tolist(), right[ends].tolist(), hide_below)
-        index = index[[point for point in shown if point < len(index)]]
     return curve.referred[index], curve.error[index]
 
 
 @styled
 def draw_decision_curve(
-    summary: Summary, y: NDArray[Any], interval_level: float, capacity: float, level: float, hide_below: int = 0
+    summary: Summary, y: NDArray[Any], interval_level: float, capacity: float, level: float
 ) -> str | None:
-    """Draws net benefit by the risk from which one acts: nobody, everybody, the model, the model with referral.
-
-    Points that would tell of fewer than `hide_below` patients with, or without, the outcome are left out.
-    """
+    """Draws net benefit by the risk from which one acts: nobody, everybody, the model, the model with referral."""
     known = np.isfinite(y)
     outcome, risk = y[known], summary.mean[known].astype(np.float64)
     if not known.any() or len(np.unique(outcome)) < 2:
         return None
     _, high = summary.interval(interval_level)
-    thresholds = _safe_thresholds(outcome, risk, hide_below)
+    thresholds = _THRESHOLDS
     curves: dict[str, list[float | None]] = {"everybody": [], "model": [], "model and referral": []}
     for threshold in thresholds:
         doubtful = metrics.most(metrics.expected_loss(risk, threshold), metrics.capacity_count(len(risk), capacity))
@@ -118,16 +111,7 @@ def draw_decision_curve(
         curves["everybody"].append(metrics.net_benefit(outcome, np.ones(len(risk)), threshold))
         curves["model"].append(metrics.net_benefit(outcome, risk, threshold))
         curves["model and referral"].append(metrics.net_benefit(outcome, risk, threshold, referred))
-    return _draw_benefit(thresholds, curves, level) if len(thresholds) else None
-
-
-def _safe_thresholds(y: NDArray[Any], risk: Doubles, hide_below: int) -> Doubles:
-    """Keeps thresholds between which no few patients, with or without the outcome, change sides."""
-    if not hide_below:
-        return _THRESHOLDS
-    below = [risk < threshold for threshold in (*_THRESHOLDS, np.inf)]
-    kept = space_out([float(y[b].sum()) for b in below], [float((1 - y[b]).sum()) for b in below], hide_below)
-    return _THRESHOLDS[[index for index in kept if index < len(_THRESHOLDS)]]
+    return _draw_benefit(thresholds, curves, level)
 
 
 def _draw_benefit(thresholds: Doubles, curves: Mapping[str, Sequence[float | None]], level: float) -> str:
@@ -136,11 +120,13 @@ def _draw_benefit(thresholds: Doubles, curves: Mapping[str, Sequence[float | Non
     styles: dict[str, tuple[str, Any, str]] = {
         "everybody": (SOURCE_COLOUR, (0, (1, 1)), "act on everybody"),
         "model": (TARGET_COLOUR, "-", "act by the model"),
-        "model and referral": (HIGHLIGHT, (0, (5, 2)), "act by the model, referred patients by the clinician"),
+        "model and referral": (HIGHLIGHT, (0, (5, 2)), "the same, were every referred patient decided rightly"),
     }
     for name, values in curves.items():
         colour, dash, label = styles[name]
-        panel.plot(thresholds, values, color=colour, linestyle=dash, label=label)
+        # The perfect clinician is a bound, not a result: the model's own line is the boldest.
+        width = 2.2 if name == "model" else 1.0
+        panel.plot(thresholds, values, color=colour, linestyle=dash, linewidth=width, label=label)
     panel.axhline(0, color=MUTED, linewidth=0.9, label="act on nobody")
     panel.axvline(level, color=INK, linewidth=1, linestyle=(0, (3, 2)))
     top = max(value for values in curves.values() for value in values if value is not None)
@@ -158,22 +144,20 @@ def _draw_benefit(thresholds: Doubles, curves: Mapping[str, Sequence[float | Non
 
 
 @styled
-def draw_recalibration(y: NDArray[Any], risks: Mapping[str, NDArray[Any]], hide_below: int = 0) -> str | None:
+def draw_recalibration(y: NDArray[Any], risks: Mapping[str, NDArray[Any]]) -> str | None:
     """Draws calibration before and after each recalibration, one panel each, same scale.
 
     Args:
         y: Known outcomes (rows,).
         risks: By name, risks (rows,).
-        hide_below: Groups with fewer patients on either side are left out.
     """
     if not len(y):
         return None
     canvas = Canvas(2.2 * len(risks) + 0.4, 2.5, 1, len(risks), sharex=True, sharey=True)
     for panel, (name, risk) in zip(canvas.panels[0], risks.items(), strict=True):
         table = metrics.CalibrationTable.of(y, risk)
-        shown = safe_groups(table, hide_below)
         panel.plot([0, 1], [0, 1], color=MUTED, linewidth=0.9, linestyle=(0, (3, 2)))
-        panel.plot(table.risk[shown], table.rate[shown], color=TARGET_COLOUR, marker="o", markersize=4)
+        panel.plot(table.risk, table.rate, color=TARGET_COLOUR, marker="o", markersize=4)
         panel.set_title(name)
         panel.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     canvas.figure.supxlabel("predicted risk", fontsize=9)

@@ -19,8 +19,16 @@ from tdrop.report import tables
 from tdrop.report.choice import choice_table, settings_table
 from tdrop.report.data import ReportData
 from tdrop.report.extract import label_table, plain_table, rows_sentence, shift_table, validation_table
+from tdrop.report.sentences import (
+    choice_sentence,
+    evaluation_warnings,
+    label_sentences,
+    matching_sentences,
+    shift_notes,
+    shift_sentence,
+)
 from tdrop.report.tables import Table
-from tdrop.report.text import count, method_label, moment, share
+from tdrop.report.text import method_label, moment, share
 from tdrop.report.titles import feature_titles, value_names
 from tdrop.report.who import who_table
 
@@ -83,7 +91,8 @@ def _results(data: ReportData) -> Section:
         parts += found(tables.difference_table(data))
     parts += found(tables.subgroup_table(data))
     sentences = tuple(filter(None, [_hindsight(data)]))
-    return Section("results", "Results at this site", sentences, tuple(parts), tuple(data.evaluation.warnings))
+    warned = tuple(evaluation_warnings(data.evaluation, data.hide_below))
+    return Section("results", "Results at this site", sentences, tuple(parts), warned)
 
 
 def _hindsight(data: ReportData) -> str:
@@ -110,10 +119,11 @@ def _referrals(data: ReportData) -> Section:
         figures.draw_risk_histogram(summary, referred, decision.risk_level, data.hide_below),
         f"Predicted risks of {method_label(data.method)} and who is referred (first seed).",
     )
-    if data.labelled and data.y is not None:
+    if data.labelled:
         parts += [tables.equal_table(data), tables.retained_table(data)]
+    if data.labelled and data.y is not None:
         parts += drawing(
-            figures.draw_risk_coverage(data.predictions, data.y, decision.threshold, method_label, data.hide_below),
+            figures.draw_risk_coverage(data.predictions, data.y, decision.threshold, method_label),
             "Error rate among patients who are not referred, as more are referred (first seed).",
         )
     sentences = (
@@ -125,12 +135,16 @@ def _referrals(data: ReportData) -> Section:
 
 
 def _benefit(data: ReportData) -> Section:
-    if not data.labelled or data.y is None:
+    if not data.labelled:
         return Section("benefit", "")
     decision = data.site.decision
     summary = data.predictions[data.method][0]
-    svg = figures.draw_decision_curve(
-        summary, data.y, decision.interval_level, decision.capacity, decision.risk_level, data.hide_below
+    svg = (
+        None
+        if data.y is None
+        else figures.draw_decision_curve(
+            summary, data.y, decision.interval_level, decision.capacity, decision.risk_level
+        )
     )
     parts = drawing(svg, f"Net benefit of {method_label(data.method)} (first seed) with “refer” as a third action.")
     parts.append(tables.benefit_table(data))
@@ -143,11 +157,13 @@ def _benefit(data: ReportData) -> Section:
 
 
 def _calibration(data: ReportData) -> Section:
-    if not data.labelled or data.y is None:
+    if not data.labelled:
         return Section("calibration", "")
     parts: list[Part] = [tables.score_table(data)]
+    if data.y is None:
+        return Section("calibration", "Are the risks right?", parts=tuple(parts))
     parts += drawing(
-        figures.draw_calibration(data.predictions, data.y, method_label, data.hide_below),
+        figures.draw_calibration(data.predictions, data.y, method_label),
         "Observed share against predicted risk in ten groups of patients, by method (first seed).",
     )
     recalibration = _recalibration(data)
@@ -163,7 +179,7 @@ def _calibration(data: ReportData) -> Section:
             for one in recalibration.adjustments
         }
         caption = f"{method_label(data.method)} before and after the recalibration that the outcomes suggest."
-        parts += drawing(figures.draw_recalibration(data.y[known], risks, data.hide_below), caption)
+        parts += drawing(figures.draw_recalibration(data.y[known], risks), caption)
     return Section("calibration", "Are the risks right?", parts=tuple(parts))
 
 
@@ -180,7 +196,7 @@ def _who(data: ReportData) -> Section:
 
 
 def _choice(data: ReportData) -> Section:
-    sentences = [_about(data.method), _with_labels(str(data.choice.get("reason", "")), data)]
+    sentences = [_about(data.method), choice_sentence(data.choice)]
     if data.choice.get("mlp_better"):
         sentences.append("A plain network without intervals scores better still, but cannot say when it is unsure.")
     warnings = [f"{method_label(name)} could not be fitted: {why}" for name, why in data.failed_methods.items()]
@@ -196,13 +212,6 @@ def _about(method: str) -> str:
         return ""
     name = method_label(method)
     return told if told.lower().startswith(name.lower()) else f"{name}: {told[:1].lower()}{told[1:]}"
-
-
-def _with_labels(sentence: str, data: ReportData) -> str:
-    """Writes methods in a sentence by their names for people."""
-    for name in sorted(data.evaluation.methods, key=len, reverse=True):
-        sentence = sentence.replace(name, method_label(name))
-    return _sentence(sentence)
 
 
 def shift_sections(
@@ -225,13 +234,7 @@ def shift_sections(
         figures.draw_balance(matching.get("balance", ()), titles),
         "How far the source is from this site, before and after picking similar patients.",
     )
-    sentences = [_sentence(str(shift.get("reason", "")))]
-    if matching:
-        sentences.append(
-            f"{count(matching.get('retained'))} source patients were picked to look like this site's; methods are "
-            "tuned on them and on nothing else."
-        )
-        sentences += [_sentence(str(matching["fallback"]))] if matching.get("fallback") else []
+    sentences = [shift_sentence(shift), *matching_sentences(matching, titles)]
     extract = validation_table(validation, "validation", "What was found in the extract")
     return [
         Section("patients", "How different the patients are", tuple(filter(None, sentences)), tuple(parts)),
@@ -239,15 +242,11 @@ def shift_sections(
     ]
 
 
-def _sentence(words: str) -> str:
-    return words[:1].upper() + words[1:]
-
-
 def _uncertainty(data: ReportData) -> Section:
     parts: list[Part] = []
     if data.labelled and data.y is not None:
         parts += drawing(
-            figures.draw_interval_sweep(data.predictions, data.y, method_label, data.hide_below),
+            figures.draw_interval_sweep(data.predictions, data.y, method_label),
             "Patients with the outcome whom the interval catches at a 50% risk level, against interval width, as the "
             "interval level rises; means over seeds.",
         )
@@ -263,13 +262,5 @@ def _making(data: ReportData) -> Section:
     if data.provenance:
         written = {**data.provenance, "created": moment(data.provenance.get("created"))}
         parts.append(plain_table("provenance", "How this report was made", written))
-    titles = feature_titles(data.contract)
-    notes = [_name_features(str(note), titles) for note in data.shift.get("notes", ())]
-    told = [_sentence(str(sentence)) + "." for sentence in (data.labels or {}).get("sentences", ())]
-    return Section("making", "How it was made", tuple(told + notes), tuple(parts))
-
-
-def _name_features(sentence: str, titles: Mapping[str, str]) -> str:
-    """Writes an encoded feature at the start of a sentence by its name for people."""
-    first, _, rest = sentence.partition(" ")
-    return _sentence(f"{titles.get(first, first)} {rest}")
+    told = label_sentences(data.labels) + shift_notes(data.shift)
+    return Section("making", "How it was made", tuple(told), tuple(parts))

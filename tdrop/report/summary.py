@@ -6,6 +6,7 @@ from typing import Any
 
 from tdrop.report.choice import picked_trial
 from tdrop.report.data import ReportData
+from tdrop.report.sentences import shift_sentence
 from tdrop.report.text import method_label
 from tdrop.report.words import referred_row, things_to_know, use_sentence
 
@@ -31,7 +32,7 @@ def report_summary(data: ReportData) -> dict[str, Any]:
         "created": data.provenance.get("created"),
         "contract_version": data.contract.version,
         "verdict": data.verdict,
-        "reason": data.shift.get("reason", ""),
+        "reason": shift_sentence(data.shift),
         "method": data.method,
         "method_label": method_label(data.method),
         "patients": evaluation.patients,

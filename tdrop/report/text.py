@@ -22,13 +22,12 @@ def method_label(name: str) -> str:
 
 
 def count(value: Any) -> str:
-    """Writes 1234 as 1,234; a mean of counts over seeds to one decimal; text and None as they are."""
+    """Writes 1234 as 1,234 and a mean of counts over seeds as whole patients; text and None as they are."""
     if value is None:
         return NOTHING
     if isinstance(value, str):
         return value
-    number = float(value)
-    return f"{number:,.0f}" if number.is_integer() or abs(number) >= 20 else f"{number:,.1f}"
+    return f"{float(value):,.0f}"
 
 
 def share(value: float | None, digits: int = 1) -> str:

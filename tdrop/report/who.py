@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from tdrop import metrics
 from tdrop.contracts.schema import Column
-from tdrop.disclosure import HIDDEN, mark, protect
-from tdrop.disclosure.cells import gives_away, is_small
+from tdrop.disclosure import HIDDEN, shown_count, shown_share
+from tdrop.disclosure.cells import is_small
 from tdrop.evaluate.statistics import referred_by_capacity, referred_by_level
 from tdrop.report.data import ReportData
 from tdrop.report.tables import Cell, Table
@@ -29,7 +29,7 @@ def who_table(data: ReportData) -> Table | None:
     small = {name: is_small(len(frame), data.hide_below) for name, frame in groups.items()}
     patients = (
         Cell("Patients"),
-        *(Cell(mark(data.hide_below) if small[n] else count(len(f))) for n, f in groups.items()),
+        *(Cell(count(shown_count(len(f), data.hide_below) if data.hide_below else len(f))) for f in groups.values()),
     )
     lines: list[tuple[Cell, ...]] = [patients]
     for column in data.contract.features:
@@ -98,18 +98,13 @@ def _shares(column: Column, groups: Groups, small: Mapping[str, bool], hide_belo
 
 
 def _visible(counts: Mapping[str, list[int]], small: Mapping[str, bool], hide_below: int) -> dict[str, list[str]]:
-    """Writes counts of each group as shares, hidden where they would give a small count away."""
+    """Writes counts of each group as shares, no finer than two counts that may leave."""
     shown = {}
-    whole = counts["This site"]
     for name, values in counts.items():
         total = sum(values)
-        hidden = set.union(*protect(values, hide_below)) if hide_below else set()
-        if hide_below and name in ("Misclassified", "Referred"):
-            hidden |= {i for i, value in enumerate(values) if gives_away(value, whole[i], hide_below)}
-            # One hidden share could be worked out from the others.
-            hidden = set(range(len(values))) if len(hidden) == 1 else hidden
-        shown[name] = [
-            HIDDEN if small[name] or i in hidden else share(value / total if total else None)
-            for i, value in enumerate(values)
-        ]
+        if not hide_below:
+            shown[name] = [share(value / total if total else None) for value in values]
+            continue
+        shares = [None if small[name] else shown_share(value, total, hide_below) for value in values]
+        shown[name] = [HIDDEN if part is None else share(part) for part in shares]
     return shown

@@ -10,6 +10,7 @@ import pandas as pd
 from tdrop.evaluate import Row
 from tdrop.report.choice import picked_trial
 from tdrop.report.data import ReportData
+from tdrop.report.sentences import evaluation_warnings
 from tdrop.report.text import count, method_label, moment, of_hundred, share
 from tdrop.report.titles import in_sentence, known_features
 from tdrop.types import Feature
@@ -90,7 +91,7 @@ def approval_sentence(data: ReportData) -> str:
 def method_sentence(data: ReportData) -> str:
     """Says why this method, without jargon."""
     if data.method == SIMPLE:
-        return "The simplest method does as well as any: neural networks add nothing here."
+        return _simple_sentence(data)
     if not data.choice.get("runner_up"):
         return "The only method that could be compared."
     simple = {row["method"]: row for row in data.choice.get("table", ())}.get(SIMPLE, {})
@@ -101,9 +102,23 @@ def method_sentence(data: ReportData) -> str:
     return "Best on source patients like these; clearly better than plain logistic regression."
 
 
+def _simple_sentence(data: ReportData) -> str:
+    """What may be said of plain logistic regression: no more than the tables say."""
+    better = [
+        row.method
+        for row in data.evaluation.rows
+        if row.metric == "log_loss_difference" and row.high is not None and row.high < 0
+    ]
+    if better:
+        return f"Chosen without outcomes; by them, {method_label(better[0])} has clearly lower log loss here."
+    if data.labelled:
+        return "The simplest method; by the outcomes no other is clearly better here."
+    return "The simplest method; on source patients like these no other is clearly better."
+
+
 def things_to_know(data: ReportData) -> list[str]:
     """Returns the three things to know, most important first."""
-    things = list(data.evaluation.warnings[:1])
+    things = evaluation_warnings(data.evaluation, data.hide_below)[:1]
     things += _with_outcomes(data) if data.labelled else _without_outcomes(data)
     things += [difference_sentence(data), _set_aside(data), _failed(data)]
     return [thing for thing in things if thing][:3]

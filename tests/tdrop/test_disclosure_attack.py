@@ -1,0 +1,202 @@
+"""An attack on what leaves: everything shown is a linear constraint over counts, and a solver looks for small ones.
+
+The attacker knows the rule of disclosure, how the counts of a site hang together, and this report and the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import Bounds, LinearConstraint, milp
+
+from tdrop.contracts.schema import Disclosure
+from tdrop.disclosure import disclose_labels, disclose_rows, disclose_shift, disclose_summary, disclose_validation
+from tdrop.disclosure.cells import bounds, step_of
+from tdrop.evaluate import ALL, Row
+
+POLICY = Disclosure(threshold=10)
+MOST = 100_000
+SITES = 200
+
+
+@dataclass
+class Attack:
+    """Counts by name, what is known of each, and the sums they obey."""
+
+    ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
+    sums: list[tuple[dict[str, float], float, float]] = field(default_factory=list)
+
+    def learn(self, name: str, shown: Any) -> None:
+        """Takes a count as it left: a number, "<10", or nothing."""
+        low, high = (0, MOST) if shown in (None, "hidden") else bounds(_whole(shown), 10)
+        before = self.ranges.get(name, (0, MOST))
+        self.ranges[name] = max(before[0], low), min(before[1], high)
+
+    def require(self, weights: Mapping[str, float], low: float, high: float) -> None:
+        """Takes a linear fact: low <= sum of weights times counts <= high."""
+        for name in weights:
+            self.ranges.setdefault(name, (0, MOST))
+        self.sums.append((dict(weights), low, high))
+
+    def possible(self, name: str) -> tuple[int, int]:
+        """The smallest and the largest value that a count can have."""
+        names = list(self.ranges)
+        rows = np.array([[weights.get(each, 0.0) for each in names] for weights, _, _ in self.sums])
+        facts = LinearConstraint(rows, [low for _, low, _ in self.sums], [high for _, _, high in self.sums])
+        box = Bounds([self.ranges[each][0] for each in names], [self.ranges[each][1] for each in names])
+        ends = []
+        for sign in (1, -1):
+            goal = np.array([float(sign) if each == name else 0.0 for each in names])
+            found = milp(goal, constraints=facts, bounds=box, integrality=np.ones(len(names)))
+            assert found.x is not None, "what left must at least allow the truth"
+            ends.append(round(float(found.x[names.index(name)])))
+        return ends[0], ends[1]
+
+
+def _whole(shown: Any) -> int | str:
+    return shown if isinstance(shown, str) else round(shown)
+
+
+def draw_site(seed: int) -> dict[str, Any]:
+    """The true counts of a site, many of them small."""
+    random = np.random.default_rng(seed)
+    small = lambda: int(random.integers(0, 10))  # noqa: E731
+    groups = [small() if random.random() < 0.5 else int(random.integers(10, 200)) for _ in range(random.integers(2, 6))]
+    groups[-1] += 60
+    patients = sum(groups)
+    missing = small()
+    known = patients - missing
+    events = [int(random.binomial(size, 0.3)) for size in groups]
+    bars = random.multinomial(patients, random.dirichlet(np.full(8, 0.6)))
+    return {
+        "groups": groups, "patients": patients, "missing": missing, "known": known, "events": events, "bars": bars,
+        "quarantined": small(), "duplicates": small(), "errors": min(known, int(random.integers(1, 60))),
+        "binary": int(random.integers(0, patients + 1)), "before": max(1, patients - int(random.integers(-9, 10))),
+    }  # fmt: skip
+
+
+def evaluation_rows(site: Mapping[str, Any]) -> list[Row]:
+    """The rows of an evaluation that hold counts or shares of counts."""
+    rows = [Row("a", "m", ALL, "patients", site["patients"], None, None, site["patients"])]
+    known, errors, outcomes = site["known"], site["errors"], sum(site["events"])
+    for name, part, n in (("errors", errors, 1), ("error_rate", errors, known), ("outcome_rate", outcomes, known)):
+        part_of = outcomes if name == "outcome_rate" else errors
+        rows.append(Row("a", "m", ALL, name, part / n, None, None, known, events=part_of))
+    left = known - known // 20
+    rows.append(Row("a", "m", ALL, "retained_error_5_sd", min(errors, left) / left, None, None, left, events=errors))
+    for index, (size, had) in enumerate(zip(site["groups"], site["events"], strict=True)):
+        group = f"Stage: {index}"
+        rows.append(Row("a", "m", ALL, "patients", size, None, None, size, group=group))
+        if size:
+            rate = had / size
+            rows.append(Row("a", "m", ALL, "outcome_rate", rate, None, None, size, events=had, group=group))
+    return rows
+
+
+def learn_rows(attack: Attack, rows: tuple[Row, ...], groups: int) -> None:
+    for row in rows:
+        where = "" if row.group == ALL else f" {row.group}"
+        shown = row.value if row.value is not None else row.note if row.note == "<10" else None
+        if row.metric in ("patients", "errors"):
+            attack.learn(f"{row.metric}{where}", shown)
+        elif row.value is not None:
+            assert row.n is not None
+            name = {"error_rate": "errors", "outcome_rate": "outcomes"}.get(row.metric, "left errors")
+            attack.learn(f"{name}{where}", row.value * row.n)
+        attack.learn("known" if row.group == ALL and row.metric in ("error_rate", "outcome_rate") else "any", row.n)
+    for name in ("patients", "outcomes"):
+        attack.require({name: -1, **{f"{name} Stage: {index}": 1 for index in range(groups)}}, 0, 0)
+        for index in range(groups):
+            attack.require({f"patients Stage: {index}": 1, f"outcomes Stage: {index}": -1}, 0, MOST)
+    attack.ranges["any"] = (0, MOST)
+
+
+def learn_documents(attack: Attack, site: Mapping[str, Any]) -> None:
+    used, aside, twice = site["patients"], site["quarantined"], site["duplicates"]
+    validation = {"read": used + aside + twice, "used": used, "quarantined": aside, "duplicates": twice, "findings": []}
+    shown = disclose_validation(validation, POLICY)
+    for name, value in shown.items():
+        if name != "findings":
+            attack.learn("patients" if name == "used" else name, value)
+    attack.require({"read": 1, "patients": -1, "quarantined": -1, "duplicates": -1}, 0, 0)
+    labels = disclose_labels({"known": site["known"], "missing": site["missing"], "sentences": []}, POLICY)
+    attack.learn("known", labels["known"])
+    attack.learn("missing", labels["missing"])
+    attack.require({"patients": 1, "known": -1, "missing": -1}, 0, 0)
+    previous = disclose_summary({"patients": site["before"], "methods": []}, POLICY)
+    attack.learn("patients before", previous["patients"])
+
+
+def learn_shift(attack: Attack, site: Mapping[str, Any]) -> None:
+    bars, n, yes = site["bars"], site["patients"], site["binary"]
+    places = np.arange(len(bars)) + 0.5
+    mean = float(bars @ places / n)
+    sd = float(np.sqrt(bars @ (places - mean) ** 2 / n)) or 1.0
+    edges = list(range(len(bars) + 1))
+    common = {"smd": 0.1, "distance": 0.1, "missing_difference": None, "outside_range": 0.0, "pooled_sd": sd}
+    age = {**common, "feature": "age", "column": "age", "kind": "continuous", "source_mean": 1.0, "target_mean": mean,
+           "density": {"edges": edges, "source": [100] * 8, "target": [int(bar) for bar in bars]}}  # fmt: skip
+    smoker = {**common, "feature": "smoker", "column": "smoker", "kind": "binary", "source_mean": 0.5,
+              "target_mean": yes / n, "smd": (yes / n - 0.5) / 0.5,
+              "density": {"edges": [0, 1, 2], "source": [400, 400], "target": [n - yes, yes]}}  # fmt: skip
+    shift = disclose_shift({"source_rows": 800, "target_rows": n, "features": [age, smoker], "drivers": []}, POLICY)
+    shown, binary = shift["features"]
+    for index, bar in enumerate(shown["density"]["target"]):
+        attack.learn(f"bar {index}", "<10" if bar is None and 0 < bars[index] < 10 else bar)
+    attack.require({"patients": -1, **{f"bar {index}": 1 for index in range(len(bars))}}, 0, 0)
+    half = step_of(n, 10) * sd / 2 + 1e-9
+    for side, sign in ((-half, 1), (half, -1)):
+        weights = {f"bar {index}": sign * place for index, place in enumerate(places)}
+        attack.require({**weights, "patients": -sign * (shown["target_mean"] + side)}, 0, 10 * MOST)
+    for name, bar, true in (
+        ("no", binary["density"]["target"][0], n - yes),
+        ("yes", binary["density"]["target"][1], yes),
+    ):
+        attack.learn(name, "<10" if bar is None and 0 < true < 10 else bar)
+    if binary["target_mean"] is not None and isinstance(shift["target_rows"], int):
+        attack.learn("yes", binary["target_mean"] * shift["target_rows"])
+    attack.require({"patients": -1, "no": 1, "yes": 1}, 0, 0)
+
+
+def truths(site: Mapping[str, Any]) -> dict[str, int]:
+    found = {name: site[name] for name in ("quarantined", "duplicates", "missing", "errors")}
+    found |= {f"patients Stage: {index}": size for index, size in enumerate(site["groups"])}
+    found |= {f"outcomes Stage: {index}": had for index, had in enumerate(site["events"])}
+    found |= {f"bar {index}": int(bar) for index, bar in enumerate(site["bars"])}
+    return found | {"yes": site["binary"], "no": site["patients"] - site["binary"]}
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_no_small_count_of_two_hundred_sites_can_be_solved(block: int) -> None:
+    tried = 0
+    for seed in range(block * SITES // 4, (block + 1) * SITES // 4):
+        site = draw_site(seed)
+        attack = Attack()
+        learn_rows(attack, disclose_rows(evaluation_rows(site), POLICY), len(site["groups"]))
+        learn_documents(attack, site)
+        learn_shift(attack, site)
+        for name, value in truths(site).items():
+            if 0 < value < 10:
+                low, high = attack.possible(name)
+                assert low < high, (seed, name, value)
+                tried += 1
+    assert tried > 100
+
+
+def test_the_attack_itself_works() -> None:
+    """It recovers a count hidden beside exact ones, which is how counts once left."""
+    attack = Attack()
+    attack.learn("small", "<10")
+    for name, value in (("other", 197), ("whole", 200)):
+        attack.ranges[name] = (value, value)
+    attack.require({"whole": 1, "small": -1, "other": -1}, 0, 0)
+    assert attack.possible("small") == (3, 3)
+
+
+def test_the_last_report_does_not_tell_by_how_many_it_differs() -> None:
+    now, then = (disclose_summary({"patients": n, "methods": []}, POLICY)["patients"] for n in (400, 399))
+    assert (now, then) == (400, 400)
