@@ -254,5 +254,7 @@ def disclose_summary(summary: Mapping[str, Any], policy: Policy) -> dict[str, An
 
 
 def _method(item: Mapping[str, Any], threshold: int) -> dict[str, Any]:
-    counts = {key: shown_count(item[key], threshold) for key in ("referrals", "inpt") if item.get(key) is not None}
+    counts = {
+        key: shown_count(item[key], threshold) for key in ("referrals", "referred", "inpt") if item.get(key) is not None
+    }
     return {**item, **counts}

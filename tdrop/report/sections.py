@@ -219,7 +219,9 @@ def shift_sections(
 ) -> list[Section]:
     """Returns the sections about the extract and its patients."""
     titles = feature_titles(contract)
-    order = [driver["column"] for driver in shift.get("drivers", ())]
+    # As the first screen and the table order them.
+    ranked = sorted(shift.get("features", ()), key=lambda row: -abs(row.get("smd") or 0.0))
+    order = list(dict.fromkeys(row["column"] for row in ranked))
     parts = drawing(
         figures.draw_densities(shift.get("features", ()), titles, order, value_names(contract)),
         "The features that tell the sites apart most. Grey area: source. Blue line: this site.",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tdrop.choose.choice import TOLERANCE
 from tdrop.evaluate import FEWEST_EVENTS, Evaluation
 from tdrop.report.text import count, method_label, share
 
@@ -86,8 +87,8 @@ def choice_sentence(choice: Mapping[str, Any]) -> str:
         return f"{name} has the lowest {measure} ({loss}){second}."
     tied = sum(bool(row.get("tied")) for row in scored)
     return (
-        f"{method_label(best['method'])} has the lowest {measure} ({best['log_loss']:.4f}), but {name} ({loss}) is "
-        f"within one standard error and the simplest of the {tied} methods that are."
+        f"{method_label(best['method'])} has the lowest {measure} ({best['log_loss']:.4f}); {name} ({loss}) is within "
+        f"{TOLERANCE} of it, and of the {tied} methods that are it comes first in the order that transfers best."
     )
 
 

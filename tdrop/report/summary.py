@@ -13,7 +13,7 @@ from tdrop.report.words import referred_row, things_to_know, use_sentence
 FORM = 1
 
 #: What the index shows of each method.
-INDEXED = ("auroc", "error_auroc_sd", "error_auroc_risk", "interval_width", "referrals", "inpt")
+INDEXED = ("auroc", "error_auroc_sd", "error_auroc_risk", "interval_width", "referrals", "referred", "inpt")
 
 
 def report_summary(data: ReportData) -> dict[str, Any]:

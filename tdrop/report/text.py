@@ -101,6 +101,8 @@ def write_out(value: Any) -> str:
         return ", ".join(f"{key} {write_out(item)}" for key, item in value.items())
     if isinstance(value, list | tuple):
         return ", ".join(write_out(item) for item in value)
+    if value is None:
+        return "not set"
     if isinstance(value, bool):
         return "yes" if value else "no"
     return count(value) if isinstance(value, int) else str(value)

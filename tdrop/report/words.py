@@ -225,7 +225,19 @@ def changes(data: ReportData, summary: Mapping[str, Any]) -> str:
         if previous.get(key) not in (None, summary.get(key)):
             told.append(f"{count(previous[key]) if previous[key] else 'no'} {words}")
     when = f" ({str(previous['created'])[:10]})" if previous.get("created") else ""
-    return f"The last report{when} had {', '.join(told)}." if told else f"Nothing since the last report{when}."
+    approved = _approved(previous.get("promotion"), data.promotion)
+    differs = f"The last report{when} had {', '.join(told)}." if told else ""
+    return " ".join(filter(None, (approved, differs))) or f"Nothing since the last report{when}."
+
+
+def _approved(before: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -> str:
+    """Says whether the model in use is another one since the last report."""
+    versions = [(one or {}).get("version") or (one or {}).get("when") for one in (before, now)]
+    if versions[0] == versions[1]:
+        return ""
+    if not now:
+        return "The approval was withdrawn since the last report."
+    return f"Approved since the last report by {now.get('by') or 'somebody'}."
 
 
 def unknowns(data: ReportData) -> list[str]:

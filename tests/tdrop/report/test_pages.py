@@ -349,3 +349,20 @@ def test_numbers_have_a_true_minus_and_zero_has_none() -> None:
     assert number(-0.0123) == "−0.012"
     assert number(-0.0001) == "0.000"
     assert share(-0.051) == "−5.1%"
+
+
+def test_limits_and_approval_come_before_results(page: str) -> None:
+    places = [page.index(f'id="{name}"') for name in ("summary", "limits", "approval", "appendix", "results")]
+    assert places == sorted(places)
+
+
+def test_an_approval_is_what_changed(labelled: ReportData) -> None:
+    summary = report_summary(labelled)
+    promotion = {"by": "Dr A", "note": "agreed", "when": "2026-11-16", "method": "ensemble", "version": "2"}
+    told = first_screen(replace(labelled, previous=summary, promotion=promotion))
+    assert "Approved since the last report by Dr A." in told
+    assert "Nothing since" not in told
+
+
+def test_no_table_says_none(page: str) -> None:
+    assert ">None<" not in page
