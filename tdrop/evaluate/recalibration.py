@@ -18,6 +18,8 @@ from tdrop.evaluate.catalogue import FEWEST_EVENTS
 from tdrop.types import Doubles
 
 FOLDS = 5
+#: With fewer known outcomes a fitted slope costs more than it mends; the intercept alone is offered.
+SLOPE_FROM = 200
 
 
 @dataclass(frozen=True)
@@ -54,12 +56,14 @@ class Recalibration:
         events: Of these with the outcome.
         adjustments: Before, then the suggestions; only "before" when the outcomes are too few.
         note: Why nothing is suggested, or "".
+        helps: Name of the adjustment with the lowest log loss out of fold; None where none beats "as it is".
     """
 
     n: int
     events: int
     adjustments: tuple[Adjustment, ...]
     note: str = ""
+    helps: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Returns recalibration.json."""
@@ -82,7 +86,8 @@ def suggest_recalibration(y: NDArray[Any], risk: NDArray[Any], *, folds: int = F
         return Recalibration(len(outcome), events, (before,), "too few known outcomes to suggest a recalibration")
     fold = _folds(outcome, folds, seed)
     found = [before]
-    for name, with_slope in (("intercept", False), ("intercept and slope", True)):
+    offered = (("intercept", False), ("intercept and slope", True))
+    for name, with_slope in offered if len(outcome) >= SLOPE_FROM else offered[:1]:
         line = _fit(outcome, value, with_slope)
         if line is None:
             continue
@@ -92,7 +97,8 @@ def suggest_recalibration(y: NDArray[Any], risk: NDArray[Any], *, folds: int = F
             held = _fit(outcome[~inside], value[~inside], with_slope) or line
             after[inside] = metrics.recalibrated(value[inside], *held)
         found.append(_describe(name, *line, outcome, after))
-    return Recalibration(len(outcome), events, tuple(found))
+    best = min(found, key=lambda one: np.inf if one.log_loss is None else one.log_loss)
+    return Recalibration(len(outcome), events, tuple(found), helps=None if best is before else best.name)
 
 
 def _fit(y: Doubles, risk: Doubles, with_slope: bool) -> tuple[float, float] | None:
@@ -103,13 +109,12 @@ def _fit(y: Doubles, risk: Doubles, with_slope: bool) -> tuple[float, float] | N
 
 
 def _folds(y: Doubles, folds: int, seed: int) -> NDArray[np.int64]:
-    """Returns each patient's fold (rows,), with outcomes spread evenly."""
-    random = np.random.default_rng([seed, 11])
-    fold = np.empty(len(y), dtype=np.int64)
-    for value in (0.0, 1.0):
-        rows = random.permutation(np.flatnonzero(y == value))
-        fold[rows] = np.arange(len(rows)) % folds
-    return fold
+    """Returns each patient's fold (rows,).
+
+    Outcomes are not spread evenly on purpose: folds of one and the same rate would tell each other the intercept, and
+    moving risks that are right would look like help.
+    """
+    return np.random.default_rng([seed, 11]).permutation(np.arange(len(y)) % folds)
 
 
 def _describe(name: str, intercept: float, slope: float, y: Doubles, risk: Doubles) -> Adjustment:

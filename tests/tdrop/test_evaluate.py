@@ -343,6 +343,10 @@ def test_recalibration_finds_a_shifted_intercept() -> None:
     assert both.slope == pytest.approx(1.0, abs=0.1)
     assert before.calibration_intercept == pytest.approx(0.8, abs=0.1)
     assert intercept.log_loss < before.log_loss
+    assert found.helps in ("intercept", "intercept and slope")
+    # Risks that are right are mostly left alone; a hundred outcomes are now and then off by luck.
+    right = [suggest_recalibration(y[i : i + 100], truth[i : i + 100]).helps for i in range(0, 4000, 100)]
+    assert right.count(None) >= 0.5 * len(right)
     assert intercept.ece < 0.3 * before.ece
     assert found.n == int((np.arange(4000) % 7 > 0).sum())
     assert type(found).from_dict(json.loads(json.dumps(found.to_dict()))) == found
@@ -351,13 +355,14 @@ def test_recalibration_finds_a_shifted_intercept() -> None:
 def test_recalibration_is_honest_about_noise() -> None:
     """On few outcomes a fitted slope must not look better than it is out of fold."""
     random = np.random.default_rng(1)
-    truth = np.full(80, 0.3)
-    risk = np.clip(truth + random.normal(0, 0.05, 80), 0.01, 0.99)
-    y = (random.uniform(size=80) < truth).astype(float)
+    truth = np.full(240, 0.3)
+    risk = np.clip(truth + random.normal(0, 0.05, 240), 0.01, 0.99)
+    y = (random.uniform(size=240) < truth).astype(float)
     found = suggest_recalibration(y, risk)
     line = metrics.calibration_line(y, risk)
     apparent = metrics.log_loss(y, metrics.recalibrated(risk, *line))
     assert found.adjustments[2].log_loss > apparent
-    few = suggest_recalibration(np.repeat([1.0, 0.0], [4, 76]), risk)
+    assert [one.name for one in suggest_recalibration(y[:150], risk[:150]).adjustments] == ["as it is", "intercept"]
+    few = suggest_recalibration(np.repeat([1.0, 0.0], [4, 76]), risk[:80])
     assert len(few.adjustments) == 1
     assert "too few" in few.note

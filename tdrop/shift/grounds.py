@@ -1,0 +1,91 @@
+"""What speaks against "go" beside the patients' features: few source outcomes, shared patients, outcomes known already.
+
+Each ground is numbers; the sentences are made from them by `tdrop.report`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from tdrop.shift.verdict import Verdict
+from tdrop.types import INTERVAL_LEVEL
+
+#: Fewer source patients with the outcome, or without it, teach no model.
+FEWEST_OUTCOMES = 10
+#: From this share of target patients who are the source's own, results no longer speak of new patients.
+CAUTION_SHARED = 0.10
+STOP_SHARED = 0.50
+#: From this ratio of outcomes to what was expected (or its inverse) the risks are not to be used.
+STOP_RATIO = 2.0
+
+#: From best to worst: the worst ground is the verdict.
+_ORDER: tuple[Verdict, ...] = ("go", "caution", "too few to say", "stop")
+
+
+@dataclass(frozen=True)
+class Ground:
+    """One thing that speaks in the verdict.
+
+    Attributes:
+        kind: What it is about.
+        verdict: What it says by itself.
+        count: Patients it counts: outcomes of the rarer class, shared patients, or outcomes that happened.
+        of: Patients among whom they were counted.
+        expected: Outcomes that the risks expect; None for other kinds.
+        low: Lower end of the interval of what could have happened by chance; None for other kinds.
+        high: Upper end.
+    """
+
+    kind: Literal["source_outcomes", "shared_patients", "known_outcomes"]
+    verdict: Verdict
+    count: int
+    of: int
+    expected: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+def judge_source_outcomes(y: NDArray[Any]) -> Ground:
+    """Says whether the source has enough patients with and without the outcome (rows,) to learn from."""
+    events = int(np.sum(np.asarray(y) > 0.5))
+    rarer = min(events, len(y) - events)
+    return Ground("source_outcomes", "too few to say" if rarer < FEWEST_OUTCOMES else "go", rarer, len(y))
+
+
+def judge_shared_patients(source_ids: NDArray[Any], target_ids: NDArray[Any]) -> Ground:
+    """Says whether target patients are the source's own."""
+    known = {str(one) for one in source_ids}
+    shared = sum(str(one) in known for one in target_ids)
+    share = shared / max(1, len(target_ids))
+    verdict: Verdict = "stop" if share >= STOP_SHARED else "caution" if share >= CAUTION_SHARED else "go"
+    return Ground("shared_patients", verdict, shared, len(target_ids))
+
+
+def judge_known_outcomes(y: NDArray[Any], risk: NDArray[Any]) -> Ground | None:
+    """Says whether known outcomes (rows,), NaN where unknown, contradict the risks (rows,); None without outcomes.
+
+    The interval is that of the number of outcomes if every risk were right.
+    """
+    known = np.isfinite(np.asarray(y, dtype=np.float64))
+    if not known.any():
+        return None
+    happened, p = int(np.sum(np.asarray(y)[known] > 0.5)), np.asarray(risk, dtype=np.float64)[known]
+    expected = float(p.sum())
+    # Half a patient more: a count is whole, its normal approximation is not.
+    reach = float(norm.ppf(0.5 + INTERVAL_LEVEL / 2)) * float(np.sqrt((p * (1 - p)).sum())) + 0.5
+    low, high = max(0.0, expected - reach), min(float(known.sum()), expected + reach)
+    verdict: Verdict = "go"
+    if not low <= happened <= high:
+        far = max(happened + 0.5, expected + 0.5) / min(happened + 0.5, expected + 0.5) >= STOP_RATIO
+        verdict = "stop" if far else "caution"
+    return Ground("known_outcomes", verdict, happened, int(known.sum()), expected, low, high)
+
+
+def worst(verdict: Verdict, *grounds: Ground | None) -> Verdict:
+    """Returns the worst of a verdict on features and what the grounds say."""
+    return max((verdict, *(one.verdict for one in grounds if one is not None)), key=_ORDER.index)
