@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,14 @@ from rich.console import Console
 from flows.orchestration import orchestrated
 from flows.recipe import recipe
 from flows.transfer import publish
+from tasks.audit import AUDIT, Audit, audit_forecast, remember_labels
 from tasks.evaluate import evaluate_site, lock_models
 from tasks.place import Place
 from tasks.run import last_run
-from tasks.status import one_at_a_time
+from tasks.status import one_at_a_time, read_status
+from tdrop.data.readers import fingerprint
 from tdrop.errors import UsageError
+from tdrop.records import read_record
 
 
 @recipe("audit-site", "audit {site}")
@@ -28,7 +32,9 @@ def audit_site(site: str, labels: str, contracts: str = "data_contracts", home: 
         evaluation = evaluate_site(
             resolved, stages.encoded, stages.target, fits, models, run.settings.bootstrap, labels
         )
-        return publish(place, run.with_evaluation(evaluation))
+        found = audit_forecast(place, run, evaluation)
+        remember_labels(place, site, Path(labels))
+        return publish(place, run.with_evaluation(evaluation, found))
 
 
 def run_audit(site: str, labels: Path, *, contracts: Path, console: Console) -> None:
@@ -42,4 +48,33 @@ def run_audit(site: str, labels: Path, *, contracts: Path, console: Console) -> 
     console.print(f"[bold]{site}[/]: {summary['labelled']:,} of {summary['patients']:,} patients have a known outcome.")
     for thing in summary["things"]:
         console.print(f"- {thing}")
+    for sentence in _held(place, site):
+        console.print(f"- {sentence}")
     console.print(str(place.latest(site) / "report.html"))
+
+
+def _held(place: Place, site: str) -> Iterator[str]:
+    """Whether the sealed forecast held, and whose outcomes that rests on."""
+    file = place.latest(site) / AUDIT
+    if not file.is_file():
+        return
+    found = read_record(Audit, file)
+    for one in found.observations:
+        if one.method == found.chosen and one.quantity == "auroc":
+            where = "inside" if one.inside else "outside"
+            yield (
+                f"AUROC {one.observed:.2f} was observed and {one.expected:.2f} ({one.low:.2f} to {one.high:.2f}) "
+                f"forecast: {where} the interval."
+            )
+    if found.listed:
+        yield f"{found.listed:,} of the {found.list_size:,} patients on the label list have a known outcome."
+    if found.off_list:
+        yield (
+            f"{found.off_list:,} known outcomes are of patients who were not on the list; they are kept, and left out "
+            "of the numbers that the list weighs."
+        )
+    network = place.network()
+    status = read_status(place, site)
+    now = fingerprint(network.site(site), home=place.root, base=network.folder.parent)
+    if status is not None and (status["inputs"] or {}).get("target_data") not in (None, now):
+        yield f"The extract changed since: this is about the report's patients; `tdrop transfer {site}` reads it anew."

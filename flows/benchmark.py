@@ -37,6 +37,7 @@ BENCHMARKS = {
 SCRIPTS = {
     "speed": "how fast a step and a prediction are",
     "choosing": "what choosing without target labels costs",
+    "forecast": "how good forecasts without target labels are, and what labels buy",
 }
 #: Those that read the optional package.
 NEED_EXTRA = ("breast", "support", "lambda_rule")

@@ -1,6 +1,6 @@
 """One target site, from its extract to its published report.
 
-read -> check -> encode -> estimate shift -> match -> tune -> fit -> choose -> evaluate -> report -> record
+read -> check -> encode -> estimate shift -> match -> tune -> fit -> choose -> forecast -> evaluate -> report -> record
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from flows.shift import compare_with_source
 from flows.training import train
 from tasks import stopping
 from tasks.artifacts import leave
+from tasks.audit import remembered_labels
 from tasks.choose import choose_method
 from tasks.evaluate import evaluate_site, lock_models
 from tasks.export import site_record
+from tasks.forecast import forecast_site
 from tasks.place import Place, ResolvedSite
 from tasks.pool import worker_processes
 from tasks.progress import report
@@ -110,8 +112,10 @@ def _transfer(site: ResolvedSite, settings: TransferSettings) -> dict[str, Any]:
     trained = train(site.place, site.name, encoded, compared.matching, settings, level)
     choice = choose_method(site, trained.picked, trained.folds, settings.criterion)
     models = lock_models(site, trained.fits, choice)
-    evaluation = evaluate_site(site, encoded, compared.target, trained.fits, models, settings.bootstrap)
-    stages = Stages(**vars(compared), choice=choice, models=models, evaluation=evaluation)
+    expected = forecast_site(site, encoded, trained.folds, trained.fits, models, choice)
+    labels = remembered_labels(site.place, site.name)
+    evaluation = evaluate_site(site, encoded, compared.target, trained.fits, models, settings.bootstrap, labels)
+    stages = Stages(**vars(compared), choice=choice, models=models, evaluation=evaluation, forecast=expected)
     return publish(site.place, Run(site.name, settings, trained, stages))
 
 

@@ -90,6 +90,14 @@ def register(client: MlflowClient, run_id: str, record: SiteRecord) -> str:
     return version
 
 
+def same_model(client: MlflowClient, record: SiteRecord) -> str | None:
+    """The newest version that serves exactly these models under this contract, or None: it is not registered twice."""
+    versions = client.search_model_versions(f"name = '{model_name(record.site)}'")
+    wanted = {**{key: record.tags[key] for key in (MODELS_DIGEST, "contract_digest")}, "method": record.chosen}
+    found = [int(one.version) for one in versions if {key: one.tags.get(key) for key in wanted} == wanted]
+    return str(max(found)) if found else None
+
+
 def _new_version(client: MlflowClient, name: str, logged: Any, run_id: str) -> str:
     """Registers a logged model without MLflow's messages on the terminal."""
     from mlflow.exceptions import MlflowException

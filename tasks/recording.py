@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from tasks.artifacts import leave
-from tasks.models import model_name, point_candidate, register
+from tasks.models import point_candidate, register, same_model
 from tasks.place import Place
 from tasks.progress import report
 from tasks.records import SiteRecord
@@ -58,10 +58,9 @@ def _find(client: MlflowClient, experiment: str, key: str, record: SiteRecord) -
         parent = str(run.info.run_id)
         if record.candidate is None:
             return parent, None
-        for child in client.search_runs([experiment], f"tags.`{PARENT}` = '{parent}' AND tags.chosen = 'true'"):
-            condition = f"name = '{model_name(record.site)}' AND run_id = '{child.info.run_id}'"
-            for version in client.search_model_versions(condition):
-                return parent, str(version.version)
+        version = same_model(client, record)
+        if version is not None:
+            return parent, version
     return None
 
 
@@ -82,7 +81,7 @@ def _write(client: MlflowClient, experiment: str, key: str, record: SiteRecord) 
                 for name, text in method.files.items():
                     client.log_text(child, text, name)
                 if method.method == record.chosen and record.candidate is not None:
-                    version = register(client, child, record)
+                    version = same_model(client, record) or register(client, child, record)
     return parent, version
 
 

@@ -39,6 +39,8 @@ COPIED = {
     "choice": ("choice.json",),
     "target": ("validation.json", "suite.json", "quarantine.csv"),
     "models": ("models.json",),
+    "forecast": ("forecast.json", "sets.json"),
+    "audit": ("audit.json",),
 }
 
 
@@ -53,7 +55,7 @@ def publish_report(place: Place, run: Run) -> dict[str, Any]:
     with replacing(place.latest(run.site)) as folder:
         for stage, names in COPIED.items():
             for name in names:
-                if (stages[stage].path / name).is_file():
+                if stage in stages and (stages[stage].path / name).is_file():
                     shutil.copyfile(stages[stage].path / name, folder / name)
         table = patients_table(cohort.ids, load_summary(fit.path / PREDICTIONS), data.site.decision)
         write_patients(folder / "patients.csv", table)

@@ -41,6 +41,7 @@ class Stages:
     models: Ref
     evaluation: Ref
     forecast: Ref | None = None
+    audit: Ref | None = None
 
     def all(self) -> dict[str, Ref]:
         """Those that there are, by name."""
@@ -93,9 +94,9 @@ class Run:
         """The chosen method."""
         return self.choice.method
 
-    def with_evaluation(self, evaluation: Ref) -> Run:
+    def with_evaluation(self, evaluation: Ref, audit: Ref | None) -> Run:
         """The same models, evaluated anew."""
-        return replace(self, stages=replace(self.stages, evaluation=evaluation))
+        return replace(self, stages=replace(self.stages, evaluation=evaluation, audit=audit))
 
     def refs(self) -> Iterator[Ref]:
         """Every stage that the run rests on."""

@@ -35,6 +35,8 @@ PREDICTIONS = "predictions.npz"
 #: A trial's risks of source patients whom its fits did not see.
 OUT_OF_FOLD = "out_of_fold.npz"
 Settings = Mapping[str, Any]
+#: Out-of-fold risks of a method, row by row: rows, risk, fold, y, weights.
+RISKS = "risks.npz"
 
 
 def planned_trials(method: str, settings: TransferSettings) -> Sequence[Settings]:
@@ -109,11 +111,15 @@ def fit_seed(
 
 @stage("fold", in_worker=True)
 def held_out_score(folder: Path, encoded: Ref, propensity: Ref, method: str, trial: Ref) -> None:
-    """Writes score.json: the picked trial's risks of source rows it did not see, weighted to look like the target."""
+    """Writes score.json and risks.npz: the picked trial on source rows it did not see, weighted to look like the target."""
     found = Propensity.load(propensity.path / PROPENSITY)
     source, _ = load_pair(encoded.path)
     risks = OutOfFold.load(trial.path / OUT_OF_FOLD)
-    score = weigh_out_of_fold(method, risks, source, density_ratio_weights(found), coverage=found.coverage)
+    weights = density_ratio_weights(found)
+    score = weigh_out_of_fold(method, risks, source, weights, coverage=found.coverage)
+    assert source.y is not None
+    y, each = source.y[risks.rows], weights[risks.rows]
+    np.savez(folder / RISKS, rows=risks.rows, risk=risks.risk, fold=risks.fold, y=y, weights=each)
     write_record(folder / "score.json", score)
 
 

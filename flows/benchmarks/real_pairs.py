@@ -61,22 +61,35 @@ def rotterdam_to_gbsg() -> tuple[Cohort, Cohort]:
     return cohort_of("rotterdam", source, outcomes[0]), cohort_of("gbsg", target, outcomes[1])
 
 
-def support_to(group: str) -> tuple[Cohort, Cohort]:
-    """Returns SUPPORT2's sepsis and organ-failure patients and those of another disease group."""
+def support_to(group: str, source: str = SUPPORT_SOURCE) -> tuple[Cohort, Cohort]:
+    """Returns SUPPORT2's sepsis and organ-failure patients (or another group's) and those of a disease group."""
     table = load_table("support2")
     X = table[[f"num_{name}" for name in (*_MEASUREMENTS, *_SKEWED)]].astype(float)
     X.columns = X.columns.str.removeprefix("num_")
     X[list(_SKEWED)] = np.log1p(X[list(_SKEWED)].clip(lower=0))
     groups = table["fac_dzgroup"].astype(str)
     missing = X.isna().astype(float).add_suffix(MISSING)
-    X = X.fillna(X[groups == SUPPORT_SOURCE].median())
+    X = X.fillna(X[groups == source].median())
     X["comorbidities"] = table["num_num_co"].astype(float)
     X["male"] = table["fac_sex"].astype(str) == "male"
     X["diabetes"] = table["fac_diabetes"].astype(str) == "1"
     X = pd.concat([X, missing.loc[:, missing.any()]], axis=1)
     outcome = within(table, 180, 1.0)
-    sides = (groups == SUPPORT_SOURCE).to_numpy(), (groups == group).to_numpy()
-    return cohort_of("sepsis", X[sides[0]], outcome[sides[0]]), cohort_of(group.lower(), X[sides[1]], outcome[sides[1]])
+    sides = (groups == source).to_numpy(), (groups == group).to_numpy()
+    name = "sepsis" if source == SUPPORT_SOURCE else source.lower()
+    return cohort_of(name, X[sides[0]], outcome[sides[0]]), cohort_of(group.lower(), X[sides[1]], outcome[sides[1]])
+
+
+def between_sexes(dataset: str) -> tuple[Cohort, Cohort]:
+    """Returns the two sexes of Framingham or FLCHAIN as sites; the event within ten years."""
+    table = load_table(dataset)
+    X = table[[str(name) for name in table if str(name).startswith("num_")]].astype(float)
+    sexes = table["fac_sex"].astype(str)
+    first = min(sexes)
+    X = X.fillna(X[sexes == first].median())
+    outcome = within(table, 3_650, 1.0)
+    sides = (sexes == first).to_numpy(), (sexes != first).to_numpy()
+    return cohort_of("one sex", X[sides[0]], outcome[sides[0]]), cohort_of("the other", X[sides[1]], outcome[sides[1]])
 
 
 def load_table(name: str) -> pd.DataFrame:

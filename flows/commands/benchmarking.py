@@ -14,7 +14,8 @@ def benchmark(
     name: Annotated[
         str,
         typer.Argument(
-            help="toy, uci, prostate, prostate_hard, breast, support, extrapolation, lambda_rule, speed or choosing",
+            help="toy, uci, prostate, prostate_hard, breast, support, extrapolation, lambda_rule, speed, choosing "
+            "or forecast",
             metavar="NAME",
         ),
     ],

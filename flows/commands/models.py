@@ -35,6 +35,18 @@ def audit(
     run_audit(site, labels, contracts=contracts, console=console)
 
 
+def label_list(
+    site: SiteName,
+    n: Annotated[int, typer.Option("--n", help="How many patients", min=1)] = 50,
+    seed: Annotated[int, typer.Option(help="Of the draw; the same seed draws the same list")] = 0,
+    contracts: Contracts = DEFAULT_CONTRACTS,
+) -> None:
+    """Draw the patients whose outcomes would tell most; `tdrop audit` weighs what comes back."""
+    from flows.label_list import run_label_list
+
+    run_label_list(site, n, seed=seed, contracts=contracts, console=console)
+
+
 def promote(
     site: SiteName,
     by: Annotated[str, typer.Option(help="Who takes responsibility", metavar="NAME")],

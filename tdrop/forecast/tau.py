@@ -19,11 +19,11 @@ from tdrop.types import Doubles
 FAR = 0.08
 #: tau of an ordinary site and of one that is far away, by number.
 TAU: dict[Quantity, tuple[float, float]] = {
-    "auroc": (0.05, 0.08),
-    "error_rate": (0.05, 0.08),
-    "net_benefit": (0.03, 0.05),
-    "brier": (0.03, 0.05),
-    "outcomes": (0.08, 0.12),
+    "auroc": (0.04, 0.08),
+    "error_rate": (0.095, 0.12),
+    "net_benefit": (0.14, 0.16),
+    "brier": (0.06, 0.08),
+    "outcomes": (0.14, 0.16),
 }
 
 

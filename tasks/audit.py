@@ -1,0 +1,219 @@
+"""When outcomes come: they are remembered, compared with what was sealed, and a drop is split into its parts."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.forecast import FORECAST, list_promises, load_evidence, site_propensity
+from tasks.label_list import LabelList, read_list
+from tasks.ledger import answer, entries
+from tasks.place import PRIVATE, Place
+from tasks.run import Run
+from tasks.store import Ref, Store
+from tasks.tune import RISKS
+from tdrop.errors import DataError
+from tdrop.evaluate import ALL, Evaluation
+from tdrop.forecast import (
+    Answer,
+    Drawn,
+    DropSplit,
+    Evidence,
+    Forecast,
+    Known,
+    Measured,
+    Observation,
+    Promise,
+    come_back,
+    estimate_from_list,
+    forecast_of,
+    split_drop,
+)
+from tdrop.metrics import per_row_log_loss
+from tdrop.records import read_record, write_record
+
+logger = logging.getLogger(__name__)
+AUDIT = "audit.json"
+#: The evaluation's names of what is forecast and then observed.
+OBSERVED = {"auroc": "auroc", "error_rate": "error_rate", "net_benefit": "net_benefit", "brier": "brier"}
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What outcomes said about a site's forecast and models.
+
+    Attributes:
+        site: Name of the site.
+        chosen: The chosen method.
+        known: Patients with a known outcome.
+        listed: Of these, patients of the label list that the numbers rest on; 0 where all outcomes count alike.
+        list_size: Patients on the label list; 0 without one.
+        off_list: Known outcomes of patients who were not on the list and are left out of its numbers.
+        observations: Every sealed number beside the observed one.
+        measured: The chosen method's numbers from the list, weighed by how patients came on it.
+        split: Why the chosen method's loss changed, where both kinds of outcome are known.
+        sets: Prediction sets with their coverage.
+    """
+
+    site: str
+    chosen: str
+    known: int
+    listed: int
+    list_size: int
+    off_list: int
+    observations: tuple[Observation, ...]
+    measured: tuple[Measured, ...]
+    split: DropSplit | None
+    sets: tuple[Promise, ...]
+
+
+def labels_folder(place: Place, site: str) -> Path:
+    """Where the labels of a site's audits are kept."""
+    return place.site(site) / "labels"
+
+
+def remember_labels(place: Place, site: str, labels: Path) -> Path:
+    """Keeps a copy of a label file by its digest, for the owner only; the next transfer evaluates on it."""
+    content = labels.read_bytes()
+    folder = labels_folder(place, site)
+    folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
+    kept = folder / f"{hashlib.sha256(content).hexdigest()}{labels.suffix}"
+    kept.touch(mode=0o600)
+    kept.write_bytes(content)
+    current = folder / "current"
+    current.unlink(missing_ok=True)
+    current.symlink_to(kept.name)
+    return kept
+
+
+def remembered_labels(place: Place, site: str) -> str | None:
+    """The labels of the site's last audit, or None."""
+    current = labels_folder(place, site) / "current"
+    return str(current.resolve()) if current.exists() else None
+
+
+def audit_forecast(place: Place, run: Run, evaluation: Ref) -> Ref | None:
+    """Compares what was sealed with the known outcomes: a stage with audit.json; None without forecast or outcomes."""
+    known = evaluation.path / "outcomes.npz"
+    if run.stages.forecast is None or not known.is_file():
+        return None
+    y = np.load(known, allow_pickle=False)["y"]
+    if not np.isfinite(y).any():
+        return None
+    listed = read_list(place, run.site)
+    if listed is not None and listed.target != run.stages.target.digest:
+        logger.warning("site %s: the label list was drawn from another extract and is not used", run.site)
+        listed = None
+
+    def build(folder: Path) -> None:
+        write_record(folder / AUDIT, _audit(place, run, evaluation, y, listed))
+
+    inputs = {
+        "evaluation": evaluation.digest,
+        "forecast": run.stages.forecast.digest,
+        "list": None if listed is None else listed.digest,
+    }
+    ref = Store(place.root).make("audit", inputs, build)
+    _answer(place, run, evaluation, read_record(Audit, ref.path / AUDIT))
+    return ref
+
+
+def _audit(place: Place, run: Run, evaluation: Ref, y: NDArray[Any], listed: LabelList | None) -> Audit:
+    assert run.stages.forecast is not None
+    expected = read_record(Forecast, run.stages.forecast.path / FORECAST)
+    folds = {method: ref for method, ref in run.trained.folds.items() if (ref.path / RISKS).is_file()}
+    evidence = load_evidence(folds, run.trained.fits)
+    own = next((one for one in evidence if one.method == run.chosen), evidence[0])
+    drawn = None if listed is None else usable_list(listed, y)
+    known = None if drawn is None else come_back(drawn, y)
+    measured: tuple[Measured, ...] = ()
+    if known is not None and listed is not None:
+        answers = [one for one in expected.answers if one.method == own.method]
+        measured = estimate_from_list(own.target, listed.true, known, expected.threshold, answers=answers)
+    counted = int(np.isfinite(y).sum())
+    return Audit(
+        site=run.site,
+        chosen=run.chosen,
+        known=counted,
+        listed=0 if known is None else len(known.rows),
+        list_size=0 if listed is None else len(listed.rows),
+        off_list=0 if known is None else counted - len(known.rows),
+        observations=observe(
+            expected, read_record(Evaluation, evaluation.path / "evaluation.json"), own.method, measured
+        ),
+        measured=measured,
+        split=_split(place, run, folds, own, y, known),
+        sets=list_promises(place, run.stages.encoded, folds, evidence, y),
+    )
+
+
+def usable_list(listed: LabelList, y: NDArray[Any]) -> Drawn | None:
+    """The list, where most known outcomes are of its patients; outcomes of everybody need no list."""
+    on_list = np.isfinite(y[listed.rows]).sum()
+    return listed.drawn if 2 * on_list > np.isfinite(y).sum() else None
+
+
+def observe(
+    expected: Forecast, evaluation: Evaluation, chosen: str, measured: tuple[Measured, ...]
+) -> tuple[Observation, ...]:
+    """Every sealed number beside what was observed; the chosen method's from the list where there is one."""
+    rows = {(row.method, row.metric): row for row in evaluation.rows if row.seed == 0 and row.group == ALL}
+    weighed = {(chosen, one.quantity): one for one in measured}
+    found = []
+    for one in expected.answers:
+        key = (one.method, one.quantity)
+        if measured:
+            seen = weighed.get(key)
+            value = None if seen is None else (seen.value, seen.low, seen.high, seen.n)
+        else:
+            row = rows.get((one.method, OBSERVED.get(one.quantity, "")))
+            value = None if row is None else (row.value, row.low, row.high, row.n or 0)
+        observation = None if value is None else _beside(one, *value)
+        if observation is not None:
+            found.append(observation)
+    return tuple(found)
+
+
+def _beside(one: Answer, value: float | None, low: float | None, high: float | None, n: int) -> Observation | None:
+    if None in (one.value, one.low, one.high, value):
+        return None
+    assert one.value is not None
+    assert one.low is not None
+    assert one.high is not None
+    assert value is not None
+    inside = one.low <= value <= one.high
+    return Observation(one.method, one.quantity, one.value, one.low, one.high, value, low, high, n, inside)
+
+
+def _split(
+    place: Place, run: Run, folds: Mapping[str, Ref], own: Evidence, y: NDArray[Any], known: Known | None
+) -> DropSplit | None:
+    """Why the log loss changed; None where only one kind of outcome is known."""
+    rows = np.flatnonzero(np.isfinite(y)) if known is None else known.rows
+    if len(np.unique(y[rows])) < 2:
+        return None
+    fitted = site_propensity(place, run.stages.encoded)
+    with np.load(folds[own.method].path / RISKS, allow_pickle=False) as kept:
+        chance = fitted.source[kept["rows"]], fitted.target[rows]
+    losses = per_row_log_loss(own.y, own.source), per_row_log_loss(y[rows], own.target[rows])
+    sizes = len(fitted.source), len(fitted.target)
+    weights = None if known is None else 1 / known.probability
+    return split_drop(losses, chance, weights=weights, rows=sizes)
+
+
+def _answer(place: Place, run: Run, evaluation: Ref, found: Audit) -> None:
+    """Writes what was observed into the ledger, beside the forecast that was sealed for these models."""
+    sealed = forecast_of(entries(place), run.site, run.stages.models.digest)
+    if sealed is None:
+        raise DataError(
+            f"site '{run.site}': the ledger holds no forecast of these models, so nothing was sealed; "
+            f"run `tdrop transfer {run.site} --again`"
+        )
+    answer(place, sealed, evaluation.digest, found.observations)

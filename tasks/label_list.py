@@ -1,0 +1,95 @@
+"""Which patients to look up: an owner-only list, and with which probabilities it was drawn."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from tasks.files import load_cohort, load_summary
+from tasks.forecast import idea_of_truth, load_evidence
+from tasks.place import Place, write_private
+from tasks.run import Run
+from tasks.store import digest_of
+from tasks.tune import PREDICTIONS, RISKS
+from tdrop.errors import UsageError
+from tdrop.forecast import Drawn, draw_list
+from tdrop.types import Doubles, Indices
+
+#: The list a reviewer gets, and what must be known to weigh what comes back.
+SHEET, DRAW = "label_list.csv", "label_list.npz"
+
+
+@dataclass(frozen=True)
+class LabelList:
+    """A list that was drawn.
+
+    Attributes:
+        method: The method it was drawn for.
+        target: Digest of the extract it was drawn from.
+        rows: Which patients (drawn,).
+        probability: With which chance each was to be drawn (drawn,).
+        true: The idea of the true risks behind it (target rows,).
+    """
+
+    method: str
+    target: str
+    rows: Indices
+    probability: Doubles
+    true: Doubles
+
+    @property
+    def drawn(self) -> Drawn:
+        """The draw alone."""
+        return Drawn(self.rows, self.probability)
+
+    @cached_property
+    def digest(self) -> str:
+        """Tells one list from another."""
+        return digest_of([self.method, self.target, self.rows.tolist(), self.probability.tolist()])
+
+
+def write_list(place: Place, run: Run, n: int, *, seed: int) -> Path:
+    """Draws n patients and writes the sheet: an id and an empty outcome a line, so that the reviewer is blind."""
+    folds = {method: ref for method, ref in run.trained.folds.items() if (ref.path / RISKS).is_file()}
+    if run.chosen not in folds:
+        raise UsageError(
+            f"site '{run.site}' has no out-of-fold risks to draw a list by; run `tdrop transfer {run.site} --again`"
+        )
+    network = place.network()
+    spec = network.site(run.site)
+    risk = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS).mean.astype(np.float64)
+    true = idea_of_truth(load_evidence(folds, run.trained.fits), run.chosen)
+    drawn = draw_list(risk, true, spec.decision.threshold, n, seed=seed)
+    ids = load_cohort(run.stages.encoded.path / "target.npz").ids[drawn.rows]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    contract = network.contract_of(spec)
+    writer.writerow([contract.id_column, *contract.outcome.columns])
+    writer.writerows([one, *[""] * len(contract.outcome.columns)] for one in ids)
+    sheet = place.site(run.site) / SHEET
+    write_private(sheet, text.getvalue())
+    kept = place.site(run.site) / DRAW
+    kept.touch(mode=0o600)
+    np.savez(
+        kept,
+        method=np.asarray(run.chosen),
+        target=np.asarray(run.stages.target.digest),
+        rows=drawn.rows,
+        probability=drawn.probability,
+        true=true,
+    )
+    return sheet
+
+
+def read_list(place: Place, site: str) -> LabelList | None:
+    """The site's last list, or None."""
+    kept = place.site(site) / DRAW
+    if not kept.is_file():
+        return None
+    with np.load(kept, allow_pickle=False) as data:
+        return LabelList(str(data["method"]), str(data["target"]), data["rows"], data["probability"], data["true"])

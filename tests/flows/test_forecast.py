@@ -1,0 +1,128 @@
+"""A forecast sealed before labels, a list to look up, and an audit that lasts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import settle, write_tiny_network
+
+from flows.audit import audit_site
+from flows.transfer import transfer_site
+from tasks.audit import Audit, remembered_labels
+from tasks.label_list import SHEET, read_list, write_list
+from tasks.ledger import LEDGER, entries
+from tasks.run import last_run
+from tasks.settings import TransferSettings
+from tdrop.errors import DataError, UsageError
+from tdrop.forecast import Forecast, track_record
+from tdrop.records import read_record
+
+
+@pytest.fixture(scope="module")
+def settings():
+    from conftest import TINY_METHODS
+
+    return TransferSettings(
+        methods=tuple(TINY_METHODS), method_settings=TINY_METHODS, seeds=1, trials=1, passes=10, folds=2, bootstrap=50
+    )
+
+
+def transfer(place, settings, again=False):
+    return transfer_site("harbour", settings, place.contracts, place.home, processes=0, again=again)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, prefect_server, settings):
+    """A site that was transferred, audited on the outcomes of a list, and transferred again."""
+    found = write_tiny_network(tmp_path_factory.mktemp("forecast"))
+    transfer(found, settings)
+    return found
+
+
+def labels_of(place) -> Path:
+    """The site's own file of outcomes."""
+    return place.root / "demo" / "harbour_outcomes.csv"
+
+
+def test_the_forecast_is_sealed_before_labels_and_kept(place):
+    found = read_record(Forecast, place.latest("harbour") / "forecast.json")
+    assert {one.method for one in found.answers} == {one.method for one in found.bounds}
+    (entry,) = entries(place)
+    assert entry.forecast == found
+    assert entry.models == last_run(place, "harbour").stages.models.digest
+    assert (place.root / LEDGER).stat().st_mode & 0o077 == 0
+
+
+def test_scrambled_labels_change_neither_forecast_nor_ledger_nor_list(place, settings, tmp_path):
+    other = write_tiny_network(tmp_path)
+    path = labels_of(other)
+    table = pd.read_csv(path)
+    column = table.columns[-1]
+    table[column] = np.random.default_rng(5).permutation(table[column].to_numpy())
+    table.to_csv(path, index=False)
+    settle(path.parent)
+    transfer(other, settings)
+    sheets = []
+    for home in (place, other):
+        run = last_run(home, "harbour")
+        sealed = run.stages.forecast.path / "forecast.json"
+        sheets.append((write_list(home, run, 20, seed=3).read_bytes(), sealed.read_bytes()))
+    assert sheets[0] == sheets[1]
+    assert entries(place)[0].forecast == entries(other)[0].forecast
+
+
+def test_a_list_comes_back_and_the_audit_lasts(place, settings):
+    run = last_run(place, "harbour")
+    sheet = write_list(place, run, 40, seed=0)
+    assert sheet.stat().st_mode & 0o077 == 0
+    asked = pd.read_csv(sheet)
+    assert len(asked) == 40
+    known = pd.read_csv(labels_of(place))
+    key = asked.columns[0]
+    back = known[known.iloc[:, 0].astype(str).isin(asked[key].astype(str))].iloc[:30]
+    file = place.root / "back.csv"
+    back.to_csv(file, index=False)
+    audit_site("harbour", str(file), place.contracts, place.home)
+    found = read_record(Audit, place.latest("harbour") / "audit.json")
+    assert (found.listed, found.list_size, found.off_list) == (len(back), 40, 0)
+    assert {one.quantity for one in found.measured} >= {"auroc", "outcomes"}
+    assert entries(place)[-1].observations == found.observations
+    assert track_record(entries(place)).opened <= 1
+    assert remembered_labels(place, "harbour") is not None
+    labelled = json.loads((place.latest("harbour") / "summary.json").read_text())["labelled"]
+    transfer(place, settings, again=True)
+    after = json.loads((place.latest("harbour") / "summary.json").read_text())["labelled"]
+    assert after == labelled == len(back)
+
+
+def test_the_same_model_is_one_candidate(place):
+    from tasks.models import model_name
+    from tasks.tracking import connect
+
+    assert len(connect(place).search_model_versions(f"name = '{model_name('harbour')}'")) == 1
+
+
+def test_more_patients_than_there_are_is_refused_and_the_last_list_stays(place):
+    before = (place.site("harbour") / SHEET).read_bytes()
+    run = last_run(place, "harbour")
+    with pytest.raises(UsageError, match=r"patients was asked for and the site has"):
+        write_list(place, run, 100_000, seed=0)
+    assert (place.site("harbour") / SHEET).read_bytes() == before
+    assert read_list(place, "harbour") is not None
+
+
+def test_an_edited_ledger_stops_the_audit_and_loses_nothing(place):
+    ledger = place.root / LEDGER
+    good = ledger.read_bytes()
+    report = (place.latest("harbour") / "report.html").read_bytes()
+    ledger.write_bytes(good.replace(b'"site": "harbour"', b'"site": "harbouR"', 1))
+    try:
+        with pytest.raises(DataError, match="changed by hand"):
+            audit_site("harbour", str(labels_of(place)), place.contracts, place.home)
+        assert (place.latest("harbour") / "report.html").read_bytes() == report
+    finally:
+        ledger.write_bytes(good)
