@@ -111,7 +111,7 @@ def fit_seed(
 
 @stage("fold", in_worker=True)
 def held_out_score(folder: Path, encoded: Ref, propensity: Ref, method: str, trial: Ref) -> None:
-    """Writes score.json and risks.npz: the picked trial on source rows it did not see, weighted to look like the target."""
+    """Writes score.json and risks.npz: the picked trial on source rows it did not see, weighted."""
     found = Propensity.load(propensity.path / PROPENSITY)
     source, _ = load_pair(encoded.path)
     risks = OutOfFold.load(trial.path / OUT_OF_FOLD)
