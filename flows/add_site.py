@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.console import Console
-
+from flows.printer import Printer
 from flows.validate import run_validate
 from tasks.place import Place
 from tdrop.contracts.network import Network, parse_site
 from tdrop.errors import UsageError
 
 
-def run_add_site(name: str, data: Path, table: str | None, *, contracts: Path, console: Console) -> None:
+def run_add_site(name: str, data: Path, table: str | None, *, contracts: Path, console: Printer) -> None:
     """Proposes the site's YAML, writes it, and validates the extract against it at once."""
     from tdrop.data.propose import propose_site
 

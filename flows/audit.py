@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from flows.orchestration import orchestrated
+from flows.printer import Printer
 from flows.recipe import recipe
 from flows.transfer import publish
 from tasks.audit import AUDIT, Audit, audit_forecast, remember_labels
@@ -37,7 +36,7 @@ def audit_site(site: str, labels: str, contracts: str = "data_contracts", home: 
         return publish(place, run.with_evaluation(evaluation, found))
 
 
-def run_audit(site: str, labels: Path, *, contracts: Path, console: Console) -> None:
+def run_audit(site: str, labels: Path, *, contracts: Path, console: Printer) -> None:
     """Runs the audit and prints what it found."""
     place = Place.at(contracts=contracts)
     last_run(place, site)
@@ -45,12 +44,15 @@ def run_audit(site: str, labels: Path, *, contracts: Path, console: Console) -> 
         raise UsageError(f"there is no file '{labels}'; give the outcomes as a file with patient ids")
     with orchestrated():
         summary = audit_site(site, str(labels.absolute()), str(contracts), place.home)
+    page = str(place.latest(site) / "report.html")
+    held = list(_held(place, site))
+    console.answer({**summary, "forecast": held, "page": page})
     console.print(f"[bold]{site}[/]: {summary['labelled']:,} of {summary['patients']:,} patients have a known outcome.")
     for thing in summary["things"]:
         console.print(f"- {thing}")
-    for sentence in _held(place, site):
+    for sentence in held:
         console.print(f"- {sentence}")
-    console.print(str(place.latest(site) / "report.html"))
+    console.print(page)
 
 
 def _held(place: Place, site: str) -> Iterator[str]:

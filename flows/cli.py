@@ -18,11 +18,11 @@ from flows.orchestration import ServerSilent
 from tdrop.errors import TdropError, describe
 
 VERBOSE = {"-v", "--verbose"}
+QUIET = {"-q", "--quiet"}
 
 app = typer.Typer(
     help="Moves a clinical prediction model to a new site and says for whom it should not be trusted.",
     no_args_is_help=True,
-    add_completion=False,
     epilog="Start with: tdrop demo",
 )
 app.command(epilog="Example: tdrop demo --full")(running.demo)
@@ -59,6 +59,7 @@ def _options(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit")
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show logs and tracebacks")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only")] = False,
 ) -> None:
     """Reads the options that every command has."""
 
@@ -68,13 +69,14 @@ def main() -> None:
     verbose = bool(VERBOSE & set(sys.argv[1:]))
     if not verbose:
         _quieten()
+    console.brief = bool(QUIET & set(sys.argv[1:]))
     with heeding_signals():
         _run(verbose)
 
 
 def _run(verbose: bool) -> None:
     try:
-        app(args=[argument for argument in sys.argv[1:] if argument not in VERBOSE], prog_name="tdrop")
+        app(args=[argument for argument in sys.argv[1:] if argument not in VERBOSE | QUIET], prog_name="tdrop")
     except ServerSilent as error:
         _say(str(error))
         # Prefect's client would go on trying to reach it for minutes.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.console import Console
-
+from flows.printer import Printer
 from flows.transfer_command import run_transfer
 from tasks.place import Place
 from tasks.settings import TransferSettings
@@ -18,7 +17,7 @@ AT_ONCE = 3
 CONTRACTS = Path(__file__).resolve().parents[1] / "data_contracts"
 
 
-def run_demo(*, full: bool, seeds: int, processes: int | None, console: Console) -> None:
+def run_demo(*, full: bool, seeds: int, processes: int | None, console: Printer) -> None:
     """Writes the simulated extracts and transfers to the three simulated hospitals."""
     from tdrop.data.demo import DEMO_ROWS, DEMO_TARGETS, FULL_ROWS, write_demo_network
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.console import Console
-
+from flows.printer import Printer
 from tasks.label_list import write_list
 from tasks.place import Place
 from tasks.run import last_run
 from tasks.status import idle
 
 
-def run_label_list(site: str, n: int, *, seed: int, contracts: Path, console: Console) -> None:
+def run_label_list(site: str, n: int, *, seed: int, contracts: Path, console: Printer) -> None:
     """Draws the list and says what to do with it."""
     place = Place.at(contracts=contracts)
     run = last_run(place, site)
     with idle(place, site):
         sheet = write_list(place, run, n, seed=seed)
+    console.answer({"site": site, "patients": n, "seed": seed, "sheet": str(sheet)})
     console.print(f"[bold]{site}[/]: {n:,} patients to look up, drawn with known probabilities. {sheet}")
-    console.print(f"Fill in their outcomes and run: tdrop audit {site} FILE")
+    console.remark(f"Fill in their outcomes and run: tdrop audit {site} FILE")

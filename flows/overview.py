@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rich.console import Console
-
+from flows.printer import Printer
 from tasks.place import Place, ResolvedSite
 from tasks.settings import TransferSettings
 from tasks.status import is_running, look_for_changes, read_status
@@ -66,13 +65,11 @@ def _changes(site: ResolvedSite, before: dict[str, object]) -> str:
     return f"{' and '.join(new)} changed since its last run; run `tdrop transfer {site.name}`" if new else ""
 
 
-def run_status(*, contracts: Path, as_json: bool, console: Console) -> None:
+def run_status(*, contracts: Path, console: Printer) -> None:
     """Prints how every target site stands."""
     place = Place.at(contracts=contracts)
     found = [standing_of(place.resolve(site.name)) for site in place.network().targets]
-    if as_json:
-        console.print_json(data={"sites": [plain(each) for each in found]})
-        return
+    console.answer({"sites": [plain(each) for each in found]})
     for each in found:
         report = f"report of {each.report}" if each.report else "no report"
         console.print(f"[bold]{each.site}[/]: {each.state}, {report}")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.console import Console
-
+from flows.printer import Printer
 from tasks.export import export_site
 from tasks.place import Place
 from tasks.registry import promote, rollback
@@ -13,31 +12,34 @@ from tasks.report import refresh_report
 from tasks.run import last_run
 from tasks.status import one_at_a_time
 from tdrop.errors import UsageError
+from tdrop.records import plain
 
 
-def run_promote(site: str, *, by: str, note: str, contracts: Path, console: Console) -> None:
+def run_promote(site: str, *, by: str, note: str, contracts: Path, console: Printer) -> None:
     """Promotes the candidate; the report then names who did, and why."""
     place = Place.at(contracts=contracts)
     # A run that ends meanwhile must not have its report replaced by the one before it.
     with one_at_a_time(place, site):
         promotion = promote(place, site, by=by, note=note)
         refresh_report(place, site)
+    console.answer(plain(promotion))
     console.print(f"[bold]{site}[/]: version {promotion.version} ({promotion.method}) is champion, promoted by {by}.")
 
 
-def run_rollback(site: str, *, contracts: Path, console: Console) -> None:
+def run_rollback(site: str, *, contracts: Path, console: Printer) -> None:
     """Goes back one champion."""
     place = Place.at(contracts=contracts)
     with one_at_a_time(place, site):
         promotion = rollback(place, site)
         refresh_report(place, site)
+    console.answer(plain(promotion))
     console.print(
         f"[bold]{site}[/]: version {promotion.version} ({promotion.method}), promoted by {promotion.by}, "
         "is champion again."
     )
 
 
-def run_export(site: str, *, folder: Path | None, contracts: Path, console: Console) -> None:
+def run_export(site: str, *, folder: Path | None, contracts: Path, console: Printer) -> None:
     """Writes the report with small counts hidden."""
     place = Place.at(contracts=contracts)
     run = last_run(place, site)
@@ -47,4 +49,6 @@ def run_export(site: str, *, folder: Path | None, contracts: Path, console: Cons
     export_site(place, run, chosen)
     hidden = place.network().site(site).disclosure
     rule = "nothing hidden (exempt)" if hidden.exempt else f"counts under {hidden.threshold} hidden"
+    counts = None if hidden.exempt else hidden.threshold
+    console.answer({"site": site, "folder": str(chosen), "counts_hidden_below": counts})
     console.print(f"[bold]{site}[/]: {rule}. {chosen}")

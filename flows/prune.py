@@ -9,10 +9,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from flows.deployments_file import FLOW
 from flows.orchestration import announced, configured_server, orchestrated
+from flows.printer import Printer
 from tasks.forget import forget_old, forget_site
 from tasks.place import Place
 from tasks.prune import erase_files, prune_stages
@@ -26,19 +25,20 @@ if TYPE_CHECKING:
 PAGE = 200
 
 
-def run_prune(*, days: int, contracts: Path, console: Console) -> None:
+def run_prune(*, days: int, contracts: Path, console: Printer) -> None:
     """Removes stages and records that nobody used for so many days."""
     place = Place.at(contracts=contracts)
     with _nobody_runs(place, _sites_with_traces(place)):
         stages = prune_stages(place, days)
         runs = forget_old(place, days)
+    console.answer({"days": days, "stages": stages, "mlflow_runs": runs})
     console.print(
         f"Removed {stages:,} stages and {runs:,} MLflow runs unused for {days} days; champions, candidates and "
         "what the last reports rest on are kept."
     )
 
 
-def run_erase(site: str, *, contracts: Path, console: Console) -> None:
+def run_erase(site: str, *, contracts: Path, console: Printer) -> None:
     """Removes a site's reports, stages, records, model, deployment and artifacts."""
     place = Place.at(contracts=contracts)
     network = place.network()
@@ -56,9 +56,10 @@ def run_erase(site: str, *, contracts: Path, console: Console) -> None:
         runs = forget_site(place, site)
         pages = _erase_from_prefect(place, site)
         publish_index(place)
+    console.answer({"site": site, "stages": stages, "mlflow_runs": runs, "prefect": pages})
     console.print(f"Erased site '{site}': its reports, {stages:,} stages, {runs:,} MLflow runs and {pages}.")
     if site in network.sites:
-        console.print(f"Its extract and {network.sites[site].file} are yours to remove; then `tdrop deploy --remove`.")
+        console.remark(f"Its extract and {network.sites[site].file} are yours to remove; then `tdrop deploy --remove`.")
 
 
 def _sites_with_traces(place: Place) -> list[str]:

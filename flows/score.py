@@ -7,9 +7,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from flows.orchestration import orchestrated
+from flows.printer import Printer
 from flows.recipe import recipe
 from tasks.place import Place
 from tasks.score import score_batch
@@ -22,7 +21,7 @@ def score_site(site: str, file: str, contracts: str = "data_contracts", home: st
     return score_batch(Place.at(home, contracts), site, file)
 
 
-def run_score(site: str, file: Path, *, output: Path | None, contracts: Path, console: Console) -> None:
+def run_score(site: str, file: Path, *, output: Path | None, contracts: Path, console: Printer) -> None:
     """Scores a file and prints where the list is and what to know about it."""
     place = Place.at(contracts=contracts)
     place.network().site(site)
@@ -37,6 +36,8 @@ def run_score(site: str, file: Path, *, output: Path | None, contracts: Path, co
         output.chmod(0o600)
         patients = output
     validation = json.loads((folder / "validation.json").read_text(encoding="utf-8"))
+    counts = {name: validation[name] for name in ("read", "quarantined", "duplicates")}
+    console.answer({"site": site, **counts, **result, "patients": str(patients)})
     console.print(
         f"[bold]{site}[/]: {validation['read']:,} rows read, {result['scored']:,} scored, "
         f"{validation['quarantined']:,} quarantined, {validation['duplicates']:,} duplicates; "

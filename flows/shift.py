@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from flows.orchestration import orchestrated
+from flows.printer import Printer
 from flows.recipe import recipe
 from tasks.place import Place, ResolvedSite, replacing
 from tasks.prepare import encode_pair, prepare_site, require_usable
@@ -49,10 +48,11 @@ def _write_page(site: ResolvedSite, stages: Compared) -> dict[str, Any]:
     return {"verdict": shift["verdict"], "reason": shift["reason"], "page": str(folder / "shift.html")}
 
 
-def run_shift(site: str, *, contracts: Path, console: Console) -> None:
+def run_shift(site: str, *, contracts: Path, console: Printer) -> None:
     """Prints the verdict and where the page is."""
     place = Place.at(contracts=contracts)
     place.network().site(site)
     with orchestrated():
         found = shift_site(site, str(contracts), place.home)
+    console.answer({"site": site, **found})
     console.print(f"[bold]{site}: {found['verdict']}[/]\n{found['reason']}\n{found['page']}")

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from flows.console import watching
 from flows.network import transfer_network
 from flows.orchestration import orchestrated
+from flows.printer import Printer
 from flows.runners import check_runner
 from tasks.place import Place
 from tasks.pool import busy_seconds, reset_spans
@@ -28,7 +28,7 @@ def run_transfer(
     settings: TransferSettings,
     *,
     contracts: Path,
-    console: Console,
+    console: Printer,
     processes: int | None = None,
     again: bool = False,
     runner: str = "processes",
@@ -45,13 +45,14 @@ def run_transfer(
     settings.chosen_methods()
     check_runner(runner, address)
     started = time.monotonic()
-    with watching(sites, console):
+    with watching(sites, console.progress):
         with orchestrated(needed=runner == "dask"):
             ready = time.monotonic()
             reset_spans()
             given = (list(sites), settings, str(contracts), place.home, processes, again, runner, address, at_once)
             results = transfer_network(*given)
         elapsed = time.monotonic() - ready
+    console.answer({"sites": results})
     _show(place, results, console)
     if runner == "processes":  # what a cluster's workers spent is not known here
         _show_time(console, elapsed, ready - started)
@@ -61,7 +62,7 @@ def run_transfer(
     return results
 
 
-def _show(place: Place, results: dict[str, Any], console: Console) -> None:
+def _show(place: Place, results: dict[str, Any], console: Printer) -> None:
     """Prints sites x methods and where to look next."""
     table = Table(title=None, header_style="bold")
     table.add_column("method")
@@ -95,7 +96,7 @@ def _show(place: Place, results: dict[str, Any], console: Console) -> None:
     for site in evaluations:
         console.print(f"{site}: {place.latest(site) / 'report.html'}")
     console.print(f"all sites: {place.root / 'index.html'}")
-    console.print("compare in MLflow and Prefect: tdrop ui")
+    console.remark("compare in MLflow and Prefect: tdrop ui")
 
 
 def _cell(evaluation: Any, method: str, result: dict[str, Any]) -> str:
@@ -108,11 +109,11 @@ def _cell(evaluation: Any, method: str, result: dict[str, Any]) -> str:
     return f"{auroc:.3f} ({'n/a' if error is None else f'{error:.3f}'}){mark}"
 
 
-def _show_time(console: Console, elapsed: float, start_up: float) -> None:
+def _show_time(console: Printer, elapsed: float, start_up: float) -> None:
     """Prints how the time was spent: fitting and sampling, or everything around it."""
     busy = min(busy_seconds(), elapsed)
     share = (elapsed - busy) / elapsed if elapsed else 0.0
-    console.print(
+    console.remark(
         f"{elapsed:.0f} s after a start-up of {start_up:.0f} s: {busy:.0f} s fitting and sampling, "
         f"{elapsed - busy:.0f} s orchestration ({share:.0%})."
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from flows.orchestration import orchestrated
+from flows.printer import Printer
 from flows.recipe import recipe
 from tasks.place import Place
 from tasks.prepare import prepare_site
@@ -27,27 +27,31 @@ def validate_site(site: str, contracts: str = "data_contracts", home: str | None
     return {**validation, "folder": str(ref.path), "message": (ref.path / "message.txt").read_text(encoding="utf-8")}
 
 
-def run_validate(site: str | None, *, contracts: Path, console: Console) -> None:
+def run_validate(site: str | None, *, contracts: Path, console: Printer) -> None:
     """Validates one site, or all, and prints the findings; raises when one is stopped."""
     place = Place.at(contracts=contracts)
     network = place.network()
     sites = [network.site(site).name] if site is not None else sorted(network.sites)
-    problems = []
+    problems: list[str] = []
+    found: list[dict[str, object]] = []
     with orchestrated():
         for name in sites:
             try:
                 validation = validate_site(name, str(contracts), place.home)
             except TdropError as error:
                 problems.append(str(error))
+                found.append({"site": name, "error": str(error)})
                 continue
+            found.append(validation)
             _show(validation, console)
             if validation["stopped"]:
                 problems.append(f"site '{name}' must not be used as it is")
+    console.answer({"sites": found})
     if problems:
         raise SiteStopped("; ".join(problems))
 
 
-def _show(validation: dict[str, Any], console: Console) -> None:
+def _show(validation: dict[str, Any], console: Printer) -> None:
     console.print(
         f"[bold]{validation['site']}[/] against {validation['contract']} {validation['contract_version']}: "
         f"{validation['read']:,} rows read = {validation['used']:,} used + {validation['quarantined']:,} quarantined "

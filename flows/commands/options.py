@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-console = Console(highlight=False, soft_wrap=True)
+from flows.printer import Printer
+
+console = Printer()
 DEFAULT_CONTRACTS = Path("data_contracts")
 
 Contracts = Annotated[Path, typer.Option("--contracts", help="Folder with tables/ and sites/", metavar="DIR")]
@@ -24,3 +25,8 @@ Again = Annotated[bool, typer.Option("--again", help="Run even when nothing chan
 Runner = Annotated[str, typer.Option(help="Where fits run: processes (of this machine) or dask")]
 Address = Annotated[str | None, typer.Option(help="Dask scheduler, e.g. tcp://host:8786", metavar="URL")]
 AtOnce = Annotated[int | None, typer.Option(help="Sites under way together; default 1, on dask 4", min=1)]
+
+
+def answering(as_json: bool) -> Printer:
+    """The printer of a command that has a result: as brief as was asked for, as JSON or in words."""
+    return Printer(as_json=as_json, brief=console.brief)

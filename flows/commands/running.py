@@ -10,6 +10,7 @@ from flows.commands.options import (
     DEFAULT_CONTRACTS,
     Address,
     Again,
+    AsJson,
     AtOnce,
     Contracts,
     Methods,
@@ -18,6 +19,7 @@ from flows.commands.options import (
     Seeds,
     SiteName,
     Trials,
+    answering,
     console,
 )
 from tdrop.errors import UsageError
@@ -37,6 +39,7 @@ def demo(
 def validate(
     site: Annotated[str | None, typer.Argument(help="Name of a site in sites/", metavar="SITE")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every site of the network")] = False,
+    as_json: AsJson = False,
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
     """Check a site's extract against its contract; exit 1 when it must not be used."""
@@ -44,14 +47,14 @@ def validate(
 
     if (site is None) != everything:
         raise UsageError("give one SITE, or --all for every site of the network")
-    run_validate(site, contracts=contracts, console=console)
+    run_validate(site, contracts=contracts, console=answering(as_json))
 
 
-def shift(site: SiteName, contracts: Contracts = DEFAULT_CONTRACTS) -> None:
+def shift(site: SiteName, as_json: AsJson = False, contracts: Contracts = DEFAULT_CONTRACTS) -> None:
     """Show how different a site's patients are, before any training."""
     from flows.shift import run_shift
 
-    run_shift(site, contracts=contracts, console=console)
+    run_shift(site, contracts=contracts, console=answering(as_json))
 
 
 def transfer(
@@ -64,6 +67,7 @@ def transfer(
     runner: Runner = "processes",
     address: Address = None,
     at_once: AtOnce = None,
+    as_json: AsJson = False,
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
     """Check, compare, train, choose, evaluate and report, for one or several target sites."""
@@ -79,5 +83,5 @@ def transfer(
         runner=runner,
         address=address,
         at_once=at_once,
-        console=console,
+        console=answering(as_json),
     )

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from flows.commands.options import DEFAULT_CONTRACTS, AsJson, Contracts, console
+from flows.commands.options import DEFAULT_CONTRACTS, AsJson, Contracts, answering, console
+from tdrop.errors import UsageError
 
 Outcome = Annotated[str | None, typer.Option(help="Column with the outcome, of two values", metavar="COLUMN")]
 Time = Annotated[str | None, typer.Option(help="Column with the time of follow-up", metavar="COLUMN")]
@@ -66,7 +67,7 @@ def status(as_json: AsJson = False, contracts: Contracts = DEFAULT_CONTRACTS) ->
     """Show how every site stands: done, stale, stopped, failed, interrupted, running or never run."""
     from flows.overview import run_status
 
-    run_status(contracts=contracts, as_json=as_json, console=console)
+    run_status(contracts=contracts, console=answering(as_json))
 
 
 def deploy(
@@ -94,6 +95,7 @@ def prune(
     days: Annotated[int, typer.Option(help="Keep what was used within this many days", min=0)] = 30,
     erase: Annotated[str | None, typer.Option(help="Erase everything about one site", metavar="SITE")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask")] = False,
+    as_json: AsJson = False,
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
     """Remove old runs and caches, never a champion's; or erase a site with everything about it."""
@@ -104,13 +106,15 @@ def prune(
         if erase is None
         else f"Erase reports, models and records of site '{erase}' for good?"
     )
+    if as_json and not yes:
+        raise UsageError("--json asks nothing; give --yes with it when the removal is meant")
     if not yes and not _agreed(question):
         console.print("Nothing was removed.")
         raise typer.Exit(1)
     if erase is None:
-        run_prune(days=days, contracts=contracts, console=console)
+        run_prune(days=days, contracts=contracts, console=answering(as_json))
     else:
-        run_erase(erase, contracts=contracts, console=console)
+        run_erase(erase, contracts=contracts, console=answering(as_json))
 
 
 def _agreed(question: str) -> bool:

@@ -6,9 +6,9 @@ import json
 from io import StringIO
 
 from conftest import settle
-from rich.console import Console
 
 from flows.overview import run_status, standing_of
+from flows.printer import Printer
 from tasks.settings import TransferSettings
 from tasks.status import look_for_changes, one_at_a_time, write_status
 
@@ -34,7 +34,7 @@ def test_every_state_is_told_with_its_reason(tiny_network):
 def test_json_is_one_document_with_every_target(tiny_network, monkeypatch):
     monkeypatch.setenv("TDROP_HOME", tiny_network.home)
     out = StringIO()
-    run_status(contracts=tiny_network.contracts, as_json=True, console=Console(file=out))
+    run_status(contracts=tiny_network.contracts, console=Printer(as_json=True, file=out))
     sites = json.loads(out.getvalue())["sites"]
     assert {each["site"] for each in sites} == {site.name for site in tiny_network.network().targets}
     assert {each["state"] for each in sites} == {"never run"}

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from conftest import settle, write_tiny_network
-from rich.console import Console
 from separate_process import start_transfer
 
+from flows.printer import Printer
 from tasks.run import last_run
 
 pytestmark = pytest.mark.timeout(400)
@@ -30,7 +30,7 @@ def at_home(place, prefect_server, plain_reports, monkeypatch):
 
 
 def said(command, **arguments) -> str:
-    console = Console(file=io.StringIO(), width=300)
+    console = Printer(file=io.StringIO(), width=300)
     command(console=console, **arguments)
     return console.file.getvalue()
 
