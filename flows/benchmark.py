@@ -8,10 +8,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from flows.console import watching
 from flows.orchestration import orchestrated
+from flows.printer import Printer
 from flows.recipe import recipe
 from tasks.artifacts import leave
 from tasks.place import Place
@@ -58,7 +57,7 @@ def run_benchmark(
     splits: int | None = None,
     output: Path | None = None,
     processes: int | None = None,
-    console: Console,
+    console: Printer,
 ) -> Path:
     """Runs a benchmark, writes its tables and figures and returns their folder."""
     if name not in names():
@@ -73,7 +72,7 @@ def run_benchmark(
     if name in SCRIPTS:
         _run_script(name, folder, quick)
     else:
-        with watching((name,), console), orchestrated():
+        with watching((name,), console.progress), orchestrated():
             page = benchmark(name, quick, seeds, splits, str(folder), place.home, processes)
         console.print(page, markup=False)
     console.print(f"{name}: {folder} ({time.monotonic() - started:.0f} s)")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager
 
 from rich.console import Console
 from rich.live import Live
@@ -24,6 +23,7 @@ STAGES: Mapping[str, float] = {
     "tune": 45,
     "fit": 35,
     "choose": 15,
+    "forecast": 1,
     "evaluate": 3,
     "report": 3,
     "record": 3,
@@ -32,6 +32,8 @@ STAGES: Mapping[str, float] = {
 
 #: Share of the work after which the rest can be estimated: some of the tuning must have been seen.
 ENOUGH_TO_ESTIMATE = 0.08
+#: Where no terminal shows a clock, a line comes at least this often.
+SIGN_OF_LIFE_SECONDS = 30.0
 
 
 class RunDisplay:
@@ -39,7 +41,7 @@ class RunDisplay:
 
     def __init__(self, sites: Sequence[str]) -> None:
         self.sites = list(sites)
-        self.started: float | None = None
+        self.started: dict[str, float] = {}
         self.done: dict[tuple[str, str], tuple[int, int, str]] = {}
         self.lock = threading.Lock()
 
@@ -47,73 +49,101 @@ class RunDisplay:
         """Remembers how far a stage is."""
         if event.site in self.sites:
             with self.lock:
-                self.started = self.started or time.monotonic()
+                self.started.setdefault(event.site, time.monotonic())
                 self.done[event.site, event.stage] = (event.done, event.total, event.detail)
 
-    def share_done(self) -> float:
-        """Share of all work done, by the stages' rough weights."""
+    def share_done(self, site: str) -> float:
+        """Share of a site's work done, by the stages' rough weights."""
         with self.lock:
             reached = sum(
-                STAGES.get(stage, 0) * done / max(total, 1) for (_, stage), (done, total, _) in self.done.items()
+                STAGES.get(stage, 0) * done / max(total, 1)
+                for (name, stage), (done, total, _) in self.done.items()
+                if name == site
             )
-        return min(1.0, float(reached) / (sum(STAGES.values()) * max(1, len(self.sites))))
+        return min(1.0, float(reached) / sum(STAGES.values()))
+
+    def to_go(self, site: str) -> str:
+        """An estimate of a site's rest, once there is something to go by."""
+        share = self.share_done(site)
+        if not ENOUGH_TO_ESTIMATE < share < 1:
+            return ""
+        elapsed = time.monotonic() - self.started[site]
+        return f", about {_clock(elapsed * (1 - share) / share)} to go"
+
+    def stage_of(self, site: str) -> tuple[str, int, int, str] | None:
+        """The stage that a site is in: its name, steps done, steps in all and detail; None before its first."""
+        with self.lock:
+            stages = dict.fromkeys((*STAGES, *(stage for _, stage in self.done)))
+            seen = [(stage, *self.done[site, stage]) for stage in stages if (site, stage) in self.done]
+        open_stages = [entry for entry in seen if entry[1] < entry[2]]
+        return open_stages[0] if open_stages else seen[-1] if seen else None
+
+    def words_of(self, site: str) -> str:
+        """Where a site is, in words: "5/11 tune, about 2:10 to go"."""
+        current = self.stage_of(site)
+        if current is None:
+            return "waiting"
+        stage = current[0]
+        # A benchmark has stages of its own, which are not counted.
+        number = f"{list(STAGES).index(stage) + 1}/{len(STAGES)} " if stage in STAGES else ""
+        return f"{number}{stage}{self.to_go(site)}"
 
     def __rich__(self) -> Table:
         grid = Table.grid(padding=(0, 2))
         for site in self.sites:
-            with self.lock:
-                seen = [(stage, *self.done[site, stage]) for stage in STAGES if (site, stage) in self.done]
-            open_stages = [entry for entry in seen if entry[1] < entry[2]]
-            current = open_stages[0] if open_stages else seen[-1] if seen else None
-            grid.add_row(Text(site, style="bold"), *self._cells(current))
-        grid.add_row(Text(self._time(), style="dim"))
+            _, done, total, detail = self.stage_of(site) or ("", 0, 1, "")
+            bar = "━" * round(12 * done / max(total, 1))
+            words = Text(self.words_of(site), style="" if site in self.started else "dim")
+            grid.add_row(Text(site, style="bold"), words, Text(f"{bar:<12}", style="cyan"), Text(detail, style="dim"))
+        with self.lock:
+            first = min(self.started.values(), default=None)
+        grid.add_row(Text("starting" if first is None else _clock(time.monotonic() - first), style="dim"))
         return grid
-
-    def _time(self) -> str:
-        """Time since the first stage ended, and an estimate of the rest once there is something to go by."""
-        if self.started is None:
-            return "starting Prefect"
-        elapsed, share = time.monotonic() - self.started, self.share_done()
-        rest = f", about {_clock(elapsed * (1 - share) / share)} to go" if ENOUGH_TO_ESTIMATE < share < 1 else ""
-        return f"{_clock(elapsed)}{rest}"
-
-    def _cells(self, current: tuple[str, int, int, str] | None) -> tuple[Text, Text, Text]:
-        if current is None:
-            return Text("waiting", style="dim"), Text(""), Text("")
-        stage, done, total, detail = current
-        number = list(STAGES).index(stage) + 1
-        bar = "━" * round(12 * done / max(total, 1))
-        return Text(f"{number}/{len(STAGES)} {stage}"), Text(f"{bar:<12}", style="cyan"), Text(detail, style="dim")
 
 
 @contextmanager
 def watching(sites: Sequence[str], console: Console) -> Iterator[None]:
-    """Shows progress inside the block: a live table on a terminal, one line a stage elsewhere."""
+    """Shows progress inside the block: a live table on a terminal, lines elsewhere."""
     display = RunDisplay(sites)
-    if not console.is_terminal:
-        listen(_printer(console))
-        try:
-            yield
-        finally:
-            silence()
-        return
     listen(display.take)
+    shown: AbstractContextManager[object] = _lines(display, console)
+    if console.is_terminal:
+        shown = Live(display, console=console, refresh_per_second=4)
     try:
-        with Live(display, console=console, refresh_per_second=4):
+        with shown:
             yield
     finally:
         silence()
 
 
-def _printer(console: Console) -> Any:
-    started = time.monotonic()
+@contextmanager
+def _lines(display: RunDisplay, console: Console) -> Iterator[None]:
+    """One line a stage, and a sign of life when no stage has ended for a while."""
+    started, news, over = time.monotonic(), threading.Event(), threading.Event()
+
+    def say(words: str) -> None:
+        console.print(f"[{_clock(time.monotonic() - started)}] {words}", markup=False)
 
     def show(event: Event) -> None:
         if event.done >= event.total:
-            detail = f": {event.detail}" if event.detail else ""
-            console.print(f"[{_clock(time.monotonic() - started)}] {event.site}: {event.stage}{detail}", markup=False)
+            say(f"{event.site}: {event.stage}" + (f": {event.detail}" if event.detail else ""))
+            news.set()
 
-    return show
+    def keep_alive() -> None:
+        while not over.is_set():
+            if not news.wait(SIGN_OF_LIFE_SECONDS):
+                say("; ".join(f"{site}: {display.words_of(site)}" for site in display.sites))
+            news.clear()
+
+    listen(show)
+    thread = threading.Thread(target=keep_alive, name="sign-of-life", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        news.set()
+        thread.join()
 
 
 def _clock(seconds: float) -> str:

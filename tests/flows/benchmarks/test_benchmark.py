@@ -6,9 +6,9 @@ import importlib.util
 import json
 
 import pytest
-from rich.console import Console
 
 from flows import benchmark as command
+from flows.printer import Printer
 from tdrop.errors import UsageError
 
 FILES = {
@@ -72,7 +72,7 @@ def assert_recorded(home, name, metrics):
 
 def test_an_unknown_name_is_a_sentence_with_the_nearest_one():
     with pytest.raises(UsageError, match="did you mean 'toy'"):
-        command.run_benchmark("toyy", console=Console())
+        command.run_benchmark("toyy", console=Printer())
 
 
 @pytest.mark.parametrize("name", command.NEED_EXTRA)
@@ -81,7 +81,7 @@ def test_the_missing_extra_is_one_sentence_with_the_command(name, monkeypatch):
 
     monkeypatch.setattr(extracts, "find_spec", lambda _: None)
     with pytest.raises(UsageError, match=r"pip install 'tdrop\[benchmarks\]'"):
-        command.run_benchmark(name, console=Console())
+        command.run_benchmark(name, console=Printer())
 
 
 def test_scripts_run_by_name(tmp_path, monkeypatch):
@@ -89,7 +89,7 @@ def test_scripts_run_by_name(tmp_path, monkeypatch):
 
     called = []
     monkeypatch.setattr(choosing, "run", lambda output, quick: called.append((output, quick)))
-    command.run_benchmark("choosing", quick=True, output=tmp_path / "out", console=Console())
+    command.run_benchmark("choosing", quick=True, output=tmp_path / "out", console=Printer())
     assert called == [(tmp_path / "out", True)]
 
 

@@ -1,0 +1,59 @@
+"""What a person sees while a run goes on."""
+
+from __future__ import annotations
+
+import io
+import time
+
+import pytest
+from rich.console import Console
+
+from flows import console as shown
+from tasks.progress import Event, report
+
+#: Until when a line must have come; it comes within a fraction of it.
+LIMIT_SECONDS = 20
+
+
+def drawn(display: shown.RunDisplay) -> str:
+    out = io.StringIO()
+    Console(file=out, width=100).print(display)
+    return out.getvalue()
+
+
+def test_the_time_to_go_stands_beside_the_stage():
+    display = shown.RunDisplay(["harbour", "hillside"])
+    assert "Prefect" not in drawn(display)
+    assert drawn(display).count("waiting") == 2
+    for stage in ("read and check", "encode", "estimate shift", "match"):
+        display.take(Event("harbour", stage, 1, 1))
+    display.take(Event("harbour", "tune", 20, 40, "mlp"))
+    share = display.share_done("harbour")
+    display.started["harbour"] = time.monotonic() - 60
+    assert share == pytest.approx((3 + 1 + 4 + 1 + 45 / 2) / sum(shown.STAGES.values()))
+    rest = 60 * (1 - share) / share
+    harbour, hillside = drawn(display).splitlines()[:2]
+    assert f"5/{len(shown.STAGES)} tune, about {int(rest // 60)}:" in harbour
+    assert "to go" not in hillside
+
+
+def test_where_no_terminal_is_a_stage_is_a_line_and_silence_is_broken(monkeypatch):
+    monkeypatch.setattr(shown, "SIGN_OF_LIFE_SECONDS", 0.02)
+    out = io.StringIO()
+    with shown.watching(["harbour"], Console(file=out, width=100)):
+        report("harbour", "encode", detail="9 features")
+        report("harbour", "tune", 3, 40)
+        deadline = time.monotonic() + LIMIT_SECONDS
+        while "5/" not in out.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert "harbour: encode: 9 features\n" in out.getvalue()
+    assert f"harbour: 5/{len(shown.STAGES)} tune" in out.getvalue()
+    after = out.getvalue()
+    time.sleep(0.1)
+    assert out.getvalue() == after, "it went on after the run"
+
+
+def test_a_benchmarks_own_stages_are_shown_without_a_number():
+    display = shown.RunDisplay(["toy"])
+    display.take(Event("toy", "draws", 2, 5, "2 of 5"))
+    assert display.words_of("toy") == "draws"
