@@ -50,7 +50,7 @@ def train(place: Place, site: str, encoded: Ref, matching: Ref, settings: Transf
             refits[method].append(score_out_of_fold.submit(place, encoded, propensity, method, ref))
     expect(site, "fit", sum(map(len, refits.values())))
     for method, futures in refits.items():
-        refs = _collect(site, method, futures, trained)
+        refs = collect_fits(site, method, futures, trained)
         if refs is not None:
             trained.fits[method] = refs[: settings.seeds]
             if weighed:
@@ -78,7 +78,7 @@ def _pick(site: str, method: str, future: Future[list[Ref]], trained: Trained) -
     return refs[picked]
 
 
-def _collect(site: str, method: str, futures: Sequence[Future[Ref]], trained: Trained) -> list[Ref] | None:
+def collect_fits(site: str, method: str, futures: Sequence[Future[Ref]], trained: Trained) -> list[Ref] | None:
     """Results of all futures, or None when one of them failed."""
     refs, failures = [], []
     for future in futures:

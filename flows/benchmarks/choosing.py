@@ -2,7 +2,7 @@
 
 Over simulated, synthetic and real pairs of sites every method is tuned, scored by each criterion and
 refitted; only then are the target's labels opened. The regret of a choice is what the best method in
-hindsight does better there: in AUROC, and in Brier score. docs/CHOOSING.md reports a run.
+hindsight does better there: in AUROC, and in log loss. docs/CHOOSING.md reports a run.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 
 from flows.benchmarks.real_pairs import SUPPORT_TARGETS, rotterdam_to_gbsg, support_to
+from flows.benchmarks.real_transfers import JUDGING, SETTLING, Transfer, real_transfer
 from tdrop.choose import PREFERENCE, Choice, Criterion, FoldScore, Score, choose, weigh_out_of_fold
 from tdrop.data.families import extrapolation
 from tdrop.data.simulate import simulated_cohort
 from tdrop.matching import match
 from tdrop.methods import build, method_names
-from tdrop.metrics import auroc, brier
+from tdrop.metrics import auroc, per_row_log_loss
 from tdrop.shift import density_ratio_weights, estimate_shift, propensity
 from tdrop.tune import Trial, refit, tune
 from tdrop.types import Cohort
@@ -42,7 +43,7 @@ class Problem:
 
     Attributes:
         name: Name of the pair.
-        family: "simulator", "hard simulator", "extrapolation" or "real".
+        family: "simulator", "hard simulator", "extrapolation", "real", or "judging" for those that settle no rule.
         make: Draws source and target for a seed.
         seeds: How many seeds a full run takes.
     """
@@ -109,6 +110,13 @@ def _real_problems() -> Iterator[Problem]:
     for group in SUPPORT_TARGETS:
         name = f"support-{group.lower().replace('/', '').replace(' ', '-')}"
         yield Problem(name, "real", partial(_support, group), 1)
+    for family, transfers in (("real", SETTLING), ("judging", JUDGING)):
+        for name, transfer in transfers.items():
+            yield Problem(name.replace(" ", "-"), family, partial(_cut, transfer), 1)
+
+
+def _cut(transfer: Transfer, seed: int) -> tuple[Cohort, Cohort]:
+    return real_transfer(transfer)
 
 
 def _support(group: str, seed: int) -> tuple[Cohort, Cohort]:
@@ -185,7 +193,7 @@ def _choose_by_error_of_the_difference(choice: Choice) -> str:
 
 def _score_target(labelled: Cohort, risk: Any) -> dict[str, float | None]:
     assert labelled.y is not None
-    return {"auroc": auroc(labelled.y, risk), "brier": brier(labelled.y, risk)}
+    return {"auroc": auroc(labelled.y, risk), "log_loss": float(per_row_log_loss(labelled.y, risk).mean())}
 
 
 def _plain_scores(score: Score) -> dict[str, float | None]:
@@ -215,7 +223,7 @@ def _regret(measurements: Sequence[Mapping[str, Any]], rule: str) -> dict[str, A
         target = {name: one["target"][name] for name in one["candidates"]}
         own = target[one["chosen"][rule]]
         behind = max(each["auroc"] for each in target.values()) - own["auroc"]
-        worse = own["brier"] - min(each["brier"] for each in target.values())
+        worse = own["log_loss"] - min(each["log_loss"] for each in target.values())
         by_problem.setdefault(one["problem"], []).append((behind, worse))
     means = np.array([np.mean(pairs, axis=0) for pairs in by_problem.values()])
     return {
@@ -223,17 +231,17 @@ def _regret(measurements: Sequence[Mapping[str, Any]], rule: str) -> dict[str, A
         "runs": len(measurements),
         "auroc": float(means[:, 0].mean()),
         "auroc_worst": float(means[:, 0].max()),
-        "brier": float(means[:, 1].mean()),
-        "brier_worst": float(means[:, 1].max()),
+        "log_loss": float(means[:, 1].mean()),
+        "log_loss_worst": float(means[:, 1].max()),
     }
 
 
 def as_markdown(summary: Mapping[str, Any]) -> str:
     """Returns the regret table, best rule first within each family."""
-    head = "| family | rule | problems | runs | AUROC regret | worst | Brier regret | worst |"
+    head = "| family | rule | problems | runs | AUROC regret | worst | log-loss regret | worst |"
     lines = [head, "|---|---|--:|--:|--:|--:|--:|--:|"]
     families = list(dict.fromkeys(row["family"] for row in summary["regret"]))
     for row in sorted(summary["regret"], key=lambda row: (families.index(row["family"]), row["auroc"])):
-        numbers = " | ".join(f"{row[key]:.4f}" for key in ("auroc", "auroc_worst", "brier", "brier_worst"))
+        numbers = " | ".join(f"{row[key]:.4f}" for key in ("auroc", "auroc_worst", "log_loss", "log_loss_worst"))
         lines.append(f"| {row['family']} | {row['rule']} | {row['problems']} | {row['runs']} | {numbers} |")
     return "\n".join(lines) + "\n"

@@ -85,22 +85,19 @@ def test_a_method_fails_only_by_its_own_failure(tmp_path):
     """A fit that was ended is not counted, whatever it looks like to whoever waits for it."""
     from concurrent.futures import CancelledError
 
-    from flows.training import _collect
+    from flows.training import collect_fits
     from tasks import stopping
     from tasks.run import Trained
 
     class Ended:
-        def wait(self):
-            pass
-
-        def result(self, raise_on_failure):
+        def result(self):
             raise CancelledError
 
     trained = Trained()
     stopping.request()
     try:
         with pytest.raises(stopping.Interrupted):
-            _collect("harbour", "fit", "mlp", [Ended()], trained)
+            collect_fits("harbour", "mlp", [Ended()], trained)
     finally:
         stopping.fulfil()
     assert not trained.failed

@@ -16,7 +16,7 @@ def measured(problem, seed, chosen, target):
         "seed": seed,
         "candidates": ["a", "b"],
         "chosen": {"rule": chosen},
-        "target": {name: {"auroc": pair[0], "brier": pair[1]} for name, pair in target.items()},
+        "target": {name: {"auroc": pair[0], "log_loss": pair[1]} for name, pair in target.items()},
     }
 
 
@@ -25,8 +25,8 @@ def test_regret_is_what_the_best_candidate_does_better_and_every_problem_counts_
     runs = [measured("x", 0, "a", target), measured("x", 1, "b", target), measured("y", 0, "b", target)]
     summary = choosing.summarise(runs)
     overall, first, second = summary["regret"]
-    assert (first["auroc"], first["brier"]) == (pytest.approx(0.05), pytest.approx(0.025))
-    assert (second["auroc"], second["brier"]) == (pytest.approx(0), pytest.approx(0))
+    assert (first["auroc"], first["log_loss"]) == (pytest.approx(0.05), pytest.approx(0.025))
+    assert (second["auroc"], second["log_loss"]) == (pytest.approx(0), pytest.approx(0))
     assert overall["auroc"] == pytest.approx(0.025)
     assert overall["auroc_worst"] == pytest.approx(0.05)
     assert (overall["problems"], overall["runs"]) == (2, 3)
