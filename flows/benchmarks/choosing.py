@@ -86,6 +86,11 @@ def list_problems(*, quick: bool = False) -> tuple[Problem, ...]:
             Problem("moderate-1000", "simulator", partial(_simulated, "moderate", 1_000, 1_000, {}), 1),
             Problem("extrapolation", "extrapolation", partial(_extrapolation, 5.0, 1.2), 1),
         )
+    return (*pairs_of_sites(), *_cut_problems())
+
+
+def pairs_of_sites() -> tuple[Problem, ...]:
+    """The simulated pairs, and the real ones that are two hospitals or two departments."""
     return (*_simulated_problems(), *_extrapolation_problems(), *_real_problems())
 
 
@@ -110,6 +115,9 @@ def _real_problems() -> Iterator[Problem]:
     for group in SUPPORT_TARGETS:
         name = f"support-{group.lower().replace('/', '').replace(' ', '-')}"
         yield Problem(name, "real", partial(_support, group), 1)
+
+
+def _cut_problems() -> Iterator[Problem]:
     for family, transfers in (("real", SETTLING), ("judging", JUDGING)):
         for name, transfer in transfers.items():
             yield Problem(name.replace(" ", "-"), family, partial(_cut, transfer), 1)

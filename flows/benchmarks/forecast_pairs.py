@@ -14,7 +14,7 @@ from typing import Self
 
 import numpy as np
 
-from flows.benchmarks.choosing import Problem, list_problems
+from flows.benchmarks.choosing import Problem, list_problems, pairs_of_sites
 from flows.benchmarks.real_pairs import SUPPORT_SOURCE, between_sexes, rotterdam_to_gbsg, support_to
 from tdrop.forecast import Evidence
 from tdrop.methods import build
@@ -99,7 +99,7 @@ class Gathered:
 
 def list_pairs(*, quick: bool = False) -> tuple[Problem, ...]:
     """Returns the pairs of `choosing`, then the further real ones."""
-    return list_problems(quick=True) if quick else (*list_problems(), *_further())
+    return list_problems(quick=True) if quick else (*pairs_of_sites(), *_further())
 
 
 def _further() -> Iterator[Problem]:

@@ -35,7 +35,8 @@ def test_regret_is_what_the_best_candidate_does_better_and_every_problem_counts_
 
 def test_the_problems_cover_every_family():
     problems = choosing.list_problems()
-    assert {problem.family for problem in problems} == {"simulator", "hard simulator", "extrapolation", "real"}
+    families = {"simulator", "hard simulator", "extrapolation", "real", "judging"}
+    assert {problem.family for problem in problems} == families
     assert len({problem.name for problem in problems}) == len(problems)
     assert [problem.seeds for problem in problems if problem.family == "simulator"] == [10, 10, 10]
 
