@@ -43,6 +43,11 @@ def run_score(site: str, file: Path, *, output: Path | None, contracts: Path, co
         f"{validation['quarantined']:,} quarantined, {validation['duplicates']:,} duplicates; "
         f"{result['referred']:,} to refer."
     )
+    if result["filled_in"]:
+        console.print(
+            f"- {result['filled_in']:,} of {result['scored']:,} patients lack a value, and the source's typical one "
+            "was filled in: see filled_in in the list"
+        )
     for sentence in result["sentences"]:
         console.print(f"- {sentence}")
     console.print(str(patients))

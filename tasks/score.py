@@ -60,7 +60,7 @@ def score_batch(place: Place, site: str, file: str) -> dict[str, Any]:
     summary = fitted.summarise(
         cohort.X, champion.described["passes"], seed=champion.described["seed"], levels=(decision.interval_level,)
     )
-    table = patients_table(cohort.ids, summary, decision)
+    table = patients_table(cohort.ids, summary, decision).assign(filled_in=encoder.filled_in(prepared.frame))
     unseen = {column: count for column, count in encoder.unseen(prepared.frame).items() if count}
     sentences = [*_changes(place, site, champion), *_unseen(unseen, len(cohort)), *_compare(place, champion, cohort)]
     folder = place.site(site) / "scores"
@@ -73,6 +73,7 @@ def score_batch(place: Place, site: str, file: str) -> dict[str, Any]:
         "folder": str(folder),
         "scored": len(cohort),
         "referred": int(table["refer"].sum()),
+        "filled_in": int((table["filled_in"] != "").sum()),
         "champion": champion.version,
         "sentences": sentences,
     }

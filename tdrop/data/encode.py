@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from tdrop.contracts.table import NUMERIC_TYPES, Column, Contract
 from tdrop.data.values import as_numbers, as_text
@@ -83,19 +83,26 @@ class Coding:
 
     def encode(self, frame: pd.DataFrame) -> list[Doubles]:
         """Returns its features, each (rows,)."""
-        rows = len(frame)
         if self.type == "categorical":
             labels = _labels(frame, self.name)
             features: list[Doubles]
-            missing = labels.isna().to_numpy()
             labels = labels.fillna(str(self.fill))
             features = [labels.eq(label).to_numpy().astype(np.float64) for label in self.categories]
         else:
-            numbers = numbers_of(frame, self.name, self.categories) if self.name in frame else np.full(rows, np.nan)
-            missing = np.isnan(numbers)
-            filled: Doubles = np.where(missing, float(self.fill), numbers)
+            numbers = self._numbers(frame)
+            filled: Doubles = np.where(np.isnan(numbers), float(self.fill), numbers)
             features = [np.log1p(filled) if self.log else filled]
-        return [*features, missing.astype(np.float64)] if self.indicator else features
+        return [*features, self.missing(frame).astype(np.float64)] if self.indicator else features
+
+    def missing(self, frame: pd.DataFrame) -> NDArray[np.bool_]:
+        """Whose value is filled in (rows,)."""
+        if self.type == "categorical":
+            return _labels(frame, self.name).isna().to_numpy(dtype=bool)
+        return np.isnan(self._numbers(frame))
+
+    def _numbers(self, frame: pd.DataFrame) -> Doubles:
+        known = self.name in frame
+        return numbers_of(frame, self.name, self.categories) if known else np.full(len(frame), np.nan)
 
 
 @dataclass(frozen=True)
@@ -135,6 +142,11 @@ class Encoder:
         outcomes = None if y is None else np.asarray(y, dtype=np.float32)
         names = tuple(feature.name for feature in self.features)
         return Cohort(site_name, np.asarray(ids), names, self.matrix(frame), outcomes, described=self.features)
+
+    def filled_in(self, frame: pd.DataFrame) -> list[str]:
+        """By row, the columns without a value, whose value is filled in; empty where every one is there."""
+        missing = {coding.name: coding.missing(frame) for coding in self.codings}
+        return ["; ".join(name for name, rows in missing.items() if rows[row]) for row in range(len(frame))]
 
     def unseen(self, frame: pd.DataFrame) -> dict[str, int]:
         """By column, how many rows hold a category that the source never held."""

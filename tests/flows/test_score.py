@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import re
 import shutil
 import sqlite3
 from contextlib import contextmanager
@@ -12,6 +14,8 @@ import pandas as pd
 import pytest
 from conftest import TINY_METHODS, leave_reports_out, settle, write_tiny_network
 
+from flows.printer import Printer
+from flows.score import run_score
 from tasks.place import Place
 from tasks.score import Champion, _compare
 from tdrop.data.simulate import simulate
@@ -124,31 +128,52 @@ def test_a_category_that_the_source_never_had_is_scored_and_counted(place, tmp_p
 
 
 def test_a_refused_batch_tells_the_site_all_and_prefect_no_small_count(place, tmp_path):
+    batch = patients(rows=60).head(7)
+    batch.iloc[:4, batch.columns.get_loc("age")] = 300
     with (
         edited(site_file(place), lambda text: text.replace("{exempt: true}", "{threshold: 10}")),
         pytest.raises(SiteStopped, match="the batch for site 'harbour' is stopped by") as caught,
     ):
-        score(place, tmp_path, patients(rows=60).head(7))
-    assert "7 rows" not in str(caught.value)
-    assert "7" in (place.site(SITE) / "refused" / "batch.txt").read_text()
+        score(place, tmp_path, batch)
+    said = str(caught.value).replace(str(place.root), "")
+    assert not re.search(r"\b[47]\b", said)
+    kept = (place.site(SITE) / "refused" / "batch.txt").read_text()
+    assert re.search(r"\b4 of 7\b", kept)
+
+
+def test_a_clinic_s_list_of_8_is_scored_but_for_its_ragged_line(place, tmp_path, monkeypatch):
+    batch = patients(rows=60).head(8)
+    batch.iloc[1, batch.columns.get_loc("psa")] = np.nan
+    lines = batch.to_csv(index=False).splitlines()
+    lines[8] += ",,,"
+    (tmp_path / "clinic.csv").write_text("\n".join(lines) + "\n")
+    settle(tmp_path)
+    printed = scored_at_the_terminal(place, tmp_path / "clinic.csv", monkeypatch)
+    scores = place.site(SITE) / "scores"
+    scored = pd.read_csv(scores / "patients.csv", keep_default_na=False)
+    assert list(scored["id"]) == list(batch["patient_id"].head(7))
+    assert list(scored["filled_in"]) == ["", "psa", *[""] * 5]
+    assert len(pd.read_csv(scores / "quarantine.csv")) == 1
+    assert "8 rows read, 7 scored, 1 quarantined, 0 duplicates" in printed
+    assert "1 of 7 patients lack a value" in printed
+    assert str(scores / "quarantine.csv") in printed
+
+
+def scored_at_the_terminal(place, file, monkeypatch):
+    """What `tdrop score` prints for a file."""
+    monkeypatch.setenv("TDROP_HOME", place.home)
+    console = Printer(file=io.StringIO(), width=300)
+    run_score(SITE, file, output=None, contracts=Path(place.contracts), console=console)
+    return console.file.getvalue()
 
 
 def test_the_list_of_those_who_were_not_scored_is_named(place, tmp_path, monkeypatch):
-    import io
-
-    from rich.console import Console
-
-    from flows.score import run_score
-
     batch = patients(rows=120)
     batch.loc[0, "age"] = 300
     batch.to_csv(tmp_path / "batch.csv", index=False)
     settle(tmp_path)
-    monkeypatch.setenv("TDROP_HOME", place.home)
-    console = Console(file=io.StringIO(), width=300)
-    run_score(SITE, tmp_path / "batch.csv", output=None, contracts=Path(place.contracts), console=console)
     listed = place.site(SITE) / "scores" / "quarantine.csv"
-    assert str(listed) in console.file.getvalue()
+    assert str(listed) in scored_at_the_terminal(place, tmp_path / "batch.csv", monkeypatch)
     assert len(pd.read_csv(listed)) == 1
 
 
