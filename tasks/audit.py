@@ -42,7 +42,13 @@ from tdrop.records import read_record, write_record
 logger = logging.getLogger(__name__)
 AUDIT = "audit.json"
 #: The evaluation's names of what is forecast and then observed.
-OBSERVED = {"auroc": "auroc", "error_rate": "error_rate", "net_benefit": "net_benefit", "brier": "brier"}
+OBSERVED = {
+    "auroc": "auroc",
+    "error_rate": "error_rate",
+    "net_benefit": "net_benefit",
+    "brier": "brier",
+    "outcomes": "outcome_rate",
+}
 
 
 @dataclass(frozen=True)

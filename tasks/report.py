@@ -11,10 +11,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from filelock import FileLock
+from numpy.typing import NDArray
 
 from tasks.artifacts import leave
+from tasks.audit import AUDIT, Audit, observe, usable_list
 from tasks.evaluate import load_predictions
 from tasks.files import load_cohort, load_summary
+from tasks.forecast import FORECAST
+from tasks.label_list import read_list
+from tasks.ledger import entries as ledger_entries
 from tasks.place import Place, ResolvedSite, replacing, write_private
 from tasks.prepare import FRAME
 from tasks.progress import report
@@ -25,8 +30,9 @@ from tasks.step import step
 from tasks.store import code_digest
 from tasks.tune import PREDICTIONS
 from tdrop.disclosure import disclose
-from tdrop.errors import Unavailable
+from tdrop.errors import DataError, Unavailable
 from tdrop.evaluate import Evaluation, patients_table, write_patients
+from tdrop.forecast import Forecast, Observation, TrackRecord, track_record
 from tdrop.records import plain, write_json, write_record
 from tdrop.report import ReportData, render_index, render_report, render_shift_page, report_summary
 
@@ -84,6 +90,7 @@ def assemble(place: Place, run: Run) -> ReportData:
     outcomes = stages.evaluation.path / "outcomes.npz"
     y = np.load(outcomes, allow_pickle=False)["y"] if outcomes.is_file() else None
     labels = stages.evaluation.path / "labels.json"
+    forecast = None if stages.forecast is None else stages.forecast.record(Forecast, FORECAST)
     return ReportData(
         site=site.site,
         source_title=site.source.title,
@@ -105,7 +112,22 @@ def assemble(place: Place, run: Run) -> ReportData:
         provenance=_provenance(site, run),
         previous=_previous(place, run.site),
         promotion=_promotion(place, run.site),
+        forecast=forecast,
+        observations=_observations(place, run, forecast, y),
     )
+
+
+def _observations(place: Place, run: Run, forecast: Forecast | None, y: NDArray[Any] | None) -> tuple[Observation, ...]:
+    """What was forecast beside what was observed: at the last audit, or by outcomes that the site had itself."""
+    if forecast is None or y is None:
+        return ()
+    if run.stages.audit is not None:
+        return run.stages.audit.record(Audit, AUDIT).observations
+    listed = read_list(place, run.site)
+    if listed is not None and len(y) > listed.rows.max() and usable_list(listed, y) is not None:
+        # Who was asked for is no fair sample: only an audit weighs these outcomes.
+        return ()
+    return observe(forecast, run.stages.evaluation.record(Evaluation, "evaluation.json"), run.chosen, ())
 
 
 def _marked_trials(run: Run) -> dict[str, list[dict[str, Any]]]:
@@ -176,5 +198,13 @@ def publish_index(place: Place) -> Path:
             summary = _previous(place, folder.parent.name)
             if summary is not None:
                 entries.append({**summary, "link": f"sites/{folder.parent.name}/latest/report.html"})
-        write_private(path, render_index(entries))
+        write_private(path, render_index(entries, _track(place)))
     return path
+
+
+def _track(place: Place) -> TrackRecord | None:
+    """How often forecasts held; None where the ledger was changed, which says nothing any more."""
+    try:
+        return track_record(ledger_entries(place))
+    except DataError:
+        return None

@@ -17,6 +17,7 @@ from tdrop.data.encode import learn_encoder
 from tdrop.data.simulate import simulate
 from tdrop.data.subgroups import subgroups_of
 from tdrop.evaluate import evaluate
+from tdrop.forecast import Bound, Evidence, Forecast, Observation, forecast
 from tdrop.matching import match
 from tdrop.methods import method_names
 from tdrop.records import plain
@@ -109,6 +110,32 @@ def make_validation(title: str, rows: int) -> dict[str, Any]:
     return {"form": 1, "site": "harbour", "title": title, "contract": "prostate", "contract_version": "1",
             "read": rows + 20, "used": rows, "quarantined": 14, "duplicates": 6, "findings": findings,
             "stopped": False, "suite": [], "simulated": True, "public": False}  # fmt: skip
+
+
+@cache
+def make_forecast(methods: tuple[str, ...], source_rows: int = 2000, target_rows: int = 1200) -> Forecast:
+    """Forecasts from risks drawn around the true ones at both sites."""
+    source, target = frames(source_rows, target_rows)
+    risks = [predict(frame["true_risk"].to_numpy(), methods, 1) for frame in (source, target)]
+    y = source["died_10y"].to_numpy(np.float64)
+    evidence = [
+        Evidence(method, *(risks[0][method][0].mean.astype(np.float64), y, np.ones(len(y))),
+                 risks[1][method][0].mean.astype(np.float64))
+        for method in methods
+    ]  # fmt: skip
+    bounds = [Bound(method, 0.61, 0.2, 0.3, 0.11, 500, 500) for method in methods]
+    return forecast("harbour", evidence, 0.15, bounds=bounds, resamples=20)
+
+
+def make_observations(expected: Forecast, method: str, n: int, observed: float | None = None) -> list[Observation]:
+    """One observation a number of one method: at the forecast, or where `observed` says."""
+    return [
+        Observation(one.method, one.quantity, one.value, one.low, one.high, seen, None, None, n,
+                    one.low <= seen <= one.high)
+        for one in expected.answers
+        if one.method == method and one.value is not None and one.low is not None and one.high is not None
+        for seen in [one.value if observed is None else observed]
+    ]  # fmt: skip
 
 
 def report_data(

@@ -16,7 +16,7 @@ from tdrop.disclosure.documents import (
     disclose_trials,
     disclose_validation,
 )
-from tdrop.disclosure.evaluation import disclose_evaluation, disclose_rows
+from tdrop.disclosure.evaluation import disclose_evaluation, disclose_observations, disclose_rows
 
 __all__ = [
     "HIDDEN",
@@ -26,6 +26,7 @@ __all__ = [
     "disclose_evaluation",
     "disclose_labels",
     "disclose_matching",
+    "disclose_observations",
     "disclose_rows",
     "disclose_shift",
     "disclose_summary",
@@ -52,6 +53,7 @@ def disclose(document: Document, policy: Policy) -> Document:
         return document
     data: Any = document
     shift = disclose_shift(data.shift, policy)
+    evaluation = disclose_evaluation(data.evaluation, policy)
     shown: Document = replace(
         data,
         validation=disclose_validation(data.validation, policy),
@@ -60,7 +62,8 @@ def disclose(document: Document, policy: Policy) -> Document:
         matching=disclose_matching(data.matching, shift, policy),
         tuning={method: disclose_trials(trials, policy) for method, trials in data.tuning.items()},
         choice=disclose_choice(data.choice, policy),
-        evaluation=disclose_evaluation(data.evaluation, policy),
+        evaluation=evaluation,
+        observations=disclose_observations(data.observations, evaluation, policy),
         labels=None if data.labels is None else disclose_labels(data.labels, policy),
         previous=None if data.previous is None else _earlier(data.previous, policy),
         # Curves over patients with known outcomes tell of single ones: only tables of rounded numbers leave.

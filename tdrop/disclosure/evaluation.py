@@ -18,15 +18,20 @@ from tdrop.disclosure.cells import (
     shown_count,
     shown_parts,
     shown_share,
+    step_of,
+    to_grid,
 )
 from tdrop.evaluate import ALL, METRICS, Evaluation, Row
 from tdrop.evaluate.rows import NO_SPREAD
+from tdrop.forecast import Observation
 
 #: Decimals of numbers that are no quotients of counts.
 _DECIMALS = 3
 #: Metrics that weigh counts: one decimal less, so that no count can be read off.
 _WEIGHED = {"net_benefit": 2, "net_benefit_refer": 2, "referrals_per_gain": 0}
 _DIFFERENCE = "_difference"
+#: Forecast numbers that the evaluation has under another name.
+_OBSERVED = {"outcomes": "outcome_rate"}
 
 
 def is_share_of_counts(metric: str) -> bool:
@@ -144,3 +149,42 @@ def disclose_evaluation(evaluation: Evaluation, policy: Policy) -> Evaluation:
         outcomes=None if few else _count(evaluation.outcomes, threshold),
         warnings=(),
     )
+
+
+def disclose_observations(
+    observations: Sequence[Observation], evaluation: Evaluation, policy: Policy
+) -> tuple[Observation, ...]:
+    """Returns what was observed beside a forecast as it may leave.
+
+    A number leaves only where the evaluation as it leaves shows the same, on a grid that a handful of patients do not
+    move.
+
+    Args:
+        observations: Forecast and observed numbers.
+        evaluation: As it may leave.
+        policy: The site's disclosure settings.
+    """
+    threshold = limit(policy)
+    if not threshold:
+        return tuple(observations)
+    known = {(row.method, row.metric) for row in evaluation.rows if row.value is not None and row.group == ALL}
+    return tuple(
+        replace(
+            one,
+            observed=to_grid(one.observed, step_of(one.n, threshold)) or 0.0,
+            observed_low=None,
+            observed_high=None,
+            n=coarse(one.n, threshold),
+        )
+        for one in observations
+        if (one.method, _OBSERVED.get(one.quantity, one.quantity)) in known and not _few_of(one, threshold)
+    )
+
+
+def _few_of(one: Observation, threshold: int) -> bool:
+    """Whether a number rests on few patients, or counts few, or all but few."""
+    if is_small(one.n, threshold):
+        return True
+    metric = _OBSERVED.get(one.quantity, one.quantity)
+    part = round(one.observed * one.n, 6)
+    return is_share_of_counts(metric) and (is_small(part, threshold) or gives_away(part, one.n, threshold))

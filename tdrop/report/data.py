@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tdrop.contracts.schema import Contract, Site
 from tdrop.evaluate import Evaluation
+from tdrop.forecast import Forecast, Observation
 from tdrop.types import Summary
 
 
@@ -40,6 +41,8 @@ class ReportData:
         previous: `report_summary` of the last report, or None.
         promotion: Who promoted which method, with which note and when; or None.
         recalibration: `Recalibration.to_dict()`, or None.
+        forecast: What was expected before any outcome, or None.
+        observations: Forecast numbers beside what the outcomes showed.
         hide_below: Counts under it are hidden; 0 hides nothing. Set by `tdrop.disclosure.disclose`.
     """
 
@@ -64,6 +67,8 @@ class ReportData:
     previous: Mapping[str, Any] | None = None
     promotion: Mapping[str, Any] | None = None
     recalibration: Mapping[str, Any] | None = None
+    forecast: Forecast | None = None
+    observations: Sequence[Observation] = ()
     hide_below: int = 0
 
     @property

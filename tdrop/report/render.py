@@ -13,8 +13,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from tdrop.contracts.schema import Contract, Site
+from tdrop.forecast import TrackRecord
 from tdrop.report import text, words
 from tdrop.report.data import ReportData
+from tdrop.report.expected import expectations, forecast_sentence, track_sentence
 from tdrop.report.sections import report_sections, shift_sections
 from tdrop.report.summary import report_summary
 
@@ -66,6 +68,8 @@ def render_report(data: ReportData) -> str:
         outcome_text=words.outcome_text(data),
         referred=words.referred_text(data),
         referred_share=words.referred_share(data),
+        expectations=expectations(data),
+        forecast_sentence=forecast_sentence(data),
         things=words.things_to_know(data),
         changes=words.changes(data, summary),
         unknowns=words.unknowns(data),
@@ -73,17 +77,19 @@ def render_report(data: ReportData) -> str:
     )
 
 
-def render_index(entries: Sequence[Mapping[str, Any]]) -> str:
+def render_index(entries: Sequence[Mapping[str, Any]], track: TrackRecord | None = None) -> str:
     """Returns index.html across sites.
 
     Args:
         entries: For each site its `report_summary` and `link`, the address of its report.
+        track: How often sealed forecasts held, over all sites.
     """
     names = list(dict.fromkeys(method["method"] for entry in entries for method in entry.get("methods", ())))
     return _render(
         "index.html",
         entries=[_with_words(entry) for entry in entries],
         methods=[(name, text.method_label(name)) for name in names],
+        track=track_sentence(track),
         simulated=any(entry.get("simulated") for entry in entries),
     )
 

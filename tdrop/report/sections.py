@@ -18,6 +18,7 @@ from tdrop.methods import describe
 from tdrop.report import tables
 from tdrop.report.choice import choice_table, settings_table
 from tdrop.report.data import ReportData
+from tdrop.report.expected import forecast_sentence, forecast_table
 from tdrop.report.extract import label_table, plain_table, rows_sentence, shift_table, validation_table
 from tdrop.report.sentences import (
     choice_sentence,
@@ -76,10 +77,23 @@ def found(table: Table | None) -> list[Part]:
 
 def report_sections(data: ReportData) -> list[Section]:
     """Returns the sections of a report."""
-    sections = [_results(data), _referrals(data), _benefit(data), _calibration(data), _who(data), _choice(data)]
+    sections = [
+        _forecast(data),
+        _results(data),
+        _referrals(data),
+        _benefit(data),
+        _calibration(data),
+        _who(data),
+        _choice(data),
+    ]
     sections += shift_sections(data.shift, data.matching, data.validation, data.contract)
     sections += [_uncertainty(data), _making(data)]
     return [section for section in sections if section.parts or section.sentences]
+
+
+def _forecast(data: ReportData) -> Section:
+    sentences = tuple(filter(None, [forecast_sentence(data)]))
+    return Section("forecast", "What was expected", sentences, tuple(found(forecast_table(data))))
 
 
 def _results(data: ReportData) -> Section:

@@ -40,6 +40,7 @@ def report_summary(data: ReportData) -> dict[str, Any]:
         "labelled": evaluation.labelled,
         "outcomes": evaluation.outcomes,
         "auroc": None if auroc is None else auroc.value,
+        "forecast": _forecast(data),
         "matched_auroc": picked_trial(data.tuning.get(data.method, ())).get("auroc"),
         "use": use_sentence(data),
         "things": things_to_know(data),
@@ -55,6 +56,18 @@ def report_summary(data: ReportData) -> dict[str, Any]:
             for method in evaluation.methods
         ],
     }
+
+
+def _forecast(data: ReportData) -> dict[str, Any] | None:
+    """The chosen method's forecast, each number with its interval, to two decimals; None without one."""
+    if data.forecast is None:
+        return None
+    answers = [one for one in data.forecast.answers if one.method == data.method and one.value is not None]
+    return {one.quantity: {name: _rounded(getattr(one, name)) for name in ("value", "low", "high")} for one in answers}
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)
 
 
 def _count(value: float | None, note: str) -> int | str | None:

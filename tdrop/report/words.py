@@ -150,6 +150,11 @@ def _too(risk: float, rate: float, data: ReportData) -> str:
 
 
 def _without_outcomes(data: ReportData) -> list[str]:
+    if data.forecast is not None:
+        return [
+            "Outcomes here are not known yet: the numbers above are a forecast that nothing here has checked.",
+            "A forecast, and every risk, assumes that patients with the same findings fare alike at both sites.",
+        ]
     trial = picked_trial(data.tuning.get(data.method, ()))
     similar = ""
     if trial.get("auroc") is not None:

@@ -1,0 +1,149 @@
+"""What was forecast for a site before any outcome, in words; and once outcomes are known, whether it held."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tdrop.forecast import Answer, Forecast, Observation, Quantity, TrackRecord
+from tdrop.report.data import ReportData
+from tdrop.report.tables import Cell, Table
+from tdrop.report.text import NOTHING, count, method_label, number, share
+
+#: What no forecast without outcomes can see.
+CANNOT_KNOW = (
+    "What no forecast can know is a concept shift: where patients with the same findings fare differently here than at "
+    "the source, these numbers may lie outside their intervals, and only outcomes will show it."
+)
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """One number of the first screen.
+
+    Attributes:
+        title: What it is, in plain words.
+        value: The forecast.
+        interval: Its interval.
+        observed: What the outcomes showed, and whether that lies inside; empty before they are known.
+    """
+
+    title: str
+    value: str
+    interval: str
+    observed: str
+
+
+def _hundredths(value: float) -> str:
+    return f"{100 * value:.0f}"
+
+
+def _decimals(value: float) -> str:
+    return number(value, 2)
+
+
+def _percent(value: float) -> str:
+    return share(value, 0)
+
+
+#: By number of the appendix, its title and how it is written: no finer than the page of a site that hides counts may.
+_COLUMNS: dict[Quantity, tuple[str, Callable[[float], str]]] = {
+    "auroc": ("AUROC", _decimals),
+    "error_rate": ("Error rate", _percent),
+    "net_benefit": ("Net benefit", _decimals),
+    "brier": ("Brier score", _decimals),
+    "outcomes": ("Patients with the outcome", _percent),
+}
+
+
+def expectations(data: ReportData) -> list[Expectation]:
+    """Returns the chosen method's forecast for the first screen; nothing where there is none."""
+    forecast = data.forecast
+    if forecast is None:
+        return []
+    titles: dict[Quantity, str] = {
+        "auroc": "Of two patients, ranks the right one higher",
+        "error_rate": f"Wrong when acting from {share(forecast.threshold, 0)} risk",
+        "outcomes": "Patients who will have the outcome",
+    }
+    found = []
+    for quantity, title in titles.items():
+        answer = forecast.of(data.method, quantity)
+        if answer is not None and answer.value is not None and answer.low is not None and answer.high is not None:
+            interval = f"{_hundredths(answer.low)} to {_hundredths(answer.high)}"
+            told = _observed(_observation(data, data.method, quantity))
+            found.append(Expectation(title, f"{_hundredths(answer.value)} in 100", interval, told))
+    return found
+
+
+def _observation(data: ReportData, method: str, quantity: Quantity) -> Observation | None:
+    found = (one for one in data.observations if one.method == method and one.quantity == quantity)
+    return next(found, None)
+
+
+def _observed(one: Observation | None) -> str:
+    if one is None:
+        return ""
+    return f"observed {_hundredths(one.observed)}: {'inside' if one.inside else 'outside'} the interval"
+
+
+def forecast_sentence(data: ReportData) -> str:
+    """Says where the forecast comes from and, in the same breath, what it cannot know; empty without one."""
+    forecast = data.forecast
+    if forecast is None:
+        return ""
+    made = (
+        "Forecast before any outcome of this site was opened, from source patients weighed to resemble these; in "
+        f"brackets {share(forecast.level, 0)} intervals."
+    )
+    return f"{made} {CANNOT_KNOW}"
+
+
+def forecast_table(data: ReportData) -> Table | None:
+    """Every method's forecast, and what was observed; None without a forecast."""
+    forecast = data.forecast
+    if forecast is None:
+        return None
+    methods = list(dict.fromkeys(answer.method for answer in forecast.answers))
+    lines = tuple(_line(data, forecast, method) for method in methods)
+    marked = methods.index(data.method) if data.method in methods else None
+    head = ("Method", *(title for title, _ in _COLUMNS.values()), "Error rate at most")
+    note = (
+        f"Error rate and net benefit at the decision level of {share(forecast.threshold, 0)}. Below each number its "
+        f"{share(forecast.level, 0)} interval and, where outcomes are known, what was observed. The last column is "
+        "a bound by a critic that agrees with the method on the source and disagrees with it here as far as it can."
+    )
+    return Table("forecast", "What was expected of each method before any outcome", head, lines, note, marked)
+
+
+def _line(data: ReportData, forecast: Forecast, method: str) -> tuple[Cell, ...]:
+    cells = [Cell(method_label(method))]
+    for quantity, (_, write) in _COLUMNS.items():
+        cells.append(_cell(forecast.of(method, quantity), _observation(data, method, quantity), write))
+    bound = next((one.value for one in forecast.bounds if one.method == method), None)
+    return (*cells, Cell(NOTHING if bound is None else _percent(bound)))
+
+
+def _cell(answer: Answer | None, seen: Observation | None, write: Callable[[float], str]) -> Cell:
+    if answer is None or answer.value is None:
+        return Cell(NOTHING)
+    below = "" if answer.low is None or answer.high is None else f"{write(answer.low)} to {write(answer.high)}"
+    if seen is not None:
+        below += f"; observed {write(seen.observed)}, {'inside' if seen.inside else 'outside'}"
+    return Cell(write(answer.value), below.removeprefix("; "))
+
+
+def track_sentence(track: TrackRecord | None) -> str:
+    """Says over all sites how often forecasts held; empty before any was sealed."""
+    if track is None or not track.sealed:
+        return ""
+    one = track.sites == 1
+    told = f"Forecasts are sealed for {count(track.sites)} {'site' if one else 'sites'} before outcomes are opened."
+    if not track.opened or track.share_low is None or track.share_high is None or track.mean_error is None:
+        return f"{told} `tdrop audit` has opened none yet."
+    return (
+        f"{told} Outcomes have come at {count(track.opened)}: the observed AUROC of the chosen method lay inside its "
+        f"interval at {count(track.inside)} of {count(track.opened)} ({share(track.inside / track.opened, 0)}; 95% "
+        f"interval {share(track.share_low, 0)} to {share(track.share_high, 0)}), on average "
+        f"{number(track.mean_error, 2)} from the forecast."
+    )
