@@ -13,6 +13,7 @@ from flows.transfer import publish
 from tasks.audit import AUDIT, Audit, audit_forecast, remember_labels
 from tasks.evaluate import evaluate_site, lock_models
 from tasks.place import Place
+from tasks.report import publish_halt
 from tasks.run import last_run
 from tasks.status import one_at_a_time, read_status
 from tdrop.data.readers import fingerprint
@@ -33,7 +34,9 @@ def audit_site(site: str, labels: str, contracts: str = "data_contracts", home: 
         )
         found = audit_forecast(place, run, evaluation)
         remember_labels(place, site, Path(labels))
-        return publish(place, run.with_evaluation(evaluation, found))
+        summary = publish(place, run.with_evaluation(evaluation, found))
+        publish_halt(place, site)
+        return summary
 
 
 def run_audit(site: str, labels: Path, *, contracts: Path, console: Printer) -> None:

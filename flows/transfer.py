@@ -25,7 +25,7 @@ from tasks.place import Place, ResolvedSite
 from tasks.pool import worker_processes
 from tasks.progress import report
 from tasks.recording import record_or_explain
-from tasks.report import publish_report
+from tasks.report import publish_halt, publish_index, publish_report
 from tasks.run import Run, Stages
 from tasks.settings import TransferSettings
 from tasks.status import look_for_changes, now, one_at_a_time, unchanged, write_status
@@ -86,6 +86,7 @@ def _transfer_if_changed(
     except Exception as error:
         outcome, sentence = "stopped" if isinstance(error, SiteStopped) else "failed", explain(site, error)
         write_status(place, site, inputs, outcome, started=started, sentence=sentence)
+        _show_halt(place, site)
         if isinstance(error, TdropError):
             raise
         # Prefect keeps an error's words.
@@ -93,7 +94,17 @@ def _transfer_if_changed(
     # What is not in MLflow yet is recorded by the next run, which finds every stage ready.
     outcome = "done" if summary["not_recorded"] is None else "not recorded"
     write_status(place, site, inputs, outcome, started=started, sentence=summary["not_recorded"] or summary["use"])
+    # Only now is a stop before this run past.
+    publish_index(place)
     return summary
+
+
+def _show_halt(place: Place, site: str) -> None:
+    """Says on the pages what became of the run; a page that cannot be written must not hide why it ended."""
+    try:
+        publish_halt(place, site)
+    except (OSError, TdropError) as error:
+        run_logger().warning("site %s: its page does not say how the last run ended: %s", site, describe(error))
 
 
 def explain(site: str, error: Exception) -> str:

@@ -11,7 +11,7 @@ import pandas as pd
 from tasks.models import MODELS_DIGEST
 from tasks.place import Place, ResolvedSite
 from tasks.records import MethodRecord, SiteRecord
-from tasks.report import assemble
+from tasks.report import EARLIER, assemble
 from tasks.run import Run
 from tasks.store import canonical
 from tdrop.disclosure import disclose, disclose_rows, disclose_trials, disclose_validation, limit
@@ -34,7 +34,9 @@ def _write_export(place: Place, run: Run, whole: ReportData, folder: Path) -> Re
     folder.mkdir(parents=True, exist_ok=True)
     if data is whole:
         # Nothing to hide: the site's own page may leave as it is.
-        shutil.copyfile(place.latest(run.site) / "report.html", folder / "report.html")
+        for name in ("report.html", EARLIER):
+            if (place.latest(run.site) / name).is_file():
+                shutil.copyfile(place.latest(run.site) / name, folder / name)
     else:
         (folder / "report.html").write_text(render_report(data), encoding="utf-8")
     write_json(folder / "evaluation.json", data.evaluation.to_dict())

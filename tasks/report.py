@@ -25,7 +25,7 @@ from tasks.prepare import FRAME
 from tasks.progress import report
 from tasks.registry import champion_record
 from tasks.run import RUN, Run, last_run
-from tasks.status import now
+from tasks.status import now, read_status
 from tasks.step import step
 from tasks.store import code_digest
 from tasks.tune import PREDICTIONS
@@ -34,9 +34,22 @@ from tdrop.errors import DataError, Unavailable
 from tdrop.evaluate import Evaluation, patients_table, write_patients
 from tdrop.forecast import Forecast, Observation, TrackRecord, track_record
 from tdrop.records import plain, write_json, write_record
-from tdrop.report import ReportData, render_index, render_report, render_shift_page, report_summary
+from tdrop.report import (
+    NO_REPORT,
+    ReportData,
+    halt_of,
+    render_halt,
+    render_index,
+    render_report,
+    render_shift_page,
+    report_summary,
+)
 
 PACKAGES = ("tdrop", "torch", "scikit-learn", "numpy", "pandas", "great-expectations", "prefect", "mlflow")
+#: The report before, beside the page that says why there is no newer one.
+EARLIER = "earlier_report.html"
+#: The page of a site that never had a report.
+HALTED = "stopped.html"
 #: Files of the stages that a report folder holds beside the report.
 COPIED = {
     "evaluation": ("evaluation.json", "labels.json", "label_problems.csv"),
@@ -72,6 +85,7 @@ def publish_report(place: Place, run: Run) -> dict[str, Any]:
         (folder / "shift.html").write_text(page, encoding="utf-8")
         write_json(folder / "summary.json", summary)
         write_record(folder / RUN, run)
+    (place.site(run.site) / HALTED).unlink(missing_ok=True)
     publish_index(place)
     leave(run.site, "summary", _summary_page(report_summary(disclose(data, data.site.disclosure))))
     report(run.site, "report", detail=str(place.latest(run.site) / "report.html"))
@@ -81,6 +95,7 @@ def publish_report(place: Place, run: Run) -> dict[str, Any]:
 def refresh_report(place: Place, site: str) -> None:
     """Renders a site's report anew from what it was made of, for instance after a promotion."""
     publish_report(place, last_run(place, site))
+    publish_halt(place, site)
 
 
 def assemble(place: Place, run: Run) -> ReportData:
@@ -193,13 +208,36 @@ def publish_index(place: Place) -> Path:
     path = place.root / "index.html"
     # Who read the sites first must also write first, or a site that ended in between is lost.
     with FileLock(place.root / "index.lock", mode=0o600):
-        entries = []
-        for folder in sorted(place.sites.glob("*/latest")):
-            summary = _previous(place, folder.parent.name)
-            if summary is not None:
-                entries.append({**summary, "link": f"sites/{folder.parent.name}/latest/report.html"})
+        found = (_index_entry(place, folder.name) for folder in sorted(place.sites.glob("*")))
+        entries = [entry for entry in found if entry is not None]
         write_private(path, render_index(entries, _track(place)))
     return path
+
+
+def _index_entry(place: Place, site: str) -> dict[str, Any] | None:
+    """A site's line; None where it has neither a report nor a reason why not."""
+    summary = _previous(place, site)
+    halt = halt_of(read_status(place, site), str((summary or {}).get("title") or site))
+    if summary is None and halt is None:
+        return None
+    page = HALTED if summary is None else "latest/report.html"
+    return {**NO_REPORT, "site": site, "title": site, **(summary or {}), "halt": halt, "link": f"sites/{site}/{page}"}
+
+
+def publish_halt(place: Place, site: str) -> None:
+    """Says on a site's own page that its last run was stopped or failed; the report before stays beside it."""
+    folder, summary = place.latest(site), _previous(place, site)
+    title = str((summary or {}).get("title") or site)
+    halt = halt_of(read_status(place, site), title, EARLIER if summary else "", (summary or {}).get("created"))
+    if halt is None:
+        return
+    if summary is None:
+        write_private(place.site(site) / HALTED, render_halt(halt))
+    else:
+        if not (folder / EARLIER).exists():
+            shutil.copyfile(folder / "report.html", folder / EARLIER)
+        write_private(folder / "report.html", render_halt(halt))
+    publish_index(place)
 
 
 def _track(place: Place) -> TrackRecord | None:

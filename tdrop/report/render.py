@@ -17,6 +17,7 @@ from tdrop.forecast import TrackRecord
 from tdrop.report import text, words
 from tdrop.report.data import ReportData
 from tdrop.report.expected import expectations, forecast_sentence, track_sentence
+from tdrop.report.halted import Halt
 from tdrop.report.sections import report_sections, shift_sections
 from tdrop.report.summary import report_summary
 
@@ -81,7 +82,8 @@ def render_index(entries: Sequence[Mapping[str, Any]], track: TrackRecord | None
     """Returns index.html across sites.
 
     Args:
-        entries: For each site its `report_summary` and `link`, the address of its report.
+        entries: For each site its `report_summary` and `link`, the address of its report; `halt` where its last run
+            was stopped or failed.
         track: How often sealed forecasts held, over all sites.
     """
     names = list(dict.fromkeys(method["method"] for entry in entries for method in entry.get("methods", ())))
@@ -99,7 +101,16 @@ def _with_words(entry: Mapping[str, Any]) -> dict[str, Any]:
     verdict = str(entry.get("verdict"))
     order = list(words.VERDICTS)
     rank = order.index(verdict) if verdict in order else len(order)
-    return {**entry, "words": words.verdict_words(verdict), "rank": rank}
+    halt: Halt | None = entry.get("halt")
+    if halt is not None:
+        told = {"word": halt.word, "style": "stop", "sentence": halt.sentence}
+        return {**entry, "words": told, "rank": len(order) + 1, "halt": halt}
+    return {**entry, "words": words.verdict_words(verdict), "rank": rank, "halt": None}
+
+
+def render_halt(halt: Halt) -> str:
+    """Returns the page of a site whose last run was stopped or failed."""
+    return _render("halted.html", halt=halt)
 
 
 def render_shift_page(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import stat
@@ -234,6 +235,14 @@ def test_a_site_that_stops_keeps_its_last_good_report(network, settings):
     status = json.loads((place.site("lakeside") / "status.json").read_text())
     assert status["outcome"] == "stopped"
     assert "age" in (place.site("lakeside") / "refused" / "message.txt").read_text()
+    page = (place.latest("lakeside") / "report.html").read_text()
+    assert status["sentence"] in html.unescape(page)
+    assert 'class="verdict stop"' in page
+    assert (place.latest("lakeside") / "earlier_report.html").is_file()
+    assert status["sentence"] in html.unescape((place.root / "index.html").read_text())
+    transfer(place, "lakeside", settings)
+    assert status["sentence"] not in html.unescape((place.root / "index.html").read_text())
+    assert not (place.latest("lakeside") / "earlier_report.html").exists()
 
 
 def test_a_failed_site_does_not_take_the_network_down(network, settings, tmp_path):
@@ -245,6 +254,8 @@ def test_a_failed_site_does_not_take_the_network_down(network, settings, tmp_pat
     assert "hillside.csv" in results["hillside"]["failed"]
     assert (other.latest("harbour") / "report.html").is_file()
     assert not other.latest("hillside").exists()
+    assert "hillside.csv" in (other.site("hillside") / "stopped.html").read_text()
+    assert 'href="sites/hillside/stopped.html"' in (other.root / "index.html").read_text()
 
 
 def test_a_failed_method_is_reported_and_the_site_goes_on(network, settings, tmp_path, monkeypatch):

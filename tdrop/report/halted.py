@@ -1,0 +1,76 @@
+"""A site whose last run was stopped or failed: its page and its line say so, and never the verdict before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+#: How a run can end that leaves no current report, its word, and what that means.
+HALTS: Mapping[str, tuple[str, str]] = {
+    "stopped": (
+        "Stopped",
+        "The check of the extract stopped this run before any patient was scored. Nothing was learned about the new "
+        "extract: do not read an earlier verdict into it.",
+    ),
+    "failed": (
+        "Failed",
+        "The run ended before it had a report. Nothing was learned about the data as they are now: do not read an "
+        "earlier verdict into them.",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Halt:
+    """How a site's last run ended without a report.
+
+    Attributes:
+        title: The site's name for people.
+        word: Stopped or Failed.
+        sentence: Why.
+        meaning: What follows from it.
+        ended: When (ISO 8601), or None.
+        earlier: Address of the report before, or empty.
+        made: When that was made, or None.
+    """
+
+    title: str
+    word: str
+    sentence: str
+    meaning: str
+    ended: str | None = None
+    earlier: str = ""
+    made: str | None = None
+
+
+def halt_of(status: Mapping[str, Any] | None, title: str, earlier: str = "", made: str | None = None) -> Halt | None:
+    """Reads a site's status; None where its last run did not stop or fail.
+
+    Args:
+        status: The site's status file.
+        title: The site's name for people.
+        earlier: Address of the report before.
+        made: When that was made.
+    """
+    if status is None or status.get("outcome") not in HALTS:
+        return None
+    word, meaning = HALTS[str(status["outcome"])]
+    ended = status.get("ended")
+    sentence = str(status.get("sentence") or "No reason was written down.")
+    return Halt(title, word, sentence, meaning, None if ended is None else str(ended), earlier, made)
+
+
+#: A line of the index for a site that never had a report.
+NO_REPORT: Mapping[str, Any] = {
+    "simulated": False,
+    "verdict": "",
+    "method_label": "–",
+    "patients": None,
+    "referred": None,
+    "auroc": None,
+    "forecast": None,
+    "promotion": None,
+    "created": None,
+    "methods": (),
+}

@@ -1,0 +1,44 @@
+"""A stopped or failed site: its page and its line in the index give the reason and no earlier verdict."""
+
+from __future__ import annotations
+
+from tdrop.report import NO_REPORT, halt_of, render_halt, render_index
+
+REASON = "site 'harbour' is stopped by 1 table-level finding(s): column 'age' is missing <script>"
+STATUS = {"outcome": "stopped", "sentence": REASON, "ended": "2026-11-16T02:37:38+00:00"}
+SUMMARY = {**NO_REPORT, "title": "Harbour Hospital", "verdict": "go", "method_label": "Ensemble", "patients": 400,
+           "created": "2026-11-01 09:00", "link": "a.html"}  # fmt: skip
+
+
+def test_the_page_gives_the_reason_and_leads_to_the_report_before() -> None:
+    halt = halt_of(STATUS, "Harbour Hospital", "earlier_report.html", "2026-11-01 09:00")
+    assert halt is not None
+    page = render_halt(halt)
+    assert "column &#39;age&#39; is missing &lt;script&gt;" in page
+    assert 'href="earlier_report.html"' in page
+    assert "2026-11-16 02:37 UTC" in page
+    assert ">Stopped<" in page
+    assert ">Go<" not in page
+
+
+def test_the_index_never_shows_the_verdict_before() -> None:
+    page = render_index([{**SUMMARY, "halt": halt_of(STATUS, "Harbour Hospital")}])
+    assert ">Stopped<" in page
+    assert ">Go<" not in page
+    assert "column &#39;age&#39; is missing" in page
+    assert "of the report before" in page
+    assert ">Go<" in render_index([SUMMARY])
+
+
+def test_a_site_without_any_report_has_a_line() -> None:
+    halt = halt_of({"outcome": "failed", "sentence": ""}, "hillside")
+    page = render_index([{**NO_REPORT, "title": "hillside", "link": "sites/hillside/stopped.html", "halt": halt}])
+    assert ">Failed<" in page
+    assert "No reason was written down." in page
+    assert "of the report before" not in page
+
+
+def test_other_endings_are_no_halt() -> None:
+    for outcome in ("done", "not recorded", "interrupted"):
+        assert halt_of({"outcome": outcome, "sentence": "x"}, "hillside") is None
+    assert halt_of(None, "hillside") is None
