@@ -31,6 +31,7 @@ from tdrop.report.sentences import (
 from tdrop.report.tables import Table
 from tdrop.report.text import method_label, moment, share
 from tdrop.report.titles import feature_titles, value_names
+from tdrop.report.tripod import tripod_table
 from tdrop.report.who import who_table
 
 
@@ -87,7 +88,7 @@ def report_sections(data: ReportData) -> list[Section]:
         _choice(data),
     ]
     sections += shift_sections(data.shift, data.matching, data.validation, data.contract)
-    sections += [_uncertainty(data), _making(data)]
+    sections += [_attrition(data), _uncertainty(data), _making(data), _tripod(data)]
     return [section for section in sections if section.parts or section.sentences]
 
 
@@ -280,3 +281,18 @@ def _making(data: ReportData) -> Section:
         parts.append(plain_table("provenance", "How this report was made", written))
     told = label_sentences(data.labels) + shift_notes(data.shift)
     return Section("making", "How it was made", tuple(told), tuple(parts))
+
+
+def _attrition(data: ReportData) -> Section:
+    rows = {name: data.validation.get(name) for name in ("read", "duplicates", "quarantined", "used")}
+    titles = dict(zip(rows, ("Rows read", "Duplicates", "Set aside", "Used"), strict=True))
+    steps = {titles[name]: value for name, value in rows.items()}
+    svg = figures.draw_attrition(
+        {**steps, "Outcome known": data.evaluation.labelled}, frozenset({"Duplicates", "Set aside"})
+    )
+    caption = "Rows of this site from the extract to the evaluation. Grey: taken away."
+    return Section("attrition", "From extract to evaluation", parts=tuple(drawing(svg, caption)))
+
+
+def _tripod(data: ReportData) -> Section:
+    return Section("tripod", "For a publication", parts=(tripod_table(data),))

@@ -1,0 +1,74 @@
+"""The 27 items of TRIPOD+AI (Collins et al. 2024): what the run can state, and what its authors must write."""
+
+from __future__ import annotations
+
+from tdrop.evaluate import ALL
+from tdrop.report.data import ReportData
+from tdrop.report.extract import rows_sentence
+from tdrop.report.tables import Cell, Table, cells
+from tdrop.report.text import count, method_label, row_interval, row_text, share
+from tdrop.report.words import difference_sentence, outcome_text, unknowns, verdict_words
+
+#: Stands where the run knows nothing: it is never guessed.
+TO_WRITE = "to be written by the authors"
+
+ITEMS = (
+    "Title", "Abstract", "Background", "Objectives", "Data", "Participants: eligibility and setting",
+    "Data preparation", "Outcome", "Predictors", "Sample size", "Missing data", "Analytical methods",
+    "Class imbalance", "Fairness", "Model output", "Training versus evaluation", "Ethical approval",
+    "Open science: funding, interests, protocol, registration, data and code",
+    "Patient and public involvement", "Participants: flow and characteristics", "Model development",
+    "Model specification", "Model performance", "Model updating", "Interpretation", "Limitations",
+    "Usability in current care",
+)  # fmt: skip
+
+
+def tripod_table(data: ReportData) -> Table:
+    """Returns all items, each stated with its value or left to the authors."""
+    told = {**_about_data(data), **_about_model(data)}
+    lines = tuple(
+        cells(Cell(f"{number}. {title}"), f"stated: {told[number]}" if told.get(number) else TO_WRITE)
+        for number, title in enumerate(ITEMS, start=1)
+    )
+    note = "Values are of this run. Nothing here is a judgement of whether an item is met."
+    return Table("tripod", "TRIPOD+AI: what this run states", ("Item", "What is stated"), lines, note)
+
+
+def _about_data(data: ReportData) -> dict[int, str]:
+    site, contract = data.site, data.contract
+    kind = "; simulated, no real patients" if site.simulated else ""
+    used, patients = data.source_validation.get("used"), data.evaluation.patients
+    return {
+        5: f"learned at {data.source_title}, evaluated at {site.title}{kind}",
+        7: f"table {contract.name}, version {contract.version}. {rows_sentence(data.validation)}",
+        8: contract.outcome.title,
+        9: f"{len(contract.features)} columns: {', '.join(column.label for column in contract.features)}",
+        10: f"{count(used)} source patients, {count(patients)} patients here"
+        if used is not None and patients is not None
+        else "",
+        16: " ".join(filter(None, [verdict_words(data.verdict)["sentence"], difference_sentence(data)])),
+        20: f"{rows_sentence(data.validation)} {outcome_text(data).capitalize()}.",
+        26: " ".join(unknowns(data)),
+    }
+
+
+def _about_model(data: ReportData) -> dict[int, str]:
+    decision = data.site.decision
+    methods, seeds = data.evaluation.methods, len(data.evaluation.seeds)
+    groups = list(dict.fromkeys(row.group.split(": ")[0] for row in data.evaluation.rows if row.group != ALL))
+    models = (data.provenance.get("digests") or {}).get("models")
+    auroc = data.evaluation.row(data.method, "auroc")
+    known = data.labelled and auroc is not None and auroc.value is not None
+    return {
+        12: f"{len(methods)} methods compared over {seeds} seeds, chosen without outcomes of this site: "
+        + ", ".join(map(method_label, methods)),
+        14: f"results by {', '.join(groups)}" if groups and data.labelled else "",
+        15: f"a risk with a {share(decision.interval_level, 0)} interval; the decision level is "
+        f"{share(decision.threshold, 0)}",
+        21: f"{method_label(data.method)}, settings in “Settings of the winning trials”" if data.tuning else "",
+        22: f"{method_label(data.method)}, models {models}" if models else "",
+        23: f"AUROC {row_text(auroc)} ({row_interval(auroc) or 'no interval'}); more in “Results at this site”"
+        if known
+        else "",
+        27: f"patients in doubt are referred to a clinician, capacity {share(decision.capacity, 0)}",
+    }

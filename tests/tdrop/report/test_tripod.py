@@ -1,0 +1,64 @@
+"""TRIPOD+AI and the way of rows: stated from the run or left to the authors, with and without outcomes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from report_cases import report_data
+
+from tdrop.disclosure import disclose
+from tdrop.figures import draw_attrition
+from tdrop.report import ReportData
+from tdrop.report.sections import _attrition
+from tdrop.report.tripod import TO_WRITE, tripod_table
+
+SOME = ("mc_dropout", "logistic_regression")
+
+
+@pytest.fixture(scope="module")
+def labelled() -> ReportData:
+    return report_data(target_rows=400, source_rows=800, methods=SOME, method="mc_dropout")
+
+
+def items(data: ReportData) -> dict[int, str]:
+    return {int(line[0].text.split(".")[0]): line[1].text for line in tripod_table(data).lines}
+
+
+def test_all_27_items_are_stated_or_left_to_the_authors(labelled: ReportData) -> None:
+    found = items(labelled)
+    assert list(found) == list(range(1, 28))
+    assert all(text == TO_WRITE or text.startswith("stated: ") for text in found.values())
+    assert "None" not in " ".join(found.values())
+    for number in (1, 2, 3, 4, 6, 11, 13, 17, 18, 19, 24, 25):
+        assert found[number] == TO_WRITE
+    auroc = labelled.evaluation.value("mc_dropout", "auroc")
+    assert f"AUROC {auroc:.3f}" in found[23]
+    assert "800 source patients, 400 patients here" in found[10]
+    assert "c3c3" in found[22]
+
+
+def test_without_outcomes_no_performance_is_stated() -> None:
+    data = report_data(target_rows=400, source_rows=800, methods=SOME, method="mc_dropout", labelled=False)
+    assert items(data)[23] == TO_WRITE
+    assert items(replace(data, provenance={}, tuning={}))[22] == TO_WRITE
+
+
+def test_a_disclosed_site_states_rounded_counts(labelled: ReportData) -> None:
+    policy = labelled.site.disclosure.model_copy(update={"exempt": False})
+    validation = {**labelled.validation, "duplicates": 3, "read": 417}
+    shown = disclose(replace(labelled, validation=validation), policy)
+    told = " ".join(items(shown).values())
+    assert "417" not in told
+    assert "<10" in told
+    drawn = _attrition(shown).parts[0].svg
+    assert "417" not in drawn
+    assert "&lt;10" in drawn
+
+
+def test_rows_are_drawn_with_their_counts(labelled: ReportData) -> None:
+    drawn = _attrition(labelled).parts[0].svg
+    for told in ("Rows read 420", "Duplicates 6", "Set aside 14", "Used 400", "Outcome known 400"):
+        assert told in drawn
+    assert draw_attrition({"Rows read": None}) is None
+    assert draw_attrition({"Rows read": 0}) is None
