@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from flows.commands.options import repeat
 from flows.printer import Printer
 from flows.validate import run_validate
 from tasks.place import Place
@@ -20,12 +21,18 @@ def run_add_site(name: str, data: Path, table: str | None, *, contracts: Path, c
     if not data.is_file():
         raise UsageError(f"there is no file '{data}'; give the extract that the site sent")
     text = propose_site(name, data.absolute(), network.contract(table or _only_table(network)), network)
-    parse_site(text, name, network)
+    site = parse_site(text, name, network)
     path = network.folder / "sites" / f"{name}.yaml"
     path.write_text(text, encoding="utf-8")
     console.print(text, markup=False)
     console.print(f"[bold]Written to {path}.[/] Read every line marked as a guess before you rely on it.\n")
     run_validate(name, contracts=contracts, console=console)
+    if site.role == "target":
+        console.print(f"Next:\n  tdrop transfer {name}{repeat(contracts)}", markup=False)
+    if site.labels_in_extract == "drop":
+        # The file that was sent holds them: nobody needs to make another one.
+        audit = f"tdrop audit {name} {data}{repeat(contracts)}"
+        console.print(f"and, to check the result on the outcomes that the file holds,\n  {audit}", markup=False)
 
 
 def _only_table(network: Network) -> str:

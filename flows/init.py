@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from flows.commands.options import repeat
 from tasks.place import Place
 from tdrop.contracts.network import Network, load_network, parse_table
 from tdrop.data.json_schemas import write_json_schemas
@@ -36,7 +37,7 @@ def run_init(folder: Path, data: Path, asked: Asked, *, table: str | None, conso
         prepared = _propose(incoming, contracts, data, asked, table or as_name(folder.absolute().name))
         folder.mkdir(exist_ok=True)
         shutil.move(incoming, contracts)
-    _tell(prepared, contracts, console)
+    _tell(prepared, contracts, "", console)
 
 
 def run_add_table(name: str, data: Path, asked: Asked, *, contracts: Path, console: Console) -> None:
@@ -51,7 +52,7 @@ def run_add_table(name: str, data: Path, asked: Asked, *, contracts: Path, conso
         prepared = _propose(incoming, network.folder, data, asked, name)
         for file in (f"tables/{name}.yaml", f"sites/{prepared.site.name}.yaml"):
             shutil.move(incoming / file, network.folder / file)
-    _tell(prepared, network.folder, console)
+    _tell(prepared, contracts, f" --table {name}", console)
 
 
 def as_name(text: str) -> str:
@@ -82,7 +83,8 @@ def _propose(folder: Path, final: Path, data: Path, asked: Asked, table: str) ->
     return prepare(read.site(site), Network(final, read.contracts, read.sites, read.digests), home=folder)
 
 
-def _tell(prepared: Prepared, contracts: Path, console: Console) -> None:
+def _tell(prepared: Prepared, contracts: Path, which: str, console: Console) -> None:
+    """Prints what was found and the next command; `which` names the table where there are several."""
     validation, table = prepared.validation, prepared.contract.name
     guesses = sum(
         (contracts / file).read_text(encoding="utf-8").count("# guess")
@@ -97,6 +99,7 @@ def _tell(prepared: Prepared, contracts: Path, console: Console) -> None:
             f"the source does not keep the proposed table yet; change {contracts} and run `tdrop validate`"
         )
     console.print(
-        f"Next: read the guesses, then\n  tdrop add-site NAME --data FILE --table {table} --contracts {contracts}",
+        f"Next: read the guesses, then, with the new hospital's file,\n"
+        f"  tdrop add-site NAME --data FILE{which}{repeat(contracts)}",
         markup=False,
     )

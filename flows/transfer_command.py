@@ -86,10 +86,7 @@ def _show(place: Place, results: dict[str, Any], console: Printer) -> None:
         if any(cells):
             table.add_row(label(method), *cells)
     console.print(table)
-    console.print(
-        "Each cell: AUROC of the risk (error AUROC by sd), mean over seeds; * chosen without target labels. "
-        "Without target labels: patients referred at the risk level."
-    )
+    console.print(_legend([evaluation.labelled != 0 for evaluation in evaluations.values()]))
     for site, result in results.items():
         if "unchanged" in result:
             console.print(f"{site}: {result['unchanged']}")
@@ -97,6 +94,14 @@ def _show(place: Place, results: dict[str, Any], console: Printer) -> None:
         console.print(f"{site}: {place.latest(site) / 'report.html'}")
     console.print(f"all sites: {place.root / 'index.html'}")
     console.remark("compare in MLflow and Prefect: tdrop ui")
+
+
+def _legend(labelled: Sequence[bool]) -> str:
+    """What the cells hold, at sites with outcomes and at those without."""
+    with_labels = "AUROC of the risk (error AUROC by sd), mean over seeds"
+    without = "patients referred at the risk level"
+    cell = with_labels if all(labelled) else f"{with_labels}; where no outcome is known, {without}"
+    return f"Each cell: {cell if any(labelled) else without}. * chosen without target labels."
 
 
 def _cell(evaluation: Any, method: str, result: dict[str, Any]) -> str:

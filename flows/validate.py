@@ -63,7 +63,7 @@ def _show(validation: dict[str, Any], console: Printer) -> None:
             table.add_column(header)
         for finding in validation["findings"]:
             what = SYMBOLS.get(finding["severity"], "[cyan]warning[/]")
-            count = f"{finding['count']:,} of {finding['total']:,}"
+            count = "" if finding.get("about") == "file" else f"{finding['count']:,} of {finding['total']:,}"
             table.add_row(what, finding["column"] or "", count, finding["sentence"], finding.get("fix") or "")
         console.print(table)
     else:

@@ -30,3 +30,8 @@ AtOnce = Annotated[int | None, typer.Option(help="Sites under way together; defa
 def answering(as_json: bool) -> Printer:
     """The printer of a command that has a result: as brief as was asked for, as JSON or in words."""
     return Printer(as_json=as_json, brief=console.brief)
+
+
+def repeat(contracts: Path) -> str:
+    """The option that the next command needs as well, when it is not the default."""
+    return "" if contracts == DEFAULT_CONTRACTS else f" --contracts {contracts}"
