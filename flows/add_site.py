@@ -28,11 +28,11 @@ def run_add_site(name: str, data: Path, table: str | None, *, contracts: Path, c
     console.print(f"[bold]Written to {path}.[/] Read every line marked as a guess before you rely on it.\n")
     run_validate(name, contracts=contracts, console=console)
     if site.role == "target":
-        console.print(f"Next:\n  tdrop transfer {name}{repeat(contracts)}", markup=False)
+        console.remark(f"Next:\n  tdrop transfer {name}{repeat(contracts)}")
     if site.labels_in_extract == "drop":
         # The file that was sent holds them: nobody needs to make another one.
         audit = f"tdrop audit {name} {data}{repeat(contracts)}"
-        console.print(f"and, to check the result on the outcomes that the file holds,\n  {audit}", markup=False)
+        console.remark(f"and, to check the result on the outcomes that the file holds,\n  {audit}")
 
 
 def _only_table(network: Network) -> str:

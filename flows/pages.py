@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
+from urllib.parse import urlencode
 
 from rich.console import Console
 
@@ -15,7 +16,7 @@ from flows.closed_server import own_hosts
 from flows.orchestration import Server, announcing, answers, prefect_command, require_free, starting, starting_alone
 from tasks import stopping
 from tasks.place import PRIVATE, Place
-from tasks.tracking import EXPERIMENTS, connect, tracking_uri
+from tasks.tracking import EXPERIMENTS, PARENT, connect, tracking_uri
 
 POLL_SECONDS = 0.5
 
@@ -94,6 +95,8 @@ def _show(place: Place, api: str, tracking: str, console: Console) -> None:
     console.print(f"Prefect   {api.removesuffix('/api')}   runs, schedules, artifacts")
     for page in _experiment_pages(place, tracking):
         console.print(f"MLflow    {page}   compare methods")
+    if (place.root / "index.html").is_file():
+        console.print(f"Reports   {(place.root / 'index.html').as_uri()}   all sites")
     console.print("\nIn another shell, from this folder, so that deployments and workers find them:")
     console.print(f"  export PREFECT_API_URL={api}")
     console.print("  tdrop deploy && prefect worker start --pool tdrop")
@@ -101,9 +104,22 @@ def _show(place: Place, api: str, tracking: str, console: Console) -> None:
 
 
 def _experiment_pages(place: Place, tracking: str) -> list[str]:
-    """The run tables of this home's networks, or MLflow's own first page while there is none."""
-    found = connect(place).search_experiments(filter_string=EXPERIMENTS)
-    return [f"{tracking}/#/experiments/{each.experiment_id}/runs" for each in found] or [tracking]
+    """Of each network the methods of its newest site run, best first; MLflow's own first page while there is none."""
+    client, pages = connect(place), []
+    for each in client.search_experiments(filter_string=EXPERIMENTS):
+        newest = client.search_runs([each.experiment_id], "tags.kind = 'site'", max_results=1)
+        page = f"{tracking}/#/experiments/{each.experiment_id}/runs"
+        pages.append(page + (f"?{urlencode(_comparison(newest[0].info.run_id))}" if newest else ""))
+    return pages or [tracking]
+
+
+def _comparison(parent: str) -> dict[str, str]:
+    """What MLflow's table of runs takes from its address: which runs, and in which order."""
+    return {
+        "searchFilter": f"tags.`{PARENT}` = '{parent}'",
+        "orderByKey": "metrics.`target/auroc`",
+        "orderByAsc": "false",
+    }
 
 
 def _wait(servers: Sequence[Server], until: Callable[[], bool]) -> None:

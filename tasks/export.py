@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,18 @@ from tasks.report import EARLIER, assemble
 from tasks.run import Run
 from tasks.store import canonical
 from tdrop.disclosure import disclose, disclose_rows, disclose_trials, disclose_validation, limit
-from tdrop.evaluate import ALL
+from tdrop.evaluate import ALL, Row
 from tdrop.evaluate.statistics import referred_by_level
 from tdrop.figures import draw_calibration, draw_dropout_rates, draw_risk_histogram
 from tdrop.methods import label
 from tdrop.records import plain, write_json
 from tdrop.report import ReportData, render_report
+
+#: What MLflow shows of a method at the site, most asked for first; the report has the rest.
+COMPARED = (
+    *("auroc", "error_auroc_sd", "error_auroc_risk", "log_loss", "brier", "error_rate", "net_benefit"),
+    *("calibration_intercept", "calibration_slope", "mean_risk", "interval_width", "referred"),
+)
 
 
 def export_site(place: Place, run: Run, folder: Path) -> None:
@@ -85,9 +92,9 @@ def site_record(place: Place, run: Run, folder: Path) -> SiteRecord:
 def _site_metrics(site: ResolvedSite, run: Run) -> dict[str, float]:
     validation = disclose_validation(run.stages.target.json("validation.json"), site.policy)
     counts = {name: validation[name] for name in ("read", "used", "quarantined", "duplicates")}
-    found = {f"rows_{name}": float(count) for name, count in counts.items() if isinstance(count, int)}
+    found = {f"rows/{name}": float(count) for name, count in counts.items() if isinstance(count, int)}
     auroc = (run.stages.shift.json("shift.json").get("domain_auroc") or {}).get("value")
-    return found | ({"domain_auroc": float(auroc)} if auroc is not None else {})
+    return found | ({"shift/domain_auroc": float(auroc)} if auroc is not None else {})
 
 
 def _method_records(site: ResolvedSite, run: Run, data: ReportData) -> list[MethodRecord]:
@@ -96,27 +103,15 @@ def _method_records(site: ResolvedSite, run: Run, data: ReportData) -> list[Meth
     figures = _figures(data)
     records = []
     for method, refs in run.trained.fits.items():
-        metrics: dict[str, float] = {}
-        for row in rows:
-            if row.method == method and row.seed == ALL and row.group == ALL and row.value is not None:
-                metrics[row.metric] = row.value
-                if row.seed_sd is not None:
-                    metrics[f"{row.metric}_spread"] = row.seed_sd
         picked = run.trained.picked[method]
         (shown,) = disclose_trials([plain(picked)], policy)
-        measured = {
-            "matched_log_loss": shown.get("matched_log_loss"),
-            **{
-                f"out_of_fold_{name}": shown.get(name)
-                for name in ("log_loss", "error_auroc", "errors", "n", "auroc", "brier")
-            },
-        }
-        metrics |= {name: float(value) for name, value in measured.items() if isinstance(value, int | float)}
+        measured = {**_at_the_site(rows, method), **_behind_the_choice(data.choice, method)}
+        measured |= {f"source/{name}": shown.get(name) for name in ("log_loss", "auroc", "error_auroc", "brier")}
         records.append(
             MethodRecord(
                 method=method,
-                params=picked.settings,
-                metrics=metrics,
+                params={"method": method, **picked.settings},
+                metrics={name: float(value) for name, value in measured.items() if isinstance(value, int | float)},
                 history=refs[0].json("history.json"),
                 files={
                     "trials.csv": _trials_table(disclose_trials(list(map(plain, run.trained.trials[method])), policy)),
@@ -125,6 +120,28 @@ def _method_records(site: ResolvedSite, run: Run, data: ReportData) -> list[Meth
             )
         )
     return records
+
+
+def _at_the_site(rows: Sequence[Row], method: str) -> dict[str, float | None]:
+    """The method's figures at the target, each with the ends of its interval."""
+    mine = {row.metric: row for row in rows if (row.method, row.seed, row.group) == (method, ALL, ALL)}
+    found: dict[str, float | None] = {}
+    for name in COMPARED:
+        if name in mine and mine[name].value is not None:
+            row = mine[name]
+            found |= {f"target/{name}": row.value, f"target/{name}_low": row.low, f"target/{name}_high": row.high}
+    return found
+
+
+def _behind_the_choice(choice: Mapping[str, Any], method: str) -> dict[str, float | None]:
+    """What the method was judged by before any label of the site was opened."""
+    (row,) = [each for each in choice["table"] if each["method"] == method]
+    compared = "choice/weighted_log_loss" if choice["criterion"] == "importance_weighted" else "matched/log_loss"
+    return {
+        "choice/weighted_log_loss": row["weighted_log_loss"],
+        "matched/log_loss": row["matched_log_loss"],
+        f"{compared}_se": row["standard_error"],
+    }
 
 
 def _figures(data: ReportData) -> dict[str, dict[str, str]]:

@@ -20,6 +20,7 @@ from tasks.step import always, step
 from tasks.store import digest_of
 from tasks.tracking import PARENT, connect, experiment_id
 from tdrop.errors import TdropError
+from tdrop.methods import label
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 BATCH = 1000
 #: Tag that names a record by its content, so that a repeated recording is found instead of doubled.
 RECORD = "tdrop.record"
+#: Tag that MLflow shows as a run's description.
+NOTE = "mlflow.note.content"
 TRACKING_LIMIT_SECONDS = 900
 
 
@@ -67,13 +70,15 @@ def _find(client: MlflowClient, experiment: str, key: str, record: SiteRecord) -
 def _write(client: MlflowClient, experiment: str, key: str, record: SiteRecord) -> tuple[str, str | None]:
     """Writes a record; returns its run, and the version of its model where one was registered."""
     version = None
-    with _run(client, experiment, record.site, {**record.tags, RECORD: key, "kind": "site"}) as parent:
+    with _run(
+        client, experiment, record.site, {**record.tags, RECORD: key, "kind": "site", NOTE: _about_site(record)}
+    ) as parent:
         _log(client, parent, record.params, record.metrics)
         _log_datasets(client, parent, record.datasets)
         client.log_artifacts(parent, record.exported, "report")
         for method in record.methods:
             tags = {**record.tags, "kind": "method", "method": method.method, PARENT: parent}
-            tags["chosen"] = str(method.method == record.chosen).lower()
+            tags |= {"chosen": str(method.method == record.chosen).lower(), NOTE: _about_method(record, method.method)}
             with _run(client, experiment, f"{method.method} {record.site}", tags) as child:
                 _log(client, child, method.params, method.metrics)
                 _log_datasets(client, child, record.datasets)
@@ -83,6 +88,25 @@ def _write(client: MlflowClient, experiment: str, key: str, record: SiteRecord) 
                 if method.method == record.chosen and record.candidate is not None:
                     version = same_model(client, record) or register(client, child, record)
     return parent, version
+
+
+def _about_site(record: SiteRecord) -> str:
+    """What the site's run is, in two sentences."""
+    patients = "simulated patients" if record.tags["simulated"] == "true" else "patients"
+    return (
+        f"The model of {record.tags['source']} moved to the {patients} of {record.site}: verdict "
+        f"{record.tags['verdict']}, {label(record.chosen)} chosen without a label of the site. "
+        "Each method is a run below this one; the report is among the artifacts."
+    )
+
+
+def _about_method(record: SiteRecord, method: str) -> str:
+    """What a method's run is, in two sentences."""
+    chosen = "chosen" if method == record.chosen else "not chosen"
+    return (
+        f"{label(method)}, tuned and fitted on {record.tags['source']} for {record.site}; {chosen}. "
+        "`target/` is measured at the site, `choice/`, `matched/` and `source/` on source patients left out of the fit."
+    )
 
 
 @contextmanager
@@ -116,7 +140,7 @@ def _log_history(client: MlflowClient, run_id: str, history: Sequence[Mapping[st
 
     stamp = int(time.time() * 1000)
     points = [
-        Metric(f"training_{name}", float(value), stamp, int(point["step"] or 0))
+        Metric(f"training/{name}", float(value), stamp, int(point["step"] or 0))
         for point in history
         for name, value in point.items()
         if name != "step" and value is not None

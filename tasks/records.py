@@ -14,7 +14,7 @@ class MethodRecord:
     Attributes:
         method: Name of the method.
         params: Settings of the refit.
-        metrics: By name: mean over seeds, `<name>_spread` (sd over seeds), and matched-validation figures.
+        metrics: By group and name: `target/` (mean over seeds, `_low`, `_high`), `choice/`, `matched/`, `source/`.
         history: Training curve of the first seed.
         files: Text files by name.
     """

@@ -70,10 +70,19 @@ def test_a_record_holds_what_people_compare(recorded, settings):
     client, run = connect(recorded), last_run(recorded, SITE)
     experiment = client.search_experiments(filter_string=EXPERIMENTS)[0].experiment_id
     (mlp,) = client.search_runs([experiment], f"tags.site = '{SITE}' AND tags.method = 'mlp'")
-    assert {"auroc", "auroc_spread"} <= set(mlp.data.metrics)
-    assert any(name.startswith("matched_") for name in mlp.data.metrics)
+    assert {"target/auroc", "target/auroc_low", "target/auroc_high"} <= set(mlp.data.metrics)
+    assert {"choice/weighted_log_loss", "choice/weighted_log_loss_se", "matched/log_loss"} <= set(mlp.data.metrics)
+    assert {name.partition("/")[0] for name in mlp.data.metrics} == {
+        "target",
+        "choice",
+        "matched",
+        "source",
+        "training",
+    }
+    assert mlp.data.params["method"] == "mlp"
+    assert mlp.data.tags["mlflow.note.content"].startswith("MLP, tuned and fitted on registry for harbour; not chosen.")
     steps = int(mlp.data.params["steps"])
-    points = client.get_metric_history(mlp.info.run_id, "training_loss")
+    points = client.get_metric_history(mlp.info.run_id, "training/loss")
     assert sorted(point.step for point in points) == list(range(1, steps + 1))
     assert mlp.data.params["hidden"] == str(settings.method_settings["mlp"]["hidden"])
     (parent,) = client.search_runs([experiment], f"tags.site = '{SITE}' AND tags.kind = 'site'")
