@@ -132,7 +132,7 @@ _WITH_LABELS = {
     ),
     "ece": Metric(
         "Calibration error",
-        "Average distance of predicted and observed risk over ten groups.",
+        "Average distance of predicted and observed risk over ten groups, beyond what chance makes of it.",
         better="lower",
         floor=True,
     ),

@@ -30,11 +30,29 @@ class Labels:
 
 @dataclass(frozen=True)
 class Numbers:
-    """One method, one seed: the numbers of all patients, of every resample (resamples,), and what they rest on."""
+    """One method, one seed: the numbers of all patients, of every resample (resamples,), and what they rest on.
+
+    `intervals` holds those over patients that a statistic makes itself.
+    """
 
     point: Mapping[str, float]
     resampled: Mapping[str, Doubles]
     rests_on: Mapping[str, tuple[int, int]]
+    intervals: Mapping[str, tuple[float, float]]
+
+
+def patients_interval(name: str, fits: Sequence[Numbers]) -> tuple[float | None, float | None]:
+    """Returns the interval over patients of a number's mean over fits.
+
+    Where a fit has an interval of its own, the ends are averaged: fits of the same patients move together.
+    """
+    if not len(fits[0].resampled[name]):
+        return None, None
+    if any(name in one.intervals for one in fits):
+        own = [one.intervals.get(name) or metrics.percentile_interval(one.resampled[name]) for one in fits]
+        ends = np.array([pair for pair in own if None not in pair], dtype=np.float64).mean(axis=0)
+        return float(ends[0]), float(ends[1])
+    return metrics.percentile_interval(np.mean([one.resampled[name] for one in fits], axis=0))
 
 
 def resample_all(
@@ -90,4 +108,5 @@ def _numbers(statistics: Sequence[metrics.Statistic], point: Doubles, blocks: Se
     draws["referrals_per_gain"] = metrics.divide(draws["labelled_referred"], gains)
     basis = [pair for statistic in statistics for pair in statistic.rests_on]
     rests_on = dict(zip(names, basis, strict=True))
-    return Numbers(points, draws, {**rests_on, "referrals_per_gain": rests_on["net_benefit"]})
+    own = {name: pair for statistic in statistics for name, pair in statistic.intervals.items()}
+    return Numbers(points, draws, {**rests_on, "referrals_per_gain": rests_on["net_benefit"]}, own)

@@ -30,21 +30,25 @@ class Adjustment:
         name: "as it is", "intercept" or "intercept and slope".
         intercept: Added to slope * logit of the risk.
         slope: Multiplies the logit of the risk.
-        log_loss: Out of fold.
-        brier: Out of fold.
-        ece: Out of fold.
         calibration_intercept: What is still left to add, out of fold; None where it has no value.
         calibration_slope: What is still left to stretch by, out of fold; None where it has no value.
+        ece: Calibration error beyond chance, out of fold.
+        ece_low: Lower end of its interval.
+        ece_high: Upper end.
+        log_loss: Out of fold.
+        brier: Out of fold.
     """
 
     name: str
     intercept: float
     slope: float
-    log_loss: float | None
-    brier: float | None
-    ece: float | None
     calibration_intercept: float | None
     calibration_slope: float | None
+    ece: float | None
+    ece_low: float | None
+    ece_high: float | None
+    log_loss: float | None
+    brier: float | None
 
 
 @dataclass(frozen=True)
@@ -118,14 +122,16 @@ def _folds(y: Doubles, folds: int, seed: int) -> NDArray[np.int64]:
 
 
 def _describe(name: str, intercept: float, slope: float, y: Doubles, risk: Doubles) -> Adjustment:
-    line = metrics.calibration_line(y, risk)
+    line, error = metrics.calibration_line(y, risk), metrics.CalibrationError.of(y, risk)
     return Adjustment(
         name=name,
         intercept=intercept,
         slope=slope,
-        log_loss=metrics.log_loss(y, risk),
-        brier=metrics.brier(y, risk),
-        ece=metrics.expected_calibration_error(y, risk),
         calibration_intercept=metrics.calibration_intercept(y, risk),
         calibration_slope=None if line is None else line[1],
+        ece=None if error is None else error.value,
+        ece_low=None if error is None else error.low,
+        ece_high=None if error is None else error.high,
+        log_loss=metrics.log_loss(y, risk),
+        brier=metrics.brier(y, risk),
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from tdrop import metrics
 from tdrop.evaluate.catalogue import FEWEST_EVENTS, METRICS, SUBGROUP_METRICS
-from tdrop.evaluate.numbers import Labels, Numbers
+from tdrop.evaluate.numbers import Labels, Numbers, patients_interval
 from tdrop.evaluate.records import ALL, Over, Row
 from tdrop.evaluate.statistics import Decision, has_spread, unlabelled_values
 from tdrop.metrics.referral import Mask
@@ -91,7 +91,7 @@ def _seed_row(template: Row, name: str, seed: int, numbers: Numbers, spread: boo
     reason = _why_not(template.metric, n, events, spread)
     if reason or not np.isfinite(numbers.point[name]):
         return replace(row, note=reason or "not estimable")
-    low, high = metrics.percentile_interval(numbers.resampled[name])
+    low, high = patients_interval(name, [numbers])
     note = f"{events:,} errors" if METRICS[template.metric].needs == "errors" else ""
     over: Over | None = None if low is None else "patients"
     return replace(row, value=numbers.point[name], low=low, high=high, note=note, over=over)
@@ -129,7 +129,7 @@ def _all_row(template: Row, name: str, singles: Sequence[Row], numbers: Sequence
     if METRICS[template.metric].shape == "count":
         estimable = estimable[:1]
     points = [one.point[name] for one in estimable]
-    patients = metrics.percentile_interval(np.mean([one.resampled[name] for one in estimable], axis=0))
+    patients = patients_interval(name, estimable)
     low, high = _within(template.metric, metrics.over_fits(float(np.mean(points)), patients, [points]))
     note = ""
     if METRICS[template.metric].needs == "errors":
@@ -148,7 +148,7 @@ def _over(low: float | None, *fits: int) -> Over | None:
 def _within(name: str, interval: tuple[float | None, float | None]) -> tuple[float | None, float | None]:
     """Keeps an interval within what the metric can be."""
     low, high = interval
-    if low is None or high is None or not (METRICS[name].shape == "share" or "auroc" in name):
+    if low is None or high is None or not (METRICS[name].shape == "share" or "auroc" in name or name == "ece"):
         return interval
     return max(0.0, low), min(1.0, high)
 

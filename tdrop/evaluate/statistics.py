@@ -72,6 +72,7 @@ def labelled_statistics(summary: Summary, y: Doubles, decision: Decision, referr
         metrics.RankedPairs.of(wrong, risk * (1 - risk), name="error_auroc_risk"),
         metrics.RankedPairs.of(wrong, summary.sd, name="error_auroc_sd"),
         metrics.ResampledCalibration.of(y, risk),
+        metrics.MeasuredError.of(y, risk),
     ]
 
 

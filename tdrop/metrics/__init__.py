@@ -4,7 +4,9 @@ Every function takes plain arrays and gives a number, or None where the number d
 """
 
 from tdrop.metrics.calibration import (
+    CalibrationError,
     CalibrationTable,
+    MeasuredError,
     ResampledCalibration,
     calibration_intercept,
     calibration_line,
@@ -45,7 +47,9 @@ from tdrop.metrics.scores import (
 
 __all__ = [
     "CLASS_THRESHOLD",
+    "CalibrationError",
     "CalibrationTable",
+    "MeasuredError",
     "RankedPairs",
     "ResampledCalibration",
     "RiskCoverage",

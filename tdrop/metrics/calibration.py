@@ -8,13 +8,15 @@ intercept (1: right spread; below 1: risks too extreme).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 from tdrop.metrics.scores import add_up, as_pair, divide, logit
-from tdrop.types import Doubles, Floats, Indices
+from tdrop.types import INTERVAL_LEVEL, Doubles, Floats, Indices
 
 #: Deciles: the usual number of groups in a calibration plot and in the calibration error.
 BINS = 10
@@ -22,6 +24,8 @@ BINS = 10
 _STEPS = 50
 _TOLERANCE = 1e-9
 _LARGEST = 1e3  # a coefficient beyond this is separation on its way to infinity
+_DRAWS = 1000  # of chance, behind the calibration error and its interval
+_PRECISION = 1e-4
 
 
 def sigmoid(value: NDArray[Any]) -> Doubles:
@@ -114,7 +118,10 @@ class CalibrationTable:
 
 
 def expected_calibration_error(y: NDArray[Any], p: NDArray[Any], bins: int = BINS) -> float | None:
-    """Returns the mean distance of mean risk and observed share over groups, weighted by patients."""
+    """Returns the mean distance of mean risk and observed share over groups, weighted by patients.
+
+    Chance alone keeps shares away from risks, so this is above 0 for risks that are right; `CalibrationError` is not.
+    """
     if not len(y):
         return None
     table = CalibrationTable.of(y, p, bins)
@@ -122,11 +129,71 @@ def expected_calibration_error(y: NDArray[Any], p: NDArray[Any], bins: int = BIN
 
 
 @dataclass(frozen=True)
+class CalibrationError:
+    """The calibration error without what chance adds to it, and its interval.
+
+    The plain error is compared with what it would be by chance if the risks were off by more and more, from not at
+    all, in the direction seen. The value is where it would be as large in half of the draws; the interval ends where
+    it would be as large, or as small, in few of them only.
+
+    Attributes:
+        value: The error; 0 where chance alone makes the plain one as large.
+        low: Lower end of the interval.
+        high: Upper end.
+    """
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, y: NDArray[Any], p: NDArray[Any], bins: int = BINS, level: float = INTERVAL_LEVEL) -> Self | None:
+        """Takes chance out of the plain error of risks p (rows,) for outcomes y (rows,); None without rows."""
+        if not len(y):
+            return None
+        table = CalibrationTable.of(y, p, bins)
+        seen = float(np.abs(table.risk - table.rate) @ table.n / table.n.sum())
+        by_chance = _plain_errors(table, 0.0)
+        few = (1 - level) / 2
+        # Shares closer to the risks than chance allows are luck, and no reason for a short interval.
+        high = _error_behind(table, max(seen, float(np.median(by_chance))), few)
+        return cls(_error_behind(table, seen, 0.5), _error_behind(table, seen, 1 - few), high)
+
+
+def _error_behind(table: CalibrationTable, seen: float, share: float) -> float:
+    """Returns the true error under which the plain one is at most what was seen in `share` of the draws."""
+
+    def excess(error: float) -> float:
+        return float(np.quantile(_plain_errors(table, error), share)) - seen
+
+    if excess(0.0) >= 0:
+        return 0.0
+    return float(brentq(excess, 0.0, 1.0, xtol=_PRECISION)) if excess(1.0) > 0 else 1.0
+
+
+def _plain_errors(table: CalibrationTable, error: float) -> Doubles:
+    """Returns plain errors (draws,) by chance where the true one is `error`, in the direction that was seen."""
+    weight, gap = table.n / table.n.sum(), table.risk - table.rate
+    seen = float(np.abs(gap) @ weight)
+    off = error * (gap / seen if seen > 0 else np.ones(len(gap)))
+    # No patient with the outcome in a small group is no certainty: the variance is that of one more patient.
+    edge = np.minimum(np.minimum(table.risk, 1 - table.risk), 1 / (table.n + 2))
+    rate = np.clip(table.risk - off, edge, 1 - edge)
+    return np.asarray(np.abs(off + _noise(len(gap)) * np.sqrt(rate * (1 - rate) / table.n)) @ weight, dtype=np.float64)
+
+
+@cache
+def _noise(groups: int) -> Doubles:
+    """Returns the same draws of chance (draws, groups) at every call, so that errors differ by the risks alone."""
+    return np.random.default_rng(0).standard_normal((_DRAWS, groups))
+
+
+@dataclass(frozen=True)
 class ResampledCalibration:
-    """Intercept, slope and calibration error, prepared for many resamples.
+    """Intercept and slope, prepared for many resamples.
 
     A resample's coefficients are one Newton step from the fit on all patients, which is exact to first
-    order and costs a matrix product instead of a fit; the groups of the calibration error stay fixed.
+    order and costs a matrix product instead of a fit.
 
     Attributes:
         sums: What a resample adds up over its patients (sums, rows).
@@ -136,7 +203,7 @@ class ResampledCalibration:
         events: Of these with the outcome.
     """
 
-    names: ClassVar[tuple[str, ...]] = ("calibration_intercept", "calibration_slope", "ece")
+    names: ClassVar[tuple[str, ...]] = ("calibration_intercept", "calibration_slope")
     sums: Doubles
     intercept: float
     slope: float
@@ -145,21 +212,23 @@ class ResampledCalibration:
 
     @property
     def rests_on(self) -> tuple[tuple[int, int], ...]:
-        """Patients and outcomes, the same for all three."""
+        """Patients and outcomes, the same for both."""
         return ((self.n, self.events),) * len(self.names)
+
+    @property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """None of their own: resamples give them."""
+        return {}
 
     @classmethod
     def of(cls, y: NDArray[Any], p: NDArray[Any]) -> Self:
         """Fits both lines on all patients."""
         outcome, risk = as_pair(y, p)
         intercept, line = calibration_intercept(outcome, risk), calibration_line(outcome, risk)
-        group = risk_bins(risk)
-        member = (group[None, :] == np.arange(group.max(initial=-1) + 1)[:, None]).astype(np.float64)
         flat = sigmoid(logit(risk) + (intercept or 0.0))
         tilted = sigmoid((line or (0, 1))[0] + (line or (0, 1))[1] * logit(risk))
         curve, score = tilted * (1 - tilted), logit(risk)
         sums = [
-            np.ones(len(risk)),
             outcome - flat,
             flat * (1 - flat),
             outcome - tilted,
@@ -167,7 +236,6 @@ class ResampledCalibration:
             curve,
             curve * score,
             curve * score**2,
-            *(member * (risk - outcome)),
         ]
         return cls(
             sums=np.stack(sums),
@@ -178,9 +246,43 @@ class ResampledCalibration:
         )
 
     def resampled(self, counts: Floats | Doubles) -> Doubles:
-        """Returns intercept, slope and calibration error of each resample (3, resamples)."""
-        total, pull, weight, first, second, a, b, c, *gaps = add_up(self.sums, counts)
-        determinant = a * c - b * b
-        slope = self.slope + divide(a * second - b * first, determinant)
-        error = np.abs(np.stack(gaps)).sum(axis=0) / total
-        return np.stack([self.intercept + divide(pull, weight), slope, error])
+        """Returns intercept and slope of each resample (2, resamples)."""
+        pull, weight, first, second, a, b, c = add_up(self.sums, counts)
+        slope = self.slope + divide(a * second - b * first, a * c - b * b)
+        return np.stack([self.intercept + divide(pull, weight), slope])
+
+
+@dataclass(frozen=True)
+class MeasuredError:
+    """The calibration error as a statistic: resampling adds chance to chance, so the interval is its own.
+
+    Attributes:
+        error: The error; None without patients.
+        n: Patients.
+        events: Of these with the outcome.
+    """
+
+    names: ClassVar[tuple[str, ...]] = ("ece",)
+    error: CalibrationError | None
+    n: int
+    events: int
+
+    @property
+    def rests_on(self) -> tuple[tuple[int, int], ...]:
+        """Patients and outcomes."""
+        return ((self.n, self.events),)
+
+    @property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """The error's own interval."""
+        return {} if self.error is None else {"ece": (self.error.low, self.error.high)}
+
+    @classmethod
+    def of(cls, y: NDArray[Any], p: NDArray[Any]) -> Self:
+        """Measures it on all patients."""
+        outcome, risk = as_pair(y, p)
+        return cls(CalibrationError.of(outcome, risk), len(outcome), int(outcome.sum()))
+
+    def resampled(self, counts: Floats | Doubles) -> Doubles:
+        """Returns the error (1, resamples), the same whoever is drawn."""
+        return np.full((1, len(counts)), np.nan if self.error is None else self.error.value)

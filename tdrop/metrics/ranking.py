@@ -5,6 +5,7 @@ AUROC is the share of (event, no event) pairs in which the event has the higher 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -14,6 +15,9 @@ from scipy.stats import norm, rankdata
 
 from tdrop.metrics.scores import as_pair, divide
 from tdrop.types import INTERVAL_LEVEL, Doubles, Floats, Indices
+
+#: With fewer events, or non-events, resamples of an AUROC are too narrow; DeLong's interval takes their place.
+FEW_EVENTS = 30
 
 #: With n patients of a class and nothing seen amiss, up to 3/n may still go unseen (the rule of three).
 UNSEEN = 3.0
@@ -74,6 +78,7 @@ class RankedPairs:
         below: For each of `others`, how many of `rarer` lie strictly below it (others,).
         not_above: For each of `others`, how many lie below or level with it (others,).
         rarer_is_event: Whether the rarer class is that of the event.
+        intervals: By the name, DeLong's interval on the logit scale where the rarer class has fewer than FEW_EVENTS.
     """
 
     name: str
@@ -82,6 +87,7 @@ class RankedPairs:
     below: Indices
     not_above: Indices
     rarer_is_event: bool
+    intervals: Mapping[str, tuple[float, float]]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -103,7 +109,10 @@ class RankedPairs:
         rarer, others = sorted(classes, key=len)
         rarer = rarer[np.argsort(value[rarer], kind="stable")]
         below, not_above = (np.searchsorted(value[rarer], value[others], side=side) for side in ("left", "right"))
-        return cls(name, rarer, others, below, not_above, rarer_is_event=len(classes[0]) <= len(classes[1]))
+        own = {}
+        if 0 < len(rarer) < FEW_EVENTS:
+            own = {name: auroc_interval(*delong(value[classes[1]], value[classes[0]]), len(rarer))}
+        return cls(name, rarer, others, below, not_above, len(classes[0]) <= len(classes[1]), own)
 
     def resampled(self, counts: Floats | Doubles) -> Doubles:
         """Returns the AUROC of each resample (1, resamples); NaN where a resample holds one class only.

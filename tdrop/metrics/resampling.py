@@ -6,7 +6,7 @@ matrix product, and comparisons between methods are paired because the counts ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -36,6 +36,11 @@ class Statistic(Protocol):
     @property
     def rests_on(self) -> tuple[tuple[int, int], ...]:
         """For each name, how many patients and how many events it rests on."""
+        ...
+
+    @property
+    def intervals(self) -> Mapping[str, tuple[float, float]]:
+        """By name, an interval over patients that stands where resamples would give a wrong one."""
         ...
 
     def resampled(self, counts: Floats | Doubles) -> Doubles:
@@ -70,6 +75,11 @@ class Sums:
             else:
                 found.append((n, self.outcomes if n == len(top) else n))
         return tuple(found)
+
+    @property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """None of their own: resamples give them."""
+        return {}
 
     def resampled(self, counts: Floats | Doubles) -> Doubles:
         """Returns sum(top) / sum(bottom), or sum(top), of each resample (names, resamples)."""

@@ -106,7 +106,7 @@ def _basis(evaluation: Evaluation) -> str:
 
 def score_table(data: ReportData) -> Table:
     """Calibration and proper scores."""
-    names = ("brier", "log_loss", "calibration_intercept", "calibration_slope", "ece", "error_rate")
+    names = ("calibration_intercept", "calibration_slope", "ece", "brier", "log_loss", "error_rate")
     note = f"Over {_basis(data.evaluation)}."
     return metric_table(data, "scores", "Calibration and accuracy of the risks", names, note)
 
@@ -177,20 +177,22 @@ def recalibration_table(recalibration: Recalibration) -> Table:
         "Risks",
         "Intercept",
         "Slope",
-        "Log loss",
-        "Brier score",
-        "Calibration error",
         "Intercept left",
         "Slope left",
+        "Calibration error",
+        "Log loss",
+        "Brier score",
     )
     lines = tuple(
         cells(
             f"after: {one.name}" if one.name != "as it is" else one.name,
             number(one.intercept, 2),
             number(one.slope, 2),
-            *(number(value) for value in (one.log_loss, one.brier, one.ece)),
             number(one.calibration_intercept, 2),
             number(one.calibration_slope, 2),
+            Cell(number(one.ece), "" if one.ece is None else f"{number(one.ece_low)} to {number(one.ece_high)}"),
+            number(one.log_loss),
+            number(one.brier),
         )
         for one in recalibration.adjustments
     )

@@ -77,7 +77,7 @@ def test_every_value_follows_its_definition(labelled: tuple) -> None:
         "log_loss": metrics.log_loss(y, risk),
         "calibration_intercept": metrics.calibration_intercept(y, risk),
         "calibration_slope": metrics.calibration_line(y, risk)[1],
-        "ece": metrics.expected_calibration_error(y, risk),
+        "ece": metrics.CalibrationError.of(y, risk).value,
         "net_benefit": metrics.net_benefit(y, risk, 0.15),
         "net_benefit_refer": metrics.net_benefit(y, risk, 0.15, referred),
     }
@@ -106,7 +106,7 @@ def test_the_row_of_all_seeds_is_their_mean_with_its_spread(labelled: tuple) -> 
 def test_intervals_hold_their_value_and_narrow_with_more_patients(labelled: tuple) -> None:
     evaluation, _, _ = labelled
     for row in evaluation.rows:
-        if row.low is not None and METRICS[row.metric].shape != "count" and row.metric != "ece":
+        if row.low is not None and METRICS[row.metric].shape != "count":
             assert row.low <= row.value <= row.high, row
     predictions, y = draw(rows=4800)
     large = evaluate("a", predictions, y, Decision(), seeds=(0, 1, 2), bootstrap=100)
@@ -182,6 +182,35 @@ def test_too_few_outcomes_are_said_and_not_estimated(events: int, words: str) ->
     assert evaluation.value("mc_dropout", "calibration_slope") is None
     assert evaluation.value("mc_dropout", "brier") is not None
     json.dumps(evaluation.to_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize(("events", "own"), [(12, True), (80, False)])
+def test_few_events_get_an_interval_on_the_logit_scale(events: int, own: bool) -> None:
+    random = np.random.default_rng(3)
+    y = np.repeat([1.0, 0.0], [events, 400 - events])
+    summaries = [summarise(2.2 * y - 2 + random.normal(size=400), np.full(400, 0.2)) for _ in range(2)]
+    found = evaluate("a", {"mc_dropout": summaries}, y, Decision(), seeds=(0, 1), bootstrap=100)
+    logit_scale = [
+        metrics.auroc_interval(*metrics.delong(s.mean[y == 0], s.mean[y == 1]), fewest=events) for s in summaries
+    ]
+    row, pooled = found.row("mc_dropout", "auroc", 1), found.row("mc_dropout", "auroc")
+    assert ((row.low, row.high) == pytest.approx(logit_scale[1])) == own
+    assert (row.over, pooled.over) == ("patients", "patients and fits")
+    assert pooled.low <= pooled.value <= pooled.high
+    if own:
+        assert pooled.high - pooled.low >= np.mean([high - low for low, high in logit_scale]) - 1e-9
+
+
+def test_with_few_labels_right_risks_do_not_look_wrong() -> None:
+    errors = []
+    for seed in range(40):
+        random = np.random.default_rng(seed)
+        truth = 1 / (1 + np.exp(-random.normal(-0.5, 1.2, 50)))
+        found = suggest_recalibration((random.uniform(size=50) < truth).astype(float), truth)
+        errors.append((found.adjustments[0].ece, found.adjustments[0].ece_low))
+    value, low = np.array(errors).T
+    assert np.median(value) <= 0.05
+    assert (low == 0).mean() >= 0.9
 
 
 def test_three_errors_are_not_estimable() -> None:

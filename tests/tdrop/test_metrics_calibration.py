@@ -81,11 +81,52 @@ def test_no_line_where_none_exists() -> None:
 def test_resampled_on_everybody_is_the_plain_value() -> None:
     y, p = draw(800)
     prepared = metrics.ResampledCalibration.of(y, p)
-    intercept, slope, error = prepared.resampled(np.ones((1, 800)))[:, 0]
+    intercept, slope = prepared.resampled(np.ones((1, 800)))[:, 0]
     assert intercept == pytest.approx(metrics.calibration_intercept(y, p))
     assert slope == pytest.approx(metrics.calibration_line(y, p)[1])
-    assert error == pytest.approx(metrics.expected_calibration_error(y, p))
-    assert prepared.rests_on == ((800, int(y.sum())),) * 3
+    assert prepared.rests_on == ((800, int(y.sum())),) * 2
+    measured, error = metrics.MeasuredError.of(y, p), metrics.CalibrationError.of(y, p)
+    assert measured.resampled(np.ones((2, 800))).tolist() == [[error.value, error.value]]
+    assert measured.intervals == {"ece": (error.low, error.high)}
+
+
+def simulate(rows: int, intercept: float, slope: float, draws: int = 60) -> tuple[np.ndarray, np.ndarray]:
+    """Calibration errors (draws, value low high) of risks moved by a line, and the true ones (draws,)."""
+    found, true = [], []
+    for seed in range(draws):
+        random = np.random.default_rng([rows, seed])
+        truth = 1 / (1 + np.exp(-random.normal(-0.5, 1.2, rows)))
+        risk = metrics.recalibrated(truth, intercept, slope)
+        error = metrics.CalibrationError.of((random.uniform(size=rows) < truth).astype(float), risk)
+        found.append((error.value, error.low, error.high))
+        true.append(np.abs(np.bincount(risk_bins(risk), weights=risk - truth)).sum() / rows)
+    return np.array(found), np.array(true)
+
+
+@pytest.mark.parametrize("rows", [50, 300])
+def test_risks_that_are_right_do_not_look_wrong(rows: int) -> None:
+    found, _ = simulate(rows, 0.0, 1.0)
+    plain = np.sqrt(2 / np.pi * 0.2 * 10 / rows)  # what chance alone makes of ten groups, about
+    assert np.median(found[:, 0]) <= 0.25 * plain
+    assert found[:, 0].mean() <= 0.5 * plain
+    assert (found[:, 1] == 0).mean() >= 0.9
+    assert (found[:, 2] > 0).all()
+
+
+@pytest.mark.parametrize(("rows", "intercept", "slope"), [(50, 0.8, 1.0), (300, 0.8, 1.0), (300, 0.0, 2.0)])
+def test_risks_that_are_wrong_are_found_without_what_chance_adds(rows: int, intercept: float, slope: float) -> None:
+    found, true = simulate(rows, intercept, slope)
+    assert found[:, 0].mean() == pytest.approx(true.mean(), abs=0.04 if rows == 50 else 0.015)
+    assert ((found[:, 1] <= true) & (true <= found[:, 2])).mean() >= 0.85
+    assert ((found[:, 1] <= found[:, 0]) & (found[:, 0] <= found[:, 2])).all()
+
+
+def test_calibration_error_at_its_ends() -> None:
+    assert metrics.CalibrationError.of(np.array([]), np.array([])) is None
+    # Nothing to see is not certainty: ten patients without the outcome, told 0 or told 1.
+    none, all_wrong = (metrics.CalibrationError.of(np.zeros(10), np.full(10, risk)) for risk in (0.0, 1.0))
+    assert (none.value, none.low) == (0.0, 0.0)
+    assert all_wrong.value == pytest.approx(1.0, abs=1e-3)
 
 
 def test_one_newton_step_is_close_to_a_full_fit() -> None:
