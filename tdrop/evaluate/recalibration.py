@@ -7,7 +7,7 @@ that "after" is not flattered by its own data.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tdrop import metrics
 from tdrop.evaluate.catalogue import FEWEST_EVENTS
+from tdrop.records import plain, read
 from tdrop.types import Doubles
 
 FOLDS = 5
@@ -71,12 +72,12 @@ class Recalibration:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns recalibration.json."""
-        return {**asdict(self), "adjustments": [asdict(one) for one in self.adjustments]}
+        return dict(plain(self))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Reads what `to_dict` wrote."""
-        return cls(**{**data, "adjustments": tuple(Adjustment(**one) for one in data["adjustments"])})
+        return read(cls, data)
 
 
 def suggest_recalibration(y: NDArray[Any], risk: NDArray[Any], *, folds: int = FOLDS, seed: int = 0) -> Recalibration:

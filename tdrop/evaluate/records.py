@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Self
 
 from tdrop.errors import DataError
+from tdrop.records import plain, read
 
 #: The version of evaluation.json; a reader refuses one that it does not know.
 FORM = 1
@@ -111,17 +112,7 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns evaluation.json."""
-        return {
-            "form": FORM,
-            "site": self.site,
-            "seeds": list(self.seeds),
-            "patients": self.patients,
-            "labelled": self.labelled,
-            "outcomes": self.outcomes,
-            "decision": dict(self.decision),
-            "warnings": list(self.warnings),
-            "rows": [asdict(row) for row in self.rows],
-        }
+        return {"form": FORM, **plain(self)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -129,18 +120,4 @@ class Evaluation:
         form = data.get("form")
         if form != FORM:
             raise DataError(f"this evaluation has form {form!r} and {FORM} was expected; evaluate the site again")
-        return cls(
-            site=data["site"],
-            seeds=tuple(data["seeds"]),
-            patients=data["patients"],
-            labelled=data["labelled"],
-            outcomes=data["outcomes"],
-            decision=dict(data["decision"]),
-            rows=read_rows(data["rows"]),
-            warnings=tuple(data.get("warnings", ())),
-        )
-
-
-def read_rows(rows: Iterable[Mapping[str, Any]]) -> tuple[Row, ...]:
-    """Reads rows back from plain dicts."""
-    return tuple(Row(**row) for row in rows)
+        return read(cls, {name: value for name, value in data.items() if name != "form"})

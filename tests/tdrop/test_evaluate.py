@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -241,6 +242,23 @@ def test_a_file_comes_back_as_it_was_and_another_form_is_refused(labelled: tuple
     assert Evaluation.from_dict(written) == evaluation
     with pytest.raises(DataError, match="form 7"):
         Evaluation.from_dict({**written, "form": 7})
+
+
+def test_a_damaged_file_is_refused_by_the_field_that_does_not_fit(labelled: tuple) -> None:
+    evaluation, _, _ = labelled
+    written = evaluation.to_dict()
+    with pytest.raises(DataError, match="rows"):
+        Evaluation.from_dict({**written, "rows": [{**written["rows"][0], "value": "many"}]})
+
+
+def test_the_documentation_has_one_row_for_every_metric() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "EVALUATION.md").read_text(encoding="utf-8")
+    tables = page.partition("## What needs no outcome")[2].partition("**Not estimable.**")[0]
+    names = [
+        name for row in re.findall(r"^\| ([a-z0-9_, ]+) \|", tables, flags=re.MULTILINE) for name in row.split(", ")
+    ]
+    assert sorted(set(names) - {"metric"}) == sorted(METRICS)
+    assert len(names) == len(set(names)) + names.count("metric") - 1
 
 
 def test_bad_input_is_said_in_one_sentence() -> None:
