@@ -37,7 +37,7 @@ from tdrop.forecast import (
     split_drop,
 )
 from tdrop.metrics import per_row_log_loss
-from tdrop.records import read_record, write_record
+from tdrop.records import read_arrays, read_record, write_record
 
 logger = logging.getLogger(__name__)
 AUDIT = "audit.json"
@@ -110,7 +110,7 @@ def audit_forecast(place: Place, run: Run, evaluation: Ref) -> Ref | None:
     known = evaluation.path / "outcomes.npz"
     if run.stages.forecast is None or not known.is_file():
         return None
-    y = np.load(known, allow_pickle=False)["y"]
+    y = read_arrays(known)["y"]
     if not np.isfinite(y).any():
         return None
     listed = read_list(place, run.site)
@@ -206,8 +206,8 @@ def _split(
     if len(np.unique(y[rows])) < 2:
         return None
     fitted = site_propensity(place, run.stages.encoded)
-    with np.load(folds[own.method].path / RISKS, allow_pickle=False) as kept:
-        chance = fitted.source[kept["rows"]], fitted.target[rows]
+    kept = read_arrays(folds[own.method].path / RISKS)
+    chance = fitted.source[kept["rows"]], fitted.target[rows]
     losses = per_row_log_loss(own.y, own.source), per_row_log_loss(y[rows], own.target[rows])
     sizes = len(fitted.source), len(fitted.target)
     weights = None if known is None else 1 / known.probability

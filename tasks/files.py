@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tdrop.records import plain, read
+from tdrop.records import plain, read, read_arrays
 from tdrop.types import Cohort, Feature, Summary
 
 
@@ -28,17 +28,17 @@ def save_cohort(path: Path, cohort: Cohort) -> None:
 
 def load_cohort(path: Path) -> Cohort:
     """Reads what `save_cohort` wrote."""
-    with np.load(path, allow_pickle=False) as data:
-        described = tuple(read(Feature, feature) for feature in json.loads(str(data["features"])))
-        return Cohort(
-            site=str(data["site"]),
-            ids=data["ids"],
-            features=tuple(feature.name for feature in described),
-            X=data["X"],
-            y=data.get("y"),
-            task="regression" if str(data["task"]) == "regression" else "binary",
-            described=described,
-        )
+    data = read_arrays(path)
+    described = tuple(read(Feature, feature) for feature in json.loads(str(data["features"])))
+    return Cohort(
+        site=str(data["site"]),
+        ids=data["ids"],
+        features=tuple(feature.name for feature in described),
+        X=data["X"],
+        y=data.get("y"),
+        task="regression" if str(data["task"]) == "regression" else "binary",
+        described=described,
+    )
 
 
 def save_summary(path: Path, summary: Summary) -> None:
@@ -56,15 +56,15 @@ def save_summary(path: Path, summary: Summary) -> None:
 
 def load_summary(path: Path) -> Summary:
     """Reads what `save_summary` wrote."""
-    with np.load(path, allow_pickle=False) as data:
-        return Summary(
-            mean=data["mean"],
-            sd=data["sd"],
-            levels=tuple(float(level) for level in data["levels"]),
-            low=data["low"],
-            high=data["high"],
-            passes=int(data["passes"]),
-        )
+    data = read_arrays(path)
+    return Summary(
+        mean=data["mean"],
+        sd=data["sd"],
+        levels=tuple(float(level) for level in data["levels"]),
+        low=data["low"],
+        high=data["high"],
+        passes=int(data["passes"]),
+    )
 
 
 def load_pair(encoded: Path) -> tuple[Cohort, Cohort]:

@@ -22,7 +22,7 @@ from tasks.tune import PREDICTIONS, RISKS
 from tdrop.choose import Choice
 from tdrop.errors import DataError
 from tdrop.forecast import Evidence, Forecast, Promise, bound_error, committee_risk, forecast, promise, true_risk
-from tdrop.records import read_record, write_record
+from tdrop.records import read_arrays, read_record, write_record
 from tdrop.shift import Propensity, density_ratio_weights
 from tdrop.types import Doubles
 
@@ -82,8 +82,8 @@ def load_evidence(folds: Mapping[str, Ref], fits: Mapping[str, Sequence[Ref]]) -
     found = []
     for method, ref in folds.items():
         target = load_summary(fits[method][0].path / PREDICTIONS).mean.astype(np.float64)
-        with np.load(ref.path / RISKS, allow_pickle=False) as kept:
-            found.append(Evidence(method, kept["risk"], kept["y"], kept["weights"], target))
+        kept = read_arrays(ref.path / RISKS)
+        found.append(Evidence(method, kept["risk"], kept["y"], kept["weights"], target))
     return found
 
 
@@ -104,8 +104,8 @@ def list_promises(
     own, theirs = _ratios(place, encoded)
     found = []
     for one in evidence:
-        with np.load(folds[one.method].path / RISKS, allow_pickle=False) as kept:
-            weights = own[kept["rows"]]
+        kept = read_arrays(folds[one.method].path / RISKS)
+        weights = own[kept["rows"]]
         given = (one.source, one.y, weights, one.target, theirs)
         found.append(promise(one.method, given, outcomes=outcomes))
     return tuple(found)
@@ -131,8 +131,8 @@ def _bounds(encoded: Ref, folds: Mapping[str, Ref], evidence: Sequence[Evidence]
     source, target = load_cohort(encoded.path / "source.npz"), load_cohort(encoded.path / "target.npz")
     found = []
     for one in evidence:
-        with np.load(folds[one.method].path / RISKS, allow_pickle=False) as kept:
-            features = source.X[kept["rows"]], target.X
+        kept = read_arrays(folds[one.method].path / RISKS)
+        features = source.X[kept["rows"]], target.X
         found.append(bound_error(one.method, features, (one.source, one.target), one.y, threshold, seed=SEED))
     return found
 

@@ -18,6 +18,7 @@ from tasks.store import digest_of
 from tasks.tune import PREDICTIONS, RISKS
 from tdrop.errors import UsageError
 from tdrop.forecast import Drawn, draw_list
+from tdrop.records import read_arrays
 from tdrop.types import Doubles, Indices
 
 #: The list a reviewer gets, and what must be known to weigh what comes back.
@@ -91,5 +92,5 @@ def read_list(place: Place, site: str) -> LabelList | None:
     kept = place.site(site) / DRAW
     if not kept.is_file():
         return None
-    with np.load(kept, allow_pickle=False) as data:
-        return LabelList(str(data["method"]), str(data["target"]), data["rows"], data["probability"], data["true"])
+    data = read_arrays(kept)
+    return LabelList(str(data["method"]), str(data["target"]), data["rows"], data["probability"], data["true"])

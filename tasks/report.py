@@ -8,7 +8,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from filelock import FileLock
 from numpy.typing import NDArray
@@ -33,7 +32,7 @@ from tdrop.disclosure import disclose
 from tdrop.errors import DataError, Unavailable
 from tdrop.evaluate import Evaluation, patients_table, write_patients
 from tdrop.forecast import Forecast, Observation, TrackRecord, track_record
-from tdrop.records import plain, write_json, write_record
+from tdrop.records import plain, read_arrays, write_json, write_record
 from tdrop.report import (
     NO_REPORT,
     ReportData,
@@ -103,7 +102,7 @@ def assemble(place: Place, run: Run) -> ReportData:
     site = place.resolve(run.site)
     stages = run.stages
     outcomes = stages.evaluation.path / "outcomes.npz"
-    y = np.load(outcomes, allow_pickle=False)["y"] if outcomes.is_file() else None
+    y = read_arrays(outcomes)["y"] if outcomes.is_file() else None
     labels = stages.evaluation.path / "labels.json"
     forecast = None if stages.forecast is None else stages.forecast.record(Forecast, FORECAST)
     return ReportData(
@@ -158,8 +157,8 @@ def _dropout_rates(run: Run) -> dict[str, dict[str, Any]]:
     for method, refs in run.trained.fits.items():
         file = refs[0].path / "rates.npz"
         if file.is_file():
-            with np.load(file, allow_pickle=False) as rates:
-                found[method] = {name: rates[name] for name in rates}
+            rates = read_arrays(file)
+            found[method] = {name: rates[name] for name in rates}
     return found
 
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BeforeValidator, PlainSerializer, PlainValidator, TypeAdapter, ValidationError
 
 from tdrop.errors import DataError
@@ -95,3 +97,16 @@ def write_record(path: Path, record: Any) -> None:
 def read_record(kind: type[Record], path: Path) -> Record:
     """Reads what `write_record` wrote."""
     return read(kind, json.loads(path.read_text(encoding="utf-8")))
+
+
+_reading_arrays = Lock()
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Reads an .npz file whole, without pickle.
+
+    One at a time: numpy parses headers with `ast.literal_eval`, which in Python 3.11 now and then raises a SystemError
+    ("recursion depth mismatch") when two threads are at it.
+    """
+    with _reading_arrays, np.load(path, allow_pickle=False) as kept:
+        return {name: kept[name] for name in kept}

@@ -19,6 +19,7 @@ from flows.benchmarks.real_pairs import SUPPORT_SOURCE, between_sexes, rotterdam
 from tdrop.forecast import Evidence
 from tdrop.methods import build
 from tdrop.metrics import log_loss
+from tdrop.records import read_arrays
 from tdrop.shift import density_ratio_weights, propensity
 from tdrop.types import Cohort, Doubles
 
@@ -91,8 +92,8 @@ class Gathered:
     @classmethod
     def load(cls, path: Path) -> Self:
         """Reads what `save` wrote."""
-        with np.load(path) as data:
-            arrays = dict(data)
+        data = read_arrays(path)
+        arrays = dict(data)
         name, family = str(arrays.pop("name")), str(arrays.pop("family"))
         return cls(name, family, tuple(map(str, arrays.pop("methods"))), **arrays)
 

@@ -24,6 +24,7 @@ from tasks.tune import PREDICTIONS, fit_seed
 from tdrop.contracts.schema import Decision
 from tdrop.evaluate.statistics import take
 from tdrop.methods import build
+from tdrop.records import read_arrays
 from tdrop.tune import Trial
 from tdrop.types import INTERVAL_LEVEL, Cohort, Doubles, Summary
 
@@ -49,15 +50,15 @@ class Pair:
 
     def outcomes(self) -> NDArray[Any]:
         """The target's outcomes (rows,), NaN where unknown."""
-        with np.load(self.truth.path / "outcomes.npz") as data:
-            return np.asarray(data["y"], dtype=np.float64)
+        data = read_arrays(self.truth.path / "outcomes.npz")
+        return np.asarray(data["y"], dtype=np.float64)
 
     def oracle(self) -> Summary | None:
         """The risks that outcomes were drawn from, as a method without spread."""
-        with np.load(self.truth.path / "outcomes.npz") as data:
-            if "risk" not in data:
-                return None
-            risk = data["risk"].astype(np.float32)
+        data = read_arrays(self.truth.path / "outcomes.npz")
+        if "risk" not in data:
+            return None
+        risk = data["risk"].astype(np.float32)
         return Summary(risk, np.zeros_like(risk), (INTERVAL_LEVEL,), risk[None], risk[None], passes=1)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.neighbors import NearestNeighbors
 
-from tdrop.records import plain, read
+from tdrop.records import plain, read, read_arrays
 from tdrop.types import Cohort, Doubles
 
 Mask = NDArray[np.bool_]
@@ -122,10 +122,10 @@ class Propensity:
     @classmethod
     def load(cls, path: Path) -> Self:
         """Reads what `save` wrote."""
-        with np.load(path, allow_pickle=False) as kept:
-            facts = json.loads(str(kept["facts"]))
-            candidates = tuple(read(DomainAuroc, one) for one in facts.pop("candidates"))
-            return cls(kept["source"], kept["target"], candidates=candidates, unlike=kept["unlike"], **facts)
+        kept = read_arrays(path)
+        facts = json.loads(str(kept["facts"]))
+        candidates = tuple(read(DomainAuroc, one) for one in facts.pop("candidates"))
+        return cls(kept["source"], kept["target"], candidates=candidates, unlike=kept["unlike"], **facts)
 
 
 def find_unlike(source: Cohort, target: Cohort, fitted: Propensity, *, seed: int = 0) -> Mask:

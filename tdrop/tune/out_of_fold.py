@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from tdrop.errors import DataError, FitError, UsageError
+from tdrop.records import read_arrays
 from tdrop.types import Cohort, Doubles, Indices, Method
 
 #: Folds of the source: each fit sees two thirds of the rows.
@@ -54,8 +55,8 @@ class OutOfFold:
     @classmethod
     def load(cls, path: Path) -> OutOfFold:
         """Reads what `save` wrote."""
-        with np.load(path) as data:
-            return cls(data["rows"], data["fold"], data["risk"], data["sd"], int(data["passes"]))
+        data = read_arrays(path)
+        return cls(data["rows"], data["fold"], data["risk"], data["sd"], int(data["passes"]))
 
 
 def deal_folds(source: Cohort, *, seed: int, folds: int = FOLDS, most_rows: int = MOST_ROWS) -> tuple[Indices, Indices]:
