@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 
 #: Deployments that a server gives at a time, at most.
 PAGE = 200
+#: Runs of the pool under way together: one already uses every core of a machine.
+AT_ONCE = 1
 WORKING_DIRECTORY = "prefect.deployments.steps.set_working_directory"
 
 
-def run_deploy(*, contracts: Path, remove: bool, write_only: bool, console: Console) -> None:
+def run_deploy(*, contracts: Path, remove: bool, write_only: bool, at_once: int | None, console: Console) -> None:
     """Writes prefect.yaml in the working directory, then deploys what it says."""
     folder = _relative(contracts)
     existing = FILE.read_text(encoding="utf-8") if FILE.is_file() else ""
@@ -40,7 +42,7 @@ def run_deploy(*, contracts: Path, remove: bool, write_only: bool, console: Cons
         return
     url = require_server()
     with _client() as client:
-        _ensure_pool(client)
+        limit = _ensure_pool(client, at_once)
         _deploy(planned)
         gone = tuple(dict.fromkeys((*planned.gone, *_orphans(client, planned.sites, folder))))
         if remove:
@@ -49,6 +51,7 @@ def run_deploy(*, contracts: Path, remove: bool, write_only: bool, console: Cons
         console.print(f"deployed {FLOW}/{name}")
     _mention(gone, remove, console)
     console.print(f"on {url}; runs start when a worker serves the pool: prefect worker start --pool {POOL}")
+    console.print(f"at most {limit} under way together; `tdrop deploy --at-once` changes that")
 
 
 def _relative(contracts: Path) -> str:
@@ -64,15 +67,24 @@ def _client() -> SyncPrefectClient:
     return get_client(sync_client=True)
 
 
-def _ensure_pool(client: SyncPrefectClient) -> None:
-    from prefect.client.schemas.actions import WorkPoolCreate
+def _ensure_pool(client: SyncPrefectClient, at_once: int | None) -> int:
+    """Sees to the pool and its limit, so that coinciding sites do not fight for cores; returns the limit.
+
+    A limit that a person set stays unless another is asked for.
+    """
+    from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
     from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 
     try:
-        client.read_work_pool(POOL)
+        before = client.read_work_pool(POOL).concurrency_limit
     except ObjectNotFound:
+        before = None
         with suppress(ObjectAlreadyExists):  # another machine may be first
             client.create_work_pool(WorkPoolCreate(name=POOL, type="process"))
+    limit = at_once or before or AT_ONCE
+    if limit != before:
+        client.update_work_pool(POOL, WorkPoolUpdate(concurrency_limit=limit))
+    return limit
 
 
 def _deploy(planned: Deployments) -> None:

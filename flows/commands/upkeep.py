@@ -73,12 +73,13 @@ def status(as_json: AsJson = False, contracts: Contracts = DEFAULT_CONTRACTS) ->
 def deploy(
     remove: Annotated[bool, typer.Option("--remove", help="Also remove deployments whose site is gone")] = False,
     write_only: Annotated[bool, typer.Option("--write-only", help="Only write prefect.yaml")] = False,
+    at_once: Annotated[int | None, typer.Option(help="Runs under way together; default 1", min=1)] = None,
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
     """Keep prefect.yaml and the server in step with the sites: one deployment a target site."""
     from flows.deploy import run_deploy
 
-    run_deploy(contracts=contracts, remove=remove, write_only=write_only, console=console)
+    run_deploy(contracts=contracts, remove=remove, write_only=write_only, at_once=at_once, console=console)
 
 
 def ui(

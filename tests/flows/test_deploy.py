@@ -85,7 +85,7 @@ def test_a_schedule_follows_the_sites_file_and_a_bad_one_is_refused(tmp_path):
     planned = yaml.safe_load(plan("", load_network(contracts)).text)
     assert planned["deployments"][0]["schedules"] == [{"cron": "30 4 * * 6"}]
     set_schedule(file, "0 99 * * 1")
-    with pytest.raises(ContractError, match=r"harbour\.yaml: schedule '0 99 \* \* 1'"):
+    with pytest.raises(ContractError, match=r"harbour\.yaml:\d+: schedule: a schedule is a cron line"):
         plan("", load_network(contracts))
 
 
@@ -143,6 +143,7 @@ def test_a_worker_runs_scheduled_and_manual_deployments(served, monkeypatch):
     with client_of(environment, monkeypatch) as client:
         deployed = {each.name: each for each in client.read_deployments()}
         assert sorted(deployed) == ["harbour", "hillside", "lakeside"]
+        assert client.read_work_pool("tdrop").concurrency_limit == 1
         refuses_a_bad_parameter(client, deployed["harbour"])
         assert deployed["harbour"].global_concurrency_limit.limit == 1
         assert deployed["harbour"].concurrency_options.collision_strategy.value == "ENQUEUE"
@@ -170,10 +171,12 @@ def test_a_worker_runs_scheduled_and_manual_deployments(served, monkeypatch):
 def test_a_site_that_left_keeps_its_deployment_until_told(served, monkeypatch):
     kept = run(served, "tdrop", "deploy")
     assert "'lakeside' has no site any more: kept" in kept.stdout, kept.stderr
-    removed = run(served, "tdrop", "deploy", "--remove")
+    removed = run(served, "tdrop", "deploy", "--remove", "--at-once", "3")
     assert "'lakeside' has no site any more: removed" in removed.stdout, removed.stderr
+    assert "at most 3 under way together" in run(served, "tdrop", "deploy").stdout
     with client_of(served[2], monkeypatch) as client:
         assert sorted(each.name for each in client.read_deployments()) == ["harbour", "hillside"]
+        assert client.read_work_pool("tdrop").concurrency_limit == 3
 
 
 @pytest.mark.parametrize(
