@@ -30,7 +30,7 @@ def audit_site(site: str, labels: str, contracts: str = "data_contracts", home: 
         fits, stages = run.trained.fits, run.stages
         models = lock_models(resolved, fits, stages.choice)
         evaluation = evaluate_site(
-            resolved, stages.encoded, stages.target, fits, models, run.settings.bootstrap, labels
+            resolved, stages.encoded, stages.target, fits, models, run.settings.bootstrap, labels, labels_needed=True
         )
         found = audit_forecast(place, run, evaluation)
         remember_labels(place, site, Path(labels))

@@ -15,6 +15,7 @@ from tasks.shift import estimate_site_shift, match_validation
 from tdrop.errors import UsageError
 from tdrop.records import write_json
 from tdrop.report import render_shift_page
+from tdrop.report.sentences import shift_sentence
 
 
 def compare_with_source(site: ResolvedSite) -> Compared:
@@ -45,7 +46,7 @@ def _write_page(site: ResolvedSite, stages: Compared) -> dict[str, Any]:
         page = render_shift_page(site.site, site.source.title, shift, matching, validation, site.contract)
         (incoming / "shift.html").write_text(page, encoding="utf-8")
         write_json(incoming / "shift.json", shift)
-    return {"verdict": shift["verdict"], "reason": shift["reason"], "page": str(folder / "shift.html")}
+    return {"verdict": shift["verdict"], "reason": shift_sentence(shift), "page": str(folder / "shift.html")}
 
 
 def run_shift(site: str, *, contracts: Path, console: Printer) -> None:

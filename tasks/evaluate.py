@@ -17,6 +17,7 @@ from tasks.files import load_cohort, load_summary
 from tasks.place import ResolvedSite
 from tasks.prepare import FRAME
 from tasks.progress import report
+from tasks.shift import fitted_propensity, unlike_patients
 from tasks.stage import stage
 from tasks.step import step, when_unavailable
 from tasks.store import Ref
@@ -25,21 +26,29 @@ from tdrop.data.outcomes import read_labels
 from tdrop.data.readers import label_fingerprint
 from tdrop.data.subgroups import subgroups_of
 from tdrop.disclosure import disclose_rows
-from tdrop.errors import LeakError
+from tdrop.errors import DataError, LeakError, Unavailable
 from tdrop.evaluate import TABLE_ONE, Evaluation, evaluate, write_patients
 from tdrop.records import write_json
 from tdrop.types import Summary
 
 MODELS = "models.json"
+REFUSED = "refused_labels.json"
 Fits = Mapping[str, Sequence[Ref]]
 
 
 @dataclass(frozen=True)
 class LabelFile:
-    """Where a target's outcomes are, None for where its site says, and the digest of what is there."""
+    """A target's outcomes.
+
+    Attributes:
+        path: Where they are; None for where the site says.
+        digest: Of what is there.
+        needed: Whether a file that is refused ends the evaluation rather than leaving it without outcomes.
+    """
 
     path: str | None
     digest: str
+    needed: bool
 
 
 @stage("models")
@@ -63,6 +72,7 @@ def judged_methods(
     folder: Path,
     site: ResolvedSite,
     encoded: Ref,
+    fitted: Ref,
     target: Ref,
     fits: Fits,
     models: Ref,
@@ -70,9 +80,9 @@ def judged_methods(
     seeds: int,
     bootstrap: int,
 ) -> None:
-    """Writes evaluation.json and, with labels, labels.json, label_problems.csv and outcomes.npz."""
+    """Writes evaluation.json and, with labels, labels.json, label_problems.csv and outcomes.npz, or why not."""
     ids = load_cohort(encoded.path / "target.npz").ids
-    y = None if labels is None else _open_labels(site, folder, ids, labels.path)
+    y = None if labels is None else _open_or_refuse(site, folder, ids, labels)
     frame = pd.read_parquet(target.path / FRAME)
     evaluation = evaluate(
         site.name,
@@ -82,6 +92,7 @@ def judged_methods(
         seeds=range(seeds),
         subgroups=subgroups_of(frame, site.contract),
         bootstrap=bootstrap,
+        unlike=unlike_patients(fitted),
     )
     write_json(folder / "evaluation.json", evaluation.to_dict())
 
@@ -95,6 +106,7 @@ def evaluate_site(
     models: Ref,
     bootstrap: int,
     labels_path: str | None = None,
+    labels_needed: bool = False,
 ) -> Ref:
     """Evaluates every method.
 
@@ -106,14 +118,16 @@ def evaluate_site(
         models: The lock on exactly these fits.
         bootstrap: Resamples of patients.
         labels_path: A file of outcomes to use instead of the site's own.
+        labels_needed: Whether a label file that is refused is an error; else it costs the outcomes alone.
     """
     if models.json(MODELS)["models"] != _digests(fits):
         raise LeakError(
             f"site '{site.name}': the models are not those that were locked before labels are read; run again"
         )
     seeds = max(map(len, fits.values()))
-    labels = _find_labels(site, labels_path)
-    ref = judged_methods(site.place, site, encoded, target, fits, models, labels, seeds, bootstrap)
+    labels = _find_labels(site, labels_path, labels_needed)
+    fitted = fitted_propensity(site.place, encoded)
+    ref = judged_methods(site.place, site, encoded, fitted, target, fits, models, labels, seeds, bootstrap)
     _show(site, ref)
     return ref
 
@@ -122,16 +136,28 @@ def _digests(fits: Fits) -> dict[str, list[str]]:
     return {method: [ref.digest for ref in refs] for method, refs in fits.items()}
 
 
-def _find_labels(site: ResolvedSite, path: str | None) -> LabelFile | None:
+def _find_labels(site: ResolvedSite, path: str | None, needed: bool) -> LabelFile | None:
     if path is not None:
-        return LabelFile(path, hashlib.sha256(Path(path).read_bytes()).hexdigest())
+        return LabelFile(path, hashlib.sha256(Path(path).read_bytes()).hexdigest(), needed)
     found = label_fingerprint(site.site, home=site.place.root, base=site.network.base)
-    return None if found is None else LabelFile(None, found)
+    return None if found is None else LabelFile(None, found, needed)
 
 
 def load_predictions(fits: Fits) -> dict[str, list[Summary]]:
     """By method, one Summary of the target's patients a seed."""
     return {method: [load_summary(ref.path / PREDICTIONS) for ref in refs] for method, refs in fits.items()}
+
+
+def _open_or_refuse(site: ResolvedSite, folder: Path, ids: NDArray[Any], labels: LabelFile) -> NDArray[Any] | None:
+    """The outcomes (rows,), or None with the reason in refused_labels.json where the file cannot be used."""
+    try:
+        return _open_labels(site, folder, ids, labels.path)
+    except DataError as error:
+        # A file that cannot be reached now is tried again, and was not refused.
+        if labels.needed or isinstance(error, Unavailable):
+            raise
+        write_json(folder / REFUSED, {"sentence": str(error)})
+        return None
 
 
 def _open_labels(site: ResolvedSite, folder: Path, ids: NDArray[Any], labels_path: str | None) -> NDArray[Any]:
@@ -152,4 +178,6 @@ def _show(site: ResolvedSite, ref: Ref) -> None:
     body = [[method, *(shown.get((method, metric)) for metric in TABLE_ONE)] for method in evaluation.methods]
     leave(site.name, "evaluation", f"# {site.name}: evaluation\n\n" + table(["method", *TABLE_ONE], body))
     known = f"{evaluation.patients:,} patients, {evaluation.labelled:,} with known outcome"
+    if (ref.path / REFUSED).is_file():
+        known += "; the label file was refused, its report says why"
     report(site.name, "evaluate", detail=known)

@@ -17,7 +17,7 @@ from tasks.run import Run
 from tasks.store import canonical
 from tdrop.disclosure import disclose, disclose_rows, disclose_trials, disclose_validation, limit
 from tdrop.evaluate import ALL, Row
-from tdrop.evaluate.statistics import referred_by_level
+from tdrop.evaluate.referrals import refer
 from tdrop.figures import draw_calibration, draw_dropout_rates, draw_risk_histogram
 from tdrop.methods import label
 from tdrop.records import plain, write_json
@@ -61,7 +61,6 @@ def site_record(place: Place, run: Run, folder: Path) -> SiteRecord:
     data = _write_export(place, run, assemble(place, run), exported)
     if site.policy.upload_patients:
         shutil.copyfile(place.latest(run.site) / "patients.csv", exported / "patients.csv")
-    shift = stages.shift.json("shift.json")
     return SiteRecord(
         site=run.site,
         tags={
@@ -73,7 +72,7 @@ def site_record(place: Place, run: Run, folder: Path) -> SiteRecord:
             "data_digest": stages.target.digest[:32],
             MODELS_DIGEST: stages.models.digest,
             "simulated": str(site.site.simulated).lower(),
-            "verdict": shift["verdict"],
+            "verdict": data.verdict,
         },
         params={name: _short(value) for name, value in run.settings.model_dump(mode="json").items()},
         metrics=_site_metrics(site, run),
@@ -83,7 +82,7 @@ def site_record(place: Place, run: Run, folder: Path) -> SiteRecord:
         },
         methods=_method_records(site, run, data),
         exported=str(exported),
-        candidate=None if shift["verdict"] == "stop" else str(_candidate(site, run, folder / "candidate")),
+        candidate=None if data.verdict == "stop" else str(_candidate(site, run, folder / "candidate")),
         chosen=run.chosen,
         example=_example(site.contract),
     )
@@ -152,7 +151,7 @@ def _figures(data: ReportData) -> dict[str, dict[str, str]]:
         if data.y is not None:
             drawn = {"calibration": draw_calibration({method: summaries}, data.y, label)}
         else:
-            referred = referred_by_level(summaries[0], decision)
+            referred = refer(summaries[0], decision, data.unlike).referred
             drawn = {"risks": draw_risk_histogram(summaries[0], referred, decision.risk_level, least)}
         if method in data.dropout_rates:
             drawn["dropout_rates"] = draw_dropout_rates({method: data.dropout_rates[method]}, label)

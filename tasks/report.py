@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tasks.artifacts import leave
 from tasks.audit import AUDIT, Audit, observe, usable_list
-from tasks.evaluate import load_predictions
+from tasks.evaluate import REFUSED, load_predictions
 from tasks.files import load_cohort, load_summary
 from tasks.forecast import FORECAST
 from tasks.label_list import read_list
@@ -24,6 +24,7 @@ from tasks.prepare import FRAME
 from tasks.progress import report
 from tasks.registry import champion_record
 from tasks.run import RUN, Run, last_run
+from tasks.shift import fitted_propensity, unlike_patients
 from tasks.status import now, read_status
 from tasks.step import step
 from tasks.store import code_digest
@@ -43,6 +44,7 @@ from tdrop.report import (
     render_shift_page,
     report_summary,
 )
+from tdrop.shift import Shift, judge_known_outcomes
 
 PACKAGES = ("tdrop", "torch", "scikit-learn", "numpy", "pandas", "great-expectations", "prefect", "mlflow")
 #: The report before, beside the page that says why there is no newer one.
@@ -51,7 +53,7 @@ EARLIER = "earlier_report.html"
 HALTED = "stopped.html"
 #: Files of the stages that a report folder holds beside the report.
 COPIED = {
-    "evaluation": ("evaluation.json", "labels.json", "label_problems.csv"),
+    "evaluation": ("evaluation.json", "labels.json", "label_problems.csv", REFUSED),
     "shift": ("shift.json",),
     "matching": ("matching.json",),
     "choice": ("choice.json",),
@@ -75,7 +77,7 @@ def publish_report(place: Place, run: Run) -> dict[str, Any]:
             for name in names:
                 if stage in stages and (stages[stage].path / name).is_file():
                     shutil.copyfile(stages[stage].path / name, folder / name)
-        table = patients_table(cohort.ids, load_summary(fit.path / PREDICTIONS), data.site.decision)
+        table = patients_table(cohort.ids, load_summary(fit.path / PREDICTIONS), data.site.decision, data.unlike)
         write_patients(folder / "patients.csv", table)
         (folder / "report.html").write_text(render_report(data), encoding="utf-8")
         page = render_shift_page(
@@ -103,26 +105,28 @@ def assemble(place: Place, run: Run) -> ReportData:
     stages = run.stages
     outcomes = stages.evaluation.path / "outcomes.npz"
     y = read_arrays(outcomes)["y"] if outcomes.is_file() else None
-    labels = stages.evaluation.path / "labels.json"
     forecast = None if stages.forecast is None else stages.forecast.record(Forecast, FORECAST)
+    labels, refused = (stages.evaluation.path / name for name in ("labels.json", REFUSED))
     return ReportData(
         site=site.site,
         source_title=site.source.title,
         contract=site.contract,
         validation=stages.target.json("validation.json"),
         source_validation=stages.source.json("validation.json"),
-        shift=stages.shift.json("shift.json"),
+        shift=_judged(run, y),
         matching=stages.matching.json("matching.json"),
         tuning=_marked_trials(run),
         choice=stages.choice.json("choice.json"),
         evaluation=Evaluation.from_dict(stages.evaluation.json("evaluation.json")),
         predictions=load_predictions(run.trained.fits),
         y=y,
+        unlike=unlike_patients(fitted_propensity(place, stages.encoded)),
         source_frame=pd.read_parquet(stages.source.path / FRAME),
         target_frame=pd.read_parquet(stages.target.path / FRAME),
         dropout_rates=_dropout_rates(run),
         failed_methods=run.trained.failed,
         labels=json.loads(labels.read_text()) if labels.is_file() else None,
+        refused_labels=stages.evaluation.json(REFUSED)["sentence"] if refused.is_file() else "",
         provenance=_provenance(site, run),
         previous=_previous(place, run.site),
         promotion=_promotion(place, run.site),
@@ -142,6 +146,14 @@ def _observations(place: Place, run: Run, forecast: Forecast | None, y: NDArray[
         # Who was asked for is no fair sample: only an audit weighs these outcomes.
         return ()
     return observe(forecast, run.stages.evaluation.record(Evaluation, "evaluation.json"), run.chosen, ())
+
+
+def _judged(run: Run, y: NDArray[Any] | None) -> dict[str, Any]:
+    """The shift under the verdict that known outcomes leave; its stage, made before any was read, stays as it is."""
+    risk = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS).mean
+    known = None if y is None else judge_known_outcomes(y, risk)
+    shift: dict[str, Any] = plain(run.stages.shift.record(Shift, "shift.json").judged(known))
+    return shift
 
 
 def _marked_trials(run: Run) -> dict[str, list[dict[str, Any]]]:

@@ -16,7 +16,8 @@ from tdrop.disclosure import disclose_matching, disclose_shift
 from tdrop.matching import match
 from tdrop.records import write_record
 from tdrop.report.sentences import shift_sentence
-from tdrop.shift import Propensity, estimate_shift, propensity
+from tdrop.shift import Propensity, estimate_shift, judge_shared_patients, judge_source_outcomes, propensity
+from tdrop.shift.overlap import Mask
 
 PROPENSITY = "propensity.npz"
 #: The propensity, the shift and the matching are the same for every seed of a run.
@@ -40,11 +41,19 @@ def load_propensity(ref: Ref) -> Propensity | None:
     return Propensity.load(path) if path.is_file() else None
 
 
+def unlike_patients(fitted: Ref) -> Mask | None:
+    """Which target patients are unlike anyone the model learned from (rows,), or None where nobody can say."""
+    found = load_propensity(fitted)
+    return None if found is None else found.unlike
+
+
 @stage("shift")
 def compared_patients(folder: Path, encoded: Ref, fitted: Ref, seed: int = SEED) -> None:
     """Writes shift.json."""
-    found = estimate_shift(*load_pair(encoded.path), seed=seed, fitted=load_propensity(fitted))
-    write_record(folder / "shift.json", found)
+    source, target = load_pair(encoded.path)
+    found = estimate_shift(source, target, seed=seed, fitted=load_propensity(fitted))
+    outcomes = judge_source_outcomes(source.y) if source.y is not None and source.task == "binary" else None
+    write_record(folder / "shift.json", found.judged(outcomes, judge_shared_patients(source.ids, target.ids)))
 
 
 @stage("matching")

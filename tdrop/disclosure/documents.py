@@ -65,6 +65,7 @@ def disclose_shift(shift: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
         "domain_auroc": _rested(shift.get("domain_auroc"), threshold),
         "aurocs": [_rested(item, threshold) for item in shift.get("aurocs", ())],
         "permutation": _rested(shift.get("permutation"), threshold),
+        "grounds": [_ground(item, threshold) for item in shift.get("grounds", ())],
         **{f"{side}_rows": shown_count(number, threshold) for side, number in rows.items()},
     }
     for name, side in (("outside_overlap", "target"), ("weights_capped_share", "source")):
@@ -147,6 +148,13 @@ def _driver(item: Mapping[str, Any], features: Sequence[Mapping[str, Any]]) -> d
     distances = [one["distance"] for one in members if one["distance"] is not None]
     shown = {name: round(value, DECIMALS) if isinstance(value, float) else value for name, value in item.items()}
     return shown | {"largest_smd": max(smds, key=abs, default=None), "distance": max(distances, default=None)}
+
+
+def _ground(item: Mapping[str, Any], threshold: int) -> dict[str, Any]:
+    """A ground as rounded counts; what chance allows is left out, since it is known from the others."""
+    counts = {name: item.get(name) for name in ("count", "of", "expected")}
+    shown = {name: None if value is None else shown_count(round(value), threshold) for name, value in counts.items()}
+    return {**item, **shown, "low": None, "high": None}
 
 
 def _density(density: Mapping[str, Any] | None, threshold: int) -> dict[str, Any] | None:
@@ -247,6 +255,8 @@ def disclose_summary(summary: Mapping[str, Any], policy: Policy) -> dict[str, An
     for key in ("patients", "referred", "labelled", "outcomes"):
         if isinstance(summary.get(key), int | float):
             shown[key] = shown_count(summary[key], threshold)
+    reasons = summary.get("reasons") or {}
+    shown["reasons"] = {key: shown_count(n, threshold) if isinstance(n, int) else n for key, n in reasons.items()}
     if isinstance(shown.get("outcomes"), str):
         shown["auroc"] = None
     shown["methods"] = [_method(item, threshold) for item in summary.get("methods", ())]

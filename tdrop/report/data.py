@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from tdrop.contracts.schema import Contract, Site
 from tdrop.evaluate import Evaluation
+from tdrop.evaluate.referrals import Referrals, refer
 from tdrop.forecast import Forecast, Observation
 from tdrop.types import Summary
 
@@ -32,11 +34,13 @@ class ReportData:
         evaluation: The numbers.
         predictions: By method, one Summary a seed, all of the same patients.
         y: Outcomes (rows,), NaN where unknown; None without labels.
+        unlike: Who is unlike anyone the model learned from (rows,); None where that is not known.
         source_frame: Harmonised features of the source, natural units.
         target_frame: Harmonised features of the target, natural units, in the order of the predictions.
         dropout_rates: By method, {"source": rates, "target": rates}, each (layers, rows) or (rows,).
         failed_methods: By method, why it could not be fitted.
         labels: Counts of the label file, or None.
+        refused_labels: Why the label file could not be used, in a sentence; empty where it could.
         provenance: Contract version, digests, settings, seeds, versions, created.
         previous: `report_summary` of the last report, or None.
         promotion: Who promoted which method, with which note and when; or None.
@@ -58,11 +62,13 @@ class ReportData:
     evaluation: Evaluation
     predictions: Mapping[str, Sequence[Summary]]
     y: NDArray[Any] | None = None
+    unlike: NDArray[np.bool_] | None = None
     source_frame: pd.DataFrame | None = None
     target_frame: pd.DataFrame | None = None
     dropout_rates: Mapping[str, Mapping[str, NDArray[Any]]] = field(default_factory=dict)
     failed_methods: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, Any] | None = None
+    refused_labels: str = ""
     provenance: Mapping[str, Any] = field(default_factory=dict)
     previous: Mapping[str, Any] | None = None
     promotion: Mapping[str, Any] | None = None
@@ -80,6 +86,11 @@ class ReportData:
     def verdict(self) -> str:
         """go, caution, stop or too few to say."""
         return str(self.shift["verdict"])
+
+    @property
+    def referrals(self) -> Referrals:
+        """Whom the chosen method's first seed refers, and why."""
+        return refer(self.predictions[self.method][0], self.site.decision, self.unlike)
 
     @property
     def labelled(self) -> bool:

@@ -62,7 +62,7 @@ def render_report(data: ReportData) -> str:
         data=data,
         site=data.site,
         summary=summary,
-        verdict=words.verdict_words(data.verdict),
+        verdict=words.verdict_words(data.verdict, data.shift.get("grounds", ())),
         use=words.use_sentence(data),
         approval=words.approval_sentence(data),
         method_sentence=words.method_sentence(data),
@@ -136,6 +136,6 @@ def render_shift_page(
         site=site,
         source_title=source_title,
         shift=shift,
-        verdict=words.verdict_words(str(shift["verdict"])),
+        verdict=words.verdict_words(str(shift["verdict"]), shift.get("grounds", ())),
         sections=shift_sections(shift, matching or {}, validation, contract),
     )

@@ -13,7 +13,6 @@ from tdrop import figures, metrics
 from tdrop.contracts.schema import Contract
 from tdrop.errors import UsageError
 from tdrop.evaluate import Recalibration, suggest_recalibration
-from tdrop.evaluate.statistics import referred_by_capacity, referred_by_level
 from tdrop.methods import describe
 from tdrop.report import tables
 from tdrop.report.choice import choice_table, settings_table
@@ -25,6 +24,7 @@ from tdrop.report.sentences import (
     evaluation_warnings,
     label_sentences,
     matching_sentences,
+    referral_sentence,
     shift_notes,
     shift_sentence,
 )
@@ -33,6 +33,7 @@ from tdrop.report.text import method_label, moment, share
 from tdrop.report.titles import feature_titles, value_names
 from tdrop.report.tripod import tripod_table
 from tdrop.report.who import who_table
+from tdrop.report.words import referral_counts
 
 
 @dataclass(frozen=True)
@@ -129,9 +130,8 @@ def _hindsight(data: ReportData) -> str:
 def _referrals(data: ReportData) -> Section:
     decision = data.site.decision
     summary = data.predictions[data.method][0]
-    referred = referred_by_level(summary, decision) | referred_by_capacity(summary, decision)
     parts = drawing(
-        figures.draw_risk_histogram(summary, referred, decision.risk_level, data.hide_below),
+        figures.draw_risk_histogram(summary, data.referrals.referred, decision.risk_level, data.hide_below),
         f"Predicted risks of {method_label(data.method)} and who is referred (first seed).",
     )
     if data.labelled:
@@ -143,8 +143,10 @@ def _referrals(data: ReportData) -> Section:
         )
     sentences = (
         f"A patient is referred when the risk is below {share(decision.risk_level, 0)} but the "
-        f"{share(decision.interval_level, 0)} interval reaches it, or when the prediction is among the "
-        f"{share(decision.capacity, 0)} most likely to be wrong. No outcome is needed for that.",
+        f"{share(decision.interval_level, 0)} interval reaches it, when the prediction is among the "
+        f"{share(decision.capacity, 0)} with most expected loss, or when the patient is unlike anyone the model "
+        "learned from. No outcome is needed for that.",
+        referral_sentence(referral_counts(data)),
     )
     return Section("referrals", "Who is referred", sentences, tuple(parts))
 

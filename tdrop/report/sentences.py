@@ -20,7 +20,29 @@ MEASURES = {
 
 
 def shift_sentence(shift: Mapping[str, Any]) -> str:
-    """Says what the verdict rests on."""
+    """Says what the verdict rests on: how alike the patients are, and what else speaks against "go"."""
+    against = [ground_sentence(one) for one in shift.get("grounds", ()) if one["verdict"] != "go"]
+    return " ".join([_alike(shift), *against])
+
+
+def ground_sentence(ground: Mapping[str, Any]) -> str:
+    """Says what one ground counted."""
+    found, of = count(ground["count"]), count(ground["of"])
+    if ground["kind"] == "source_outcomes":
+        return f"The rarer outcome was seen in {found} of {of} source patients: too few to learn from."
+    if ground["kind"] == "shared_patients":
+        return (
+            f"{found} of the {of} patients here are the source's own (same ids): they say nothing about new patients."
+        )
+    expected, low, high = (ground.get(name) for name in ("expected", "low", "high"))
+    chance = "" if low is None or high is None else f"; chance allows {count(low)} to {count(high)}"
+    return (
+        f"The outcome was expected in {count(expected)} of the {of} patients with a known outcome and happened in "
+        f"{'none' if ground['count'] == 0 else found}{chance}."
+    )
+
+
+def _alike(shift: Mapping[str, Any]) -> str:
     auroc, outside = shift.get("domain_auroc"), shift.get("outside_overlap")
     rows = f"{count(shift.get('source_rows'))} source patients and {count(shift.get('target_rows'))} here"
     if auroc is None:
@@ -114,6 +136,18 @@ def evaluation_warnings(evaluation: Evaluation, hide_below: int = 0) -> list[str
     if labelled is not None and patients is not None and labelled < patients:
         told.append(f"The outcome is known for {count(labelled)} of {count(patients)} patients; the rest is left out.")
     return told
+
+
+def referral_sentence(counts: Mapping[str, Any]) -> str:
+    """Says how many are referred for each reason; a patient can have several."""
+    told = (
+        f"{count(counts.get('referred'))} patients are on the list: the interval of "
+        f"{count(counts.get('referrals'))} reaches the risk level, {count(counts.get('capacity_referrals'))} are among "
+        f"those with most expected loss, {count(counts.get('unlike_referrals'))} are unlike anyone the model learned "
+        "from; a patient can have several reasons."
+    )
+    left = counts.get("left_out")
+    return f"{told} {count(left)} more have a reason and no place within the capacity." if left else told
 
 
 #: What the counts of a label file are, in a sentence after the count.

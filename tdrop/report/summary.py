@@ -8,7 +8,7 @@ from tdrop.report.choice import picked_trial
 from tdrop.report.data import ReportData
 from tdrop.report.sentences import shift_sentence
 from tdrop.report.text import method_label
-from tdrop.report.words import referred_row, things_to_know, use_sentence
+from tdrop.report.words import referral_counts, things_to_know, use_sentence
 
 FORM = 1
 
@@ -19,7 +19,7 @@ INDEXED = ("auroc", "error_auroc_sd", "error_auroc_risk", "interval_width", "ref
 def report_summary(data: ReportData) -> dict[str, Any]:
     """Returns the summary of a report as plain JSON values."""
     evaluation = data.evaluation
-    referred = referred_row(data)
+    reasons = referral_counts(data)
     auroc = evaluation.row(data.method, "auroc")
     return {
         "form": FORM,
@@ -36,7 +36,8 @@ def report_summary(data: ReportData) -> dict[str, Any]:
         "method": data.method,
         "method_label": method_label(data.method),
         "patients": evaluation.patients,
-        "referred": None if referred is None else _count(referred.value, referred.note),
+        "referred": reasons.get("referred"),
+        "reasons": reasons,
         "labelled": evaluation.labelled,
         "outcomes": evaluation.outcomes,
         "auroc": None if auroc is None else auroc.value,
@@ -68,8 +69,3 @@ def _forecast(data: ReportData) -> dict[str, Any] | None:
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 2)
-
-
-def _count(value: float | None, note: str) -> int | str | None:
-    """A count, the text that stands for a hidden one, or nothing."""
-    return round(value) if value is not None else note or None

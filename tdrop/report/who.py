@@ -13,7 +13,6 @@ from tdrop import metrics
 from tdrop.contracts.schema import Column
 from tdrop.disclosure import HIDDEN, shown_count, shown_share
 from tdrop.disclosure.cells import is_small
-from tdrop.evaluate.statistics import referred_by_capacity, referred_by_level
 from tdrop.report.data import ReportData
 from tdrop.report.tables import Cell, Table
 from tdrop.report.text import NOTHING, count, number, share
@@ -40,15 +39,14 @@ def who_table(data: ReportData) -> Table | None:
 
 
 def _groups(data: ReportData, source: pd.DataFrame, target: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    summary, decision = data.predictions[data.method][0], data.site.decision
-    referred = referred_by_level(summary, decision) | referred_by_capacity(summary, decision)
+    summary = data.predictions[data.method][0]
     groups = {"Source": source, "This site": target}
     if data.y is not None:
         known = np.isfinite(data.y)
         wrong = np.zeros(len(target), dtype=np.bool_)
         wrong[known] = metrics.misclassified(data.y[known], summary.mean[known])
         groups["Misclassified"] = target[wrong]
-    groups["Referred"] = target[referred]
+    groups["Referred"] = target[data.referrals.referred]
     return groups
 
 

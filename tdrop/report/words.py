@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -10,7 +10,7 @@ import pandas as pd
 from tdrop.evaluate import Row
 from tdrop.report.choice import picked_trial
 from tdrop.report.data import ReportData
-from tdrop.report.sentences import evaluation_warnings
+from tdrop.report.sentences import evaluation_warnings, ground_sentence
 from tdrop.report.text import count, method_label, moment, of_hundred, share
 from tdrop.report.titles import in_sentence, known_features
 from tdrop.types import Feature
@@ -26,10 +26,11 @@ VERDICTS: Mapping[str, tuple[str, str, str]] = {
 }
 
 
-def verdict_words(verdict: str) -> dict[str, str]:
-    """Returns a verdict's word, its style and its sentence."""
+def verdict_words(verdict: str, grounds: Iterable[Mapping[str, Any]] = ()) -> dict[str, str]:
+    """Returns a verdict's word, its style and its sentence: that of the grounds which decided it, where there are."""
     word, style, sentence = VERDICTS.get(verdict, (verdict, "unsure", ""))
-    return {"word": word, "style": style, "sentence": sentence}
+    decided = [ground_sentence(one) for one in grounds if one["verdict"] == verdict != "go"]
+    return {"word": word, "style": style, "sentence": " ".join(decided) or sentence}
 
 
 def use_sentence(data: ReportData) -> str:
@@ -52,6 +53,22 @@ def referred_row(data: ReportData) -> Row | None:
     """Returns how many patients are on the referral list (chosen method, first seed)."""
     evaluation = data.evaluation
     return evaluation.row(data.method, "referred", evaluation.seeds[0]) if evaluation.seeds else None
+
+
+#: Why patients are referred, who is on the list, and who has a reason without a place on it.
+REFERRALS = ("referrals", "capacity_referrals", "unlike_referrals", "referred", "left_out")
+
+
+def referral_counts(data: ReportData) -> dict[str, int | str | None]:
+    """Returns the counts of REFERRALS (chosen method, first seed), text where disclosure hides one."""
+    evaluation = data.evaluation
+    rows = (
+        {name: evaluation.row(data.method, name, evaluation.seeds[0]) for name in REFERRALS} if evaluation.seeds else {}
+    )
+    return {
+        name: None if row is None else round(row.value) if row.value is not None else row.note or None
+        for name, row in rows.items()
+    }
 
 
 def referred_text(data: ReportData) -> str:
@@ -118,10 +135,21 @@ def _simple_sentence(data: ReportData) -> str:
 
 def things_to_know(data: ReportData) -> list[str]:
     """Returns the three things to know, most important first."""
-    things = evaluation_warnings(data.evaluation, data.hide_below)[:1]
+    things = [_refused(data), *evaluation_warnings(data.evaluation, data.hide_below)[:1]]
+    # Those that decided the verdict stand beside it.
+    grounds = [one for one in data.shift.get("grounds", ()) if one["verdict"] not in ("go", data.verdict)]
+    things += [ground_sentence(one) for one in grounds]
     things += _with_outcomes(data) if data.labelled else _without_outcomes(data)
     things += [difference_sentence(data), _set_aside(data), _failed(data)]
     return [thing for thing in things if thing][:3]
+
+
+def _refused(data: ReportData) -> str:
+    """Says that the outcomes were not used; why is for the site's own eyes, since it counts its rows."""
+    if not data.refused_labels:
+        return ""
+    why = "the site's own report says why" if data.hide_below else data.refused_labels.removesuffix(".")
+    return f"The outcomes were not used: {why}."
 
 
 def _with_outcomes(data: ReportData) -> list[str]:

@@ -2,6 +2,7 @@
 
 from tdrop.shift.classifier import propensity
 from tdrop.shift.estimate import Shift, estimate_shift
+from tdrop.shift.grounds import Ground, judge_known_outcomes, judge_shared_patients, judge_source_outcomes
 from tdrop.shift.joint import Driver, PermutationTest
 from tdrop.shift.marginal import Density, FeatureShift
 from tdrop.shift.overlap import WEIGHT_CAP, DomainAuroc, Kind, Propensity, density_ratio_weights, effective_n
@@ -12,6 +13,7 @@ __all__ = [
     "DomainAuroc",
     "Driver",
     "FeatureShift",
+    "Ground",
     "Kind",
     "PermutationTest",
     "Propensity",
@@ -19,5 +21,8 @@ __all__ = [
     "density_ratio_weights",
     "effective_n",
     "estimate_shift",
+    "judge_known_outcomes",
+    "judge_shared_patients",
+    "judge_source_outcomes",
     "propensity",
 ]

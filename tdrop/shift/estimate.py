@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tdrop.errors import DataError
 from tdrop.shift.classifier import check_same_features, propensity
+from tdrop.shift.grounds import Ground, worst
 from tdrop.shift.joint import Driver, PermutationTest, permutation_test, rank_drivers
 from tdrop.shift.marginal import Density, FeatureShift, compare_features
 from tdrop.shift.overlap import WEIGHT_CAP, DomainAuroc, Propensity, density_ratio_weights
@@ -42,6 +43,7 @@ class Shift:
         features: One record a feature.
         drivers: Columns by their part in the difference, largest first.
         notes: What could not be estimated, and which rows stand behind what.
+        grounds: What else speaks in the verdict; see `judged`.
     """
 
     source: str
@@ -60,6 +62,12 @@ class Shift:
     features: tuple[FeatureShift, ...]
     drivers: tuple[Driver, ...]
     notes: tuple[str, ...] = ()
+    grounds: tuple[Ground, ...] = ()
+
+    def judged(self, *grounds: Ground | None) -> Shift:
+        """Returns the shift with further grounds, under the worst verdict of all; None says nothing."""
+        said = tuple(one for one in grounds if one is not None)
+        return replace(self, grounds=(*self.grounds, *said), verdict=worst(self.verdict, *said))
 
 
 def estimate_shift(source: Cohort, target: Cohort, *, seed: int = 0, fitted: Propensity | None = None) -> Shift:

@@ -1,0 +1,125 @@
+""" "Go" is earned: what else than the patients' features speaks in the verdict, and what a refused label file costs."""
+
+from __future__ import annotations
+
+import json
+import re
+from html import unescape
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from conftest import settle
+
+from flows.shift import compare_with_source
+from flows.transfer import transfer_site
+from tasks.export import export_site, site_record
+from tasks.run import last_run
+from tasks.settings import TransferSettings
+
+SITE = "harbour"
+SETTINGS = TransferSettings(
+    methods=("logistic_regression",),
+    method_settings={"logistic_regression": {"refits": 5}},
+    seeds=1,
+    trials=1,
+    passes=10,
+    folds=2,
+    bootstrap=50,
+)
+
+
+def rewrite(place, name, change):
+    """Changes one CSV file of the demo."""
+    file = place.root / "demo" / name
+    change(pd.read_csv(file)).to_csv(file, index=False)
+    settle(file.parent)
+
+
+def transfer(place):
+    return transfer_site(SITE, SETTINGS, place.contracts, place.home, processes=0)
+
+
+def page(place):
+    """The first screen, without its markup."""
+    text = (place.latest(SITE) / "report.html").read_text(encoding="utf-8")
+    return unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text.split("<main>")[0].split("</style>")[1])))
+
+
+def not_exempt(place):
+    """Makes the site one whose small counts are hidden."""
+    file = Path(place.contracts) / "sites" / f"{SITE}.yaml"
+    file.write_text(file.read_text(encoding="utf-8").replace("{exempt: true}", "{threshold: 10}"), encoding="utf-8")
+
+
+def test_two_source_outcomes_are_no_go(tiny_network):
+    rewrite(tiny_network, "registry.csv", lambda frame: frame.assign(died_10y=[1, 1] + [0] * (len(frame) - 2)))
+    shift = compare_with_source(tiny_network.resolve(SITE)).shift.json("shift.json")
+    assert shift["verdict"] == "too few to say"
+    (ground,) = [one for one in shift["grounds"] if one["kind"] == "source_outcomes"]
+    assert (ground["count"], ground["of"]) == (2, shift["source_rows"])
+
+
+def test_a_target_of_the_sources_own_patients_stops_and_makes_no_candidate(tiny_network, tmp_path):
+    source = pd.read_csv(tiny_network.root / "demo" / "registry.csv")
+    rewrite(tiny_network, "harbour.csv", lambda _: source.drop(columns="died_10y").head(150))
+    (tiny_network.root / "demo" / "harbour_outcomes.csv").unlink()
+    summary = transfer(tiny_network)
+    assert summary["verdict"] == "stop"
+    assert "150 of the 150 patients here are the source's own" in page(tiny_network)
+    assert "too different" not in page(tiny_network)
+    assert site_record(tiny_network, last_run(tiny_network, SITE), tmp_path / "record").candidate is None
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_outcomes_that_contradict_the_risks_harden_the_verdict(tiny_network, tmp_path, hidden):
+    """Nobody had the outcome: the label-free comparison stands, the report's verdict and the record's do not."""
+    if hidden:
+        not_exempt(tiny_network)
+    rewrite(tiny_network, "harbour_outcomes.csv", lambda frame: frame.assign(died_10y=0))
+    summary = transfer(tiny_network)
+    assert summary["verdict"] == "stop"
+    words = r"expected in \d+ of the 150 patients with a known outcome and happened in none"
+    assert re.search(words, page(tiny_network))
+    run = last_run(tiny_network, SITE)
+    assert run.stages.shift.json("shift.json")["verdict"] != "stop"
+    record = site_record(tiny_network, run, tmp_path / "record")
+    assert (record.candidate, record.tags["verdict"]) == (None, "stop")
+    export_site(tiny_network, run, tmp_path / "export")
+    assert "and happened in none" in (tmp_path / "export" / "report.html").read_text(encoding="utf-8")
+    ground = json.loads((tmp_path / "export" / "shift.json").read_text())["grounds"][-1]
+    assert (ground["kind"], ground["count"]) == ("known_outcomes", 0)
+    assert (ground["low"] is None) == hidden
+
+
+def test_a_refused_label_file_costs_the_labels_and_not_the_report(tiny_network):
+    """One transfer after another: only the label file changes, so only the evaluation is made anew."""
+    outcomes = pd.read_csv(tiny_network.root / "demo" / "harbour_outcomes.csv")
+    refused = {
+        "cannot be used": outcomes.assign(died_10y=outcomes["died_10y"].map({0: "value-a", 1: "value-b"})),
+        "name no patient": outcomes.assign(patient_id="X" + outcomes["patient_id"]),
+        "contradicts another row": pd.concat([outcomes, outcomes.assign(died_10y=1 - outcomes["died_10y"])]),
+    }
+    for words, frame in refused.items():
+        rewrite(tiny_network, "harbour_outcomes.csv", lambda _, frame=frame: frame)
+        assert transfer(tiny_network)["labelled"] == 0
+        assert "The outcomes were not used" in page(tiny_network)
+        assert words in page(tiny_network)
+        assert "value-a" not in page(tiny_network)
+    rewrite(tiny_network, "harbour_outcomes.csv", lambda _: outcomes)
+    assert transfer(tiny_network)["labelled"] == len(outcomes)
+    assert "not used" not in page(tiny_network)
+
+
+def test_every_place_counts_the_same_referrals(tiny_network):
+    """Patients unlike anyone at the source are on the list, in the numbers, the summary and the page."""
+    rewrite(tiny_network, "harbour.csv", lambda frame: frame.assign(age=frame["age"].where(frame.index >= 30, 97.0)))
+    summary = transfer(tiny_network)
+    listed = pd.read_csv(tiny_network.latest(SITE) / "patients.csv", keep_default_na=False)
+    unlike = listed["why"].str.contains("unlike anyone the model learned from").sum()
+    assert unlike > 0
+    assert summary["reasons"]["unlike_referrals"] == unlike
+    assert summary["referred"] == listed["refer"].sum()
+    text = (tiny_network.latest(SITE) / "report.html").read_text(encoding="utf-8")
+    assert f"{unlike} are unlike anyone the model learned from" in text
+    assert f"{summary['referred']} patients are on the list" in text
