@@ -40,27 +40,19 @@ class Champion:
 @step("score", "score {site}")
 def score_batch(place: Place, site: str, file: str) -> dict[str, Any]:
     """Writes `sites/<site>/scores/` with patients.csv, quarantine.csv and validation.json."""
-    from tdrop.contracts.schema import Decision
-    from tdrop.data.encode import Encoder
     from tdrop.data.prepare import prepare
     from tdrop.evaluate import patients_table, write_patients
-    from tdrop.methods import load
-    from tdrop.records import read
+    from tdrop.served.model import Served
 
     champion = find_champion(place, site)
     network = place.network()
     prepared = prepare(network.site(site), network, home=place.root, file=Path(file))
     if prepared.validation.stopped:
         raise SiteStopped(_refusal(place, site, prepared.validation))
-    decision = Decision.model_validate(champion.described["decision"])
-    encoder = read(Encoder, champion.described["encoder"])
-    cohort = encoder.encode(prepared.frame, site)
-    fitted = load(champion.folder / "model")
-    # summarise streams over rows: memory does not grow with the batch times the passes.
-    summary = fitted.summarise(
-        cohort.X, champion.described["passes"], seed=champion.described["seed"], levels=(decision.interval_level,)
-    )
-    table = patients_table(cohort.ids, summary, decision).assign(filled_in=encoder.filled_in(prepared.frame))
+    served = Served.load(champion.folder)
+    cohort, encoder = served.encoder.encode(prepared.frame, site), served.encoder
+    table = patients_table(cohort.ids, served.summarise(cohort), served.decision)
+    table = table.assign(filled_in=encoder.filled_in(prepared.frame))
     unseen = {column: count for column, count in encoder.unseen(prepared.frame).items() if count}
     sentences = [*_changes(place, site, champion), *_unseen(unseen, len(cohort)), *_compare(place, champion, cohort)]
     folder = place.site(site) / "scores"

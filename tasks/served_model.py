@@ -6,7 +6,6 @@ it, which no index has: `mlflow models serve --env-manager local` in tdrop's own
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -21,43 +20,16 @@ class ServedModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
     """Encodes rows as the training did and predicts with the stored method."""
 
     def load_context(self, context: Any) -> None:
-        """Reads the method, the encoder, the contract and the site's decision."""
-        from tdrop.contracts.schema import Contract, Decision
-        from tdrop.data.encode import Encoder
-        from tdrop.methods import load
-        from tdrop.records import read
+        """Reads the method, the encoder, a recalibration and the site's decision."""
+        from tdrop.served.model import Served
 
         folder = Path(context.artifacts["transfer"])
         require_sealed(folder)
-        self.fitted = load(folder / "model")
-        described = json.loads((folder / "served.json").read_text(encoding="utf-8"))
-        self.encoder = read(Encoder, described["encoder"])
-        self.contract = Contract.model_validate(described["contract"])
-        self.decision = Decision.model_validate(described["decision"])
-        self.passes, self.seed = int(described["passes"]), int(described["seed"])
+        self.served = Served.load(folder)
 
     def predict(self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
-        """Returns risk, sd, low, high and refer, one row a patient in the order given.
-
-        A patient is referred when the interval reaches the site's risk level although the risk
-        does not. The capacity share needs a whole list of patients: `tdrop score` adds it.
-        """
-        from tdrop.evaluate.statistics import referred_by_level
-
-        cohort = self.encoder.encode(model_input.reset_index(drop=True), "served")
-        level = self.decision.interval_level
-        summary = self.fitted.summarise(cohort.X, self.passes, seed=self.seed, levels=(level,))
-        low, high = summary.interval(level)
-        return pd.DataFrame(
-            {
-                "risk": summary.mean.astype(float),
-                "sd": summary.sd.astype(float),
-                "low": low.astype(float),
-                "high": high.astype(float),
-                "refer": referred_by_level(summary, self.decision),
-            },
-            index=model_input.index,
-        )
+        """Returns risk, sd, low, high and refer, one row a patient in the order given."""
+        return self.served.predict(model_input)
 
 
 def require_sealed(folder: Path) -> None:
