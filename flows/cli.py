@@ -32,6 +32,7 @@ app.command(epilog="Example: tdrop transfer harbour hillside --seeds 5")(running
 app.command(epilog="Example: tdrop score harbour new_patients.csv")(models.score)
 app.command("label-list", epilog="Example: tdrop label-list harbour --n 50")(models.label_list)
 app.command(epilog="Example: tdrop audit harbour outcomes.csv")(models.audit)
+app.command(epilog="Example: tdrop recalibrate harbour, or tdrop recalibrate harbour outcomes.csv")(models.recalibrate)
 app.command(epilog='Example: tdrop promote harbour --by "Dr Chen" --note "for review clinics only"')(models.promote)
 app.command(epilog="Example: tdrop rollback harbour")(models.rollback)
 app.command(epilog="Example: tdrop export harbour --folder harbour_report")(models.export)

@@ -84,7 +84,7 @@ def site_record(place: Place, run: Run, folder: Path) -> SiteRecord:
         exported=str(exported),
         candidate=None if data.verdict == "stop" else str(_candidate(site, run, folder / "candidate")),
         chosen=run.chosen,
-        example=_example(site.contract),
+        example=example_of(site.contract),
     )
 
 
@@ -190,7 +190,7 @@ def _candidate(site: ResolvedSite, run: Run, folder: Path) -> Path:
     return folder
 
 
-def _example(contract: Any) -> list[dict[str, Any]]:
+def example_of(contract: Any) -> list[dict[str, Any]]:
     """Two made-up rows in the contract's columns."""
     row: dict[str, Any] = {}
     for column in contract.features:

@@ -28,6 +28,8 @@ CANDIDATE = "candidate"
 MODELS_DIGEST, ENCODED = "models_digest", "tdrop.encoded"
 #: Tag on a promoted version: the digest of its every byte.
 SEAL = "tdrop.seal"
+#: Tag on a recalibrated version: the version it was made from.
+RECALIBRATED_FROM = "tdrop.recalibrated_from"
 #: What MLflow adds to a copy and is no part of the model.
 ADDED = ("registered_model_meta",)
 #: What the served model imports at run time, without tdrop itself (see `requirements`).
@@ -93,7 +95,9 @@ def register(client: MlflowClient, run_id: str, record: SiteRecord) -> str:
 def same_model(client: MlflowClient, record: SiteRecord) -> str | None:
     """The newest version that serves exactly these models under this contract, or None: it is not registered twice."""
     versions = client.search_model_versions(f"name = '{model_name(record.site)}'")
-    wanted = {**{key: record.tags[key] for key in (MODELS_DIGEST, "contract_digest")}, "method": record.chosen}
+    # A recalibrated version's risks are not those of the report.
+    wanted: dict[str, str | None] = {RECALIBRATED_FROM: None, "method": record.chosen}
+    wanted |= {key: record.tags[key] for key in (MODELS_DIGEST, "contract_digest")}
     found = [int(one.version) for one in versions if {key: one.tags.get(key) for key in wanted} == wanted]
     return str(max(found)) if found else None
 

@@ -173,6 +173,15 @@ def record_or_explain(place: Place, record: SiteRecord) -> str | None:
     return None
 
 
+def record_recalibration(place: Place, record: SiteRecord) -> str:
+    """Writes one run with a recalibrated model and returns the model's version."""
+    client, experiment = connect(place), experiment_id(place, place.network())
+    with _run(client, experiment, f"recalibrate {record.site}", {**record.tags, "kind": "recalibration"}) as run_id:
+        _log(client, run_id, record.params, record.metrics)
+        _log_datasets(client, run_id, record.datasets)
+        return register(client, run_id, record)
+
+
 def record_benchmark(
     place: Place, name: str, params: Mapping[str, Any], metrics: Mapping[str, float], folder: str
 ) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.models import CANDIDATE, MODELS_DIGEST, SEAL, model_name, require_sealed, seal_version
+from tasks.models import CANDIDATE, MODELS_DIGEST, RECALIBRATED_FROM, SEAL, model_name, require_sealed, seal_version
 from tasks.place import Place
 from tasks.run import last_run
 from tasks.status import now
@@ -57,13 +57,14 @@ def promote(place: Place, site: str, *, by: str, note: str) -> Promotion:
         )
     if not by.strip() or not note.strip():
         raise UsageError("a promotion needs the name of a person (--by) and a note (--note)")
+    champion = version_at(place, site, CHAMPION)
+    recalibrated = champion is not None and candidate.tags.get(RECALIBRATED_FROM) == str(champion.version)
     # A report whose record failed stands beside an older candidate, which nobody has read about.
-    if candidate.tags.get(MODELS_DIGEST) != last_run(place, site).stages.models.digest:
+    if not recalibrated and candidate.tags.get(MODELS_DIGEST) != last_run(place, site).stages.models.digest:
         raise UsageError(
             f"the candidate of site '{site}' is not the model of its last report; run `tdrop transfer {site}` again, "
             "so that MLflow has that one"
         )
-    champion = version_at(place, site, CHAMPION)
     client, name = connect(place), model_name(site)
     if champion is not None and champion.version != candidate.version:
         client.set_model_version_tag(name, candidate.version, BEFORE, champion.version)

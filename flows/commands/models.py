@@ -37,6 +37,20 @@ def audit(
     run_audit(site, labels, contracts=contracts, console=answering(as_json))
 
 
+def recalibrate(
+    site: SiteName,
+    labels: Annotated[
+        Path | None, typer.Argument(help="Known outcomes; default those of the last audit", metavar="[LABELS]")
+    ] = None,
+    as_json: AsJson = False,
+    contracts: Contracts = DEFAULT_CONTRACTS,
+) -> None:
+    """Make a candidate of the champion with its risks moved by known outcomes, where that helps."""
+    from flows.recalibrate import run_recalibrate
+
+    run_recalibrate(site, labels, contracts=contracts, console=answering(as_json))
+
+
 def label_list(
     site: SiteName,
     n: Annotated[int, typer.Option("--n", help="How many patients", min=1)] = 50,

@@ -1,0 +1,128 @@
+"""Known outcomes move the champion's risks, in a version that a person promotes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import TINY_METHODS, write_tiny_network
+from scipy.special import expit, logit
+
+from flows.recalibrate import recalibrate_site
+from flows.score import score_site
+from flows.transfer import transfer_site
+from tasks.audit import remember_labels
+from tasks.models import CANDIDATE, RECALIBRATED_FROM
+from tasks.recalibrate import KNOWN, LABELS, METHOD
+from tasks.registry import promote, rollback, version_at
+from tasks.run import last_run
+from tasks.settings import TransferSettings
+from tdrop.errors import DataError, UsageError
+
+#: Two patients as a hospital would send them.
+ROWS = {
+    "age": [61.0, 84.0],
+    "psa": [5.0, 40.0],
+    "grade_group": ["1", "5"],
+    "stage": ["T1", "T3"],
+    "comorbidity": [0.0, 1.0],
+    "treatment": ["prostatectomy", "hormone"],
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """One tiny site, transferred but not promoted."""
+    place = write_tiny_network(tmp_path_factory.mktemp("recalibrate"))
+    settings = TransferSettings(
+        methods=("logistic_regression",),
+        method_settings={"logistic_regression": TINY_METHODS["logistic_regression"]},
+        seeds=1,
+        trials=1,
+        passes=10,
+        folds=2,
+        bootstrap=50,
+    )
+    transfer_site("harbour", settings, place.contracts, place.home, processes=0)
+    return place
+
+
+def recalibrate(place, labels=None):
+    return recalibrate_site("harbour", None if labels is None else str(labels), place.contracts, place.home)
+
+
+def scored(place):
+    score_site("harbour", str(place.root / "demo" / "harbour.csv"), place.contracts, place.home)
+    return pd.read_csv(place.site("harbour") / "scores" / "patients.csv")
+
+
+def labels_by(place, file, chance):
+    """Writes outcomes that happen with a chance made of the champion's log odds."""
+    risk = pd.read_csv(place.latest("harbour") / "patients.csv", dtype={"id": str}).set_index("id")["risk"]
+    known = pd.read_csv(place.root / "demo" / "harbour_outcomes.csv", dtype=str)
+    key, outcome = known.columns[0], known.columns[-1]
+    known = known[known[key].isin(risk.index)].drop_duplicates(key)
+    draws = np.random.default_rng(0).random(len(known))
+    known[outcome] = (draws < chance(logit(risk[known[key]].to_numpy()))).astype(int)
+    known.to_csv(file, index=False)
+    return file
+
+
+def test_without_a_champion_nothing_is_recalibrated(place):
+    with pytest.raises(UsageError, match="no champion"):
+        recalibrate(place, place.root / "demo" / "harbour_outcomes.csv")
+
+
+def test_what_would_not_help_is_refused_and_leaves_the_candidate(place, tmp_path):
+    promote(place, "harbour", by="Dr Chen", note="review clinics only")
+    with pytest.raises(UsageError, match="tdrop audit harbour"):
+        recalibrate(place)
+    before = version_at(place, "harbour", CANDIDATE).version
+    one_kind = labels_by(place, tmp_path / "one.csv", lambda odds: 0 * odds)
+    with pytest.raises(DataError, match="all of one kind"):
+        recalibrate(place, one_kind)
+    right = labels_by(place, tmp_path / "right.csv", expit)
+    with pytest.raises(DataError, match="does not help"):
+        recalibrate(place, right)
+    assert version_at(place, "harbour", CANDIDATE).version == before
+
+
+def test_a_recalibrated_model_is_promoted_scored_and_rolled_back_like_any_other(place, tmp_path):
+    import mlflow
+
+    first = scored(place)
+    file = labels_by(place, tmp_path / "more.csv", lambda odds: expit(odds + 1.5))
+    remember_labels(place, "harbour", file)
+    found = recalibrate(place)
+    assert found.intercept > 0.5
+    assert found.log_loss_after < found.log_loss_before
+    candidate = version_at(place, "harbour", CANDIDATE)
+    assert (found.champion, found.version) == (candidate.tags[RECALIBRATED_FROM], str(candidate.version))
+    assert candidate.tags[METHOD] == found.name
+    assert candidate.tags[KNOWN] == str(found.labels)
+    assert len(candidate.tags[LABELS]) == 64
+    pd.testing.assert_frame_equal(scored(place), first)  # nobody has promoted it yet
+    assert recalibrate(place, file).version == found.version  # the same again is no other version
+
+    promote(place, "harbour", by="Dr Chen", note="risks were too low")
+    moved = scored(place)
+    for column in ("risk", "low", "high"):
+        wanted = expit(found.intercept + found.slope * logit(first[column].to_numpy()))
+        np.testing.assert_allclose(moved[column], wanted, atol=2e-4)
+    assert (moved["sd"] != first["sd"]).any()
+    model = mlflow.pyfunc.load_model("models:/tdrop-harbour@champion")
+    plainly = replace(model.unwrap_python_model().served, recalibration=None).predict(pd.DataFrame(ROWS))
+    wanted = expit(found.intercept + found.slope * logit(plainly["risk"]))
+    np.testing.assert_allclose(model.predict(pd.DataFrame(ROWS))["risk"], wanted, atol=1e-5)
+
+    with pytest.raises(DataError, match="does not help"):
+        recalibrate(place, file)
+    assert rollback(place, "harbour").version == found.champion
+    pd.testing.assert_frame_equal(scored(place), first)
+
+
+def test_a_transfer_does_not_take_a_recalibrated_version_for_its_own(place):
+    transfer_site("harbour", last_run(place, "harbour").settings, place.contracts, place.home, processes=0, again=True)
+    assert RECALIBRATED_FROM not in version_at(place, "harbour", CANDIDATE).tags
