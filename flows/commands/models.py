@@ -40,7 +40,7 @@ def audit(
 def recalibrate(
     site: SiteName,
     labels: Annotated[
-        Path | None, typer.Argument(help="Known outcomes; default those of the last audit", metavar="[LABELS]")
+        Path | None, typer.Argument(help="Known outcomes; default those of the last audit", metavar="LABELS")
     ] = None,
     as_json: AsJson = False,
     contracts: Contracts = DEFAULT_CONTRACTS,
