@@ -14,7 +14,7 @@ from tasks.shift import fitted_propensity
 from tasks.step import Future, run_logger
 from tasks.store import Ref
 from tasks.tune import fit_seed, planned_trials, score_out_of_fold, tune_method
-from tdrop.errors import FitError, TdropError, describe
+from tdrop.errors import FitError, TdropError, Unwritable, describe
 from tdrop.tune import Trial, mark_picked, pick_place
 
 
@@ -95,6 +95,9 @@ def collect_fits(site: str, method: str, futures: Sequence[Future[Ref]], trained
 
 
 def _set_aside(site: str, method: str, error: Exception, trained: Trained) -> None:
+    # A full disk is no method's failure either.
+    if isinstance(error, Unwritable):
+        raise error
     # Another package's message may hold patients' values; its name does not.
     sentence = str(error) if isinstance(error, TdropError) else f"failed with {describe(error)}"
     trained.failed[method] = sentence

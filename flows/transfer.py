@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from tasks.run import Run, Stages
 from tasks.settings import TransferSettings
 from tasks.status import look_for_changes, now, one_at_a_time, unchanged, write_status
 from tasks.step import run_logger
-from tdrop.errors import SiteStopped, TdropError, UsageError, describe
+from tdrop.errors import SiteStopped, TdropError, Unwritable, UsageError, describe, unwritable
 
 
 @recipe("transfer-site", "transfer {site}")
@@ -84,11 +85,14 @@ def _transfer_if_changed(
     except stopping.Interrupted:
         raise
     except Exception as error:
+        error = unwritable(error) or error
         outcome, sentence = "stopped" if isinstance(error, SiteStopped) else "failed", explain(site, error)
-        write_status(place, site, inputs, outcome, started=started, sentence=sentence)
-        _show_halt(place, site)
+        # On a full disk the status cannot be written either; what went wrong is worth more.
+        with suppress(Unwritable):
+            write_status(place, site, inputs, outcome, started=started, sentence=sentence)
+            _show_halt(place, site)
         if isinstance(error, TdropError):
-            raise
+            raise error
         # Prefect keeps an error's words.
         raise TdropError(sentence) from None
     # What is not in MLflow yet is recorded by the next run, which finds every stage ready.

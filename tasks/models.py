@@ -79,7 +79,9 @@ def register(client: MlflowClient, run_id: str, record: SiteRecord) -> str:
     with mlflow.start_run(run_id=run_id, log_system_metrics=False), _logging_a_model:
         logged = mlflow.pyfunc.log_model(
             name="model",
-            python_model=str(Path(__file__).with_name("served_model.py")),
+            python_model=str(
+                _private_copy(Path(__file__).with_name("served_model.py"), Path(str(record.candidate)).parent)
+            ),
             artifacts={"transfer": str(record.candidate)},
             signature=infer_signature(example, predicted),
             input_example=example,
@@ -90,6 +92,14 @@ def register(client: MlflowClient, run_id: str, record: SiteRecord) -> str:
     for key, value in tags.items():
         client.set_model_version_tag(name, version, key, value)
     return version
+
+
+def _private_copy(file: Path, folder: Path) -> Path:
+    """A copy for the owner alone: MLflow keeps a file with the rights that it finds."""
+    copy = folder / file.name
+    copy.touch(mode=0o600)
+    shutil.copyfile(file, copy)
+    return copy
 
 
 def same_model(client: MlflowClient, record: SiteRecord) -> str | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tasks.environment import home as default_home
-from tdrop.errors import DataError, UsageError
+from tdrop.errors import DataError, UsageError, unwritable
 
 if TYPE_CHECKING:
     from tdrop.contracts.network import Network
@@ -159,4 +159,6 @@ def write_private(path: Path, text: str) -> None:
         os.replace(incoming, path)  # noqa: PTH105 - atomic on one file system
     except OSError as error:
         incoming.unlink(missing_ok=True)
-        raise DataError(f"cannot write '{path.name}' below '{path.parent}': {error.strerror}") from error
+        raise unwritable(error) or DataError(
+            f"cannot write '{path.name}' below '{path.parent}': {error.strerror}"
+        ) from error

@@ -16,7 +16,7 @@ from tasks.models import point_candidate, register, same_model
 from tasks.place import Place
 from tasks.progress import report
 from tasks.records import SiteRecord
-from tasks.step import always, step
+from tasks.step import step, unless_lasting
 from tasks.store import digest_of
 from tasks.tracking import PARENT, connect, experiment_id
 from tdrop.errors import TdropError
@@ -37,7 +37,7 @@ TRACKING_LIMIT_SECONDS = 900
 @step(
     "record",
     "record {record.site}",
-    retry=always,
+    retry=unless_lasting,
     limit_seconds=TRACKING_LIMIT_SECONDS,
 )
 def record_site(place: Place, record: SiteRecord) -> str:

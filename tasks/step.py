@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar
 
 from tasks import stopping
 from tasks.pool import in_a_thread
-from tdrop.errors import TdropError, Unavailable, describe
+from tdrop.errors import Damaged, TdropError, Unavailable, Unwritable, describe, unwritable
 
 if TYPE_CHECKING:
     from prefect import Task
@@ -45,9 +45,9 @@ def when_unavailable(failure: Any) -> bool:
     return isinstance(failure, Unavailable)
 
 
-def always(_failure: Any) -> bool:
-    """Tries again whatever happened."""
-    return True
+def unless_lasting(failure: Any) -> bool:
+    """Tries again whatever happened, but for what only a person can mend."""
+    return not isinstance(failure, Damaged | Unwritable)
 
 
 class Step(Generic[P, R]):
@@ -141,6 +141,8 @@ def discreet(what: str, function: Callable[P, R]) -> Callable[P, R]:
         except Exception as error:
             if _orchestration(error):
                 raise
+            if (disk := unwritable(error)) is not None:
+                raise disk from None
             raise TdropError(f"{what} failed with {describe(error)}") from None
 
     return run

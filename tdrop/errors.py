@@ -6,10 +6,13 @@ names, never a patient's values. The command line prints it and leaves with `exi
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
+#: What the system says when nothing more can be written: the disk's end, or a user's share of it.
+DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
 #: The folders of this project's own code.
 ROOMS = {"tdrop", "tasks", "flows"}
 
@@ -42,6 +45,14 @@ class Unavailable(DataError):
     """A place that holds data did not answer; the same request may go through later."""
 
 
+class Damaged(Unavailable):
+    """A place that holds data lost some of it: the same request fails until somebody mends it."""
+
+
+class Unwritable(TdropError):
+    """The disk is full or must not be written: no method's failure, and none of the data."""
+
+
 class SiteStopped(DataError):
     """A table-level rule failed: the extract must not be used as it is."""
 
@@ -61,6 +72,20 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     if close:
         return f"; did you mean '{close[0]}'?"
     return f"; known: {', '.join(names)}" if names else ""
+
+
+def unwritable(error: BaseException | None) -> Unwritable | None:
+    """What to say where a failure is the disk's, however deep below other errors it lies; None where it is not."""
+    while error is not None:
+        code, name = getattr(error, "errno", None), getattr(error, "sqlite_errorname", None)
+        if code in DISK_FULL or name == "SQLITE_FULL":
+            return Unwritable("the disk is full; free space and run the same command again: finished steps are kept")
+        if code == errno.EROFS or str(name).startswith("SQLITE_READONLY"):
+            return Unwritable(
+                "the disk became read-only; make it writable and run the same command again: finished steps are kept"
+            )
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def describe(error: BaseException) -> str:

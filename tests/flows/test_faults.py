@@ -1,0 +1,164 @@
+"""Faults of the machine: one sentence, the last good report as it was, and the same numbers once it is well again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import time
+from contextlib import contextmanager, suppress
+
+import pytest
+from conftest import TINY_METHODS, leave_reports_out, write_tiny_network
+
+from flows.transfer import transfer_site
+from tasks import progress
+from tasks.place import Place
+from tasks.settings import TransferSettings
+from tasks.status import read_status
+from tdrop.errors import Unwritable, UsageError
+
+pytestmark = [pytest.mark.timeout(400), pytest.mark.usefixtures("plain_reports")]
+SITE = "harbour"
+SETTINGS = TransferSettings(
+    methods=("logistic_regression",), method_settings=TINY_METHODS, seeds=1, trials=1, passes=10, folds=2, bootstrap=50
+)
+#: What a person is told last before the fault, in a run's order.
+MOMENTS = ("read and check", "encode", "estimate shift", "match", "tune", "fit", "choose", "forecast", "evaluate")
+
+
+def transfer(place, **more):
+    return transfer_site(SITE, SETTINGS, place.contracts, place.home, 0, **more)
+
+
+def published(place) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in place.latest(SITE).iterdir()}
+
+
+def half_written(place) -> list[str]:
+    """Whatever a run writes beside its place before it moves it there."""
+    versions = list((place.site(SITE) / "latest-versions").glob("*"))
+    hidden = [str(file) for file in place.root.rglob(".*")]
+    return hidden + [str(folder) for folder in versions if folder != place.latest(SITE).resolve()]
+
+
+@contextmanager
+def at(moment, happens):
+    """Lets something happen when a stage of the run is over."""
+    progress.listen(lambda event: happens() if event.stage == moment and event.done == event.total else None)
+    try:
+        yield
+    finally:
+        progress.silence()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    place = write_tiny_network(tmp_path_factory.mktemp("undisturbed"))
+    with pytest.MonkeyPatch.context() as patch:
+        leave_reports_out(patch)
+        transfer(place)
+    return place
+
+
+def evaluation(place) -> bytes:
+    return published(place)["evaluation.json"]
+
+
+def test_everything_below_the_home_is_for_its_owner_alone(undisturbed):
+    from tasks.registry import promote
+
+    promote(undisturbed, SITE, by="Dr Chen", note="review clinics only")
+    files = [path for path in undisturbed.root.rglob("*") if not path.is_symlink()]
+    open_to_others = [path for path in (undisturbed.root, *files) if stat.S_IMODE(path.stat().st_mode) & 0o077]
+    assert any(path.name == "served_model.py" for path in files)
+    assert not open_to_others
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder that is a disk of its own."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    order = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(folder)]
+    try:
+        mounted = os.geteuid() == 0 and subprocess.run(order, capture_output=True, check=False).returncode == 0
+    except OSError:
+        mounted = False
+    if not mounted:
+        pytest.skip("only root can mount a small disk, and not everywhere")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(disk) -> None:
+    with suppress(OSError), (disk / "ballast").open("ab", buffering=0) as ballast:
+        while ballast.write(bytes(1 << 20)):
+            pass
+    with suppress(OSError), (disk / "ballast").open("ab", buffering=0) as ballast:
+        while ballast.write(bytes(4096)):
+            pass
+
+
+def test_a_full_disk_at_every_stage_costs_that_stage_and_no_digit(small_disk, undisturbed):
+    place = write_tiny_network(small_disk)
+    for moment in MOMENTS:
+        with at(moment, lambda: fill(small_disk)), pytest.raises(Unwritable, match="the disk is full; free space"):
+            transfer(place)
+        (small_disk / "ballast").unlink()
+        assert not place.latest(SITE).exists(), moment
+        assert half_written(place) == [], moment
+    with at("report", lambda: fill(small_disk)), pytest.raises(Unwritable, match="the disk is full; free space"):
+        transfer(place)
+    assert evaluation(place) == evaluation(undisturbed)
+    (small_disk / "ballast").unlink()
+    assert half_written(place) == []
+    assert transfer(place)["not_recorded"] is None
+    assert evaluation(place) == evaluation(undisturbed)
+
+    before = published(place)
+    with at("evaluate", lambda: fill(small_disk)), pytest.raises(Unwritable):
+        transfer(place, again=True)
+    assert published(place) == before
+    assert half_written(place) == []
+
+
+def test_a_home_that_became_read_only_is_said_and_keeps_its_report(small_disk, undisturbed):
+    place = Place.at(shutil.copytree(undisturbed.root, small_disk / "home", symlinks=True), undisturbed.contracts)
+    before = published(place)
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    with pytest.raises(UsageError, match=r"cannot write to .* Read-only file system; set TDROP_HOME"):
+        transfer(place, again=True)
+    assert published(place) == before
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda whole: b"not a database " * 400, lambda whole: whole[: len(whole) // 2]],
+    ids=["no database", "cut short"],
+)
+def test_a_damaged_record_costs_the_record_alone_and_is_left_as_it_is(tmp_path, undisturbed, damage):
+    place = Place.at(shutil.copytree(undisturbed.root, tmp_path / "home", symlinks=True), undisturbed.contracts)
+    record = place.root / "mlflow.db"
+    record.write_bytes(damage(record.read_bytes()))
+    found = record.read_bytes()
+    said = transfer(place, again=True)["not_recorded"]
+    assert said.startswith(f"MLflow's record '{record}' is damaged")
+    assert "move it away" in said
+    assert record.read_bytes() == found
+    assert read_status(place, SITE)["outcome"] == "not recorded"
+    assert evaluation(place) == evaluation(undisturbed)
+    assert half_written(place) == []
+
+    record.rename(tmp_path / "away.db")
+    assert transfer(place)["not_recorded"] is None
+
+
+def test_a_clock_that_jumps_back_a_day_changes_nothing(tmp_path, monkeypatch, undisturbed):
+    place, real = write_tiny_network(tmp_path), time.time
+    with at("match", lambda: monkeypatch.setattr(time, "time", lambda: real() - 86_400)):
+        assert transfer(place)["not_recorded"] is None
+    assert evaluation(place) == evaluation(undisturbed)
+    assert half_written(place) == []
+    assert "nothing changed" in transfer(place)["unchanged"]
