@@ -29,10 +29,11 @@ def test_two_sites_never_log_a_model_at_once(tmp_path, monkeypatch):
     import mlflow.pyfunc
 
     import tasks.models as models
-    from tasks.tracking import connect
+    from tasks.tracking import connect, experiment_name
 
     client = connect(Place.at(tmp_path))
-    experiment = client.create_experiment("tdrop a/network", artifact_location=(tmp_path / "artifacts").as_uri())
+    name = experiment_name(Place.at(tmp_path).network())
+    experiment = client.create_experiment(name, artifact_location=(tmp_path / "artifacts").as_uri())
     inside, most, here = 0, 0, threading.Lock()
 
     def log_model(**_):
@@ -64,10 +65,11 @@ def test_a_model_beyond_the_first_page_keeps_its_run(tmp_path):
     """MLflow shows a hundred models at a time, by name."""
     from tasks.forget import forget_old
     from tasks.registry import CHAMPION
-    from tasks.tracking import connect
+    from tasks.tracking import connect, experiment_name
 
     client = connect(Place.at(tmp_path))
-    experiment = client.create_experiment("tdrop a/network", artifact_location=(tmp_path / "artifacts").as_uri())
+    name = experiment_name(Place.at(tmp_path).network())
+    experiment = client.create_experiment(name, artifact_location=(tmp_path / "artifacts").as_uri())
     champion, old = (client.create_run(experiment, tags={"site": "zenith"}).info.run_id for _ in range(2))
     for run in (champion, old):
         client.set_terminated(run)
