@@ -48,9 +48,9 @@ class ConcreteDropout(NetworkMethod):
     def search_space(cls) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try, by setting."""
         return {
-            "length_scale": (0.1, 1.0, 3.0, 6.0),
-            "linear": (False, True),
+            "length_scale": (0.01, 0.1, 0.3, 1.0),
             "learning_rate": (0.005, 0.01),
+            "initial_rate": (0.1, 0.3),
         }
 
     def restraint(self) -> tuple[float, ...]:

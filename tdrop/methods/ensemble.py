@@ -21,7 +21,7 @@ from tdrop.methods.parts.folded import folded_outputs
 from tdrop.methods.parts.layers import Layers
 from tdrop.methods.parts.losses import output_loss
 from tdrop.methods.parts.network import Batch, Network
-from tdrop.methods.parts.network_method import NetworkMethod
+from tdrop.methods.parts.network_method import RESTRAINT, NetworkMethod
 from tdrop.methods.parts.noise import Pool
 from tdrop.methods.parts.settings import setting
 from tdrop.types import Task
@@ -40,7 +40,7 @@ class Ensemble(NetworkMethod):
     @classmethod
     def search_space(cls) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try, by setting."""
-        return {**super().search_space(), "batch": (128, 256)}
+        return {**super().search_space(), **RESTRAINT, "batch": (128, 256)}
 
     def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> Network:
         """Makes the untrained networks."""

@@ -17,7 +17,7 @@ import torch
 
 from tdrop.methods.parts.folded import FixedDropout
 from tdrop.methods.parts.network import Network
-from tdrop.methods.parts.network_method import NetworkMethod
+from tdrop.methods.parts.network_method import RESTRAINT, NetworkMethod
 from tdrop.types import Task
 
 
@@ -33,7 +33,7 @@ class Mlp(NetworkMethod):
     @classmethod
     def search_space(cls) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try, by setting."""
-        return {**super().search_space(), "batch": (128, 256)}
+        return {**super().search_space(), **RESTRAINT, "batch": (128, 256)}
 
     def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> Network:
         """Makes the untrained network."""

@@ -94,7 +94,7 @@ class TransductiveDropout(NetworkMethod):
     @classmethod
     def search_space(cls) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try; lambda 0 is TDNR and may win."""
-        return {"lambda_": (0.0, 0.01, 0.03, 0.1), **super().search_space()}
+        return {"lambda_": (0.0, 0.01, 0.03, 0.1), **super().search_space(), "passes": (5, 10)}
 
     def restraint(self) -> tuple[float, ...]:
         """As for every network, then lambda: the target's patients are used where that costs the source nothing."""

@@ -35,6 +35,10 @@ _WEIGHTS = "weights.safetensors"
 _BLOCK = 128
 
 
+#: What holds a network back whose spread does not come from dropout; part of its search space.
+RESTRAINT: Mapping[str, tuple[Any, ...]] = {"weight_decay": (1e-4, 1e-3, 1e-2, 3e-2), "linear": (False, True)}
+
+
 @dataclass(frozen=True)
 class NetworkMethod(Settings):
     """Settings that every network method has, and the fit."""
@@ -54,10 +58,13 @@ class NetworkMethod(Settings):
 
     @classmethod
     def search_space(cls) -> dict[str, tuple[Any, ...]]:
-        """The documented values that tuning may try, by setting."""
+        """The documented values that tuning may try, by setting.
+
+        Where passes differ by dropout, neither more decay nor the linear term: the risk stays the same and the sd no
+        longer tells of its doubt (simulated patients, TDNR: error AUROC .72 at decay 1e-4, .47 at 1e-2).
+        """
         return {
-            "weight_decay": (1e-4, 1e-3, 1e-2, 3e-2),
-            "linear": (False, True),
+            "weight_decay": (1e-4, 3e-4, 1e-3),
             "learning_rate": (0.005, 0.01),
         }
 
