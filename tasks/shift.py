@@ -15,7 +15,6 @@ from tasks.store import Ref
 from tdrop.disclosure import disclose_matching, disclose_shift
 from tdrop.matching import match
 from tdrop.records import write_record
-from tdrop.report.sentences import shift_sentence
 from tdrop.shift import Propensity, estimate_shift, judge_shared_patients, judge_source_outcomes, propensity
 from tdrop.shift.overlap import Mask
 
@@ -73,6 +72,9 @@ def estimate_site_shift(site: ResolvedSite, encoded: Ref) -> Ref:
     """Compares the two sites' patients."""
     ref = compared_patients(site.place, encoded, fitted_propensity(site.place, encoded))
     shift = shown_shift(site, ref)
+    # Here, so that worker processes, which read this module's names, load no drawing.
+    from tdrop.report.sentences import shift_sentence
+
     leave(site.name, "shift", f"# {site.name}: {shift['verdict']}\n\n{shift_sentence(shift)}")
     report(site.name, "estimate shift", detail=shift["verdict"])
     return ref
