@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
 from tdrop.metrics.scores import logit, misclassified
@@ -105,6 +104,9 @@ def _inputs(X: tuple[NDArray[Any], NDArray[Any]], risk: tuple[NDArray[Any], NDAr
 
 def _train(inputs: list[Doubles], classes: list[NDArray[np.bool_]]) -> Any:
     """A logistic critic; both sites count alike, however many rows they have."""
+    # Here, because every command that discloses a number reads this room, and most train no critic.
+    from sklearn.linear_model import LogisticRegression
+
     wanted = np.concatenate([classes[0], ~classes[1]])
     if len(np.unique(wanted)) < 2:
         return _Constant(bool(wanted[0]))

@@ -68,5 +68,5 @@ def test_a_transfer_is_kept_in_a_prefect_server_on_postgres(database, tmp_path):
         assert done.returncode == 0, done.stderr[-2000:]
         found = {kind: httpx.post(f"{url}/{kind}/filter", json={}).json() for kind in ("flow_runs", "task_runs")}
     assert sorted(run["state_type"] for run in found["flow_runs"]) == ["COMPLETED", "COMPLETED"]
-    assert {"trial", "fit", "record"} <= {run["name"].split(" ")[0] for run in found["task_runs"]}
+    assert {"tune", "fit", "record"} <= {run["name"].split(" ")[0] for run in found["task_runs"]}
     assert not list((place.root / "prefect").glob("*.db"))
