@@ -15,7 +15,7 @@ HEAVY = {"torch", "great_expectations", "prefect", "mlflow", "pandas", "matplotl
 MAY_LOAD = {
     "--help": set(),
     "status": {"pandas"},
-    "validate harbour": {"pandas", "great_expectations"},
+    "validate harbour": {"pandas", "great_expectations", "sklearn"},
     "shift harbour": {"pandas", "great_expectations", "sklearn", "matplotlib"},
 }
 PROGRAM = """
