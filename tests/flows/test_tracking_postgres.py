@@ -135,11 +135,9 @@ def test_a_password_is_not_shown(place, monkeypatch):
 
 
 def test_a_report_is_published_when_the_record_cannot_be_reached(place, settings, monkeypatch, caplog):
-    import tasks.recording as recording
-
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    monkeypatch.setattr(recording, "record_site", recording.record_site.with_options(retries=1, retry_delay_seconds=0))
+    monkeypatch.setattr("tasks.step.BACKOFF_SECONDS", (0.0,))
     with caplog.at_level(logging.CRITICAL):
         summary = transfer(place, settings)
     assert "MLflow does not answer at http://127.0.0.1:9" in summary["not_recorded"]
