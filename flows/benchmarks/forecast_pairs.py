@@ -1,7 +1,7 @@
 """The pairs of sites behind `tdrop benchmark forecast`: every method's out-of-fold risks, target risks, outcomes last.
 
 Seventeen pairs are those of `tdrop benchmark choosing`: rules are settled and tau is fitted on them. Eleven further
-real pairs are looked at once, to judge.
+real pairs settle no formula and judge.
 """
 
 from __future__ import annotations
