@@ -8,6 +8,8 @@ export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 export UV_COMPILE_BYTECODE ?= 1
 # For people who want PyTorch's CPU builds from an index of their choice.
 TORCH_INDEX_URL ?=
+# Each starts servers of its own and needs about 2 GB.
+TEST_PROCESSES ?= 2
 
 .PHONY: install demo test lint slow clean
 
@@ -30,8 +32,9 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# File by file to the next idle process, in the order that tests/conftest.py gives.
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
 slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow

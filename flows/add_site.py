@@ -6,16 +6,15 @@ from pathlib import Path
 
 from flows.commands.options import repeat
 from flows.printer import Printer
-from flows.validate import run_validate
+from flows.validate import check_sites
 from tasks.place import Place
 from tdrop.contracts.network import Network, parse_site
-from tdrop.errors import UsageError
+from tdrop.data.propose import propose_site
+from tdrop.errors import SiteStopped, UsageError
 
 
 def run_add_site(name: str, data: Path, table: str | None, *, contracts: Path, console: Printer) -> None:
     """Proposes the site's YAML, writes it, and validates the extract against it at once."""
-    from tdrop.data.propose import propose_site
-
     place = Place.at(contracts=contracts)
     network = place.network()
     if not data.is_file():
@@ -26,7 +25,10 @@ def run_add_site(name: str, data: Path, table: str | None, *, contracts: Path, c
     path.write_text(text, encoding="utf-8")
     console.print(text, markup=False)
     console.print(f"[bold]Written to {path}.[/] Read every line marked as a guess before you rely on it.\n")
-    run_validate(name, contracts=contracts, console=console)
+    [validation], problems = check_sites([name], place, contracts, console)
+    console.answer({"site": name, "file": str(path), "guesses": text.count("# guess"), "validation": validation})
+    if problems:
+        raise SiteStopped(f"{problems[0]}; change {path} and run `tdrop validate {name}{repeat(contracts)}`")
     if site.role == "target":
         console.remark(f"Next:\n  tdrop transfer {name}{repeat(contracts)}")
     if site.labels_in_extract == "drop":

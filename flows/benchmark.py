@@ -6,8 +6,10 @@ import time
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from flows.benchmarks.extracts import require_extra
+from flows.benchmarks.results import Results, Scale, write_results
 from flows.console import watching
 from flows.orchestration import orchestrated
 from flows.printer import Printer
@@ -15,11 +17,9 @@ from flows.recipe import recipe
 from tasks.artifacts import leave
 from tasks.place import Place
 from tasks.pool import worker_processes
+from tasks.recording import record_benchmark
 from tasks.step import run_logger
 from tdrop.errors import TdropError, UsageError, did_you_mean
-
-if TYPE_CHECKING:
-    from flows.benchmarks.results import Results, Scale
 
 #: Benchmarks whose module has `run(place, scale) -> Results`, by name: module and what it measures.
 BENCHMARKS = {
@@ -31,16 +31,18 @@ BENCHMARKS = {
     "support": "SUPPORT's sepsis patients to four other groups, real patients",
     "extrapolation": "label noise against shift, simulated",
     "lambda_rule": "how to choose lambda, on source patients",
+    "speed": "how fast a step and a prediction are",
+    "settle": "which defaults every method should have, on source patients",
+    "transductive": "ensemble against transductive ensemble, real pairs and simulated families, every rule for lambda",
 }
 #: Measurements with a plain `run(output, *, quick)` of their own.
 SCRIPTS = {
-    "speed": "how fast a step and a prediction are",
     "choosing": "what choosing without target labels costs",
     "forecast": "how good forecasts without target labels are, and what labels buy",
 }
 #: Those that read the optional package.
-NEED_EXTRA = ("breast", "support", "lambda_rule")
-CONTRACTS = Path(__file__).resolve().parents[1] / "data_contracts" / "benchmarks"
+NEED_EXTRA = ("breast", "support", "lambda_rule", "settle", "transductive")
+CONTRACTS = Path(__file__).with_name("data_contracts").resolve() / "benchmarks"
 
 
 def names() -> tuple[str, ...]:
@@ -63,8 +65,6 @@ def run_benchmark(
     if name not in names():
         raise UsageError(f"there is no benchmark '{name}'{did_you_mean(name, names())}")
     if name in NEED_EXTRA:
-        from flows.benchmarks.extracts import require_extra
-
         require_extra(name)
     place = Place.at(contracts=CONTRACTS)
     folder = (output or place.root / "benchmarks" / name).absolute()
@@ -105,8 +105,6 @@ def benchmark(
         home: Where finished units are kept; default `$TDROP_HOME`.
         processes: Worker processes; default one a core, 0 works in place.
     """
-    from flows.benchmarks.results import Scale, write_results
-
     place = Place.at(home, CONTRACTS)
     folder = Path(output) if output else place.root / "benchmarks" / name
     with worker_processes(processes):
@@ -127,8 +125,6 @@ def _measure(name: str, place: Place, scale: Scale) -> Results:
 
 def _record(place: Place, name: str, quick: bool, results: Results, folder: Path) -> None:
     """Records the run in MLflow; a record that fails costs nothing but itself."""
-    from tasks.recording import record_benchmark
-
     params = {"quick": quick, **results.params}
     try:
         record_benchmark(place, name, params, results.metrics, str(folder))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import sys
+import warnings
+from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -15,6 +18,7 @@ from flows.commands import benchmarking, models, running, upkeep
 from flows.commands.options import console
 from flows.interrupts import heeding_signals
 from flows.orchestration import ServerSilent
+from tasks.environment import quieten
 from tdrop.errors import TdropError, describe
 
 VERBOSE = {"-v", "--verbose"}
@@ -48,8 +52,6 @@ app.command(epilog="Example: tdrop ui --mlflow-port 5001")(upkeep.ui)
 
 def _show_version(value: bool) -> None:
     if value:
-        from importlib.metadata import version
-
         console.print(version("tdrop"))
         raise typer.Exit
 
@@ -104,11 +106,6 @@ def _say(sentence: str) -> None:
 
 
 def _quieten() -> None:
-    import logging
-    import warnings
-
-    from tasks.environment import quieten
-
     quieten()
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)

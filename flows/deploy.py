@@ -10,10 +10,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
+from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterTags
+from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 
 from flows.deployments_file import FILE, FLOW, POOL, TAG, Deployments, plan_file
 from flows.orchestration import require_server
+from flows.printer import Printer
 from tasks.place import write_private
 from tdrop.contracts.network import load_network
 from tdrop.errors import TdropError
@@ -28,7 +32,7 @@ AT_ONCE = 1
 WORKING_DIRECTORY = "prefect.deployments.steps.set_working_directory"
 
 
-def run_deploy(*, contracts: Path, remove: bool, write_only: bool, at_once: int | None, console: Console) -> None:
+def run_deploy(*, contracts: Path, remove: bool, write_only: bool, at_once: int | None, console: Printer) -> None:
     """Writes prefect.yaml in the working directory, then deploys what it says."""
     folder = _relative(contracts)
     existing = FILE.read_text(encoding="utf-8") if FILE.is_file() else ""
@@ -39,6 +43,7 @@ def run_deploy(*, contracts: Path, remove: bool, write_only: bool, at_once: int 
     console.print(f"{FILE}: {len(planned.sites)} deployments, {'in step' if planned.text == existing else 'written'}")
     if write_only:
         _mention(planned.gone, remove, console)
+        console.answer({"file": str(FILE), "sites": list(planned.sites), "gone": list(planned.gone)})
         return
     url = require_server()
     with _client() as client:
@@ -50,6 +55,8 @@ def run_deploy(*, contracts: Path, remove: bool, write_only: bool, at_once: int 
     for name in planned.sites:
         console.print(f"deployed {FLOW}/{name}")
     _mention(gone, remove, console)
+    told = {"file": str(FILE), "sites": list(planned.sites), "gone": list(gone), "removed": remove}
+    console.answer({**told, "server": url, "at_once": limit})
     console.print(f"on {url}; runs start when a worker serves the pool: prefect worker start --pool {POOL}")
     console.print(f"at most {limit} under way together; `tdrop deploy --at-once` changes that")
 
@@ -62,8 +69,6 @@ def _relative(contracts: Path) -> str:
 
 
 def _client() -> SyncPrefectClient:
-    from prefect.client.orchestration import get_client
-
     return get_client(sync_client=True)
 
 
@@ -72,9 +77,6 @@ def _ensure_pool(client: SyncPrefectClient, at_once: int | None) -> int:
 
     A limit that a person set stays unless another is asked for.
     """
-    from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
-    from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
-
     try:
         before = client.read_work_pool(POOL).concurrency_limit
     except ObjectNotFound:
@@ -99,8 +101,6 @@ def _deploy(planned: Deployments) -> None:
 
 def _orphans(client: SyncPrefectClient, sites: Sequence[str], contracts: str) -> list[str]:
     """Deployments of this network on the server that have no site any more."""
-    from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterTags
-
     wanted = DeploymentFilter(tags=DeploymentFilterTags(all_=[TAG]))
     found, offset = [], 0
     while page := client.read_deployments(deployment_filter=wanted, limit=PAGE, offset=offset):
@@ -122,8 +122,6 @@ def _runs_here(pull_steps: Sequence[dict[str, Any]] | None) -> bool:
 
 
 def _delete(client: SyncPrefectClient, names: Sequence[str]) -> None:
-    from prefect.exceptions import ObjectNotFound
-
     for name in names:
         try:
             client.delete_deployment(client.read_deployment_by_name(f"{FLOW}/{name}").id)
@@ -131,7 +129,7 @@ def _delete(client: SyncPrefectClient, names: Sequence[str]) -> None:
             continue
 
 
-def _mention(gone: Sequence[str], removed: bool, console: Console) -> None:
+def _mention(gone: Sequence[str], removed: bool, console: Printer) -> None:
     for name in gone:
         rest = "removed" if removed else "kept; `tdrop deploy --remove` removes it"
         console.print(f"deployment '{name}' has no site any more: {rest}")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from prefect.client.schemas.schedules import CronSchedule
 
 from tdrop.contracts.network import Network
 from tdrop.contracts.site import Site
@@ -100,8 +101,6 @@ def _deployment(site: Site, contracts: str) -> dict[str, Any]:
 def _schedules(site: Site) -> list[dict[str, Any]]:
     if site.schedule is None:
         return []
-    from prefect.client.schemas.schedules import CronSchedule
-
     try:
         CronSchedule(cron=site.schedule)
     except ValueError:

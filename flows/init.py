@@ -7,9 +7,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from rich.console import Console
-
 from flows.commands.options import repeat
+from flows.printer import Printer
 from tasks.place import Place
 from tdrop.contracts.network import Network, load_network, parse_table
 from tdrop.data.json_schemas import write_json_schemas
@@ -17,9 +16,10 @@ from tdrop.data.prepare import Prepared, prepare
 from tdrop.data.propose import propose_site
 from tdrop.data.propose_table import Asked, propose_table
 from tdrop.errors import SiteStopped, UsageError
+from tdrop.records import plain
 
 
-def run_init(folder: Path, data: Path, asked: Asked, *, table: str | None, console: Console) -> None:
+def run_init(folder: Path, data: Path, asked: Asked, *, table: str | None, console: Printer) -> None:
     """Starts a network in `folder`: the table and the source that `data` shows, checked at once."""
     contracts = folder / "data_contracts"
     if contracts.exists():
@@ -40,7 +40,7 @@ def run_init(folder: Path, data: Path, asked: Asked, *, table: str | None, conso
     _tell(prepared, contracts, "", console)
 
 
-def run_add_table(name: str, data: Path, asked: Asked, *, contracts: Path, console: Console) -> None:
+def run_add_table(name: str, data: Path, asked: Asked, *, contracts: Path, console: Printer) -> None:
     """Adds a table and its source to a network, both proposed from one labelled file."""
     network = Place.at(contracts=contracts).network()
     if name in network.contracts:
@@ -83,12 +83,21 @@ def _propose(folder: Path, final: Path, data: Path, asked: Asked, table: str) ->
     return prepare(read.site(site), Network(final, read.contracts, read.sites, read.digests), home=folder)
 
 
-def _tell(prepared: Prepared, contracts: Path, which: str, console: Console) -> None:
+def _tell(prepared: Prepared, contracts: Path, which: str, console: Printer) -> None:
     """Prints what was found and the next command; `which` names the table where there are several."""
     validation, table = prepared.validation, prepared.contract.name
     guesses = sum(
         (contracts / file).read_text(encoding="utf-8").count("# guess")
         for file in (f"tables/{table}.yaml", f"sites/{prepared.site.name}.yaml")
+    )
+    console.answer(
+        {
+            "table": table,
+            "source": prepared.site.name,
+            "contracts": str(contracts),
+            "guesses": guesses,
+            "validation": {name: value for name, value in plain(validation).items() if name != "suite"},
+        }
     )
     console.print(f"Table '{table}' and source '{prepared.site.name}' are in {contracts}: {guesses} guesses marked.")
     console.print(f"{validation.read:,} rows read, {validation.used:,} used, {validation.quarantined:,} quarantined.")
@@ -98,8 +107,7 @@ def _tell(prepared: Prepared, contracts: Path, which: str, console: Console) -> 
         raise SiteStopped(
             f"the source does not keep the proposed table yet; change {contracts} and run `tdrop validate`"
         )
-    console.print(
+    console.remark(
         f"Next: read the guesses, then, with the new hospital's file,\n"
-        f"  tdrop add-site NAME --data FILE{which}{repeat(contracts)}",
-        markup=False,
+        f"  tdrop add-site NAME --data FILE{which}{repeat(contracts)}"
     )

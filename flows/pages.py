@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from urllib.parse import urlencode
 
 from rich.console import Console
 
@@ -16,7 +15,8 @@ from flows.closed_server import own_hosts
 from flows.orchestration import Server, announcing, answers, prefect_command, require_free, starting, starting_alone
 from tasks import stopping
 from tasks.place import PRIVATE, Place
-from tasks.tracking import EXPERIMENTS, PARENT, connect, tracking_uri
+from tasks.tracking import EXPERIMENTS, connect, tracking_uri
+from tasks.views import SAVED, key_of, view_address
 
 POLL_SECONDS = 0.5
 
@@ -108,18 +108,12 @@ def _experiment_pages(place: Place, tracking: str) -> list[str]:
     client, pages = connect(place), []
     for each in client.search_experiments(filter_string=EXPERIMENTS):
         newest = client.search_runs([each.experiment_id], "tags.kind = 'site'", max_results=1)
-        page = f"{tracking}/#/experiments/{each.experiment_id}/runs"
-        pages.append(page + (f"?{urlencode(_comparison(newest[0].info.run_id))}" if newest else ""))
+        site = newest[0].data.tags.get("site", "") if newest else ""
+        if SAVED + key_of(site) in each.tags:
+            pages.append(view_address(tracking, each.experiment_id, site))
+        else:
+            pages.append(f"{tracking}/#/experiments/{each.experiment_id}/runs")
     return pages or [tracking]
-
-
-def _comparison(parent: str) -> dict[str, str]:
-    """What MLflow's table of runs takes from its address: which runs, and in which order."""
-    return {
-        "searchFilter": f"tags.`{PARENT}` = '{parent}'",
-        "orderByKey": "metrics.`target/auroc`",
-        "orderByAsc": "false",
-    }
 
 
 def _wait(servers: Sequence[Server], until: Callable[[], bool]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from flows.printer import Printer
 from tasks.export import export_site
 from tasks.place import Place
+from tasks.published import withheld_sentence
 from tasks.registry import promote, rollback
 from tasks.report import refresh_report
 from tasks.run import last_run
@@ -46,9 +47,13 @@ def run_export(site: str, *, folder: Path | None, contracts: Path, console: Prin
     chosen = (folder or place.site(site) / "export").absolute()
     if chosen.is_dir() and any(chosen.iterdir()) and folder is not None:
         raise UsageError(f"'{chosen}' is not empty; give a new folder, so that nothing else is mailed by accident")
-    export_site(place, run, chosen)
+    leaving = export_site(place, run, chosen)
     hidden = place.network().site(site).disclosure
     rule = "nothing hidden (exempt)" if hidden.exempt else f"counts under {hidden.threshold} hidden"
     counts = None if hidden.exempt else hidden.threshold
-    console.answer({"site": site, "folder": str(chosen), "counts_hidden_below": counts})
+    console.answer(
+        {"site": site, "folder": str(chosen), "counts_hidden_below": counts, "left_before": leaving.withheld}
+    )
+    if leaving.withheld:
+        console.print(f"[bold]{site}[/]: {withheld_sentence(leaving.data)}.")
     console.print(f"[bold]{site}[/]: {rule}. {chosen}")

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from flows.deployments_file import FLOW
 from flows.orchestration import announced, configured_server, orchestrated
 from flows.printer import Printer
 from tasks.forget import forget_old, forget_site
@@ -18,11 +15,6 @@ from tasks.prune import erase_files, prune_stages
 from tasks.report import publish_index
 from tasks.status import idle
 from tdrop.errors import UsageError, did_you_mean
-
-if TYPE_CHECKING:
-    from prefect.client.orchestration import SyncPrefectClient
-
-PAGE = 200
 
 
 def run_prune(*, days: int, contracts: Path, console: Printer) -> None:
@@ -80,50 +72,7 @@ def _erase_from_prefect(place: Place, site: str) -> str:
     known = configured_server() or announced(place.root)
     if not known and not Path(os.environ["PREFECT_HOME"], "prefect.db").is_file():
         return "nothing in Prefect, which has not run here"
-    from prefect.client.orchestration import get_client
+    from flows.prefect_traces import erase_traces
 
-    with orchestrated(needed=True), get_client(sync_client=True) as client:
-        deployments = _erase_deployment(client, site)
-        runs = _erase_flow_runs(client, site)
-        artifacts = _erase_artifacts(client, site)
-    return f"{deployments} deployment, {runs:,} flow runs and {artifacts:,} artifacts in Prefect"
-
-
-def _erase_deployment(client: SyncPrefectClient, site: str) -> int:
-    from prefect.exceptions import ObjectNotFound
-
-    try:
-        client.delete_deployment(client.read_deployment_by_name(f"{FLOW}/{site}").id)
-    except ObjectNotFound:
-        return 0
-    return 1
-
-
-def _erase_flow_runs(client: SyncPrefectClient, site: str) -> int:
-    """Flow runs that were about this site alone: they carry its name as a parameter."""
-    found: list[Any] = []
-    offset = 0
-    while page := client.read_flow_runs(limit=PAGE, offset=offset):
-        found += [run.id for run in page if run.parameters.get("site") == site]
-        offset += PAGE
-    for run_id in found:
-        client.delete_flow_run(run_id)
-    return len(found)
-
-
-def _erase_artifacts(client: SyncPrefectClient, site: str) -> int:
-    """Artifacts whose description names the site; another's name may begin with this one's."""
-    from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
-
-    key = re.sub(r"[^a-z0-9]+", "-", site)
-    wanted = ArtifactFilter(key=ArtifactFilterKey(like_=f"{key}-%"))
-    # All are found before the first is deleted, which would move the pages; one that another site leaves
-    # meanwhile moves them too, and shows an artifact twice.
-    found: set[Any] = set()
-    offset = 0
-    while page := client.read_artifacts(artifact_filter=wanted, limit=PAGE, offset=offset):
-        found |= {each.id for each in page if (each.description or "").endswith(f", site {site}")}
-        offset += PAGE
-    for artifact in found:
-        client.delete_artifact(artifact)
-    return len(found)
+    with orchestrated(needed=True):
+        return erase_traces(site)

@@ -7,8 +7,6 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
-from flows.runners import CANCELLED_WHEN_STOPPED
-
 if TYPE_CHECKING:
     from prefect import Flow
 
@@ -35,18 +33,9 @@ class Recipe(Generic[P, R]):
     @functools.cached_property
     def flow(self) -> Flow[P, R]:
         """The recipe as Prefect knows it."""
-        from prefect import flow
-        from prefect.task_runners import ThreadPoolTaskRunner
+        from flows.prefect_flow import as_flow
 
-        # Threads only wait for worker processes; a few more than cores keep those busy.
-        runner: Any = ThreadPoolTaskRunner(max_workers=2 * (os.cpu_count() or 1) + 2)
-        options: dict[str, Any] = {
-            "flow_run_name": self.run_name,
-            "persist_result": False,
-            "task_runner": runner,
-            **CANCELLED_WHEN_STOPPED,
-        }
-        return flow(name=self.name, **options)(self.plainly)
+        return as_flow(self.name, self.run_name, self.plainly)
 
 
 def recipe(name: str, run_name: str) -> Callable[[Callable[P, R]], Recipe[P, R]]:

@@ -3,39 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
-from tasks import stopping
 from tdrop.errors import Unavailable, UsageError, did_you_mean
 
 RUNNERS = ("processes", "dask")
 CONNECT_LIMIT_SECONDS = 15
 #: Sites under way together: on a cluster one site's trials rarely fill every worker.
 AT_ONCE = {"processes": 1, "dask": 4}
-
-
 #: What sites under way together have to end in after Ctrl-C.
 WIND_UP_SECONDS = 4.0
-
-
-def _cancel_when_stopped(_flow: Any, run: Any, _state: Any) -> None:
-    """Tells Prefect that a flow run was cancelled by a person, and did not fail or crash."""
-    from prefect.client.orchestration import get_client
-    from prefect.states import Cancelled
-
-    if stopping.requested():
-        with get_client(sync_client=True) as client:
-            client.set_flow_run_state(run.id, Cancelled(message=stopping.SENTENCE), force=True)
-
-
-#: What a flow adds to its declaration.
-CANCELLED_WHEN_STOPPED: Mapping[str, Any] = {
-    "on_failure": [_cancel_when_stopped],
-    "on_crashed": [_cancel_when_stopped],
-}
 
 
 def check_runner(name: str, address: str | None) -> None:

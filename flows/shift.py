@@ -12,10 +12,13 @@ from tasks.place import Place, ResolvedSite, replacing
 from tasks.prepare import encode_pair, prepare_site, require_usable
 from tasks.run import Compared
 from tasks.shift import estimate_site_shift, match_validation
+from tdrop.contracts.findings import Validation
 from tdrop.errors import UsageError
-from tdrop.records import write_json
+from tdrop.matching import Matching
+from tdrop.records import write_record
 from tdrop.report import render_shift_page
 from tdrop.report.sentences import shift_sentence
+from tdrop.shift import Shift
 
 
 def compare_with_source(site: ResolvedSite) -> Compared:
@@ -39,14 +42,15 @@ def shift_site(site: str, contracts: str = "data_contracts", home: str | None = 
 
 
 def _write_page(site: ResolvedSite, stages: Compared) -> dict[str, Any]:
-    shift, matching = stages.shift.json("shift.json"), stages.matching.json("matching.json")
-    validation = stages.target.json("validation.json")
+    shift = stages.shift.record(Shift, "shift.json")
+    matching = stages.matching.record(Matching, "matching.json")
+    validation = stages.target.record(Validation, "validation.json")
     folder = site.place.site(site.name) / "shift"
     with replacing(folder) as incoming:
         page = render_shift_page(site.site, site.source.title, shift, matching, validation, site.contract)
         (incoming / "shift.html").write_text(page, encoding="utf-8")
-        write_json(incoming / "shift.json", shift)
-    return {"verdict": shift["verdict"], "reason": shift_sentence(shift), "page": str(folder / "shift.html")}
+        write_record(incoming / "shift.json", shift)
+    return {"verdict": shift.verdict, "reason": shift_sentence(shift), "page": str(folder / "shift.html")}
 
 
 def run_shift(site: str, *, contracts: Path, console: Printer) -> None:

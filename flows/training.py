@@ -13,7 +13,7 @@ from tasks.settings import TransferSettings
 from tasks.shift import fitted_propensity
 from tasks.step import Future, run_logger
 from tasks.store import Ref
-from tasks.tune import fit_seed, planned_trials, score_out_of_fold, tune_method
+from tasks.tune import FIRST_SEED, fit_seed, planned_trials, score_out_of_fold, tune_method
 from tdrop.errors import FitError, TdropError, Unwritable, describe
 from tdrop.tune import Trial, mark_picked, pick_place
 
@@ -57,7 +57,35 @@ def train(place: Place, site: str, encoded: Ref, matching: Ref, settings: Transf
                 trained.folds[method] = refs[-1]
     if not trained.fits:
         raise FitError(f"site '{site}': every method failed, the first with: {next(iter(trained.failed.values()))}")
+    _fit_twins(place, site, encoded, settings, level, trained)
     return trained
+
+
+def _fit_twins(
+    place: Place, site: str, encoded: Ref, settings: TransferSettings, level: float, trained: Trained
+) -> None:
+    """Fits every method that used the target's unlabelled patients once without them, to show what they did."""
+    twins = {method: without_target(trained.picked[method]) for method in trained.fits}
+    futures = {
+        method: fit_seed.submit(place, encoded, method, twin, FIRST_SEED, settings, level)
+        for method, twin in twins.items()
+        if twin is not None
+    }
+    for method, future in futures.items():
+        try:
+            trained.twins[method] = future.result()
+        except Exception as error:  # a figure is lost, and no method
+            stopping.check()
+            if isinstance(error, Unwritable):
+                raise
+            run_logger().warning("site %s: %s could not be fitted without unlabelled patients", site, method)
+
+
+def without_target(trial: Trial) -> Trial | None:
+    """The same settings with the target's unlabelled patients left out; None where they were not used."""
+    if not trial.settings.get("lambda_"):
+        return None
+    return replace(trial, settings={**trial.settings, "lambda_": 0.0}, losses=None, matched_losses=None)
 
 
 def _pick(site: str, method: str, future: Future[list[Ref]], trained: Trained) -> Ref | None:

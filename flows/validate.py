@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,16 @@ def run_validate(site: str | None, *, contracts: Path, console: Printer) -> None
     place = Place.at(contracts=contracts)
     network = place.network()
     sites = [network.site(site).name] if site is not None else sorted(network.sites)
+    found, problems = check_sites(sites, place, contracts, console)
+    console.answer({"sites": found})
+    if problems:
+        raise SiteStopped("; ".join(problems))
+
+
+def check_sites(
+    sites: Sequence[str], place: Place, contracts: Path, console: Printer
+) -> tuple[list[dict[str, object]], list[str]]:
+    """Validates sites and prints the findings; returns what was found at each, and why some must not be used."""
     problems: list[str] = []
     found: list[dict[str, object]] = []
     with orchestrated():
@@ -46,9 +57,7 @@ def run_validate(site: str | None, *, contracts: Path, console: Printer) -> None
             _show(validation, console)
             if validation["stopped"]:
                 problems.append(f"site '{name}' must not be used as it is")
-    console.answer({"sites": found})
-    if problems:
-        raise SiteStopped("; ".join(problems))
+    return found, problems
 
 
 def _show(validation: dict[str, Any], console: Printer) -> None:
@@ -60,7 +69,8 @@ def _show(validation: dict[str, Any], console: Printer) -> None:
     if validation["findings"]:
         table = Table(header_style="bold")
         for header in ("what", "column", "rows", "finding", "what to do"):
-            table.add_column(header)
+            # Names are folded on a narrow screen, never cut.
+            table.add_column(header, overflow="fold")
         for finding in validation["findings"]:
             what = SYMBOLS.get(finding["severity"], "[cyan]warning[/]")
             count = "" if finding.get("about") == "file" else f"{finding['count']:,} of {finding['total']:,}"

@@ -166,6 +166,25 @@ def usable_list(listed: LabelList, y: NDArray[Any]) -> Drawn | None:
     return listed.drawn if 2 * on_list > np.isfinite(y).sum() else None
 
 
+def weighed_outcomes(
+    listed: LabelList | None, target: str, y: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    """Outcomes (rows,) and for how many patients each stands (rows,); None where all count alike.
+
+    Args:
+        listed: The site's last list, or None.
+        target: Digest of the extract that the outcomes belong to.
+        y: Outcomes (rows,), NaN where unknown.
+    """
+    drawn = usable_list(listed, y) if listed is not None and listed.target == target else None
+    if drawn is None:
+        return y, None
+    known = come_back(drawn, y)
+    outcomes, weights = np.full(len(y), np.nan), np.ones(len(y))
+    outcomes[known.rows], weights[known.rows] = known.y, 1 / known.probability
+    return outcomes, weights
+
+
 def observe(
     expected: Forecast, evaluation: Evaluation, chosen: str, measured: tuple[Measured, ...]
 ) -> tuple[Observation, ...]:

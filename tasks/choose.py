@@ -13,6 +13,7 @@ from tasks.step import step
 from tasks.store import Ref
 from tdrop.choose import Choice, FoldScore, Score, choose
 from tdrop.choose.choice import Criterion
+from tdrop.disclosure.documents import disclose_choice
 from tdrop.methods import method_class
 from tdrop.records import write_record
 from tdrop.tune import Trial
@@ -39,9 +40,12 @@ def choose_method(
 ) -> Ref:
     """Compares the methods by the criterion."""
     ref = chosen_of_all(site.place, picked, folds, criterion)
-    choice = ref.record(Choice, "choice.json")
+    choice = disclose_choice(ref.record(Choice, "choice.json"), site.policy)
+    # Here, so that worker processes, which read this module's names, load no drawing.
+    from tdrop.report.sentences import choice_sentence
+
     rows = [[row.method, row.log_loss, row.standard_error, row.n] for row in choice.table]
-    page = f"# {site.name}: {choice.method}\n\n{choice.reason}\n\n"
+    page = f"# {site.name}: {choice.method}\n\n{choice_sentence(choice)}\n\n"
     leave(site.name, "choice", page + table(["method", "log loss", "standard error", "rows"], rows))
     report(site.name, "choose", detail=choice.method)
     return ref

@@ -22,13 +22,14 @@ from tasks.stage import stage
 from tasks.step import step, when_unavailable
 from tasks.store import Ref
 from tasks.tune import PREDICTIONS
+from tdrop.data.cells import write_patients
 from tdrop.data.outcomes import read_labels
 from tdrop.data.readers import label_fingerprint
 from tdrop.data.subgroups import subgroups_of
-from tdrop.disclosure import disclose_rows
+from tdrop.disclosure.evaluation import disclose_rows
 from tdrop.errors import DataError, LeakError, Unavailable
-from tdrop.evaluate import TABLE_ONE, Evaluation, evaluate, write_patients
-from tdrop.records import write_json
+from tdrop.evaluate import TABLE_ONE, Evaluation, evaluate
+from tdrop.records import write_json, write_record
 from tdrop.types import Summary
 
 MODELS = "models.json"
@@ -165,7 +166,7 @@ def _open_labels(site: ResolvedSite, folder: Path, ids: NDArray[Any], labels_pat
     where: Any = site.site if labels_path is None else Path(labels_path)
     like = None if labels_path is None else site.site
     labels = read_labels(where, site.contract, ids, home=site.place.root, base=site.network.base, like=like)
-    write_json(folder / "labels.json", labels.to_dict())
+    write_record(folder / "labels.json", labels.counts)
     write_patients(folder / "label_problems.csv", labels.problems)
     np.savez(folder / "outcomes.npz", y=labels.y)
     return labels.y

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,22 @@ import pandas as pd
 
 from tasks.models import MODELS_DIGEST
 from tasks.place import Place, ResolvedSite
+from tasks.published import WITHHELD, Published, patients_of, published_of, withheld_sentence
 from tasks.records import MethodRecord, SiteRecord
 from tasks.report import EARLIER, assemble
 from tasks.run import Run
 from tasks.store import canonical
-from tdrop.disclosure import disclose, disclose_rows, disclose_trials, disclose_validation, limit
+from tdrop.choose import Choice
+from tdrop.disclosure.cells import limit
+from tdrop.disclosure.documents import disclose_trials
+from tdrop.disclosure.report import disclose
 from tdrop.evaluate import ALL, Row
 from tdrop.evaluate.referrals import refer
 from tdrop.figures import draw_calibration, draw_dropout_rates, draw_risk_histogram
 from tdrop.methods import label
-from tdrop.records import plain, write_json
-from tdrop.report import ReportData, render_report
+from tdrop.records import plain, write_json, write_record
+from tdrop.report import ReportData, render_report, report_summary
+from tdrop.tune import Trial
 
 #: What MLflow shows of a method at the site, most asked for first; the report has the rest.
 COMPARED = (
@@ -30,27 +36,59 @@ COMPARED = (
 )
 
 
-def export_site(place: Place, run: Run, folder: Path) -> None:
+@dataclass(frozen=True)
+class Leaving:
+    """What may leave of a run.
+
+    Attributes:
+        data: The report's data after disclosure.
+        withheld: Whether so few patients tell it from what left before that the latter stands.
+    """
+
+    data: ReportData
+    withheld: bool
+
+
+def export_site(place: Place, run: Run, folder: Path) -> Leaving:
     """Writes the report and its numbers with small counts hidden into an empty folder."""
-    _write_export(place, run, assemble(place, run), folder)
-
-
-def _write_export(place: Place, run: Run, whole: ReportData, folder: Path) -> ReportData:
-    """Writes what may leave and returns it."""
-    data = disclose(whole, place.network().site(run.site).disclosure)
+    whole, threshold = assemble(place, run), limit(place.network().site(run.site).disclosure)
     folder.mkdir(parents=True, exist_ok=True)
-    if data is whole:
-        # Nothing to hide: the site's own page may leave as it is.
-        for name in ("report.html", EARLIER):
-            if (place.latest(run.site) / name).is_file():
-                shutil.copyfile(place.latest(run.site) / name, folder / name)
-    else:
-        (folder / "report.html").write_text(render_report(data), encoding="utf-8")
+    if threshold:
+        return _write_disclosed(published_of(place, run.site), whole, threshold, folder)
+    # Nothing to hide: the site's own page may leave as it is.
+    for name in ("report.html", EARLIER):
+        if (place.latest(run.site) / name).is_file():
+            shutil.copyfile(place.latest(run.site) / name, folder / name)
+    write_numbers(whole, folder)
+    return Leaving(whole, withheld=False)
+
+
+def _write_disclosed(published: Published, whole: ReportData, threshold: int, folder: Path) -> Leaving:
+    """Writes what may leave, or once more what left last where few patients tell the two apart."""
+    now = patients_of(whole)
+    # What is said of the report before must be what left, not what stayed.
+    data = disclose(replace(whole, previous=published.before(now)), whole.site.disclosure)
+    permitted = published.permits(now, threshold)
+    if permitted:
+        published.keep(now, lambda files: write_report(data, files))
+    published.copy(folder)
+    return Leaving(data, not permitted)
+
+
+def write_report(data: ReportData, folder: Path) -> dict[str, Any]:
+    """Writes a report that passed disclosure, and its numbers; returns its summary."""
+    (folder / "report.html").write_text(render_report(data), encoding="utf-8")
+    write_numbers(data, folder)
+    summary: dict[str, Any] = plain(report_summary(data))
+    return summary
+
+
+def write_numbers(data: ReportData, folder: Path) -> None:
+    """Writes the numbers of a report, which passed disclosure, beside its page."""
     write_json(folder / "evaluation.json", data.evaluation.to_dict())
-    write_json(folder / "shift.json", data.shift)
-    write_json(folder / "validation.json", data.validation)
-    write_json(folder / "choice.json", data.choice)
-    return data
+    write_record(folder / "shift.json", data.shift)
+    write_record(folder / "validation.json", data.validation)
+    write_record(folder / "choice.json", data.choice)
 
 
 def site_record(place: Place, run: Run, folder: Path) -> SiteRecord:
@@ -58,7 +96,8 @@ def site_record(place: Place, run: Run, folder: Path) -> SiteRecord:
     site = place.resolve(run.site)
     stages = run.stages
     exported = folder / "report"
-    data = _write_export(place, run, assemble(place, run), exported)
+    leaving = export_site(place, run, exported)
+    data = leaving.data
     if site.policy.upload_patients:
         shutil.copyfile(place.latest(run.site) / "patients.csv", exported / "patients.csv")
     return SiteRecord(
@@ -73,39 +112,45 @@ def site_record(place: Place, run: Run, folder: Path) -> SiteRecord:
             MODELS_DIGEST: stages.models.digest,
             "simulated": str(site.site.simulated).lower(),
             "verdict": data.verdict,
+            **({WITHHELD: withheld_sentence(data)} if leaving.withheld else {}),
         },
         params={name: _short(value) for name, value in run.settings.model_dump(mode="json").items()},
-        metrics=_site_metrics(site, run),
+        metrics={} if leaving.withheld else _site_metrics(data),
         datasets={
             "source": (site.source.name, stages.source.digest),
             "target": (run.site, stages.target.digest),
         },
-        methods=_method_records(site, run, data),
+        methods=_method_records(site, run, leaving),
         exported=str(exported),
-        candidate=None if data.verdict == "stop" else str(_candidate(site, run, folder / "candidate")),
+        candidate=str(_candidate(site, run, data, folder / "candidate")) if data.shift.serves else None,
         chosen=run.chosen,
         example=example_of(site.contract),
     )
 
 
-def _site_metrics(site: ResolvedSite, run: Run) -> dict[str, float]:
-    validation = disclose_validation(run.stages.target.json("validation.json"), site.policy)
-    counts = {name: validation[name] for name in ("read", "used", "quarantined", "duplicates")}
+def _site_metrics(data: ReportData) -> dict[str, float]:
+    counts = {
+        "read": data.validation.read,
+        "used": data.validation.used,
+        "quarantined": data.validation.quarantined,
+        "duplicates": data.validation.duplicates,
+    }
     found = {f"rows/{name}": float(count) for name, count in counts.items() if isinstance(count, int)}
-    auroc = (run.stages.shift.json("shift.json").get("domain_auroc") or {}).get("value")
-    return found | ({"shift/domain_auroc": float(auroc)} if auroc is not None else {})
+    auroc = data.shift.domain_auroc
+    return found | ({} if auroc is None else {"shift/domain_auroc": auroc.value})
 
 
-def _method_records(site: ResolvedSite, run: Run, data: ReportData) -> list[MethodRecord]:
-    policy = site.policy
-    rows = disclose_rows(data.evaluation.rows, policy)
-    figures = _figures(data)
+def _method_records(site: ResolvedSite, run: Run, leaving: Leaving) -> list[MethodRecord]:
+    policy, data = site.policy, leaving.data
+    figures = {} if leaving.withheld else _figures(data)
     records = []
     for method, refs in run.trained.fits.items():
         picked = run.trained.picked[method]
-        (shown,) = disclose_trials([plain(picked)], policy)
-        measured = {**_at_the_site(rows, method), **_behind_the_choice(data.choice, method)}
-        measured |= {f"source/{name}": shown.get(name) for name in ("log_loss", "auroc", "error_auroc", "brier")}
+        (shown,) = disclose_trials([picked], policy)
+        measured: dict[str, float | None] = {}
+        if not leaving.withheld:
+            measured = {**_at_the_site(data.evaluation.rows, method), **_behind_the_choice(data.choice, method)}
+        measured |= {f"source/{name}": getattr(shown, name) for name in ("log_loss", "auroc", "error_auroc", "brier")}
         records.append(
             MethodRecord(
                 method=method,
@@ -113,7 +158,7 @@ def _method_records(site: ResolvedSite, run: Run, data: ReportData) -> list[Meth
                 metrics={name: float(value) for name, value in measured.items() if isinstance(value, int | float)},
                 history=refs[0].json("history.json"),
                 files={
-                    "trials.csv": _trials_table(disclose_trials(list(map(plain, run.trained.trials[method])), policy)),
+                    "trials.csv": _trials_table(disclose_trials(run.trained.trials[method], policy)),
                     **figures.get(method, {}),
                 },
             )
@@ -132,14 +177,14 @@ def _at_the_site(rows: Sequence[Row], method: str) -> dict[str, float | None]:
     return found
 
 
-def _behind_the_choice(choice: Mapping[str, Any], method: str) -> dict[str, float | None]:
+def _behind_the_choice(choice: Choice, method: str) -> dict[str, float | None]:
     """What the method was judged by before any label of the site was opened."""
-    (row,) = [each for each in choice["table"] if each["method"] == method]
-    compared = "choice/weighted_log_loss" if choice["criterion"] == "importance_weighted" else "matched/log_loss"
+    (row,) = [each for each in choice.table if each.method == method]
+    compared = "choice/weighted_log_loss" if choice.criterion == "importance_weighted" else "matched/log_loss"
     return {
-        "choice/weighted_log_loss": row["weighted_log_loss"],
-        "matched/log_loss": row["matched_log_loss"],
-        f"{compared}_se": row["standard_error"],
+        "choice/weighted_log_loss": row.weighted_log_loss,
+        "matched/log_loss": row.matched_log_loss,
+        f"{compared}_se": row.standard_error,
     }
 
 
@@ -159,17 +204,19 @@ def _figures(data: ReportData) -> dict[str, dict[str, str]]:
     return found
 
 
-def _trials_table(trials: list[dict[str, Any]]) -> str:
+def _trials_table(trials: Sequence[Trial]) -> str:
     """All trials of a method as one CSV table, rather than one run each."""
+    apart = ("settings", "losses", "matched_losses")
     flat = [
-        {**trial["settings"], **{k: v for k, v in trial.items() if k not in {"settings", "losses"}}} for trial in trials
+        {**trial.settings, **{name: value for name, value in plain(trial).items() if name not in apart}}
+        for trial in trials
     ]
     return str(pd.DataFrame(flat).to_csv(index=False))
 
 
-def _candidate(site: ResolvedSite, run: Run, folder: Path) -> Path:
+def _candidate(site: ResolvedSite, run: Run, data: ReportData, folder: Path) -> Path:
     """The folder that the served model reads: model/ and served.json."""
-    stages = run.stages.all()
+    stages, auroc = run.stages.all(), data.shift.domain_auroc
     shutil.copytree(run.trained.fits[run.chosen][0].path / "model", folder / "model")
     write_json(
         folder / "served.json",
@@ -184,7 +231,7 @@ def _candidate(site: ResolvedSite, run: Run, folder: Path) -> Path:
             "digests": {name: stages[name].digest for name in ("source", "target", "encoded", "models")},
             "contract_digest": site.digest,
             "encoded": run.stages.encoded.folder,
-            "domain_auroc": run.stages.shift.json("shift.json").get("domain_auroc"),
+            "domain_auroc": None if auroc is None else plain(auroc),
         },
     )
     return folder

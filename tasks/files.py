@@ -11,6 +11,9 @@ import numpy as np
 from tdrop.records import plain, read, read_arrays
 from tdrop.types import Cohort, Feature, Summary
 
+#: Files of a stage with encoded patients; its source alone is a stage too, which the last one names.
+SOURCE, TARGET, ENCODER, LABELLED = "source.npz", "target.npz", "encoder.json", "labelled.json"
+
 
 def save_cohort(path: Path, cohort: Cohort) -> None:
     """Writes a cohort to an .npz file."""
@@ -68,5 +71,8 @@ def load_summary(path: Path) -> Summary:
 
 
 def load_pair(encoded: Path) -> tuple[Cohort, Cohort]:
-    """The labelled source and the target of an encoded pair."""
-    return load_cohort(encoded / "source.npz"), load_cohort(encoded / "target.npz")
+    """The labelled source and the target of an encoded pair; a stage of the source alone has no target patients."""
+    source = load_cohort(encoded / SOURCE)
+    if (encoded / TARGET).exists():
+        return source, load_cohort(encoded / TARGET)
+    return source, source.take(np.arange(0)).unlabelled()

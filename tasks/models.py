@@ -7,7 +7,8 @@ import shutil
 import tempfile
 import threading
 import uuid
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib.metadata import version as installed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -114,13 +115,8 @@ def same_model(client: MlflowClient, record: SiteRecord) -> str | None:
 
 def _new_version(client: MlflowClient, name: str, logged: Any, run_id: str) -> str:
     """Registers a logged model without MLflow's messages on the terminal."""
-    from mlflow.exceptions import MlflowException
-
-    try:
+    with _passing_over("RESOURCE_ALREADY_EXISTS"):
         client.create_registered_model(name)
-    except MlflowException as error:
-        if error.error_code != "RESOURCE_ALREADY_EXISTS":
-            raise
     return str(client.create_model_version(name, logged.model_uri, run_id, model_id=logged.model_id).version)
 
 
@@ -203,14 +199,21 @@ def _fetch(registered: Any, folder: Path) -> None:
 
 def point_candidate(client: MlflowClient, site: str, version: str | None) -> None:
     """Makes a version the site's candidate; without one, nothing is left that could be promoted."""
-    from mlflow.exceptions import MlflowException
-
     if version is not None:
         client.set_registered_model_alias(model_name(site), CANDIDATE, version)
         return
-    try:
+    # There may be a site that never had a model.
+    with _passing_over("RESOURCE_DOES_NOT_EXIST"):
         client.delete_registered_model_alias(model_name(site), CANDIDATE)
+
+
+@contextmanager
+def _passing_over(code: str) -> Iterator[None]:
+    """Takes one of MLflow's errors for done."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        yield
     except MlflowException as error:
-        # A site that never had a model.
-        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+        if error.error_code != code:
             raise

@@ -10,6 +10,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import queue
+import signal
 import sys
 import threading
 import time
@@ -159,8 +160,6 @@ def _on_a_cluster() -> bool:
 
 
 def _start_worker(lifeline: Connection) -> None:
-    import signal
-
     # Ctrl-C belongs to the parent, which then ends the workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_leave_with_parent, args=(lifeline,), daemon=True).start()

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from tasks.artifacts import leave, table
-from tasks.files import save_cohort
+from tasks.files import ENCODER, LABELLED, SOURCE, TARGET, save_cohort
 from tasks.place import PRIVATE, ResolvedSite
 from tasks.progress import report
 from tasks.stage import stage
 from tasks.step import step, when_unavailable
 from tasks.store import Ref
+from tdrop.contracts.findings import Validation
+from tdrop.data.cells import write_patients
 from tdrop.data.encode import Encoder, learn_encoder, not_recorded
 from tdrop.data.outcomes import source_outcome
 from tdrop.data.prepare import prepare
 from tdrop.data.readers import fingerprint
-from tdrop.disclosure import disclose_validation
+from tdrop.disclosure.documents import disclose_validation
 from tdrop.errors import DataError, SiteStopped
-from tdrop.evaluate import write_patients
-from tdrop.records import write_json, write_record
+from tdrop.records import write_json, write_record, written
 
 READ_LIMIT_SECONDS = 3600
 FRAME = "frame.parquet"
@@ -34,9 +36,8 @@ def checked_rows(folder: Path, site: ResolvedSite, data: str, source: Ref | None
     prepared = prepare(site.site, site.network, home=site.place.root, source=beside, expected=data)
     prepared.frame.to_parquet(folder / FRAME, index=False)
     write_patients(folder / "quarantine.csv", prepared.quarantine)
-    validation = prepared.validation.to_dict()
-    write_json(folder / "suite.json", validation.pop("suite", []))
-    write_json(folder / "validation.json", validation)
+    write_json(folder / "suite.json", list(prepared.suite))
+    write_record(folder / "validation.json", prepared.validation)
     (folder / "message.txt").write_text(prepared.validation.message() + "\n", encoding="utf-8")
 
 
@@ -49,58 +50,75 @@ def prepare_site(site: ResolvedSite, source: Ref | None = None) -> Ref:
     """
     data = fingerprint(site.site, home=site.place.root, base=site.network.base)
     ref = checked_rows(site.place, site, data, source)
-    validation = ref.json("validation.json")
+    validation = ref.record(Validation, "validation.json")
     leave(site.name, "validation", _validation_page(site, validation))
-    report(site.name, "read and check", detail=f"{validation['read']:,} rows read, {validation['used']:,} used")
+    report(site.name, "read and check", detail=f"{written(validation.read)} rows read, {written(validation.used)} used")
     return ref
 
 
+@step("accept", "accept {site.name}")
 def require_usable(site: ResolvedSite, prepared: Ref) -> None:
     """Stops the site when its extract broke a table-level rule, leaving the findings to read.
 
-    Prefect keeps the sentence, so that it has passed disclosure; the message beside it is the whole truth.
+    Prefect keeps the sentence and the letter to the site, so that both have passed disclosure; the message beside the
+    findings is the whole truth.
     """
-    validation = disclose_validation(prepared.json("validation.json"), site.policy)
-    if not validation["stopped"]:
+    validation = disclose_validation(prepared.record(Validation, "validation.json"), site.policy)
+    if not validation.stopped:
         return
+    leave(site.name, "letter", validation.message())
     refused = site.place.site(site.name) / "refused"
     refused.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
     for name in ("validation.json", "quarantine.csv", "message.txt"):
         (refused / name).write_bytes((prepared.path / name).read_bytes())
-    stops = [finding["sentence"] for finding in validation["findings"] if finding["severity"] == "table_stop"]
+    stops = [finding.sentence for finding in validation.by_severity("table_stop")]
     raise SiteStopped(
         f"site '{site.name}' is stopped by {len(stops)} table-level finding(s), the first being: {stops[0]}. "
         f"The whole message for the site is in {refused / 'message.txt'}"
     )
 
 
-@stage("encoded")
-def encoded_pair(folder: Path, site: ResolvedSite, source: Ref, target: Ref) -> None:
-    """Writes source.npz (labelled), target.npz (never labelled), encoder.json and counts.json.
+@stage("labelled")
+def labelled_rows(folder: Path, source: ResolvedSite, prepared: Ref, left_out: Sequence[str]) -> None:
+    """Writes source.npz (labelled), encoder.json and outcomes.json: the source without the columns in `left_out`.
 
-    The counts are outcomes of the source, and categories that the source never showed.
+    No target is among its inputs, so that what is fitted on it alone is fitted once for all of them.
     """
-    source_frame, target_frame = (pd.read_parquet(ref.path / FRAME) for ref in (source, target))
-    encoder = learn_encoder(source_frame, site.contract, not_recorded(target_frame, site.contract))
-    write_record(folder / "encoder.json", encoder)
-    y, counts = source_outcome(source_frame, site.contract)
+    frame = pd.read_parquet(prepared.path / FRAME)
+    encoder = learn_encoder(frame, source.contract, left_out)
+    write_record(folder / ENCODER, encoder)
+    y, counts = source_outcome(frame, source.contract)
     known = ~pd.isna(y)
     if not known.any():
         raise DataError(
-            f"site '{site.source.name}' has no known outcome in {len(y):,} rows; a source needs labels, "
-            f"check the outcome of table '{site.contract.name}'"
+            f"site '{source.name}' has no known outcome in {len(y):,} rows; a source needs labels, "
+            f"check the outcome of table '{source.contract.name}'"
         )
-    labelled = encoder.encode(source_frame[known].reset_index(drop=True), site.source.name, y=y[known])
-    save_cohort(folder / "source.npz", labelled)
-    save_cohort(folder / "target.npz", encoder.encode(target_frame, site.name))
-    write_json(folder / "counts.json", {"outcomes": counts, "unseen": encoder.unseen(target_frame)})
+    save_cohort(folder / SOURCE, encoder.encode(frame[known].reset_index(drop=True), source.name, y=y[known]))
+    write_json(folder / "outcomes.json", counts)
+
+
+@stage("encoded")
+def encoded_pair(folder: Path, site: ResolvedSite, labelled: Ref, target: Ref) -> None:
+    """Writes source.npz (labelled), target.npz (never labelled), encoder.json, counts.json and labelled.json.
+
+    The counts are outcomes of the source, and categories that the source never showed.
+    """
+    frame = pd.read_parquet(target.path / FRAME)
+    encoder = labelled.record(Encoder, ENCODER)
+    for name in (SOURCE, ENCODER):
+        shutil.copyfile(labelled.path / name, folder / name)
+    save_cohort(folder / TARGET, encoder.encode(frame, site.name))
+    write_json(folder / "counts.json", {"outcomes": labelled.json("outcomes.json"), "unseen": encoder.unseen(frame)})
+    write_record(folder / LABELLED, labelled)
 
 
 @step("encode", "encode {site.name}")
 def encode_pair(site: ResolvedSite, source: Ref, target: Ref) -> Ref:
     """Encodes both sites from the contract and the source's features alone."""
-    ref = encoded_pair(site.place, site, source, target)
-    encoder = ref.record(Encoder, "encoder.json")
+    left_out = not_recorded(pd.read_parquet(target.path / FRAME), site.contract)
+    ref = encoded_pair(site.place, site, labelled_rows(site.place, site.its_source(), source, left_out), target)
+    encoder = ref.record(Encoder, ENCODER)
     names = [feature.name for feature in encoder.features]
     without = f"; not recorded here and left out: {', '.join(encoder.left_out)}" if encoder.left_out else ""
     leave(site.name, "encoding", f"# {site.name}: encoding\n\n{len(names)} features: {', '.join(names)}{without}")
@@ -108,10 +126,10 @@ def encode_pair(site: ResolvedSite, source: Ref, target: Ref) -> Ref:
     return ref
 
 
-def _validation_page(site: ResolvedSite, validation: dict[str, Any]) -> str:
+def _validation_page(site: ResolvedSite, validation: Validation) -> str:
     shown = disclose_validation(validation, site.policy)
-    counts = [[shown[name] for name in ("read", "used", "quarantined", "duplicates")]]
-    findings = [[f["severity"], f.get("column") or "", f["count"], f["sentence"]] for f in shown["findings"]]
+    counts = [[shown.read, shown.used, shown.quarantined, shown.duplicates]]
+    findings = [[each.severity, each.column or "", each.count, each.sentence] for each in shown.findings]
     return (
         f"# {site.name}: validation\n\n"
         + table(["read", "used", "quarantined", "duplicates"], counts)

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tasks.audit import remembered_labels
+from tasks.audit import remembered_labels, weighed_outcomes
 from tasks.export import example_of
 from tasks.files import load_cohort
+from tasks.label_list import read_list
 from tasks.models import MODELS_DIGEST, RECALIBRATED_FROM, model_name, point_candidate
 from tasks.place import Place
 from tasks.recording import record_recalibration
@@ -22,12 +23,12 @@ from tasks.score import Champion, find_champion
 from tasks.step import step
 from tasks.tracking import connect
 from tdrop.data.outcomes import read_labels
-from tdrop.disclosure import limit
-from tdrop.disclosure.cells import shown_count
+from tdrop.disclosure.cells import limit, shown_count
 from tdrop.errors import DataError, UsageError
 from tdrop.evaluate import FEWEST_EVENTS, Recalibration, suggest_recalibration
 from tdrop.records import plain, write_json
 from tdrop.served.line import CalibrationLine
+from tdrop.served.model import Served
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -68,8 +69,6 @@ class Recalibrated:
 @step("recalibrate", "recalibrate {site}")
 def recalibrate(place: Place, site: str, labels: str | None = None) -> Recalibrated:
     """Fits a line to known outcomes and registers the champion with it as the candidate."""
-    from tdrop.served.model import Served
-
     champion = find_champion(place, site)
     file = _label_file(place, site, labels)
     target = place.root / "store" / champion.described["encoded"] / "target.npz"
@@ -80,7 +79,8 @@ def recalibrate(place: Place, site: str, labels: str | None = None) -> Recalibra
         )
     cohort, served = load_cohort(target), Served.load(champion.folder)
     y = _outcomes(place, site, file, cohort.ids)
-    found = suggest_recalibration(y, served.summarise(cohort).mean)
+    outcomes, weights = weighed_outcomes(read_list(place, site), champion.described["digests"]["target"], y)
+    found = suggest_recalibration(outcomes, served.summarise(cohort).mean, weights)
     chosen = _what_helps(site, found)
     line = CalibrationLine(chosen.intercept, chosen.slope)
     version = _register(place, site, champion, line.after(served.recalibration), chosen, found.n, file)

@@ -19,6 +19,7 @@ from tasks.records import SiteRecord
 from tasks.step import step, unless_lasting
 from tasks.store import digest_of
 from tasks.tracking import PARENT, connect, experiment_id
+from tasks.views import keep_view
 from tdrop.errors import TdropError
 from tdrop.methods import label
 
@@ -50,6 +51,8 @@ def record_site(place: Place, record: SiteRecord) -> str:
     found = _find(client, experiment, key, record)
     parent, version = found or _write(client, experiment, key, record)
     point_candidate(client, record.site, version)
+    labelled = any("target/error_auroc_sd" in method.metrics for method in record.methods)
+    keep_view(client, experiment, record.site, parent, labelled=labelled)
     leave(record.site, "record", f"# {record.site}: recorded\n\nMLflow run `{parent}`, {len(record.methods)} methods.")
     report(record.site, "record", detail="already recorded" if found else f"{len(record.methods)} methods in MLflow")
     return parent
@@ -80,9 +83,8 @@ def _write(client: MlflowClient, experiment: str, key: str, record: SiteRecord) 
             tags = {**record.tags, "kind": "method", "method": method.method, PARENT: parent}
             tags |= {"chosen": str(method.method == record.chosen).lower(), NOTE: _about_method(record, method.method)}
             with _run(client, experiment, f"{method.method} {record.site}", tags) as child:
-                _log(client, child, method.params, method.metrics)
+                _log(client, child, method.params, method.metrics, method.history)
                 _log_datasets(client, child, record.datasets)
-                _log_history(client, child, method.history)
                 for name, text in method.files.items():
                     client.log_text(child, text, name)
                 if method.method == record.chosen and record.candidate is not None:
@@ -111,7 +113,7 @@ def _about_method(record: SiteRecord, method: str) -> str:
 
 @contextmanager
 def _run(client: MlflowClient, experiment: str, name: str, tags: Mapping[str, str]) -> Iterator[str]:
-    """A run that ends as FINISHED or, when the block raises, as FAILED."""
+    """A run that ends as FINISHED or, when the block raises, as FAILED and out of sight: the next try starts anew."""
     run_id = str(client.create_run(experiment, run_name=name, tags=dict(tags)).info.run_id)
     try:
         yield run_id
@@ -119,27 +121,25 @@ def _run(client: MlflowClient, experiment: str, name: str, tags: Mapping[str, st
         # What went wrong is worth more than that MLflow could not be told.
         with suppress(Exception):
             client.set_terminated(run_id, "FAILED")
+            client.delete_run(run_id)
         raise
     client.set_terminated(run_id, "FINISHED")
 
 
-def _log(client: MlflowClient, run_id: str, params: Mapping[str, Any], metrics: Mapping[str, float]) -> None:
+def _log(
+    client: MlflowClient,
+    run_id: str,
+    params: Mapping[str, Any],
+    metrics: Mapping[str, float],
+    history: Sequence[Mapping[str, float | None]] = (),
+) -> None:
+    """Settings, numbers, and the points of the training curve by step."""
     from mlflow.entities import Metric, Param
 
     stamp = int(time.time() * 1000)
-    client.log_batch(
-        run_id,
-        metrics=[Metric(name, float(value), stamp, 0) for name, value in metrics.items()][:BATCH],
-        params=[Param(name, str(value)) for name, value in params.items()],
-    )
-
-
-def _log_history(client: MlflowClient, run_id: str, history: Sequence[Mapping[str, float | None]]) -> None:
-    """The points of the training curve, by step."""
-    from mlflow.entities import Metric
-
-    stamp = int(time.time() * 1000)
-    points = [
+    client.log_batch(run_id, params=[Param(name, str(value)) for name, value in params.items()])
+    points = [Metric(name, float(value), stamp, 0) for name, value in metrics.items()]
+    points += [
         Metric(f"training/{name}", float(value), stamp, int(point["step"] or 0))
         for point in history
         for name, value in point.items()

@@ -53,7 +53,7 @@ def promote(place: Place, site: str, *, by: str, note: str) -> Promotion:
     if candidate is None:
         raise UsageError(
             f"site '{site}' has no candidate to promote; run `tdrop transfer {site}` first "
-            "(a verdict of stop makes no candidate)"
+            "(a verdict of stop makes no candidate, nor does a source with too few outcomes)"
         )
     if not by.strip() or not note.strip():
         raise UsageError("a promotion needs the name of a person (--by) and a note (--note)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -12,28 +13,34 @@ import pandas as pd
 from filelock import FileLock
 from numpy.typing import NDArray
 
-from tasks.artifacts import leave
-from tasks.audit import AUDIT, Audit, observe, usable_list
+from tasks.artifacts import leave, table
+from tasks.audit import AUDIT, Audit, observe, weighed_outcomes
 from tasks.evaluate import REFUSED, load_predictions
 from tasks.files import load_cohort, load_summary
 from tasks.forecast import FORECAST
 from tasks.label_list import read_list
 from tasks.ledger import entries as ledger_entries
+from tasks.left_out import left_out
 from tasks.place import Place, ResolvedSite, replacing, write_private
 from tasks.prepare import FRAME
 from tasks.progress import report
+from tasks.published import is_withheld, withheld_sentence
 from tasks.registry import champion_record
 from tasks.run import RUN, Run, last_run
-from tasks.shift import fitted_propensity, unlike_patients
+from tasks.shift import fitted_propensity, load_propensity, unlike_patients
 from tasks.status import now, read_status
 from tasks.step import step
 from tasks.store import code_digest
 from tasks.tune import PREDICTIONS
-from tdrop.disclosure import disclose
+from tdrop.contracts.findings import Validation
+from tdrop.data.cells import write_patients
+from tdrop.data.outcomes import LabelCounts
+from tdrop.disclosure.report import disclose
 from tdrop.errors import DataError, Unavailable
-from tdrop.evaluate import Evaluation, patients_table, write_patients
+from tdrop.evaluate import Evaluation, Moved, compare_risks, patients_table, suggest_recalibration
 from tdrop.forecast import Forecast, Observation, TrackRecord, track_record
-from tdrop.records import plain, read_arrays, write_json, write_record
+from tdrop.matching import Matching
+from tdrop.records import read_arrays, read_record, write_json, write_record
 from tdrop.report import (
     NO_REPORT,
     ReportData,
@@ -45,6 +52,7 @@ from tdrop.report import (
     report_summary,
 )
 from tdrop.shift import Shift, judge_known_outcomes
+from tdrop.tune import Trial
 
 PACKAGES = ("tdrop", "torch", "scikit-learn", "numpy", "pandas", "great-expectations", "prefect", "mlflow")
 #: The report before, beside the page that says why there is no newer one.
@@ -77,8 +85,8 @@ def publish_report(place: Place, run: Run) -> dict[str, Any]:
             for name in names:
                 if stage in stages and (stages[stage].path / name).is_file():
                     shutil.copyfile(stages[stage].path / name, folder / name)
-        table = patients_table(cohort.ids, load_summary(fit.path / PREDICTIONS), data.site.decision, data.unlike)
-        write_patients(folder / "patients.csv", table)
+        patients = patients_table(cohort.ids, load_summary(fit.path / PREDICTIONS), data.site.decision, data.unlike)
+        write_patients(folder / "patients.csv", patients)
         (folder / "report.html").write_text(render_report(data), encoding="utf-8")
         page = render_shift_page(
             data.site, data.source_title, data.shift, data.matching, data.validation, data.contract
@@ -88,7 +96,7 @@ def publish_report(place: Place, run: Run) -> dict[str, Any]:
         write_record(folder / RUN, run)
     (place.site(run.site) / HALTED).unlink(missing_ok=True)
     publish_index(place)
-    leave(run.site, "summary", _summary_page(report_summary(disclose(data, data.site.disclosure))))
+    leave(run.site, "summary", _page_of(place, data))
     report(run.site, "report", detail=str(place.latest(run.site) / "report.html"))
     return summary
 
@@ -111,12 +119,12 @@ def assemble(place: Place, run: Run) -> ReportData:
         site=site.site,
         source_title=site.source.title,
         contract=site.contract,
-        validation=stages.target.json("validation.json"),
-        source_validation=stages.source.json("validation.json"),
+        validation=stages.target.record(Validation, "validation.json"),
+        source_validation=stages.source.record(Validation, "validation.json"),
         shift=_judged(run, y),
-        matching=stages.matching.json("matching.json"),
+        matching=stages.matching.record(Matching, "matching.json"),
         tuning=_marked_trials(run),
-        choice=stages.choice.json("choice.json"),
+        choice=run.choice,
         evaluation=Evaluation.from_dict(stages.evaluation.json("evaluation.json")),
         predictions=load_predictions(run.trained.fits),
         y=y,
@@ -124,15 +132,25 @@ def assemble(place: Place, run: Run) -> ReportData:
         source_frame=pd.read_parquet(stages.source.path / FRAME),
         target_frame=pd.read_parquet(stages.target.path / FRAME),
         dropout_rates=_dropout_rates(run),
+        moved=_moved(place, run, y),
         failed_methods=run.trained.failed,
-        labels=json.loads(labels.read_text()) if labels.is_file() else None,
+        labels=read_record(LabelCounts, labels) if labels.is_file() else None,
         refused_labels=stages.evaluation.json(REFUSED)["sentence"] if refused.is_file() else "",
         provenance=_provenance(site, run),
         previous=_previous(place, run.site),
         promotion=_promotion(place, run.site),
         forecast=forecast,
         observations=_observations(place, run, forecast, y),
+        recalibration=None if y is None else _recalibration(place, run, y),
+        left_out=left_out(site, stages.source, stages.encoded),
     )
+
+
+def _recalibration(place: Place, run: Run, y: NDArray[Any]) -> dict[str, Any]:
+    """What known outcomes suggest, those of a label list weighed by how patients came on it."""
+    outcomes, weights = weighed_outcomes(read_list(place, run.site), run.stages.target.digest, y)
+    risk = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS).mean
+    return suggest_recalibration(outcomes, risk, weights).to_dict()
 
 
 def _observations(place: Place, run: Run, forecast: Forecast | None, y: NDArray[Any] | None) -> tuple[Observation, ...]:
@@ -141,25 +159,23 @@ def _observations(place: Place, run: Run, forecast: Forecast | None, y: NDArray[
         return ()
     if run.stages.audit is not None:
         return run.stages.audit.record(Audit, AUDIT).observations
-    listed = read_list(place, run.site)
-    if listed is not None and len(y) > listed.rows.max() and usable_list(listed, y) is not None:
+    if weighed_outcomes(read_list(place, run.site), run.stages.target.digest, y)[1] is not None:
         # Who was asked for is no fair sample: only an audit weighs these outcomes.
         return ()
     return observe(forecast, run.stages.evaluation.record(Evaluation, "evaluation.json"), run.chosen, ())
 
 
-def _judged(run: Run, y: NDArray[Any] | None) -> dict[str, Any]:
+def _judged(run: Run, y: NDArray[Any] | None) -> Shift:
     """The shift under the verdict that known outcomes leave; its stage, made before any was read, stays as it is."""
     risk = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS).mean
     known = None if y is None else judge_known_outcomes(y, risk)
-    shift: dict[str, Any] = plain(run.stages.shift.record(Shift, "shift.json").judged(known))
-    return shift
+    return run.stages.shift.record(Shift, "shift.json").judged(known)
 
 
-def _marked_trials(run: Run) -> dict[str, list[dict[str, Any]]]:
+def _marked_trials(run: Run) -> dict[str, list[Trial]]:
     """Every method's trials, the one that was refitted marked as picked."""
     return {
-        method: [{**plain(trial), "picked": trial == run.trained.picked.get(method)} for trial in trials]
+        method: [replace(trial, picked=trial == run.trained.picked.get(method)) for trial in trials]
         for method, trials in run.trained.trials.items()
     }
 
@@ -172,6 +188,24 @@ def _dropout_rates(run: Run) -> dict[str, dict[str, Any]]:
             rates = read_arrays(file)
             found[method] = {name: rates[name] for name in rates}
     return found
+
+
+def _moved(place: Place, run: Run, y: NDArray[Any] | None) -> tuple[Moved, ...]:
+    """What unlabelled patients did to the risks of the methods that used them."""
+    fitted = load_propensity(fitted_propensity(place, run.stages.encoded))
+    if fitted is None:
+        return ()
+    return tuple(
+        compare_risks(
+            method,
+            float(run.trained.picked[method].settings["lambda_"]),
+            load_summary(twin.path / PREDICTIONS).mean,
+            load_summary(run.trained.fits[method][0].path / PREDICTIONS).mean,
+            fitted.target,
+            y,
+        )
+        for method, twin in run.trained.twins.items()
+    )
 
 
 def _provenance(site: ResolvedSite, run: Run) -> dict[str, Any]:
@@ -207,11 +241,39 @@ def _promotion(place: Place, site: str) -> dict[str, Any] | None:
     return None if record is None else record.to_dict()
 
 
+def _page_of(place: Place, data: ReportData) -> str:
+    if is_withheld(place, data):
+        return f"# {data.site.title}\n\nNo numbers: {withheld_sentence(data)}."
+    page = _summary_page(report_summary(disclose(data, data.site.disclosure)))
+    report_page = place.latest(data.site.name) / "report.html"
+    return f"{page}\n\nThe report is `{report_page}`; `tdrop ui` shows every method in MLflow."
+
+
 def _summary_page(shown: dict[str, Any]) -> str:
-    """The run in a few lines, from a summary that has passed disclosure."""
-    plain = {name: value for name, value in shown.items() if isinstance(value, str | int | float)}
-    lines = [f"- {name.replace('_', ' ')}: {value}" for name, value in plain.items()]
-    return f"# {shown['title']}\n\n" + "\n".join([*lines, *(f"- {thing}" for thing in shown["things"])])
+    """The run on one page, from a summary that has passed disclosure."""
+    expected = (shown["forecast"] or {}).get("auroc")
+    facts = [
+        ("method", shown["method_label"]),
+        ("patients", shown["patients"]),
+        ("to refer", shown["referred"]),
+        ("AUROC expected", f"{expected['value']} ({expected['low']} to {expected['high']})" if expected else None),
+        ("AUROC where outcomes are known", shown["auroc"]),
+    ]
+    methods = [[one["label"], one["auroc"], one["error_auroc_sd"], _whole(one["referred"])] for one in shown["methods"]]
+    return "\n\n".join(
+        [
+            f"# {shown['title']}: {shown['verdict']}",
+            f"**{shown['use']}**",
+            "\n".join(f"- {thing}" for thing in shown["things"]),
+            table(["", ""], [list(fact) for fact in facts]),
+            table(["method", "AUROC", "error AUROC by sd", "to refer"], methods),
+        ]
+    )
+
+
+def _whole(count: float | None) -> int | None:
+    """Patients, as people count them."""
+    return None if count is None else round(count)
 
 
 def publish_index(place: Place) -> Path:

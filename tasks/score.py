@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tasks.files import load_cohort
+from tasks.files import load_pair
 from tasks.models import download_model, model_name
 from tasks.place import Place, replacing, write_private
 from tasks.prune import stages
@@ -15,17 +15,18 @@ from tasks.registry import require_promoted
 from tasks.run import last_run
 from tasks.status import read_status
 from tasks.step import step
+from tdrop.contracts.findings import Validation
+from tdrop.data.cells import write_patients
+from tdrop.data.prepare import prepare
 from tdrop.data.readers import fingerprint
+from tdrop.disclosure.documents import disclose_validation
 from tdrop.errors import SiteStopped, TdropError, UsageError
-from tdrop.records import write_json
-
-if TYPE_CHECKING:
-    from tdrop.contracts.findings import Validation
-    from tdrop.shift import DomainAuroc, Shift
-    from tdrop.types import Cohort
-
-#: A batch smaller than this says too little about a shift.
-FEWEST_TO_COMPARE = 100
+from tdrop.evaluate import patients_table
+from tdrop.records import read, write_json, write_record
+from tdrop.served.comparison import FEWEST_TO_COMPARE, compare_batch
+from tdrop.served.model import Served
+from tdrop.shift import DomainAuroc
+from tdrop.types import Cohort
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,6 @@ class Champion:
 @step("score", "score {site}")
 def score_batch(place: Place, site: str, file: str) -> dict[str, Any]:
     """Writes `sites/<site>/scores/` with patients.csv, quarantine.csv and validation.json."""
-    from tdrop.data.prepare import prepare
-    from tdrop.evaluate import patients_table, write_patients
-    from tdrop.served.model import Served
-
     champion = find_champion(place, site)
     network = place.network()
     prepared = prepare(network.site(site), network, home=place.root, file=Path(file))
@@ -59,7 +56,7 @@ def score_batch(place: Place, site: str, file: str) -> dict[str, Any]:
     with replacing(folder) as incoming:
         write_patients(incoming / "patients.csv", table)
         write_patients(incoming / "quarantine.csv", prepared.quarantine)
-        write_json(incoming / "validation.json", prepared.validation.to_dict())
+        write_record(incoming / "validation.json", prepared.validation)
         write_json(incoming / "score.json", {"champion": champion.version, "sentences": sentences})
     return {
         "folder": str(folder),
@@ -81,12 +78,10 @@ def find_champion(place: Place, site: str) -> Champion:
 
 def _refusal(place: Place, site: str, validation: Validation) -> str:
     """Leaves the whole message for the site in a file; Prefect keeps the sentence, which has passed disclosure."""
-    from tdrop.disclosure import disclose_validation
-
     file = place.site(site) / "refused" / "batch.txt"
     write_private(file, validation.message())
-    shown = disclose_validation(validation.to_dict(), place.network().site(site).disclosure)
-    stops = [finding["sentence"] for finding in shown["findings"] if finding["severity"] == "table_stop"]
+    shown = disclose_validation(validation, place.network().site(site).disclosure)
+    stops = [finding.sentence for finding in shown.by_severity("table_stop")]
     return (
         f"the batch for site '{site}' is stopped by {len(stops)} table-level finding(s), the first being: {stops[0]}. "
         f"The whole message for the site is in {file}"
@@ -145,49 +140,14 @@ def _unseen(unseen: dict[str, int], scored: int) -> list[str]:
 
 
 def _compare(place: Place, champion: Champion, batch: Cohort) -> list[str]:
-    """Whether the batch is still of the population that the model was made for, in one sentence or none.
-
-    The batch is held beside the target first: as far from the source as the target was may be elsewhere.
-    """
-    from tdrop.records import read
-    from tdrop.shift import DomainAuroc, estimate_shift
-
+    """Whether the batch is still of the population that the model was made for, in one sentence or none."""
     if len(batch) < FEWEST_TO_COMPARE:
         return [f"{len(batch):,} patients are too few to compare with those that the model was made for"]
     encoded = place.root / "store" / champion.described["encoded"]
     if not all((encoded / name).is_file() for name in ("source.npz", "target.npz")):
         return ["the patients that the model was made for are not on this machine: the batch could not be compared"]
-    shift = estimate_shift(load_cohort(encoded / "target.npz"), batch)
-    if shift.verdict != "stop" and champion.described["domain_auroc"] is not None:
-        then = read(DomainAuroc, champion.described["domain_auroc"])
-        now = estimate_shift(load_cohort(encoded / "source.npz"), batch).domain_auroc
-        if now is not None and now.low > then.high:
-            return [_further(shift, now, then)]
-    return _differ(shift)
-
-
-def _further(shift: Shift, now: DomainAuroc, then: DomainAuroc) -> str:
-    return (
-        f"these {shift.target_rows:,} patients differ from the source more ({_told(now)}) than the "
-        f"{shift.source_rows:,} that the model was made for ({then.value:.2f}): a new transfer is recommended"
-    )
-
-
-def _differ(shift: Shift) -> list[str]:
-    """What a comparison of the target (its source) and the batch (its target) says; nothing when they are alike."""
-    these, those = f"these {shift.target_rows:,} patients", f"the {shift.source_rows:,} that the model was made for"
-    if shift.verdict == "go":
-        return []
-    if shift.domain_auroc is None or shift.outside_overlap is None:
-        return [f"{these} and {those} are too few to say whether they are alike"]
-    told = _told(shift.domain_auroc)
-    if shift.verdict == "too few to say":
-        return [f"{these} and {those} are too few to say whether they are alike ({told})"]
-    told += f"; {shift.outside_overlap:.0%} have hardly anybody like them there"
-    if shift.verdict == "caution":
-        return [f"{these} differ noticeably from {those} ({told})"]
-    return [f"{these} are not like {those} ({told}): a new transfer is recommended"]
-
-
-def _told(auroc: DomainAuroc) -> str:
-    return f"AUROC {auroc.value:.2f}, {auroc.low:.2f} to {auroc.high:.2f}"
+    source, target = load_pair(encoded)
+    described = champion.described["domain_auroc"]
+    then = None if described is None else read(DomainAuroc, described)
+    said = compare_batch(batch, target, source, then).sentence()
+    return [] if said is None else [said]

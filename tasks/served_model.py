@@ -12,6 +12,9 @@ from typing import Any
 import mlflow
 import pandas as pd
 
+from tdrop.errors import DataError
+from tdrop.served import seal_of
+
 #: MLflow's note of what it downloaded, and the tag with the digest of every byte.
 ADDED, SEAL = "registered_model_meta", "tdrop.seal"
 
@@ -38,9 +41,6 @@ def require_sealed(folder: Path) -> None:
     MLflow writes down beside its copy of a registered version which one it is. What has no such note is a model that
     is just being logged.
     """
-    from tdrop.errors import DataError
-    from tdrop.served import seal_of
-
     whole = next(parent for parent in folder.parents if (parent / "MLmodel").is_file())
     note = whole / ADDED
     if not note.is_file():

@@ -6,6 +6,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tdrop.errors import UsageError, did_you_mean
+from tdrop.methods import method_names
+
 #: Interval levels kept of every prediction: the paper sweeps 50 to 99%.
 SWEEP = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 
@@ -34,9 +37,6 @@ class TransferSettings(BaseModel):
 
     def chosen_methods(self) -> tuple[str, ...]:
         """The methods to train, in the paper's order, each name checked."""
-        from tdrop.errors import UsageError, did_you_mean
-        from tdrop.methods import method_names
-
         known = method_names()
         for name in (*self.methods, *self.method_settings):
             if name not in known:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from tasks.artifacts import leave, table
 from tasks.files import load_pair
@@ -12,10 +11,10 @@ from tasks.progress import report
 from tasks.stage import stage
 from tasks.step import step
 from tasks.store import Ref
-from tdrop.disclosure import disclose_matching, disclose_shift
-from tdrop.matching import match
+from tdrop.disclosure.shift import disclose_matching, disclose_shift
+from tdrop.matching import Matching, match
 from tdrop.records import write_record
-from tdrop.shift import Propensity, estimate_shift, judge_shared_patients, judge_source_outcomes, propensity
+from tdrop.shift import Propensity, Shift, estimate_shift, judge_shared_patients, judge_source_outcomes, propensity
 from tdrop.shift.overlap import Mask
 
 PROPENSITY = "propensity.npz"
@@ -75,8 +74,8 @@ def estimate_site_shift(site: ResolvedSite, encoded: Ref) -> Ref:
     # Here, so that worker processes, which read this module's names, load no drawing.
     from tdrop.report.sentences import shift_sentence
 
-    leave(site.name, "shift", f"# {site.name}: {shift['verdict']}\n\n{shift_sentence(shift)}")
-    report(site.name, "estimate shift", detail=shift["verdict"])
+    leave(site.name, "shift", f"# {site.name}: {shift.verdict}\n\n{shift_sentence(shift)}")
+    report(site.name, "estimate shift", detail=shift.verdict)
     return ref
 
 
@@ -84,14 +83,14 @@ def estimate_site_shift(site: ResolvedSite, encoded: Ref) -> Ref:
 def match_validation(site: ResolvedSite, encoded: Ref, shift: Ref) -> Ref:
     """Chooses the source rows that look like the target."""
     ref = matched_rows(site.place, encoded)
-    matching = disclose_matching(ref.json("matching.json"), shown_shift(site, shift), site.policy)
-    rows = [[row["feature"], row["before"], row["after"]] for row in matching["balance"]]
+    matching = disclose_matching(ref.record(Matching, "matching.json"), shown_shift(site, shift), site.policy)
+    rows = [[row.feature, row.before, row.after] for row in matching.balance]
     page = f"# {site.name}: balance before and after\n\n" + table(["feature", "before", "after"], rows)
     leave(site.name, "matching", page)
-    report(site.name, "match", detail=f"{matching['retained']} source rows held out")
+    report(site.name, "match", detail=f"{matching.retained} source rows held out")
     return ref
 
 
-def shown_shift(site: ResolvedSite, shift: Ref) -> dict[str, Any]:
+def shown_shift(site: ResolvedSite, shift: Ref) -> Shift:
     """A site's shift as others may see it."""
-    return disclose_shift(shift.json("shift.json"), site.policy)
+    return disclose_shift(shift.record(Shift, "shift.json"), site.policy)

@@ -83,8 +83,7 @@ class Step(Generic[P, R]):
     @functools.cached_property
     def task(self) -> Task[P, R]:
         """The step as Prefect knows it; never cached by Prefect, which would have to keep its result."""
-        from prefect import task
-        from prefect.cache_policies import NO_CACHE
+        import prefect.cache_policies
 
         options: dict[str, Any] = {"timeout_seconds": self.limit_seconds} if self.limit_seconds else {}
         if self.retry is not None:
@@ -94,7 +93,8 @@ class Step(Generic[P, R]):
                 "retry_delay_seconds": list(BACKOFF_SECONDS),
                 "retry_condition_fn": lambda _task, _run, state: retry(state.result(raise_on_failure=False)),
             }
-        return task(name=self.name, task_run_name=self.run_name, cache_policy=NO_CACHE, **options)(self.plainly)
+        options |= {"task_run_name": self.run_name, "cache_policy": prefect.cache_policies.NO_CACHE}
+        return prefect.task(name=self.name, **options)(self.plainly)
 
 
 def step(

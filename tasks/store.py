@@ -13,13 +13,15 @@ import logging
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
+from filelock import FileLock
 from pydantic import Field
 
 from tasks.lease import leased
@@ -129,11 +131,22 @@ class Store:
         """
         key = digest_of({"stage": stage, "inputs": dict(inputs), "code": code_digest()})
         folder = self.root / stage / key[:32]
+        found = self._found(stage, folder)
+        if found is not None:
+            return found
+        with _alone(folder):
+            # Another site's run may have made it meanwhile: what depends on the source alone is made once for all.
+            return self._found(stage, folder) or self._build(stage, folder, inputs, build)
+
+    def _found(self, stage: str, folder: Path) -> Ref | None:
         with leased(folder):
             found = _intact(folder)
-        if found is not None:
-            _touch(folder)
-            return self._ref(stage, folder, found, reused=True)
+        if found is None:
+            return None
+        _touch(folder)
+        return self._ref(stage, folder, found, reused=True)
+
+    def _build(self, stage: str, folder: Path, inputs: Mapping[str, Any], build: Callable[[Path], None]) -> Ref:
         incoming = folder.with_name(f".{folder.name}-{uuid.uuid4().hex[:8]}")
         incoming.mkdir(parents=True)
         try:
@@ -146,6 +159,19 @@ class Store:
 
     def _ref(self, stage: str, folder: Path, digest: str, reused: bool = False) -> Ref:
         return Ref(stage, folder.relative_to(self.root).as_posix(), digest, str(self.root), reused)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Lets one thread of one process at a time make a stage; the system ends the wait when a process dies."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder.with_name(f".{folder.name}.lock"), mode=0o600)
+    with lock:
+        try:
+            yield
+        finally:
+            # Whoever waits for the removed file still finds the stage; whoever comes later has no need to wait.
+            Path(lock.lock_file).unlink(missing_ok=True)
 
 
 def _file_digest(path: Path) -> str:

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from filelock import FileLock
+
 from tasks.place import PRIVATE, Place
 from tdrop.errors import Damaged, Unavailable, unwritable
 
@@ -69,7 +71,6 @@ def _point_at(uri: str) -> None:
 
 @lru_cache(maxsize=8)
 def _connect(uri: str, home: str) -> MlflowClient:
-    from filelock import FileLock
     from mlflow import MlflowClient
 
     # Two processes that migrate one fresh sqlite file at once break it for good.
@@ -124,8 +125,6 @@ def experiment_name(network: Network) -> str:
 
 def experiment_id(place: Place, network: Network) -> str:
     """The network's experiment, created once with a fixed place for its artifacts."""
-    from filelock import FileLock
-
     client, name = connect(place), experiment_name(network)
     with FileLock(place.root / "mlflow.lock"):
         found = client.get_experiment_by_name(name)

@@ -6,13 +6,16 @@ sites x methods x seeds x trials. Prefect sees one task a method's tuning and on
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tasks.files import load_pair, save_summary
+from tasks.files import LABELLED, SOURCE, load_cohort, load_pair, save_summary
 from tasks.place import Place
 from tasks.pool import side_by_side
 from tasks.progress import advance
@@ -22,11 +25,14 @@ from tasks.stage import stage
 from tasks.step import step
 from tasks.store import Ref
 from tdrop.choose import weigh_out_of_fold
-from tdrop.methods import build
+from tdrop.errors import FitError
+from tdrop.matching import Matching
+from tdrop.methods import build, load
 from tdrop.records import write_json, write_record
 from tdrop.shift import Propensity, density_ratio_weights
-from tdrop.tune import OutOfFold, Trial, plan_trials, promising, refit, run_trial
+from tdrop.tune import OutOfFold, Trial, deal_folds, plan_trials, predict_folds, promising, refit, score_trial
 from tdrop.tune.trial import settings_of
+from tdrop.types import Method
 
 #: Tuning happens once, with the first seed.
 FIRST_SEED = 0
@@ -34,6 +40,10 @@ FIRST_SEED = 0
 PREDICTIONS = "predictions.npz"
 #: A trial's risks of source patients whom its fits did not see.
 OUT_OF_FOLD = "out_of_fold.npz"
+#: Why a fit of a fold failed.
+FAILURE = "failure.json"
+#: A fitted model and its training curve.
+MODEL, HISTORY = "model", "history.json"
 Settings = Mapping[str, Any]
 #: Out-of-fold risks of a method, row by row: rows, risk, fold, y, weights.
 RISKS = "risks.npz"
@@ -46,26 +56,36 @@ def planned_trials(method: str, settings: TransferSettings) -> Sequence[Settings
     return [settings_of(each) for each in planned]
 
 
-@stage("trial", in_worker=True)
+@stage("held-out", in_worker=True)
+def held_out_risks(folder: Path, rows: Ref, method: str, settings: Settings, held: int, folds: int, seed: int) -> None:
+    """Writes out_of_fold.npz: one fold's risks by a fit that did not see it; or failure.json."""
+    source, target = load_pair(rows.path)
+    dealt = deal_folds(source, seed=seed, folds=folds)
+    try:
+        found = predict_folds(build(method, **settings), source, target, dealt, (held,), seed=seed)
+    except FitError as error:
+        write_json(folder / FAILURE, str(error))
+    else:
+        found.save(folder / OUT_OF_FOLD)
+
+
+@stage("trial")
 def tried_settings(
-    folder: Path, encoded: Ref, matching: Ref, method: str, settings: Settings, folds: int, seed: int, first: Ref | None
+    folder: Path, encoded: Ref, matching: Ref, method: str, settings: Settings, held_out: Sequence[Ref]
 ) -> None:
-    """Tries one setting on source rows left out of its fits: on the first fold, or, after that, on all: trial.json."""
-    rows = np.asarray(matching.json("matching.json")["rows"], dtype=np.int64)
-    earlier = None if first is None else OutOfFold.load(first.path / OUT_OF_FOLD)
-    trial, risks = run_trial(
-        build(method, **settings),
-        *load_pair(encoded.path),
-        rows,
-        seed=seed,
-        earlier=earlier,
-        held=(0,) if first is None else None,
-        folds=folds,
-    )
-    write_record(folder / "trial.json", trial)
-    # What is said of single patients stays here and never travels with the trial.
-    if risks is not None:
-        risks.save(folder / OUT_OF_FOLD)
+    """Writes trial.json, and out_of_fold.npz unless a fit failed: one setting on source rows left out of its fits.
+
+    What is said of single patients stays here and never travels with the trial.
+    """
+    failures = [ref.json(FAILURE) for ref in held_out if (ref.path / FAILURE).exists()]
+    tried = build(method, **settings)
+    if failures:
+        write_record(folder / "trial.json", Trial(method, settings_of(tried), failure=failures[0]))
+        return
+    risks = reduce(OutOfFold.join, [OutOfFold.load(ref.path / OUT_OF_FOLD) for ref in held_out])
+    matched = matching.record(Matching, "matching.json").rows
+    write_record(folder / "trial.json", score_trial(tried, load_cohort(encoded.path / SOURCE), risks, matched))
+    risks.save(folder / OUT_OF_FOLD)
 
 
 @step("tune", "tune {method}")
@@ -73,28 +93,47 @@ def tune_method(
     place: Place, site: str, encoded: Ref, matching: Ref, method: str, settings: TransferSettings
 ) -> list[Ref]:
     """Runs every trial of a method on one fold and the promising ones on all; returns a stage each."""
-    shared = (place, encoded, matching, method)
     planned = planned_trials(method, settings)
-    calls = [(*shared, each, settings.folds, FIRST_SEED, None) for each in planned]
-    refs = side_by_side(tried_settings, calls, lambda: advance(site, "tune", method))
+
+    rows = [rows_to_fit(encoded, build(method, **each).risk_alone()) for each in planned]
+
+    def fitted(asked: Sequence[tuple[int, int]], done: Callable[[], None]) -> list[Ref]:
+        """One fit for every trial and fold asked."""
+        calls = [
+            (place, rows[trial], method, planned[trial], held, settings.folds, FIRST_SEED) for trial, held in asked
+        ]
+        return side_by_side(held_out_risks, calls, done)
+
+    first = fitted([(trial, 0) for trial in range(len(planned))], lambda: advance(site, "tune", method))
+    refs = [
+        tried_settings(place, encoded, matching, method, each, [ref]) for each, ref in zip(planned, first, strict=True)
+    ]
     going_on = promising([ref.record(Trial, "trial.json") for ref in refs])
-    later = [(*shared, planned[index], settings.folds, FIRST_SEED, refs[index]) for index in going_on]
-    if later:
-        for index, ref in zip(going_on, side_by_side(tried_settings, later, lambda: None), strict=True):
-            refs[index] = ref
+    asked = [(trial, held) for trial in going_on for held in range(1, settings.folds)]
+    later = dict(zip(asked, fitted(asked, lambda: None), strict=True)) if asked else {}
+    for trial in going_on:
+        parts = [first[trial], *(later[trial, held] for held in range(1, settings.folds))]
+        refs[trial] = tried_settings(place, encoded, matching, method, planned[trial], parts)
     return refs
 
 
-@stage("fit", in_worker=True)
-def fitted_model(
-    folder: Path, encoded: Ref, method: str, settings: Settings, seed: int, passes: int, levels: Any
-) -> None:
-    """Writes model/, predictions.npz of the target's patients, history.json, and rates.npz where there are any."""
-    source, target = load_pair(encoded.path)
+@stage("model", in_worker=True)
+def trained_model(folder: Path, rows: Ref, method: str, settings: Settings, seed: int) -> None:
+    """Writes model/ and history.json."""
+    source, target = load_pair(rows.path)
     fitted = refit(method, _picked(method, settings), source, target, seed=seed)
-    fitted.save(folder / "model")
+    fitted.save(folder / MODEL)
+    write_json(folder / HISTORY, list(fitted.history))
+
+
+@stage("fit", in_worker=True)
+def predicted_patients(folder: Path, encoded: Ref, model: Ref, seed: int, passes: int, levels: Sequence[float]) -> None:
+    """Writes a model's predictions.npz of the target's patients beside it, and rates.npz where it has any."""
+    shutil.copytree(model.path / MODEL, folder / MODEL)
+    shutil.copyfile(model.path / HISTORY, folder / HISTORY)
+    source, target = load_pair(encoded.path)
+    fitted = load(folder / MODEL)
     save_summary(folder / PREDICTIONS, fitted.summarise(target.X, passes, seed=seed, levels=levels))
-    write_json(folder / "history.json", list(fitted.history))
     if hasattr(fitted, "dropout_rates"):
         rates = {name: fitted.dropout_rates(cohort.X) for name, cohort in (("source", source), ("target", target))}
         np.savez(folder / "rates.npz", **rates)
@@ -104,9 +143,22 @@ def fitted_model(
 def fit_seed(
     place: Place, encoded: Ref, method: str, trial: Trial, seed: int, settings: TransferSettings, level: float
 ) -> Ref:
-    """Refits the picked trial on all labelled rows."""
+    """Refits the picked trial on all labelled rows, and predicts the target's patients."""
     levels = tuple(sorted({*SWEEP, level}))
-    return fitted_model(place, encoded, method, trial.settings, seed, settings.passes, levels)
+    rows = rows_to_fit(encoded, build(method, **trial.settings))
+    model = trained_model(place, rows, method, trial.settings, seed)
+    return predicted_patients(place, encoded, model, seed, settings.passes, levels)
+
+
+def rows_to_fit(encoded: Ref, method: Method) -> Ref:
+    """The stage that a fit reads: the source alone where its settings leave the target's patients unread.
+
+    Such a fit is then made once for all targets of a source.
+    """
+    if method.needs_target() or not (encoded.path / LABELLED).exists():
+        return encoded
+    alone = replace(encoded.record(Ref, LABELLED), store=encoded.store)
+    return alone if alone.path.is_dir() else encoded
 
 
 @stage("fold", in_worker=True)

@@ -52,8 +52,19 @@ Rows = Annotated[
     PlainSerializer(lambda value: value.tolist(), return_type=list[int]),
 ]
 
+#: What stands in the place of a count, as it is written: "<10" or "hidden".
+Mark = Annotated[Hidden, BeforeValidator(_read_hidden), PlainSerializer(str)]
+
 #: A number of patients, or what stands in its place.
-Count = int | Annotated[Hidden, BeforeValidator(_read_hidden), PlainSerializer(str)]
+Count = int | Mark
+
+#: The same where it need not be whole: an effective size, an expected number.
+Amount = int | float | Mark
+
+
+def written(count: Count) -> str:
+    """A count as text: 1,234, or what stands in its place."""
+    return f"{count:,}" if isinstance(count, int) else str(count)
 
 
 _adapters: dict[Any, TypeAdapter[Any]] = {}

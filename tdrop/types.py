@@ -226,6 +226,14 @@ class Method(Protocol):
         """
         ...
 
+    def needs_target(self) -> bool:
+        """Whether a fit with these settings reads the target's rows."""
+        ...
+
+    def risk_alone(self) -> Self:
+        """These settings without what only widens the risk: what tuning fits, which asks for nothing but the risk."""
+        ...
+
     def with_settings(self, **settings: Any) -> Self:
         """Returns a copy with some settings changed; an unknown name is a UsageError."""
         ...

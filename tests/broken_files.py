@@ -164,6 +164,7 @@ HARMLESS = [
         "separators_at_every_end": each_line(lambda line: line + ",,,", header=True), "one_separator_at_every_end": each_line(lambda line: line + ",", header=True),
         "all_quoted": each_line(lambda line: ",".join(f'"{field}"' for field in line.split(",")), header=True), "spaces_around": each_line(lambda line: ",".join(f" {field} " for field in line.split(",")), header=True),
         "hard_spaces_around": each_line(lambda line: ",".join(f"\u00a0{field}\u00a0" for field in line.split(","))), "names_quoted": lambda lines: joined([",".join(f'"{name}"' for name in lines[0].split(",")), *lines[1:]]),
+        "blank_carriage_returns": lambda lines: joined(lines, "\r\r\n"), "carriage_return_at_the_end": lambda lines: joined(lines) + b"\r", "a_quote_at_the_end": lambda lines: joined(lines) + b'"\n',
         "marked_and_quoted": lambda lines: codecs.BOM_UTF8 + each_line(lambda line: ",".join(f'"{field}"' for field in line.split(",")), header=True)(lines),
     }.items()
 ]  # fmt: skip
@@ -177,6 +178,8 @@ NO_PATIENTS = [
     Way("two_footers", lambda lines: joined([*lines, "Summe" + blank_fields(lines), "Mean" + blank_fields(lines)]), Taken(aside=2, more=2, says="2 of 102 rows sum up")),
     Way("footer_in_quotes", lambda lines: joined([*lines, '"Total: 100 patients, all"' + blank_fields(lines)]), Taken(aside=1, more=1, says="rows sum up")),
     Way("footer_below_blanks", lambda lines: joined([*lines, "", "Rows: 100" + blank_fields(lines)]), Taken(aside=1, more=1, says="rows sum up")),
+    Way("sums_in_the_midst", lambda lines: joined([*lines[:50], "Subtotal," + lines[50].partition(",")[2], *lines[50:]]), Taken(aside=1, more=1, says="1 of 101 rows sum up the others")),
+    Way("means_at_the_top", lambda lines: joined([lines[0], "Mean: 66.2," + lines[1].partition(",")[2], *lines[1:]]), Taken(aside=1, more=1, says="1 of 101 rows sum up the others")),
     Way("another_footer", lambda lines: joined([*lines, "printed by Dr Grey" + blank_fields(lines)]), Taken(aside=1, more=1, says="1 of 101 rows hold an id and not a single value")),
     Way("an_id_and_nothing", with_line(12, lambda line: line.split(",")[0] + "," * line.count(",")), Taken(aside=1, says="1 of 100 rows hold an id and not a single value")),
     Way("a_letter_was_lost", with_line(12, lambda line: "P\ufffd" + line[2:]), Taken(aside=1, says="1 of 100 rows have an id that was damaged")),
@@ -196,7 +199,7 @@ WAYS = [*FOREIGN, *UNREADABLE, *BROKEN_LINES, *HARMLESS, *NO_PATIENTS]
 STRANGE_IDS = [
     "007", "0", "-12", "+49", "=1+1", "@home", "1e5", "1E5", "1.0", "1.50", "9007199254740993", "123456789012345678901234567890", "Müller", "患者7", "a b",
     "a\u00a0b", "'quoted", "''", "nan2", "NULL1", "true", "1/2", "2024-01-01", "P;1", "P|1", "P\\1", "{x}", "[x]", "<b>", "%s", "${HOME}", "../x", "x" * 500,
-    "e4eaaaf2-d142-11e1-b3e4-080027620cdd", "É", "E\u0301", "\u200bx", "🙂", "a'b", 'a"b', "0x1F", "1_000", "12:30", "١٢", "#1", "--", "~", "1,5", "a,b",
+    "e4eaaaf2-d142-11e1-b3e4-080027620cdd", "É", "E\u0301", "\u200bx", "a\u2028b", "a\u2029b", "a\x85b", "a\u00adb", "NA", "NULL", "None", "🙂", "a'b", 'a"b', "0x1F", "1_000", "12:30", "١٢", "#1", "--", "~", "1,5", "a,b",
 ]  # fmt: skip
 
 #: Texts that no column of numbers can hold.

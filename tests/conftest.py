@@ -8,6 +8,8 @@ import shutil
 import signal
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,11 @@ TINY_METHODS = {
 }
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the long files first: of two processes neither is left with one of them while the other has nothing."""
+    items.sort(key=lambda item: "flows" not in item.path.parts)
+
+
 @pytest.fixture(scope="session")
 def session_server(tmp_path_factory: pytest.TempPathFactory):
     """One Prefect server for the whole session on a database of its own; yields its settings by variable."""
@@ -47,7 +54,7 @@ def session_server(tmp_path_factory: pytest.TempPathFactory):
     storage = home / "storage"
     with (
         temporary_settings({PREFECT_HOME: home, PREFECT_LOCAL_STORAGE_PATH: storage}),
-        prefect_test_harness(server_startup_timeout=180),
+        prefect_test_harness(server_startup_timeout=400),
     ):
         yield {
             "PREFECT_API_URL": str(PREFECT_API_URL.value()),
@@ -62,10 +69,17 @@ def prefect_server(session_server):
 
     Worker processes and subprocesses find it in the environment. Yields its API address.
     """
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in session_server.items():
-            patch.setenv(name, value)
+    with on_server(session_server):
         yield session_server["PREFECT_API_URL"]
+
+
+@contextmanager
+def on_server(settings: dict[str, str]) -> Iterator[None]:
+    """Makes recipes flow runs of the session's server for the block."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in settings.items():
+            patch.setenv(name, value)
+        yield
 
 
 @pytest.fixture

@@ -12,17 +12,20 @@ from typing import Any
 
 import numpy as np
 
+from tdrop.choose import Choice, ChoiceRow
+from tdrop.contracts.findings import Finding, Validation
 from tdrop.contracts.network import load_network
 from tdrop.data.encode import learn_encoder
+from tdrop.data.outcomes import LabelCounts
 from tdrop.data.simulate import simulate
 from tdrop.data.subgroups import subgroups_of
 from tdrop.evaluate import evaluate
 from tdrop.forecast import Bound, Evidence, Forecast, Observation, forecast
 from tdrop.matching import match
 from tdrop.methods import method_names
-from tdrop.records import plain
 from tdrop.report import ReportData
 from tdrop.shift import estimate_shift
+from tdrop.tune import Trial
 from tdrop.types import Summary
 
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
@@ -66,50 +69,49 @@ def comparison(source_rows: int = 2000, target_rows: int = 1200, population: str
     source_frame, target_frame = frames(source_rows, target_rows, population)
     encoder = learn_encoder(source_frame, load_network(CONTRACTS).contracts["prostate"])
     source, target = encoder.encode(source_frame, "registry"), encoder.encode(target_frame, "harbour")
-    return plain(estimate_shift(source, target)), plain(match(source, target))
+    return estimate_shift(source, target), match(source, target)
 
 
-def make_trials(methods: tuple[str, ...]) -> dict[str, list[dict[str, Any]]]:
+def make_trials(methods: tuple[str, ...]) -> dict[str, list[Trial]]:
     """Invents one picked trial a method."""
     return {
         method: [
-            {"method": method, "settings": {"steps": 30, "learning_rate": 0.003}, "log_loss": 0.52 + 0.004 * index,
-             "standard_error": 0.01, "error_auroc": None if method == "mlp" else 0.71, "errors": 61, "n": 200,
-             "steps": 30, "rows": 1800, "auroc": 0.79 - 0.003 * index, "brier": 0.17, "losses": None, "failure": None,
-             "seconds": 1.0}
+            Trial(method, {"steps": 30, "learning_rate": 0.003}, log_loss=0.52 + 0.004 * index, standard_error=0.01,
+                  error_auroc=None if method == "mlp" else 0.71, errors=61, n=200, steps=30,
+                  auroc=0.79 - 0.003 * index, brier=0.17)
         ]
         for index, method in enumerate(methods)
     }  # fmt: skip
 
 
-def make_choice(method: str, methods: tuple[str, ...]) -> dict[str, Any]:
+def make_choice(method: str, methods: tuple[str, ...]) -> Choice:
     """Invents a choice of one method."""
     order = [method, *(name for name in methods if name != method)]
-    table = [
-        {"method": name, "candidate": name != "mlp", "log_loss": 0.51 + 0.004 * index, "standard_error": 0.01,
-         "behind": 0.004 * index, "behind_error": 0.003, "tied": index < 1, "matched_log_loss": 0.52 + 0.003 * index,
-         "weighted_log_loss": 0.51 + 0.004 * index, "n": 2000, "effective_n": 740.0}
+    table = tuple(
+        ChoiceRow(
+            method=name, candidate=name != "mlp", log_loss=0.51 + 0.004 * index, standard_error=0.01,
+            behind=0.004 * index, behind_error=0.003, tied=index < 1, matched_log_loss=0.52 + 0.003 * index,
+            weighted_log_loss=0.51 + 0.004 * index, n=2000, effective_n=740.0,
+        )
         for index, name in enumerate(order)
-    ]  # fmt: skip
-    reason = f"{order[0]} has the lowest importance-weighted log loss on out-of-fold source predictions (0.5100)."
-    return {"method": method, "runner_up": order[1], "reason": reason, "criterion": "importance_weighted",
-            "table": table, "mlp_better": False}  # fmt: skip
+    )  # fmt: skip
+    return Choice(method, order[1], "importance_weighted", table, mlp_better=False)
 
 
-def make_validation(title: str, rows: int) -> dict[str, Any]:
+def make_validation(title: str, rows: int) -> Validation:
     """Invents what the check of an extract found."""
-    findings = [
-        {"rule": "psa.range", "column": "psa", "severity": "row_critical", "count": 14, "total": rows + 20,
-         "words": "PSA: {count} of {total} values are outside 0 to 10,000 ng/mL", "sure": "certain",
-         "sentence": f"PSA: 14 of {rows + 20:,} values are outside 0 to 10,000 ng/mL",
-         "fix": "check its unit in data_contracts/sites/harbour.yaml"},
-        {"rule": "psa.plausible", "column": "psa", "severity": "row_warning", "count": 31, "total": rows + 20,
-         "words": "PSA: {count} of {total} values are unusual", "fix": "", "sure": "certain",
-         "sentence": f"PSA: 31 of {rows + 20:,} values are unusual"},
-    ]  # fmt: skip
-    return {"form": 1, "site": "harbour", "title": title, "contract": "prostate", "contract_version": "1",
-            "read": rows + 20, "used": rows, "quarantined": 14, "duplicates": 6, "findings": findings,
-            "stopped": False, "suite": [], "simulated": True, "public": False}  # fmt: skip
+    outside, unusual = (
+        "PSA: {count} of {total} values are outside 0 to 10,000 ng/mL",
+        "PSA: {count} of {total} values are unusual",
+    )
+    fix = "check its unit in data_contracts/sites/harbour.yaml"
+    findings = (
+        Finding("psa.range", "psa", "row_critical", 14, rows + 20, outside, fix),
+        Finding("psa.plausible", "psa", "row_warning", 31, rows + 20, unusual),
+    )
+    return Validation(
+        "harbour", title, "prostate", "1", rows + 20, rows, 14, 6, findings, stopped=False, simulated=True
+    )
 
 
 @cache
@@ -187,9 +189,7 @@ def report_data(
             for name in ("tdnr", "transductive_dropout")
             if name in methods
         },
-        labels={"known": target_rows, "missing": 0, "unknown_ids": 0, "duplicates": 0, "sentences": []}
-        if labelled
-        else None,
+        labels=LabelCounts(known=target_rows) if labelled else None,
         provenance={
             "created": "2026-11-16 09:30",
             "contract": "prostate 1",

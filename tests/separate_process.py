@@ -33,6 +33,12 @@ def start_transfer(place, settings, site: str, processes: int) -> subprocess.Pop
     )
 
 
+def worker_processes_of(pid: int) -> list[int]:
+    """The processes that a process started and that have not ended."""
+    tasks = Path(f"/proc/{pid}/task")
+    return [int(child) for file in tasks.glob("*/children") for child in file.read_text().split()]
+
+
 def small_transfer(place, site: str, url: str, trials: int, **settings: str) -> tuple[list[str], dict[str, str]]:
     """The command of a short `tdrop transfer` and its environment, for a Prefect server of a test's own."""
     methods = ("--method", "mlp", "--method", "logistic_regression")

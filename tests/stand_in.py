@@ -32,6 +32,12 @@ class Watcher:
         spread = np.linspace(0, 1, rows)
         return Summary(np.full(rows, self.risk), spread, (0.95,), np.zeros((1, rows)), np.ones((1, rows)), n)
 
+    def needs_target(self):
+        return False
+
+    def risk_alone(self):
+        return self
+
     def restraint(self):
         return (float(self.steps),)
 

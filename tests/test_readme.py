@@ -21,7 +21,7 @@ def test_the_library_example_runs(tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=600,
         check=False,
     )
     assert result.returncode == 0, result.stderr
@@ -61,7 +61,7 @@ def test_two_files_become_a_report_in_three_commands(tmp_path):
             env=environment,
             capture_output=True,
             text=True,
-            timeout=400,
+            timeout=600,
             check=False,
         )
         assert result.returncode == 0, result.stderr

@@ -1,1 +1,1 @@
-"""Measurements behind the defaults and claims, each with a `run(output, *, quick=False)`."""
+"""Measurements behind the defaults and claims, each with a `run(place, scale)`."""

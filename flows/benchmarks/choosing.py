@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,8 +20,17 @@ import numpy as np
 
 from flows.benchmarks.real_pairs import SUPPORT_TARGETS, rotterdam_to_gbsg, support_to
 from flows.benchmarks.real_transfers import JUDGING, SETTLING, Transfer, real_transfer
-from tdrop.choose import PREFERENCE, Choice, Criterion, FoldScore, Score, choose, weigh_out_of_fold
-from tdrop.data.families import extrapolation
+from tdrop.choose import (
+    DEFAULT_CRITERION,
+    PREFERENCE,
+    Choice,
+    Criterion,
+    FoldScore,
+    Score,
+    choose,
+    weigh_out_of_fold,
+)
+from tdrop.data.families import SHAPES, Shape, extrapolation, shaped
 from tdrop.data.simulate import simulated_cohort
 from tdrop.matching import match
 from tdrop.methods import build, method_names
@@ -32,7 +42,9 @@ from tdrop.types import Cohort
 logger = logging.getLogger(__name__)
 
 #: Trials a method gets: choosing between methods is less sensitive to them than the methods themselves.
-TRIALS = 3
+TRIALS = 4
+#: Draws of the shapes that settle rules, and of those that judge them.
+SETTLING_DRAWS, JUDGING_DRAWS = range(2), range(500, 503)
 PASSES = 100
 QUICK_METHODS = ("mlp", "mc_dropout", "logistic_regression", "gradient_boosting")
 
@@ -43,7 +55,8 @@ class Problem:
 
     Attributes:
         name: Name of the pair.
-        family: "simulator", "hard simulator", "extrapolation", "real", or "judging" for those that settle no rule.
+        family: "simulator", "hard simulator", "extrapolation", a shape of the truth, "real", or "judging" for real ones
+            and "judging, simulated" for draws that settle no rule.
         make: Draws source and target for a seed.
         seeds: How many seeds a full run takes.
     """
@@ -86,7 +99,7 @@ def list_problems(*, quick: bool = False) -> tuple[Problem, ...]:
             Problem("moderate-1000", "simulator", partial(_simulated, "moderate", 1_000, 1_000, {}), 1),
             Problem("extrapolation", "extrapolation", partial(_extrapolation, 5.0, 1.2), 1),
         )
-    return (*pairs_of_sites(), *_cut_problems())
+    return (*pairs_of_sites(), *_shaped_problems(), *_cut_problems())
 
 
 def pairs_of_sites() -> tuple[Problem, ...]:
@@ -108,6 +121,17 @@ def _extrapolation_problems() -> Iterator[Problem]:
     for sharp in (5.0, 1.5):
         for mean in (1.2, 0.3):
             yield Problem(f"extrapolation-{sharp}-{mean}", "extrapolation", partial(_extrapolation, sharp, mean), 3)
+
+
+def _shaped_problems() -> Iterator[Problem]:
+    for shape in SHAPES:
+        for family, draws in ((shape, SETTLING_DRAWS), ("judging, simulated", JUDGING_DRAWS)):
+            for draw in draws:
+                yield Problem(f"{shape}-{draw}", family, partial(_shaped, shape, draw), 1)
+
+
+def _shaped(shape: Shape, draw: int, seed: int) -> tuple[Cohort, Cohort]:
+    return shaped(shape, seed=draw)
 
 
 def _real_problems() -> Iterator[Problem]:
@@ -207,7 +231,7 @@ def _score_target(labelled: Cohort, risk: Any) -> dict[str, float | None]:
 def _plain_scores(score: Score) -> dict[str, float | None]:
     trial, folds = score.trial, score.folds
     return {
-        "matched_validation": trial.log_loss if trial else None,
+        "matched_validation": trial.matched_log_loss if trial else None,
         "importance_weighted": folds.log_loss if folds else None,
         "unweighted": folds.plain_log_loss if folds else None,
     }
@@ -222,7 +246,8 @@ def summarise(measurements: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         kept = [one for one in measurements if family in ("all", one["family"])]
         for rule in rules:
             rows.append({"family": family, "rule": rule, **_regret(kept, rule)})
-    return {"measurements": len(measurements), "regret": rows}
+    counts = Counter(one["chosen"][DEFAULT_CRITERION] for one in measurements)
+    return {"measurements": len(measurements), "regret": rows, "chosen": dict(counts.most_common())}
 
 
 def _regret(measurements: Sequence[Mapping[str, Any]], rule: str) -> dict[str, Any]:
@@ -252,4 +277,5 @@ def as_markdown(summary: Mapping[str, Any]) -> str:
     for row in sorted(summary["regret"], key=lambda row: (families.index(row["family"]), row["auroc"])):
         numbers = " | ".join(f"{row[key]:.4f}" for key in ("auroc", "auroc_worst", "log_loss", "log_loss_worst"))
         lines.append(f"| {row['family']} | {row['rule']} | {row['problems']} | {row['runs']} | {numbers} |")
-    return "\n".join(lines) + "\n"
+    counts = ", ".join(f"{name} {count}" for name, count in summary["chosen"].items())
+    return "\n".join([*lines, "", f"How often each method was chosen: {counts}."]) + "\n"

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flows.benchmarks.results import Estimate
+from tdrop.data.families import toy_truth
 from tdrop.figures.style import INK, MUTED, SOURCE_COLOUR, TARGET_COLOUR, Canvas, look, styled
 
 #: Colours of a heat map stop changing beyond this difference in AUROC.
@@ -18,8 +19,6 @@ _STRONGEST = 0.15
 @styled
 def draw_toy(grid: NDArray[Any], runs: Mapping[str, Mapping[str, Any]]) -> str:
     """Draws each run's mean, 95% interval, the true function and both sites' points; one panel a run."""
-    from tdrop.data.families import toy_truth
-
     canvas = Canvas(7.2, 3.0, 1, len(runs), sharex=True, sharey=True)
     for panel, (name, found) in zip(canvas.panels[0], runs.items(), strict=True):
         colour = look("transductive_dropout" if name.startswith("Transductive") else "mc_dropout").colour

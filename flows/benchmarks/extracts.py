@@ -6,10 +6,13 @@ files of their own. Tumour size is banded where a site sends millimetres: the ot
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from tdrop.errors import UsageError
 
@@ -41,8 +44,6 @@ def require_extra(benchmark: str) -> None:
 
 def write_breast(home: Path) -> None:
     """Rotterdam, its women under 60, and GBSG with its outcomes apart."""
-    import pandas as pd
-
     folder = _folder(home)
     rotterdam, gbsg = _load("rott2"), _load("GBSG2")
     columns = ["pid", "age", "nodes", "progesterone", "estrogen", "meno", "hormon", "tsize", *OUTCOME]
@@ -81,8 +82,6 @@ def _folder(home: Path) -> Path:
 
 def _load(name: str, *, prefixes: bool = False) -> pd.DataFrame:
     """One of SurvSet's tables; its `num_` and `fac_` prefixes are kept where a site's YAML names them."""
-    import warnings
-
     from SurvSet.data import SurvLoader
 
     with warnings.catch_warnings():

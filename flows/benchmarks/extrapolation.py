@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flows.benchmarks.drawings import draw_heat_maps
 from flows.benchmarks.paired import error_auroc, mean_over_problems
 from flows.benchmarks.pairs import Pair, draw_pair, fit_fixed, predictions_of, tune_and_fit
 from flows.benchmarks.results import Estimate, Results, Scale, Table
@@ -20,6 +21,8 @@ from flows.benchmarks.table_one import MAIN, NEURAL
 from tasks.place import Place
 from tasks.settings import TransferSettings
 from tdrop import metrics
+from tdrop.data.families import extrapolation, extrapolation_risk
+from tdrop.methods import label
 from tdrop.types import Cohort, Doubles, Summary
 
 #: Networks' own default length.
@@ -59,8 +62,6 @@ QUICK: Mapping[str, Any] = {"hidden": [8], "steps": 2}
 
 def draw(seed: int, rows: int, sharp: float, target_mean: float) -> tuple[Cohort, Cohort, Doubles | None]:
     """Draws one pair of the family with the target's true risks."""
-    from tdrop.data.families import extrapolation, extrapolation_risk
-
     source, target = extrapolation(rows, seed=seed, sharp=sharp, target_mean=target_mean)
     return source, target, extrapolation_risk(target.X.astype(np.float64), sharp)
 
@@ -156,8 +157,6 @@ def _paired(values: Mapping[str, Any], rival: str) -> Estimate:
 def _methods_table(
     table: str, settings: str, pairs: Sequence[Pair], found: Sequence[Mapping[str, Sequence[Summary]]]
 ) -> Table:
-    from tdrop.methods import label
-
     by_sd = error_aurocs(pairs, found)
     rows = []
     for name in [*found[0], "oracle"]:
@@ -204,8 +203,6 @@ def _differences_table(
     fixed: Sequence[Mapping[str, Sequence[Summary]]],
     tuned: Sequence[tuple[Mapping[str, Sequence[Summary]], float]],
 ) -> Table:
-    from tdrop.methods import label
-
     values = error_aurocs(pairs, fixed)
     after = error_aurocs(pairs[: len(tuned)], [predictions for predictions, _ in tuned])
     none = sum(chosen == 0 for _, chosen in tuned)
@@ -262,9 +259,6 @@ def _ideas_table(place: Place, scale: Scale, pairs: Sequence[Pair]) -> Table:
 
 def _heat_map(place: Place, scale: Scale) -> tuple[Table, dict[str, str]]:
     """Mean differences over the grid of dials, on seeds that the main cell shares."""
-    from flows.benchmarks.drawings import draw_heat_maps
-    from tdrop.methods import label
-
     methods = {name: own for name, own in _methods(scale).items() if name in (MAIN, *RIVALS)}
     cells = [(5.0, 1.2)] if scale.quick else [(sharp, mean) for sharp in SHARPS for mean in TARGET_MEANS]
     seeds = 1 if scale.quick else MAP_SEEDS

@@ -20,10 +20,13 @@ from flows.benchmarks.forecast_pairs import FURTHER, Gathered, gather, list_pair
 from tdrop.forecast import ESTIMATORS, QUANTITIES, Ranked, binomial_interval, bound_error, fit_tau, forecast
 from tdrop.methods import method_names
 from tdrop.records import write_json
+from tdrop.types import Doubles
 
 logger = logging.getLogger(__name__)
 
 THRESHOLD = 0.15
+#: Lists drawn of every pair and size.
+LABEL_DRAWS = 20
 QUICK_METHODS = ("mlp", "logistic_regression", "gradient_boosting")
 #: Families in which only the patients differ between the sites.
 COVARIATE = ("simulator", "hard simulator", "extrapolation")
@@ -60,16 +63,18 @@ def run(output: Path, *, quick: bool = False) -> dict[str, Any]:
     """Gathers what is not yet in `output`, judges, and writes forecast.json and forecast.md."""
     folder = output / "pairs"
     folder.mkdir(parents=True, exist_ok=True)
+    files: dict[str, Path] = {}
     judged: list[Judged] = []
     labels: list[LabelRow] = []
     for problem in list_pairs(quick=quick):
-        file = folder / f"{problem.name}.npz"
+        files[problem.name] = file = folder / f"{problem.name}.npz"
         if not file.exists():
             logger.info("forecast: %s", problem.name)
             gather(problem, QUICK_METHODS if quick else method_names()).save(file)
-        pair = Gathered.load(file)
-        judged += judge(pair)
-        labels += label_rows(pair, THRESHOLD, draws=5 if quick else 100)
+        judged += judge(Gathered.load(file))
+    for name, file in files.items():
+        tau = {quantity: fit_tau(*misses(judged, row, name)) for row, quantity in enumerate(QUANTITIES)}
+        labels += label_rows(Gathered.load(file), THRESHOLD, tau, draws=5 if quick else LABEL_DRAWS)
     summary: dict[str, Any] = {"estimators": list(_estimators(judged)), "intervals": list(_intervals(judged))}
     summary |= {"bound": _bound(judged), "labels": list(_label_table(labels)), "pairs": [vars(one) for one in judged]}
     write_json(output / "forecast.json", summary)
@@ -130,20 +135,30 @@ def _estimators(judged: Sequence[Judged]) -> Iterator[dict[str, Any]]:
             }
 
 
+def misses(judged: Sequence[Judged], row: int, without: str = "") -> tuple[list[Doubles], list[Doubles]]:
+    """By pair, one number's observed minus forecast and its standard deviation (methods,); one pair left out."""
+    pairs = list(dict.fromkeys(one.pair for one in judged))
+    errors, spreads = [], []
+    for pair in [name for name in pairs if name != without] or pairs:
+        own = [one for one in judged if one.pair == pair]
+        errors.append(np.array([one.observed[row] - one.values[row] for one in own]))
+        spreads.append(np.array([one.sampling[row] for one in own]))
+    return errors, spreads
+
+
 def _intervals(judged: Sequence[Judged]) -> Iterator[dict[str, Any]]:
     """tau leaving one pair out; coverage of the chosen method and of all, with a binomial interval over pairs."""
     pairs = list(dict.fromkeys(one.pair for one in judged))
     reach = float(norm.ppf(0.975))
     for row, quantity in enumerate(QUANTITIES):
-        error = {p: np.array([o.observed[row] - o.values[row] for o in judged if o.pair == p]) for p in pairs}
-        spread = {p: np.array([o.sampling[row] for o in judged if o.pair == p]) for p in pairs}
         taus, held, halves, every = [], [], [], []
         for pair in pairs:
-            others = [p for p in pairs if p != pair] or pairs
-            tau = fit_tau([error[p] for p in others], [spread[p] for p in others])
-            half = reach * np.hypot(spread[pair], tau)
-            inside = np.abs(error[pair]) <= half
-            chosen = [o.chosen for o in judged if o.pair == pair].index(True)
+            own = [one for one in judged if one.pair == pair]
+            (error,), (spread,) = misses(own, row)
+            tau = fit_tau(*misses(judged, row, pair))
+            half = reach * np.hypot(spread, tau)
+            inside = np.abs(error) <= half
+            chosen = [one.chosen for one in own].index(True)
             taus.append(tau)
             held.append(bool(inside[chosen]))
             halves.append(float(half[chosen]))
@@ -181,7 +196,7 @@ def _label_table(rows: Sequence[LabelRow]) -> Iterator[dict[str, Any]]:
         kept = [one for one in rows if (one.n, one.way) == key]
         means = {
             name: float(np.nanmean([getattr(one, name) for one in kept]))
-            for name in ("half_width", "covered", "ece_before", "ece_after")
+            for name in ("half_width", "covered", "ece_before", "ece_after", "least")
         }
         yield {"n": key[0], "way": key[1], "pairs": len(kept), **means}
 

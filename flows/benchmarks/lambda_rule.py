@@ -27,6 +27,10 @@ from tasks.settings import TransferSettings
 from tasks.shift import matched_rows
 from tasks.tune import PREDICTIONS, fit_seed, planned_trials, tune_method
 from tdrop import metrics
+from tdrop.data.families import extrapolation
+from tdrop.data.simulate import simulated_cohort
+from tdrop.disclosure.cells import to_number
+from tdrop.shift import propensity
 from tdrop.tune import Trial, pick_trial
 from tdrop.types import INTERVAL_LEVEL, Cohort, Doubles, Summary
 
@@ -81,8 +85,6 @@ def take_apart(source: Cohort, closeness: Doubles) -> tuple[Cohort, Cohort]:
 
 
 def _like_target(pair: tuple[Cohort, Cohort]) -> tuple[Cohort, Cohort]:
-    from tdrop.shift import propensity
-
     source, target = pair
     return take_apart(source, np.asarray(propensity(source, target.unlabelled(), seed=0).source))
 
@@ -103,15 +105,11 @@ def _sepsis(group: str) -> tuple[Cohort, Cohort]:
 
 
 def _prostate(population: str, outcome: str) -> tuple[Cohort, Cohort]:
-    from tdrop.data.simulate import simulated_cohort
-
     source = simulated_cohort("source", 5_000, seed=4_077, support="truncated", outcome=outcome)
     return _like_target((source, simulated_cohort(population, 3_000, seed=5_077, outcome=outcome)))
 
 
 def _extrapolation(seed: int) -> tuple[Cohort, Cohort]:
-    from tdrop.data.families import extrapolation
-
     source, _ = extrapolation(1_000, seed=seed)
     return take_apart(source, source.X[:, 0].astype(np.float64))
 
@@ -192,7 +190,7 @@ def _measure(place: Place, key: tuple[str, str], settings: TransferSettings, see
         rule: {
             **{measure: value - plain[measure] for measure, value in judge(MAIN, trial).items()},
             "lambda": trial.settings["lambda_"],
-            "errors": trial.errors,
+            "errors": float(to_number(trial.errors)),
         }
         for rule, trial in picks.items()
     }

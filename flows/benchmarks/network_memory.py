@@ -22,11 +22,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import tasks.export
+import tasks.report
+import tasks.store
+import tdrop.report
+from flows.benchmarks.drawings import draw_memory
+from flows.network import transfer_network
+from flows.orchestration import orchestrated
 from tasks.place import Place
 from tasks.progress import Event, listen
 from tasks.settings import TransferSettings
+from tdrop.data.demo import write_demo_network
 
-CONTRACTS = Path(__file__).resolve().parents[2] / "data_contracts"
+CONTRACTS = Path(__file__).parents[1].joinpath("data_contracts").resolve()
 ROWS = {"registry": 300, "harbour": 150, "hillside": 130, "lakeside": 120}
 SMALL_NET: dict[str, Any] = {"hidden": [8], "steps": 12, "batch": 128}
 METHOD_SETTINGS: dict[str, dict[str, Any]] = {
@@ -38,7 +46,7 @@ METHOD_SETTINGS: dict[str, dict[str, Any]] = {
 }
 MEGABYTE = 1 << 20
 #: Stages of the store that fit, sample or resample.
-FITTING = ("trial", "fit", "fold", "evaluation")
+FITTING = ("held-out", "model", "fit", "fold", "evaluation")
 
 
 def main() -> None:
@@ -61,8 +69,6 @@ def main() -> None:
 
 def _write_sites(folder: Path, count: int) -> tuple[Place, list[str]]:
     """The demo network with one of its sites under many names."""
-    from tdrop.data.demo import write_demo_network
-
     contracts = folder / "data_contracts"
     shutil.copytree(CONTRACTS, contracts)
     place = Place.at(folder / "home", contracts)
@@ -78,9 +84,6 @@ def _write_sites(folder: Path, count: int) -> tuple[Place, list[str]]:
 
 
 def _run(place: Place, sites: list[str], seeds: int, processes: int | None) -> list[tuple[float, float]]:
-    from flows.network import transfer_network
-    from flows.orchestration import orchestrated
-
     settings = TransferSettings(
         method_settings=METHOD_SETTINGS, seeds=seeds, trials=1, passes=10, folds=2, bootstrap=50
     )
@@ -111,8 +114,6 @@ def _run(place: Place, sites: list[str], seeds: int, processes: int | None) -> l
 
 def write_curve(curve: Sequence[tuple[float, float]], folder: Path) -> None:
     """Writes the memory after every site, of the flow and of the processes it started, as a table and a figure."""
-    from flows.benchmarks.drawings import draw_memory
-
     folder.mkdir(parents=True, exist_ok=True)
     lines = [
         "sites,flow_mb,other_processes_mb",
@@ -134,11 +135,6 @@ class Span:
 @contextmanager
 def _work_measured() -> Iterator[list[Span]]:
     """Collects when work ran: whatever the store builds, by stage, the drawing and the export."""
-    import tasks.export
-    import tasks.report
-    import tasks.store
-    import tdrop.report
-
     spans: list[Span] = []
 
     def timed(kind: str, function: Any) -> Any:

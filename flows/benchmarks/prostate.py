@@ -20,6 +20,7 @@ from flows.benchmarks.results import Results, Scale
 from flows.benchmarks.sites import transfer_settings
 from flows.benchmarks.table_one import Judged, bars_table, judge, key_numbers, table_one
 from tasks.place import Place
+from tdrop.data.simulate import simulate, simulated_cohort
 from tdrop.types import Cohort, Doubles
 
 SOURCE_ROWS, TARGET_ROWS = 240_486, 10_086
@@ -113,8 +114,6 @@ def draw(
     population: str, source_rows: int, target_rows: int, outcome: str, truncated: bool, hidden: bool, seed: int
 ) -> tuple[Cohort, Cohort, Doubles | None]:
     """Draws the registry and one hospital, and the risks that the hospital's outcomes were drawn from."""
-    from tdrop.data.simulate import simulate, simulated_cohort
-
     shared: dict[str, Any] = {"outcome": outcome, "hidden_treatment": hidden}
     support = "truncated" if truncated else "full"
     source = simulated_cohort("source", source_rows, seed=4_000 + seed, support=support, **shared)

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tasks import artifacts
+
 #: What a cell without a number says.
 MISSING = "n/a"
 
@@ -70,13 +72,11 @@ class Table:
 
     def markdown(self) -> str:
         """The table for people."""
-        from tasks.artifacts import table
-
         if not self.rows:
             return self.caption
         headers = list(self.rows[0])
         cells = [[_shown(row[header]) for header in headers] for row in self.rows]
-        return f"{self.caption}\n\n{table(headers, cells)}"
+        return f"{self.caption}\n\n{artifacts.table(headers, cells)}"
 
     def write_csv(self, path: Path) -> None:
         """The table for programs: an estimate becomes three columns."""

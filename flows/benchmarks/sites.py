@@ -22,7 +22,9 @@ from tasks.step import step
 from tasks.store import Ref
 from tdrop.data.outcomes import read_labels
 from tdrop.data.readers import label_fingerprint
-from tdrop.records import write_json
+from tdrop.records import write_record
+from tdrop.report.sentences import shift_sentence
+from tdrop.shift import Shift
 
 SEEDS, TRIALS, PASSES, BOOTSTRAP = 10, 12, 200, 1000
 QUICK_NETWORK: dict[str, Any] = {"hidden": [8], "steps": 2}
@@ -93,7 +95,7 @@ def known_outcomes(folder: Path, site: ResolvedSite, encoded: Ref, labels: str |
     ids = load_cohort(encoded.path / "target.npz").ids
     read = read_labels(site.site, site.contract, ids, home=site.place.root, base=site.network.base)
     np.savez(folder / "outcomes.npz", y=read.y)
-    write_json(folder / "labels.json", read.to_dict())
+    write_record(folder / "labels.json", read.counts)
 
 
 @step("outcomes", "outcomes {site.name}")
@@ -106,7 +108,7 @@ def open_outcomes(site: ResolvedSite, encoded: Ref) -> Ref:
 def _shift_table(name: str, judged: Sequence[Judged], shifts: Sequence[Ref]) -> Table:
     rows = []
     for each, ref in zip(judged, shifts, strict=True):
-        shift, source = ref.json("shift.json"), load_cohort(each.pair.encoded.path / "source.npz")
+        shift, source = ref.record(Shift, "shift.json"), load_cohort(each.pair.encoded.path / "source.npz")
         assert source.y is not None
         rows.append(
             {
@@ -118,8 +120,8 @@ def _shift_table(name: str, judged: Sequence[Judged], shifts: Sequence[Ref]) -> 
                 "target outcome rate": round(
                     (each.evaluation.outcomes or 0) / max(1, each.evaluation.labelled or 0), 3
                 ),
-                "verdict": shift["verdict"],
-                "reason": shift["reason"],
+                "verdict": shift.verdict,
+                "reason": shift_sentence(shift),
             }
         )
     return Table(f"{name}_shift", "Real patients: the pairs, and what the shift estimate says without labels.", rows)

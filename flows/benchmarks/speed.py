@@ -6,13 +6,13 @@ turns. Bars are on ratios; seconds are shown beside them and mean nothing on ano
 
 from __future__ import annotations
 
-import json
 import platform
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from flows.benchmarks.results import Estimate, Results, Scale, Table
 from flows.benchmarks.textbook import textbook_step
+from tasks.place import Place
 from tdrop.methods import build, method_names
 from tdrop.methods.parts.network import Batch
 from tdrop.methods.parts.training import Optimiser, run_step
@@ -51,39 +53,42 @@ class Measure:
         return self.value >= self.limit if self.at_least else self.value <= self.limit
 
 
-def run(output: Path, *, quick: bool = False) -> dict[str, Any]:
-    """Measures everything, prints a table, writes `speed.json` into `output` and returns what it wrote.
-
-    Args:
-        output: Folder for the file.
-        quick: Small sizes and few repeats, to see that it works; its figures mean little.
-    """
+def run(place: Place, scale: Scale) -> Results:
+    """Measures everything; nothing is kept between runs, since each is about this machine now."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     try:
         measures = [
-            *measure_steps(rounds=4 if quick else 40),
-            *measure_sampling(rounds=2 if quick else 6),
-            *measure_rows(2_405 if quick else SOURCE_ROWS // 10),
-            *measure_memory(*((24_049, 50) if quick else (SOURCE_ROWS, 200))),
+            *measure_steps(rounds=4 if scale.quick else 40),
+            *measure_sampling(rounds=2 if scale.quick else 6),
+            *measure_rows(2_405 if scale.quick else SOURCE_ROWS // 10),
+            *measure_memory(*((24_049, 50) if scale.quick else (SOURCE_ROWS, 200))),
             measure_import(),
-            *measure_fits(repeats=1 if quick else 3),
+            *measure_fits(repeats=1 if scale.quick else 3),
         ]
     finally:
         torch.set_flush_denormal(False)
         torch.set_num_threads(threads)
-    result = {
-        "form": 1,
-        "quick": quick,
-        "torch": torch.__version__,
-        "processor": platform.processor() or platform.machine(),
-        "measures": [{**asdict(measure), "met": measure.met} for measure in measures],
-    }
-    output.mkdir(parents=True, exist_ok=True)
-    (output / "speed.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    print_table(measures)
-    return result
+    return Results(
+        title="How fast the methods train and predict",
+        about="One thread, its own processor time, the best of several repeats; seconds mean nothing elsewhere.",
+        tables=[Table("speed", "Every figure and the bar that it is held against.", list(map(_row, measures)))],
+        metrics={_metric_name(one.name): one.value for one in measures if one.limit is not None},
+        params={"torch": torch.__version__, "processor": platform.processor() or platform.machine()},
+    )
+
+
+def _row(measure: Measure) -> dict[str, Any]:
+    words = {None: "", True: "yes", False: "NO"}
+    bar = "" if measure.limit is None else f"{'at least' if measure.at_least else 'at most'} {measure.limit:g}"
+    value = Estimate(measure.value)
+    return {"what": measure.name, "value": value, "unit": measure.unit, "bar": bar, "met": words[measure.met]}
+
+
+def _metric_name(name: str) -> str:
+    """A measure's name with the characters that a record takes."""
+    return re.sub(r"[^a-z0-9]+", "_", name.lower())
 
 
 def measure_steps(rounds: int) -> list[Measure]:
@@ -279,11 +284,3 @@ def example_cohort(rows: int, seed: int = 0) -> Cohort:
     risk = 1 / (1 + np.exp(-(X[:, 0] + np.sin(2 * X[:, 1]) - X[:, 2])))
     y = (generator.random(rows) < risk).astype(np.float32)
     return Cohort("speed", np.arange(rows), tuple(f"x{place}" for place in range(FEATURES)), X, y)
-
-
-def print_table(measures: list[Measure]) -> None:
-    """Prints one line a figure."""
-    words = {None: "", True: "met", False: "MISSED"}
-    for measure in measures:
-        bar = "" if measure.limit is None else f"{'>=' if measure.at_least else '<='} {measure.limit:g}"
-        print(f"{measure.name:52s} {measure.value:10.3f} {measure.unit:12s} {bar:8s} {words[measure.met]}")

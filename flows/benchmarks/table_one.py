@@ -14,6 +14,7 @@ from flows.benchmarks.results import Estimate, Table
 from tasks.run import Trained
 from tdrop.contracts.schema import Decision
 from tdrop.evaluate import Evaluation, evaluate
+from tdrop.methods import label
 from tdrop.types import Summary
 
 MAIN, UNREGULARISED = "transductive_dropout", "tdnr"
@@ -67,8 +68,6 @@ def judge(pair: Pair, trained: Trained, *, seeds: int, bootstrap: int) -> Judged
 
 def naming(method: str) -> str:
     """The name that a reader sees."""
-    from tdrop.methods import label
-
     return "Oracle (true risk)" if method == ORACLE else label(method)
 
 

@@ -12,10 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from flows.benchmarks.drawings import draw_toy
 from flows.benchmarks.paired import mean_over_problems
 from flows.benchmarks.results import Estimate, Results, Scale, Table
 from flows.benchmarks.units import run_units
 from tasks.place import Place
+from tdrop.data.families import toy, toy_truth
+from tdrop.figures import draw_dropout_rates
+from tdrop.methods import build, label
+from tdrop.metrics import percentile_interval
 
 NETWORK: Mapping[str, Any] = {"hidden": [32, 64], "learning_rate": 0.01, "steps": 300}
 #: By row of the table: the method and its settings.
@@ -63,9 +68,6 @@ def _unit(name: str, seed: int, quick: bool) -> dict[str, Any]:
 
 def fit_toy(method: str, settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Fits one method to one draw; returns its curve, interval and dropout rates."""
-    from tdrop.data.families import toy
-    from tdrop.methods import build
-
     source, labelled = toy(seed=seed)
     fitted = build(method, **settings).fit(source, labelled.unlabelled(), None, seed=seed)
     summary = fitted.summarise(GRID[:, None], PASSES, seed=seed)
@@ -90,8 +92,6 @@ def _sides(source: Any, target: Any) -> tuple[tuple[str, Any], ...]:
 
 def measure(found: Mapping[str, Any]) -> dict[str, float]:
     """Coverage of the true function and mean width in both regions, and the error of the mean on the source's."""
-    from tdrop.data.families import toy_truth
-
     truth = toy_truth(GRID)
     low, high, mean = (np.asarray(found[key]) for key in ("low", "high", "mean"))
     covered = (low <= truth) & (truth <= high)
@@ -145,8 +145,6 @@ def _ratios(by_run: Mapping[str, Sequence[Mapping[str, Any]]]) -> Table:
 
 def ratio_of_means(mine: Sequence[Mapping[str, Any]], theirs: Sequence[Mapping[str, Any]]) -> dict[str, Estimate]:
     """Coverage off the source's support and width on it, as ratios with a paired bootstrap over draws."""
-    from tdrop.metrics import percentile_interval
-
     first, second = [measure(each) for each in mine], [measure(each) for each in theirs]
     generator = np.random.default_rng(0)
     drawn = generator.integers(len(first), size=(2000, len(first)))
@@ -169,10 +167,6 @@ def _metrics(by_run: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, flo
 
 
 def _figures(by_run: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, str]:
-    from flows.benchmarks.drawings import draw_toy
-    from tdrop.figures import draw_dropout_rates
-    from tdrop.methods import label
-
     shown = {name: by_run[name][0] for name in (BASELINE, MAIN)}
     figures = {"toy_intervals": draw_toy(GRID, shown)}
     rates = by_run[MAIN][0]["rates"]

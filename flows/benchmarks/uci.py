@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import sklearn.datasets
 from numpy.typing import NDArray
 
 from flows.benchmarks.paired import concordant_pairs, mean_over_problems, stratified_estimate
@@ -20,6 +21,9 @@ from flows.benchmarks.printed import UCI as PRINTED
 from flows.benchmarks.results import Estimate, Results, Scale, Table
 from flows.benchmarks.units import run_units
 from tasks.place import Place
+from tdrop import metrics
+from tdrop.methods import build, label, method_names
+from tdrop.types import Cohort
 
 #: Data set -> its scikit-learn loader and, where the largest class is a tie, which is meant.
 DATASETS: Mapping[str, tuple[str, int | None]] = {
@@ -39,8 +43,6 @@ SPLITS, PASSES = 20, 200
 
 def run(place: Place, scale: Scale) -> Results:
     """Fits every method to every split of the six problems."""
-    from tdrop.methods import method_names
-
     splits = scale.splits_or(SPLITS)
     names = ("mlp", "tdnr", MAIN, "logistic_regression") if scale.quick else method_names()
     units = [
@@ -81,10 +83,6 @@ def measure_split(method: str, settings: Mapping[str, Any], split: int, passes: 
 def _measure(
     method: str, settings: Mapping[str, Any], dataset: str, weights: str, split: int, passes: int
 ) -> dict[str, Any]:
-    from tdrop import metrics
-    from tdrop.methods import build
-    from tdrop.types import Cohort
-
     X, y = load(dataset)
     test = draw_test(X, weights, split)
     names = tuple(f"x{i}" for i in range(X.shape[1]))
@@ -103,8 +101,6 @@ def _measure(
 
 def load(dataset: str) -> tuple[NDArray[Any], NDArray[Any]]:
     """Features (rows, features), and 1 for the largest class (rows,)."""
-    import sklearn.datasets
-
     loader, tied = DATASETS[dataset]
     X, classes = getattr(sklearn.datasets, loader)(return_X_y=True)
     positive = int(np.argmax(np.bincount(classes))) if tied is None else tied
@@ -140,8 +136,6 @@ def pairs_of(found: Sequence[Mapping[str, Any]], by: str) -> NDArray[Any]:
 
 
 def _table(by_method: Found, dataset: str, weights: str) -> Table:
-    from tdrop.methods import label
-
     rows = []
     for name in by_method:
         found = _of(by_method, name, dataset, weights)
@@ -170,8 +164,6 @@ def _table(by_method: Found, dataset: str, weights: str) -> Table:
 
 
 def _difference_table(by_method: Found, problems: Sequence[tuple[str, str]]) -> Table:
-    from tdrop.methods import label
-
     rows = []
     for dataset, weights in problems:
         mine = pairs_of(_of(by_method, MAIN, dataset, weights), "by_sd")

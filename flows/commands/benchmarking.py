@@ -14,8 +14,8 @@ def benchmark(
     name: Annotated[
         str,
         typer.Argument(
-            help="toy, uci, prostate, prostate_hard, breast, support, extrapolation, lambda_rule, speed, choosing "
-            "or forecast",
+            help="toy, uci, prostate, prostate_hard, breast, support, extrapolation, lambda_rule, settle, "
+            "transductive, speed, choosing or forecast",
             metavar="NAME",
         ),
     ],

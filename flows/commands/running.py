@@ -20,7 +20,6 @@ from flows.commands.options import (
     SiteName,
     Trials,
     answering,
-    console,
 )
 from tdrop.errors import UsageError
 
@@ -29,11 +28,12 @@ def demo(
     full: Annotated[bool, typer.Option("--full", help="20,000 source rows and the full search")] = False,
     seeds: Seeds = 3,
     processes: Processes = None,
+    as_json: AsJson = False,
 ) -> None:
     """Move a simulated registry's model to three simulated hospitals, end to end."""
     from flows.demo import run_demo
 
-    run_demo(full=full, seeds=seeds, processes=processes, console=console)
+    run_demo(full=full, seeds=seeds, processes=processes, console=answering(as_json))
 
 
 def validate(

@@ -26,12 +26,13 @@ def init(
     horizon: Horizon = None,
     id_column: IdColumn = None,
     table: Annotated[str | None, typer.Option(help="Name of the table; default the folder's", metavar="NAME")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Start a network from one labelled file: propose its table and source with each guess marked."""
     from flows.init import run_init
     from tdrop.data.propose_table import Asked
 
-    run_init(folder, data, Asked(outcome, time, event, horizon, id_column), table=table, console=console)
+    run_init(folder, data, Asked(outcome, time, event, horizon, id_column), table=table, console=answering(as_json))
 
 
 def add_table(
@@ -42,25 +43,28 @@ def add_table(
     event: Event = None,
     horizon: Horizon = None,
     id_column: IdColumn = None,
+    as_json: AsJson = False,
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
     """Add a table and its source to a network, proposed from one labelled file."""
     from flows.init import run_add_table
     from tdrop.data.propose_table import Asked
 
-    run_add_table(name, data, Asked(outcome, time, event, horizon, id_column), contracts=contracts, console=console)
+    asked = Asked(outcome, time, event, horizon, id_column)
+    run_add_table(name, data, asked, contracts=contracts, console=answering(as_json))
 
 
 def add_site(
     name: Annotated[str, typer.Argument(help="Name of the new site", metavar="NAME")],
     data: Annotated[Path, typer.Option(help="The extract that the site sent", metavar="FILE")],
     table: Annotated[str | None, typer.Option(help="The table it holds; default the only one", metavar="TABLE")] = None,
+    as_json: AsJson = False,
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
     """Look at a new site's file, propose its YAML with each guess marked, and validate it."""
     from flows.add_site import run_add_site
 
-    run_add_site(name, data, table, contracts=contracts, console=console)
+    run_add_site(name, data, table, contracts=contracts, console=answering(as_json))
 
 
 def status(as_json: AsJson = False, contracts: Contracts = DEFAULT_CONTRACTS) -> None:
@@ -74,12 +78,14 @@ def deploy(
     remove: Annotated[bool, typer.Option("--remove", help="Also remove deployments whose site is gone")] = False,
     write_only: Annotated[bool, typer.Option("--write-only", help="Only write prefect.yaml")] = False,
     at_once: Annotated[int | None, typer.Option(help="Runs under way together; default 1", min=1)] = None,
+    as_json: AsJson = False,
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
     """Keep prefect.yaml and the server in step with the sites: one deployment a target site."""
     from flows.deploy import run_deploy
 
-    run_deploy(contracts=contracts, remove=remove, write_only=write_only, at_once=at_once, console=console)
+    printer = answering(as_json)
+    run_deploy(contracts=contracts, remove=remove, write_only=write_only, at_once=at_once, console=printer)
 
 
 def ui(

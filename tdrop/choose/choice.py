@@ -7,13 +7,13 @@ the measurement behind the default.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, Self, get_args
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 from tdrop.choose.folds import FoldScore
 from tdrop.errors import FitError, UsageError, did_you_mean
+from tdrop.records import Amount, Count
 from tdrop.tune import Losses, Trial
 
 Criterion = Literal["importance_weighted", "matched_validation"]
@@ -65,6 +65,13 @@ class Score:
             return None if self.folds is None else self.folds.losses
         return None if self.trial is None else self.trial.matched_losses
 
+    @property
+    def plain_log_loss(self) -> float | None:
+        """Mean log loss of out-of-fold source patients, all of them alike."""
+        if self.folds is not None:
+            return self.folds.plain_log_loss
+        return None if self.trial is None else self.trial.log_loss
+
 
 @dataclass(frozen=True)
 class ChoiceRow:
@@ -77,11 +84,12 @@ class ChoiceRow:
         standard_error: Of that mean.
         behind: Log loss above the best candidate's, patient by patient.
         behind_error: Standard error of that difference.
-        tied: Whether it is within TOLERANCE of the best candidate's log loss.
+        tied: Whether source patients cannot tell it from the best: see `choose`.
         matched_log_loss: On the matched validation set, whatever the criterion.
         weighted_log_loss: Importance-weighted out of fold, whatever the criterion.
         n: Rows behind log_loss.
         effective_n: Kish's size of these rows under their weights.
+        plain_log_loss: Of out-of-fold source patients, all of them alike.
     """
 
     method: str
@@ -93,8 +101,9 @@ class ChoiceRow:
     tied: bool
     matched_log_loss: float | None
     weighted_log_loss: float | None
-    n: int
-    effective_n: float | None
+    n: Count
+    effective_n: Amount | None
+    plain_log_loss: float | None = None
 
 
 @dataclass(frozen=True)
@@ -104,7 +113,6 @@ class Choice:
     Attributes:
         method: Name of the chosen method.
         runner_up: The next best candidate, or None without one.
-        reason: Why, in a sentence or two.
         criterion: What was compared.
         table: All methods, lowest log loss first; those without a score last.
         mlp_better: Whether the plain network, which cannot be chosen, scores better than the chosen one.
@@ -112,26 +120,15 @@ class Choice:
 
     method: str
     runner_up: str | None
-    reason: str
     criterion: Criterion
     table: tuple[ChoiceRow, ...]
     mlp_better: bool
 
-    def to_dict(self) -> dict[str, Any]:
-        """Returns plain JSON types."""
-        data: dict[str, Any] = json.loads(json.dumps(asdict(self), allow_nan=False))
-        return data
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Reads what `to_dict` wrote."""
-        return cls(**{**data, "table": tuple(ChoiceRow(**row) for row in data["table"])})
-
 
 def choose(scores: Sequence[Score], *, criterion: Criterion = DEFAULT_CRITERION) -> Choice:
-    """Chooses, among the candidates within TOLERANCE of the lowest log loss, the first of PREFERENCE.
+    """Chooses, among the candidates that source patients cannot tell from the best, the first of PREFERENCE.
 
-    A method with a HANDICAP has it added to its log loss first.
+    These are within TOLERANCE of the lowest log loss by the criterion; a method with a HANDICAP has it added first.
 
     A standard error as the tolerance was measured to cost more: under a large shift it grows until a straight line
     counts as good as the curve that the source shows, and under a small one it trusts differences that do not transfer.
@@ -143,21 +140,28 @@ def choose(scores: Sequence[Score], *, criterion: Criterion = DEFAULT_CRITERION)
     if not candidates:
         raise FitError(f"no method could be scored by '{criterion}'; see the trials for what failed")
     best = min(candidates, key=lambda name: scored[name].mean + _handicap(name))
-    table = tuple(sorted((_describe(score, scored, best, criterion) for score in scores), key=_table_order))
-    tied = [row.method for row in table if row.candidate and row.tied]
+    tied = _near({name: scored[name].mean for name in candidates}, TOLERANCE)
+    described = (_describe(score, scored, best, criterion, score.method in tied) for score in scores)
+    table = tuple(sorted(described, key=_table_order))
     chosen = min(tied, key=_preference)
     others = [row.method for row in table if row.candidate and row.method != chosen and row.log_loss is not None]
     return Choice(
         method=chosen,
         runner_up=others[0] if others else None,
-        reason=_explain(chosen, tied, others, scored, criterion),
         criterion=criterion,
         table=table,
         mlp_better="mlp" in scored and scored["mlp"].mean < scored[chosen].mean,
     )
 
 
-def _describe(score: Score, scored: Mapping[str, Losses], best: str, criterion: Criterion) -> ChoiceRow:
+def _near(losses: Mapping[str, float], tolerance: float) -> set[str]:
+    """The methods whose log loss, with its handicap, is within the tolerance of the lowest."""
+    handicapped = {name: loss + _handicap(name) for name, loss in losses.items()}
+    lowest = min(handicapped.values(), default=0.0)
+    return {name for name, loss in handicapped.items() if loss <= lowest + tolerance}
+
+
+def _describe(score: Score, scored: Mapping[str, Losses], best: str, criterion: Criterion, tied: bool) -> ChoiceRow:
     losses = scored.get(score.method)
     behind, error = losses.compare(scored[best]) if losses is not None else (None, None)
     kept = score.folds if criterion == "importance_weighted" else score.trial
@@ -168,24 +172,25 @@ def _describe(score: Score, scored: Mapping[str, Losses], best: str, criterion: 
         standard_error=None if losses is None else losses.standard_error,
         behind=behind,
         behind_error=error,
-        tied=behind is not None and behind + _handicap(score.method) - _handicap(best) <= TOLERANCE,
+        tied=tied,
         matched_log_loss=score.trial.matched_log_loss if score.trial else None,
         weighted_log_loss=score.folds.log_loss if score.folds else None,
         n=_rows_of(kept),
         effective_n=_effective_n(kept),
+        plain_log_loss=score.plain_log_loss,
     )
 
 
-def _rows_of(kept: Trial | FoldScore | None) -> int:
+def _rows_of(kept: Trial | FoldScore | None) -> Count:
     if kept is None:
         return 0
     return kept.n if isinstance(kept, FoldScore) else kept.matched_n
 
 
-def _effective_n(kept: Trial | FoldScore | None) -> float | None:
+def _effective_n(kept: Trial | FoldScore | None) -> Amount | None:
     if kept is None:
         return None
-    return kept.effective_n if isinstance(kept, FoldScore) else float(kept.matched_n)
+    return kept.effective_n if isinstance(kept, FoldScore) else kept.matched_n
 
 
 def _table_order(row: ChoiceRow) -> tuple[float, int]:
@@ -198,25 +203,3 @@ def _preference(name: str) -> int:
 
 def _handicap(name: str) -> float:
     return HANDICAP.get(name, 0.0)
-
-
-def _explain(
-    chosen: str, tied: Sequence[str], others: Sequence[str], scored: Mapping[str, Losses], criterion: str
-) -> str:
-    measure = {
-        "importance_weighted": "importance-weighted log loss on out-of-fold source predictions",
-        "matched_validation": "log loss on the matched validation set",
-    }[criterion]
-    loss = f"{scored[chosen].mean:.4f}"
-    lowest = min([chosen, *others], key=lambda name: scored[name].mean)
-    if chosen == lowest:
-        second = f"; {others[0]} follows with {scored[others[0]].mean:.4f}" if others else ""
-        return f"{chosen} has the lowest {measure} ({loss}){second}."
-    first = f"{lowest} has the lowest {measure} ({scored[lowest].mean:.4f})"
-    if _handicap(lowest):
-        needed = TOLERANCE + _handicap(lowest)
-        return f"{first}, but must lead by {needed:g} because trees do not extrapolate: {chosen} has {loss}."
-    return (
-        f"{first}; {chosen} ({loss}) is within {TOLERANCE:g} of it, and of the {len(tied)} methods that are it is the "
-        "one that transfers best."
-    )

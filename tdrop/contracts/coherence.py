@@ -150,6 +150,13 @@ def site_problems(site: Site, contract: Contract) -> Iterator[Problem]:
             close = did_you_mean(rule, known)
             hint = close if "did you mean" in close else f"; it names suspicions such as {known[0]}"
             yield ("accept", index), f"no suspicion '{rule}'{hint}"
+    features = [column.name for column in contract.features]
+    for index, name in enumerate(site.not_recorded):
+        if name not in features:
+            yield (
+                ("not_recorded", index),
+                f"table '{contract.name}' has no feature '{name}'{did_you_mean(name, features)}",
+            )
     yield from _extract_problems(site, contract, ())
     if site.labels is not None:
         yield from _extract_problems(site.labels, contract, ("labels",))

@@ -21,7 +21,12 @@ Expectation = dict[str, Any]
 
 
 def suite(
-    contract: Contract, columns_present: Iterable[str], *, labels: bool = False, unreadable: Iterable[str] = ()
+    contract: Contract,
+    columns_present: Iterable[str],
+    *,
+    labels: bool = False,
+    unreadable: Iterable[str] = (),
+    not_recorded: Iterable[str] = (),
 ) -> list[Expectation]:
     """Returns the expectations for an extract.
 
@@ -30,14 +35,15 @@ def suite(
         columns_present: Names of the contract's columns that the extract holds.
         labels: Whether the label columns belong in the extract (a source's do, a target's do not).
         unreadable: Columns that hold values which could not be read as their type.
+        not_recorded: Columns that need not be there.
     """
-    present, marked = set(columns_present), set(unreadable)
+    present, marked, unneeded = set(columns_present), set(unreadable), set(not_recorded)
     expectations: list[Expectation] = []
     for column in contract.columns:
         if column.role == "ignored" or (column.role == "label" and not labels and column.name not in present):
             continue
         if column.name not in present:
-            expectations.append(_present(column))
+            expectations += [] if column.name in unneeded else [_present(column)]
             continue
         if column.name in marked:
             expectations.append(_readable(column))
@@ -88,7 +94,9 @@ def _present(column: Column) -> Expectation:
         column,
         "present",
         "is not in the extract",
-        f"add it, or rename the column that holds it to '{column.name}' under `renames`",
+        f"add it, rename the column that holds it to '{column.name}' under `renames`, or list it under `not_recorded`"
+        if column.role == "feature"
+        else f"add it, or rename the column that holds it to '{column.name}' under `renames`",
     )
 
 

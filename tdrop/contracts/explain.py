@@ -10,6 +10,8 @@ from tdrop.contracts.yaml_file import Document, Place
 from tdrop.errors import ContractError, did_you_mean
 
 Model = TypeVar("Model", bound=BaseModel)
+#: Characters of a name or value that a sentence repeats.
+LONGEST = 60
 
 
 def parse(model: type[Model], document: Document) -> Model:
@@ -32,22 +34,31 @@ def refuse(document: Document, problems: list[tuple[Place, str]]) -> ContractErr
     return ContractError(f"{document.where(place)}: {sentence}{more}")
 
 
+def _short(given: object) -> str:
+    """What a file says, on one line and no longer than a line is read."""
+    text = " ".join(str(given).split())
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
 def _explain(model: type[BaseModel], document: Document, item: Any) -> tuple[Place, str]:
     place: Place = tuple(item["loc"])
     kind = item["type"]
     name = _dotted(document, place)
     if kind == "extra_forbidden":
         known = _keys_at(model, place[:-1])
-        return place, f"unknown key '{place[-1]}'{did_you_mean(str(place[-1]), known)}"
+        return place, f"unknown key '{_short(place[-1])}'{did_you_mean(str(place[-1]), known)}"
     if kind == "missing":
         return place, f"needs the key '{name}'"
     if kind == "literal_error":
-        given = str(item["input"])
+        given = _short(item["input"])
         return place, f"{name} is '{given}', expected {item['ctx']['expected']}{_only_close(given, item)}"
     if kind == "incoherent":
         return tuple(item["ctx"]["place"]), str(item["ctx"]["sentence"])
     if kind == "string_pattern_mismatch":
-        return place, f"{name} is '{item['input']}': use letters, digits and underscores, starting with a letter"
+        return (
+            place,
+            f"{name} is '{_short(item['input'])}': use letters, digits and underscores, starting with a letter",
+        )
     message = item["msg"].removeprefix("Value error, ")
     return place, f"{name}: {message[:1].lower()}{message[1:]}" if name else message
 
@@ -68,7 +79,7 @@ def _dotted(document: Document, place: Place) -> str:
         except (KeyError, IndexError, TypeError):
             data = None
         named = data.get("name") if isinstance(data, dict) else None
-        words.append(str(named) if isinstance(step, int) and named else str(step))
+        words.append(_short(named if isinstance(step, int) and named else step))
     return ".".join(words)
 
 

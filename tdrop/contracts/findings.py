@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from pydantic import computed_field
 
 from tdrop.contracts.record import Severity
-from tdrop.errors import DataError, SiteStopped
-from tdrop.records import Count
-
-#: Version of the form that `Validation.to_dict` writes.
-FORM = 1
+from tdrop.errors import SiteStopped
+from tdrop.records import Count, written
 
 Sureness = Literal["certain", "likely", "possible"]
 About = Literal["patients", "file"]
@@ -80,12 +79,14 @@ class Finding:
     others: Mapping[str, Count] = field(default_factory=dict)
     about: About = "patients"
 
+    # Written with the record, so that who reads the file needs no program; never read back.
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def sentence(self) -> str:
         """What was found, in words with the numbers as they stand in this record."""
         text = self.words
         for name, value in {"count": self.count, "total": self.total, **self.others}.items():
-            text = text.replace(f"{{{name}}}", f"{value:,}" if isinstance(value, int) else str(value))
+            text = text.replace(f"{{{name}}}", written(value))
         return text
 
     @property
@@ -98,46 +99,30 @@ class Finding:
         """Whether it is about our own files."""
         return self.rule.rpartition(".")[2] in _OURS
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON."""
-        return {**asdict(self), "sentence": self.sentence}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Finding:
-        """Reads what `to_dict` wrote."""
-        return cls(**{name: value for name, value in data.items() if name != "sentence"})
-
 
 @dataclass(frozen=True)
 class Validation:
-    """Whether an extract is what was agreed on: read = used + quarantined + duplicates.
+    """Whether an extract is what was agreed on: read = used + quarantined + duplicates, before disclosure rounds them.
 
     Attributes:
-        suite: The expectations that were run, as plain data.
         simulated: No patient is real.
         public: The data are published.
+        form: Version of `validation.json`.
     """
 
     site: str
     title: str
     contract: str
     contract_version: str
-    read: int
-    used: int
-    quarantined: int
-    duplicates: int
+    read: Count
+    used: Count
+    quarantined: Count
+    duplicates: Count
     findings: tuple[Finding, ...]
     stopped: bool
-    suite: tuple[dict[str, Any], ...] = ()
     simulated: bool = False
     public: bool = False
-
-    def __post_init__(self) -> None:
-        if self.read != self.used + self.quarantined + self.duplicates:
-            raise DataError(
-                f"site '{self.site}': {self.read:,} rows were read but {self.used:,} used, {self.quarantined:,} "
-                f"quarantined and {self.duplicates:,} duplicates do not add up to that; please report this"
-            )
+    form: Literal[1] = 1
 
     def with_findings(self, more: tuple[Finding, ...]) -> Validation:
         """Returns a copy with more findings; a table-level stop among them stops the site."""
@@ -159,12 +144,13 @@ class Validation:
     def message(self) -> str:
         """The text of a mail to the site: what was found and what it is asked to do, without any patient's value."""
         verdict = "cannot be used as it is" if self.stopped else "can be used"
-        parts = f"used {self.used:,} + quarantined {self.quarantined:,} + duplicates {self.duplicates:,}"
+        used, aside, twice = (written(one) for one in (self.used, self.quarantined, self.duplicates))
+        parts = f"used {used} + quarantined {aside} + duplicates {twice}"
         lines = [
             f"Your extract for {self.title} {verdict}.",
             "",
             f"It was checked against table '{self.contract}', version {self.contract_version}.",
-            f"Rows read: {self.read:,}" + ("; none of them was used." if self.stopped else f" = {parts}."),
+            f"Rows read: {written(self.read)}" + ("; none of them was used." if self.stopped else f" = {parts}."),
         ]
         headings = {
             "table_stop": "What must be changed before it can be used",
@@ -180,25 +166,6 @@ class Validation:
         if self.stopped:
             lines += ["", "Please send the extract again once this is settled."]
         return "\n".join(lines) + "\n"
-
-    def to_dict(self) -> dict[str, Any]:
-        """`validation.json`."""
-        data = {key: value for key, value in vars(self).items() if key not in ("findings", "suite")}
-        return {
-            "form": FORM,
-            **data,
-            "findings": [finding.to_dict() for finding in self.findings],
-            "suite": [dict(item) for item in self.suite],
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Validation:
-        """Reads what `to_dict` wrote."""
-        if data.get("form") != FORM:
-            raise DataError(f"validation has form {data.get('form')!r}, expected {FORM}; validate the site again")
-        rest = {key: value for key, value in data.items() if key not in ("form", "findings", "suite")}
-        findings = tuple(Finding.from_dict(item) for item in data["findings"])
-        return cls(**rest, findings=findings, suite=tuple(data.get("suite", ())))
 
 
 def sort_findings(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:

@@ -6,9 +6,18 @@ import hashlib
 import json
 import math
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 Severity = Literal["row_critical", "row_warning", "table_stop", "table_warning", "info"]
 
@@ -37,8 +46,15 @@ def is_number(text: str) -> bool:
     return True
 
 
+def _given_label(value: Any) -> str:
+    """The label that a YAML file gives; nothing, a list or a map is none."""
+    if value is None or isinstance(value, list | tuple | dict):
+        raise ValueError("expected a word or a number, got " + ("nothing" if value is None else "a list or a map"))
+    return to_label(value)
+
+
 def _to_labels(value: Any) -> Any:
-    return [to_label(item) for item in value] if isinstance(value, list | tuple) else value
+    return [_given_label(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def to_label_keys(value: Any) -> Any:
@@ -49,10 +65,10 @@ def to_label_keys(value: Any) -> Any:
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=64)]
 #: In YAML a label may be written as a word, a number or a truth.
 SCALAR_SCHEMA = {"type": ["string", "number", "boolean"]}
-Labels = Annotated[
+Scalars = Annotated[
     tuple[str, ...], BeforeValidator(_to_labels), WithJsonSchema({"type": "array", "items": SCALAR_SCHEMA})
 ]
-Scalar = Annotated[str, BeforeValidator(to_label), WithJsonSchema(SCALAR_SCHEMA)]
+Scalar = Annotated[str, BeforeValidator(_given_label), WithJsonSchema(SCALAR_SCHEMA)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
@@ -60,6 +76,15 @@ class Record(BaseModel):
     """A frozen piece of a contract: unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """`threshold: true` would count as 1 without a word."""
+        annotation = cls.model_fields[info.field_name or ""].annotation
+        if isinstance(value, bool) and {annotation, *get_args(annotation)} & {int, float}:
+            raise ValueError(f"expected a number, got {to_label(value)}")
+        return value
 
 
 def digest(content: Any) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from tdrop.contracts.record import Labels, Name, Record, Scalar, Severity, Share
+from tdrop.contracts.record import Name, Record, Scalar, Scalars, Severity, Share
 
 TABLE_SEVERITIES = ("table_stop", "table_warning", "info")
 
@@ -30,8 +30,8 @@ class Condition(Record):
     column: Name
     equals: Scalar | None = Field(default=None, alias="is")
     differs: Scalar | None = Field(default=None, alias="is_not")
-    among: Labels | None = Field(default=None, alias="in")
-    outside: Labels | None = Field(default=None, alias="not_in")
+    among: Scalars | None = Field(default=None, alias="in")
+    outside: Scalars | None = Field(default=None, alias="not_in")
     below: Bound | None = None
     at_most: Bound | None = None
     above: Bound | None = None

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from cronsim import CronSim, CronSimError
 from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model_validator
 
-from tdrop.contracts.record import Labels, Name, Record, Scalar, Share, plain_label, to_label
+from tdrop.contracts.record import Name, Record, Scalar, Scalars, Share, plain_label, to_label
 from tdrop.types import INTERVAL_LEVEL
 
 #: Stands for every column under `missing_codes`.
@@ -85,7 +85,7 @@ class Extract(Record):
     renames: dict[str, Name] = Field(default_factory=dict)
     units: dict[Name, str] = Field(default_factory=dict)
     categories: Annotated[dict[Name, dict[str, Scalar]], BeforeValidator(_label_maps)] = Field(default_factory=dict)
-    missing_codes: Annotated[dict[str, Labels], BeforeValidator(_codes_by_column)] = Field(default_factory=dict)
+    missing_codes: Annotated[dict[str, Scalars], BeforeValidator(_codes_by_column)] = Field(default_factory=dict)
     settle_seconds: float = Field(default=1.0, ge=0)
     wait_seconds: float = Field(default=60.0, ge=0)
     read_seconds: float = Field(default=1800.0, gt=0)
@@ -103,6 +103,8 @@ class Extract(Record):
     def _located(self) -> Self:
         if self.location is None and self.reader.kind != "sql":
             raise ValueError(f"a {self.reader.kind} reader needs a location")
+        if self.location is not None and not self.location.strip():
+            raise ValueError("location is empty; say where the extract is")
         return self
 
     def codes_of(self, column: str) -> frozenset[str]:
@@ -163,7 +165,8 @@ class Disclosure(Record):
         upload_patients: Whether the patients' list may be logged beside the report.
     """
 
-    threshold: int = Field(default=10, ge=1)
+    # Below 2 nothing would be hidden, which is what `exempt` says.
+    threshold: int = Field(default=10, ge=2)
     exempt: bool = False
     upload_patients: bool = False
 
@@ -178,6 +181,7 @@ class Site(Extract):
         labels: A target's outcomes, if there are any.
         labels_in_extract: What to do when a target's extract holds a label column.
         duplicates: Which row of a patient who is listed more than once is used.
+        not_recorded: Features that a target does not record; it is used without them.
         accept: Suspicions (by rule, such as `psa.scale`) that were looked at and are as they should be.
         schedule: A cron line, or null for runs by hand.
     """
@@ -192,6 +196,7 @@ class Site(Extract):
     labels: LabelFile | None = None
     labels_in_extract: Literal["refuse", "drop"] = "refuse"
     duplicates: Literal["first", "last", "refuse"] = "first"
+    not_recorded: tuple[Name, ...] = ()
     accept: tuple[str, ...] = ()
     decision: Decision = Decision()
     disclosure: Disclosure = Disclosure()
@@ -211,6 +216,8 @@ class Site(Extract):
             raise ValueError("a target site names its source site")
         if self.role == "source" and (self.source is not None or self.labels is not None):
             raise ValueError("a source site has neither `source` nor `labels`: its outcomes are in its extract")
+        if self.role == "source" and self.not_recorded:
+            raise ValueError("not_recorded is for targets; what the source lacks is not in the table, or role ignored")
         if self.disclosure.exempt and not (self.simulated or self.public):
             raise ValueError("disclosure.exempt is for sites that are simulated or public")
         return self

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from tdrop.contracts.coherence import contract_problems
-from tdrop.contracts.record import Interval, Labels, Name, Record, Scalar, Severity, Share, digest, to_label_keys
+from tdrop.contracts.record import Interval, Name, Record, Scalar, Scalars, Severity, Share, digest, to_label_keys
 from tdrop.contracts.rule import Rule
 from tdrop.errors import did_you_mean
 
@@ -67,9 +67,9 @@ class Column(Record):
     role: Role = "feature"
     range: Interval | None = None
     plausible: Interval | None = None
-    categories: Labels = ()
+    categories: Scalars = ()
     category_titles: Annotated[dict[str, str], BeforeValidator(to_label_keys)] = Field(default_factory=dict)
-    aliases: Annotated[dict[str, Labels], BeforeValidator(to_label_keys)] = Field(default_factory=dict)
+    aliases: Annotated[dict[str, Scalars], BeforeValidator(to_label_keys)] = Field(default_factory=dict)
     missing: Missing = Missing()
     optional: bool = False
     transform: Literal["log"] | None = None
@@ -81,7 +81,7 @@ class Column(Record):
         if self.role in ("id", "ignored"):
             return self
         if self.type in LABELLED_TYPES and len(self.categories) < 2:
-            raise ValueError(f"an {self.type} column needs at least two categories")
+            raise ValueError(f"type {self.type} needs at least two categories")
         if len(set(self.categories)) != len(self.categories):
             raise ValueError("a category is listed twice")
         if self.type not in LABELLED_TYPES and self.categories:
@@ -89,6 +89,9 @@ class Column(Record):
         for label in (*self.category_titles, *self.aliases):
             if self.categories and label not in self.categories:
                 raise ValueError(f"'{label}' is no category{did_you_mean(label, self.categories)}")
+        others = [alias.casefold() for aliases in self.aliases.values() for alias in set(aliases)]
+        if len(set(others)) != len(others):
+            raise ValueError("an alias stands for two categories")
         for key in ("unit", "range", "plausible", "transform", "molar_mass"):
             if not numeric and getattr(self, key) is not None:
                 raise ValueError(f"a {self.type} column has no {key}")
@@ -134,6 +137,8 @@ class Outcome(Record):
     def _readable(cls, value: str | None) -> str | None:
         if value is not None and not re.fullmatch(r"\d+(\.\d+)? (day|week|month|year)s?", value):
             raise ValueError("a horizon is a number and a unit, such as `10 years` or `180 days`")
+        if value is not None and not float(value.split()[0]):
+            raise ValueError("a horizon is longer than nothing")
         return value
 
     @model_validator(mode="after")
@@ -158,7 +163,7 @@ class Subgroup(Record):
     title: str = ""
     column: Name
     cuts: tuple[float, ...] = ()
-    labels: Labels = ()
+    labels: Scalars = ()
 
     @model_validator(mode="after")
     def _labels_fit(self) -> Self:

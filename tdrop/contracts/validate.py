@@ -1,12 +1,11 @@
 """Runs a contract's expectations with Great Expectations, in two steps, and accounts for every row.
 
 The first step asks how many rows break each rule; the second asks which, only for the rules that take rows out
-and only where some did. Great Expectations is imported here and nowhere else, and only when called.
+and only where some did.
 """
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from tdrop.contracts.accounting import Account, Mask, account_for, list_quarantine, table_findings
+from tdrop.contracts.engine import great_expectations
 from tdrop.contracts.expectations import READABLE_SUFFIX, suite
 from tdrop.contracts.findings import Finding, Validation, sort_findings
 from tdrop.contracts.site import Site
@@ -45,11 +45,13 @@ class Checked:
         validation: What was found, and where every row went.
         used: The rows to use, in the contract's columns.
         quarantine: The other rows, duplicates included: id, row (line in the extract), rules.
+        suite: The expectations that were run, as plain data.
     """
 
     validation: Validation
     used: pd.DataFrame
     quarantine: pd.DataFrame
+    suite: tuple[dict[str, Any], ...]
 
 
 def validate(
@@ -76,7 +78,9 @@ def validate(
         aside: Rows of the extract that are no patients and not in `frame`: id, row, rules.
     """
     marks = {name: mask for name, mask in (unreadable or {}).items() if mask.any()}
-    expectations = suite(contract, frame.columns, labels=site.role == "source", unreadable=marks)
+    expectations = suite(
+        contract, frame.columns, labels=site.role == "source", unreadable=marks, not_recorded=site.not_recorded
+    )
     expectations = [{**item, "fix": (hints or {}).get(item["rule"]) or item["fix"]} for item in expectations]
     table = _checkable(frame, contract, marks)
     counts = _once(_run(table, expectations, _STEP_COUNTS))
@@ -91,9 +95,10 @@ def validate(
     lines = np.arange(1, len(frame) + 1) if rows is None else np.asarray(rows)
     used = (frame if account.used.all() else frame[account.used]).reset_index(drop=True)
     return Checked(
-        _validation(account, contract, site, found, expectations),
+        _validation(account, contract, site, found),
         used,
         list_quarantine(frame, contract, lines, broken, account, aside),
+        tuple(expectations),
     )
 
 
@@ -109,25 +114,24 @@ def _checkable(frame: pd.DataFrame, contract: Contract, marks: Mapping[str, Mask
     return table
 
 
-def _validation(
-    account: Account,
-    contract: Contract,
-    site: Site,
-    findings: tuple[Finding, ...],
-    expectations: Sequence[dict[str, Any]],
-) -> Validation:
+def _validation(account: Account, contract: Contract, site: Site, findings: tuple[Finding, ...]) -> Validation:
+    used, repeated = int(account.used.sum()), int(account.repeated.sum())
+    if account.read != used + account.set_aside + repeated:
+        raise DataError(
+            f"site '{site.name}': {account.read:,} rows were read but {used:,} used, {account.set_aside:,} quarantined "
+            f"and {repeated:,} duplicates do not add up to that; please report this"
+        )
     return Validation(
         site=site.name,
         title=site.title,
         contract=contract.name,
         contract_version=contract.version,
         read=account.read,
-        used=int(account.used.sum()),
+        used=used,
         quarantined=account.set_aside,
-        duplicates=int(account.repeated.sum()),
+        duplicates=repeated,
         findings=sort_findings(findings),
         stopped=any(finding.severity == "table_stop" for finding in findings),
-        suite=tuple(expectations),
         simulated=site.simulated,
         public=site.public,
     )
@@ -147,20 +151,17 @@ def _run(table: pd.DataFrame, expectations: Sequence[Mapping[str, Any]], step: d
     """Runs expectations; returns by rule a count, or with the second step the positions, of what breaks it."""
     if not len(table) or not expectations:
         return {item["rule"]: int(item["type"] == "expect_column_to_exist") for item in expectations}
-    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
     with _ONE_PROJECT, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        import great_expectations
-        from great_expectations.expectations.registry import get_expectation_impl
-
-        context = great_expectations.get_context(mode="ephemeral")
+        gx = great_expectations()
+        context = gx.get_context(mode="ephemeral")
         context.variables.progress_bars = {"globally": False}
         asset = context.data_sources.add_pandas("extract").add_dataframe_asset("extract")
         batch = asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": table})
-        compiled = great_expectations.ExpectationSuite(
+        compiled = gx.ExpectationSuite(
             name="contract",
             expectations=[
-                get_expectation_impl(item["type"])(
+                gx.expectations.registry.get_expectation_impl(item["type"])(
                     **item["kwargs"], severity=_SEVERITIES[item["severity"]], meta={"rule": item["rule"]}
                 )
                 for item in expectations

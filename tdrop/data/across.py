@@ -61,7 +61,7 @@ def compare_with_source(
 
 def accept(finding: Finding, site: Site) -> Finding:
     """Returns the finding as information if the site's YAML says that it was looked at."""
-    if finding.rule not in site.accept:
+    if finding.rule not in (*site.accept, *(f"{name}.all_missing" for name in site.not_recorded)):
         return finding
     return replace(finding, severity="info", words=f"{finding.words} (accepted)", fix="", sure="certain")
 
@@ -88,8 +88,8 @@ def _all_missing(column: Column, rows: int, site: Site) -> Finding:
         "all_missing",
         "table_warning",
         (rows, rows),
-        "no value here, while the source has it; the source's typical value is filled in for every patient",
-        "ask the site for it, or check `renames` and `missing_codes`",
+        "no value here, while the source has it; this site is used without it",
+        "ask the site for it, check `renames` and `missing_codes`, or list it under `not_recorded`",
         "certain",
         site,
     )

@@ -19,9 +19,33 @@ from tdrop.data.identify import id_column, with_text_ids
 from tdrop.data.readers import kind_of, read
 from tdrop.data.units import factor
 from tdrop.errors import DataError
+from tdrop.records import Count
 from tdrop.types import Doubles
 
 Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class LabelCounts:
+    """What became of the rows of a label file: `labels.json`.
+
+    Attributes:
+        known: Patients with an outcome.
+        missing: Patients of the cohort without a usable outcome in the file.
+        unknown_ids: Patients of the file that are not in the cohort.
+        duplicates: Rows of the file that repeat a patient.
+        conflicting: Patients of the file with contradicting outcomes; taken as unknown.
+        unreadable: Rows of the file without an id or a readable outcome.
+        horizon_not_reached: Patients who left before the horizon without the event.
+    """
+
+    known: Count = 0
+    missing: Count = 0
+    unknown_ids: Count = 0
+    duplicates: Count = 0
+    conflicting: Count = 0
+    unreadable: Count = 0
+    horizon_not_reached: Count = 0
 
 
 @dataclass(frozen=True)
@@ -30,32 +54,13 @@ class Labels:
 
     Attributes:
         y: Outcome (rows,), NaN where unknown.
-        known: Patients with an outcome.
-        missing: Patients of the cohort without a usable outcome in the file.
-        unknown_ids: Patients of the file that are not in the cohort.
-        duplicates: Rows of the file that repeat a patient.
-        conflicting: Patients of the file with contradicting outcomes; taken as unknown.
-        unreadable: Rows of the file without an id or a readable outcome.
-        horizon_not_reached: Patients who left before the horizon without the event.
-        sentences: The same in words.
+        counts: How many there are, and what became of the rest.
         problems: Rows of the file that give no outcome: id, row (line in the file), why; for the site's eyes only.
     """
 
     y: Doubles
-    known: int
-    missing: int
-    unknown_ids: int
-    duplicates: int
-    conflicting: int
-    unreadable: int
-    horizon_not_reached: int
-    sentences: tuple[str, ...]
+    counts: LabelCounts
     problems: pd.DataFrame
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON, without anything about a single patient."""
-        data = {key: value for key, value in vars(self).items() if key not in ("y", "sentences", "problems")}
-        return {**data, "sentences": list(self.sentences)}
 
 
 def source_outcome(frame: pd.DataFrame, contract: Contract) -> tuple[Doubles, dict[str, int]]:
@@ -144,7 +149,7 @@ def read_labels(
     frame, unclear = _with_ids_of(frame, contract, patients)
     table = _label_table(frame, bad, unclear, contract, patients, np.asarray(raw.index))
     _refuse_beyond_tolerance(table, extract, len(np.asarray(ids)), name)
-    return _align(table, contract, np.asarray(ids))
+    return _align(table, np.asarray(ids))
 
 
 def _label_file(where: Site | Path | str, like: Site | None) -> LabelFile:
@@ -213,6 +218,8 @@ def _repeats(listed: pd.Series, usable: Mask) -> Mask:
 
 def _refuse_beyond_tolerance(table: pd.DataFrame, extract: LabelFile, patients: int, name: str) -> None:
     rows, counts = len(table), table["why"].value_counts()
+    if not rows:
+        raise DataError(f"label file of '{name}' has no rows; check that the export was complete")
     strangers = int(counts.get("not among the patients used", 0))
     if strangers == rows or strangers / rows > extract.unknown_ids:
         raise DataError(
@@ -229,34 +236,21 @@ def _refuse_beyond_tolerance(table: pd.DataFrame, extract: LabelFile, patients: 
         )
 
 
-def _align(table: pd.DataFrame, contract: Contract, ids: NDArray[Any]) -> Labels:
+def _align(table: pd.DataFrame, ids: NDArray[Any]) -> Labels:
     index = pd.Index(ids).astype("str")
     sound = table[~table["why"].isin(["no patient id", "unreadable outcome", "unclear id", "contradicts another row"])]
     outcome = sound.dropna(subset="y").drop_duplicates("id").set_index("id")["y"]
     aligned = outcome.reindex(index).to_numpy(np.float64)
     unknown = index[np.isnan(aligned)]
     early = unknown.isin(table.loc[table["censored"], "id"])
-    counts = {
-        "known": int(np.isfinite(aligned).sum()),
-        "missing": int((~early).sum()),
-        "unknown_ids": int(table.loc[table["why"] == "not among the patients used", "id"].nunique()),
-        "duplicates": int(table["id"].dropna().duplicated().sum()),
-        "conflicting": int(table.loc[table["why"] == "contradicts another row", "id"].nunique()),
-        "unreadable": int(table["why"].isin(["no patient id", "unreadable outcome", "unclear id"]).sum()),
-        "horizon_not_reached": int(early.sum()),
-    }
+    counts = LabelCounts(
+        known=int(np.isfinite(aligned).sum()),
+        missing=int((~early).sum()),
+        unknown_ids=int(table.loc[table["why"] == "not among the patients used", "id"].nunique()),
+        duplicates=int(table["id"].dropna().duplicated().sum()),
+        conflicting=int(table.loc[table["why"] == "contradicts another row", "id"].nunique()),
+        unreadable=int(table["why"].isin(["no patient id", "unreadable outcome", "unclear id"]).sum()),
+        horizon_not_reached=int(early.sum()),
+    )
     problems = table.loc[table["why"] != "", ["id", "row", "why"]].reset_index(drop=True)
-    return Labels(y=aligned, problems=problems, sentences=_sentences(counts, len(ids), contract), **counts)
-
-
-def _sentences(counts: dict[str, int], patients: int, contract: Contract) -> tuple[str, ...]:
-    words = {
-        "known": f"of {patients:,} patients have an outcome",
-        "missing": f"of {patients:,} patients have none in the label file",
-        "horizon_not_reached": f"patients left before {contract.outcome.horizon} without the event",
-        "unknown_ids": "patients of the label file are not among the patients used",
-        "duplicates": "rows of the label file repeat a patient",
-        "conflicting": "patients have contradicting outcomes, taken as unknown",
-        "unreadable": "rows of the label file have no id or no readable outcome",
-    }
-    return tuple(f"{counts[key]:,} {text}" for key, text in words.items() if counts[key] or key == "known")
+    return Labels(aligned, counts, problems)

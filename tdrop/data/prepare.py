@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -34,6 +35,7 @@ class Prepared:
         validation: What was found; `validation.stopped` says whether the rest may be used.
         frame: The rows to use, in the contract's columns.
         quarantine: The rows that are not used: id, row (line in the extract), rules.
+        suite: The expectations that were run, as plain data.
     """
 
     site: Site
@@ -41,6 +43,7 @@ class Prepared:
     validation: Validation
     frame: pd.DataFrame
     quarantine: pd.DataFrame
+    suite: tuple[dict[str, Any], ...]
 
 
 def prepare(
@@ -99,4 +102,4 @@ def prepare_frame(raw: pd.DataFrame, contract: Contract, site: Site, *, source: 
     validation = checked.validation
     if source is not None:
         validation = validation.with_findings(compare_with_source(source, harmonised.frame, contract, site))
-    return Prepared(site, contract, validation, checked.used, checked.quarantine)
+    return Prepared(site, contract, validation, checked.used, checked.quarantine, checked.suite)

@@ -35,6 +35,8 @@ class Proposal:
     units: dict[str, tuple[str, str]] = field(default_factory=dict)
     categories: dict[str, dict[str, tuple[str | None, str]]] = field(default_factory=dict)
     codes: dict[str, tuple[list[str], str]] = field(default_factory=dict)
+    absent: list[str] = field(default_factory=list)
+    strangers: bool = False
     notes: list[str] = field(default_factory=list)
 
 
@@ -91,9 +93,11 @@ def _match_columns(raw: pd.DataFrame, contract: Contract, proposal: Proposal) ->
         if name != column_name:
             sure = "likely" if score >= 0.85 else "possible"
             proposal.renames[name] = (column_name, f"guess ({sure}): by its name")
-    absent = [column.name for column in wanted if column.name not in matched and column.role != "label"]
-    proposal.notes += [f"nothing in the file looks like '{name}': rename a column to it" for name in absent]
+    absent = [column for column in wanted if column.name not in matched and column.role != "label"]
+    proposal.absent = [column.name for column in absent if column.role == "feature"]
+    proposal.notes += [f"nothing in the file looks like '{column.name}': rename a column to it" for column in absent]
     left = [clean(str(name)) for name in raw.columns if name not in matched.values()]
+    proposal.strangers = bool(set(left) - {column.name for column in contract.columns})
     if left:
         proposal.notes.append(f"not used: {', '.join(left[:12])}" + (" and more" if len(left) > 12 else ""))
     return matched
@@ -112,7 +116,7 @@ def _refuse_strangers(matched: Mapping[str, str], raw: pd.DataFrame, contract: C
         listed = ", ".join(f"'{name}'" for name in absent[:8]) + (" and more" if len(absent) > 8 else "")
         raise DataError(
             f"the file lacks {len(absent)} of the {len(wanted)} features of table '{contract.name}': {listed}; ask the "
-            "site for them, or mark those that it does not record `optional: true` in the table"
+            "site for them, or propose a table of its own with `tdrop add-table`"
         )
 
 
@@ -199,6 +203,13 @@ def _write(
         lines.append("missing_codes:")
         for column_name, (codes, why) in proposal.codes.items():
             lines.append(f"  {column_name}: {json.dumps(codes)}    # {why}")
+    if proposal.absent and _sources(contract, network):
+        listed = f"not_recorded: {json.dumps(proposal.absent)}"
+        lines.append(
+            f"# {listed}    # if the site does not record it, and no column that is not used holds it"
+            if proposal.strangers
+            else f"{listed}    # guess (likely): no column is left that could hold it"
+        )
     lines += [f"# note: {note}" for note in proposal.notes]
     return "\n".join(lines) + "\n"
 

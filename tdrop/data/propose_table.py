@@ -194,7 +194,12 @@ def _time_unit(header: str, raw: pd.DataFrame) -> tuple[str, str]:
     numbers, _ = as_numbers(raw[header], missing_codes(raw[header], raw.attrs), raw.attrs.get("decimal", "."))
     longest = float(np.nanmax(numbers)) if np.isfinite(numbers).any() else 0.0
     unit = "days" if longest > 400 else "months" if longest > 40 else "years"
-    return unit, "guess (possible): by the longest follow-up"
+    # One digit: the longest follow-up is a patient's own.
+    about = float(f"{longest:.1g}")
+    return (
+        unit,
+        f"guess (possible): follow-up of up to about {about:,.0f}; 40 could be years, 400 months, more are days",
+    )
 
 
 def _outcome_lines(asked: Asked, raw: pd.DataFrame, names: Mapping[str, str]) -> list[str]:

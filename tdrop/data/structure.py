@@ -24,6 +24,8 @@ Mask = NDArray[np.bool_]
 _FOOTER = r"(?i)^\W*(grand total|sub-?total|totals?|sum|summe|gesamt|average|mean|median|count|rows|records|end of)\b"
 #: Where such a line is.
 _LAST_ROWS = 3
+#: What stands alone, or with a number, as the id of such a line anywhere else.
+_SUMS = r"(?i)^\W*(grand total|sub-?totals?|totals?|sum|summe|gesamt|average|mean|mittelwert|median)\W*[\d.,]*\W*$"
 #: What spreadsheets make of long numbers.
 _SHORTENED = r"^\d([.,]\d+)?E\+\d+$"
 _SENTENCES = {
@@ -90,11 +92,9 @@ def _masks(
         return
     ids = frame[name].astype("str").str.strip()
     yield "table.repeated_header", (ids.str.strip("\ufeff") == name).to_numpy(dtype=bool)
-    last = np.arange(len(frame)) >= len(frame) - _LAST_ROWS
-    if last.any():
-        sums = last.copy()
-        sums[last] = ids[last].str.match(_FOOTER).fillna(False).to_numpy(dtype=bool)
-        yield "table.footer", sums
+    sums = ids.str.match(_SUMS).fillna(False).to_numpy(dtype=bool, copy=True)
+    sums[-_LAST_ROWS:] |= ids[-_LAST_ROWS:].str.match(_FOOTER).fillna(False).to_numpy(dtype=bool)
+    yield "table.footer", sums
     yield "table.no_values", _without_values(frame, ids, contract, site)
     yield "table.damaged_ids", damaged(raw[name])
 

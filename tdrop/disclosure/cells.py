@@ -12,8 +12,16 @@ import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
+from tdrop.records import Amount, Count, Hidden
+
 #: Stands for a count that is hidden only because it would give a small one away.
-HIDDEN = "hidden"
+HIDDEN = Hidden()
+
+#: Decimals of numbers that are no quotients of counts: enough to read.
+DECIMALS = 3
 
 
 class Policy(Protocol):
@@ -30,9 +38,9 @@ def limit(policy: Policy) -> int:
     return 0 if policy.exempt else policy.threshold
 
 
-def mark(threshold: int) -> str:
-    """Returns the text that stands for a small count."""
-    return f"<{threshold}"
+def to_number(value: Amount) -> int:
+    """Returns a count as a number; nothing is known of a hidden one."""
+    return 0 if isinstance(value, Hidden) else round(value)
 
 
 def is_small(value: Any, threshold: int) -> bool:
@@ -50,9 +58,11 @@ def coarse(value: float, threshold: int) -> int:
     return 0 if value <= 0 else max(threshold, threshold * math.floor(value / threshold + 0.5))
 
 
-def shown_count(value: float, threshold: int) -> int | str:
+def shown_count(value: Amount, threshold: int) -> Count:
     """Returns a count as it may leave."""
-    return mark(threshold) if is_small(value, threshold) else coarse(value, threshold)
+    if isinstance(value, Hidden):
+        return value
+    return Hidden(threshold) if is_small(value, threshold) else coarse(value, threshold)
 
 
 def shown_share(part: float, whole: float, threshold: int) -> float | None:
@@ -83,21 +93,30 @@ def to_grid(value: float | None, step: float) -> float | None:
     return None if value is None else round(step * round(value / step), 10)
 
 
-def shown_parts(counts: Sequence[int], threshold: int) -> list[int | str]:
+def shown_mean(values: NDArray[Any], threshold: int) -> float | None:
+    """Returns a mean (of rows,) as it may leave: one digit of its spread says how coarse that is; None of few rows."""
+    if not len(values) or is_small(len(values), threshold):
+        return None
+    step = step_of(len(values), threshold) * float(f"{np.std(values):.1g}")
+    mean = float(np.mean(values))
+    return to_grid(mean, step) if step else mean
+
+
+def shown_parts(counts: Sequence[int], threshold: int) -> list[Count]:
     """Returns the counts of a table as they may leave, its sum being known as well as any count.
 
     Rounding leaves a small count at least two values except where every count sits at the same end of its range; then
     the largest is hidden too, and the rest say nothing.
     """
-    shown: list[int | str] = [shown_count(value, threshold) for value in counts]
-    if any(isinstance(value, str) for value in shown) and not _open(counts, threshold):
+    shown: list[Count] = [shown_count(value, threshold) for value in counts]
+    if any(isinstance(value, Hidden) for value in shown) and not _open(counts, threshold):
         shown[max(range(len(counts)), key=lambda index: counts[index])] = HIDDEN
     return shown
 
 
-def bounds(value: int | str, threshold: int) -> tuple[int, int]:
+def bounds(value: Count, threshold: int) -> tuple[int, int]:
     """Returns the smallest and the largest count that stands behind what is shown."""
-    if isinstance(value, str):
+    if isinstance(value, Hidden):
         return 1, threshold - 1
     if value == 0:
         return 0, 0

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tdrop.disclosure.cells import (
+    DECIMALS,
     HIDDEN,
     Policy,
     coarse,
     gives_away,
     is_small,
     limit,
-    mark,
     share_end,
     shown_count,
     shown_parts,
@@ -21,15 +21,16 @@ from tdrop.disclosure.cells import (
     step_of,
     to_grid,
 )
-from tdrop.evaluate import ALL, METRICS, Evaluation, Row
-from tdrop.evaluate.rows import NO_SPREAD
+from tdrop.evaluate import ALL, METRICS, Evaluation, Moved, MovedGroup, Row
+from tdrop.evaluate.records import Why
 from tdrop.forecast import Observation
+from tdrop.records import Hidden
 
-#: Decimals of numbers that are no quotients of counts.
-_DECIMALS = 3
-#: Metrics that weigh counts: one decimal less, so that no count can be read off.
-_WEIGHED = {"net_benefit": 2, "net_benefit_refer": 2, "referrals_per_gain": 0}
-_DIFFERENCE = "_difference"
+#: Metrics that weigh counts: no finer than the threshold's share of the patients, so that no count can be read off.
+_WEIGHED = ("net_benefit", "net_benefit_refer")
+_PER_GAIN = "referrals_per_gain"
+#: Decimals of a mean over one group of patients.
+_MEANS = 2
 #: Forecast numbers that the evaluation has under another name.
 _OBSERVED = {"outcomes": "outcome_rate"}
 
@@ -47,12 +48,34 @@ def disclose_rows(rows: Sequence[Row], policy: Policy) -> tuple[Row, ...]:
     silent = _silent_groups(rows, threshold)
     # What is hidden for one seed is hidden for all, and so is their mean.
     few = {(row.method, row.metric, row.group) for row in rows if _rests_on_few(row, threshold)}
+    few |= _few_apart(rows, threshold)
     shown = [
         _show(row, (row.method, row.group) in silent or (row.method, row.metric, row.group) in few, threshold)
         for row in rows
     ]
     rates = {(row.method, row.seed, row.group): row.value for row in shown if row.metric == "error_rate"}
     return tuple(_difference(row, rates, threshold) for row in shown)
+
+
+def _few_apart(rows: Iterable[Row], threshold: int) -> set[tuple[str, str, str]]:
+    """Finds rows that differ from others by what befell few patients: errors among few referred, a gain of few."""
+    values = {(row.method, row.seed, row.group, row.metric): row for row in rows}
+    found = set()
+    for (method, seed, group, metric), row in values.items():
+        whole = values.get((method, seed, group, "error_rate"))
+        gain = _gain(values, row) if metric == _PER_GAIN else None
+        apart = metric.startswith("retained_error") and whole is not None and gives_away(row.n, whole.n, threshold)
+        if apart or (gain is not None and gain < threshold):
+            found.add((method, metric, group))
+    return found
+
+
+def _gain(values: Mapping[tuple[str, int | str, str, str], Row], row: Row) -> float | None:
+    """How many net true positives referral adds, in patients."""
+    plain, referred = (values.get((row.method, row.seed, row.group, name)) for name in _WEIGHED)
+    if plain is None or referred is None or plain.value is None or referred.value is None:
+        return None
+    return (referred.value - plain.value) * (row.n or 0)
 
 
 def _silent_groups(rows: Iterable[Row], threshold: int) -> set[tuple[str, str]]:
@@ -64,7 +87,7 @@ def _silent_groups(rows: Iterable[Row], threshold: int) -> set[tuple[str, str]]:
     silent = set()
     for (method, _), groups in tables.items():
         shown = shown_parts([size for _, size in groups], threshold)
-        silent |= {(method, group) for (group, _), size in zip(groups, shown, strict=True) if isinstance(size, str)}
+        silent |= {(method, group) for (group, _), size in zip(groups, shown, strict=True) if isinstance(size, Hidden)}
     return silent
 
 
@@ -81,10 +104,19 @@ def _show(row: Row, silent: bool, threshold: int) -> Row:
         value = None if row.value is None else shown_share(_part(row), n, threshold)
         shown = replace(row, value=value, low=low, high=high, seed_sd=None)
     else:
-        digits = _WEIGHED.get(row.metric, _DECIMALS)
-        ends = [None if end is None else round(end, digits) for end in (row.value, row.low, row.high, row.seed_sd)]
+        step = _step(row, threshold)
+        ends = [to_grid(end, step) for end in (row.value, row.low, row.high, row.seed_sd)]
         shown = replace(row, value=ends[0], low=ends[1], high=ends[2], seed_sd=ends[3])
-    return replace(shown, note=_note(row), n=_count(row.n, threshold), events=_count(row.events, threshold))
+    return replace(
+        shown, why=_why(row), estimable=None, n=_count(row.n, threshold), events=_count(row.events, threshold)
+    )
+
+
+def _step(row: Row, threshold: int) -> float:
+    """How finely a number that is no share of counts may be told."""
+    if row.metric == _PER_GAIN:
+        return float(max(1, threshold // 2))
+    return max(0.01, threshold / coarse(row.n or threshold, threshold)) if row.metric in _WEIGHED else 10.0**-DECIMALS
 
 
 def _rests_on_few(row: Row, threshold: int) -> bool:
@@ -106,15 +138,15 @@ def _part(row: Row) -> float:
 
 def _hide(row: Row, threshold: int) -> Row:
     small = METRICS[row.metric].shape == "count" and is_small(row.value, threshold)
-    note = row.note if row.note == NO_SPREAD else mark(threshold) if small else HIDDEN
-    return replace(row, value=None, low=None, high=None, seed_sd=None, n=None, events=None, note=note)
+    bare = replace(row, value=None, low=None, high=None, seed_sd=None, n=None, events=None, estimable=None)
+    if row.why == "no spread":
+        return bare
+    return replace(bare, why="hidden", hidden=Hidden(threshold) if small else HIDDEN)
 
 
-def _note(row: Row) -> str:
-    """The code of a row; what a reader must know beside it is written from its numbers."""
-    if row.note == NO_SPREAD or row.metric.endswith(_DIFFERENCE):
-        return row.note
-    return "not estimable" if row.value is None else ""
+def _why(row: Row) -> Why | None:
+    """Why a row has no number, without which side is short of patients."""
+    return row.why if row.why in (None, "no spread") else "not estimable"
 
 
 def _count(value: int | None, threshold: int) -> int | None:
@@ -124,10 +156,9 @@ def _count(value: int | None, threshold: int) -> int | None:
 
 def _difference(row: Row, rates: Mapping[tuple[str, int | str, str], float | None], threshold: int) -> Row:
     """A difference of rates is that of the rates shown."""
-    if row.metric != f"error_rate{_DIFFERENCE}" or row.value is None:
+    if row.metric != "error_rate_difference" or row.value is None:
         return row
-    reference = row.note.removeprefix("minus ")
-    mine, theirs = (rates.get((method, row.seed, row.group)) for method in (row.method, reference))
+    mine, theirs = (rates.get((method, row.seed, row.group)) for method in (row.method, row.reference or ""))
     if mine is None or theirs is None:
         return _hide(row, threshold)
     n = row.n or 0
@@ -136,7 +167,7 @@ def _difference(row: Row, rates: Mapping[tuple[str, int | str, str], float | Non
 
 
 def disclose_evaluation(evaluation: Evaluation, policy: Policy) -> Evaluation:
-    """Returns the evaluation as it may leave; its warnings are written from its numbers."""
+    """Returns the evaluation as it may leave."""
     threshold = limit(policy)
     if not threshold:
         return evaluation
@@ -147,7 +178,6 @@ def disclose_evaluation(evaluation: Evaluation, policy: Policy) -> Evaluation:
         patients=_count(evaluation.patients, threshold),
         labelled=_count(evaluation.labelled, threshold),
         outcomes=None if few else _count(evaluation.outcomes, threshold),
-        warnings=(),
     )
 
 
@@ -188,3 +218,24 @@ def _few_of(one: Observation, threshold: int) -> bool:
     metric = _OBSERVED.get(one.quantity, one.quantity)
     part = round(one.observed * one.n, 6)
     return is_share_of_counts(metric) and (is_small(part, threshold) or gives_away(part, one.n, threshold))
+
+
+def disclose_moved(moved: Sequence[Moved], policy: Policy) -> tuple[Moved, ...]:
+    """Returns what unlabelled patients did, as means of many patients to two decimals; nothing that outcomes say."""
+    threshold = limit(policy)
+    if not threshold:
+        return tuple(moved)
+    return tuple(replace(one, groups=_shown_groups(one.groups, threshold), reliability=None) for one in moved)
+
+
+def _shown_groups(groups: Sequence[MovedGroup], threshold: int) -> tuple[MovedGroup, ...]:
+    """The groups, or none of them where one is of few patients."""
+    if any(isinstance(one.n, Hidden) or one.n < threshold for one in groups):
+        return ()
+    return tuple(
+        MovedGroup(
+            shown_count(one.n, threshold) if isinstance(one.n, int) else one.n,
+            *(round(value, _MEANS) for value in (one.likeness, one.before, one.after, one.moved)),
+        )
+        for one in groups
+    )

@@ -1,7 +1,8 @@
 """Evaluation of a site: numbers with and without outcomes, the list of patients, recalibration."""
 
 from tdrop.evaluate.catalogue import FEWEST_EVENTS, METRICS, TABLE_ONE, Metric
-from tdrop.evaluate.patients import patients_table, write_patients
+from tdrop.evaluate.moved import Moved, MovedGroup, Reliability, compare_risks
+from tdrop.evaluate.patients import patients_table
 from tdrop.evaluate.recalibration import Recalibration, suggest_recalibration
 from tdrop.evaluate.records import ALL, Evaluation, Row
 from tdrop.evaluate.run import evaluate
@@ -13,10 +14,13 @@ __all__ = [
     "TABLE_ONE",
     "Evaluation",
     "Metric",
+    "Moved",
+    "MovedGroup",
     "Recalibration",
+    "Reliability",
     "Row",
+    "compare_risks",
     "evaluate",
     "patients_table",
     "suggest_recalibration",
-    "write_patients",
 ]

@@ -15,7 +15,7 @@ from tdrop.types import Doubles, Floats, Indices, Summary
 
 
 @dataclass(frozen=True)
-class Labels:
+class KnownOutcomes:
     """Known outcomes: which rows they belong to, their values, and how many resamples to draw."""
 
     rows: Indices
@@ -57,7 +57,7 @@ def patients_interval(name: str, fits: Sequence[Numbers]) -> tuple[float | None,
 
 def resample_all(
     predictions: Mapping[str, Sequence[Summary]],
-    labels: Labels,
+    labels: KnownOutcomes,
     decision: Decision,
     groups: Mapping[str, Indices],
     unlike: Mask | None = None,
@@ -84,7 +84,7 @@ def resample_all(
 
 
 def _plan(
-    summary: Summary, labels: Labels, decision: Decision, inside: Mapping[str, Indices], unlike: Mask | None
+    summary: Summary, labels: KnownOutcomes, decision: Decision, inside: Mapping[str, Indices], unlike: Mask | None
 ) -> list[metrics.Statistic]:
     referred = refer(summary, decision, unlike).referred
     known = take(summary, labels.rows)

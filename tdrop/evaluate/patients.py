@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tdrop.data.cells import neutralise
 from tdrop.errors import DataError
 from tdrop.evaluate.referrals import Decision, has_spread, refer
 from tdrop.types import Summary
@@ -52,23 +49,3 @@ def patients_table(
             "why": why,
         }
     )
-
-
-def write_patients(path: Path, table: pd.DataFrame) -> None:
-    """Writes a table of patients that only its owner can read, with no cell that a spreadsheet would run.
-
-    The file appears whole or not at all: it is written beside its place and moved there.
-    """
-    safe = table.copy()
-    safe.columns = [neutralise(str(name)) for name in safe.columns]
-    for name in safe.columns:
-        if not pd.api.types.is_numeric_dtype(safe[name]) and not pd.api.types.is_bool_dtype(safe[name]):
-            safe[name] = safe[name].map(neutralise)
-        elif pd.api.types.is_float_dtype(safe[name]):
-            safe[name] = safe[name].round(6)
-    beside = path.with_name(f".{path.name}.part")
-    beside.unlink(missing_ok=True)
-    # Opened with its final mode: there is no moment in which others could read it.
-    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", newline="") as stream:
-        safe.to_csv(stream, index=False)
-    beside.replace(path)

@@ -1,7 +1,7 @@
 """What known outcomes suggest: move the risks (intercept), or move and stretch them (intercept and slope).
 
-The lines are fitted on all known outcomes; how good they are is read off folds that did not fit them, so
-that "after" is not flattered by its own data.
+The lines are fitted on all known outcomes, held lightly to "as it is" so that few of them do not carry a line away; how
+good they are is read off folds that did not fit them, so that "after" is not flattered by its own data.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tdrop import metrics
 from tdrop.evaluate.catalogue import FEWEST_EVENTS
+from tdrop.metrics.lines import weighted_lines
 from tdrop.records import plain, read
 from tdrop.types import Doubles
 
@@ -80,12 +81,23 @@ class Recalibration:
         return read(cls, data)
 
 
-def suggest_recalibration(y: NDArray[Any], risk: NDArray[Any], *, folds: int = FOLDS, seed: int = 0) -> Recalibration:
-    """Fits both recalibrations of risk (rows,) to outcomes y (rows,), NaN where unknown."""
+def suggest_recalibration(
+    y: NDArray[Any], risk: NDArray[Any], weights: NDArray[Any] | None = None, *, folds: int = FOLDS, seed: int = 0
+) -> Recalibration:
+    """Fits both recalibrations of risk to known outcomes.
+
+    Args:
+        y: Outcomes (rows,), NaN where unknown.
+        risk: Risks (rows,).
+        weights: For how many patients each row stands (rows,), where some were likelier to be looked up; alike without.
+        folds: How many.
+        seed: Decides the folds.
+    """
     known = np.isfinite(y)
     outcome, value = np.asarray(y, dtype=np.float64)[known], np.asarray(risk, dtype=np.float64)[known]
+    weight = np.ones(len(value)) if weights is None else np.asarray(weights, dtype=np.float64)[known]
     events = int(outcome.sum())
-    before = _describe("as it is", 0.0, 1.0, outcome, value)
+    before = _describe("as it is", 0.0, 1.0, outcome, value, weight)
     fewest = min(events, len(outcome) - events)
     if fewest < FEWEST_EVENTS:
         return Recalibration(len(outcome), events, (before,), "too few known outcomes to suggest a recalibration")
@@ -93,24 +105,19 @@ def suggest_recalibration(y: NDArray[Any], risk: NDArray[Any], *, folds: int = F
     found = [before]
     offered = (("intercept", False), ("intercept and slope", True))
     for name, with_slope in offered if len(outcome) >= SLOPE_FROM else offered[:1]:
-        line = _fit(outcome, value, with_slope)
-        if line is None:
-            continue
         after = np.empty(len(value))
         for index in range(folds):
             inside = fold == index
-            held = _fit(outcome[~inside], value[~inside], with_slope) or line
-            after[inside] = metrics.recalibrated(value[inside], *held)
-        found.append(_describe(name, *line, outcome, after))
+            line = _fit(outcome[~inside], value[~inside], weight[~inside], with_slope)
+            after[inside] = metrics.recalibrated(value[inside], *line)
+        found.append(_describe(name, *_fit(outcome, value, weight, with_slope), outcome, after, weight))
     best = min(found, key=lambda one: np.inf if one.log_loss is None else one.log_loss)
     return Recalibration(len(outcome), events, tuple(found), helps=None if best is before else best.name)
 
 
-def _fit(y: Doubles, risk: Doubles, with_slope: bool) -> tuple[float, float] | None:
-    if with_slope:
-        return metrics.calibration_line(y, risk)
-    intercept = metrics.calibration_intercept(y, risk)
-    return None if intercept is None else (intercept, 1.0)
+def _fit(y: Doubles, risk: Doubles, weights: Doubles, with_slope: bool) -> tuple[float, float]:
+    intercept, slope = weighted_lines(y, risk, weights[None], slope=with_slope)[0]
+    return float(intercept), float(slope)
 
 
 def _folds(y: Doubles, folds: int, seed: int) -> NDArray[np.int64]:
@@ -122,7 +129,8 @@ def _folds(y: Doubles, folds: int, seed: int) -> NDArray[np.int64]:
     return np.random.default_rng([seed, 11]).permutation(np.arange(len(y)) % folds)
 
 
-def _describe(name: str, intercept: float, slope: float, y: Doubles, risk: Doubles) -> Adjustment:
+def _describe(name: str, intercept: float, slope: float, y: Doubles, risk: Doubles, weights: Doubles) -> Adjustment:
+    """Scores are weighed; what compares outcomes with risks group by group is of the patients looked up."""
     line, error = metrics.calibration_line(y, risk), metrics.CalibrationError.of(y, risk)
     return Adjustment(
         name=name,
@@ -133,6 +141,6 @@ def _describe(name: str, intercept: float, slope: float, y: Doubles, risk: Doubl
         ece=None if error is None else error.value,
         ece_low=None if error is None else error.low,
         ece_high=None if error is None else error.high,
-        log_loss=metrics.log_loss(y, risk),
-        brier=metrics.brier(y, risk),
+        log_loss=metrics.log_loss(y, risk, weights),
+        brier=metrics.brier(y, risk, weights),
     )

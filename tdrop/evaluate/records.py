@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, Self
 
 from tdrop.errors import DataError
-from tdrop.records import plain, read
+from tdrop.records import Mark, plain, read
 
 #: The version of evaluation.json; a reader refuses one that it does not know.
 FORM = 1
@@ -19,6 +19,10 @@ ALL = "all"
 
 
 Over = Literal["patients", "patients and fits"]
+
+#: Why a number is missing: a method with one prediction a patient has no spread; nothing is known; nothing went wrong;
+#: too few events, or too few without; the number has no value; disclosure took it away.
+Why = Literal["no spread", "no outcome", "no errors", "few events", "few others", "not estimable", "hidden"]
 
 
 @dataclass(frozen=True)
@@ -30,16 +34,19 @@ class Row:
         method: Name of the method.
         seed: A seed, or "all" for the mean over seeds.
         metric: One of the metrics of the catalogue.
-        value: The number; None where there is none, and then `note` says why.
+        value: The number; None where there is none, and then `why` says why.
         low: Lower end of the bootstrap interval, or None.
         high: Upper end, or None.
         n: How many patients it rests on; None where that is hidden.
-        note: What a reader must know about this number.
+        why: Why there is no number, or None.
         events: How many events (outcomes or errors) it rests on; None where it needs none.
         seed_sd: Standard deviation over seeds; only in rows of seed "all".
         group: "all", or a subgroup such as "Age: 70 to 79".
         over: What the interval is over: "patients" (this model, other patients like these) or "patients and fits"
             (this method); None without an interval.
+        hidden: What stands in the place of a count that disclosure took away, or None.
+        reference: The method that this number is a difference to, or None.
+        estimable: In how many seeds the number has a value, where not in all; only in rows of seed "all".
     """
 
     site: str
@@ -50,11 +57,14 @@ class Row:
     low: float | None
     high: float | None
     n: int | None
-    note: str = ""
+    why: Why | None = None
     events: int | None = None
     seed_sd: float | None = None
     group: str = ALL
     over: Over | None = None
+    hidden: Mark | None = None
+    reference: str | None = None
+    estimable: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("value", "low", "high", "seed_sd"):
@@ -75,7 +85,6 @@ class Evaluation:
         outcomes: How many of those had the outcome; None without labels.
         decision: The decision settings that referrals follow.
         rows: The numbers.
-        warnings: Sentences that must be shown with the numbers.
     """
 
     site: str
@@ -85,7 +94,6 @@ class Evaluation:
     outcomes: int | None
     decision: Mapping[str, Any]
     rows: tuple[Row, ...]
-    warnings: tuple[str, ...] = field(default=())
 
     @cached_property
     def _index(self) -> dict[tuple[str, str, int | str, str], Row]:

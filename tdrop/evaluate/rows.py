@@ -9,13 +9,11 @@ import numpy as np
 
 from tdrop import metrics
 from tdrop.evaluate.catalogue import FEWEST_EVENTS, METRICS, SUBGROUP_METRICS
-from tdrop.evaluate.numbers import Labels, Numbers, patients_interval
-from tdrop.evaluate.records import ALL, Over, Row
+from tdrop.evaluate.numbers import KnownOutcomes, Numbers, patients_interval
+from tdrop.evaluate.records import ALL, Over, Row, Why
 from tdrop.evaluate.statistics import Decision, has_spread, unlabelled_values
 from tdrop.metrics.referral import Mask
 from tdrop.types import Doubles, Indices, Summary
-
-NO_SPREAD = "n/a: one prediction a patient, so no spread"
 
 #: What is compared with the reference method on the same resamples.
 COMPARED = ("auroc", "brier", "log_loss", "error_rate")
@@ -38,8 +36,8 @@ def free_rows(
     for group, members in {ALL: everyone, **groups}.items():
         for name in values[0] if group == ALL else [name for name in values[0] if name in SUBGROUP_METRICS]:
             missing = METRICS[name].spread and not spread
-            template = Row(site, method, ALL, name, None, None, None, len(members), group=group)
-            template = replace(template, note=NO_SPREAD if missing else "")
+            why: Why | None = "no spread" if missing else None
+            template = Row(site, method, ALL, name, None, None, None, len(members), why, group=group)
             points = [None if missing else _total(value[name][members], name) for value in values]
             if group == ALL:
                 rows += [replace(template, seed=int(s), value=v) for s, v in zip(seeds, points, strict=True)]
@@ -58,13 +56,11 @@ def _over_seeds(row: Row, points: Sequence[float | None]) -> Row:
     known = [point for point in points if point is not None]
     if not known:
         return row
-    note = row.note
-    if len(known) < len(points):
-        note = f"estimable in {len(known)} of {len(points)} seeds" + (f"; {note}" if note else "")
+    estimable = len(known) if len(known) < len(points) else None
     spread = float(np.std(known, ddof=1)) if len(known) > 1 else None
     # Patients are whole, and those of the first seed are the ones on the list.
     value = known[0] if METRICS[row.metric].shape == "count" else float(np.mean(known))
-    return replace(row, value=value, seed_sd=spread, note=note)
+    return replace(row, value=value, seed_sd=spread, estimable=estimable)
 
 
 def labelled_rows(
@@ -88,35 +84,26 @@ def labelled_rows(
 def _seed_row(template: Row, name: str, seed: int, numbers: Numbers, spread: bool) -> Row:
     n, events = numbers.rests_on[name]
     row = replace(template, seed=int(seed), n=n, events=events)
-    reason = _why_not(template.metric, n, events, spread)
-    if reason or not np.isfinite(numbers.point[name]):
-        return replace(row, note=reason or "not estimable")
+    why = _why_not(template.metric, n, events, spread)
+    if why or not np.isfinite(numbers.point[name]):
+        return replace(row, why=why or "not estimable")
     low, high = patients_interval(name, [numbers])
-    note = f"{events:,} errors" if METRICS[template.metric].needs == "errors" else ""
     over: Over | None = None if low is None else "patients"
-    return replace(row, value=numbers.point[name], low=low, high=high, note=note, over=over)
+    return replace(row, value=numbers.point[name], low=low, high=high, over=over)
 
 
-def _why_not(name: str, n: int, events: int, spread: bool) -> str:
-    """Returns why a number cannot be given, or nothing."""
+def _why_not(name: str, n: int, events: int, spread: bool) -> Why | None:
+    """Returns why a number cannot be given, or None."""
     metric = METRICS[name]
     if metric.spread and not spread:
-        return NO_SPREAD
+        return "no spread"
     if n == 0:
-        return "not estimable (no known outcome)"
+        return "no outcome"
     if metric.needs == "errors" and events == 0:
-        return "not estimable (0 errors)"
+        return "no errors"
     if metric.floor and min(events, n - events) < FEWEST_EVENTS:
-        return f"not estimable ({_count_few(events, n - events, metric.needs)})"
-    return ""
-
-
-def _count_few(events: int, others: int, needs: str) -> str:
-    """Says which side is short, and of how many."""
-    if events <= others:
-        word = "error" if needs == "errors" else "outcome"
-        return f"{events:,} {word}{'' if events == 1 else 's'}"
-    return f"{others:,} without an error" if needs == "errors" else f"{others:,} without the outcome"
+        return "few events" if events <= n - events else "few others"
+    return None
 
 
 def _all_row(template: Row, name: str, singles: Sequence[Row], numbers: Sequence[Numbers]) -> Row:
@@ -125,16 +112,13 @@ def _all_row(template: Row, name: str, singles: Sequence[Row], numbers: Sequence
     row = replace(template, n=min(row.n or 0 for row in singles), events=min(events))
     estimable = [one for single, one in zip(singles, numbers, strict=True) if single.value is not None]
     if not estimable:
-        return replace(row, note=_worst_note(singles))
+        return replace(row, why=min(singles, key=lambda single: single.events or 0).why)
     if METRICS[template.metric].shape == "count":
         estimable = estimable[:1]
     points = [one.point[name] for one in estimable]
     patients = patients_interval(name, estimable)
     low, high = _within(template.metric, metrics.over_fits(float(np.mean(points)), patients, [points]))
-    note = ""
-    if METRICS[template.metric].needs == "errors":
-        note = f"{min(events):,} errors" if min(events) == max(events) else f"{min(events):,} to {max(events):,} errors"
-    row = replace(row, low=low, high=high, note=note, over=_over(low, len(points)))
+    row = replace(row, low=low, high=high, over=_over(low, len(points)))
     return _over_seeds(row, [single.value for single in singles])
 
 
@@ -153,12 +137,8 @@ def _within(name: str, interval: tuple[float | None, float | None]) -> tuple[flo
     return max(0.0, low), min(1.0, high)
 
 
-def _worst_note(rows: Sequence[Row]) -> str:
-    return min(rows, key=lambda row: row.events or 0).note
-
-
 def difference_rows(
-    site: str, method: str, reference: str, numbers: Mapping[str, Sequence[Numbers]], labels: Labels
+    site: str, method: str, reference: str, numbers: Mapping[str, Sequence[Numbers]], labels: KnownOutcomes
 ) -> list[Row]:
     """Rows that compare a method with the reference on the same resamples."""
     rows = []
@@ -171,6 +151,6 @@ def difference_rows(
         draws = np.mean([one.resampled[name] for one in mine], axis=0)
         patients = metrics.percentile_interval(draws - np.mean([one.resampled[name] for one in theirs], axis=0))
         low, high = metrics.over_fits(value, patients, sides)
-        row = Row(site, method, ALL, f"{name}_difference", value, low, high, len(labels.y), f"minus {reference}")
+        row = Row(site, method, ALL, f"{name}_difference", value, low, high, len(labels.y), reference=reference)
         rows.append(replace(row, events=labels.events, over=_over(low, len(mine), len(theirs))))
     return rows

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdrop.errors import DataError
-from tdrop.evaluate.catalogue import FEWEST_EVENTS
-from tdrop.evaluate.numbers import Labels, resample_all
+from tdrop.evaluate.numbers import KnownOutcomes, resample_all
 from tdrop.evaluate.records import Evaluation
 from tdrop.evaluate.rows import difference_rows, free_rows, labelled_rows
 from tdrop.evaluate.statistics import Decision
@@ -66,7 +65,6 @@ def evaluate(
         outcomes=None if labels is None else labels.events,
         decision={n: getattr(decision, n) for n in ("risk_level", "threshold", "interval_level", "capacity")},
         rows=tuple(row for rows_of in found.values() for row in rows_of),
-        warnings=_warnings(rows, y, labels),
     )
 
 
@@ -103,26 +101,8 @@ def _natural(label: str) -> tuple[float, bool, str]:
     return (float(found.group()) if found else float("inf"), found is None or found.start() == 0, label)
 
 
-def _known(y: NDArray[Any] | None, bootstrap: int, seed: int) -> Labels | None:
+def _known(y: NDArray[Any] | None, bootstrap: int, seed: int) -> KnownOutcomes | None:
     if y is None or not np.isfinite(y).any():
         return None
     rows = np.flatnonzero(np.isfinite(y))
-    return Labels(rows, np.asarray(y, dtype=np.float64)[rows], bootstrap, seed)
-
-
-def _warnings(rows: int, y: NDArray[Any] | None, labels: Labels | None) -> tuple[str, ...]:
-    if y is None:
-        return ()
-    if labels is None:
-        return ("None of the patients has a known outcome, so nothing that needs outcomes could be computed.",)
-    sentences = []
-    events, others = labels.events, len(labels.y) - labels.events
-    if min(events, others) == 0:
-        kind = "had" if events else "did not have"
-        sentences.append(f"All {len(labels.y):,} patients with a known outcome {kind} it, so ranking cannot be judged.")
-    elif min(events, others) < FEWEST_EVENTS:
-        few = f"{events:,} had the outcome" if events < others else f"{others:,} did not have the outcome"
-        sentences.append(f"Only {few} of {len(labels.y):,} patients: too few to judge ranking or calibration.")
-    if len(labels.y) < rows:
-        sentences.append(f"The outcome is known for {len(labels.y):,} of {rows:,} patients; the rest is left out.")
-    return tuple(sentences)
+    return KnownOutcomes(rows, np.asarray(y, dtype=np.float64)[rows], bootstrap, seed)

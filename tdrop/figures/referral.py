@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tdrop import metrics
-from tdrop.disclosure import shown_parts
+from tdrop.disclosure.cells import shown_parts
 from tdrop.figures.methods import Naming
-from tdrop.figures.style import HIGHLIGHT, INK, MUTED, SOURCE_COLOUR, TARGET_COLOUR, Canvas, look, styled
+from tdrop.figures.style import HIGHLIGHT, INK, MUTED, SOURCE_COLOUR, TARGET_COLOUR, WIDTH, Canvas, look, styled
 from tdrop.types import Doubles, Summary
 
 #: Shares referred at which a risk-coverage curve is drawn.
-_SHARES = np.linspace(0, 0.6, 61)
+_SHARES = np.linspace(0, 0.6, 41)
 
 #: Thresholds at which net benefit is drawn.
 _THRESHOLDS = np.linspace(0.02, 0.6, 59)
@@ -24,11 +25,11 @@ _THRESHOLDS = np.linspace(0.02, 0.6, 59)
 @styled
 def draw_risk_histogram(summary: Summary, referred: NDArray[np.bool_], level: float, hide_below: int = 0) -> str:
     """Draws how many patients have which risk, and which of them are referred (chosen method, first seed)."""
-    edges = np.linspace(0, 1, 21 if hide_below else 41)
+    edges = np.linspace(0, 1, 21 if hide_below else 31)
     kept, looked = (np.histogram(summary.mean[mask], edges)[0].astype(float) for mask in (~referred, referred))
     if hide_below:
         kept, looked = (_rounded(counts, hide_below) for counts in (kept, looked))
-    canvas = Canvas(7.2, 2.7)
+    canvas = Canvas(WIDTH, 2.6)
     panel = canvas.panels[0][0]
     centre, width = (edges[:-1] + edges[1:]) / 2, 0.92 * edges[1]
     panel.bar(centre, kept, width=width, color=TARGET_COLOUR, alpha=0.4, label="the model's risk can be used")
@@ -37,12 +38,12 @@ def draw_risk_histogram(summary: Summary, referred: NDArray[np.bool_], level: fl
         label="referred: a clinician looks",
     )  # fmt: skip
     panel.axvline(level, color=INK, linewidth=1, linestyle=(0, (3, 2)))
-    panel.text(level, 1.0, f" risk level {level:.0%}", transform=panel.get_xaxis_transform(), va="bottom", fontsize=8)
+    panel.text(level, 1.0, f" risk level {level:.0%}", transform=panel.get_xaxis_transform(), va="bottom", fontsize=7.5)
     panel.set_xlabel("predicted risk")
     panel.set_ylabel("patients")
     panel.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     panel.grid(axis="x", visible=False)
-    canvas.figure.legend(loc="outside upper center", ncols=2)
+    canvas.figure.legend(loc="outside lower center", ncols=1)
     told = f"{len(summary.mean):,} patients by predicted risk; {int(referred.sum()):,} of them are referred."
     hidden = f"Patients by predicted risk and referral; bars of fewer than {hide_below} patients are not drawn."
     return canvas.svg("risks", "Predicted risks and referrals", hidden if hide_below else told)
@@ -51,7 +52,7 @@ def draw_risk_histogram(summary: Summary, referred: NDArray[np.bool_], level: fl
 def _rounded(counts: Doubles, hide_below: int) -> Doubles:
     """Bars as they may leave; those of few patients are empty."""
     shown = shown_parts([int(count) for count in counts], hide_below)
-    return np.asarray([0 if isinstance(bar, str) else bar for bar in shown], dtype=np.float64)
+    return np.asarray([bar if isinstance(bar, int) else 0 for bar in shown], dtype=np.float64)
 
 
 @styled
@@ -62,7 +63,7 @@ def draw_risk_coverage(
     known = np.isfinite(y)
     if not known.any():
         return None
-    canvas = Canvas(7.2, 3.5, 1, 2, sharex=True, sharey=True)
+    canvas = Canvas(WIDTH, 3.6, 1, 2, sharex=True, sharey=True)
     for method, summaries in predictions.items():
         summary, style = summaries[0], look(method)
         scores: list[NDArray[Any]] = [metrics.expected_loss(summary.mean, threshold)]
@@ -70,16 +71,16 @@ def draw_risk_coverage(
         for panel, score in zip(canvas.panels[0], scores, strict=False):
             curve = metrics.risk_coverage(y[known], summary.mean[known], score[known], threshold)
             share, error = _enough(curve)
-            panel.plot(share, error, color=style.colour, linestyle=style.dash, linewidth=1.4, label=naming(method))
-    for panel, title in zip(canvas.panels[0], ("Ranked by expected loss", "Ranked by sd"), strict=True):
-        panel.set_title(title)
+            panel.plot(share, error, color=style.colour, linestyle=style.dash, linewidth=1.1, label=naming(method))
+    for panel, title in zip(canvas.panels[0], ("By expected loss", "By sd"), strict=True):
+        panel.set_title(title, fontsize=8)
         panel.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
         panel.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-        panel.set_xlabel("share of patients referred")
+        panel.set_xlabel("share referred")
     canvas.panels[0][0].set_ylabel("error rate among the rest")
     canvas.panels[0][0].set_ylim(bottom=0)
     handles, names = canvas.panels[0][0].get_legend_handles_labels()
-    canvas.figure.legend(handles, names, loc="outside lower center", ncols=4)
+    canvas.figure.legend(handles, names, loc="outside lower center", ncols=2)
     return canvas.svg(
         "coverage",
         "Error among patients who stay with the model",
@@ -104,42 +105,39 @@ def draw_decision_curve(
         return None
     _, high = summary.interval(interval_level)
     thresholds = _THRESHOLDS
-    curves: dict[str, list[float | None]] = {"everybody": [], "model": [], "model and referral": []}
+    bound = []
     for threshold in thresholds:
         doubtful = metrics.most(metrics.expected_loss(risk, threshold), metrics.capacity_count(len(risk), capacity))
         referred = doubtful | metrics.referred_at_level(risk, high[known], threshold)
-        curves["everybody"].append(metrics.net_benefit(outcome, np.ones(len(risk)), threshold))
-        curves["model"].append(metrics.net_benefit(outcome, risk, threshold))
-        curves["model and referral"].append(metrics.net_benefit(outcome, risk, threshold, referred))
-    return _draw_benefit(thresholds, curves, level)
+        bound.append(float(metrics.per_row_benefit(outcome, risk, threshold, referred).mean()))
+    everybody = metrics.benefit_curve(outcome, np.ones(len(risk)), thresholds)
+    return _draw_benefit(metrics.benefit_curve(outcome, risk, thresholds), everybody, np.asarray(bound), level)
 
 
-def _draw_benefit(thresholds: Doubles, curves: Mapping[str, Sequence[float | None]], level: float) -> str:
-    canvas = Canvas(7.2, 3.0)
+def _draw_benefit(model: metrics.Curve, everybody: metrics.Curve, bound: Doubles, level: float) -> str:
+    canvas = Canvas(WIDTH, 3.0)
     panel = canvas.panels[0][0]
-    styles: dict[str, tuple[str, Any, str]] = {
-        "everybody": (SOURCE_COLOUR, (0, (1, 1)), "act on everybody"),
-        "model": (TARGET_COLOUR, "-", "act by the model"),
-        "model and referral": (HIGHLIGHT, (0, (5, 2)), "the same, were every referred patient decided rightly"),
-    }
-    for name, values in curves.items():
-        colour, dash, label = styles[name]
-        # The perfect clinician is a bound, not a result: the model's own line is the boldest.
-        width = 2.2 if name == "model" else 1.0
-        panel.plot(thresholds, values, color=colour, linestyle=dash, linewidth=width, label=label)
+    panel.fill_between(model.x, model.low, model.high, color=TARGET_COLOUR, alpha=0.18, linewidth=0)
+    panel.plot(model.x, model.y, color=TARGET_COLOUR, linewidth=2.2, label="act by the model, with its 95% interval")
+    panel.fill_between(everybody.x, everybody.low, everybody.high, color=SOURCE_COLOUR, alpha=0.12, linewidth=0)
+    panel.plot(everybody.x, everybody.y, color=SOURCE_COLOUR, linestyle=(0, (5, 2)), linewidth=1.2,
+               label="act on everybody, with its interval")  # fmt: skip
     panel.axhline(0, color=MUTED, linewidth=0.9, label="act on nobody")
+    # The perfect clinician is a bound, not a result: the faintest line.
+    panel.plot(model.x, bound, color=HIGHLIGHT, linestyle=(0, (1, 1.5)), linewidth=0.9,
+               label="bound: every referred patient decided rightly")  # fmt: skip
     panel.axvline(level, color=INK, linewidth=1, linestyle=(0, (3, 2)))
-    top = max(value for values in curves.values() for value in values if value is not None)
-    panel.set_ylim(-0.15 * top, 1.1 * top)
-    panel.set_xlabel("risk from which one acts (dashed line: this site's risk level)")
+    top = float(max(bound.max(), np.nanmax(model.high)))
+    panel.set_ylim(-0.2 * top, 1.05 * top)
+    panel.set_xlabel(f"risk from which one acts (dashed: {level:.0%}, this site's)")
     panel.set_ylabel("net benefit")
     panel.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    canvas.figure.legend(loc="outside upper center", ncols=2)
+    canvas.figure.legend(loc="outside lower center", ncols=1)
     return canvas.svg(
         "benefit",
         "Decision curve",
-        "Net benefit of acting on nobody, on everybody, by the model, and by the model with referral, by the risk from "
-        "which one acts; higher is better.",
+        "Net benefit by the risk from which one acts: by the model and on everybody, each with its 95% interval over "
+        "patients, on nobody, and by the model were every referred patient decided rightly; higher is better.",
     )
 
 
@@ -153,14 +151,14 @@ def draw_recalibration(y: NDArray[Any], risks: Mapping[str, NDArray[Any]]) -> st
     """
     if not len(y):
         return None
-    canvas = Canvas(2.2 * len(risks) + 0.4, 2.5, 1, len(risks), sharex=True, sharey=True)
+    canvas = Canvas(WIDTH, 1.9, 1, len(risks), sharex=True, sharey=True)
     for panel, (name, risk) in zip(canvas.panels[0], risks.items(), strict=True):
         table = metrics.CalibrationTable.of(y, risk)
         panel.plot([0, 1], [0, 1], color=MUTED, linewidth=0.9, linestyle=(0, (3, 2)))
-        panel.plot(table.risk, table.rate, color=TARGET_COLOUR, marker="o", markersize=4)
-        panel.set_title(name)
-        panel.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
-    canvas.figure.supxlabel("predicted risk", fontsize=9)
+        panel.plot(table.risk, table.rate, color=TARGET_COLOUR, marker="o", markersize=2.5, linewidth=1.1)
+        panel.set_title("\n".join(wrap(name, 16)), fontsize=7.5)
+        panel.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xticks=[0, 1], yticks=[0, 1])
+    canvas.figure.supxlabel("predicted risk", fontsize=8.5)
     canvas.panels[0][0].set_ylabel("observed share")
     return canvas.svg(
         "recalibration",

@@ -56,7 +56,7 @@ _SETTINGS: dict[str, Any] = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 9.0,
+    "font.size": 8.5,
     "text.color": INK,
     "axes.labelcolor": INK,
     "axes.edgecolor": "#9aa5b1",
@@ -67,20 +67,23 @@ _SETTINGS: dict[str, Any] = {
     "axes.axisbelow": True,
     "grid.color": GRID,
     "grid.linewidth": 0.6,
-    "axes.titlesize": 9.5,
+    "axes.titlesize": 9.0,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
     "xtick.color": MUTED,
     "ytick.color": MUTED,
     "legend.frameon": False,
-    "legend.fontsize": 8.5,
+    "legend.fontsize": 8.0,
     "lines.linewidth": 1.7,
     "path.simplify": True,
     "path.simplify_threshold": 0.4,
 }
 
-#: Pixels a point, so that text in figures is about as large as text around them.
-_SCALE = 1.45
+#: Inches: as wide as a phone, so that no figure has to shrink its text or scroll; wider pages set two side by side.
+WIDTH = 3.6
+
+#: Pixels a point on a wide page, so that text in figures is about as large as text around them.
+_SCALE = 1.6
 
 #: The page decides the font; the figure only reserves room for it.
 _PAGE_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
@@ -154,7 +157,8 @@ def clean_svg(text: str, name: str, title: str, description: str) -> str:
     body = re.sub(r"<!--.*?-->", "", body, flags=re.S)
     body = re.sub(r' style="([^"]*)"', lambda found: _as_attributes(found.group(1)), body)
     body = re.sub(r' transform="rotate\(-0 [^"]*"', "", body)
-    body = re.sub(r"-?\d+\.\d{3,}", lambda found: f"{float(found.group()):.2f}".rstrip("0").rstrip("."), body)
+    # A tenth of a point is finer than a screen shows.
+    body = re.sub(r"<[^>]*>", lambda tag: _LONG_NUMBER.sub(_shortened, tag.group()), body)
     used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', body))
     body = re.sub(
         r' id="([^"]+)"', lambda found: f' id="{name}-{found.group(1)}"' if found.group(1) in used else "", body
@@ -171,6 +175,14 @@ def clean_svg(text: str, name: str, title: str, description: str) -> str:
         f'<desc id="{name}-description">{html.escape(description)}</desc>'
     )
     return head + re.sub(r"\n\s*", "\n", inside).strip()
+
+
+#: Of a place or a size; what a figure says stands between tags and is left as it is.
+_LONG_NUMBER = re.compile(r"-?\d+\.\d{2,}")
+
+
+def _shortened(number: re.Match[str]) -> str:
+    return f"{float(number.group()):.1f}".removesuffix(".0")
 
 
 def _as_attributes(style: str) -> str:

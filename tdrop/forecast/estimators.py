@@ -19,8 +19,8 @@ from typing import Literal, get_args
 import numpy as np
 
 from tdrop.errors import DataError
-from tdrop.forecast.lines import apply_lines, weighted_lines
 from tdrop.forecast.masses import QUANTITIES, WORSE, Ranked
+from tdrop.metrics.lines import apply_lines, weighted_lines
 from tdrop.types import Doubles
 
 Estimator = Literal["importance_weighted", "confidence", "committee", "pessimistic"]

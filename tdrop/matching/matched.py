@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
 from tdrop.errors import DataError, UsageError
 from tdrop.matching.balance import Balance, Scale
 from tdrop.matching.nearest import Pairs, count_within, take_nearest
-from tdrop.records import Rows
+from tdrop.records import Amount, Count, Rows
 from tdrop.shift import Kind, Propensity, effective_n, propensity
 from tdrop.shift.classifier import check_same_features
 from tdrop.types import Cohort, Doubles
@@ -36,6 +37,8 @@ ORDER_ROWS = 20_000
 #: rows taken are the closest, the last ones had to do with what was left.
 SHORTEST = 0.3
 
+Fallback = Literal["unbalanced", "shorter", "most alike", "random"]
+
 
 @dataclass(frozen=True)
 class Matching:
@@ -54,22 +57,26 @@ class Matching:
         kind: Classifier behind the propensity; None without one.
         balanced: Whether every mean difference above .1 was halved and the others stayed below .1, the variances and
             the propensity likewise.
-        fallback: What was done instead of the plain matching and why, or None.
+        fallback: What was done instead of the plain matching, or None: the closest set was kept though "unbalanced",
+            a "shorter" one because no longer one is, the "most alike" source rows whatever their distance because too
+            few lie within the caliper, or a "random" share because the target is too small to match on.
+        within: Source rows found within the caliper, where they were too few.
         propensity: The same for the logit of the propensity, which also sees what no single feature shows.
     """
 
     rows: Rows
     balance: tuple[Balance, ...]
     caliper: float | None
-    retained: int
-    wanted: int
-    effective_n: float
-    overlap: float
+    retained: Count
+    wanted: Count
+    effective_n: Amount
+    overlap: float | None
     passes: int
     orders: int
     kind: Kind | None
     balanced: bool
-    fallback: str | None = None
+    fallback: Fallback | None = None
+    within: Count | None = None
     propensity: Balance | None = None
 
 
@@ -107,7 +114,7 @@ def match(
     pairs, orders = _try_orders(request, source_logits, target_logits, width, seed)
     if len(pairs.source) < min(wanted, max(FEWEST_ROWS, int(SHORTEST * wanted))):
         return _take_most_alike(request, source_logits, len(pairs.source))
-    return _describe(request, pairs, width, orders, _say_what_was_missed(request, pairs))
+    return _describe(request, pairs, width, orders, _what_was_missed(request, pairs))
 
 
 @dataclass(frozen=True)
@@ -167,21 +174,21 @@ def _beginnings(pairs: Pairs) -> Iterator[Pairs]:
             yield Pairs(pairs.source[:count], pairs.target[:count], pairs.passes)
 
 
-def _say_what_was_missed(request: _Request, pairs: Pairs) -> str | None:
-    """Returns the fallback's sentence: a shorter set, or one that stays unbalanced; None when all is well."""
-    missed = [balance.feature for balance in request.scale.measure(pairs.source) if not balance.reached]
-    if missed:
-        named = ", ".join(missed[:5]) + (f" and {len(missed) - 5} more" if len(missed) > 5 else "")
-        return f"balance could not be reached for {named}; the closest set was kept"
-    if len(pairs.source) < request.wanted:
-        return (
-            f"no {request.wanted:,} source rows could be found that are balanced against the target; "
-            f"the longest balanced set of {len(pairs.source):,} was kept"
-        )
-    return None
+def _what_was_missed(request: _Request, pairs: Pairs) -> Fallback | None:
+    """Returns whether the set stays unbalanced or had to be shorter; None when all is well."""
+    if not all(balance.reached for balance in request.scale.measure(pairs.source)):
+        return "unbalanced"
+    return "shorter" if len(pairs.source) < request.wanted else None
 
 
-def _describe(request: _Request, pairs: Pairs, caliper: float | None, orders: int, fallback: str | None) -> Matching:
+def _describe(
+    request: _Request,
+    pairs: Pairs,
+    caliper: float | None,
+    orders: int,
+    fallback: Fallback | None,
+    within: int | None = None,
+) -> Matching:
     if fallback is not None:
         logger.info("matched validation: %s", fallback)
     rows = np.sort(pairs.source)
@@ -200,6 +207,7 @@ def _describe(request: _Request, pairs: Pairs, caliper: float | None, orders: in
         kind=request.kind,
         balanced=all(one.reached for one in (*balance, *((logits,) if logits else ()))),
         fallback=fallback,
+        within=within,
         propensity=logits,
     )
 
@@ -207,11 +215,7 @@ def _describe(request: _Request, pairs: Pairs, caliper: float | None, orders: in
 def _take_most_alike(request: _Request, logits: Doubles, found: int) -> Matching:
     """Falls back to the most target-like rows, whatever their distance."""
     rows = np.argsort(-logits, kind="stable")[: request.wanted]
-    reason = (
-        f"only {found:,} of {request.wanted:,} source rows lie within the caliper of a target row; "
-        "the most target-like source rows were taken instead, whatever their distance"
-    )
-    return _describe(request, replace(Pairs.none(), source=rows), None, 0, reason)
+    return _describe(request, replace(Pairs.none(), source=rows), None, 0, "most alike", found)
 
 
 def _draw_at_random(source: Cohort, target: Cohort, wanted: int, seed: int) -> Matching:
@@ -219,5 +223,4 @@ def _draw_at_random(source: Cohort, target: Cohort, wanted: int, seed: int) -> M
     rows = np.random.default_rng([seed, 5]).choice(len(source), wanted, replace=False)
     scale = Scale.prepare(source, target, np.ones(len(target), dtype=bool))
     request = _Request(scale, len(target), wanted, None, 0.0)
-    reason = f"the target has {len(target):,} rows, too few to match on; a random share of the source was taken instead"
-    return _describe(request, replace(Pairs.none(), source=rows), None, 0, reason)
+    return _describe(request, replace(Pairs.none(), source=rows), None, 0, "random")

@@ -36,7 +36,7 @@ Where this code departs from the printed text, and why:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from numpy.typing import NDArray
@@ -103,6 +103,10 @@ class TransductiveDropout(NetworkMethod):
     def needs_target(self) -> bool:
         """Without the regulariser no target row enters the loss."""
         return self.lambda_ > 0
+
+    def risk_alone(self) -> Self:
+        """The risk's network has no lambda where doubt has a network of its own."""
+        return replace(self, lambda_=0.0) if self.form == "separate" else self
 
     @classmethod
     def fitted_class(cls) -> type[FittedNetwork]:

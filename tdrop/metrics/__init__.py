@@ -1,4 +1,4 @@
-"""Metrics, one family a file: scores, ranking, calibration, referral, resampling.
+"""Metrics, one family a file: scores, ranking, calibration, referral, curves, resampling.
 
 Every function takes plain arrays and gives a number, or None where the number does not exist.
 """
@@ -15,6 +15,7 @@ from tdrop.metrics.calibration import (
     recalibrated,
     sigmoid,
 )
+from tdrop.metrics.curves import Curve, benefit_curve, precision_recall_curve, roc_curve, smooth_calibration
 from tdrop.metrics.ranking import RankedPairs, auroc, auroc_interval, delong
 from tdrop.metrics.referral import (
     RiskCoverage,
@@ -49,6 +50,7 @@ __all__ = [
     "CLASS_THRESHOLD",
     "CalibrationError",
     "CalibrationTable",
+    "Curve",
     "MeasuredError",
     "RankedPairs",
     "ResampledCalibration",
@@ -58,6 +60,7 @@ __all__ = [
     "auroc",
     "auroc_interval",
     "average",
+    "benefit_curve",
     "brier",
     "calibration_intercept",
     "calibration_line",
@@ -81,11 +84,14 @@ __all__ = [
     "per_row_benefit",
     "per_row_log_loss",
     "percentile_interval",
+    "precision_recall_curve",
     "recalibrated",
     "referrals_per_gain",
     "referred_at_level",
     "retained_error",
     "risk_coverage",
+    "roc_curve",
     "sigmoid",
+    "smooth_calibration",
     "stretch_to_level",
 ]

@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from tdrop.choose import ChoiceRow
 from tdrop.report.data import ReportData
 from tdrop.report.tables import Cell, Table, cells
-from tdrop.report.text import count, method_label, number, write_out
+from tdrop.report.text import NOTHING, count, method_label, number, write_out
+from tdrop.tune import Trial
 
 
 def choice_table(data: ReportData) -> Table:
     """How the method was chosen, without outcomes of this site."""
-    rows = data.choice.get("table", ())
+    rows = data.choice.table
     head = ("Method", "Log loss", "Behind the best", "Matched log loss", "Matched AUROC", "Matched error AUROC by sd",
             "Can be chosen")  # fmt: skip
     note = (
         "All of it on source patients; “matched” ones were picked to look like this site's. A method that gives one "
         "number a patient, without an interval, is shown and cannot be chosen."
     )
-    methods = [row["method"] for row in rows]
+    methods = [row.method for row in rows]
     marked = methods.index(data.method) if data.method in methods else None
-    lines = tuple(_choice_line(row, picked_trial(data.tuning.get(row["method"], ()))) for row in rows)
+    lines = tuple(_choice_line(row, picked_trial(data.tuning.get(row.method, ()))) for row in rows)
     return Table("choice", "How the method was chosen", head, lines, note, marked)
 
 
-def _choice_line(row: Mapping[str, Any], trial: Mapping[str, Any]) -> tuple[Cell, ...]:
-    error = row.get("behind_error")
+def _choice_line(row: ChoiceRow, trial: Trial | None) -> tuple[Cell, ...]:
+    error = row.behind_error
     return cells(
-        method_label(row["method"]),
-        number(row.get("log_loss"), 4),
-        Cell(number(row.get("behind"), 4), beside=f"± {number(error, 4)}" if error else ""),
-        number(row.get("matched_log_loss"), 4),
-        Cell(number(trial.get("auroc")), f"{count(trial['n'])} patients" if trial else ""),
-        Cell(number(trial.get("error_auroc")), f"{count(trial['errors'])} errors" if trial else ""),
-        "yes" if row.get("candidate") else "no",
+        method_label(row.method),
+        number(row.log_loss, 4),
+        Cell(number(row.behind, 4), beside=f"± {number(error, 4)}" if error else ""),
+        number(row.matched_log_loss, 4),
+        Cell(number(trial.auroc), f"{count(trial.n)} patients") if trial else NOTHING,
+        Cell(number(trial.error_auroc), f"{count(trial.errors)} errors") if trial else NOTHING,
+        "yes" if row.candidate else "no",
     )
 
 
@@ -45,18 +46,20 @@ def settings_table(data: ReportData) -> Table | None:
         cells(
             method_label(method),
             count(len(data.tuning[method])),
-            count(trial.get("steps")),
-            write_out(trial["settings"]),
+            count(trial.steps),
+            write_out(trial.settings),
         )
         for method, trial in picked.items()
-        if trial
+        if trial is not None
     )
     head = ("Method", "Trials", "Steps", "Settings")
     return Table("settings", "Settings of the winning trials", head, lines) if lines else None
 
 
-def picked_trial(trials: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Returns the trial that the refit used: the one marked so, or else the one of lowest log loss."""
-    marked = [trial for trial in trials if trial.get("picked")]
-    scored = [trial for trial in trials if trial.get("log_loss") is not None]
-    return marked[0] if marked else min(scored, key=lambda trial: trial["log_loss"], default={})
+def picked_trial(trials: Sequence[Trial]) -> Trial | None:
+    """Returns the trial that the refit used: the one marked so, or else the one of lowest log loss; None without."""
+    marked = [trial for trial in trials if trial.picked]
+    scored = [(trial.log_loss, place) for place, trial in enumerate(trials) if trial.log_loss is not None]
+    if marked or not scored:
+        return marked[0] if marked else None
+    return trials[min(scored)[1]]

@@ -10,10 +10,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tdrop.choose import Choice
+from tdrop.contracts.findings import Validation
 from tdrop.contracts.schema import Contract, Site
-from tdrop.evaluate import Evaluation
+from tdrop.data.outcomes import LabelCounts
+from tdrop.evaluate import Evaluation, Moved
+from tdrop.evaluate.left_out import LeftOut
 from tdrop.evaluate.referrals import Referrals, refer
 from tdrop.forecast import Forecast, Observation
+from tdrop.matching import Matching
+from tdrop.shift import Shift
+from tdrop.tune import Trial
 from tdrop.types import Summary
 
 
@@ -25,12 +32,12 @@ class ReportData:
         site: The target site.
         source_title: The source site's name for people.
         contract: The table that both share.
-        validation: `Validation.to_dict()` of the target.
+        validation: What was found in the target's extract.
         source_validation: The same of the source.
-        shift: `Shift.to_dict()`.
-        matching: `Matching.to_dict()`.
-        tuning: By method, its trials as dicts.
-        choice: `Choice.to_dict()`.
+        shift: How different the patients are, under the verdict that known outcomes leave.
+        matching: The source rows that look like the target, or None.
+        tuning: By method, its trials.
+        choice: The chosen method and why.
         evaluation: The numbers.
         predictions: By method, one Summary a seed, all of the same patients.
         y: Outcomes (rows,), NaN where unknown; None without labels.
@@ -38,6 +45,7 @@ class ReportData:
         source_frame: Harmonised features of the source, natural units.
         target_frame: Harmonised features of the target, natural units, in the order of the predictions.
         dropout_rates: By method, {"source": rates, "target": rates}, each (layers, rows) or (rows,).
+        moved: Of methods that used the unlabelled patients, what these did to their risks.
         failed_methods: By method, why it could not be fitted.
         labels: Counts of the label file, or None.
         refused_labels: Why the label file could not be used, in a sentence; empty where it could.
@@ -47,18 +55,19 @@ class ReportData:
         recalibration: `Recalibration.to_dict()`, or None.
         forecast: What was expected before any outcome, or None.
         observations: Forecast numbers beside what the outcomes showed.
+        left_out: Features that the site does not record, and what that costs; None where it records all.
         hide_below: Counts under it are hidden; 0 hides nothing. Set by `tdrop.disclosure.disclose`.
     """
 
     site: Site
     source_title: str
     contract: Contract
-    validation: Mapping[str, Any]
-    source_validation: Mapping[str, Any]
-    shift: Mapping[str, Any]
-    matching: Mapping[str, Any]
-    tuning: Mapping[str, Sequence[Mapping[str, Any]]]
-    choice: Mapping[str, Any]
+    validation: Validation
+    source_validation: Validation
+    shift: Shift
+    matching: Matching | None
+    tuning: Mapping[str, Sequence[Trial]]
+    choice: Choice
     evaluation: Evaluation
     predictions: Mapping[str, Sequence[Summary]]
     y: NDArray[Any] | None = None
@@ -66,8 +75,9 @@ class ReportData:
     source_frame: pd.DataFrame | None = None
     target_frame: pd.DataFrame | None = None
     dropout_rates: Mapping[str, Mapping[str, NDArray[Any]]] = field(default_factory=dict)
+    moved: Sequence[Moved] = ()
     failed_methods: Mapping[str, str] = field(default_factory=dict)
-    labels: Mapping[str, Any] | None = None
+    labels: LabelCounts | None = None
     refused_labels: str = ""
     provenance: Mapping[str, Any] = field(default_factory=dict)
     previous: Mapping[str, Any] | None = None
@@ -75,17 +85,18 @@ class ReportData:
     recalibration: Mapping[str, Any] | None = None
     forecast: Forecast | None = None
     observations: Sequence[Observation] = ()
+    left_out: LeftOut | None = None
     hide_below: int = 0
 
     @property
     def method(self) -> str:
         """Name of the chosen method."""
-        return str(self.choice["method"])
+        return self.choice.method
 
     @property
     def verdict(self) -> str:
         """go, caution, stop or too few to say."""
-        return str(self.shift["verdict"])
+        return self.shift.verdict
 
     @property
     def referrals(self) -> Referrals:

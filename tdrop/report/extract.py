@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tdrop.contracts.findings import Validation
+from tdrop.contracts.schema import Contract
+from tdrop.data.outcomes import LabelCounts
+from tdrop.evaluate.left_out import LeftOut
 from tdrop.report.tables import Cell, Table, cells
 from tdrop.report.text import count, number, share, write_out
+from tdrop.shift import Shift
 
 
-def validation_table(validation: Mapping[str, Any], name: str, caption: str) -> Table:
+def validation_table(validation: Validation, name: str, caption: str) -> Table:
     """What became of the rows of an extract, and what was found."""
     head = ("Finding", "Rows", "Of", "What it means")
     words = {
@@ -21,35 +26,52 @@ def validation_table(validation: Mapping[str, Any], name: str, caption: str) -> 
     }
     lines = [
         cells(
-            Cell(str(finding["sentence"]), str(finding.get("fix") or "")),
-            count(finding["count"]),
-            count(finding["total"]),
-            words.get(finding["severity"], finding["severity"]),
+            Cell(finding.sentence, finding.fix),
+            count(finding.count),
+            count(finding.total),
+            words[finding.severity],
         )
-        for finding in validation.get("findings", ())
+        for finding in validation.findings
     ]
     return Table(name, caption, head, tuple(lines))
 
 
-def rows_sentence(validation: Mapping[str, Any]) -> str:
+def rows_sentence(validation: Validation) -> str:
     """Says what became of the rows of an extract."""
-    used, aside, twice = (count(validation.get(name)) for name in ("used", "quarantined", "duplicates"))
-    return f"Rows read {count(validation.get('read'))} = used {used} + set aside {aside} + duplicates {twice}."
+    used, aside, twice = (count(one) for one in (validation.used, validation.quarantined, validation.duplicates))
+    return f"Rows read {count(validation.read)} = used {used} + set aside {aside} + duplicates {twice}."
 
 
-def shift_table(shift: Mapping[str, Any], titles: Mapping[str, str]) -> Table:
+def left_out_sentence(found: LeftOut | None, contract: Contract | None) -> str:
+    """Says which features a site does not record and what doing without them costs; nothing where it records all."""
+    if found is None:
+        return ""
+    titles = {column.name: column.label for column in (contract.features if contract else ())}
+    names = ", ".join(titles.get(column, column) for column in found.columns)
+    told = f"Not recorded here, and left out of everything: {names}."
+    ranked, left = found.auroc_with, found.auroc_without
+    if ranked is None or left is None or found.log_loss_with is None or found.log_loss_without is None:
+        return f"{told} What that costs cannot be measured on the source's patients."
+    return (
+        f"{told} On {count(found.rows)} source patients a logistic regression that had not seen them ranks two "
+        f"patients rightly {100 * left:.0f} times in 100 without and {100 * ranked:.0f} with (log loss "
+        f"{found.log_loss_without:.3f} and {found.log_loss_with:.3f})."
+    )
+
+
+def shift_table(shift: Shift, titles: Mapping[str, str]) -> Table:
     """Feature by feature, how the sites differ."""
     head = ("Feature", "Source mean", "Mean here", "Difference in sd", "Distance", "Outside the source's range")
     lines = [
         cells(
-            titles.get(row["feature"], row["feature"]),
-            number(row.get("source_mean"), 2),
-            number(row.get("target_mean"), 2),
-            Cell(number(row.get("smd"), 2), order=str(abs(row["smd"])) if row.get("smd") is not None else ""),
-            number(row.get("distance"), 2),
-            share(row.get("outside_range")),
+            titles.get(row.feature, row.feature),
+            number(row.source_mean, 2),
+            number(row.target_mean, 2),
+            Cell(number(row.smd, 2), order=str(abs(row.smd)) if row.smd is not None else ""),
+            number(row.distance, 2),
+            share(row.outside_range),
         )
-        for row in sorted(shift.get("features", ()), key=lambda row: -abs(row.get("smd") or 0.0))
+        for row in shift.by_difference
     ]
     note = "Means are of the encoded features: logarithms where the contract says so, shares for categories."
     return Table("shift", "Feature by feature", head, tuple(lines), note)
@@ -67,10 +89,11 @@ LABEL_COUNTS = {
 }
 
 
-def label_table(labels: Mapping[str, Any]) -> Table:
+def label_table(labels: LabelCounts) -> Table:
     """What became of the rows of a label file."""
-    known = [(title, labels[name]) for name, title in LABEL_COUNTS.items() if name in labels]
-    return plain_table("labels", "The label file", dict(known))
+    return plain_table(
+        "labels", "The label file", {title: getattr(labels, name) for name, title in LABEL_COUNTS.items()}
+    )
 
 
 def plain_table(name: str, caption: str, pairs: Mapping[str, Any]) -> Table:

@@ -12,14 +12,17 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from tdrop.contracts.findings import Validation
 from tdrop.contracts.schema import Contract, Site
 from tdrop.forecast import TrackRecord
+from tdrop.matching import Matching
 from tdrop.report import text, words
 from tdrop.report.data import ReportData
 from tdrop.report.expected import expectations, forecast_sentence, track_sentence
 from tdrop.report.halted import Halt
 from tdrop.report.sections import report_sections, shift_sections
 from tdrop.report.summary import report_summary
+from tdrop.shift import Shift
 
 
 @cache
@@ -62,7 +65,7 @@ def render_report(data: ReportData) -> str:
         data=data,
         site=data.site,
         summary=summary,
-        verdict=words.verdict_words(data.verdict, data.shift.get("grounds", ())),
+        verdict=words.verdict_words(data.verdict, data.shift.grounds),
         use=words.use_sentence(data),
         approval=words.approval_sentence(data),
         method_sentence=words.method_sentence(data),
@@ -116,9 +119,9 @@ def render_halt(halt: Halt) -> str:
 def render_shift_page(
     site: Site,
     source_title: str,
-    shift: Mapping[str, Any],
-    matching: Mapping[str, Any] | None,
-    validation: Mapping[str, Any],
+    shift: Shift,
+    matching: Matching | None,
+    validation: Validation,
     contract: Contract | None = None,
 ) -> str:
     """Returns the page of `tdrop shift`: how different a site's patients are, before any training.
@@ -126,9 +129,9 @@ def render_shift_page(
     Args:
         site: The target site.
         source_title: Its source's name for people.
-        shift: `Shift.to_dict()`.
-        matching: `Matching.to_dict()`, or None.
-        validation: `Validation.to_dict()`.
+        shift: How different the patients are.
+        matching: The source rows that look like the target, or None.
+        validation: What was found in the extract.
         contract: Their table; with it features have names for people.
     """
     return _render(
@@ -136,6 +139,6 @@ def render_shift_page(
         site=site,
         source_title=source_title,
         shift=shift,
-        verdict=words.verdict_words(str(shift["verdict"]), shift.get("grounds", ())),
-        sections=shift_sections(shift, matching or {}, validation, contract),
+        verdict=words.verdict_words(shift.verdict, shift.grounds),
+        sections=shift_sections(shift, matching, validation, contract),
     )

@@ -2,129 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-from markupsafe import Markup
-
-from tdrop import figures, metrics
+from tdrop import figures
+from tdrop.contracts.findings import Validation
 from tdrop.contracts.schema import Contract
 from tdrop.errors import UsageError
-from tdrop.evaluate import Recalibration, suggest_recalibration
+from tdrop.evaluate.left_out import LeftOut
+from tdrop.matching import Matching
 from tdrop.methods import describe
-from tdrop.report import tables
-from tdrop.report.choice import choice_table, settings_table
+from tdrop.report import results
+from tdrop.report.choice import settings_table
 from tdrop.report.data import ReportData
-from tdrop.report.expected import forecast_sentence, forecast_table
-from tdrop.report.extract import label_table, plain_table, rows_sentence, shift_table, validation_table
+from tdrop.report.extract import (
+    label_table,
+    left_out_sentence,
+    plain_table,
+    rows_sentence,
+    shift_table,
+    validation_table,
+)
+from tdrop.report.parts import Part, Section, drawing, found
 from tdrop.report.sentences import (
     choice_sentence,
-    evaluation_warnings,
     label_sentences,
     matching_sentences,
     referral_sentence,
     shift_notes,
     shift_sentence,
 )
-from tdrop.report.tables import Table
 from tdrop.report.text import method_label, moment, share
 from tdrop.report.titles import feature_titles, value_names
 from tdrop.report.tripod import tripod_table
+from tdrop.report.unlabelled import unlabelled_sentences
 from tdrop.report.who import who_table
 from tdrop.report.words import referral_counts
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A figure with its caption."""
-
-    svg: Markup
-    caption: str
-
-
-Part = Table | Drawing
-
-
-@dataclass(frozen=True)
-class Section:
-    """One part of a page.
-
-    Attributes:
-        name: Unique in its page.
-        title: Its heading.
-        sentences: What it says before its parts.
-        parts: Tables and figures.
-        warnings: Sentences that must not be missed.
-    """
-
-    name: str
-    title: str
-    sentences: tuple[str, ...] = ()
-    parts: tuple[Part, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-
-def drawing(svg: str | None, caption: str) -> list[Part]:
-    """Wraps a figure; nothing where nothing was drawn."""
-    # The figures module escapes every text that it puts into an SVG.
-    return [] if svg is None else [Drawing(Markup(svg), caption)]
-
-
-def found(table: Table | None) -> list[Part]:
-    """Wraps a table; nothing where there is none."""
-    return [] if table is None else [table]
+from tdrop.shift import Shift
 
 
 def report_sections(data: ReportData) -> list[Section]:
     """Returns the sections of a report."""
     sections = [
-        _forecast(data),
-        _results(data),
+        results.methods_section(data),
+        results.ranking_section(data),
+        results.calibration_section(data),
         _referrals(data),
-        _benefit(data),
-        _calibration(data),
+        results.benefit_section(data),
         _who(data),
         _choice(data),
+        _unlabelled(data),
     ]
-    sections += shift_sections(data.shift, data.matching, data.validation, data.contract)
+    sections += shift_sections(data.shift, data.matching, data.validation, data.contract, data.left_out)
     sections += [_attrition(data), _uncertainty(data), _making(data), _tripod(data)]
     return [section for section in sections if section.parts or section.sentences]
-
-
-def _forecast(data: ReportData) -> Section:
-    sentences = tuple(filter(None, [forecast_sentence(data)]))
-    return Section("forecast", "What was expected", sentences, tuple(found(forecast_table(data))))
-
-
-def _results(data: ReportData) -> Section:
-    parts: list[Part] = [tables.main_table(data)]
-    if data.labelled:
-        names = ("auroc", "error_auroc_sd", "error_auroc_risk")
-        svg = figures.draw_metric(data.evaluation, names, method_label, data.method, "aurocs")
-        parts += drawing(svg, "How well each method ranks patients, and its own errors. One scale for all.")
-        parts += found(tables.difference_table(data))
-    parts += found(tables.subgroup_table(data))
-    sentences = tuple(filter(None, [_hindsight(data)]))
-    warned = tuple(evaluation_warnings(data.evaluation, data.hide_below))
-    return Section("results", "Results at this site", sentences, tuple(parts), warned)
-
-
-def _hindsight(data: ReportData) -> str:
-    """Says whether the outcomes agree with a choice that was made without them."""
-    losses = {method: data.evaluation.value(method, "log_loss") for method in data.evaluation.methods}
-    known = {method: loss for method, loss in losses.items() if loss is not None}
-    if data.method not in known or len(known) < 2:
-        return ""
-    best = min(known, key=known.__getitem__)
-    chosen = f"{method_label(data.method)} was chosen without the outcomes"
-    if best == data.method:
-        return f"{chosen}, and by them it has the lowest log loss ({known[best]:.3f}) of all methods here."
-    return (
-        f"{chosen}. By them, {method_label(best)} has the lowest log loss here ({known[best]:.3f}, against "
-        f"{known[data.method]:.3f})."
-    )
 
 
 def _referrals(data: ReportData) -> Section:
@@ -134,8 +62,6 @@ def _referrals(data: ReportData) -> Section:
         figures.draw_risk_histogram(summary, data.referrals.referred, decision.risk_level, data.hide_below),
         f"Predicted risks of {method_label(data.method)} and who is referred (first seed).",
     )
-    if data.labelled:
-        parts += [tables.equal_table(data), tables.retained_table(data)]
     if data.labelled and data.y is not None:
         parts += drawing(
             figures.draw_risk_coverage(data.predictions, data.y, decision.threshold, method_label),
@@ -148,64 +74,8 @@ def _referrals(data: ReportData) -> Section:
         "learned from. No outcome is needed for that.",
         referral_sentence(referral_counts(data)),
     )
-    return Section("referrals", "Who is referred", sentences, tuple(parts))
-
-
-def _benefit(data: ReportData) -> Section:
-    if not data.labelled:
-        return Section("benefit", "")
-    decision = data.site.decision
-    summary = data.predictions[data.method][0]
-    svg = (
-        None
-        if data.y is None
-        else figures.draw_decision_curve(
-            summary, data.y, decision.interval_level, decision.capacity, decision.risk_level
-        )
-    )
-    parts = drawing(svg, f"Net benefit of {method_label(data.method)} (first seed) with “refer” as a third action.")
-    parts.append(tables.benefit_table(data))
-    sentences = (
-        "Net benefit counts the patients rightly acted on, less those wrongly acted on, weighed by the risk from which "
-        "one acts. Referred patients are taken to be decided rightly by the clinician; the cost of looking is not "
-        "counted, so the last column says how many looks one more net true positive takes.",
-    )
-    return Section("benefit", "Does acting on it pay?", sentences, tuple(parts))
-
-
-def _calibration(data: ReportData) -> Section:
-    if not data.labelled:
-        return Section("calibration", "")
-    parts: list[Part] = [tables.score_table(data)]
-    if data.y is None:
-        return Section("calibration", "Are the risks right?", parts=tuple(parts))
-    parts += drawing(
-        figures.draw_calibration(data.predictions, data.y, method_label),
-        "Observed share against predicted risk in ten groups of patients, by method (first seed).",
-    )
-    recalibration = _recalibration(data)
-    outcomes = data.evaluation.outcomes
-    if recalibration is not None and outcomes is not None:
-        parts.append(tables.recalibration_table(recalibration))
-        known = np.isfinite(data.y)
-        risk = data.predictions[data.method][0].mean[known]
-        risks = {
-            "As it is" if one.name == "as it is" else f"After: {one.name}": metrics.recalibrated(
-                risk, one.intercept, one.slope
-            )
-            for one in recalibration.adjustments
-        }
-        caption = f"{method_label(data.method)} before and after the recalibration that the outcomes suggest."
-        parts += drawing(figures.draw_recalibration(data.y[known], risks), caption)
-    return Section("calibration", "Are the risks right?", parts=tuple(parts))
-
-
-def _recalibration(data: ReportData) -> Recalibration | None:
-    if data.recalibration is not None:
-        return Recalibration.from_dict(data.recalibration)
-    if data.y is None:
-        return None
-    return suggest_recalibration(data.y, data.predictions[data.method][0].mean)
+    see = (results.EQUAL, results.RETAINED) if data.labelled else (results.MAIN,)
+    return Section("referrals", "Who is referred", sentences, tuple(parts), see=see)
 
 
 def _who(data: ReportData) -> Section:
@@ -214,11 +84,20 @@ def _who(data: ReportData) -> Section:
 
 def _choice(data: ReportData) -> Section:
     sentences = [_about(data.method), choice_sentence(data.choice)]
-    if data.choice.get("mlp_better"):
+    if data.choice.mlp_better:
         sentences.append("A plain network without intervals scores better still, but cannot say when it is unsure.")
     warnings = [f"{method_label(name)} could not be fitted: {why}" for name, why in data.failed_methods.items()]
-    parts = (choice_table(data), *found(settings_table(data)))
-    return Section("choice", "Why this method", tuple(filter(None, sentences)), parts, tuple(warnings))
+    parts = tuple(found(settings_table(data)))
+    told = tuple(filter(None, sentences))
+    return Section("choice", "Why this method", told, parts, tuple(warnings), (results.CHOICE,))
+
+
+def _unlabelled(data: ReportData) -> Section:
+    parts: list[Part] = []
+    for one in data.moved:
+        caption = f"{method_label(one.method)} with this site's unlabelled patients against without (first seed)."
+        parts += drawing(figures.draw_moved(one), caption)
+    return Section("unlabelled", "The unlabelled patients", tuple(unlabelled_sentences(data)), tuple(parts))
 
 
 def _about(method: str) -> str:
@@ -232,32 +111,36 @@ def _about(method: str) -> str:
 
 
 def shift_sections(
-    shift: Mapping[str, Any], matching: Mapping[str, Any], validation: Mapping[str, Any], contract: Contract | None
+    shift: Shift,
+    matching: Matching | None,
+    validation: Validation,
+    contract: Contract | None,
+    left_out: LeftOut | None = None,
 ) -> list[Section]:
     """Returns the sections about the extract and its patients."""
     titles = feature_titles(contract)
     # As the first screen and the table order them.
-    ranked = sorted(shift.get("features", ()), key=lambda row: -abs(row.get("smd") or 0.0))
-    order = list(dict.fromkeys(row["column"] for row in ranked))
+    order = list(dict.fromkeys(row.column for row in shift.by_difference))
     parts = drawing(
-        figures.draw_densities(shift.get("features", ()), titles, order, value_names(contract)),
+        figures.draw_densities(shift.features, titles, order, value_names(contract)),
         "The features that tell the sites apart most. Grey area: source. Blue line: this site.",
     )
     parts += drawing(
-        figures.draw_propensity(shift.get("propensity")),
+        figures.draw_propensity(shift.propensity),
         "How much patients of both sites look like this site's. Where the blue line has no grey behind it, the model "
         "has seen nobody like them.",
     )
     parts.append(shift_table(shift, titles))
     parts += drawing(
-        figures.draw_balance(matching.get("balance", ()), titles),
+        figures.draw_balance(() if matching is None else matching.balance, titles),
         "How far the source is from this site, before and after picking similar patients.",
     )
-    sentences = [shift_sentence(shift), *matching_sentences(matching, titles)]
+    sentences = [shift_sentence(shift), *([] if matching is None else matching_sentences(matching, titles))]
     extract = validation_table(validation, "validation", "What was found in the extract")
+    rows = (rows_sentence(validation), left_out_sentence(left_out, contract))
     return [
         Section("patients", "How different the patients are", tuple(filter(None, sentences)), tuple(parts)),
-        Section("extract", "The extract", (rows_sentence(validation),), (extract,) if extract.lines else ()),
+        Section("extract", "The extract", tuple(filter(None, rows)), (extract,) if extract.lines else ()),
     ]
 
 
@@ -286,12 +169,14 @@ def _making(data: ReportData) -> Section:
 
 
 def _attrition(data: ReportData) -> Section:
-    rows = {name: data.validation.get(name) for name in ("read", "duplicates", "quarantined", "used")}
-    titles = dict(zip(rows, ("Rows read", "Duplicates", "Set aside", "Used"), strict=True))
-    steps = {titles[name]: value for name, value in rows.items()}
-    svg = figures.draw_attrition(
-        {**steps, "Outcome known": data.evaluation.labelled}, frozenset({"Duplicates", "Set aside"})
-    )
+    steps = {
+        "Rows read": data.validation.read,
+        "Duplicates": data.validation.duplicates,
+        "Set aside": data.validation.quarantined,
+        "Used": data.validation.used,
+        "Outcome known": data.evaluation.labelled,
+    }
+    svg = figures.draw_attrition(steps, frozenset({"Duplicates", "Set aside"}))
     caption = "Rows of this site from the extract to the evaluation. Grey: taken away."
     return Section("attrition", "From extract to evaluation", parts=tuple(drawing(svg, caption)))
 

@@ -6,11 +6,15 @@ Every number of patients that a sentence holds comes through `count`, which writ
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from tdrop.choose.choice import TOLERANCE
+from tdrop.choose import Choice
+from tdrop.choose.choice import HANDICAP, TOLERANCE
+from tdrop.data.outcomes import LabelCounts
 from tdrop.evaluate import FEWEST_EVENTS, Evaluation
+from tdrop.matching import Balance, Matching
+from tdrop.records import Count
 from tdrop.report.text import count, method_label, share
+from tdrop.shift import Ground, Shift
 
 #: How each criterion is called.
 MEASURES = {
@@ -19,98 +23,98 @@ MEASURES = {
 }
 
 
-def shift_sentence(shift: Mapping[str, Any]) -> str:
+def shift_sentence(shift: Shift) -> str:
     """Says what the verdict rests on: how alike the patients are, and what else speaks against "go"."""
-    against = [ground_sentence(one) for one in shift.get("grounds", ()) if one["verdict"] != "go"]
+    against = [ground_sentence(one) for one in shift.grounds if one.verdict != "go"]
     return " ".join([_alike(shift), *against])
 
 
-def ground_sentence(ground: Mapping[str, Any]) -> str:
+def ground_sentence(ground: Ground) -> str:
     """Says what one ground counted."""
-    found, of = count(ground["count"]), count(ground["of"])
-    if ground["kind"] == "source_outcomes":
+    found, of = count(ground.count), count(ground.of)
+    if ground.kind == "source_outcomes":
         return f"The rarer outcome was seen in {found} of {of} source patients: too few to learn from."
-    if ground["kind"] == "shared_patients":
+    if ground.kind == "shared_patients":
         return (
             f"{found} of the {of} patients here are the source's own (same ids): they say nothing about new patients."
         )
-    expected, low, high = (ground.get(name) for name in ("expected", "low", "high"))
-    chance = "" if low is None or high is None else f"; chance allows {count(low)} to {count(high)}"
+    known = ground.low is not None and ground.high is not None
+    chance = f"; chance allows {count(ground.low)} to {count(ground.high)}" if known else ""
     return (
-        f"The outcome was expected in {count(expected)} of the {of} patients with a known outcome and happened in "
-        f"{'none' if ground['count'] == 0 else found}{chance}."
+        f"The outcome was expected in {count(ground.expected)} of the {of} patients with a known outcome and happened "
+        f"in {'none' if ground.count == 0 else found}{chance}."
     )
 
 
-def _alike(shift: Mapping[str, Any]) -> str:
-    auroc, outside = shift.get("domain_auroc"), shift.get("outside_overlap")
-    rows = f"{count(shift.get('source_rows'))} source patients and {count(shift.get('target_rows'))} here"
+def _alike(shift: Shift) -> str:
+    auroc, outside = shift.domain_auroc, shift.outside_overlap
+    rows = f"{count(shift.source_rows)} source patients and {count(shift.target_rows)} here"
     if auroc is None:
         return f"With {rows} nothing can be said about how alike the sites are."
     told = (
         f"Among {rows}, a classifier that guesses a patient's site ranks two patients rightly "
-        f"{100 * auroc['value']:.0f} times in 100 ({100 * auroc['low']:.0f} to {100 * auroc['high']:.0f}; 50: the "
-        "sites cannot be told apart)"
+        f"{100 * auroc.value:.0f} times in 100 ({100 * auroc.low:.0f} to {100 * auroc.high:.0f}; 50: the sites cannot "
+        "be told apart)"
     )
     if outside is None:
         return f"{told}."
     return f"{told}; {share(outside)} of the patients here have hardly anyone like them at the source."
 
 
-def shift_notes(shift: Mapping[str, Any]) -> list[str]:
+def shift_notes(shift: Shift) -> list[str]:
     """Says which rows stand behind the comparison."""
     told = [
-        f"Each {auroc['kind']} classifier was fitted on at most {count(auroc['rows_fitted'])} rows."
-        for auroc in shift.get("aurocs", ())
+        f"Each {auroc.kind} classifier was fitted on at most {count(auroc.rows_fitted)} rows." for auroc in shift.aurocs
     ]
-    test = shift.get("permutation")
+    test = shift.permutation
     if test:
         told.append(
-            f"The permutation test used {count(test['source_rows'])} source and {count(test['target_rows'])} target "
-            f"rows and {test['permutations']} permutations."
+            f"The permutation test used {count(test.source_rows)} source and {count(test.target_rows)} target rows and "
+            f"{test.permutations} permutations."
         )
     return told
 
 
-def matching_sentences(matching: Mapping[str, Any], titles: Mapping[str, str]) -> list[str]:
+def matching_sentences(matching: Matching, titles: Mapping[str, str]) -> list[str]:
     """Says how many source patients were picked, and what was done instead where plain matching failed."""
-    if not matching:
-        return []
-    told = [f"{count(matching.get('retained'))} source patients were picked to look like this site's."]
-    if matching.get("caliper") is None:
-        told.append(
-            "Too few source patients lie within reach of this site's, so the most similar ones were taken whatever "
-            "their distance."
-        )
-    elif not matching.get("balanced"):
-        apart = [
-            titles.get(item["feature"], item["feature"])
-            for item in matching.get("balance", ())
-            if item.get("after") is not None and abs(item["after"]) > max(0.1, abs(item.get("before") or 0.0) / 2)
-        ]
+    told = [f"{count(matching.retained)} source patients were picked to look like this site's."]
+    if matching.fallback == "random":
+        return [*told, "This site has too few patients to match on, so they were picked at random."]
+    if matching.fallback == "most alike":
+        within = "" if matching.within is None else f" ({count(matching.within)} of {count(matching.wanted)})"
+        why = f"Too few source patients{within} lie within reach of this site's"
+        return [*told, f"{why}, so the most similar ones were taken whatever their distance."]
+    if not matching.balanced:
+        apart = [titles.get(item.feature, item.feature) for item in matching.balance if _apart(item)]
         named = f" in {', '.join(apart[:5])}" if apart else ""
         told.append(f"They could not be made to resemble this site's patients{named}; the closest set was kept.")
+    elif matching.fallback == "shorter":
+        told.append(f"{count(matching.wanted)} were asked for; no longer set resembles this site's patients.")
     return told
 
 
-def choice_sentence(choice: Mapping[str, Any]) -> str:
+def _apart(item: Balance) -> bool:
+    return item.after is not None and abs(item.after) > max(0.1, abs(item.before or 0.0) / 2)
+
+
+def choice_sentence(choice: Choice) -> str:
     """Says why this method, by its table."""
-    table = {row["method"]: row for row in choice.get("table", ())}
-    chosen = str(choice["method"])
-    scored = [row for row in table.values() if row.get("candidate") and row.get("log_loss") is not None]
-    if chosen not in table or not scored:
+    losses = {row.method: row.log_loss for row in choice.table if row.candidate and row.log_loss is not None}
+    if choice.method not in losses:
         return ""
-    best = min(scored, key=lambda row: row["log_loss"])
-    measure = MEASURES.get(str(choice.get("criterion")), "log loss")
-    loss, name = f"{table[chosen]['log_loss']:.4f}", method_label(chosen)
-    if best["method"] == chosen:
-        other = str(choice.get("runner_up"))
-        second = f"; {method_label(other)} follows with {table[other]['log_loss']:.4f}" if other in table else ""
-        return f"{name} has the lowest {measure} ({loss}){second}."
-    tied = sum(bool(row.get("tied")) for row in scored)
+    name, loss = method_label(choice.method), f"{losses[choice.method]:.4f}"
+    best = min(losses, key=losses.__getitem__)
+    lowest = f"{method_label(best)} has the lowest {MEASURES[choice.criterion]} ({losses[best]:.4f})"
+    if best == choice.method:
+        other = choice.runner_up
+        return f"{lowest}; {method_label(other)} follows with {losses[other]:.4f}." if other in losses else f"{lowest}."
+    if best in HANDICAP:
+        needed = TOLERANCE + HANDICAP[best]
+        return f"{lowest}, but must lead by {needed:g} because trees do not extrapolate: {name} has {loss}."
+    tied = sum(row.tied for row in choice.table if row.candidate)
     return (
-        f"{method_label(best['method'])} has the lowest {measure} ({best['log_loss']:.4f}); {name} ({loss}) is within "
-        f"{TOLERANCE} of it, and of the {tied} methods that are it comes first in the order that transfers best."
+        f"{lowest}; {name} ({loss}) is within {TOLERANCE} of it, and of the {tied} methods that are it comes "
+        "first in the order that transfers best."
     )
 
 
@@ -138,7 +142,7 @@ def evaluation_warnings(evaluation: Evaluation, hide_below: int = 0) -> list[str
     return told
 
 
-def referral_sentence(counts: Mapping[str, Any]) -> str:
+def referral_sentence(counts: Mapping[str, Count | None]) -> str:
     """Says how many are referred for each reason; a patient can have several."""
     told = (
         f"{count(counts.get('referred'))} patients are on the list: the interval of "
@@ -162,7 +166,8 @@ _LABELS = {
 }
 
 
-def label_sentences(labels: Mapping[str, Any] | None) -> list[str]:
+def label_sentences(labels: LabelCounts | None) -> list[str]:
     """Says what became of the rows of a label file."""
-    found = labels or {}
-    return [f"{count(found[name])} {words}." for name, words in _LABELS.items() if found.get(name)]
+    if labels is None:
+        return []
+    return [f"{count(number)} {words}." for name, words in _LABELS.items() if (number := getattr(labels, name))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tdrop.records import Hidden
 from tdrop.report.choice import picked_trial
 from tdrop.report.data import ReportData
 from tdrop.report.sentences import shift_sentence
@@ -19,8 +20,9 @@ INDEXED = ("auroc", "error_auroc_sd", "error_auroc_risk", "interval_width", "ref
 def report_summary(data: ReportData) -> dict[str, Any]:
     """Returns the summary of a report as plain JSON values."""
     evaluation = data.evaluation
-    reasons = referral_counts(data)
+    reasons = {name: str(one) if isinstance(one, Hidden) else one for name, one in referral_counts(data).items()}
     auroc = evaluation.row(data.method, "auroc")
+    trial = picked_trial(data.tuning.get(data.method, ()))
     return {
         "form": FORM,
         "site": data.site.name,
@@ -42,7 +44,7 @@ def report_summary(data: ReportData) -> dict[str, Any]:
         "outcomes": evaluation.outcomes,
         "auroc": None if auroc is None else auroc.value,
         "forecast": _forecast(data),
-        "matched_auroc": picked_trial(data.tuning.get(data.method, ())).get("auroc"),
+        "matched_auroc": None if trial is None else trial.auroc,
         "use": use_sentence(data),
         "things": things_to_know(data),
         "promotion": dict(data.promotion) if data.promotion else None,

@@ -8,6 +8,7 @@ from typing import Any
 
 from tdrop.evaluate import METRICS, TABLE_ONE, Evaluation, Recalibration, Row
 from tdrop.evaluate.catalogue import SHARES
+from tdrop.metrics.ranking import FEW_EVENTS
 from tdrop.report.data import ReportData
 from tdrop.report.text import count, method_label, number, row_interval, row_spread, row_text, share
 
@@ -52,8 +53,11 @@ def cells(*texts: Any) -> tuple[Cell, ...]:
 
 def metric_cell(row: Row | None) -> Cell:
     """Makes the cell of one number."""
-    order = "" if row is None or row.value is None else repr(row.value)
-    return Cell(row_text(row), row_interval(row), row_spread(row), order)
+    if row is None or row.value is None:
+        # "not estimable (4 with the outcome)": the reason below, so that it does not widen its column.
+        told, _, why = row_text(row).partition(" (")
+        return Cell(told, why.removesuffix(")"))
+    return Cell(row_text(row), row_interval(row), row_spread(row), repr(row.value))
 
 
 def metric_table(
@@ -88,8 +92,9 @@ def main_table(data: ReportData) -> Table:
     spread = f"Mean over {seeds} seeds" + (" (± standard deviation)" if seeds > 1 else "")
     if data.labelled:
         note = (
-            f"{spread}; in small print the 95% bootstrap interval over {_basis(data.evaluation)}. INPT grows with "
-            "interval width by itself; see the comparison at equal referrals."
+            f"{spread}; in small print the 95% interval over {_basis(data.evaluation)}: by bootstrap, and for an AUROC "
+            f"with fewer than {FEW_EVENTS} events DeLong's on the logit scale. INPT grows with interval width by "
+            "itself; see the comparison at equal referrals."
         )
         return metric_table(data, "main", "All methods at this site", (*TABLE_ONE, "errors"), note)
     names = ("referrals", "capacity_referrals", "referred", "interval_width", "mean_sd", "mean_risk")
@@ -148,7 +153,7 @@ def difference_table(data: ReportData) -> Table | None:
     compared = [row for row in data.evaluation.rows if row.metric in names]
     if not compared:
         return None
-    reference = method_label(compared[0].note.removeprefix("minus "))
+    reference = method_label(compared[0].reference or "")
     note = "On the same resamples of patients for both methods. An interval that holds 0 shows no difference."
     titles = [METRICS[name.removesuffix("_difference")].title for name in names]
     return metric_table(data, "differences", f"Difference to {reference}", names, note, titles=titles)

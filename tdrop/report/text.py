@@ -9,6 +9,7 @@ from typing import Any
 from tdrop.errors import UsageError
 from tdrop.evaluate import METRICS, Row
 from tdrop.methods import label
+from tdrop.records import Hidden
 
 NOTHING = "–"
 
@@ -22,11 +23,11 @@ def method_label(name: str) -> str:
 
 
 def count(value: Any) -> str:
-    """Writes 1234 as 1,234 and a mean of counts over seeds as whole patients; text and None as they are."""
+    """Writes 1234 as 1,234, a mean of counts over seeds as whole patients, and what stands for a hidden one."""
     if value is None:
         return NOTHING
-    if isinstance(value, str):
-        return value
+    if isinstance(value, str | Hidden):
+        return str(value)
     return f"{float(value):,.0f}"
 
 
@@ -74,13 +75,26 @@ def row_text(row: Row | None) -> str:
     """Writes a row's value, or why there is none."""
     if row is None:
         return NOTHING
-    if row.value is None:
-        return row.note.split(":")[0] if row.note else NOTHING
-    return metric_text(row.metric, row.value)
+    return missing_text(row) if row.value is None else metric_text(row.metric, row.value)
+
+
+def missing_text(row: Row) -> str:
+    """Writes why a row has no value, with the patients that it is short of."""
+    if row.hidden is not None:
+        return str(row.hidden)
+    if row.why in (None, "no spread", "not estimable", "hidden"):
+        return {None: NOTHING, "no spread": "n/a"}.get(row.why, "not estimable")
+    errors = METRICS[row.metric].needs == "errors"
+    if row.why == "no outcome" or row.events is None or row.n is None:
+        return "not estimable (no known outcome)" if row.why == "no outcome" else "not estimable"
+    if row.why == "few others":
+        return f"not estimable ({count(row.n - row.events)} without {'an error' if errors else 'the outcome'})"
+    word = ("error" if errors else "outcome") + ("" if row.events == 1 else "s")
+    return f"not estimable ({count(row.events)} {word})"
 
 
 def row_interval(row: Row | None) -> str:
-    """Writes a row's bootstrap interval; nothing where there is none."""
+    """Writes a row's interval; nothing where there is none."""
     if row is None or row.value is None or row.low is None or row.high is None:
         return ""
     if METRICS[row.metric].shape == "count":

@@ -8,8 +8,11 @@ from tdrop.types import Feature
 
 
 def feature_titles(contract: Contract | None) -> dict[str, str]:
-    """Returns, by encoded feature, its name for people."""
-    return {feature.name: feature.label for feature in features_of(contract)} if contract else {}
+    """Returns, by encoded feature and by column, its name for people."""
+    if contract is None:
+        return {}
+    columns = {column.name: column.title or column.name for column in contract.features}
+    return columns | {feature.name: feature.label for feature in features_of(contract)}
 
 
 def known_features(contract: Contract) -> dict[str, Feature]:

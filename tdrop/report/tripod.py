@@ -37,15 +37,13 @@ def tripod_table(data: ReportData) -> Table:
 def _about_data(data: ReportData) -> dict[int, str]:
     site, contract = data.site, data.contract
     kind = "; simulated, no real patients" if site.simulated else ""
-    used, patients = data.source_validation.get("used"), data.evaluation.patients
+    used, patients = data.source_validation.used, data.evaluation.patients
     return {
         5: f"learned at {data.source_title}, evaluated at {site.title}{kind}",
         7: f"table {contract.name}, version {contract.version}. {rows_sentence(data.validation)}",
         8: contract.outcome.title,
         9: f"{len(contract.features)} columns: {', '.join(column.label for column in contract.features)}",
-        10: f"{count(used)} source patients, {count(patients)} patients here"
-        if used is not None and patients is not None
-        else "",
+        10: f"{count(used)} source patients, {count(patients)} patients here" if patients is not None else "",
         16: " ".join(filter(None, [verdict_words(data.verdict)["sentence"], difference_sentence(data)])),
         20: f"{rows_sentence(data.validation)} {outcome_text(data).capitalize()}.",
         26: " ".join(unknowns(data)),

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from tdrop import metrics
 from tdrop.contracts.schema import Column
-from tdrop.disclosure import HIDDEN, shown_count, shown_share
-from tdrop.disclosure.cells import is_small
+from tdrop.disclosure.cells import HIDDEN, is_small, shown_count, shown_mean, shown_share
 from tdrop.report.data import ReportData
 from tdrop.report.tables import Cell, Table
 from tdrop.report.text import NOTHING, count, number, share
@@ -56,9 +55,8 @@ def _lines(column: Column, groups: Groups, small: Mapping[str, bool], hide_below
     numbers = {name: _numbers(frame[column.name]) for name, frame in groups.items()}
     if column.type == "binary":
         return [_binary(column, numbers, small, hide_below)]
-    digits = 1
     cells = (
-        Cell(HIDDEN if small[name] or is_small(len(values), hide_below) else _mean(values, digits))
+        Cell(str(HIDDEN) if small[name] or is_small(len(values), hide_below) else _mean(values, hide_below))
         for name, values in numbers.items()
     )
     unit = f" ({column.unit})" if column.unit else ""
@@ -70,8 +68,10 @@ def _numbers(values: pd.Series) -> NDArray[Any]:
     return np.asarray(found[np.isfinite(found)], dtype=np.float64)
 
 
-def _mean(values: NDArray[Any], digits: int) -> str:
-    return number(values.mean(), digits) if len(values) else NOTHING
+def _mean(values: NDArray[Any], hide_below: int) -> str:
+    if not len(values):
+        return NOTHING
+    return number(shown_mean(values, hide_below) if hide_below else values.mean(), 1)
 
 
 def _binary(
@@ -104,5 +104,5 @@ def _visible(counts: Mapping[str, list[int]], small: Mapping[str, bool], hide_be
             shown[name] = [share(value / total if total else None) for value in values]
             continue
         shares = [None if small[name] else shown_share(value, total, hide_below) for value in values]
-        shown[name] = [HIDDEN if part is None else share(part) for part in shares]
+        shown[name] = [str(HIDDEN) if part is None else share(part) for part in shares]
     return shown

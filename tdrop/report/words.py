@@ -7,12 +7,16 @@ from typing import Any
 
 import pandas as pd
 
+from tdrop.disclosure.cells import shown_mean
 from tdrop.evaluate import Row
+from tdrop.records import Count
 from tdrop.report.choice import picked_trial
 from tdrop.report.data import ReportData
+from tdrop.report.extract import left_out_sentence
 from tdrop.report.sentences import evaluation_warnings, ground_sentence
 from tdrop.report.text import count, method_label, moment, of_hundred, share
 from tdrop.report.titles import in_sentence, known_features
+from tdrop.shift import FeatureShift, Ground
 from tdrop.types import Feature
 
 SIMPLE = "logistic_regression"
@@ -26,10 +30,10 @@ VERDICTS: Mapping[str, tuple[str, str, str]] = {
 }
 
 
-def verdict_words(verdict: str, grounds: Iterable[Mapping[str, Any]] = ()) -> dict[str, str]:
+def verdict_words(verdict: str, grounds: Iterable[Ground] = ()) -> dict[str, str]:
     """Returns a verdict's word, its style and its sentence: that of the grounds which decided it, where there are."""
     word, style, sentence = VERDICTS.get(verdict, (verdict, "unsure", ""))
-    decided = [ground_sentence(one) for one in grounds if one["verdict"] == verdict != "go"]
+    decided = [ground_sentence(one) for one in grounds if one.verdict == verdict != "go"]
     return {"word": word, "style": style, "sentence": " ".join(decided) or sentence}
 
 
@@ -59,14 +63,14 @@ def referred_row(data: ReportData) -> Row | None:
 REFERRALS = ("referrals", "capacity_referrals", "unlike_referrals", "referred", "left_out")
 
 
-def referral_counts(data: ReportData) -> dict[str, int | str | None]:
-    """Returns the counts of REFERRALS (chosen method, first seed), text where disclosure hides one."""
+def referral_counts(data: ReportData) -> dict[str, Count | None]:
+    """Returns the counts of REFERRALS (chosen method, first seed)."""
     evaluation = data.evaluation
     rows = (
         {name: evaluation.row(data.method, name, evaluation.seeds[0]) for name in REFERRALS} if evaluation.seeds else {}
     )
     return {
-        name: None if row is None else round(row.value) if row.value is not None else row.note or None
+        name: None if row is None else round(row.value) if row.value is not None else row.hidden
         for name, row in rows.items()
     }
 
@@ -74,9 +78,9 @@ def referral_counts(data: ReportData) -> dict[str, int | str | None]:
 def referred_text(data: ReportData) -> str:
     """Writes how many are referred, or what stands for a hidden count."""
     row = referred_row(data)
-    if row is None or (row.value is None and not row.note):
+    if row is None or (row.value is None and row.hidden is None):
         return "not known"
-    return row.note if row.value is None else count(row.value)
+    return str(row.hidden) if row.value is None else count(row.value)
 
 
 def referred_share(data: ReportData) -> str:
@@ -109,12 +113,12 @@ def method_sentence(data: ReportData) -> str:
     """Says why this method, without jargon."""
     if data.method == SIMPLE:
         return _simple_sentence(data)
-    if not data.choice.get("runner_up"):
+    if not data.choice.runner_up:
         return "The only method that could be compared."
-    simple = {row["method"]: row for row in data.choice.get("table", ())}.get(SIMPLE, {})
-    if simple.get("behind") is None:
+    simple = next((row for row in data.choice.table if row.method == SIMPLE), None)
+    if simple is None or simple.behind is None:
         return "Best on source patients like these."
-    if simple.get("tied"):
+    if simple.tied:
         return "Best on source patients like these; plain logistic regression is as good within error."
     return "Best on source patients like these; clearly better than plain logistic regression."
 
@@ -137,8 +141,9 @@ def things_to_know(data: ReportData) -> list[str]:
     """Returns the three things to know, most important first."""
     things = [_refused(data), *evaluation_warnings(data.evaluation, data.hide_below)[:1]]
     # Those that decided the verdict stand beside it.
-    grounds = [one for one in data.shift.get("grounds", ()) if one["verdict"] not in ("go", data.verdict)]
+    grounds = [one for one in data.shift.grounds if one.verdict not in ("go", data.verdict)]
     things += [ground_sentence(one) for one in grounds]
+    things.append(left_out_sentence(data.left_out, data.contract))
     things += _with_outcomes(data) if data.labelled else _without_outcomes(data)
     things += [difference_sentence(data), _set_aside(data), _failed(data)]
     return [thing for thing in things if thing][:3]
@@ -185,10 +190,10 @@ def _without_outcomes(data: ReportData) -> list[str]:
         ]
     trial = picked_trial(data.tuning.get(data.method, ()))
     similar = ""
-    if trial.get("auroc") is not None:
+    if trial is not None and trial.auroc is not None:
         similar = (
             f" Of two similar source patients, the one who had the outcome got the higher risk "
-            f"{100 * trial['auroc']:.0f} times in 100; guessing gives 50."
+            f"{100 * trial.auroc:.0f} times in 100; guessing gives 50."
         )
     return [
         f"Outcomes here are not known yet, so nobody can say how often the model is right.{similar}",
@@ -199,39 +204,38 @@ def _without_outcomes(data: ReportData) -> list[str]:
 def difference_sentence(data: ReportData) -> str:
     """Names what differs most between the sites, in natural units where the frames are there."""
     features, told, seen = known_features(data.contract), [], set()
-    ranked = sorted(data.shift.get("features", ()), key=lambda row: -abs(row.get("smd") or 0.0))
-    for row in ranked:
-        feature = features.get(row["feature"])
-        if feature is None or feature.column in seen or not row.get("smd"):
+    for row in data.shift.by_difference:
+        feature = features.get(row.feature)
+        if feature is None or feature.column in seen or not row.smd:
             continue
         seen.add(feature.column)
         told.append(_describe_feature(data, row, feature))
     return f"Differs most from the source: {' and '.join(told[:2])}." if told else ""
 
 
-def _describe_feature(data: ReportData, row: Mapping[str, Any], feature: Feature) -> str:
+def _describe_feature(data: ReportData, row: FeatureShift, feature: Feature) -> str:
     title = in_sentence(feature.label)
     if feature.kind == "continuous":
-        means = [_mean(frame, feature.column) for frame in (data.source_frame, data.target_frame)]
+        means = [_mean(frame, feature.column, data.hide_below) for frame in (data.source_frame, data.target_frame)]
         unit = f" {feature.unit}" if feature.unit else ""
         name = in_sentence(data.contract.column(feature.column).label)
         return name if None in means else f"{name} ({means[0]:.3g} there, {means[1]:.3g}{unit} here)"
-    if row.get("kind") in ("level", "binary", "missing"):
-        return f"{title} ({share(row['source_mean'], 0)} there, {share(row['target_mean'], 0)} here)"
-    return f"{title} ({'higher' if row['smd'] > 0 else 'lower'} here)"
+    if row.kind in ("level", "binary", "missing"):
+        return f"{title} ({share(row.source_mean, 0)} there, {share(row.target_mean, 0)} here)"
+    return f"{title} ({'higher' if (row.smd or 0.0) > 0 else 'lower'} here)"
 
 
-def _mean(frame: pd.DataFrame | None, name: str) -> float | None:
+def _mean(frame: pd.DataFrame | None, name: str, hide_below: int) -> float | None:
     if frame is None or name not in frame:
         return None
-    return float(pd.to_numeric(frame[name], errors="coerce").astype("float64").mean())
+    values = pd.to_numeric(frame[name], errors="coerce").astype("float64").dropna()
+    return shown_mean(values.to_numpy(), hide_below) if hide_below else float(values.mean())
 
 
 def _set_aside(data: ReportData) -> str:
-    aside = data.validation.get("quarantined")
+    aside, read = data.validation.quarantined, data.validation.read
     if not aside:
         return ""
-    read = data.validation.get("read")
     whole = f" of {count(read)}" if isinstance(read, int) else ""
     return f"{count(aside)}{whole} rows broke the agreement and were set aside."
 
@@ -270,6 +274,9 @@ def _approved(before: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -
         return ""
     if not now:
         return "The approval was withdrawn since the last report."
+    if before and str(now.get("when") or "") < str(before.get("when") or ""):
+        earlier = f"version {now.get('version')}, approved earlier by {now.get('by') or 'somebody'}"
+        return f"Gone back since the last report: {earlier}, is in use again."
     return f"Approved since the last report by {now.get('by') or 'somebody'}."
 
 
@@ -288,8 +295,8 @@ def unknowns(data: ReportData) -> list[str]:
             "Without outcomes of this site nobody can know how often the model is right here, whether its risks are "
             "too high or too low, or how many referred patients needed the look.",
         )
-    if data.shift.get("outside_overlap"):
-        outside = share(data.shift["outside_overlap"])
+    if data.shift.outside_overlap:
+        outside = share(data.shift.outside_overlap)
         told.append(
             f"{outside} of the patients here have hardly any counterpart at the source; there the model guesses."
         )

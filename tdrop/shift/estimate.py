@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tdrop.errors import DataError
+from tdrop.records import Count
 from tdrop.shift.classifier import check_same_features, propensity
 from tdrop.shift.grounds import Ground, worst
 from tdrop.shift.joint import Driver, PermutationTest, permutation_test, rank_drivers
@@ -32,7 +33,6 @@ class Shift:
         source_rows: Source patients.
         target_rows: Target patients.
         verdict: "go", "caution", "stop" or "too few to say".
-        reason: Why, in a sentence.
         domain_auroc: The cross-fitted AUROC of the propensity; None when none can be fitted.
         aurocs: Those of all classifiers that were compared, simplest first.
         permutation: Two-sample test; it informs and never decides.
@@ -42,16 +42,14 @@ class Shift:
         propensity: Histogram of P(target | x) with the sites weighted alike, on common edges.
         features: One record a feature.
         drivers: Columns by their part in the difference, largest first.
-        notes: What could not be estimated, and which rows stand behind what.
         grounds: What else speaks in the verdict; see `judged`.
     """
 
     source: str
     target: str
-    source_rows: int
-    target_rows: int
+    source_rows: Count
+    target_rows: Count
     verdict: Verdict
-    reason: str
     domain_auroc: DomainAuroc | None
     aurocs: tuple[DomainAuroc, ...]
     permutation: PermutationTest | None
@@ -61,8 +59,18 @@ class Shift:
     propensity: Density | None
     features: tuple[FeatureShift, ...]
     drivers: tuple[Driver, ...]
-    notes: tuple[str, ...] = ()
     grounds: tuple[Ground, ...] = ()
+
+    @property
+    def by_difference(self) -> list[FeatureShift]:
+        """The features, those whose means differ most first."""
+        return sorted(self.features, key=lambda feature: -abs(feature.smd or 0.0))
+
+    @property
+    def serves(self) -> bool:
+        """Whether a model may be offered for use: not after a stop, nor where the source had too little to learn."""
+        taught = all(one.verdict == "go" for one in self.grounds if one.kind == "source_outcomes")
+        return taught and self.verdict != "stop"
 
     def judged(self, *grounds: Ground | None) -> Shift:
         """Returns the shift with further grounds, under the worst verdict of all; None says nothing."""
@@ -73,7 +81,7 @@ class Shift:
 def estimate_shift(source: Cohort, target: Cohort, *, seed: int = 0, fitted: Propensity | None = None) -> Shift:
     """Measures how different the target's patients are, feature by feature and jointly.
 
-    Outcomes are not read. Large sites are thinned where it is costly; `notes` says where.
+    Outcomes are not read. Large sites are thinned where it is costly; the records say to how many rows.
 
     Args:
         source: The labelled site.
@@ -93,7 +101,7 @@ def estimate_shift(source: Cohort, target: Cohort, *, seed: int = 0, fitted: Pro
     test = None if fitted is None else permutation_test(source, target, seed=seed)
     auroc = None if fitted is None else fitted.auroc
     outside = None if fitted is None else float(fitted.unlike.mean())
-    verdict, reason = judge(auroc, outside, (len(source), len(target)))
+    verdict = judge(auroc, outside)
     logger.info("site '%s' against '%s': %s", target.site, source.site, verdict)
     return Shift(
         source=source.site,
@@ -101,7 +109,6 @@ def estimate_shift(source: Cohort, target: Cohort, *, seed: int = 0, fitted: Pro
         source_rows=len(source),
         target_rows=len(target),
         verdict=verdict,
-        reason=reason,
         domain_auroc=auroc,
         aurocs=() if fitted is None else fitted.candidates,
         permutation=test,
@@ -111,7 +118,6 @@ def estimate_shift(source: Cohort, target: Cohort, *, seed: int = 0, fitted: Pro
         propensity=None if fitted is None else _histogram(fitted),
         features=features,
         drivers=() if fitted is None else rank_drivers(source, target, features, kind=fitted.kind, seed=seed),
-        notes=_notes(features, fitted, test),
     )
 
 
@@ -128,17 +134,3 @@ def _histogram(fitted: Propensity) -> Density:
         balanced: Doubles = 1 / (1 + np.exp(-(logits + prior)))
         counts.append(tuple(int(count) for count in np.histogram(balanced, edges)[0]))
     return Density(tuple(float(edge) for edge in np.round(edges, 6)), counts[0], counts[1])
-
-
-def _notes(
-    features: tuple[FeatureShift, ...], fitted: Propensity | None, test: PermutationTest | None
-) -> tuple[str, ...]:
-    notes = [f"{feature.feature} is {feature.note}." for feature in features if feature.note]
-    for auroc in () if fitted is None else fitted.candidates:
-        notes.append(f"Each {auroc.kind} classifier was fitted on at most {auroc.rows_fitted:,} rows.")
-    if test is not None:
-        notes.append(
-            f"The permutation test used {test.source_rows:,} source and {test.target_rows:,} target rows "
-            f"and {test.permutations} permutations."
-        )
-    return tuple(notes)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
+from tdrop.records import Amount, Count
 from tdrop.shift.verdict import Verdict
 from tdrop.types import INTERVAL_LEVEL
 
@@ -20,7 +21,9 @@ FEWEST_OUTCOMES = 10
 #: From this share of target patients who are the source's own, results no longer speak of new patients.
 CAUTION_SHARED = 0.10
 STOP_SHARED = 0.50
-#: From this ratio of outcomes to what was expected (or its inverse) the risks are not to be used.
+#: From these ratios of outcomes to what was expected (or its inverse) the risks are doubtful, or not to be used. Many
+#: patients make any difference sure; one below a tenth is what methods miss by at sites where only the patients differ.
+CAUTION_RATIO = 1.1
 STOP_RATIO = 2.0
 
 #: From best to worst: the worst ground is the verdict.
@@ -43,9 +46,9 @@ class Ground:
 
     kind: Literal["source_outcomes", "shared_patients", "known_outcomes"]
     verdict: Verdict
-    count: int
-    of: int
-    expected: float | None = None
+    count: Count
+    of: Count
+    expected: Amount | None = None
     low: float | None = None
     high: float | None = None
 
@@ -69,7 +72,8 @@ def judge_shared_patients(source_ids: NDArray[Any], target_ids: NDArray[Any]) ->
 def judge_known_outcomes(y: NDArray[Any], risk: NDArray[Any]) -> Ground | None:
     """Says whether known outcomes (rows,), NaN where unknown, contradict the risks (rows,); None without outcomes.
 
-    The interval is that of the number of outcomes if every risk were right.
+    The interval is that of the number of outcomes if every risk were right. Outside it they contradict the risks where
+    they are also at least CAUTION_RATIO times as many, or as few, as expected.
     """
     known = np.isfinite(np.asarray(y, dtype=np.float64))
     if not known.any():
@@ -81,8 +85,8 @@ def judge_known_outcomes(y: NDArray[Any], risk: NDArray[Any]) -> Ground | None:
     low, high = max(0.0, expected - reach), min(float(known.sum()), expected + reach)
     verdict: Verdict = "go"
     if not low <= happened <= high:
-        far = max(happened + 0.5, expected + 0.5) / min(happened + 0.5, expected + 0.5) >= STOP_RATIO
-        verdict = "stop" if far else "caution"
+        ratio = max(happened + 0.5, expected + 0.5) / min(happened + 0.5, expected + 0.5)
+        verdict = "stop" if ratio >= STOP_RATIO else "caution" if ratio >= CAUTION_RATIO else "go"
     return Ground("known_outcomes", verdict, happened, int(known.sum()), expected, low, high)
 
 

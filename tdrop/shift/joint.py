@@ -11,6 +11,7 @@ from scipy.spatial.distance import cdist
 from threadpoolctl import threadpool_limits
 
 from tdrop.metrics import auroc
+from tdrop.records import Count
 from tdrop.shift.classifier import fit_classifier, stack, thin
 from tdrop.shift.marginal import FeatureShift
 from tdrop.shift.overlap import Kind
@@ -39,8 +40,8 @@ class PermutationTest:
     statistic: float
     p_value: float
     permutations: int
-    source_rows: int
-    target_rows: int
+    source_rows: Count
+    target_rows: Count
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from scipy.stats import wasserstein_distance
 
+from tdrop.records import Count
 from tdrop.types import Cohort, Doubles, Feature, FeatureKind, Floats
 
 #: Features with more values than this are drawn as a histogram, the others value by value.
 MOST_VALUES = 12
 #: Bins of a histogram, about; their width is rounded to 1, 2 or 5 times a power of ten.
 BINS = 30
+
+Side = Literal["source", "target"]
 
 
 @dataclass(frozen=True)
@@ -32,13 +36,13 @@ class Density:
     """
 
     edges: tuple[float, ...]
-    source: tuple[int, ...]
-    target: tuple[int, ...]
+    source: tuple[Count, ...]
+    target: tuple[Count, ...]
 
 
 @dataclass(frozen=True)
 class FeatureShift:
-    """One feature, source against target.
+    """One feature, source against target; what disclosure takes away is None.
 
     Attributes:
         feature: Name of the encoded feature.
@@ -56,22 +60,22 @@ class FeatureShift:
             the column has no missing indicator.
         outside_range: Share of target rows outside the source's smallest and largest value.
         density: Counts on common edges.
-        note: What could not be estimated, or "".
+        constant: Sites where every patient has the same value.
     """
 
     feature: str
     column: str
     kind: FeatureKind
-    source_mean: float
-    target_mean: float
-    pooled_sd: float
+    source_mean: float | None
+    target_mean: float | None
+    pooled_sd: float | None
     smd: float | None
     distance: float | None
     distance_kind: str
     missing_difference: float | None
-    outside_range: float
+    outside_range: float | None
     density: Density
-    note: str = ""
+    constant: tuple[Side, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -138,7 +142,7 @@ def _compare(
         missing_difference=missing.get(feature.column),
         outside_range=float(((others < values.min()) | (others > values.max())).mean()),
         density=count_on_common_edges(values, others),
-        note=_note(values, others),
+        constant=_constant(values, others),
     )
 
 
@@ -150,9 +154,9 @@ def _kind(feature: Feature, values: Floats, others: Floats) -> FeatureKind:
     return "binary" if two_valued else "continuous"
 
 
-def _note(values: Floats, others: Floats) -> str:
-    constant = [site for site, side in (("source", values), ("target", others)) if side.min() == side.max()]
-    return f"constant at the {' and the '.join(constant)}" if constant else ""
+def _constant(values: Floats, others: Floats) -> tuple[Side, ...]:
+    sides: dict[Side, Floats] = {"source": values, "target": others}
+    return tuple(side for side, found in sides.items() if found.min() == found.max())
 
 
 def _distance(

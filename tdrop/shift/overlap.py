@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.neighbors import NearestNeighbors
 
-from tdrop.records import plain, read, read_arrays
+from tdrop.records import Count, plain, read, read_arrays
 from tdrop.types import Cohort, Doubles
 
 Mask = NDArray[np.bool_]
@@ -53,7 +53,7 @@ class DomainAuroc:
     low: float
     high: float
     kind: Kind
-    rows_fitted: int
+    rows_fitted: Count
     log_loss: float | None = None
 
 
@@ -75,7 +75,7 @@ class Propensity:
     target: Doubles
     kind: Kind = "logistic"
     folds: int = 0
-    rows_fitted: int = 0
+    rows_fitted: Count = 0
     candidates: tuple[DomainAuroc, ...] = ()
     unlike: Mask = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
 

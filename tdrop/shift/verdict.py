@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from tdrop.shift.overlap import DomainAuroc, neighbours_needed
+from tdrop.shift.overlap import DomainAuroc
 
 Verdict = Literal["go", "caution", "stop", "too few to say"]
 
@@ -22,23 +22,14 @@ STOP_OUTSIDE = 0.25
 WIDEST_INTERVAL = 0.15
 
 
-def judge(auroc: DomainAuroc | None, outside: float | None, rows: tuple[int, int]) -> tuple[Verdict, str]:
-    """Returns the verdict and its reason in one sentence; `rows` are those of source and target."""
-    counts = f"{rows[0]:,} source and {rows[1]:,} target patients"
+def judge(auroc: DomainAuroc | None, outside: float | None) -> Verdict:
+    """Returns the verdict on how alike the patients are; None where there are too few to measure it."""
     if auroc is None or outside is None:
-        return "too few to say", f"with {counts} no classifier can be cross-fitted."
-    told = f"a source-vs-target classifier reaches AUROC {auroc.value:.3f} ({auroc.low:.3f} to {auroc.high:.3f})"
-    without = (
-        f"{outside:.1%} of the target patients have fewer than {neighbours_needed(rows[0])} source patients like them"
-    )
+        return "too few to say"
     if auroc.low >= STOP_AUROC:
-        return "stop", f"{told}: the two sites hardly share any patients; {without}."
+        return "stop"
     if auroc.high - auroc.low > WIDEST_INTERVAL:
-        return "too few to say", f"{told}: with {counts} that does not tell alike from different."
+        return "too few to say"
     if outside >= STOP_OUTSIDE:
-        return "stop", f"{without}: for them any model would guess beyond its data; {told}."
-    if outside >= CAUTION_OUTSIDE:
-        return "caution", f"{without}; {told}."
-    if auroc.low >= CAUTION_AUROC:
-        return "caution", f"{told}: the patients differ noticeably, but {without}."
-    return "go", f"{told}: the patients are much alike; {without}."
+        return "stop"
+    return "caution" if outside >= CAUTION_OUTSIDE or auroc.low >= CAUTION_AUROC else "go"

@@ -103,17 +103,19 @@ def predict_folds(
     seed: int,
     passes: int = PASSES,
 ) -> OutOfFold:
-    """Fits the method once for every fold in `held`, on the other folds' rows, and predicts that fold's."""
+    """Fits the method's risk once for every fold in `held`, on the other folds' rows, and predicts that fold's."""
     rows, fold = dealt
     parts = []
+    alone = method.risk_alone()
     for each in held:
         away = fold == each
-        fitted = method.fit(source.take(rows[~away]), target.unlabelled(), None, seed=seed)
+        fitted = alone.fit(source.take(rows[~away]), target.unlabelled(), None, seed=seed)
         summary = fitted.summarise(source.X[rows[away]], passes, seed=seed)
         if not (np.isfinite(summary.mean).all() and np.isfinite(summary.sd).all()):
             raise FitError(f"method '{method.name}' predicted values that are not finite; lower its learning rate")
         risk, sd = summary.mean.astype(np.float64), summary.sd.astype(np.float64)
-        parts.append(OutOfFold(rows[away], fold[away], risk, sd, summary.passes))
+        # Without its doubt a fit's spread is not the method's.
+        parts.append(OutOfFold(rows[away], fold[away], risk, sd, summary.passes if alone == method else 1))
     joined = parts[0]
     for part in parts[1:]:
         joined = joined.join(part)

@@ -1,10 +1,10 @@
-"""Which settings a method tries: its defaults, then an even draw from its search space."""
+"""Which settings a method tries: its defaults, the most restrained ones, then an even draw from its search space."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
@@ -22,10 +22,10 @@ MOST_DRAWS = 50
 def plan_trials(
     name: str, *, budget: int = BUDGET, seed: int = 0, base: Mapping[str, Any] | None = None
 ) -> tuple[Method, ...]:
-    """Returns the methods to try: the defaults first, then a seeded draw from the search space.
+    """Returns the methods to try: the defaults, the most restrained settings, then a seeded draw from the search space.
 
-    The draw is even: every value of a setting comes about equally often. A search space smaller
-    than the budget is tried completely.
+    Few trials thus still learn whether restraint costs anything. The draw is even: every value of a setting comes about
+    equally often. A search space smaller than the budget is tried completely.
 
     Args:
         name: Name of the method.
@@ -39,17 +39,28 @@ def plan_trials(
 
 
 def plan_around(default: Method, *, budget: int, seed: int, fixed: Sequence[str] = ()) -> tuple[Method, ...]:
-    """Returns `default` and up to budget - 1 other points of its search space."""
+    """Returns `default` and up to budget - 1 other points of its search space, the most restrained one first."""
     space = {key: tuple(values) for key, values in default.search_space().items() if key not in fixed}
     generator = np.random.default_rng([seed, 6])
     planned = [default]
-    for point in _points(space, budget, generator):
+    for point in chain([_restrained(default, space)], _points(space, budget, generator)):
         candidate = default.with_settings(**point)
         if candidate not in planned:
             planned.append(candidate)
         if len(planned) >= budget:
             break
     return tuple(planned[:budget])
+
+
+def _restrained(default: Method, space: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
+    """The values that hold the method back most; what holds nothing back stays at its default."""
+    point: dict[str, Any] = {}
+    for key, values in space.items():
+        held = {value: default.with_settings(**{key: value}).restraint() for value in values}
+        most = max(held, key=lambda value: held[value])
+        if held[most] > default.restraint():
+            point[key] = most
+    return point
 
 
 def _points(

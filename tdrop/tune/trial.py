@@ -11,6 +11,7 @@ import numpy as np
 from tdrop.errors import FitError
 from tdrop.methods import build
 from tdrop.metrics import auroc, brier, misclassified, per_row_log_loss
+from tdrop.records import Count
 from tdrop.tune.losses import Losses
 from tdrop.tune.out_of_fold import FOLDS, MOST_ROWS, PASSES, OutOfFold, deal_folds, predict_folds
 from tdrop.types import Cohort, Doubles, Fitted, Indices, Method, StepCallback
@@ -49,13 +50,13 @@ class Trial:
     log_loss: float | None = None
     standard_error: float | None = None
     error_auroc: float | None = None
-    errors: int = 0
-    n: int = 0
+    errors: Count = 0
+    n: Count = 0
     steps: int = 0
     auroc: float | None = None
     brier: float | None = None
     matched_log_loss: float | None = None
-    matched_n: int = 0
+    matched_n: Count = 0
     matched_losses: Losses | None = None
     restraint: tuple[float, ...] = ()
     losses: Losses | None = None
@@ -107,11 +108,11 @@ def run_trial(
         logger.info("a trial of '%s' failed: %s", method.name, error)
         return Trial(method.name, settings_of(method), failure=str(error)), None
     assert found is not None
-    return _score(method, source, found, np.asarray(matching_rows)), found
+    return score_trial(method, source, found, np.asarray(matching_rows)), found
 
 
-def _score(method: Method, source: Cohort, found: OutOfFold, matching_rows: Indices) -> Trial:
-    """Compares risks with the outcomes of the rows they are for."""
+def score_trial(method: Method, source: Cohort, found: OutOfFold, matching_rows: Indices) -> Trial:
+    """Compares out-of-fold risks with the outcomes of the rows they are for."""
     y = _outcomes(source)[found.rows]
     per_row = per_row_log_loss(y, found.risk)
     losses = Losses.collect(per_row)

@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     full = report_data(target_rows=600, source_rows=1200)
     bare = report_data(target_rows=600, source_rows=1200, labelled=False, method="logistic_regression")
     promotion = {"by": "Dr Ada Long-Surname", "note": "agreed", "when": "2026-11-16", "method": "ensemble"}
-    stopped = replace(bare, shift={**bare.shift, "verdict": "stop"}, promotion=promotion)
+    stopped = replace(bare, shift=replace(bare.shift, verdict="stop"), promotion=promotion)
     cases = {"full": full, "bare": bare, "stopped": stopped}
     for name, data in cases.items():
         (place / f"{name}.html").write_text(render_report(data), encoding="utf-8")
@@ -128,6 +128,82 @@ def test_tables_sort_by_number_and_by_name(browser: Any, folder: Path) -> None:
     table.get_by_role("button", name="Method").press("Enter")
     names = [row.locator("th").inner_text() for row in table.locator("tbody tr").all()]
     assert names == sorted(names, key=str.lower)
+    page.close()
+
+
+def test_the_table_of_methods_is_there_once_and_switches_what_it_holds(browser: Any, folder: Path) -> None:
+    """Without any script, so that a reader who forbids them can switch too."""
+    context = browser.new_context(java_script_enabled=False, viewport={"width": 1280, "height": 800})
+    page = context.new_page()
+    page.goto((folder / "full.html").as_uri())
+    views = page.locator("#views-methods")
+    assert views.locator("table:visible").count() == 1
+    assert views.get_by_text("All methods at this site", exact=True).is_visible()
+    for name, table in (("Net benefit", "benefit"), ("Are the risks right", "scores"), ("Chosen by", "choice")):
+        views.get_by_text(name, exact=True).first.click()
+        assert views.locator("table:visible").count() == 1
+        assert page.locator(f"#table-{table}").is_visible()
+    page.emulate_media(media="print")
+    assert views.locator("table:visible").count() == views.locator("input").count() >= 7
+    context.close()
+
+
+def test_the_order_of_one_view_is_kept_in_the_others(browser: Any, folder: Path) -> None:
+    page = visit(browser, folder / "full.html").page
+
+    def names(table: str) -> list[str]:
+        return page.locator(f"#table-{table} tbody th").all_inner_texts()
+
+    page.locator("#table-main").get_by_role("button", name="Test AUROC").click()
+    order = names("main")
+    page.get_by_role("radio", name="Are the risks right").check(force=True)
+    assert names("scores") == order
+    assert order != sorted(order)
+    page.close()
+
+
+@pytest.mark.parametrize("name", ["full", "bare", "shift"])
+def test_figures_fit_a_phone_and_their_text_can_be_read(browser: Any, folder: Path, name: str) -> None:
+    page = visit(browser, folder / f"{name}.html", "phone").page
+    found = page.evaluate(
+        """() => [...document.querySelectorAll('figure svg')].map(svg => [svg.getAttribute('aria-labelledby'),
+            svg.getBoundingClientRect().right, svg.getBoundingClientRect().width / svg.viewBox.baseVal.width])"""
+    )
+    assert found
+    for figure, right, scale in found:
+        assert right <= 390, figure
+        assert 7.5 * scale >= 10, f"{figure}: the smallest text is under 10 pixels"
+    page.close()
+
+
+def test_no_labels_of_a_figure_collide(browser: Any, folder: Path) -> None:
+    page = visit(browser, folder / "full.html").page
+    collisions = page.evaluate(
+        """() => [...document.querySelectorAll('figure svg')].flatMap(svg => {
+            const texts = [...svg.querySelectorAll('text')].filter(t => !/rotate\\((?!0)/.test(t.outerHTML));
+            const boxes = texts.map(t => [t.textContent, t.getBoundingClientRect()]);
+            const outer = svg.getBoundingClientRect();
+            const apart = (a, b) => a.right <= b.left + 1 || b.right <= a.left + 1
+                || a.bottom <= b.top + 3 || b.bottom <= a.top + 3;
+            const cut = boxes.filter(([, b]) => b.left < outer.left - 1 || b.right > outer.right + 1
+                || b.bottom > outer.bottom + 1).map(([t]) => ['cut', t]);
+            return cut.concat(boxes.flatMap(([t, a], i) => boxes.slice(i + 1)
+                .filter(([, b]) => !apart(a, b)).map(([u]) => [svg.getAttribute('aria-labelledby'), t, u])));
+        })"""
+    )
+    assert collisions == []
+    page.close()
+
+
+def test_the_first_two_printed_pages_end_with_the_signature(browser: Any, folder: Path) -> None:
+    """What a clinical lead reads and signs; the appendix starts on a page of its own."""
+    page = visit(browser, folder / "full.html").page
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 688, "height": 1000})
+    bottom = page.evaluate("document.querySelector('.sign').getBoundingClientRect().bottom + window.scrollY")
+    # Two pages of A4 less their margins: 269 mm each.
+    assert bottom <= 2 * 1016
+    assert page.evaluate("getComputedStyle(document.getElementById('appendix')).breakBefore") == "page"
     page.close()
 
 

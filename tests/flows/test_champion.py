@@ -33,7 +33,7 @@ ROWS = {
     "comorbidity": [0.0, 1.0],
     "treatment": ["prostatectomy", "hormone"],
 }
-SERVING_SECONDS = 120
+SERVING_SECONDS = 300
 
 
 @pytest.fixture(scope="module")

@@ -124,11 +124,10 @@ def run(served, *command: str) -> subprocess.CompletedProcess[str]:
     folder, _, environment = served
     return subprocess.run(
         [str(Path(sys.executable).with_name(command[0])), *command[1:]],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=200, check=False,
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
 
 
-@pytest.mark.timeout(600)
 def test_a_worker_runs_scheduled_and_manual_deployments(served, monkeypatch):
     folder, place, environment = served
     sites = Path(place.contracts) / "sites"

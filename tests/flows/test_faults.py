@@ -19,7 +19,7 @@ from tasks.settings import TransferSettings
 from tasks.status import read_status
 from tdrop.errors import Unwritable, UsageError
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.usefixtures("plain_reports")]
+pytestmark = pytest.mark.usefixtures("plain_reports")
 SITE = "harbour"
 SETTINGS = TransferSettings(
     methods=("logistic_regression",), method_settings=TINY_METHODS, seeds=1, trials=1, passes=10, folds=2, bootstrap=50

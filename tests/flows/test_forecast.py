@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 from conftest import settle, write_tiny_network
 
-from flows.audit import audit_site
+from flows.audit import _held, audit_site
 from flows.transfer import transfer_site
-from tasks.audit import Audit, remembered_labels
+from tasks.audit import Audit, remembered_labels, weighed_outcomes
 from tasks.label_list import SHEET, read_list, write_list
 from tasks.ledger import LEDGER, entries
 from tasks.run import last_run
@@ -36,7 +36,7 @@ def transfer(place, settings, again=False):
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory, prefect_server, settings):
+def place(tmp_path_factory, settings):
     """A site that was transferred, audited on the outcomes of a list, and transferred again."""
     found = write_tiny_network(tmp_path_factory.mktemp("forecast"))
     transfer(found, settings)
@@ -104,6 +104,56 @@ def test_the_same_model_is_one_candidate(place):
     from tasks.tracking import connect
 
     assert len(connect(place).search_model_versions(f"name = '{model_name('harbour')}'")) == 1
+
+
+def write_labels(place, name: str, rows: pd.DataFrame) -> str:
+    file = place.root / name
+    rows.to_csv(file, index=False)
+    return str(file)
+
+
+def test_outcomes_of_strangers_or_that_contradict_are_refused_and_the_report_stays(place):
+    report = (place.latest("harbour") / "report.html").read_bytes()
+    known = pd.read_csv(labels_of(place), dtype=str)
+    key, outcome = known.columns[0], known.columns[-1]
+    strangers = known.assign(**{key: "stranger-" + known[key]})
+    other_way = known.assign(**{outcome: known[outcome].map({"0": "1", "1": "0"})})
+    for name, rows in (("strangers.csv", strangers), ("both.csv", pd.concat([known, other_way]))):
+        with pytest.raises(DataError, match=r"label file of '[^\n]+$"):
+            audit_site("harbour", write_labels(place, name, rows), place.contracts, place.home)
+    assert (place.latest("harbour") / "report.html").read_bytes() == report
+
+
+def test_an_audit_after_the_extract_changed_is_about_the_reports_patients(place):
+    """Outcomes of patients who were not asked for are kept and counted apart."""
+    extract = place.root / "demo" / "harbour.csv"
+    before, asked = extract.read_bytes(), pd.read_csv(place.site("harbour") / SHEET, dtype=str)
+    known = pd.read_csv(labels_of(place), dtype=str)
+    on_list = known[known.columns[0]].isin(asked[asked.columns[0]])
+    file = write_labels(place, "some.csv", pd.concat([known[on_list], known[~on_list].iloc[:5]]))
+    listed, off = int(on_list.sum()), 5
+    try:
+        extract.write_bytes(before + before.splitlines(keepends=True)[-1].replace(b"harbour", b"other"))
+        settle(extract.parent)
+        summary = audit_site("harbour", file, place.contracts, place.home)
+        said = " ".join(_held(place, "harbour"))
+    finally:
+        extract.write_bytes(before)
+        settle(extract.parent)
+    found = read_record(Audit, place.latest("harbour") / "audit.json")
+    assert summary["labelled"] == found.known == listed + off
+    assert (found.listed, found.off_list) == (listed, off)
+    assert "The extract changed since" in said
+    assert "5 known outcomes are of patients who were not on the list" in said
+    assert "The last report" in (place.latest("harbour") / "report.html").read_text()
+
+
+def test_a_list_of_another_extract_is_not_used(place):
+    listed = read_list(place, "harbour")
+    y = np.full(int(listed.rows.max()) + 1, np.nan)
+    y[listed.rows] = 1.0
+    assert weighed_outcomes(listed, listed.target, y)[1] is not None
+    assert weighed_outcomes(listed, "another", y)[1] is None
 
 
 def test_more_patients_than_there_are_is_refused_and_the_last_list_stays(place):

@@ -44,7 +44,7 @@ def test_a_run_calls_nobody_beyond_loopback(tmp_path):
         env={**environment, "TDROP_HOME": place.home, "PYTHONPATH": str(watch), "TDROP_CALLS": str(calls)},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=600,
         check=False,
     )
     assert result.returncode == 0, result.stderr

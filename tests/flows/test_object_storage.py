@@ -5,8 +5,9 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 from conftest import leave_reports_out, write_tiny_network
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-pytestmark = pytest.mark.timeout(400)
 SITE, BUCKET = "harbour", "hospital-network"
 
 
@@ -91,3 +92,29 @@ def test_an_extract_that_is_not_in_the_bucket_is_one_sentence(storage, place):
     storage.delete_object(Bucket=BUCKET, Key=f"extracts/{SITE}.csv")
     with pytest.raises(Absent, match=f"s3://{BUCKET}/extracts/{SITE}.csv' does not exist"):
         prepare_site(place.resolve(SITE))
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    words=st.lists(
+        st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Z"]), min_size=1, max_size=12).filter(
+            lambda text: text.strip("\ufeff") == text and "\ufffd" not in text
+        ),
+        min_size=1,
+        max_size=6,
+    ),
+    numbers=st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=6),
+)
+def test_every_id_comes_through_object_storage(words, numbers, storage, tmp_path):
+    from tdrop.contracts.site import Site
+    from tdrop.data.identify import with_text_ids
+    from tdrop.data.readers import read
+
+    pd.DataFrame({"id": words, "x": "1"}).to_csv(tmp_path / "a.csv", index=False)
+    pd.DataFrame({"id": pd.array([*numbers, None], dtype="Int64"), "x": 1.5}).to_parquet(tmp_path / "a.parquet")
+    for kind, ids in (("csv", words), ("parquet", [*map(str, numbers), None])):
+        storage.upload_file(str(tmp_path / f"a.{kind}"), BUCKET, f"ids/a.{kind}")
+        site = {"name": "n", "title": "N", "table": "t", "role": "source", "settle_seconds": 0}
+        site |= {"location": f"s3://{BUCKET}/ids/a.{kind}", "reader": {"kind": kind}}
+        found = with_text_ids(read(Site.model_validate(site), home=tmp_path, base=tmp_path), "id")["id"]
+        assert [None if pd.isna(value) else value for value in found] == ids

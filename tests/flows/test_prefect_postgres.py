@@ -15,7 +15,6 @@ from separate_process import small_transfer
 
 from flows.orchestration import free_port, prefect_command, serving
 
-pytestmark = pytest.mark.timeout(400)
 SITE = "harbour"
 
 
@@ -31,7 +30,7 @@ def database():
     port = free_port()
 
     def run(program: str, *arguments: str) -> None:
-        done = subprocess.run([programs / program, *arguments], user=user, capture_output=True, text=True, timeout=120)
+        done = subprocess.run([programs / program, *arguments], user=user, capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, done.stderr
 
     data = str(folder / "data")
@@ -64,7 +63,7 @@ def test_a_transfer_is_kept_in_a_prefect_server_on_postgres(database, tmp_path):
     url = f"http://127.0.0.1:{port}/api"
     command, environment = small_transfer(place, SITE, url, trials=1, PREFECT_API_DATABASE_CONNECTION_URL=database)
     with serving("Prefect", prefect_command(port), f"{url}/health", tmp_path / "server.log", environment):
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, done.stderr[-2000:]
         found = {kind: httpx.post(f"{url}/{kind}/filter", json={}).json() for kind in ("flow_runs", "task_runs")}
     assert sorted(run["state_type"] for run in found["flow_runs"]) == ["COMPLETED", "COMPLETED"]

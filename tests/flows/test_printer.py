@@ -17,7 +17,7 @@ from flows.validate import run_validate
 from tdrop.errors import SiteStopped, UsageError
 
 #: Commands that do not end in a result: they serve, write for people, or measure.
-WITHOUT_RESULT = {"demo", "init", "add-table", "add-site", "benchmark", "deploy", "ui"}
+WITHOUT_RESULT = {"benchmark", "ui"}
 
 
 @pytest.fixture

@@ -14,9 +14,11 @@ from flows.recalibrate import recalibrate_site
 from flows.score import score_site
 from flows.transfer import transfer_site
 from tasks.audit import remember_labels
+from tasks.label_list import DRAW, write_list
 from tasks.models import CANDIDATE, RECALIBRATED_FROM
 from tasks.recalibrate import KNOWN, LABELS, METHOD
 from tasks.registry import promote, rollback, version_at
+from tasks.report import refresh_report
 from tasks.run import last_run
 from tasks.settings import TransferSettings
 from tdrop.errors import DataError, UsageError
@@ -70,6 +72,12 @@ def labels_by(place, file, chance):
     return file
 
 
+def what_changed(place):
+    """The words of the report that is made now."""
+    refresh_report(place, "harbour")
+    return (place.latest("harbour") / "report.html").read_text()
+
+
 def test_without_a_champion_nothing_is_recalibrated(place):
     with pytest.raises(UsageError, match="no champion"):
         recalibrate(place, place.root / "demo" / "harbour_outcomes.csv")
@@ -106,7 +114,10 @@ def test_a_recalibrated_model_is_promoted_scored_and_rolled_back_like_any_other(
     pd.testing.assert_frame_equal(scored(place), first)  # nobody has promoted it yet
     assert recalibrate(place, file).version == found.version  # the same again is no other version
 
-    promote(place, "harbour", by="Dr Chen", note="risks were too low")
+    assert "Approved since the last report by Dr Chen." in what_changed(place)
+    promote(place, "harbour", by="Dr Wu", note="risks were too low")
+    assert "Approved since the last report by Dr Wu." in what_changed(place)
+    assert "Approved since" not in what_changed(place)
     moved = scored(place)
     for column in ("risk", "low", "high"):
         wanted = expit(found.intercept + found.slope * logit(first[column].to_numpy()))
@@ -120,7 +131,22 @@ def test_a_recalibrated_model_is_promoted_scored_and_rolled_back_like_any_other(
     with pytest.raises(DataError, match="does not help"):
         recalibrate(place, file)
     assert rollback(place, "harbour").version == found.champion
+    assert f"version {found.champion}, approved earlier by Dr Chen, is in use again" in what_changed(place)
     pd.testing.assert_frame_equal(scored(place), first)
+
+
+def test_outcomes_of_a_list_are_weighed(place, tmp_path):
+    """Low risks are right and high ones too low; the list asks more of whom it can learn most from."""
+    everybody = labels_by(place, tmp_path / "all.csv", lambda odds: expit(odds + 1.5 + 2 * (odds > np.median(odds))))
+    sheet = pd.read_csv(write_list(place, last_run(place, "harbour"), 60, seed=0), dtype=str)
+    known = pd.read_csv(everybody, dtype=str)
+    back = known[known[known.columns[0]].isin(sheet[sheet.columns[0]])]
+    back.to_csv(tmp_path / "back.csv", index=False)
+    weighed = recalibrate(place, tmp_path / "back.csv")
+    (place.site("harbour") / DRAW).unlink()
+    alike = recalibrate(place, tmp_path / "back.csv")
+    assert weighed.labels == alike.labels == len(back)
+    assert weighed.intercept != alike.intercept
 
 
 def test_a_transfer_does_not_take_a_recalibrated_version_for_its_own(place):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import TINY_METHODS, leave_reports_out, settle, write_tiny_network
-from separate_process import start_transfer
+from separate_process import start_transfer, worker_processes_of
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.usefixtures("plain_reports")]
 SITE = "harbour"
@@ -75,11 +75,6 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_digits(undisturbed, setting
     assert all_gone(children)
 
 
-def worker_processes_of(pid: int) -> list[int]:
-    tasks = Path(f"/proc/{pid}/task")
-    return [int(child) for file in tasks.glob("*/children") for child in file.read_text().split()]
-
-
 def all_gone(pids: list[int]) -> bool:
     deadline = time.monotonic() + 20
     while any(running(pid) for pid in pids) and time.monotonic() < deadline:
@@ -97,7 +92,7 @@ def running(pid: int) -> bool:
 def test_a_run_without_changes_imports_nothing_heavy(undisturbed, settings):
     before = finished_stages(undisturbed)
     process = start_transfer(undisturbed, settings, SITE, 1)
-    output, _ = process.communicate(timeout=120)
+    output, _ = process.communicate(timeout=600)
     assert process.returncode == 0, output
     assert "imported []" in output
     assert finished_stages(undisturbed) == before
@@ -128,7 +123,10 @@ def test_a_changed_extract_re_runs_what_depends_on_it(undisturbed, settings, tmp
     after = finished_stages(undisturbed)
     new = sorted(name.split("/")[0] for name in after if name not in before)
     assert new.count("prepared") == 1, "the source was read again although only the target changed"
-    assert new.count("fit") == len(TINY_METHODS) * settings.seeds
+    from tasks.run import last_run
+
+    twins = last_run(undisturbed, SITE).trained.twins
+    assert new.count("fit") == len(TINY_METHODS) * settings.seeds + len(twins)
     assert json.loads((undisturbed.latest(SITE) / "evaluation.json").read_text())["patients"] == 149
     assert summary["not_recorded"] is None
 

@@ -16,11 +16,8 @@ from conftest import TINY_METHODS, leave_reports_out, settle, write_tiny_network
 
 from flows.printer import Printer
 from flows.score import run_score
-from tasks.place import Place
-from tasks.score import Champion, _compare
 from tdrop.data.simulate import simulate
 from tdrop.errors import SiteStopped
-from tdrop.types import Cohort
 
 SITE = "harbour"
 ROWS = {"registry": 1200, "harbour": 500, "hillside": 50, "lakeside": 50}
@@ -156,6 +153,7 @@ def test_a_clinic_s_list_of_8_is_scored_but_for_its_ragged_line(place, tmp_path,
     assert len(pd.read_csv(scores / "quarantine.csv")) == 1
     assert "8 rows read, 7 scored, 1 quarantined, 0 duplicates" in printed
     assert "1 of 7 patients lack a value" in printed
+    assert "7 patients are too few to compare with those that the model was made for" in printed
     assert str(scores / "quarantine.csv") in printed
 
 
@@ -188,65 +186,6 @@ def test_other_patients_of_the_same_site_call_for_nothing(place, tmp_path, seed)
 def test_another_population_calls_for_a_new_transfer(place, tmp_path):
     (said,) = score(place, tmp_path, patients("severe"))["sentences"]
     assert RECOMMENDED in said
-
-
-def people(mean, rows, seed):
-    """Patients whose first feature has this mean."""
-    X = np.random.default_rng(seed).normal(size=(rows, 3))
-    X[:, 0] += mean
-    return Cohort("harbour", np.arange(rows), ("age", "log_psa", "stage"), X)
-
-
-def compare(folder, batch, target_rows=1000):
-    """What is said of a batch by a champion made for patients two standard deviations above its source."""
-    from tasks.files import save_cohort
-    from tdrop.records import plain
-    from tdrop.shift import estimate_shift
-
-    source, target = people(0, 2000, 0), people(2, target_rows, 1)
-    stage = folder / "store" / "encoded" / "pair"
-    stage.mkdir(parents=True)
-    save_cohort(stage / "source.npz", source)
-    save_cohort(stage / "target.npz", target)
-    described = {"encoded": "encoded/pair", "domain_auroc": plain(estimate_shift(source, target).domain_auroc)}
-    return _compare(Place.at(folder, folder), Champion(folder, "1", described), batch)
-
-
-def test_as_far_from_the_source_in_another_direction_calls_for_a_new_transfer(tmp_path):
-    (said,) = compare(tmp_path, people(-2, 600, 2))
-    assert said.startswith("these 600 patients are not like the 1,000 that the model was made for (AUROC 1.00, ")
-    assert RECOMMENDED in said
-
-
-def test_further_from_the_source_calls_for_a_new_transfer(tmp_path):
-    (said,) = compare(tmp_path, people(3, 600, 2))
-    assert said.startswith("these 600 patients differ from the source more (AUROC 0.98, ")
-    assert "than the 1,000 that the model was made for (0.92)" in said
-    assert RECOMMENDED in said
-
-
-def test_a_noticeable_difference_is_said_and_no_more(tmp_path):
-    (said,) = compare(tmp_path, people(1, 600, 2))
-    assert said.startswith("these 600 patients differ noticeably from the 1,000 that the model was made for (AUROC 0.7")
-    assert RECOMMENDED not in said
-
-
-@pytest.mark.parametrize("rows", [400, 20_000])
-def test_the_same_population_calls_for_nothing_at_any_size(tmp_path, rows):
-    assert compare(tmp_path, people(2, rows, 2)) == []
-
-
-@pytest.mark.parametrize(
-    ("rows", "target_rows", "words"),
-    [
-        (99, 1000, "99 patients are too few to compare"),
-        (100, 90, "these 100 patients and the 90 that the model was made for are too few to say"),
-    ],
-)
-def test_too_few_patients_are_said_to_be_too_few(tmp_path, rows, target_rows, words):
-    (said,) = compare(tmp_path, people(2, rows, 2), target_rows)
-    assert said.startswith(words)
-    assert RECOMMENDED not in said
 
 
 # What is newer than the champion.

@@ -7,13 +7,10 @@ import signal
 import subprocess
 import time
 
-import pytest
 from conftest import write_tiny_network
 from separate_process import small_transfer
 
 from flows.orchestration import free_port, prefect_command, serving
-
-pytestmark = pytest.mark.timeout(500)
 
 
 def test_a_server_killed_in_the_middle_costs_only_what_was_under_way(tmp_path):
@@ -23,15 +20,15 @@ def test_a_server_killed_in_the_middle_costs_only_what_was_under_way(tmp_path):
     # A person waits for minutes before the command gives up; a test need not.
     command, environment = small_transfer(place, "harbour", url, trials=3, PREFECT_CLIENT_MAX_RETRIES="1")
     health, log = f"{url}/health", tmp_path / "server.log"
-    trials = place.root / "store" / "trial"
+    trials = place.root / "store" / "held-out"
 
     with serving("Prefect", prefect_command(port), health, log, environment) as server:
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 400
         while not list(trials.glob("[!.]*/manifest.json")) and time.monotonic() < deadline:
             time.sleep(0.05)
         os.killpg(server.process.pid, signal.SIGKILL)
-        _, errors = process.communicate(timeout=200)
+        _, errors = process.communicate(timeout=600)
     assert process.returncode == 1
     assert "stopped answering" in errors
     assert "run the same command again" in errors
@@ -39,7 +36,8 @@ def test_a_server_killed_in_the_middle_costs_only_what_was_under_way(tmp_path):
     kept = {file: file.stat().st_mtime_ns for file in trials.glob("[!.]*/manifest.json")}
     assert kept
 
-    with serving("Prefect", prefect_command(port), health, log, environment):
-        again = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    # Without a server the command works as well, and a test need not wait for another.
+    del environment["PREFECT_API_URL"]
+    again = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
     assert again.returncode == 0, again.stderr
     assert {file: file.stat().st_mtime_ns for file in kept} == kept, "a finished trial was computed again"

@@ -8,7 +8,6 @@ import logging
 import pytest
 from conftest import TINY_METHODS, leave_reports_out, write_tiny_network
 
-pytestmark = pytest.mark.timeout(400)
 SITE = "harbour"
 
 

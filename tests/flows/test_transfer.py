@@ -6,10 +6,11 @@ import html
 import json
 import re
 import stat
+from collections import Counter
 
 import pandas as pd
 import pytest
-from conftest import settle, write_tiny_network
+from conftest import on_server, settle, write_tiny_network
 
 from tasks.run import last_run
 
@@ -36,12 +37,13 @@ def settings():
 
 
 @pytest.fixture(scope="module")
-def network(tmp_path_factory, prefect_server, settings):
-    """Two sites through the parent flow; returns the place and the flow's result."""
+def network(tmp_path_factory, session_server, settings):
+    """Two sites through the parent flow; returns the place and the flow's result. Later transfers are plain calls."""
     from flows.network import transfer_network
 
     place = write_tiny_network(tmp_path_factory.mktemp("network"))
-    results = transfer_network(["harbour", "lakeside"], settings, place.contracts, place.home, 2)
+    with on_server(session_server):
+        results = transfer_network(["harbour", "lakeside"], settings, place.contracts, place.home, 2)
     return place, results
 
 
@@ -65,6 +67,15 @@ def test_every_site_gets_its_folder_of_files(network):
         link = f"sites/{site}/latest/report.html"
         assert link in (place.root / "index.html").read_text()
         assert (place.root / link).is_file()
+
+
+def test_what_reads_the_source_alone_is_fitted_once_for_both_sites(network, settings):
+    place, _ = network
+    manifests = [json.loads(file.read_text()) for file in (place.root / "store" / "model").glob("*/manifest.json")]
+    fits = Counter(manifest["inputs"]["method"] for manifest in manifests)
+    assert fits["logistic_regression"] == settings.seeds
+    # And once more without the target's patients, to tell what they did: that reads the source alone.
+    assert fits["transductive_dropout"] == settings.seeds * 2 + 1
 
 
 def test_every_row_is_accounted_for(network):
@@ -103,9 +114,10 @@ def test_evaluation_has_the_documented_form(network, settings):
 
 def test_every_stage_left_an_artifact(network):
     from prefect.client.orchestration import get_client
+    from prefect.client.schemas.sorting import ArtifactSort
 
     with get_client(sync_client=True) as client:
-        keys = {artifact.key for artifact in client.read_artifacts(limit=200)}
+        keys = {artifact.key for artifact in client.read_artifacts(sort=ArtifactSort.CREATED_DESC, limit=200)}
     stages = ("validation", "encoding", "shift", "matching", "choice", "evaluation", "summary", "record")
     assert {f"harbour-{stage}" for stage in stages} <= keys
 
@@ -113,13 +125,16 @@ def test_every_stage_left_an_artifact(network):
 def test_no_patient_reaches_prefect_or_mlflow(network):
     """Identifiers stand for all values: where they are absent, no row was passed on."""
     from prefect.client.orchestration import get_client
+    from prefect.client.schemas.sorting import ArtifactSort
 
     from tasks.tracking import connect
 
     place, _ = network
     identifier = re.compile(r"(MIL|SEV|SOU)\d{7}")
     with get_client(sync_client=True) as client:
-        pages = " ".join(str(artifact.data) for artifact in client.read_artifacts(limit=200))
+        pages = " ".join(
+            str(artifact.data) for artifact in client.read_artifacts(sort=ArtifactSort.CREATED_DESC, limit=200)
+        )
         logs = " ".join(log.message for log in client.read_logs(limit=200))
     assert "harbour" in pages
     assert not identifier.search(pages + logs)

@@ -52,12 +52,14 @@ def not_exempt(place):
     file.write_text(file.read_text(encoding="utf-8").replace("{exempt: true}", "{threshold: 10}"), encoding="utf-8")
 
 
-def test_two_source_outcomes_are_no_go(tiny_network):
+def test_two_source_outcomes_are_no_go_and_make_no_candidate(tiny_network, tmp_path):
     rewrite(tiny_network, "registry.csv", lambda frame: frame.assign(died_10y=[1, 1] + [0] * (len(frame) - 2)))
     shift = compare_with_source(tiny_network.resolve(SITE)).shift.json("shift.json")
     assert shift["verdict"] == "too few to say"
     (ground,) = [one for one in shift["grounds"] if one["kind"] == "source_outcomes"]
     assert (ground["count"], ground["of"]) == (2, shift["source_rows"])
+    transfer(tiny_network)
+    assert site_record(tiny_network, last_run(tiny_network, SITE), tmp_path / "record").candidate is None
 
 
 def test_a_target_of_the_sources_own_patients_stops_and_makes_no_candidate(tiny_network, tmp_path):

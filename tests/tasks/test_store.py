@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
+from time import sleep
 
 import pytest
 
@@ -104,3 +106,47 @@ def test_drawing_and_wiring_decide_whether_to_run_and_not_what_a_stage_holds(mon
     assert any(name.endswith("report.html") for name in everything - deciding)
     assert {"flows/training.py", "tdrop/figures/style.py"} <= everything - deciding
     assert {"tdrop/tune/trial.py", "tasks/tune.py"} <= deciding
+
+
+def test_what_two_runs_want_at_once_is_made_by_one(tmp_path):
+    calls: list[str] = []
+    begun = Barrier(2)
+
+    def slow(folder: Path) -> None:
+        calls.append("made")
+        sleep(0.2)
+        (folder / "result.txt").write_text("a")
+
+    def want(_: int):
+        begun.wait(10)
+        return Store(tmp_path).make("fit", {"seed": 0}, slow)
+
+    with ThreadPoolExecutor(2) as threads:
+        first, second = threads.map(want, range(2))
+    assert calls == ["made"]
+    assert first.digest == second.digest
+    assert {file.name for file in (tmp_path / "store" / "fit").iterdir()} == {Path(first.folder).name}
+
+
+def test_who_waited_for_a_build_that_failed_tries_it(tmp_path):
+    begun = Barrier(2)
+    tries: list[int] = []
+
+    def first_fails(folder: Path) -> None:
+        tries.append(1)
+        if len(tries) == 1:
+            sleep(0.2)
+            raise ValueError("broken")
+        (folder / "result.txt").write_text("a")
+
+    def want(_: int) -> str:
+        begun.wait(10)
+        try:
+            return Store(tmp_path).make("fit", {}, first_fails).digest
+        except ValueError:
+            return "failed"
+
+    with ThreadPoolExecutor(2) as threads:
+        found = list(threads.map(want, range(2)))
+    assert found.count("failed") == 1
+    assert len(tries) == 2

@@ -25,6 +25,31 @@ def test_a_failed_run_keeps_its_own_error():
         raise ValueError("the real reason")
 
 
+@pytest.mark.parametrize(("labelled", "first"), [(True, "error_auroc_sd"), (False, "weighted_log_loss")])
+def test_a_view_of_the_methods_comes_with_the_experiment(tmp_path, labelled, first):
+    """In the form that MLflow's page reads: a name, times as numbers, the table's state as text."""
+    from flows.pages import _experiment_pages
+    from tasks.tracking import connect, experiment_id
+    from tasks.views import keep_view
+
+    place = Place.at(tmp_path)
+    client = connect(place)
+    experiment = experiment_id(place, place.network())
+    parent = client.create_run(experiment, tags={"kind": "site", "site": "harbour"}).info.run_id
+    assert _experiment_pages(place, "http://mlflow") == [f"http://mlflow/#/experiments/{experiment}/runs"]
+    keep_view(client, experiment, "harbour", parent, labelled=labelled)
+    view = json.loads(client.get_experiment(experiment).tags["mlflow.sharedViewState.compare-methods-harbour"])
+    assert view["name"] == "Compare methods: harbour"
+    assert isinstance(view["createdAt"], int)
+    state = json.loads(view["state"])
+    assert parent in state["searchFilter"]
+    assert first in state["orderByKey"]
+    assert state["orderByAsc"] is not labelled
+    assert state["orderByKey"] in state["selectedColumns"]
+    address = f"http://mlflow/#/experiments/{experiment}/runs?viewStateShareKey=compare-methods-harbour"
+    assert _experiment_pages(place, "http://mlflow") == [address]
+
+
 def test_two_sites_never_log_a_model_at_once(tmp_path, monkeypatch):
     import mlflow.pyfunc
 

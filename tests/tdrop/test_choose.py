@@ -14,16 +14,17 @@ from tdrop.choose import Choice, FoldScore, Score, choose, out_of_fold_losses
 from tdrop.errors import DataError, FitError, UsageError
 from tdrop.methods import build
 from tdrop.records import plain, read
+from tdrop.report.sentences import choice_sentence
 from tdrop.shift import density_ratio_weights, propensity
 from tdrop.tune import Losses, Trial
 
 
-def score(method, losses, *, has_samples=True, weights=None):
-    """A method with these losses by both criteria."""
+def score(method, losses, *, has_samples=True, weights=None, plain=0.3):
+    """A method with these losses by both criteria, and a log loss over all source patients alike."""
     collected = Losses.collect(np.asarray(losses, dtype=float), weights)
     n = len(losses)
     picked = Trial(method, {}, matched_log_loss=collected.mean, matched_n=n, matched_losses=collected)
-    folds = FoldScore(method, collected.mean, collected.standard_error, collected.mean, n, n, 3, collected)
+    folds = FoldScore(method, collected.mean, collected.standard_error, plain, n, n, 3, collected)
     return Score(method, has_samples, picked, folds)
 
 
@@ -46,8 +47,9 @@ def test_a_tie_goes_to_what_transfers_best_and_says_so(base):
     scores = [score("mixmatch", base - 0.015), score("ensemble", base), score("tdnr", base - 0.01)]
     choice = choose(scores)
     assert (choice.method, choice.runner_up) == ("ensemble", "mixmatch")
-    assert choice.reason.startswith("mixmatch has the lowest")
-    assert "within 0.02 of it, and of the 3 methods" in choice.reason
+    told = choice_sentence(choice)
+    assert told.startswith("MixMatch has the lowest")
+    assert "within 0.02 of it, and of the 3" in told
     assert choose([*scores, score("logistic_regression", base)]).method == "logistic_regression"
 
 
@@ -61,8 +63,8 @@ def test_trees_must_lead_by_more(base):
     line = score("logistic_regression", base)
     near = choose([score("gradient_boosting", base - 0.049), line])
     assert near.method == "logistic_regression"
-    assert near.reason.startswith("gradient_boosting has the lowest")
-    assert "must lead by 0.05" in near.reason
+    assert choice_sentence(near).startswith("Gradient boosting has the lowest")
+    assert "must lead by 0.05" in choice_sentence(near)
     assert choose([score("gradient_boosting", base - 0.051), line]).method == "gradient_boosting"
 
 
@@ -102,8 +104,7 @@ def test_an_unknown_criterion_is_refused(base):
 
 def test_records_survive_json(base):
     choice = choose([score("tdnr", base), score("mlp", base, has_samples=False)])
-    data = json.loads(json.dumps(choice.to_dict(), allow_nan=False))
-    assert Choice.from_dict(data) == choice
+    assert read(Choice, json.loads(json.dumps(plain(choice), allow_nan=False))) == choice
     folds = score("tdnr", base).folds
     assert read(FoldScore, json.loads(json.dumps(plain(folds), allow_nan=False))) == folds
 

@@ -12,18 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_cases import summarise
 
+from tdrop.contracts.findings import Validation
 from tdrop.contracts.schema import Disclosure
-from tdrop.disclosure import (
-    disclose_evaluation,
-    disclose_rows,
-    disclose_validation,
-    shown_count,
-    shown_parts,
-    shown_share,
-)
-from tdrop.disclosure.cells import bounds
+from tdrop.disclosure.cells import HIDDEN, bounds, shown_count, shown_parts, shown_share
+from tdrop.disclosure.documents import disclose_validation
+from tdrop.disclosure.evaluation import disclose_evaluation, disclose_rows
 from tdrop.evaluate import ALL, METRICS, Evaluation, Row, evaluate
+from tdrop.records import Hidden
 from tdrop.report.sentences import evaluation_warnings
+from tdrop.report.text import missing_text
 
 POLICY = Disclosure(threshold=10)
 EXEMPT = Disclosure(threshold=10, exempt=True)
@@ -34,10 +31,10 @@ EXEMPT = Disclosure(threshold=10, exempt=True)
 def test_no_small_count_can_be_worked_out_of_a_table_and_its_sum(counts: list[int]) -> None:
     shown = shown_parts(counts, 5)
     total = bounds(shown_count(sum(counts), 5), 5)
-    ranges = [(0, 10**6) if value == "hidden" else bounds(value, 5) for value in shown]
+    ranges = [(0, 10**6) if value == HIDDEN else bounds(value, 5) for value in shown]
     assert all(low <= value <= high for value, (low, high) in zip(counts, ranges, strict=True))
     for place, value in enumerate(counts):
-        if 0 < value < 5 and shown[place] != "hidden" and len(counts) > 1:
+        if 0 < value < 5 and shown[place] != HIDDEN and len(counts) > 1:
             others = [ends for index, ends in enumerate(ranges) if index != place]
             low, high = (sum(ends[side] for ends in others) for side in (0, 1))
             possible = [guess for guess in range(1, 5) if total[0] - high <= guess <= total[1] - low]
@@ -45,7 +42,15 @@ def test_no_small_count_can_be_worked_out_of_a_table_and_its_sum(counts: list[in
 
 
 def test_counts_leave_rounded_and_shares_are_their_quotients() -> None:
-    assert [shown_count(value, 10) for value in (0, 1, 9, 10, 14, 15, 404)] == [0, "<10", "<10", 10, 10, 20, 400]
+    assert [shown_count(value, 10) for value in (0, 1, 9, 10, 14, 15, 404)] == [
+        0,
+        Hidden(10),
+        Hidden(10),
+        10,
+        10,
+        20,
+        400,
+    ]
     assert shown_share(97, 404, 10) == 100 / 400
     assert shown_share(3, 404, 10) is None
     assert shown_share(400, 404, 10) is None, "all but few is as telling as few"
@@ -81,7 +86,7 @@ def test_few_errors_take_everything_that_rests_on_them() -> None:
     shown = disclose_evaluation(evaluation, POLICY)
     for name in ("errors", "error_rate", "misclassified_sd", "error_auroc_sd", "error_rate_difference"):
         assert shown.value("mc_dropout", name) is None, name
-    assert shown.row("mc_dropout", "errors").note == "<10"
+    assert shown.row("mc_dropout", "errors").hidden == Hidden(10)
     assert shown.value("logistic_regression", "errors") == 30
     assert shown.value("mc_dropout", "auroc") == pytest.approx(evaluation.value("mc_dropout", "auroc"), abs=5e-4)
 
@@ -116,7 +121,7 @@ def test_few_outcomes_take_everything_that_rests_on_them(outcomes: int) -> None:
     for row in shown.rows:
         if row.metric in ("outcome_rate", "auroc", "brier", "log_loss", "calibration_intercept", "net_benefit"):
             assert row.value is None
-        assert not re.search(rf"\b{few}\b", row.note)
+        assert not re.search(rf"\b{few}\b", missing_text(row))
     warnings = evaluation_warnings(shown, 10)
     assert not any(re.search(rf"\b{few}\b", warning) for warning in warnings)
     assert any("Fewer than 10" in warning for warning in warnings)
@@ -136,7 +141,7 @@ def test_an_exempt_site_shows_everything() -> None:
     evaluation = assess(predictions, y)
     assert disclose_evaluation(evaluation, EXEMPT) == evaluation
     assert disclose_rows(evaluation.rows, EXEMPT) == evaluation.rows
-    validation = {"read": 103, "used": 100, "quarantined": 3, "duplicates": 0, "findings": []}
+    validation = Validation("a", "A", "clinic", "1", 103, 100, 3, 0, (), stopped=False)
     assert disclose_validation(validation, EXEMPT) == validation
 
 
@@ -145,3 +150,21 @@ def test_disclosed_evaluation_is_still_a_valid_file() -> None:
     y[:3] = np.nan
     shown = disclose_evaluation(assess(predictions, y, {"Stage": np.repeat(["T1", "T2"], [3, 397])}), POLICY)
     assert Evaluation.from_dict(json.loads(json.dumps(shown.to_dict(), allow_nan=False))) == shown
+
+
+def test_errors_among_few_referred_patients_are_not_told() -> None:
+    """15 errors in 30 and 14 in the 29 who stay: the one patient who was referred was wrong."""
+    rate = Row("a", "m", ALL, "error_rate", 15 / 30, None, None, 30, events=15)
+    few = Row("a", "m", ALL, "retained_error_5_sd", 14 / 29, None, None, 29, events=14)
+    enough = Row("a", "m", ALL, "retained_error_20_sd", 10 / 20, None, None, 20, events=10)
+    assert [row.value for row in disclose_rows([rate, few, enough], POLICY)] == [2 / 3, None, 0.5]
+
+
+def test_net_benefit_is_told_no_finer_than_the_threshold() -> None:
+    def row(metric: str, value: float) -> Row:
+        return Row("a", "m", ALL, metric, value, None, None, 400, events=100)
+
+    rows = [row("net_benefit", 0.101), row("net_benefit_refer", 0.109), row("referrals_per_gain", 12.5)]
+    assert [shown.value for shown in disclose_rows(rows, POLICY)] == [0.1, 0.1, None]
+    gained = [row("net_benefit", 0.101), row("net_benefit_refer", 0.201), row("referrals_per_gain", 12.2)]
+    assert [shown.value for shown in disclose_rows(gained, POLICY)] == [0.1, 0.2, 10.0]

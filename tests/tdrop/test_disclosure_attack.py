@@ -6,59 +6,24 @@ The attacker knows the rule of disclosure, how the counts of a site hang togethe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy.optimize import Bounds, LinearConstraint, milp
+from disclosure_attack import MOST, Attack
 
+from tdrop.contracts.findings import Validation
 from tdrop.contracts.schema import Disclosure
-from tdrop.disclosure import disclose_labels, disclose_rows, disclose_shift, disclose_summary, disclose_validation
-from tdrop.disclosure.cells import bounds, step_of
+from tdrop.data.outcomes import LabelCounts
+from tdrop.disclosure.cells import step_of
+from tdrop.disclosure.documents import disclose_labels, disclose_summary, disclose_validation
+from tdrop.disclosure.evaluation import disclose_rows
+from tdrop.disclosure.shift import disclose_shift
 from tdrop.evaluate import ALL, Row
+from tdrop.shift import Density, FeatureShift, Shift
 
 POLICY = Disclosure(threshold=10)
-MOST = 100_000
 SITES = 200
-
-
-@dataclass
-class Attack:
-    """Counts by name, what is known of each, and the sums they obey."""
-
-    ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
-    sums: list[tuple[dict[str, float], float, float]] = field(default_factory=list)
-
-    def learn(self, name: str, shown: Any) -> None:
-        """Takes a count as it left: a number, "<10", or nothing."""
-        low, high = (0, MOST) if shown in (None, "hidden") else bounds(_whole(shown), 10)
-        before = self.ranges.get(name, (0, MOST))
-        self.ranges[name] = max(before[0], low), min(before[1], high)
-
-    def require(self, weights: Mapping[str, float], low: float, high: float) -> None:
-        """Takes a linear fact: low <= sum of weights times counts <= high."""
-        for name in weights:
-            self.ranges.setdefault(name, (0, MOST))
-        self.sums.append((dict(weights), low, high))
-
-    def possible(self, name: str) -> tuple[int, int]:
-        """The smallest and the largest value that a count can have."""
-        names = list(self.ranges)
-        rows = np.array([[weights.get(each, 0.0) for each in names] for weights, _, _ in self.sums])
-        facts = LinearConstraint(rows, [low for _, low, _ in self.sums], [high for _, _, high in self.sums])
-        box = Bounds([self.ranges[each][0] for each in names], [self.ranges[each][1] for each in names])
-        ends = []
-        for sign in (1, -1):
-            goal = np.array([float(sign) if each == name else 0.0 for each in names])
-            found = milp(goal, constraints=facts, bounds=box, integrality=np.ones(len(names)))
-            assert found.x is not None, "what left must at least allow the truth"
-            ends.append(round(float(found.x[names.index(name)])))
-        return ends[0], ends[1]
-
-
-def _whole(shown: Any) -> int | str:
-    return shown if isinstance(shown, str) else round(shown)
 
 
 def draw_site(seed: int) -> dict[str, Any]:
@@ -100,7 +65,7 @@ def evaluation_rows(site: Mapping[str, Any]) -> list[Row]:
 def learn_rows(attack: Attack, rows: tuple[Row, ...], groups: int) -> None:
     for row in rows:
         where = "" if row.group == ALL else f" {row.group}"
-        shown = row.value if row.value is not None else row.note if row.note == "<10" else None
+        shown = row.value if row.value is not None else row.hidden
         if row.metric in ("patients", "errors"):
             attack.learn(f"{row.metric}{where}", shown)
         elif row.value is not None:
@@ -117,15 +82,14 @@ def learn_rows(attack: Attack, rows: tuple[Row, ...], groups: int) -> None:
 
 def learn_documents(attack: Attack, site: Mapping[str, Any]) -> None:
     used, aside, twice = site["patients"], site["quarantined"], site["duplicates"]
-    validation = {"read": used + aside + twice, "used": used, "quarantined": aside, "duplicates": twice, "findings": []}
-    shown = disclose_validation(validation, POLICY)
-    for name, value in shown.items():
-        if name != "findings":
-            attack.learn("patients" if name == "used" else name, value)
+    whole = Validation("a", "A", "clinic", "1", used + aside + twice, used, aside, twice, (), stopped=False)
+    shown = disclose_validation(whole, POLICY)
+    for name in ("read", "used", "quarantined", "duplicates"):
+        attack.learn("patients" if name == "used" else name, getattr(shown, name))
     attack.require({"read": 1, "patients": -1, "quarantined": -1, "duplicates": -1}, 0, 0)
-    labels = disclose_labels({"known": site["known"], "missing": site["missing"], "sentences": []}, POLICY)
-    attack.learn("known", labels["known"])
-    attack.learn("missing", labels["missing"])
+    labels = disclose_labels(LabelCounts(known=site["known"], missing=site["missing"]), POLICY)
+    attack.learn("known", labels.known)
+    attack.learn("missing", labels.missing)
     attack.require({"patients": 1, "known": -1, "missing": -1}, 0, 0)
     previous = disclose_summary({"patients": site["before"], "methods": []}, POLICY)
     attack.learn("patients before", previous["patients"])
@@ -136,29 +100,26 @@ def learn_shift(attack: Attack, site: Mapping[str, Any]) -> None:
     places = np.arange(len(bars)) + 0.5
     mean = float(bars @ places / n)
     sd = float(np.sqrt(bars @ (places - mean) ** 2 / n)) or 1.0
-    edges = list(range(len(bars) + 1))
-    common = {"smd": 0.1, "distance": 0.1, "missing_difference": None, "outside_range": 0.0, "pooled_sd": sd}
-    age = {**common, "feature": "age", "column": "age", "kind": "continuous", "source_mean": 1.0, "target_mean": mean,
-           "density": {"edges": edges, "source": [100] * 8, "target": [int(bar) for bar in bars]}}  # fmt: skip
-    smoker = {**common, "feature": "smoker", "column": "smoker", "kind": "binary", "source_mean": 0.5,
-              "target_mean": yes / n, "smd": (yes / n - 0.5) / 0.5,
-              "density": {"edges": [0, 1, 2], "source": [400, 400], "target": [n - yes, yes]}}  # fmt: skip
-    shift = disclose_shift({"source_rows": 800, "target_rows": n, "features": [age, smoker], "drivers": []}, POLICY)
-    shown, binary = shift["features"]
-    for index, bar in enumerate(shown["density"]["target"]):
-        attack.learn(f"bar {index}", "<10" if bar is None and 0 < bars[index] < 10 else bar)
+    edges = tuple(float(edge) for edge in range(len(bars) + 1))
+    ages = Density(edges, (100,) * 8, tuple(int(bar) for bar in bars))
+    age = FeatureShift("age", "age", "continuous", 1.0, mean, sd, 0.1, 0.1, "wasserstein", None, 0.0, ages)
+    two = Density((0.0, 1.0, 2.0), (400, 400), (n - yes, yes))
+    smd = (yes / n - 0.5) / 0.5
+    smoker = FeatureShift("smoker", "smoker", "binary", 0.5, yes / n, sd, smd, 0.1, "total_variation", None, 0.0, two)
+    whole = Shift("a", "b", 800, n, "go", None, (), None, None, None, None, None, (age, smoker), ())
+    shift = disclose_shift(whole, POLICY)
+    shown, binary = shift.features
+    for index, bar in enumerate(shown.density.target):
+        attack.learn(f"bar {index}", bar)
     attack.require({"patients": -1, **{f"bar {index}": 1 for index in range(len(bars))}}, 0, 0)
     half = step_of(n, 10) * sd / 2 + 1e-9
     for side, sign in ((-half, 1), (half, -1)):
         weights = {f"bar {index}": sign * place for index, place in enumerate(places)}
-        attack.require({**weights, "patients": -sign * (shown["target_mean"] + side)}, 0, 10 * MOST)
-    for name, bar, true in (
-        ("no", binary["density"]["target"][0], n - yes),
-        ("yes", binary["density"]["target"][1], yes),
-    ):
-        attack.learn(name, "<10" if bar is None and 0 < true < 10 else bar)
-    if binary["target_mean"] is not None and isinstance(shift["target_rows"], int):
-        attack.learn("yes", binary["target_mean"] * shift["target_rows"])
+        attack.require({**weights, "patients": -sign * (shown.target_mean + side)}, 0, 10 * MOST)
+    for name, bar in zip(("no", "yes"), binary.density.target, strict=True):
+        attack.learn(name, bar)
+    if binary.target_mean is not None and isinstance(shift.target_rows, int):
+        attack.learn("yes", binary.target_mean * shift.target_rows)
     attack.require({"patients": -1, "no": 1, "yes": 1}, 0, 0)
 
 

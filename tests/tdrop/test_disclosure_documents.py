@@ -11,112 +11,132 @@ import numpy as np
 import pytest
 from report_cases import report_data
 
-from tdrop.contracts.findings import Finding
+from tdrop.contracts.findings import Finding, Validation
 from tdrop.contracts.schema import Disclosure
-from tdrop.disclosure import (
-    disclose,
-    disclose_matching,
-    disclose_shift,
-    disclose_summary,
-    disclose_trials,
-    disclose_validation,
-    shown_count,
-)
+from tdrop.data.outcomes import LabelCounts
+from tdrop.disclosure.cells import shown_count
+from tdrop.disclosure.documents import disclose_summary, disclose_trials, disclose_validation
+from tdrop.disclosure.report import disclose
+from tdrop.disclosure.shift import disclose_matching, disclose_shift
+from tdrop.evaluate import METRICS
+from tdrop.matching import Balance, Matching
+from tdrop.records import Hidden, plain, read
 from tdrop.report import render_report, report_summary
 from tdrop.report.extract import LABEL_COUNTS, rows_sentence
-from tdrop.report.sentences import label_sentences, matching_sentences, shift_sentence
-from tdrop.report.words import changes, things_to_know, use_sentence
+from tdrop.report.sentences import (
+    evaluation_warnings,
+    label_sentences,
+    matching_sentences,
+    referral_sentence,
+    shift_notes,
+    shift_sentence,
+)
+from tdrop.report.text import row_text
+from tdrop.report.words import (
+    changes,
+    outcome_text,
+    referral_counts,
+    referred_text,
+    things_to_know,
+    unknowns,
+    use_sentence,
+    verdict_words,
+)
+from tdrop.shift import Density, Driver, FeatureShift, Ground, Shift
+from tdrop.tune import Losses, Trial
 
 POLICY = Disclosure(threshold=10)
 EXEMPT = Disclosure(threshold=10, exempt=True)
 
 
-def make_validation(read: int, quarantined: int, duplicates: int, count: int | None = None) -> dict[str, Any]:
-    count = quarantined if count is None else count
+def make_validation(rows: int, aside: int, twice: int, count: int | None = None) -> Validation:
     words = "PSA: {count} of {total} values are outside 0 to 10,000 ng/mL"
-    finding = {"rule": "psa.range", "column": "psa", "severity": "row_critical", "count": count, "total": read,
-               "words": words, "fix": "check its unit", "sure": "certain"}  # fmt: skip
-    return {"read": read, "used": read - quarantined - duplicates, "quarantined": quarantined,
-            "duplicates": duplicates, "findings": [finding], "stopped": False}  # fmt: skip
+    count = aside if count is None else count
+    finding = Finding("psa.range", "psa", "row_critical", count, rows, words, "check its unit")
+    return Validation("b", "B", "clinic", "1", rows, rows - aside - twice, aside, twice, (finding,), stopped=False)
 
 
 def test_a_finding_is_told_with_what_is_left_of_its_counts() -> None:
     shown = disclose_validation(make_validation(1004, 100, 50, count=4), POLICY)
-    (finding,) = shown["findings"]
-    assert finding["sentence"] == "PSA: <10 of 1,000 values are outside 0 to 10,000 ng/mL"
+    (finding,) = shown.findings
+    assert finding.sentence == "PSA: <10 of 1,000 values are outside 0 to 10,000 ng/mL"
 
 
 def test_a_fact_about_the_file_stays_readable() -> None:
     validation = make_validation(1004, 100, 50)
     missing = Finding("stage.present", "stage", "table_stop", 1, 1004, "column 'stage' is missing", about="file")
-    shown = disclose_validation({**validation, "findings": [missing.to_dict()]}, POLICY)
-    assert shown["findings"][0]["sentence"] == "column 'stage' is missing"
+    shown = disclose_validation(replace(validation, findings=(missing,)), POLICY)
+    assert shown.findings[0].sentence == "column 'stage' is missing"
 
 
-def feature(name: str, kind: str, column: str, target: list[int], source: list[int]) -> dict[str, Any]:
-    edges = [-0.5 + index for index in range(len(target) + 1)]
+def feature(name: str, kind: Any, column: str, target: list[int], source: list[int]) -> FeatureShift:
+    edges = tuple(-0.5 + index for index in range(len(target) + 1))
     means = [counts[-1] / sum(counts) for counts in (source, target)]
-    return {"feature": name, "column": column, "kind": kind, "source_mean": means[0], "target_mean": means[1],
-            "pooled_sd": 0.1, "smd": 0.2, "distance": 0.1, "distance_kind": "total_variation",
-            "missing_difference": None, "outside_range": 0.0, "note": "",
-            "density": {"edges": edges, "source": source, "target": target}}  # fmt: skip
+    density = Density(edges, tuple(source), tuple(target))
+    return FeatureShift(name, column, kind, *means, 0.1, 0.2, 0.1, "total_variation", None, 0.0, density)
 
 
-def make_shift(**changes: Any) -> dict[str, Any]:
+def make_shift(**changes: Any) -> Shift:
     features = [
         feature("stage=T1", "level", "stage", [300, 100], [500, 500]),
         feature("stage=T2", "level", "stage", [103, 297], [500, 500]),
         feature("stage=T3", "level", "stage", [397, 3], [1000, 0]),
         feature("smoker", "binary", "smoker", [200, 200], [600, 400]),
-        {**feature("age", "continuous", "age", [3, 197, 195, 5], [250] * 4), "outside_range": 3 / 400},
+        replace(feature("age", "continuous", "age", [3, 197, 195, 5], [250] * 4), outside_range=3 / 400),
     ]
-    shift = {"source": "a", "target": "b", "source_rows": 1000, "target_rows": 400, "verdict": "go",
-             "reason": "0.8% of the target patients have fewer than 10 source patients like them.",
-             "outside_overlap": 3 / 400, "features": features, "propensity": None, "weights_capped_share": 0.2,
-             "drivers": [{"column": "stage", "auroc_drop": 0.1, "largest_smd": 0.2, "distance": 0.1}],
-             "notes": []}  # fmt: skip
-    return {**shift, **changes}
+    shift = Shift(
+        source="a", target="b", source_rows=1000, target_rows=400, verdict="go", domain_auroc=None, aurocs=(),
+        permutation=None, weights_effective_n=None, weights_capped_share=0.2, outside_overlap=3 / 400, propensity=None,
+        features=tuple(features), drivers=(Driver("stage", 0.1, 0.2, 0.1),),
+    )  # fmt: skip
+    return replace(shift, **changes)
 
 
 def test_shares_of_few_patients_leave_a_shift() -> None:
     shown = disclose_shift(make_shift(), POLICY)
-    rows = {row["feature"]: row for row in shown["features"]}
-    assert rows["stage=T3"]["target_mean"] is None
-    assert rows["stage=T3"]["smd"] is None
-    assert rows["stage=T2"]["target_mean"] == 300 / 400, "a quotient of rounded counts"
-    assert rows["stage=T2"]["smd"] == pytest.approx(0.25 / ((0.75 * 0.25 + 0.25) / 2) ** 0.5)
-    assert rows["smoker"]["target_mean"] == 0.5
-    assert rows["age"]["density"]["target"] == [None, 200, 200, None]
-    assert rows["age"]["outside_range"] is None
-    assert shown["outside_overlap"] is None
-    assert (shown["reason"], shown["notes"]) == ("", [])
+    rows = {row.feature: row for row in shown.features}
+    assert rows["stage=T3"].target_mean is None
+    assert rows["stage=T3"].smd is None
+    assert rows["stage=T2"].target_mean == 300 / 400, "a quotient of rounded counts"
+    assert rows["stage=T2"].smd == pytest.approx(0.25 / ((0.75 * 0.25 + 0.25) / 2) ** 0.5)
+    assert rows["smoker"].target_mean == 0.5
+    assert rows["age"].density.target == (Hidden(10), 200, 200, Hidden(10))
+    assert rows["age"].outside_range is None
+    assert shown.outside_overlap is None
+    assert read(Shift, plain(shown)) == shown
 
 
 def test_a_mean_is_too_coarse_to_count_a_bar_by() -> None:
-    lone = make_shift(features=[feature("age", "continuous", "age", [3, 190, 207], [300] * 3)])
-    (shown,) = disclose_shift(lone, POLICY)["features"]
-    assert shown["density"]["target"] == [None, 190, 210]
-    assert shown["target_mean"] != lone["features"][0]["target_mean"]
+    lone = make_shift(features=(feature("age", "continuous", "age", [3, 190, 207], [300] * 3),))
+    (shown,) = disclose_shift(lone, POLICY).features
+    assert shown.density.target == (Hidden(10), 190, 210)
+    assert shown.target_mean != lone.features[0].target_mean
 
 
 def test_matching_leaves_without_rows_and_without_hidden_features() -> None:
-    balance = [{"feature": name, "before": 0.3, "after": 0.1} for name in ("stage=T3", "smoker")]
-    matching = {"rows": [1, 2, 3], "balance": balance, "retained": 103, "wanted": 104, "overlap": 0.5,
-                "effective_n": 57.3, "fallback": "only 3 of 100 source rows lie within the caliper"}  # fmt: skip
+    balance = tuple(Balance(name, 0.3, 0.1, 0.3) for name in ("stage=T3", "smoker"))
+    matching = Matching(
+        rows=np.arange(3), balance=balance, caliper=None, retained=103, wanted=104, effective_n=57.3, overlap=0.5,
+        passes=1, orders=1, kind="logistic", balanced=False, fallback="most alike", within=3,
+        propensity=Balance("propensity", 0.3123, 0.1, 0.3),
+    )  # fmt: skip
     shown = disclose_matching(matching, disclose_shift(make_shift(), POLICY), POLICY)
-    assert (shown["rows"], shown["fallback"]) == ([], None)
-    assert (shown["retained"], shown["effective_n"]) == (100, 60)
-    assert shown["balance"][0] == {"feature": "stage=T3", "before": None, "after": None}
-    assert shown["balance"][1]["after"] == 0.1
+    assert (len(shown.rows), shown.within) == (0, Hidden(10))
+    assert (shown.retained, shown.effective_n) == (100, 60)
+    assert shown.balance[0] == Balance("stage=T3", None, None, None)
+    assert shown.balance[1].after == 0.1
+    assert shown.propensity is not None
+    assert shown.propensity.before == 0.3
 
 
 def test_trials_lose_few_errors() -> None:
-    trials = [{"errors": 4, "n": 200, "error_auroc": 0.9, "log_loss": 0.1, "losses": {"a": 1}},
-              {"errors": 40, "n": 200, "error_auroc": 0.7, "log_loss": 0.2, "losses": None}]  # fmt: skip
+    losses = Losses.collect(np.ones(200))
+    trials = [Trial("m", {}, errors=4, n=200, error_auroc=0.9, log_loss=0.1, losses=losses, matched_losses=losses),
+              Trial("m", {}, errors=40, n=200, error_auroc=0.7, log_loss=0.2)]  # fmt: skip
     few, enough = disclose_trials(trials, POLICY)
-    assert (few["errors"], few["error_auroc"], few["log_loss"]) == ("<10", None, 0.1)
-    assert "losses" not in few
-    assert (enough["errors"], enough["error_auroc"]) == (40, 0.7)
+    assert (few.errors, few.error_auroc, few.log_loss) == (Hidden(10), None, 0.1)
+    assert (few.losses, few.matched_losses) == (None, None)
+    assert (enough.errors, enough.error_auroc) == (40, 0.7)
 
 
 def test_summary_of_an_undisclosed_report_is_reduced_to_what_is_safe() -> None:
@@ -139,7 +159,7 @@ def secret_report() -> Any:
         target_rows=300, source_rows=1500, methods=("mc_dropout", "logistic_regression"), method="mc_dropout"
     )
     validation = make_validation(303, 3, 0)
-    labels = {"known": 300, "missing": 0, "unknown_ids": 7, "duplicates": 0, "sentences": ["7 unknown"]}
+    labels = LabelCounts(known=300, unknown_ids=7)
     return replace(data, validation=validation, source_validation=validation, labels=labels, previous=None)
 
 
@@ -156,29 +176,54 @@ def test_export_is_readable_and_holds_no_small_count(secret_report: Any) -> None
         if heading.strip() in ("Patients", "unknown ids", "missing"):
             assert not any(cell.isdigit() and 0 < int(cell) < 10 for cell in cells), row
     assert "&lt;10" in page
-    assert "7 unknown" not in page
     assert not re.search(r"(?<![\d.])303(?!\d)", text), "rows read less rows used are the rows set aside"
     assert disclose(secret_report, EXEMPT) is secret_report
 
 
-def test_no_sentence_of_the_export_holds_a_small_count(secret_report: Any) -> None:
-    """Every count of every record is 1 to 9 in turn, and no sentence of the page says so."""
-    for few in (3, 7, 9):
-        labels = dict.fromkeys(LABEL_COUNTS, few)
-        matching = {**secret_report.matching, "retained": few, "wanted": few, "caliper": None}
-        finding = {**make_validation(303, few, few)["findings"][0], "others": {"conflicting": few},
-                   "words": "{count} of {total} rows repeat a patient, {conflicting} differ"}  # fmt: skip
-        validation = {**make_validation(303, few, few), "findings": [finding]}
-        shift = {**secret_report.shift, "outside_overlap": few / 300}
-        previous = {"patients": few, "referred": few, "labelled": few, "method_label": "Ensemble", "verdict": "stop"}
-        data = replace(secret_report, labels=labels, matching=matching, validation=validation, shift=shift,
-                       previous=previous)  # fmt: skip
-        shown = disclose(data, POLICY)
-        told = [*label_sentences(shown.labels), shift_sentence(shown.shift), *matching_sentences(shown.matching, {}),
-                shown.validation["findings"][0]["sentence"], rows_sentence(shown.validation),
-                changes(shown, report_summary(shown)), *things_to_know(shown), use_sentence(shown)]  # fmt: skip
-        for sentence in told:
-            assert not re.search(rf"(?<![\d.,<]){few}(?![\d.,%])", sentence), sentence
+def with_few(data: Any, few: int) -> Any:
+    """The report of a site that counts `few` patients wherever its records count any."""
+    words = "{count} of {total} rows repeat a patient, {conflicting} differ"
+    whole = make_validation(303, few, few)
+    finding = replace(whole.findings[0], others={"conflicting": few}, words=words)
+    grounds = [Ground(kind, "caution", few, 300, expected=few + 0.4) for kind in
+               ("source_outcomes", "shared_patients", "known_outcomes")]  # fmt: skip
+    counted = [replace(row, n=few, events=few, value=None, why="few events") for row in data.evaluation.rows]
+    rows = [replace(row, value=float(few)) if METRICS[row.metric].shape == "count" else row for row in counted]
+    return replace(
+        data,
+        labels=LabelCounts(**dict.fromkeys(LABEL_COUNTS, few)),
+        matching=replace(data.matching, retained=few, wanted=few, within=few, fallback="most alike"),
+        validation=replace(whole, findings=(finding,)),
+        shift=replace(
+            data.shift, source_rows=few, target_rows=few, outside_overlap=few / 300, grounds=tuple(grounds),
+            aurocs=tuple(replace(one, rows_fitted=few) for one in data.shift.aurocs),
+            permutation=replace(data.shift.permutation, source_rows=few, target_rows=few),
+        ),
+        evaluation=replace(data.evaluation, outcomes=few, rows=tuple(rows)),
+        previous={"patients": few, "referred": few, "labelled": few, "method_label": "Ensemble", "verdict": "stop"},
+    )  # fmt: skip
+
+
+def every_sentence(data: Any) -> list[str]:
+    """What the page says of every record that counts patients."""
+    return [
+        *label_sentences(data.labels), shift_sentence(data.shift), *shift_notes(data.shift),
+        *matching_sentences(data.matching, {}), *(finding.sentence for finding in data.validation.findings),
+        rows_sentence(data.validation), referral_sentence(referral_counts(data)),
+        *evaluation_warnings(data.evaluation, data.hide_below), *map(row_text, data.evaluation.rows),
+        changes(data, report_summary(data)), *things_to_know(data), use_sentence(data), outcome_text(data),
+        referred_text(data), *unknowns(data), verdict_words("caution", data.shift.grounds)["sentence"],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("few", range(1, 10))
+def test_no_sentence_of_the_export_holds_a_small_count(secret_report: Any, few: int) -> None:
+    """Every count of every record is small, and every sentence is told without it."""
+    whole = with_few(secret_report, few)
+    small = re.compile(rf"(?<![\d.,<]){few}(?![\d%]|[.,]\d)")
+    assert sum(bool(small.search(sentence)) for sentence in every_sentence(whole)) > 20, "the scenario counts few"
+    for sentence in every_sentence(disclose(whole, POLICY)):
+        assert not small.search(sentence), sentence
 
 
 def test_an_export_draws_no_curve_of_single_patients(secret_report: Any) -> None:

@@ -14,8 +14,11 @@ import pytest
 from report_cases import predict, summarise
 
 from tdrop import metrics
+from tdrop.data.cells import write_patients
 from tdrop.errors import DataError
-from tdrop.evaluate import METRICS, Evaluation, evaluate, patients_table, suggest_recalibration, write_patients
+from tdrop.evaluate import METRICS, Evaluation, evaluate, patients_table, suggest_recalibration
+from tdrop.report.sentences import evaluation_warnings
+from tdrop.report.text import row_text
 from tdrop.types import Summary
 
 
@@ -121,7 +124,7 @@ def test_one_prediction_a_patient_has_no_spread(labelled: tuple) -> None:
         row = evaluation.row("mlp", name)
         if metric.spread:
             assert row.value is None
-            assert row.note.startswith("n/a")
+            assert row.why == "no spread"
         elif row is not None:
             assert row.value is not None, name
 
@@ -164,7 +167,7 @@ def test_unknown_outcomes_are_left_out_and_counted() -> None:
     assert evaluation.value("mc_dropout", "auroc", 0) == pytest.approx(metrics.auroc(y[1::2], risk))
     assert evaluation.row("mc_dropout", "auroc").n == evaluation.labelled == 300
     assert evaluation.row("mc_dropout", "referrals").n == 600
-    assert any("300 of 600" in warning for warning in evaluation.warnings)
+    assert any("300 of 600" in warning for warning in evaluation_warnings(evaluation))
 
 
 @pytest.mark.parametrize(
@@ -176,10 +179,11 @@ def test_too_few_outcomes_are_said_and_not_estimated(events: int, words: str) ->
     y = np.zeros(600)
     y[:events] = 1
     evaluation = evaluate("a", predictions, y, Decision(), seeds=(0, 1, 2), bootstrap=20)
-    assert any(words in warning for warning in evaluation.warnings), evaluation.warnings
+    told = evaluation_warnings(evaluation)
+    assert any(words in warning for warning in told), told
     row = evaluation.row("mc_dropout", "auroc")
     assert row.value is None
-    assert row.note.startswith("not estimable (")
+    assert row_text(row).startswith("not estimable (")
     assert evaluation.value("mc_dropout", "calibration_slope") is None
     assert evaluation.value("mc_dropout", "brier") is not None
     json.dumps(evaluation.to_dict(), allow_nan=False)
@@ -221,8 +225,9 @@ def test_three_errors_are_not_estimable() -> None:
     summary = summarise(logit + np.linspace(0, 0.1, 100), np.linspace(0.1, 0.4, 100))
     evaluation = evaluate("a", {"mc_dropout": [summary]}, y, Decision(), seeds=(0,), bootstrap=20)
     row = evaluation.row("mc_dropout", "error_auroc_sd")
-    assert (row.value, row.events, row.note) == (None, 3, "not estimable (3 errors)")
-    assert evaluation.row("mc_dropout", "misclassified_sd").note == "3 errors"
+    assert (row.value, row.events, row.why) == (None, 3, "few events")
+    assert row_text(row) == "not estimable (3 errors)"
+    assert evaluation.row("mc_dropout", "misclassified_sd").events == 3
     assert evaluation.value("mc_dropout", "auroc") is not None
 
 
@@ -397,6 +402,22 @@ def test_recalibration_finds_a_shifted_intercept() -> None:
     assert intercept.ece < 0.3 * before.ece
     assert found.n == int((np.arange(4000) % 7 > 0).sum())
     assert type(found).from_dict(json.loads(json.dumps(found.to_dict()))) == found
+
+
+def test_recalibration_weighs_patients_who_were_likelier_to_be_looked_up() -> None:
+    """Risks that are off by more the higher they are: the line for everybody is not that of a draw of high risks."""
+    random = np.random.default_rng(2)
+    score = random.normal(-0.5, 1.2, 20_000)
+    y = (random.uniform(size=len(score)) < metrics.recalibrated(1 / (1 + np.exp(-score)), 0.8, 1.6)).astype(float)
+    risk = 1 / (1 + np.exp(-score))
+    everybody = suggest_recalibration(y, risk).adjustments[1].intercept
+    chance = np.where(score > 0, 0.16, 0.02)
+    known = np.where(random.uniform(size=len(score)) < chance, y, np.nan)
+    plainly, weighed = suggest_recalibration(known, risk), suggest_recalibration(known, risk, 1 / chance)
+    assert abs(plainly.adjustments[1].intercept - everybody) > 0.2
+    assert weighed.adjustments[1].intercept == pytest.approx(everybody, abs=0.12)
+    before = suggest_recalibration(y, risk).adjustments[0].log_loss
+    assert weighed.adjustments[0].log_loss == pytest.approx(before, abs=0.03)
 
 
 def test_recalibration_is_honest_about_noise() -> None:

@@ -12,8 +12,9 @@ import pytest
 from report_cases import comparison, report_data
 
 from tdrop import figures, metrics
+from tdrop.evaluate import Moved, compare_risks
 from tdrop.figures.methods import smooth_density
-from tdrop.figures.style import LOOKS, Canvas, clean_svg, look, styled
+from tdrop.figures.style import HIGHLIGHT, LOOKS, TARGET_COLOUR, Canvas, clean_svg, look, styled
 from tdrop.methods import method_names
 from tdrop.report import ReportData
 
@@ -34,17 +35,22 @@ def draw_all(data: ReportData) -> dict[str, str]:
     summary = data.predictions["mc_dropout"][0]
     referred = np.arange(400) % 4 == 0
     known = data.y
+    moved = compare_risks("mc_dropout", 0.1, summary.mean, summary.mean**2, np.arange(400) / 400, known)
     return {
-        "balance": figures.draw_balance(matching["balance"], {"age": "Age & <years>"}),
-        "densities": figures.draw_densities(shift["features"], {"age": "Age & <years>"}),
-        "propensity": figures.draw_propensity(shift["propensity"]),
-        "aurocs": figures.draw_metric(data.evaluation, ("auroc", "error_auroc_sd"), named, "mc_dropout", "aurocs"),
+        "balance": figures.draw_balance(matching.balance, {"age": "Age & <years>"}),
+        "densities": figures.draw_densities(shift.features, {"age": "Age & <years>"}),
+        "propensity": figures.draw_propensity(shift.propensity),
+        "auroc": figures.draw_metric(data.evaluation, "auroc", named, "mc_dropout", (0.4, 1.0)),
+        "roc": figures.draw_roc(data.predictions, known, named, "mc_dropout"),
+        "precision": figures.draw_precision_recall(data.predictions, known, named, "mc_dropout"),
+        "smooth": figures.draw_smooth_calibration(summary, known, 0.15),
         "sweep": figures.draw_interval_sweep(data.predictions, known, named),
         "calibration": figures.draw_calibration(data.predictions, known, named),
         "rates": figures.draw_dropout_rates(data.dropout_rates, named),
         "risks": figures.draw_risk_histogram(summary, referred, 0.15),
         "coverage": figures.draw_risk_coverage(data.predictions, known, 0.5, named),
         "benefit": figures.draw_decision_curve(summary, known, 0.95, 0.1, 0.15),
+        "moved-mc-dropout": figures.draw_moved(moved),
         "recalibration": figures.draw_recalibration(known, {"As it is": summary.mean, "After": summary.mean}),
     }
 
@@ -78,7 +84,7 @@ def test_ids_are_unique_across_a_page_and_every_reference_has_its_target(drawn: 
 
 def test_names_from_outside_are_escaped(drawn: dict[str, str]) -> None:
     assert "Age &amp; &lt;years&gt;" in drawn["balance"]
-    assert "&lt;mc_dropout&gt;" in drawn["aurocs"]
+    assert "&lt;mc_dropout&gt;" in drawn["auroc"]
     assert "<mc_dropout>" not in "".join(drawn.values())
 
 
@@ -95,7 +101,7 @@ def test_drawing_leaves_the_callers_settings_alone() -> None:
             Canvas(2, 1)
             return float(mpl.rcParams["font.size"])
 
-        assert draw() == 9.0
+        assert draw() == 8.5
         assert dict(mpl.rcParams) == before
 
 
@@ -109,12 +115,13 @@ def test_a_method_looks_the_same_everywhere_and_like_no_other() -> None:
 def test_methods_share_one_scale(drawn: dict[str, str]) -> None:
     root = ElementTree.fromstring(drawn["calibration"])
     # The dashed diagonal is drawn in every panel: all must have the same slope and length.
-    spans = set()
+    spans = []
     for path in root.iter(f"{SVG}path"):
         if path.get("stroke-dasharray") and path.get("stroke") == "#5b6672":
             numbers = [float(value) for value in re.findall(r"-?[\d.]+", path.get("d", ""))]
-            spans.add((round(numbers[2] - numbers[0], 1), round(numbers[3] - numbers[1], 1)))
-    assert len(spans) == 1
+            spans.append((numbers[2] - numbers[0], numbers[3] - numbers[1]))
+    assert len(spans) == len(method_names())
+    np.testing.assert_allclose(np.ptp(spans, axis=0), 0, atol=0.2 + 1e-9, err_msg="places are to a tenth")
 
 
 @pytest.mark.parametrize(
@@ -124,6 +131,7 @@ def test_methods_share_one_scale(drawn: dict[str, str]) -> None:
         lambda: figures.draw_densities([], {}),
         lambda: figures.draw_propensity(None),
         lambda: figures.draw_dropout_rates({}, named),
+        lambda: figures.draw_moved(Moved("transductive_ensemble", 0.1, ())),
         lambda: figures.draw_interval_sweep({}, np.ones(3), named),
         lambda: figures.draw_calibration({}, np.full(3, np.nan), named),
         lambda: figures.draw_risk_coverage({}, np.full(3, np.nan), 0.5, named),
@@ -173,6 +181,36 @@ def test_sweep_draws_the_papers_numbers(data: ReportData, drawn: dict[str, str])
     ][:7]
     heights = [y for _, y in marks]
     assert heights == sorted(heights, reverse=True), "a higher level catches at least as many"
+
+
+def test_numbers_that_a_figure_says_are_not_rounded() -> None:
+    raw = '<svg viewBox="0 0 10 20"><path d="M 1.2345 2.0004"/><text x="3.14159">0.125 and 0.15</text></svg>'
+    svg = clean_svg(raw, "n", "A", "B")
+    assert 'd="M 1.2 2"' in svg
+    assert '<text x="3.1">0.125 and 0.15</text>' in svg
+
+
+def test_every_figure_is_as_wide_as_a_phone(drawn: dict[str, str]) -> None:
+    """A wider one would have to shrink its text there, or scroll."""
+    assert {ElementTree.fromstring(svg).get("viewBox").split()[2] for svg in drawn.values()} == {"259.2"}
+
+
+def test_too_few_outcomes_have_no_curve(data: ReportData) -> None:
+    y = np.full(400, np.nan)
+    y[:12] = np.arange(12) % 2
+    assert figures.draw_roc(data.predictions, y, named, "mc_dropout") is None
+    assert figures.draw_precision_recall(data.predictions, y, named, "mc_dropout") is None
+    assert figures.draw_smooth_calibration(data.predictions["mc_dropout"][0], y, 0.15) is None
+
+
+def test_the_chosen_method_is_bold_and_the_perfect_clinician_is_not(data: ReportData, drawn: dict[str, str]) -> None:
+    def widths(svg: str, colour: str) -> list[float]:
+        lines = [path for path in ElementTree.fromstring(svg).iter(f"{SVG}path") if path.get("stroke") == colour]
+        return [float(path.get("stroke-width", 1)) for path in lines]
+
+    others = [max(widths(drawn["roc"], LOOKS[name].colour)) for name in method_names() if name != "mc_dropout"]
+    assert max(widths(drawn["roc"], LOOKS["mc_dropout"].colour)) > max(others)
+    assert max(widths(drawn["benefit"], HIGHLIGHT)) < max(widths(drawn["benefit"], TARGET_COLOUR))
 
 
 def test_clean_svg_drops_what_a_page_must_not_hold() -> None:

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from tdrop.records import plain, read
+from tdrop.shift import estimate_shift
 from tdrop.shift.grounds import Ground, judge_known_outcomes, judge_shared_patients, judge_source_outcomes, worst
+from tdrop.types import Cohort
 
 FEW = "too few to say"
 
@@ -40,8 +42,27 @@ def test_outcomes_that_contradict_every_risk_stop_and_right_ones_do_not():
     assert judge_known_outcomes(np.ones(1), np.array([0.4])).verdict == "go"
 
 
+@pytest.mark.parametrize(("rate", "verdict"), [(0.208, "go"), (0.192, "go"), (0.23, "caution"), (0.41, "stop")])
+def test_a_large_site_is_not_doubted_over_a_few_percent(rate, verdict):
+    rows = 50_000
+    found = judge_known_outcomes((np.arange(rows) < rate * rows).astype(float), np.full(rows, 0.2))
+    assert not found.low <= found.count <= found.high, "chance alone does not explain it"
+    assert found.verdict == verdict
+
+
 def test_the_worst_ground_is_the_verdict():
     grounds = judge_source_outcomes(np.zeros(50)), None
     assert worst("go", *grounds) == "too few to say"
     assert worst("stop", *grounds) == "stop"
     assert worst("caution") == "caution"
+
+
+@pytest.mark.parametrize(("events", "serves"), [(2, False), (10, True)])
+def test_a_source_with_too_few_outcomes_offers_no_model(events, serves):
+    random = np.random.default_rng(0)
+    values = random.normal(size=(200, 1)).astype(np.float32)
+    source = Cohort(site="a", ids=np.arange(100), features=("x",), X=values[:100])
+    target = Cohort(site="b", ids=np.arange(100, 200), features=("x",), X=values[100:])
+    shift = estimate_shift(source, target)
+    assert shift.judged(judge_source_outcomes(np.arange(100) < events)).serves == serves
+    assert not shift.judged(judge_shared_patients(source.ids, source.ids)).serves

@@ -271,7 +271,6 @@ def test_few_patients_are_too_few_to_say(source_rows, target_rows):
         warnings.simplefilter("error")
         shift = estimate_shift(source.take(np.arange(source_rows)), target.take(np.arange(target_rows)))
     assert shift.verdict == "too few to say"
-    assert shift.reason.endswith(".")
     json.dumps(plain(shift), allow_nan=False)
 
 
@@ -285,8 +284,8 @@ def test_awkward_features_are_named_and_do_not_stop_the_rest():
         shift = estimate_shift(source, target)
     by_name = {feature.feature: feature for feature in shift.features}
     assert by_name["dead"].smd == 0.0
-    assert by_name["dead"].note == "constant at the source and the target"
-    assert by_name["flat"].note == "constant at the source"
+    assert by_name["dead"].constant == ("source", "target")
+    assert by_name["flat"].constant == ("source",)
     assert by_name["flat"].outside_range == 1.0
     # Two different constants: the difference has no standard deviation to be measured in.
     assert by_name["missing"].smd is None
@@ -354,6 +353,4 @@ def test_cohorts_that_cannot_be_compared_are_refused():
     ],
 )
 def test_the_verdict_rests_on_effect_size(auroc, outside, verdict):
-    found, reason = judge(DomainAuroc(*auroc, "logistic", 100), outside, (1_000, 1_000))
-    assert found == verdict
-    assert f"{auroc[0]:.3f}" in reason
+    assert judge(DomainAuroc(*auroc, "logistic", 100), outside) == verdict

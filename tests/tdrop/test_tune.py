@@ -66,6 +66,23 @@ def test_a_draw_covers_every_value_evenly():
     assert max(counts.values()) - min(counts.values()) <= 2
 
 
+@pytest.mark.parametrize(
+    ("name", "restrained"),
+    [
+        ("ensemble", {"weight_decay": 3e-2, "linear": True}),
+        ("transductive_ensemble", {"weight_decay": 3e-2, "linear": True, "lambda_": 0.1}),
+        ("tdnr", {"weight_decay": 1e-3}),
+        ("logistic_regression", {"C": 0.01}),
+        ("gradient_boosting", {"leaves": 4, "learning_rate": 0.05, "steps": 40, "l2": 10.0}),
+    ],
+)
+def test_the_second_trial_is_the_most_restrained(name, restrained):
+    default, second = plan_trials(name, budget=2, seed=0)
+    assert default == build(name)
+    assert second == build(name, **restrained)
+    assert second.restraint() == max(method.restraint() for method in plan_trials(name, budget=12, seed=0))
+
+
 def test_a_small_search_space_is_tried_completely():
     planned = plan_around(Watcher(), budget=50, seed=0)
     assert {(method.risk, method.steps) for method in planned} == {(r, e) for r in (0.1, 0.2, 0.3) for e in (5, 10)}

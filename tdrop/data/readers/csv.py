@@ -49,6 +49,8 @@ class Options(Record):
             raise ValueError("separator and quote must differ")
         if self.decimal == self.thousands:
             raise ValueError("decimal and thousands must differ")
+        if self.decimal.isalnum() or self.decimal in "+-" or (self.thousands or " ").isalnum():
+            raise ValueError("decimal and thousands must be marks, no letter, digit or sign")
         return self
 
 

@@ -112,7 +112,7 @@ def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
 @contextmanager
 def _rows(options: Options, location: Location) -> Iterator[tuple[list[str], Iterator[list[tuple[Any, ...]]]]]:
     """Yields the names of the columns and the rows in chunks, inside a transaction that is rolled back."""
-    engine = sqlalchemy.create_engine(_address(options), poolclass=sqlalchemy.NullPool)
+    engine = _engine(options)
     deadline = time.monotonic() + location.read_seconds
     try:
         with _connect(engine, options) as connection:
@@ -122,6 +122,8 @@ def _rows(options: Options, location: Location) -> Iterator[tuple[list[str], Ite
             yield list(result.keys()), _chunks(result, deadline)
             connection.rollback()
     except (exc.SQLAlchemyError, TimeoutError) as error:
+        if "database is locked" in str(error):
+            raise Unavailable(f"{_place(options)}: another program keeps the database locked; try again") from None
         if time.monotonic() > deadline:
             raise Unavailable(
                 f"{_place(options)}: not answered within {location.read_seconds:g} s; simplify the query, or set "
@@ -179,6 +181,17 @@ def _address(options: Options) -> sqlalchemy.URL:
     return url
 
 
+def _engine(options: Options) -> sqlalchemy.Engine:
+    url = _address(options)
+    try:
+        return sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
+    except ImportError:
+        raise DataError(
+            f"{_place(options)}: the driver for {url.get_backend_name()} databases is not installed; install it beside "
+            "tdrop, and name it in the address, such as mysql+pymysql://..."
+        ) from None
+
+
 def _refuse_absent_file(url: sqlalchemy.URL, options: Options) -> None:
     """sqlite makes the file that it does not find: a database without a table, where there should be none at all."""
     if url.get_backend_name() != "sqlite" or not url.database or url.database == ":memory:":
@@ -196,10 +209,8 @@ def _refuse_absent_file(url: sqlalchemy.URL, options: Options) -> None:
 def _connect(engine: sqlalchemy.Engine, options: Options) -> Iterator[sqlalchemy.Connection]:
     try:
         connection = engine.connect()
-    except (exc.SQLAlchemyError, ImportError) as error:
+    except exc.SQLAlchemyError as error:
         words = str(getattr(error, "orig", "")).lower()
-        if isinstance(error, ImportError):
-            raise DataError(f"{_place(options)}: the database's driver is not installed") from None
         if "authentication" in words or "password" in words or "access denied" in words:
             raise DataError(
                 f"{_place(options)}: the database does not accept the user and password in "

@@ -100,10 +100,6 @@ class NetworkMethod(Settings):
         """Trains the network in place."""
         return train(network, rows, self.schedule(), method=self.name, seed=seed, progress=progress)
 
-    def needs_target(self) -> bool:
-        """Whether this fit reads the target's rows."""
-        return self.uses_target
-
     @classmethod
     def fitted_class(cls) -> type[FittedNetwork]:
         """The class of the fitted half."""

@@ -60,6 +60,14 @@ class Settings:
         values = {each.name: getattr(self, each.name) for each in fields(self) if each.init}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
+    def needs_target(self) -> bool:
+        """Whether a fit with these settings reads the target's rows."""
+        return self.uses_target
+
+    def risk_alone(self) -> Self:
+        """These settings without what only widens the risk: what tuning fits, which asks for nothing but the risk."""
+        return self
+
     def restraint(self) -> tuple[float, ...]:
         """How much these settings hold the method back, the most important part first; larger is more restrained."""
         return ()

@@ -22,6 +22,19 @@ document.querySelectorAll("table.sortable").forEach(function (table) {
     return (first < second ? -1 : first > second ? 1 : 0) * direction;
   }
 
+  function nameOf(row) { return row.cells[0].textContent; }
+
+  // The other views of the same lines keep the order that a reader picked in this one.
+  function follow(names) {
+    table.closest(".views").querySelectorAll("table").forEach(function (other) {
+      if (other === table) { return; }
+      Array.from(other.tHead.rows[0].cells).forEach(function (head) { head.removeAttribute("aria-sort"); });
+      Array.from(other.tBodies[0].rows)
+        .sort(function (a, b) { return names.indexOf(nameOf(a)) - names.indexOf(nameOf(b)); })
+        .forEach(function (row) { other.tBodies[0].appendChild(row); });
+    });
+  }
+
   heads.forEach(function (head, column) {
     if (!head.textContent.trim()) { return; }
     const button = document.createElement("button");
@@ -36,6 +49,7 @@ document.querySelectorAll("table.sortable").forEach(function (table) {
         .map(function (row) { return [keyOf(row, column), row]; })
         .sort(function (a, b) { return compare(a[0], b[0], direction); })
         .forEach(function (pair) { body.appendChild(pair[1]); });
+      if (table.closest(".views")) { follow(Array.from(body.rows, nameOf)); }
     });
   });
 });

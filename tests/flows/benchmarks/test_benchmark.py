@@ -1,4 +1,4 @@
-"""The quick form of every benchmark, as a flow: files, record, and going on where it stopped."""
+"""The quick form of every benchmark: files, record, and going on where it stopped."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ FILES = {
     "extrapolation": {"extrapolation_methods.csv", "extrapolation_differences.csv", "extrapolation_heat_map.csv"},
     "prostate": {"prostate_paper_methods.csv", "prostate_bars.csv"},
     "lambda_rule": {"lambda_rules.csv", "lambda_problems.csv"},
+    "settle": {"settled_defaults.csv"},
+    "transductive": {"transductive_rules.csv", "transductive_problems.csv", "transductive_doubt.csv"},
     "breast": {"gbsg_methods.csv", "breast_bars.csv", "breast_shift.csv"},
 }
 
@@ -27,7 +29,7 @@ def home(tmp_path_factory):
 
 
 @pytest.fixture(params=FILES)
-def finished(request, home, prefect_server):
+def finished(request, home):
     """One quick benchmark, everything in this process; returns its name, page and folder."""
     name = request.param
     if name in command.NEED_EXTRA and importlib.util.find_spec("SurvSet") is None:
@@ -54,6 +56,17 @@ def test_a_quick_benchmark_writes_its_files_is_recorded_and_resumes(finished, ho
     monkeypatch.setattr("tasks.stage.compute", refuse)
     monkeypatch.setattr("flows.benchmarks.units.compute", refuse)
     assert command.benchmark(name, quick=True, output=str(folder), home=str(home), processes=0) == page
+
+
+def test_a_benchmark_is_a_flow_where_a_server_is_at_hand(home, prefect_server):
+    from prefect.client.orchestration import get_client
+
+    folder = home / "results" / "toy"
+    page = command.benchmark("toy", quick=True, output=str(folder), home=str(home), processes=0)
+    assert (folder / "results.md").read_text() == page
+    with get_client(sync_client=True) as client:
+        states = {run.name: run.state_type.value for run in client.read_flow_runs(limit=200)}
+    assert states["benchmark toy"] == "COMPLETED"
 
 
 def assert_recorded(home, name, metrics):

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from flows.benchmarks import choosing
+from tdrop.data.families import SHAPES
 
 
 def measured(problem, seed, chosen, target):
@@ -15,7 +16,7 @@ def measured(problem, seed, chosen, target):
         "family": problem,
         "seed": seed,
         "candidates": ["a", "b"],
-        "chosen": {"rule": chosen},
+        "chosen": {"importance_weighted": chosen},
         "target": {name: {"auroc": pair[0], "log_loss": pair[1]} for name, pair in target.items()},
     }
 
@@ -30,12 +31,14 @@ def test_regret_is_what_the_best_candidate_does_better_and_every_problem_counts_
     assert overall["auroc"] == pytest.approx(0.025)
     assert overall["auroc_worst"] == pytest.approx(0.05)
     assert (overall["problems"], overall["runs"]) == (2, 3)
-    assert "| all | rule | 2 | 3 | 0.0250 |" in choosing.as_markdown(summary)
+    page = choosing.as_markdown(summary)
+    assert "| all | importance_weighted | 2 | 3 | 0.0250 |" in page
+    assert page.endswith("How often each method was chosen: b 2, a 1.\n")
 
 
 def test_the_problems_cover_every_family():
     problems = choosing.list_problems()
-    families = {"simulator", "hard simulator", "extrapolation", "real", "judging"}
+    families = {"simulator", "hard simulator", "extrapolation", *SHAPES, "real", "judging", "judging, simulated"}
     assert {problem.family for problem in problems} == families
     assert len({problem.name for problem in problems}) == len(problems)
     assert [problem.seeds for problem in problems if problem.family == "simulator"] == [10, 10, 10]

@@ -56,7 +56,7 @@ def test_outcomes_are_those_within_the_horizon(home, network):
     ids = prepare(gbsg, network, home=home).frame["patient_id"].to_numpy()
     labels = read_labels(gbsg, contract, ids, home=home, base=network.base)
     raw = pd.read_csv(home / "benchmarks" / "extracts" / "gbsg_outcomes.csv")
-    assert labels.known == int(((raw["time"] >= 730.5) | (raw["event"] == 1)).sum())
+    assert labels.counts.known == int(((raw["time"] >= 730.5) | (raw["event"] == 1)).sum())
     assert int((labels.y == 1).sum()) == int(((raw["event"] == 1) & (raw["time"] <= 730.5)).sum())
 
 

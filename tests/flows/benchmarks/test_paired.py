@@ -54,6 +54,23 @@ def test_the_same_method_differs_from_itself_by_nothing(patients):
     assert (found.value, found.low, found.high) == (0.0, 0.0, 0.0)
 
 
+def test_a_method_against_itself_on_other_seeds_covers_0():
+    """Fits differ more than patients do: an interval over patients alone covers 0 in less than half of these draws."""
+    generator = np.random.default_rng(2)
+    covered = 0
+    for draw in range(60):
+        risk = generator.random(300)
+        y = (generator.random(300) < risk).astype(float)
+        wrong = (risk >= 0.5) != (y > 0.5)
+
+        def fit(risk=risk, wrong=wrong):
+            return summary(risk, 1 + generator.normal(0.5, 0.5) * wrong + generator.random(300))
+
+        found = paired.error_auroc_difference(y, [fit(), fit()], [fit(), fit()], resamples=60, seed=draw)
+        covered += found.low <= 0 <= found.high
+    assert covered >= 54
+
+
 def test_without_an_error_there_is_no_difference():
     y = np.array([0.0, 1.0, 0.0])
     right = [summary([0.1, 0.9, 0.2], [0.1, 0.2, 0.3])]

@@ -103,6 +103,13 @@ SITE_LINES = {
     "settling_for_ever": ("settle_seconds: .nan", "settle_seconds"), "unknown_key": ("locatoin: x", "unknown key 'locatoin'; did you mean 'location'"), "number_for_a_name": ("name: 7", "name is '7'"),
     "duplicates_of_none": ("duplicates: any", "duplicates is 'any'"), "renames_of_a_list": ("renames: [a, b]", "renames"),
     "units_of_a_word": ("units: kg", "units"), "categories_of_a_list": ("categories: {stage: [a]}", "categories"), "reader_of_a_number": ("reader: 7", "reader"),
+    "truth_for_a_threshold": ("disclosure: {threshold: true}", "expected a number, got true"), "truth_for_a_capacity": ("decision: {capacity: true}", "expected a number"),
+    "threshold_of_one": ("disclosure: {threshold: 1}", "disclosure.threshold"), "threshold_of_a_half": ("disclosure: {threshold: 10.5}", "disclosure.threshold"),
+    "threshold_of_nothing": ("disclosure: {threshold: null}", "disclosure.threshold"), "no_location": ('location: ""', "location is empty"), "blank_location": ('location: "  "', "location is empty"),
+    "list_among_codes": ("missing_codes: [[1]]", "expected a word or a number, got a list"), "nothing_among_codes": ("missing_codes: {age: [null]}", "expected a word or a number, got nothing"),
+    "key_on_two_lines": ('"a\\nb": c', "unknown key 'a b'"), "key_without_end": (f"{'k' * 100}: c", "unknown key 'k{60}[.][.][.]'"),
+    "level_of_none": ("decision: {risk_level: .nan}", "decision.risk_level"), "two_levels": ("decision: {risk_level: 0.2, threshold: 0.3}", "one level and differ"), "level_in_per_cent": ("decision: {risk_level: 15%}", "decision.risk_level"),
+    "two_columns_for_one": ("renames: {a: age, b: age}", "2 columns of the extract are renamed to 'age'"), "renamed_to_nothing": ("renames: {a: null}", "renames.a"),
     "negative_threshold": ("disclosure: {threshold: -1, exempt: true}", "disclosure.threshold"), "a_risk_of_two": ("decision: {risk_level: 2}", "decision.risk_level"),
 }  # fmt: skip
 
@@ -118,6 +125,34 @@ def test_what_a_site_file_says_is_checked(name: str, folder: Path) -> None:
         load_network(folder)
     assert str(caught.value).startswith(f"{path}:")
     assert "\n" not in str(caught.value)
+
+
+TABLE_CHANGES = {
+    "two_columns_of_a_name": ("- name: psa", "- name: age", "column 'age' is defined 2 times"), "no_id": ("role: id", "role: feature", "needs at least two categories"),
+    "name_on_two_lines": ("- name: psa", '- name: "a\\nb"', "columns.a b.name is 'a b'"), "name_without_end": ("- name: psa", f"- name: {'x' * 3000}", "columns.x{60}"),
+    "nothing_as_category": ("[T1, T2, T3, T4]", "[T1, null, T3, T4]", "got nothing"), "list_as_category": ("[T1, T2, T3, T4]", "[[T1], T2, T3, T4]", "got a list or a map"),
+    "category_twice": ("[T1, T2, T3, T4]", "[T1, T1, T3, T4]", "a category is listed twice"), "one_category": ("[T1, T2, T3, T4]", "[T1]", "at least two categories"),
+    "alias_of_two": ("hormone: [ADT,", "hormone: [as, ADT,", "an alias stands for two categories"), "alias_of_nothing": ("none: [AS", "nothing: [AS", "'nothing' is no category"),
+    "range_backwards": ("range: [18, 120]", "range: [120, 18]", "above the high end"), "range_of_one": ("range: [18, 120]", "range: [18]", "a range is"), "range_of_none": ("range: [18, 120]", "range: [.nan, 120]", "finite number"),
+    "truth_as_an_end": ("range: [18, 120]", "range: [true, 120]", "expected a number, got true"), "truth_as_a_budget": ("budget: 0.02", "budget: true", "expected a number"),
+    "horizon_of_nothing": ("horizon: 10 years", "horizon: 0 years", "longer than nothing"), "horizon_soon": ("horizon: 10 years", "horizon: soon", "a number and a unit"),
+    "cuts_backwards": ("cuts: [65, 75]", "cuts: [75, 65]", "cuts must ascend"), "cuts_twice": ("cuts: [65, 75]", "cuts: [65, 65]", "cuts must ascend"),
+    "outcome_of_a_feature": ("column: died_10y\n  positive", "column: age\n  positive", "must have role label"), "positive_of_none": ("positive: 1", "positive: 7", "is no label of"),
+    "no_rows_needed": ("min_rows: 20", "min_rows: true", "expected a number"), "all_set_aside": ("quarantine: 0.10", "quarantine: 5", "limits.quarantine"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TABLE_CHANGES)
+def test_what_a_table_file_says_is_checked(name: str, folder: Path) -> None:
+    before, after, says = TABLE_CHANGES[name]
+    path = folder / "tables/prostate.yaml"
+    assert before in path.read_text()
+    path.write_text(path.read_text().replace(before, after, 1))
+    with pytest.raises(ContractError, match=says) as caught:
+        load_network(folder)
+    assert str(caught.value).startswith(f"{path}:")
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 600
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,9 @@ import pytest
 
 from tdrop.contracts.network import Network
 from tdrop.contracts.site import Site
-from tdrop.data.cells import restore
+from tdrop.data.cells import restore, write_patients
 from tdrop.data.prepare import Prepared, prepare
 from tdrop.errors import ContractError, DataError, TdropError, Unavailable
-from tdrop.evaluate import write_patients
 
 Make = Callable[[pd.DataFrame], pd.DataFrame | bytes | None]
 ROWS = 100

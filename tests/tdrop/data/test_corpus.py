@@ -106,10 +106,10 @@ def test_a_label_file(way: Way, shared_network: Network, tmp_path: Path) -> None
     assert (right | np.isnan(found.y)).all()
     lost = int(np.isnan(found.y).sum())
     assert lost <= way.extract.aside + (way.name == "latin_1")
-    assert found.known + found.missing == ROWS
+    assert found.counts.known + found.counts.missing == ROWS
     assert len(found.problems) >= lost + max(0, way.extract.more) - (way.extract.aside and lost)
     rows = ROWS + way.extract.more
-    assert found.known + len(found.problems) == rows
+    assert found.counts.known + len(found.problems) == rows
 
 
 @pytest.mark.parametrize("place", [0, 1])
@@ -214,7 +214,7 @@ SITES: list[tuple[dict[str, Any], str]] = [
     ({"units": {"psa": "years"}}, "'years' cannot be converted to 'ng/mL'"), ({"units": {"psa": "umol/L"}}, "molar_mass"),
     ({"location": "x" * 5000}, "File name too long"), ({"location": "a\0b.csv"}, "cannot be read"), ({"location": "/dev/zero"}, "a pipe, a socket or a device"),
     ({"location": "/dev/null"}, "a pipe, a socket or a device"), ({"location": "file:///dev/zero"}, "a pipe, a socket or a device"), ({"location": "/"}, "is a folder"),
-    ({"location": "north.csv/x"}, "cannot be read"), ({"location": ""}, "is a folder"), ({"location": "${NO_SUCH_VARIABLE}"}, "NO_SUCH_VARIABLE is not set"),
+    ({"location": "north.csv/x"}, "cannot be read"), ({"location": "${NO_SUCH_VARIABLE}"}, "NO_SUCH_VARIABLE is not set"),
     ({"location": "gopher://x/y"}, "'gopher' is not a known protocol"), ({"location": "memory://nothing/here.csv"}, "does not exist"),
 ]  # fmt: skip
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,7 @@ def test_every_id_is_in_exactly_one_list(rows: Any, duplicates: str, ragged: set
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @many(2000)
 @given(**FILES)
 def test_every_id_of_two_thousand_files(rows: Any, duplicates: str, ragged: set[int], tmp_path: Path) -> None:
@@ -140,10 +142,10 @@ def test_every_row_of_a_label_file_is_an_outcome_or_listed(rows: list[tuple[str,
     try:
         found = read_labels(site, CONTRACT, patients, home=tmp_path, base=tmp_path)
     except DataError as error:
-        assert "rows name no patient" in str(error)  # noqa: PT017 - most files are read
+        assert re.search("rows name no patient|has no rows", str(error))  # noqa: PT017 - most files are read
         return
     read = sum(bool((name + value).strip(" ")) for name, value in rows)
-    assert found.known + len(found.problems) == read
+    assert found.counts.known + len(found.problems) == read
     for patient, outcome in zip(patients, found.y, strict=True):
         said = {"0": "0", "1": "1", "yes": "1"}
         given_outcomes = {said[value] for name, value in rows if name.strip() == patient and value in said}

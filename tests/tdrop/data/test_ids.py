@@ -20,12 +20,11 @@ from hypothesis import strategies as st
 
 from tdrop.contracts.site import Site
 from tdrop.contracts.table import Contract
-from tdrop.data.cells import neutralise, restore
+from tdrop.data.cells import neutralise, restore, write_patients
 from tdrop.data.identify import with_text_ids
 from tdrop.data.outcomes import read_labels
 from tdrop.data.prepare import prepare_frame
 from tdrop.data.readers import read, read_file
-from tdrop.evaluate import write_patients
 
 FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 #: Texts as ids are written: no spaces around, which nobody counts to an id, and no control characters.

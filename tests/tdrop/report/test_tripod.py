@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from report_cases import report_data
 
-from tdrop.disclosure import disclose
+from tdrop.disclosure.report import disclose
 from tdrop.figures import draw_attrition
 from tdrop.report import ReportData
 from tdrop.report.sections import _attrition
@@ -46,7 +46,7 @@ def test_without_outcomes_no_performance_is_stated() -> None:
 
 def test_a_disclosed_site_states_rounded_counts(labelled: ReportData) -> None:
     policy = labelled.site.disclosure.model_copy(update={"exempt": False})
-    validation = {**labelled.validation, "duplicates": 3, "read": 417}
+    validation = replace(labelled.validation, duplicates=3, read=417)
     shown = disclose(replace(labelled, validation=validation), policy)
     told = " ".join(items(shown).values())
     assert "417" not in told

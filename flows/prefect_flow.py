@@ -1,0 +1,41 @@
+"""A recipe as a flow of Prefect's; loads Prefect, so only where a server is at hand."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+import prefect
+from prefect import Flow
+from prefect.client.orchestration import get_client
+from prefect.states import Cancelled
+from prefect.task_runners import ThreadPoolTaskRunner
+
+from tasks import stopping
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def as_flow(name: str, run_name: str, function: Callable[P, R]) -> Flow[P, R]:
+    """The flow, with its tasks in threads of this process."""
+    # Threads only wait for worker processes; a few more than cores keep those busy.
+    runner: Any = ThreadPoolTaskRunner(max_workers=2 * (os.cpu_count() or 1) + 2)
+    declare: Any = prefect.flow(
+        name=name,
+        flow_run_name=run_name,
+        persist_result=False,
+        task_runner=runner,
+        on_failure=[_cancel_when_stopped],
+        on_crashed=[_cancel_when_stopped],
+    )
+    found: Flow[P, R] = declare(function)
+    return found
+
+
+def _cancel_when_stopped(flow: Any, flow_run: Any, state: Any) -> None:
+    """Tells Prefect that a flow run was cancelled by a person, and did not fail or crash."""
+    if stopping.requested():
+        with get_client(sync_client=True) as client:
+            client.set_flow_run_state(flow_run.id, Cancelled(message=stopping.SENTENCE), force=True)

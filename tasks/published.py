@@ -1,0 +1,100 @@
+"""What has left of a site, so that a report of nearly the same patients does not leave after it.
+
+Below the site's folder `published/` holds a folder for each state of its patients that left: `rows.npy`, a digest a
+patient, and of the last one the files themselves. It stays at the site.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock
+
+from tasks.place import PRIVATE, Place
+from tdrop.disclosure.cells import limit
+from tdrop.disclosure.differences import State, may_leave, patients_apart, state_of
+from tdrop.report.data import ReportData
+
+#: Tag of a record that holds no number of the site, and says why.
+WITHHELD = "withheld"
+ROWS = "rows.npy"
+FILES = "files"
+SUMMARY = "summary.json"
+
+
+@dataclass(frozen=True)
+class Published:
+    """What has left of one site.
+
+    Attributes:
+        folder: The site's folder of it.
+    """
+
+    folder: Path
+
+    def permits(self, now: State, threshold: int) -> bool:
+        """Whether a state of the patients may leave beside all that did."""
+        return may_leave(now, [np.load(left / ROWS) for left in self._left()], threshold)
+
+    def before(self, now: State) -> Mapping[str, Any] | None:
+        """The summary that left last of other patients than these."""
+        for left in reversed(self._left()):
+            if patients_apart(now, np.load(left / ROWS)):
+                summary: dict[str, Any] = json.loads((left / SUMMARY).read_text(encoding="utf-8"))
+                return summary
+        return None
+
+    def keep(self, now: State, write: Callable[[Path], Mapping[str, Any]]) -> None:
+        """Writes what leaves of a state, and keeps it as the last that did; `write` returns its summary."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
+        with FileLock(self.folder / ".lock", mode=0o600):
+            earlier = self._left()
+            number = int(earlier[-1].name) + 1 if earlier else 1
+            incoming = self.folder / f".{number:06d}"
+            shutil.rmtree(incoming, ignore_errors=True)
+            (incoming / FILES).mkdir(parents=True, mode=PRIVATE)
+            summary = write(incoming / FILES)
+            (incoming / SUMMARY).write_text(json.dumps(summary), encoding="utf-8")
+            np.save(incoming / ROWS, now)
+            incoming.rename(self.folder / f"{number:06d}")
+            for left in earlier:
+                same = not patients_apart(now, np.load(left / ROWS))
+                shutil.rmtree(left if same else left / FILES, ignore_errors=True)
+
+    def copy(self, folder: Path) -> None:
+        """Copies what left last."""
+        shutil.copytree(self._left()[-1] / FILES, folder, dirs_exist_ok=True)
+
+    def _left(self) -> list[Path]:
+        return sorted(path.parent for path in self.folder.glob(f"[0-9]*/{ROWS}"))
+
+
+def published_of(place: Place, site: str) -> Published:
+    """What has left of a site."""
+    return Published(place.site(site) / "published")
+
+
+def patients_of(data: ReportData) -> State:
+    """The state of the patients whom a report is about."""
+    assert data.target_frame is not None, "a run's report has its patients"
+    return state_of(data.target_frame, data.y)
+
+
+def is_withheld(place: Place, data: ReportData) -> bool:
+    """Whether a report would tell of few patients to someone who has what left before."""
+    threshold = limit(data.site.disclosure)
+    return bool(threshold) and not published_of(place, data.site.name).permits(patients_of(data), threshold)
+
+
+def withheld_sentence(data: ReportData) -> str:
+    """Why the numbers of a report did not leave."""
+    return (
+        f"fewer than {limit(data.site.disclosure)} patients differ from those of a report that left before: their "
+        "difference would tell of those few, so the report that left last stands"
+    )

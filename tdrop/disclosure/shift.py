@@ -1,0 +1,181 @@
+"""What leaves of a shift and of a matching: rounded counts, and shares and means no finer than these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+
+from tdrop.disclosure.cells import (
+    DECIMALS,
+    Policy,
+    coarse,
+    limit,
+    shown_count,
+    shown_parts,
+    shown_share,
+    step_of,
+    to_grid,
+    to_number,
+)
+from tdrop.matching import Matching
+from tdrop.matching.balance import Balance
+from tdrop.shift import Density, DomainAuroc, Driver, FeatureShift, Ground, PermutationTest, Shift
+
+
+def disclose_shift(shift: Shift, policy: Policy) -> Shift:
+    """Returns a shift with every count rounded and every share and mean no finer than that."""
+    threshold = limit(policy)
+    if not threshold:
+        return shift
+    rows = to_number(shift.source_rows), to_number(shift.target_rows)
+    features = _complete([_feature(item, rows, threshold) for item in shift.features])
+    effective = shift.weights_effective_n
+    return replace(
+        shift,
+        source_rows=shown_count(shift.source_rows, threshold),
+        target_rows=shown_count(shift.target_rows, threshold),
+        domain_auroc=None if shift.domain_auroc is None else _auroc(shift.domain_auroc, threshold),
+        aurocs=tuple(_auroc(item, threshold) for item in shift.aurocs),
+        permutation=None if shift.permutation is None else _permutation(shift.permutation, threshold),
+        weights_effective_n=None if effective is None else coarse(effective, threshold),
+        weights_capped_share=_share(shift.weights_capped_share, rows[0], threshold),
+        outside_overlap=_share(shift.outside_overlap, rows[1], threshold),
+        propensity=None if shift.propensity is None else _density(shift.propensity, threshold),
+        features=features,
+        drivers=tuple(_driver(item, features) for item in shift.drivers),
+        grounds=tuple(_ground(item, threshold) for item in shift.grounds),
+    )
+
+
+def _share(value: float | None, rows: int, threshold: int) -> float | None:
+    return None if value is None else shown_share(round(value * rows), rows, threshold)
+
+
+def _auroc(item: DomainAuroc, threshold: int) -> DomainAuroc:
+    value, low, high = (round(number, DECIMALS) for number in (item.value, item.low, item.high))
+    loss = None if item.log_loss is None else round(item.log_loss, DECIMALS)
+    return DomainAuroc(value, low, high, item.kind, shown_count(item.rows_fitted, threshold), loss)
+
+
+def _permutation(item: PermutationTest, threshold: int) -> PermutationTest:
+    return replace(
+        item,
+        statistic=round(item.statistic, DECIMALS),
+        p_value=round(item.p_value, DECIMALS),
+        source_rows=shown_count(item.source_rows, threshold),
+        target_rows=shown_count(item.target_rows, threshold),
+    )
+
+
+def _feature(item: FeatureShift, rows: tuple[int, int], threshold: int) -> FeatureShift:
+    shown = replace(
+        item,
+        density=_density(item.density, threshold),
+        missing_difference=None,
+        outside_range=_share(item.outside_range, rows[1], threshold),
+    )
+    if item.kind == "continuous":
+        return _means(shown, rows, threshold)
+    there, here = _share(item.source_mean, rows[0], threshold), _share(item.target_mean, rows[1], threshold)
+    return _difference(shown, there, here)
+
+
+def _means(item: FeatureShift, rows: tuple[int, int], threshold: int) -> FeatureShift:
+    """Means so coarse that moving `threshold` patients by a standard deviation would not show."""
+    sd = item.pooled_sd or 1.0
+    steps = [step_of(number, threshold) for number in rows]
+    return replace(
+        item,
+        source_mean=to_grid(item.source_mean, steps[0] * sd),
+        target_mean=to_grid(item.target_mean, steps[1] * sd),
+        smd=to_grid(item.smd, max(steps)),
+        distance=to_grid(item.distance, max(steps)),
+        # Two digits of a spread say nothing of a single patient among these many.
+        pooled_sd=None if item.pooled_sd is None else float(f"{item.pooled_sd:.2g}"),
+    )
+
+
+def _difference(item: FeatureShift, there: float | None, here: float | None) -> FeatureShift:
+    """What follows from two shown shares; a difference of exact ones would give them away."""
+    if here is None or there is None:
+        return replace(item, source_mean=None, target_mean=None, pooled_sd=None, smd=None, distance=None)
+    pooled = ((here * (1 - here) + there * (1 - there)) / 2) ** 0.5
+    smd = 0.0 if here == there else (here - there) / pooled if pooled else None
+    return replace(item, source_mean=there, target_mean=here, pooled_sd=pooled, smd=smd, distance=abs(here - there))
+
+
+def _complete(features: Sequence[FeatureShift]) -> tuple[FeatureShift, ...]:
+    """Fills in what belongs to a whole column, from what its features show."""
+    levels: dict[str, list[float | None]] = {}
+    missing: dict[str, float] = {}
+    for item in features:
+        if item.kind == "level":
+            levels.setdefault(item.column, []).append(item.distance)
+        if item.kind == "missing" and item.target_mean is not None and item.source_mean is not None:
+            missing[item.column] = item.target_mean - item.source_mean
+    return tuple(
+        replace(
+            item,
+            distance=_half(levels[item.column]) if item.kind == "level" else item.distance,
+            missing_difference=missing.get(item.column),
+        )
+        for item in features
+    )
+
+
+def _half(distances: Sequence[float | None]) -> float | None:
+    known = [distance for distance in distances if distance is not None]
+    return sum(known) / 2 if len(known) == len(distances) else None
+
+
+def _driver(item: Driver, features: Sequence[FeatureShift]) -> Driver:
+    members = [one for one in features if one.column == item.column]
+    smds = [one.smd for one in members if one.smd is not None]
+    distances = [one.distance for one in members if one.distance is not None]
+    return Driver(
+        item.column,
+        round(item.auroc_drop, DECIMALS),
+        max(smds, key=abs, default=None),
+        max(distances, default=None),
+    )
+
+
+def _ground(item: Ground, threshold: int) -> Ground:
+    """A ground as rounded counts; what chance allows is left out, since it is known from the others."""
+    count, of = shown_count(item.count, threshold), shown_count(item.of, threshold)
+    expected = None if item.expected is None else shown_count(to_number(item.expected), threshold)
+    return replace(item, count=count, of=of, expected=expected, low=None, high=None)
+
+
+def _density(density: Density, threshold: int) -> Density:
+    """Rounds bars; those of few patients, and what would give them away, are hidden."""
+    sides = (tuple(shown_parts(list(map(to_number, bars)), threshold)) for bars in (density.source, density.target))
+    return Density(density.edges, *sides)
+
+
+def disclose_matching(matching: Matching, shift: Shift, policy: Policy) -> Matching:
+    """Returns a matching without its rows; what `shift` (already disclosed) hides of a feature is hidden here too."""
+    threshold = limit(policy)
+    if not threshold:
+        return matching
+    before = {item.feature: item.smd for item in shift.features}
+    rows, logits = to_number(shift.target_rows), matching.propensity
+    step = step_of(min(to_number(matching.retained), rows), threshold)
+    return replace(
+        matching,
+        rows=matching.rows[:0],
+        balance=tuple(_balance(item, before.get(item.feature), step) for item in matching.balance),
+        retained=shown_count(matching.retained, threshold),
+        wanted=shown_count(matching.wanted, threshold),
+        effective_n=shown_count(matching.effective_n, threshold),
+        within=None if matching.within is None else shown_count(matching.within, threshold),
+        overlap=_share(matching.overlap, rows, threshold) if rows else None,
+        propensity=None if logits is None else _balance(logits, to_grid(logits.before, step), step),
+    )
+
+
+def _balance(item: Balance, before: float | None, step: float) -> Balance:
+    if before is None:
+        return Balance(item.feature, None, None, None)
+    grid = {field.name: to_grid(getattr(item, field.name), step) for field in fields(item) if field.name != "feature"}
+    return Balance(item.feature, **{**grid, "before": before})

@@ -1,0 +1,93 @@
+"""What it costs to do without features that a target does not record, measured on source patients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from tdrop.contracts.table import Contract
+from tdrop.data.encode import Encoder, learn_encoder
+from tdrop.data.outcomes import source_outcome
+from tdrop.errors import DataError
+from tdrop.methods import build
+from tdrop.metrics import auroc, per_row_log_loss
+from tdrop.records import Count
+from tdrop.tune import deal_folds
+from tdrop.tune.out_of_fold import predict_folds
+from tdrop.types import Cohort, Doubles
+
+#: A usual model, quick to fit: what is lost is a property of the features far more than of the method.
+MEASURED_BY = "logistic_regression"
+REFITS = 10
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Features that a target does not record, and what doing without them costs on source patients.
+
+    Attributes:
+        columns: The contract's columns.
+        rows: Source patients behind the numbers; 0 where nothing could be measured.
+        outcomes: How many of them had the outcome.
+        log_loss_with: Out-of-fold log loss with all features.
+        log_loss_without: The same without them.
+        standard_error: Of the difference between the two, patient by patient.
+        auroc_with: Out-of-fold AUROC with all features.
+        auroc_without: The same without them.
+    """
+
+    columns: tuple[str, ...]
+    rows: Count = 0
+    outcomes: Count = 0
+    log_loss_with: float | None = None
+    log_loss_without: float | None = None
+    standard_error: float | None = None
+    auroc_with: float | None = None
+    auroc_without: float | None = None
+
+
+def measure_left_out(source_frame: pd.DataFrame, contract: Contract, encoder: Encoder, *, seed: int = 0) -> LeftOut:
+    """Fits on source patients with and without the features that an encoder leaves out.
+
+    Args:
+        source_frame: The source's used rows.
+        contract: The table.
+        encoder: How the pair of sites is encoded.
+        seed: Decides folds and fits, the same ones for both.
+    """
+    unknown = [name for name in encoder.left_out if name not in source_frame or source_frame[name].isna().all()]
+    if len(unknown) == len(encoder.left_out):
+        return LeftOut(encoder.left_out)
+    y, _ = source_outcome(source_frame, contract)
+    known = ~np.isnan(y)
+    frame = source_frame[known].reset_index(drop=True)
+    whole = learn_encoder(source_frame, contract, unknown)
+    pair = [each.encode(frame, "source", y=y[known]) for each in (whole, encoder)]
+    try:
+        rows, outcomes, (full, lean) = _out_of_fold(pair, seed)
+    except DataError:
+        # Too few outcomes to deal: the verdict says that as well.
+        return LeftOut(encoder.left_out)
+    losses = [per_row_log_loss(outcomes, risk) for risk in (full, lean)]
+    return LeftOut(
+        columns=encoder.left_out,
+        rows=rows,
+        outcomes=int(outcomes.sum()),
+        log_loss_with=float(losses[0].mean()),
+        log_loss_without=float(losses[1].mean()),
+        standard_error=float(np.std(losses[1] - losses[0], ddof=1) / np.sqrt(rows)),
+        auroc_with=auroc(outcomes, full),
+        auroc_without=auroc(outcomes, lean),
+    )
+
+
+def _out_of_fold(pair: list[Cohort], seed: int) -> tuple[int, Doubles, list[Doubles]]:
+    """How many source patients were predicted, their outcomes (rows,), and by cohort their risks (rows,)."""
+    assert pair[0].y is not None
+    rows, fold = deal_folds(pair[0], seed=seed)
+    method = build(MEASURED_BY, refits=REFITS)
+    held = tuple(int(each) for each in np.unique(fold))
+    risks = [predict_folds(method, cohort, cohort.unlabelled(), (rows, fold), held, seed=seed).risk for cohort in pair]
+    return len(rows), pair[0].y[rows].astype(np.float64), risks

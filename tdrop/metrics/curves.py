@@ -1,0 +1,123 @@
+"""Curves over all thresholds: ranking (ROC, precision and recall), calibration as a smooth line, net benefit.
+
+The smooth calibration is the logistic regression of the outcome on a restricted cubic spline of the risk's logit
+(Harrell, Regression Modeling Strategies, 2015), with a pointwise interval from its covariance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from tdrop.metrics.calibration import fit_line, sigmoid
+from tdrop.metrics.referral import per_row_benefit
+from tdrop.metrics.scores import as_pair, logit
+from tdrop.types import INTERVAL_LEVEL, Doubles
+
+#: Where a spline's pieces meet, as quantiles of the risk; four where there are events enough to bend it twice.
+_KNOTS_MANY, _KNOTS_FEW = (0.05, 0.35, 0.65, 0.95), (0.1, 0.5, 0.9)
+_EVENTS_FOR_MANY = 100
+_NORMAL = float(norm.ppf(0.5 + INTERVAL_LEVEL / 2))
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line with its interval.
+
+    Attributes:
+        x: Places (points,).
+        y: Values (points,).
+        low: Lower ends (points,); empty where there is no interval.
+        high: Upper ends (points,).
+    """
+
+    x: Doubles
+    y: Doubles
+    low: Doubles
+    high: Doubles
+
+
+def _plain(x: Doubles, y: Doubles) -> Curve:
+    return Curve(x, y, np.zeros(0), np.zeros(0))
+
+
+def roc_curve(y: NDArray[Any], score: NDArray[Any]) -> Curve | None:
+    """Returns sensitivity against 1 - specificity, one point a distinct score; None with one class."""
+    hits, alarms = _counts(y, score)
+    if not hits[-1] or not alarms[-1]:
+        return None
+    return _plain(np.concatenate([[0.0], alarms / alarms[-1]]), np.concatenate([[0.0], hits / hits[-1]]))
+
+
+def precision_recall_curve(y: NDArray[Any], score: NDArray[Any]) -> Curve | None:
+    """Returns precision against recall, one point a distinct score; None with one class."""
+    hits, alarms = _counts(y, score)
+    if not hits[-1] or not alarms[-1]:
+        return None
+    return _plain(hits / hits[-1], hits / (hits + alarms))
+
+
+def _counts(y: NDArray[Any], score: NDArray[Any]) -> tuple[Doubles, Doubles]:
+    """Returns how many events and non-events lie at or above each distinct score (points,), highest first."""
+    outcome, value = as_pair(y, score)
+    if not len(value):
+        return np.zeros(1), np.zeros(1)
+    order = np.argsort(-value, kind="stable")
+    last = np.append(np.nonzero(np.diff(value[order]))[0], len(order) - 1)
+    hits = np.cumsum(outcome[order])[last]
+    return hits, last + 1 - hits
+
+
+def smooth_calibration(y: NDArray[Any], p: NDArray[Any], points: int = 60) -> Curve | None:
+    """Returns the observed share by predicted risk as a smooth line; None where it cannot be fitted.
+
+    Args:
+        y: Outcomes (rows,).
+        p: Risks (rows,).
+        points: Places, from the lowest to the highest hundredth of the risks.
+    """
+    outcome, risk = as_pair(y, p)
+    if len(np.unique(outcome)) < 2 or len(np.unique(risk)) < 2:
+        return None
+    events = min(outcome.sum(), len(outcome) - outcome.sum())
+    score = logit(risk)
+    knots = np.unique(np.quantile(score, _KNOTS_MANY if events >= _EVENTS_FOR_MANY else _KNOTS_FEW))
+    design = _spline(score, knots)
+    beta = fit_line(outcome, design, np.zeros(len(score)))
+    if beta is None:
+        return None
+    fitted = sigmoid(design @ beta)
+    covariance = np.linalg.pinv(design.T @ (design * (fitted * (1 - fitted))[:, None]))
+    first, last = np.quantile(risk, [0.01, 0.99])
+    x = np.linspace(float(first), float(last), points)
+    grid = _spline(logit(x), knots)
+    middle, error = grid @ beta, np.sqrt(np.einsum("ij,jk,ik->i", grid, covariance, grid))
+    return Curve(x, sigmoid(middle), sigmoid(middle - _NORMAL * error), sigmoid(middle + _NORMAL * error))
+
+
+def _spline(score: Doubles, knots: Doubles) -> Doubles:
+    """Returns a constant, the score, and a restricted cubic spline's bends (rows, knots); fewer knots, fewer bends."""
+    columns = [np.ones(len(score)), score]
+    if len(knots) >= 3:
+        cubes = np.clip(score[:, None] - knots, 0, None) ** 3
+        end, before = knots[-1], knots[-2]
+        for place, knot in enumerate(knots[:-2]):
+            tail = (end - knot) * cubes[:, -2] - (before - knot) * cubes[:, -1]
+            columns.append((cubes[:, place] - tail / (end - before)) / (end - knots[0]) ** 2)
+    return np.column_stack(columns)
+
+
+def benefit_curve(y: NDArray[Any], risk: NDArray[Any], thresholds: Doubles) -> Curve:
+    """Returns the net benefit of acting from each threshold on, with its interval over patients.
+
+    Net benefit is a mean over patients, so its standard error is that of a mean.
+    """
+    outcome, value = as_pair(y, risk)
+    rows = np.asarray([per_row_benefit(outcome, value, float(threshold)) for threshold in thresholds])
+    middle = rows.mean(axis=1)
+    error = rows.std(axis=1, ddof=1) / np.sqrt(len(outcome)) if len(outcome) > 1 else np.full(len(middle), np.nan)
+    return Curve(thresholds, middle, middle - _NORMAL * error, middle + _NORMAL * error)

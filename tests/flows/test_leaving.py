@@ -1,0 +1,172 @@
+"""What really leaves a site that hides small counts: its export, MLflow's runs and Prefect's pages, read back."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from conftest import settle, write_tiny_network
+
+from flows.promotion import run_export
+from flows.transfer import transfer_site
+from tasks.settings import TransferSettings
+from tdrop.errors import SiteStopped
+
+pytestmark = pytest.mark.timeout(400)
+SITE = "harbour"
+SETTINGS = TransferSettings(
+    methods=("logistic_regression",),
+    method_settings={"logistic_regression": {"refits": 5}},
+    seeds=1,
+    trials=1,
+    passes=10,
+    folds=2,
+    bootstrap=50,
+)
+#: Neither the patients nor the rows set aside, the outcomes or the unknown ones are round numbers.
+PATIENTS = 143
+UNKNOWN = 4
+
+
+def hide_small_counts(place) -> None:
+    file = Path(place.contracts) / "sites" / f"{SITE}.yaml"
+    file.write_text(file.read_text(encoding="utf-8").replace("{exempt: true}", "{threshold: 10}"), encoding="utf-8")
+
+
+def keep_patients(place, number: int) -> None:
+    """Writes an extract of the first patients, three of whom have an impossible age, and all outcomes but a few."""
+    demo = place.root / "demo"
+    whole = demo / "whole.csv"
+    if not whole.exists():
+        whole.write_bytes((demo / f"{SITE}.csv").read_bytes())
+    rows = pd.read_csv(whole).head(number + 3)
+    rows.loc[rows.index[:3], "age"] = 230
+    rows.to_csv(demo / f"{SITE}.csv", index=False)
+    outcomes = demo / f"{SITE}_outcomes.csv"
+    pd.read_csv(outcomes).iloc[3 + UNKNOWN :].to_csv(outcomes, index=False) if number == PATIENTS else None
+    settle(demo)
+
+
+def transfer(place) -> dict:
+    return transfer_site(SITE, SETTINGS, place.contracts, place.home, processes=0, again=True)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, prefect_server):
+    place = write_tiny_network(tmp_path_factory.mktemp("leaving"))
+    hide_small_counts(place)
+    keep_patients(place, PATIENTS)
+    transfer(place)
+    return place
+
+
+def runs_of(place) -> list:
+    from tasks.tracking import EXPERIMENTS, connect
+
+    client = connect(place)
+    experiments = [one.experiment_id for one in client.search_experiments(filter_string=EXPERIMENTS)]
+    return client.search_runs(experiments, order_by=["attributes.start_time"])
+
+
+def pages_of_prefect() -> dict[str, str]:
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.sorting import ArtifactSort, LogSort, TaskRunSort
+
+    with get_client(sync_client=True) as client:
+        # The newest: other tests' pages are on the server too. Of one key the newest comes last and stays.
+        pages = reversed(client.read_artifacts(sort=ArtifactSort.CREATED_DESC, limit=200))
+        states = client.read_task_runs(sort=TaskRunSort.EXPECTED_START_TIME_DESC, limit=200)
+        logs = client.read_logs(sort=LogSort.TIMESTAMP_DESC, limit=200)
+    found = {str(page.key): str(page.data) for page in pages if str(page.key).startswith(SITE)}
+    return found | {"states": " ".join(str(one.state.message) for one in states if one.state),
+                    "logs": " ".join(log.message for log in logs)}  # fmt: skip
+
+
+def exact_counts(place) -> set[str]:
+    """The counts of the site's own folder that are not round, from a hundred on."""
+    validation = json.loads((place.latest(SITE) / "validation.json").read_text())
+    evaluation = json.loads((place.latest(SITE) / "evaluation.json").read_text())
+    shift = json.loads((place.latest(SITE) / "shift.json").read_text())
+    numbers = {validation["read"], validation["used"], evaluation["patients"], evaluation["labelled"]}
+    numbers |= {shift["source_rows"], shift["target_rows"], shift["domain_auroc"]["rows_fitted"]}
+    return {str(number) for number in numbers if number > 100 and number % 10}
+
+
+def tokens(text: str) -> set[str]:
+    return {token.replace(",", "") for token in re.findall(r"(?<![\w.#-])\d[\d,]*(?![\w%]|\.\d)", text)}
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_no_exact_count_reaches_prefect(place):
+    exact = exact_counts(place)
+    assert {str(PATIENTS), str(PATIENTS + 3), str(PATIENTS - UNKNOWN)} <= exact
+    pages = pages_of_prefect()
+    assert {f"{SITE}-{stage}" for stage in ("validation", "choice", "shift", "evaluation", "summary")} <= set(pages)
+    for name, page in pages.items():
+        assert not (tokens(page) & exact), name
+    validation = pages[f"{SITE}-validation"]
+    assert "<10" in validation
+
+
+def test_no_exact_count_reaches_mlflow(place):
+    exact = exact_counts(place)
+    for run in runs_of(place):
+        numbers = {f"{value:.6f}".removesuffix(".000000") for value in run.data.metrics.values()}
+        assert not (numbers & exact), run.data.metrics
+        assert not (tokens(" ".join([*run.data.params.values(), *run.data.tags.values()])) & exact)
+        for name in ("rows/read", "rows/used"):
+            assert run.data.metrics.get(name, 0) % 10 == 0
+    files = [path for path in (place.root / "artifacts").rglob("*") if path.suffix in (".json", ".csv", ".html")]
+    assert any(path.name == "served.json" for path in files)
+    for path in files:
+        text = re.sub(r"<(style|script|svg)\b.*?</\1>", " ", path.read_text(), flags=re.S)
+        assert not (tokens(text) & exact), path
+
+
+def test_one_patient_more_changes_neither_the_export_nor_the_record(place, tmp_path, capsys, monkeypatch):
+    from flows.printer import Printer
+
+    console = Printer(width=300)
+    monkeypatch.setenv("TDROP_HOME", place.home)
+    run_export(SITE, folder=tmp_path / "first", contracts=Path(place.contracts), console=console)
+    keep_patients(place, PATIENTS + 1)
+    assert transfer(place)["patients"] == PATIENTS + 1
+    capsys.readouterr()
+    run_export(SITE, folder=tmp_path / "second", contracts=Path(place.contracts), console=console)
+    assert "fewer than 10 patients differ" in capsys.readouterr().out
+    assert bytes_of(tmp_path / "second") == bytes_of(tmp_path / "first")
+    parents = [run for run in runs_of(place) if run.data.tags["kind"] == "site"]
+    assert [("withheld" in run.data.tags, bool(run.data.metrics)) for run in parents] == [(False, True), (True, False)]
+    children = [run for run in runs_of(place) if run.data.tags.get("mlflow.parentRunId") == parents[-1].info.run_id]
+    assert children
+    assert not any(name.startswith("target/") for run in children for name in run.data.metrics)
+    assert "No numbers" in pages_of_prefect()[f"{SITE}-summary"]
+
+
+def test_a_stopped_site_leaves_a_letter_and_a_red_task(tmp_path, prefect_server):
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.sorting import TaskRunSort
+
+    place = write_tiny_network(tmp_path)
+    hide_small_counts(place)
+    extract = place.root / "demo" / f"{SITE}.csv"
+    pd.read_csv(extract).head(PATIENTS).drop(columns="age").to_csv(extract, index=False)
+    settle(place.root / "demo")
+    with pytest.raises(SiteStopped, match="age"):
+        transfer(place)
+    letter = pages_of_prefect()[f"{SITE}-letter"]
+    assert "cannot be used as it is" in letter
+    assert "age" in letter
+    assert str(PATIENTS) not in tokens(letter)
+    with get_client(sync_client=True) as client:
+        states = {
+            (run.name, run.state_name)
+            for run in client.read_task_runs(sort=TaskRunSort.EXPECTED_START_TIME_DESC, limit=200)
+        }
+    assert (f"accept {SITE}", "Failed") in states

@@ -1,0 +1,25 @@
+"""The twin without unlabelled patients: which settings it has, and who has none."""
+
+from __future__ import annotations
+
+import pytest
+
+from flows.training import without_target
+from tasks.run import Trained
+from tdrop.records import read
+from tdrop.tune import Trial
+
+
+def test_the_twin_has_the_same_settings_at_lambda_0():
+    twin = without_target(Trial("transductive_ensemble", {"lambda_": 0.1, "weight_decay": 0.01}, steps=160))
+    assert twin.settings == {"lambda_": 0.0, "weight_decay": 0.01}
+    assert twin.steps == 160
+
+
+@pytest.mark.parametrize("settings", [{}, {"lambda_": 0.0}])
+def test_a_method_that_used_nobody_has_no_twin(settings):
+    assert without_target(Trial("ensemble", settings)) is None
+
+
+def test_a_run_recorded_before_there_were_twins_is_read():
+    assert read(Trained, {"trials": {}, "picked": {}, "fits": {}, "folds": {}, "failed": {}}).twins == {}

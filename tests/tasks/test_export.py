@@ -1,0 +1,295 @@
+"""An attack on what really leaves: whole folders as the export writes them, read back file by file."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from disclosure_attack import MOST, Attack
+from report_cases import frames, report_data
+
+from tasks.export import write_numbers
+from tdrop import metrics
+from tdrop.data.outcomes import LabelCounts
+from tdrop.data.subgroups import subgroups_of
+from tdrop.disclosure.cells import coarse
+from tdrop.disclosure.report import disclose
+from tdrop.evaluate import METRICS, evaluate
+from tdrop.evaluate.referrals import refer
+from tdrop.records import plain
+from tdrop.report import ReportData, render_report
+
+METHODS = ("mc_dropout", "logistic_regression")
+METHOD = METHODS[0]
+SHARES = (5, 10, 20)
+#: Rows of the sites that are attacked in the ordinary run: a small one, one below and one above a few hundred.
+SIZES = (47, 133, 317)
+
+
+def draw_report(seed: int, rows: int) -> ReportData:
+    """A site with small counts wherever something is counted; none of its counts is round by design."""
+    random = np.random.default_rng(seed)
+    data = report_data(
+        target_rows=rows, source_rows=600, methods=METHODS, method=METHOD, seeds=1, bootstrap=10, exempt=False
+    )
+    y = np.asarray(data.y, dtype=np.float64).copy()
+    missing = int(random.integers(1, 10))
+    y[random.permutation(rows)[:missing]] = np.nan
+    target = frames(600, rows)[1]
+    evaluation = evaluate(
+        "harbour", data.predictions, y, data.site.decision, seeds=range(1), bootstrap=10,
+        subgroups=subgroups_of(target, data.contract),
+    )  # fmt: skip
+    aside, twice = (int(number) for number in random.integers(1, 10, 2))
+    labels = LabelCounts(known=rows - missing, missing=missing, unknown_ids=3)
+    previous = {**dict(data.previous or {}), "patients": rows - 1, "labelled": rows - missing - 1}
+    read = rows + aside + twice
+    validation = replace(data.validation, read=read, quarantined=aside, duplicates=twice, findings=())
+    return replace(data, y=y, evaluation=evaluation, validation=validation, labels=labels, previous=previous)
+
+
+def write_folder(data: ReportData, folder: Path, *, page: bool = True) -> ReportData:
+    shown = disclose(data, data.site.disclosure)
+    folder.mkdir()
+    write_numbers(shown, folder)
+    if page:
+        (folder / "report.html").write_text(render_report(shown), encoding="utf-8")
+    return shown
+
+
+# What is true ---------------------------------------------------------------------------------------
+
+
+def confusion(data: ReportData) -> dict[str, int]:
+    """The four cells at the decision level, and what the referred have of the wrong ones."""
+    assert data.y is not None
+    known, level = np.isfinite(data.y), data.site.decision.risk_level
+    summary = data.predictions[METHOD][0]
+    acts, y = summary.mean[known] >= level, data.y[known] == 1
+    away = refer(summary, data.site.decision, data.unlike).referred[known]
+    cells = {"TP": acts & y, "FP": acts & ~y, "FN": ~acts & y, "TN": ~acts & ~y}
+    cells |= {"FN away": cells["FN"] & away, "FP away": cells["FP"] & away}
+    return {name: int(mask.sum()) for name, mask in cells.items()}
+
+
+def referred_errors(data: ReportData) -> dict[str, int]:
+    """Errors among the patients whom each row of retained error refers."""
+    assert data.y is not None
+    known, level = np.isfinite(data.y), data.site.decision.threshold
+    summary, y = data.predictions[METHOD][0], data.y[np.isfinite(data.y)]
+    risk = summary.mean[known]
+    wrong = metrics.misclassified(y, risk, level)
+    scores: dict[str, Any] = {"expected": metrics.expected_loss(risk, level), "sd": summary.sd[known]}
+    return {
+        f"away {share} {by}": int((metrics.most(score, metrics.capacity_count(len(y), share / 100)) & wrong).sum())
+        for share in SHARES
+        for by, score in scores.items()
+    }
+
+
+def truths(data: ReportData) -> dict[str, int]:
+    found = confusion(data) | referred_errors(data)
+    for row in data.evaluation.rows:
+        if (row.method, row.seed) == (METHOD, "all") and row.value is not None and row.n:
+            where = "" if row.group == "all" else f" {row.group}"
+            if METRICS[row.metric].shape == "count":
+                found[f"{row.metric}{where}"] = round(row.value)
+            elif row.metric in ("outcome_rate", "error_rate"):
+                found[f"{row.metric}{where}"] = round(row.value * row.n)
+    counts = {**plain(data.validation), "missing": plain(data.labels)["missing"]}
+    return found | {name: int(counts[name]) for name in ("quarantined", "duplicates", "missing")}
+
+
+# What the folder says -------------------------------------------------------------------------------
+
+
+def attack_folder(folder: Path, groups: dict[str, list[str]]) -> Attack:
+    attack = Attack()
+    rows = json.loads((folder / "evaluation.json").read_text())["rows"]
+    shown = {
+        (row["metric"], row["group"]): row for row in rows if row["method"] == METHOD and row["seed"] in ("all", 0)
+    }
+    for (metric, group), row in shown.items():
+        where = "" if group == "all" else f" {group}"
+        if METRICS[metric].shape == "count":
+            attack.learn(f"{metric}{where}", row["value"] if row["value"] is not None else mark_of(row))
+        elif metric in ("outcome_rate", "error_rate") and row["value"] is not None:
+            attack.learn(f"{metric}{where}", row["value"] * row["n"])
+        if group == "all" and metric in ("outcome_rate", "error_rate"):
+            attack.learn("known", row["n"])
+    learn_the_whole(attack, shown)
+    learn_groups(attack, groups)
+    learn_extract(attack, json.loads((folder / "validation.json").read_text()))
+    return attack
+
+
+def mark_of(row: dict[str, Any]) -> str | None:
+    return row["hidden"] if row["hidden"] == "<10" else None
+
+
+def learn_the_whole(attack: Attack, shown: dict[Any, dict[str, Any]]) -> None:
+    """How the cells, the errors, the benefit and the retained errors hang together."""
+    attack.require({"TP": 1, "FN": 1, "outcome_rate": -1}, 0, 0)
+    attack.require({"TP": 1, "FN": 1, "FP": 1, "TN": 1, "known": -1}, 0, 0)
+    attack.require({"FP": 1, "FN": 1, "error_rate": -1}, 0, 0)
+    attack.require({"patients": 1, "known": -1, "missing": -1}, 0, 0)
+    for part, whole in (("FN away", "FN"), ("FP away", "FP"), ("inpt", "referrals"), ("inpt", "outcome_rate"),
+                        ("referrals", "referred"), ("referred", "patients")):  # fmt: skip
+        attack.require({whole: 1, part: -1}, 0, MOST)
+    weight = 0.15 / 0.85
+    plainly = {"TP": 1.0, "FP": -weight}
+    for metric, counted in (
+        ("net_benefit", plainly),
+        ("net_benefit_refer", {**plainly, "FN away": 1, "FP away": weight}),
+    ):
+        row = shown[metric, "all"]
+        if row["value"] is not None:
+            half = max(0.01, 10 / row["n"]) / 2 + 1e-9
+            attack.require({**counted, "known": -(row["value"] - half)}, 0, MOST)
+            attack.require({**counted, "known": -(row["value"] + half)}, -MOST, 0)
+    for share in SHARES:
+        for by in ("expected", "sd"):
+            row, name = shown[f"retained_error_{share}_{by}", "all"], f"{share} {by}"
+            attack.require({"error_rate": 1, f"left {name}": -1, f"away {name}": -1}, 0, 0)
+            # How many are referred is a setting; rounding up may add one.
+            attack.require({"known": share / 100, f"away {name}": -1}, -1, MOST)
+            if row["value"] is not None:
+                attack.learn(f"left {name}", row["value"] * row["n"])
+
+
+def learn_groups(attack: Attack, groups: dict[str, list[str]]) -> None:
+    for names in groups.values():
+        for metric in ("patients", "outcome_rate", "error_rate", "referrals", "referred"):
+            attack.require({metric: -1, **{f"{metric} {name}": 1 for name in names}}, 0, 0)
+        for name in names:
+            for part in ("outcome_rate", "error_rate", "referred"):
+                attack.require({f"patients {name}": 1, f"{part} {name}": -1}, 0, MOST)
+            attack.require({f"referred {name}": 1, f"referrals {name}": -1}, 0, MOST)
+
+
+def learn_extract(attack: Attack, validation: dict[str, Any]) -> None:
+    for name in ("read", "used", "quarantined", "duplicates"):
+        attack.learn("patients" if name == "used" else name, validation[name])
+    attack.require({"read": 1, "patients": -1, "quarantined": -1, "duplicates": -1}, 0, 0)
+
+
+def groups_of(data: ReportData) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for group in data.evaluation.groups:
+        found.setdefault(group.split(": ")[0], []).append(group)
+    return found
+
+
+def solve_small_counts(data: ReportData, folder: Path) -> int:
+    """Looks for every count from 1 to 9 in what a folder says; returns how many it looked for."""
+    attack = attack_folder(folder, groups_of(data))
+    small = {name: value for name, value in truths(data).items() if 0 < value < 10}
+    for name, value in small.items():
+        low, high = attack.possible(name)
+        assert low <= value <= high, (name, value, low, high)
+        assert low < high, (name, value)
+    return len(small)
+
+
+@pytest.fixture(scope="module", params=SIZES)
+def exported(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[ReportData, Path]:
+    folder = tmp_path_factory.mktemp("leaves") / "export"
+    data = draw_report(request.param, request.param)
+    write_folder(data, folder)
+    return data, folder
+
+
+def test_no_small_count_of_a_folder_can_be_solved(exported: tuple[ReportData, Path]) -> None:
+    assert solve_small_counts(*exported) > 10
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_no_small_count_of_two_hundred_folders_can_be_solved(tmp_path: Path) -> None:
+    tried = 0
+    for seed in range(200):
+        data = draw_report(seed, 30 + 7 * (seed % 60))
+        write_folder(data, tmp_path / str(seed), page=False)
+        tried += solve_small_counts(data, tmp_path / str(seed))
+    assert tried > 2000
+
+
+def whole_numbers(record: Any) -> Iterator[int]:
+    """Every whole number of a record, wherever it stands."""
+    if isinstance(record, dict):
+        record = list(record.values())
+    if isinstance(record, list | tuple):
+        for item in record:
+            yield from whole_numbers(item)
+    elif isinstance(record, float | int) and not isinstance(record, bool) and record == round(record):
+        yield round(record)
+
+
+def exact_counts(data: ReportData) -> set[str]:
+    """The counts of a site that rounding changes, as text; short ones stand on a page for many other reasons."""
+    shift: Any = plain(data.shift)
+    records = [shift, data.previous, *map(plain, (data.evaluation, data.validation, data.labels, data.matching))]
+    settings = {shift["permutation"]["permutations"]}
+    found = {number for record in records for number in whole_numbers(record)} - settings
+    return {text for number in found if number > 100 and number % 10 for text in (f"{number}", f"{number:,}")}
+
+
+def words_of(path: Path) -> str:
+    """What a person or a program reads of a file: without style, script and the strokes of drawings."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".html":
+        text = re.sub(r"<(style|script)\b.*?</\1>", " ", text, flags=re.S)
+        text = re.sub(
+            r'\b(d|x|y|x1|x2|y1|y2|transform|viewBox|width|height|points|content|id|style|href)="[^"]*"', " ", text
+        )
+        text = html.unescape(re.sub(r"<!--.*?-->", " ", text, flags=re.S))
+    return text
+
+
+def test_no_exact_count_stands_in_any_file(exported: tuple[ReportData, Path]) -> None:
+    data, folder = exported
+    exact = exact_counts(data)
+    assert len(exact) > 3
+    for path in folder.iterdir():
+        numbers = set(re.findall(r"(?<![\w.,#-])\d[\d,]*(?![\w%]|\.\d)", words_of(path)))
+        assert not (numbers & exact), (path.name, sorted(numbers & exact))
+
+
+def test_what_one_file_hides_no_other_shows(exported: tuple[ReportData, Path]) -> None:
+    """The cells of the page's tables are the rows of evaluation.json, hidden ones included."""
+    _, folder = exported
+    rows = json.loads((folder / "evaluation.json").read_text())["rows"]
+    page = (folder / "report.html").read_text()
+    (table,) = re.findall(
+        r'<table[^>]*id="table-subgroups".*?</table>|id="table-subgroups".*?</table>', page, flags=re.S
+    )[:1]
+    lines = re.findall(r"<tr.*?</tr>", table, flags=re.S)[1:]
+    metrics_shown = ("patients", "outcome_rate", "mean_risk", "auroc", "error_rate", "referrals", "referred")
+    assert lines
+    for line in lines:
+        group, *cells = [html.unescape(re.sub(r"<[^>]+>", " ", cell)).strip()
+                         for cell in re.findall(r"<t[hd].*?</t[hd]>", line, flags=re.S)]  # fmt: skip
+        for metric, cell in zip(metrics_shown, cells, strict=True):
+            row = next(row for row in rows if (row["method"], row["seed"], row["metric"], row["group"])
+                       == (METHOD, "all", metric, group))  # fmt: skip
+            assert (row["value"] is None) == (not cell or not cell[0].isdigit()), (group, metric, cell)
+
+
+def test_means_are_told_no_finer_than_a_handful_of_patients(exported: tuple[ReportData, Path]) -> None:
+    """A patient who leaves does not move a mean of the page by less than its own step."""
+    data, folder = exported
+    page = (folder / "report.html").read_text()
+    assert data.target_frame is not None
+    line = next(row for row in re.findall(r"<tr.*?</tr>", page, flags=re.S) if "Age, mean" in row)
+    shown = float(re.findall(r"<td.*?</td>", line, flags=re.S)[1].split(">")[1].split("<")[0])
+    age = data.target_frame["age"].dropna().to_numpy(np.float64)
+    step = 10 / coarse(len(age), 10) * age.std() / 2
+    assert abs(shown - age.mean()) <= 4 * step + 0.05
+    assert shown != pytest.approx(age.mean(), abs=1e-6)
