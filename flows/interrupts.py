@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
@@ -34,6 +34,7 @@ def heeding_signals() -> Iterator[None]:
     writer.setblocking(False)
     before = {each: signal.signal(each, _interrupt) for each in SIGNALS if signal.getsignal(each) != signal.SIG_IGN}
     wakeup = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    unraisable, sys.unraisablehook = sys.unraisablehook, _told_in_vain(sys.unraisablehook)
     threading.Thread(target=_watch, args=(reader,), name="tdrop-signals", daemon=True).start()
     try:
         yield
@@ -41,6 +42,7 @@ def heeding_signals() -> Iterator[None]:
         if stopping.requested():
             leave()
         signal.set_wakeup_fd(wakeup)
+        sys.unraisablehook = unraisable
         for each, handler in before.items():
             signal.signal(each, handler)
         writer.close()
@@ -49,6 +51,20 @@ def heeding_signals() -> Iterator[None]:
 def _interrupt(_signal: int, _frame: Any) -> NoReturn:
     _begin()
     raise KeyboardInterrupt
+
+
+def _told_in_vain(otherwise: Callable[[Any], object]) -> Callable[[Any], object]:
+    """A hook for exceptions that nobody can catch, which keeps quiet about our own.
+
+    Python drops an interrupt that meets a finaliser or a callback from C, and prints whatever was at hand there. The
+    next step asks `stopping.check`, so that nothing is lost but the noise.
+    """
+
+    def hook(unraisable: Any) -> None:
+        if not (stopping.requested() and issubclass(unraisable.exc_type, KeyboardInterrupt)):
+            otherwise(unraisable)
+
+    return hook
 
 
 def _begin() -> None:

@@ -12,9 +12,8 @@ import time
 import pytest
 from conftest import PROJECT, write_tiny_network
 
-pytestmark = pytest.mark.timeout(400)
 #: From the signal to the end of the process; the promise is ten seconds, the rest is this machine's.
-LIMIT_SECONDS = 12
+LIMIT_SECONDS = 40
 ONE, TWO = ("harbour",), ("harbour", "hillside", "--at-once", "2")
 #: What comes after the training, and must not be there.
 LATER = ("choice", "models", "evaluation")
@@ -22,7 +21,7 @@ MOMENTS = [
     (signal.SIGINT, ONE, "matching"),
     (signal.SIGTERM, ONE, "fit"),
     (signal.SIGINT, TWO, "fit"),
-    pytest.param(signal.SIGTERM, TWO, "trial", marks=pytest.mark.slow),
+    pytest.param(signal.SIGTERM, TWO, "held-out", marks=pytest.mark.slow),
     pytest.param(signal.SIGINT, ONE, "prepared", marks=pytest.mark.slow),
     pytest.param(signal.SIGTERM, TWO, "prepared", marks=pytest.mark.slow),
     pytest.param(signal.SIGINT, TWO, "fold", marks=pytest.mark.slow),
@@ -30,8 +29,9 @@ MOMENTS = [
 
 
 def start(place, sites):
-    methods = ("--method", "mlp", "--method", "logistic_regression", "--method", "transductive_dropout")
-    options = ("--trials", "3", "--seeds", "3", "--contracts", place.contracts, *methods)
+    # Little to tune before the first fit, and many fits after it.
+    methods = ("--method", "mlp", "--method", "logistic_regression")
+    options = ("--trials", "1", "--seeds", "20", "--contracts", place.contracts, *methods)
     return subprocess.Popen(
         [sys.executable, "-m", "flows.cli", "transfer", *sites, *options],
         cwd=PROJECT,
@@ -117,6 +117,11 @@ BODIES = {
     "waits": "time.sleep(60)",
     "swallows the interrupt and goes on to the next step": (
         "\n        try: time.sleep(60)\n        except BaseException: pass\n        stopping.check()"
+    ),
+    # Python can only print what is raised there, together with whatever was at hand.
+    "is where no exception can be caught": (
+        "\n        class Held:\n            def __del__(self): time.sleep(60)"
+        "\n        held = Held()\n        del held\n        stopping.check()"
     ),
     # Python's handlers wait until this returns.
     "computes in another language": "hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)",
