@@ -28,7 +28,8 @@ from tdrop.data.readers import label_fingerprint
 from tdrop.data.subgroups import subgroups_of
 from tdrop.disclosure.evaluation import disclose_rows
 from tdrop.errors import DataError, LeakError, Unavailable
-from tdrop.evaluate import TABLE_ONE, Evaluation, evaluate
+from tdrop.evaluate import Evaluation, evaluate
+from tdrop.metrics import in_view
 from tdrop.records import write_json, write_record
 from tdrop.types import Summary
 
@@ -176,8 +177,9 @@ def _show(site: ResolvedSite, ref: Ref) -> None:
     evaluation = Evaluation.from_dict(ref.json("evaluation.json"))
     rows = disclose_rows(evaluation.rows, site.policy)
     shown = {(row.method, row.metric): row.value for row in rows if row.seed == "all" and row.group == "all"}
-    body = [[method, *(shown.get((method, metric)) for metric in TABLE_ONE)] for method in evaluation.methods]
-    leave(site.name, "evaluation", f"# {site.name}: evaluation\n\n" + table(["method", *TABLE_ONE], body))
+    names = in_view("main")
+    body = [[method, *(shown.get((method, metric)) for metric in names)] for method in evaluation.methods]
+    leave(site.name, "evaluation", f"# {site.name}: evaluation\n\n" + table(["method", *names], body))
     known = f"{evaluation.patients:,} patients, {evaluation.labelled:,} with known outcome"
     if (ref.path / REFUSED).is_file():
         known += "; the label file was refused, its report says why"

@@ -22,18 +22,12 @@ from tdrop.disclosure.cells import limit
 from tdrop.disclosure.documents import disclose_trials
 from tdrop.disclosure.report import disclose
 from tdrop.evaluate import ALL, Row
-from tdrop.evaluate.referrals import refer
 from tdrop.figures import draw_calibration, draw_dropout_rates, draw_risk_histogram
 from tdrop.methods import label
+from tdrop.metrics import METRICS, refer
 from tdrop.records import plain, write_json, write_record
 from tdrop.report import ReportData, render_report, report_summary
 from tdrop.tune import Trial
-
-#: What MLflow shows of a method at the site, most asked for first; the report has the rest.
-COMPARED = (
-    *("auroc", "error_auroc_sd", "error_auroc_risk", "log_loss", "brier", "error_rate", "net_benefit"),
-    *("calibration_intercept", "calibration_slope", "mean_risk", "interval_width", "referred"),
-)
 
 
 @dataclass(frozen=True)
@@ -170,7 +164,8 @@ def _at_the_site(rows: Sequence[Row], method: str) -> dict[str, float | None]:
     """The method's figures at the target, each with the ends of its interval."""
     mine = {row.metric: row for row in rows if (row.method, row.seed, row.group) == (method, ALL, ALL)}
     found: dict[str, float | None] = {}
-    for name in COMPARED:
+    # The report has the rest.
+    for name in [name for name, metric in METRICS.items() if metric.recorded]:
         if name in mine and mine[name].value is not None:
             row = mine[name]
             found |= {f"target/{name}": row.value, f"target/{name}_low": row.low, f"target/{name}_high": row.high}

@@ -25,7 +25,8 @@ from tasks.tracking import connect
 from tdrop.data.outcomes import read_labels
 from tdrop.disclosure.cells import limit, shown_count
 from tdrop.errors import DataError, UsageError
-from tdrop.evaluate import FEWEST_EVENTS, Recalibration, suggest_recalibration
+from tdrop.evaluate import Recalibration, suggest_recalibration
+from tdrop.metrics import FEWEST_EVENTS
 from tdrop.records import plain, write_json
 from tdrop.served.line import CalibrationLine
 from tdrop.served.model import Served

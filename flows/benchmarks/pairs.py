@@ -22,8 +22,8 @@ from tasks.step import step
 from tasks.store import Ref, Store
 from tasks.tune import PREDICTIONS, fit_seed
 from tdrop.contracts.schema import Decision
-from tdrop.evaluate.statistics import take
 from tdrop.methods import build
+from tdrop.metrics import take
 from tdrop.records import read_arrays
 from tdrop.tune import Trial
 from tdrop.types import INTERVAL_LEVEL, Cohort, Doubles, Summary

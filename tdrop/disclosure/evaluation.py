@@ -21,23 +21,27 @@ from tdrop.disclosure.cells import (
     step_of,
     to_grid,
 )
-from tdrop.evaluate import ALL, METRICS, Evaluation, Moved, MovedGroup, Row
+from tdrop.evaluate import ALL, Evaluation, Moved, MovedGroup, Row
 from tdrop.evaluate.records import Why
 from tdrop.forecast import Observation
+from tdrop.metrics import METRICS, difference_of
 from tdrop.records import Hidden
 
-#: Metrics that weigh counts: no finer than the threshold's share of the patients, so that no count can be read off.
-_WEIGHED = ("net_benefit", "net_benefit_refer")
-_PER_GAIN = "referrals_per_gain"
 #: Decimals of a mean over one group of patients.
 _MEANS = 2
 #: Forecast numbers that the evaluation has under another name.
 _OBSERVED = {"outcomes": "outcome_rate"}
 
 
+#: The net benefit without and with referral: the second less the first is a gain.
+_BENEFITS = ("net_benefit", "net_benefit_refer")
+#: What all patients' classes are measured by: a share of some of them tells of the others.
+_OF_ALL = "error_rate"
+
+
 def is_share_of_counts(metric: str) -> bool:
     """Whether a metric is a number of patients over another."""
-    return metric in ("outcome_rate", "error_rate") or metric.startswith("retained_error")
+    return metric in METRICS and METRICS[metric].tells == "shares"
 
 
 def disclose_rows(rows: Sequence[Row], policy: Policy) -> tuple[Row, ...]:
@@ -53,7 +57,7 @@ def disclose_rows(rows: Sequence[Row], policy: Policy) -> tuple[Row, ...]:
         _show(row, (row.method, row.group) in silent or (row.method, row.metric, row.group) in few, threshold)
         for row in rows
     ]
-    rates = {(row.method, row.seed, row.group): row.value for row in shown if row.metric == "error_rate"}
+    rates = {(row.method, row.seed, row.group, row.metric): row.value for row in shown}
     return tuple(_difference(row, rates, threshold) for row in shown)
 
 
@@ -62,9 +66,9 @@ def _few_apart(rows: Iterable[Row], threshold: int) -> set[tuple[str, str, str]]
     values = {(row.method, row.seed, row.group, row.metric): row for row in rows}
     found = set()
     for (method, seed, group, metric), row in values.items():
-        whole = values.get((method, seed, group, "error_rate"))
-        gain = _gain(values, row) if metric == _PER_GAIN else None
-        apart = metric.startswith("retained_error") and whole is not None and gives_away(row.n, whole.n, threshold)
+        whole = values.get((method, seed, group, _OF_ALL))
+        gain = _gain(values, row) if METRICS[metric].tells == "gains" else None
+        apart = is_share_of_counts(metric) and whole is not None and gives_away(row.n, whole.n, threshold)
         if apart or (gain is not None and gain < threshold):
             found.add((method, metric, group))
     return found
@@ -72,7 +76,7 @@ def _few_apart(rows: Iterable[Row], threshold: int) -> set[tuple[str, str, str]]
 
 def _gain(values: Mapping[tuple[str, int | str, str, str], Row], row: Row) -> float | None:
     """How many net true positives referral adds, in patients."""
-    plain, referred = (values.get((row.method, row.seed, row.group, name)) for name in _WEIGHED)
+    plain, referred = (values.get((row.method, row.seed, row.group, name)) for name in _BENEFITS)
     if plain is None or referred is None or plain.value is None or referred.value is None:
         return None
     return (referred.value - plain.value) * (row.n or 0)
@@ -114,9 +118,11 @@ def _show(row: Row, silent: bool, threshold: int) -> Row:
 
 def _step(row: Row, threshold: int) -> float:
     """How finely a number that is no share of counts may be told."""
-    if row.metric == _PER_GAIN:
+    tells = METRICS[row.metric].tells
+    if tells == "gains":
         return float(max(1, threshold // 2))
-    return max(0.01, threshold / coarse(row.n or threshold, threshold)) if row.metric in _WEIGHED else 10.0**-DECIMALS
+    # A weighed count is no finer than the threshold's share of the patients, so that no count can be read off.
+    return max(0.01, threshold / coarse(row.n or threshold, threshold)) if tells == "weights" else 10.0**-DECIMALS
 
 
 def _rests_on_few(row: Row, threshold: int) -> bool:
@@ -154,11 +160,12 @@ def _count(value: int | None, threshold: int) -> int | None:
     return shown if isinstance(shown, int) else None
 
 
-def _difference(row: Row, rates: Mapping[tuple[str, int | str, str], float | None], threshold: int) -> Row:
-    """A difference of rates is that of the rates shown."""
-    if row.metric != "error_rate_difference" or row.value is None:
+def _difference(row: Row, rates: Mapping[tuple[str, int | str, str, str], float | None], threshold: int) -> Row:
+    """A difference of shares is that of the shares shown."""
+    share = next((name for name in METRICS if difference_of(name) == row.metric and is_share_of_counts(name)), None)
+    if share is None or row.value is None:
         return row
-    mine, theirs = (rates.get((method, row.seed, row.group)) for method in (row.method, row.reference or ""))
+    mine, theirs = (rates.get((method, row.seed, row.group, share)) for method in (row.method, row.reference or ""))
     if mine is None or theirs is None:
         return _hide(row, threshold)
     n = row.n or 0

@@ -1,6 +1,5 @@
 """Evaluation of a site: numbers with and without outcomes, the list of patients, recalibration."""
 
-from tdrop.evaluate.catalogue import FEWEST_EVENTS, METRICS, TABLE_ONE, Metric
 from tdrop.evaluate.moved import Moved, MovedGroup, Reliability, compare_risks
 from tdrop.evaluate.patients import patients_table
 from tdrop.evaluate.recalibration import Recalibration, suggest_recalibration
@@ -9,11 +8,7 @@ from tdrop.evaluate.run import evaluate
 
 __all__ = [
     "ALL",
-    "FEWEST_EVENTS",
-    "METRICS",
-    "TABLE_ONE",
     "Evaluation",
-    "Metric",
     "Moved",
     "MovedGroup",
     "Recalibration",

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tdrop import metrics
-from tdrop.evaluate.referrals import Decision, refer, take
-from tdrop.evaluate.statistics import labelled_statistics, subgroup_statistics
+from tdrop.evaluate.statistics import statistics_of
+from tdrop.metrics import Decision, Patients, refer, take
 from tdrop.metrics.referral import Mask
 from tdrop.types import Doubles, Floats, Indices, Summary
 
@@ -86,10 +86,8 @@ def resample_all(
 def _plan(
     summary: Summary, labels: KnownOutcomes, decision: Decision, inside: Mapping[str, Indices], unlike: Mask | None
 ) -> list[metrics.Statistic]:
-    referred = refer(summary, decision, unlike).referred
-    known = take(summary, labels.rows)
-    plan = labelled_statistics(known, labels.y, decision, referred[labels.rows])
-    return plan + subgroup_statistics(known, labels.y, decision, inside)
+    referrals = refer(summary, decision, unlike).take(labels.rows)
+    return statistics_of(Patients(take(summary, labels.rows), decision, referrals, labels.y), inside)
 
 
 def _apply(statistics: Sequence[metrics.Statistic], counts: Floats | Doubles) -> Doubles:
@@ -99,14 +97,10 @@ def _apply(statistics: Sequence[metrics.Statistic], counts: Floats | Doubles) ->
 def _numbers(statistics: Sequence[metrics.Statistic], point: Doubles, blocks: Sequence[Doubles]) -> Numbers:
     names = [name for statistic in statistics for name in statistic.names]
     resampled = np.concatenate(blocks, axis=1) if blocks else np.zeros((len(names), 0))
-    points = dict(zip(names, point.tolist(), strict=True))
-    draws = dict(zip(names, resampled, strict=True))
-    gain = points["net_benefit_refer"] - points["net_benefit"]
-    per_gain = metrics.referrals_per_gain(points["labelled_referred"], gain)
-    points["referrals_per_gain"] = float("nan") if per_gain is None else per_gain
-    gains = draws["net_benefit_refer"] - draws["net_benefit"]
-    draws["referrals_per_gain"] = metrics.divide(draws["labelled_referred"], gains)
     basis = [pair for statistic in statistics for pair in statistic.rests_on]
-    rests_on = dict(zip(names, basis, strict=True))
-    own = {name: pair for statistic in statistics for name, pair in statistic.intervals.items()}
-    return Numbers(points, draws, {**rests_on, "referrals_per_gain": rests_on["net_benefit"]}, own)
+    return Numbers(
+        point=dict(zip(names, point.tolist(), strict=True)),
+        resampled=dict(zip(names, resampled, strict=True)),
+        rests_on=dict(zip(names, basis, strict=True)),
+        intervals={name: pair for statistic in statistics for name, pair in statistic.intervals.items()},
+    )

@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tdrop.errors import DataError
-from tdrop.evaluate.referrals import Decision, has_spread, refer
+from tdrop.metrics import Decision, has_spread, refer
 from tdrop.types import Summary
 
 

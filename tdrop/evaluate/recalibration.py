@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdrop import metrics
-from tdrop.evaluate.catalogue import FEWEST_EVENTS
 from tdrop.metrics.lines import weighted_lines
 from tdrop.records import plain, read
 from tdrop.types import Doubles
@@ -99,7 +98,7 @@ def suggest_recalibration(
     events = int(outcome.sum())
     before = _describe("as it is", 0.0, 1.0, outcome, value, weight)
     fewest = min(events, len(outcome) - events)
-    if fewest < FEWEST_EVENTS:
+    if fewest < metrics.FEWEST_EVENTS:
         return Recalibration(len(outcome), events, (before,), "too few known outcomes to suggest a recalibration")
     fold = _folds(outcome, folds, seed)
     found = [before]

@@ -8,15 +8,22 @@ from dataclasses import replace
 import numpy as np
 
 from tdrop import metrics
-from tdrop.evaluate.catalogue import FEWEST_EVENTS, METRICS, SUBGROUP_METRICS
 from tdrop.evaluate.numbers import KnownOutcomes, Numbers, patients_interval
 from tdrop.evaluate.records import ALL, Over, Row, Why
-from tdrop.evaluate.statistics import Decision, has_spread, unlabelled_values
+from tdrop.metrics import (
+    FEWEST_EVENTS,
+    METRICS,
+    Decision,
+    Mean,
+    Part,
+    Patients,
+    Total,
+    difference_of,
+    has_spread,
+    refer,
+)
 from tdrop.metrics.referral import Mask
-from tdrop.types import Doubles, Indices, Summary
-
-#: What is compared with the reference method on the same resamples.
-COMPARED = ("auroc", "brier", "log_loss", "error_rate")
+from tdrop.types import Indices, Summary
 
 
 def free_rows(
@@ -29,24 +36,31 @@ def free_rows(
     unlike: Mask | None = None,
 ) -> list[Row]:
     """Rows that need no outcome."""
-    values = [unlabelled_values(summary, decision, unlike) for summary in summaries]
+    fits = [Patients(summary, decision, refer(summary, decision, unlike)) for summary in summaries]
     spread = all(map(has_spread, summaries))
     everyone = np.arange(len(summaries[0].mean))
     rows: list[Row] = []
-    for group, members in {ALL: everyone, **groups}.items():
-        for name in values[0] if group == ALL else [name for name in values[0] if name in SUBGROUP_METRICS]:
-            missing = METRICS[name].spread and not spread
+    for name, metric in METRICS.items():
+        if metric.needs != "patients" or metric.part is None:
+            continue
+        missing = metric.spread and not spread
+        parts = [metric.part(fit) for fit in fits]
+        for group, members in {ALL: everyone, **(groups if metric.subgroups else {})}.items():
             why: Why | None = "no spread" if missing else None
             template = Row(site, method, ALL, name, None, None, None, len(members), why, group=group)
-            points = [None if missing else _total(value[name][members], name) for value in values]
+            points = [None if missing else _point(name, part, members) for part in parts]
             if group == ALL:
                 rows += [replace(template, seed=int(s), value=v) for s, v in zip(seeds, points, strict=True)]
             rows.append(_over_seeds(template, points))
     return rows
 
 
-def _total(values: Doubles, name: str) -> float | None:
-    if METRICS[name].shape == "count":
+def _point(name: str, part: Part, members: Indices) -> float | None:
+    """The total or mean over some patients; None where there is nobody to take the mean of."""
+    if not isinstance(part, Total | Mean) or (isinstance(part, Mean) and part.among is not None):
+        raise TypeError(f"metric '{name}': without outcomes there are totals and plain means only")
+    values = np.asarray(part.each, dtype=np.float64)[members]
+    if isinstance(part, Total):
         return float(values.sum())
     return float(values.mean()) if len(values) else None
 
@@ -69,16 +83,20 @@ def labelled_rows(
     """Rows that rest on known outcomes."""
     spread = all(map(has_spread, summaries))
     rows: list[Row] = []
-    for name in numbers[0].point:
+    for name in sorted(numbers[0].point, key=_place):
         metric, _, group = name.partition("@")
-        if metric not in METRICS:
-            continue
         template = Row(site, method, ALL, metric, None, None, None, 0, group=group or ALL)
         singles = [_seed_row(template, name, s, one, spread) for s, one in zip(seeds, numbers, strict=True)]
         if not group:
             rows += singles
         rows.append(_all_row(template, name, singles, numbers))
     return rows
+
+
+def _place(name: str) -> tuple[bool, int]:
+    """Everyone before subgroups, in the order of the table of metrics."""
+    metric, _, group = name.partition("@")
+    return bool(group), list(METRICS).index(metric)
 
 
 def _seed_row(template: Row, name: str, seed: int, numbers: Numbers, spread: bool) -> Row:
@@ -132,7 +150,7 @@ def _over(low: float | None, *fits: int) -> Over | None:
 def _within(name: str, interval: tuple[float | None, float | None]) -> tuple[float | None, float | None]:
     """Keeps an interval within what the metric can be."""
     low, high = interval
-    if low is None or high is None or not (METRICS[name].shape == "share" or "auroc" in name or name == "ece"):
+    if low is None or high is None or not METRICS[name].bounded:
         return interval
     return max(0.0, low), min(1.0, high)
 
@@ -142,7 +160,7 @@ def difference_rows(
 ) -> list[Row]:
     """Rows that compare a method with the reference on the same resamples."""
     rows = []
-    for name in COMPARED:
+    for name in [name for name, metric in METRICS.items() if metric.compared]:
         if _why_not(name, len(labels.y), labels.events, spread=True):
             continue
         mine, theirs = numbers[method], numbers[reference]
@@ -151,6 +169,6 @@ def difference_rows(
         draws = np.mean([one.resampled[name] for one in mine], axis=0)
         patients = metrics.percentile_interval(draws - np.mean([one.resampled[name] for one in theirs], axis=0))
         low, high = metrics.over_fits(value, patients, sides)
-        row = Row(site, method, ALL, f"{name}_difference", value, low, high, len(labels.y), reference=reference)
+        row = Row(site, method, ALL, difference_of(name), value, low, high, len(labels.y), reference=reference)
         rows.append(replace(row, events=labels.events, over=_over(low, len(mine), len(theirs))))
     return rows

@@ -13,7 +13,7 @@ from tdrop.errors import DataError
 from tdrop.evaluate.numbers import KnownOutcomes, resample_all
 from tdrop.evaluate.records import Evaluation
 from tdrop.evaluate.rows import difference_rows, free_rows, labelled_rows
-from tdrop.evaluate.statistics import Decision
+from tdrop.metrics import Decision
 from tdrop.types import Indices, Summary
 
 #: The method whose results the others are compared with, where it was run.

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdrop import metrics
-from tdrop.evaluate import FEWEST_EVENTS
 from tdrop.figures.methods import Naming
 from tdrop.figures.style import MUTED, TARGET_COLOUR, WIDTH, Canvas, look, styled
+from tdrop.metrics import FEWEST_EVENTS
 from tdrop.types import Doubles, Summary
 
 Predictions = Mapping[str, Sequence[Summary]]

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdrop import metrics
-from tdrop.evaluate import METRICS, Evaluation
+from tdrop.evaluate import Evaluation
 from tdrop.figures.style import MUTED, SOURCE_COLOUR, TARGET_COLOUR, WIDTH, Canvas, look, styled
+from tdrop.metrics import METRICS
 from tdrop.types import Doubles, Summary
 
 Naming = Callable[[str], str]

@@ -1,6 +1,7 @@
 """Metrics, one family a file: scores, ranking, calibration, referral, curves, resampling.
 
-Every function takes plain arrays and gives a number, or None where the number does not exist.
+Every function takes plain arrays and gives a number, or None where the number does not exist. `table.py` has the entry
+of every metric that an evaluation holds.
 """
 
 from tdrop.metrics.calibration import (
@@ -15,25 +16,34 @@ from tdrop.metrics.calibration import (
     recalibrated,
     sigmoid,
 )
+from tdrop.metrics.catalogue import METRICS, difference_of, in_view, of_subgroups
 from tdrop.metrics.curves import Curve, benefit_curve, precision_recall_curve, roc_curve, smooth_calibration
+from tdrop.metrics.metric import FEWEST_EVENTS, Mean, Metric, Part, Patients, Ranking, Ratio, Total
 from tdrop.metrics.ranking import RankedPairs, auroc, auroc_interval, delong
 from tdrop.metrics.referral import (
+    Decision,
+    Referrals,
     RiskCoverage,
     capacity_count,
+    capacity_score,
     expected_error,
     expected_loss,
     fewest,
+    has_spread,
     inpt,
     most,
     net_benefit,
     per_row_benefit,
-    referrals_per_gain,
+    refer,
     referred_at_level,
+    referred_by_capacity,
+    referred_by_level,
     retained_error,
     risk_coverage,
     stretch_to_level,
+    take,
 )
-from tdrop.metrics.resampling import Statistic, Sums, count_blocks, over_fits, percentile_interval
+from tdrop.metrics.resampling import Quotient, Statistic, Sums, count_blocks, over_fits, percentile_interval
 from tdrop.metrics.scores import (
     CLASS_THRESHOLD,
     average,
@@ -51,12 +61,24 @@ __all__ = [
     "CalibrationError",
     "CalibrationTable",
     "Curve",
+    "Decision",
+    "FEWEST_EVENTS",
+    "METRICS",
+    "Mean",
     "MeasuredError",
+    "Metric",
+    "Part",
+    "Patients",
+    "Quotient",
     "RankedPairs",
+    "Ranking",
+    "Ratio",
+    "Referrals",
     "ResampledCalibration",
     "RiskCoverage",
     "Statistic",
     "Sums",
+    "Total",
     "auroc",
     "auroc_interval",
     "average",
@@ -65,33 +87,41 @@ __all__ = [
     "calibration_intercept",
     "calibration_line",
     "capacity_count",
+    "capacity_score",
     "clip_risk",
     "count_blocks",
     "delong",
+    "difference_of",
     "divide",
     "expected_calibration_error",
     "expected_error",
     "expected_loss",
     "fewest",
     "fit_line",
+    "has_spread",
+    "in_view",
     "inpt",
     "log_loss",
     "logit",
     "misclassified",
     "most",
     "net_benefit",
+    "of_subgroups",
     "over_fits",
     "per_row_benefit",
     "per_row_log_loss",
     "percentile_interval",
     "precision_recall_curve",
     "recalibrated",
-    "referrals_per_gain",
+    "refer",
     "referred_at_level",
+    "referred_by_capacity",
+    "referred_by_level",
     "retained_error",
     "risk_coverage",
     "roc_curve",
     "sigmoid",
     "smooth_calibration",
     "stretch_to_level",
+    "take",
 ]

@@ -6,14 +6,14 @@ And: unlike anyone the model learned from. None needs an outcome; INPT, retained
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tdrop.metrics.scores import as_pair, misclassified
-from tdrop.types import Doubles, Indices
+from tdrop.types import Doubles, Indices, Summary
 
 Mask = NDArray[np.bool_]
 
@@ -115,7 +115,7 @@ def net_benefit(y: NDArray[Any], risk: NDArray[Any], threshold: float, referred:
 
     A false positive weighs threshold / (1 - threshold). With `referred` (rows,), those patients go to a
     clinician who is taken to decide rightly: their positives count in full, their negatives nothing. The
-    cost of looking is not subtracted; see `referrals_per_gain`.
+    cost of looking is not subtracted.
     """
     outcome, value = as_pair(y, risk)
     if not len(outcome):
@@ -130,6 +130,101 @@ def per_row_benefit(y: Doubles, risk: Doubles, threshold: float, referred: Mask 
     return benefit if referred is None else np.where(referred, y, benefit)
 
 
-def referrals_per_gain(share_referred: float, gain: float) -> float | None:
-    """Returns how many referrals buy one more net true positive; None where referral gains nothing."""
-    return share_referred / gain if gain > 0 else None
+class Decision(Protocol):
+    """What a site decides by; `tdrop.contracts.schema.Decision` is one."""
+
+    @property
+    def risk_level(self) -> float: ...
+    @property
+    def threshold(self) -> float: ...
+    @property
+    def interval_level(self) -> float: ...
+    @property
+    def capacity(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class Referrals:
+    """Who is referred and why, each (rows,).
+
+    Attributes:
+        by_level: The interval reaches the level although the risk does not.
+        by_capacity: Most expected loss within the clinic's capacity.
+        unlike: Unlike anyone the model learned from.
+        referred: Who is on the list: all with a reason, or as many as capacity allows where it bounds them all.
+    """
+
+    by_level: Mask
+    by_capacity: Mask
+    unlike: Mask
+    referred: Mask
+
+    @property
+    def left_out(self) -> Mask:
+        """Who has a reason and no place on the list (rows,)."""
+        return np.asarray((self.by_level | self.by_capacity | self.unlike) & ~self.referred, dtype=np.bool_)
+
+    def take(self, rows: Indices) -> Referrals:
+        """Returns those of some patients."""
+        return Referrals(*(mask[rows] for mask in (self.by_level, self.by_capacity, self.unlike, self.referred)))
+
+
+def has_spread(summary: Summary) -> bool:
+    """Whether the samples can differ at all; one pass has no spread."""
+    return summary.passes > 1
+
+
+def take(summary: Summary, rows: Indices) -> Summary:
+    """Returns the summary of some patients."""
+    return replace(
+        summary, mean=summary.mean[rows], sd=summary.sd[rows], low=summary.low[:, rows], high=summary.high[:, rows]
+    )
+
+
+def capacity_score(summary: Summary, decision: Decision) -> NDArray[Any]:
+    """Returns what ranks patients for the capacity rule (rows,): expected loss, or sd where the site says so."""
+    if getattr(decision, "rank_by", "expected_loss") == "sd" and has_spread(summary):
+        return summary.sd
+    return expected_loss(summary.mean, decision.threshold)
+
+
+def referred_by_level(summary: Summary, decision: Decision) -> Mask:
+    """Returns who is referred at the risk level (rows,); nobody without spread."""
+    if not has_spread(summary):
+        return np.zeros(len(summary.mean), dtype=np.bool_)
+    _, high = summary.interval(decision.interval_level)
+    return referred_at_level(summary.mean, high, decision.risk_level)
+
+
+def referred_by_capacity(summary: Summary, decision: Decision) -> Mask:
+    """Returns who falls in the capacity share (rows,)."""
+    count = capacity_count(len(summary.mean), decision.capacity)
+    return most(capacity_score(summary, decision), count)
+
+
+def refer(summary: Summary, decision: Decision, unlike: Mask | None = None) -> Referrals:
+    """Finds who is referred, and why.
+
+    Where a site bounds all referrals by its capacity, patients with more reasons come first, and among those with as
+    many reasons the ones with more expected loss.
+
+    Args:
+        summary: Predictions of one fit.
+        decision: What the site decides by.
+        unlike: Who is unlike anyone the model learned from (rows,); nobody where that is not known.
+    """
+    rows = len(summary.mean)
+    reasons = (
+        referred_by_level(summary, decision),
+        referred_by_capacity(summary, decision),
+        np.zeros(rows, dtype=np.bool_) if unlike is None else np.asarray(unlike, dtype=np.bool_),
+    )
+    number = np.sum(reasons, axis=0)
+    referred = number > 0
+    if getattr(decision, "within_capacity", False):
+        # lexsort sorts by its last key first.
+        order = np.lexsort((-np.asarray(capacity_score(summary, decision), dtype=np.float64), -number))
+        listed = np.zeros(rows, dtype=np.bool_)
+        listed[order[: capacity_count(rows, decision.capacity)]] = True
+        referred &= listed
+    return Referrals(*reasons, np.asarray(referred, dtype=np.bool_))

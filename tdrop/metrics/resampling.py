@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import norm
 from scipy.stats import t as student
 
@@ -55,26 +56,16 @@ class Sums:
     Attributes:
         names: What the numbers are called.
         tops: What is added up (names, rows).
-        bottoms: What it is divided by, added up (names, rows); a row of NaN leaves a plain sum.
-        outcomes: Events behind a number whose own parts count none, such as a mean loss.
+        bottoms: How many patients it is about, added up (names, rows): what a mean is divided by.
+        plain: Which of them are sums rather than means (names,).
+        rests_on: For each, how many patients and events it rests on.
     """
 
     names: tuple[str, ...]
     tops: Doubles
     bottoms: Doubles
-    outcomes: int
-
-    @property
-    def rests_on(self) -> tuple[tuple[int, int], ...]:
-        """Patients in the denominator; events in the numerator, or else in a denominator that picks some."""
-        found = []
-        for top, bottom in zip(self.tops, self.bottoms, strict=True):
-            n = len(top) if np.isnan(bottom[:1]).any() else int(bottom.sum())
-            if np.isin(top, (0.0, 1.0)).all():
-                found.append((n, int(top.sum())))
-            else:
-                found.append((n, self.outcomes if n == len(top) else n))
-        return tuple(found)
+    plain: NDArray[np.bool_]
+    rests_on: tuple[tuple[int, int], ...]
 
     @property
     def intervals(self) -> dict[str, tuple[float, float]]:
@@ -83,10 +74,45 @@ class Sums:
 
     def resampled(self, counts: Floats | Doubles) -> Doubles:
         """Returns sum(top) / sum(bottom), or sum(top), of each resample (names, resamples)."""
-        plain = np.isnan(self.bottoms[:, :1])
         top = add_up(self.tops, counts)
-        bottom = add_up(np.where(plain, 0.0, self.bottoms), counts)
-        return np.where(plain, top, divide(top, bottom))
+        return np.where(self.plain[:, None], top, divide(top, add_up(self.bottoms, counts)))
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """A quotient of two sums over all patients, neither of which counts them.
+
+    Attributes:
+        name: What the number is called.
+        top: What each patient adds to the one (rows,).
+        bottom: What each adds to the other (rows,); the number does not exist where they come to 0 or less.
+        outcomes: Events among the patients.
+    """
+
+    name: str
+    top: NDArray[Any]
+    bottom: NDArray[Any]
+    outcomes: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The one name, as `Statistic` wants it."""
+        return (self.name,)
+
+    @property
+    def rests_on(self) -> tuple[tuple[int, int], ...]:
+        """All patients and their outcomes."""
+        return ((len(self.top), self.outcomes),)
+
+    @property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """None of its own: resamples give it."""
+        return {}
+
+    def resampled(self, counts: Floats | Doubles) -> Doubles:
+        """Returns the quotient of each resample (1, resamples)."""
+        top, bottom = add_up(np.stack([self.top, self.bottom]).astype(np.float64), counts)
+        return divide(top, bottom)[None, :]
 
 
 def count_blocks(rows: int, resamples: int, seed: int) -> Iterator[Floats]:

@@ -16,9 +16,9 @@ from tdrop.contracts.schema import Contract, Site
 from tdrop.data.outcomes import LabelCounts
 from tdrop.evaluate import Evaluation, Moved
 from tdrop.evaluate.left_out import LeftOut
-from tdrop.evaluate.referrals import Referrals, refer
 from tdrop.forecast import Forecast, Observation
 from tdrop.matching import Matching
+from tdrop.metrics import Referrals, refer
 from tdrop.shift import Shift
 from tdrop.tune import Trial
 from tdrop.types import Summary

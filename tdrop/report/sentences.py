@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from tdrop.choose import Choice
 from tdrop.choose.choice import HANDICAP, TOLERANCE
 from tdrop.data.outcomes import LabelCounts
-from tdrop.evaluate import FEWEST_EVENTS, Evaluation
+from tdrop.evaluate import Evaluation
 from tdrop.matching import Balance, Matching
+from tdrop.metrics import FEWEST_EVENTS
 from tdrop.records import Count
 from tdrop.report.text import count, method_label, share
 from tdrop.shift import Ground, Shift

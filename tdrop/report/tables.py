@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tdrop.evaluate import METRICS, TABLE_ONE, Evaluation, Recalibration, Row
-from tdrop.evaluate.catalogue import SHARES
+from tdrop.evaluate import Evaluation, Recalibration, Row
+from tdrop.metrics import METRICS, difference_of, in_view, of_subgroups
 from tdrop.metrics.ranking import FEW_EVENTS
 from tdrop.report.data import ReportData
 from tdrop.report.text import count, method_label, number, row_interval, row_spread, row_text, share
@@ -96,10 +96,9 @@ def main_table(data: ReportData) -> Table:
             f"with fewer than {FEW_EVENTS} events DeLong's on the logit scale. INPT grows with interval width by "
             "itself; see the comparison at equal referrals."
         )
-        return metric_table(data, "main", "All methods at this site", (*TABLE_ONE, "errors"), note)
-    names = ("referrals", "capacity_referrals", "referred", "interval_width", "mean_sd", "mean_risk")
+        return metric_table(data, "main", "All methods at this site", in_view("main"), note)
     note = f"{spread} over {count(data.evaluation.patients)} patients. Without outcomes no line is about being right."
-    return metric_table(data, "main", "All methods at this site, without outcomes", names, note)
+    return metric_table(data, "main", "All methods at this site, without outcomes", in_view("unlabelled"), note)
 
 
 def _basis(evaluation: Evaluation) -> str:
@@ -111,28 +110,23 @@ def _basis(evaluation: Evaluation) -> str:
 
 def score_table(data: ReportData) -> Table:
     """Calibration and proper scores."""
-    names = ("calibration_intercept", "calibration_slope", "ece", "brier", "log_loss", "error_rate")
     note = f"Over {_basis(data.evaluation)}."
-    return metric_table(data, "scores", "Calibration and accuracy of the risks", names, note)
+    return metric_table(data, "scores", "Calibration and accuracy of the risks", in_view("scores"), note)
 
 
 def equal_table(data: ReportData) -> Table:
     """The comparison at an equal number of referrals."""
-    names = ("referrals", "inpt", "inpt_equal", "inpt_equal_risk")
     note = (
         f"At equal referrals every method refers {share(data.site.decision.capacity, 0)} of the patients with a known "
         "outcome, so wide intervals earn nothing by being wide."
     )
-    return metric_table(data, "equal", "Patients caught at an equal number of referrals", names, note)
+    return metric_table(data, "equal", "Patients caught at an equal number of referrals", in_view("equal"), note)
 
 
 def retained_table(data: ReportData) -> Table:
     """Error among those who stay with the model."""
-    names, titles = ["error_rate"], ["Nobody referred"]
-    for part in SHARES:
-        for by, words in (("expected", "expected loss"), ("sd", "sd")):
-            names.append(f"retained_error_{100 * part:.0f}_{by}")
-            titles.append(f"{part:.0%} by {words}")
+    names = in_view("retained")
+    titles = [METRICS[name].short for name in names]
     note = (
         "Share of wrong classes among patients who stay with the model, when some are referred: those whom the model "
         "itself expects to get wrong, or those with the largest sd."
@@ -142,20 +136,20 @@ def retained_table(data: ReportData) -> Table:
 
 def benefit_table(data: ReportData) -> Table:
     """Net benefit with and without referral."""
-    names = ("net_benefit", "net_benefit_refer", "referrals_per_gain")
     note = f"Acting from a risk of {share(data.site.decision.risk_level, 0)} on."
-    return metric_table(data, "benefit", "Net benefit", names, note)
+    return metric_table(data, "benefit", "Net benefit", in_view("benefit"), note)
 
 
 def difference_table(data: ReportData) -> Table | None:
     """Each method against the reference on the same resamples; None when nothing was compared."""
-    names = tuple(name for name in METRICS if name.endswith("_difference"))
+    plain = tuple(name for name, metric in METRICS.items() if metric.compared)
+    names = tuple(map(difference_of, plain))
     compared = [row for row in data.evaluation.rows if row.metric in names]
     if not compared:
         return None
     reference = method_label(compared[0].reference or "")
     note = "On the same resamples of patients for both methods. An interval that holds 0 shows no difference."
-    titles = [METRICS[name.removesuffix("_difference")].title for name in names]
+    titles = [METRICS[name].title for name in plain]
     return metric_table(data, "differences", f"Difference to {reference}", names, note, titles=titles)
 
 
@@ -164,16 +158,13 @@ def subgroup_table(data: ReportData) -> Table | None:
     evaluation: Evaluation = data.evaluation
     if not evaluation.groups:
         return None
-    names = ["mean_risk", "referrals", "referred"]
-    if data.labelled:
-        names = ["outcome_rate", "mean_risk", "auroc", "error_rate", "referrals", "referred"]
-    lines = []
-    for group in evaluation.groups:
-        patients = evaluation.row(data.method, "patients", group=group)
-        numbers = (metric_cell(evaluation.row(data.method, name, group=group)) for name in names)
-        lines.append((Cell(group), metric_cell(patients), *numbers))
-    head = ("Subgroup", "Patients", *(METRICS[name].title for name in names))
-    return Table("subgroups", f"{method_label(data.method)} by subgroup", head, tuple(lines))
+    names = of_subgroups(labelled=data.labelled)
+    lines = tuple(
+        (Cell(group), *(metric_cell(evaluation.row(data.method, name, group=group)) for name in names))
+        for group in evaluation.groups
+    )
+    head = ("Subgroup", *(METRICS[name].title for name in names))
+    return Table("subgroups", f"{method_label(data.method)} by subgroup", head, lines)
 
 
 def recalibration_table(recalibration: Recalibration) -> Table:

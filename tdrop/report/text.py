@@ -7,8 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from tdrop.errors import UsageError
-from tdrop.evaluate import METRICS, Row
+from tdrop.evaluate import Row
 from tdrop.methods import label
+from tdrop.metrics import METRICS
 from tdrop.records import Hidden
 
 NOTHING = "–"

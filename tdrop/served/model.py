@@ -11,8 +11,8 @@ import pandas as pd
 
 from tdrop.contracts.site import Decision
 from tdrop.data.encode import Encoder
-from tdrop.evaluate.statistics import referred_by_level
 from tdrop.methods import load
+from tdrop.metrics import referred_by_level
 from tdrop.records import read
 from tdrop.served.line import CalibrationLine
 from tdrop.types import Cohort, Fitted, Summary

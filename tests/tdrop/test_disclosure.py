@@ -17,7 +17,8 @@ from tdrop.contracts.schema import Disclosure
 from tdrop.disclosure.cells import HIDDEN, bounds, shown_count, shown_parts, shown_share
 from tdrop.disclosure.documents import disclose_validation
 from tdrop.disclosure.evaluation import disclose_evaluation, disclose_rows
-from tdrop.evaluate import ALL, METRICS, Evaluation, Row, evaluate
+from tdrop.evaluate import ALL, Evaluation, Row, evaluate
+from tdrop.metrics import METRICS
 from tdrop.records import Hidden
 from tdrop.report.sentences import evaluation_warnings
 from tdrop.report.text import missing_text

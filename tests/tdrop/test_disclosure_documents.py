@@ -18,8 +18,8 @@ from tdrop.disclosure.cells import shown_count
 from tdrop.disclosure.documents import disclose_summary, disclose_trials, disclose_validation
 from tdrop.disclosure.report import disclose
 from tdrop.disclosure.shift import disclose_matching, disclose_shift
-from tdrop.evaluate import METRICS
 from tdrop.matching import Balance, Matching
+from tdrop.metrics import METRICS
 from tdrop.records import Hidden, plain, read
 from tdrop.report import render_report, report_summary
 from tdrop.report.extract import LABEL_COUNTS, rows_sentence

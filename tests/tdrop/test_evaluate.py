@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
-import re
+import runpy
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import PROJECT
 from report_cases import predict, summarise
 
 from tdrop import metrics
 from tdrop.data.cells import write_patients
 from tdrop.errors import DataError
-from tdrop.evaluate import METRICS, Evaluation, evaluate, patients_table, suggest_recalibration
+from tdrop.evaluate import Evaluation, evaluate, patients_table, suggest_recalibration
+from tdrop.metrics import METRICS
 from tdrop.report.sentences import evaluation_warnings
 from tdrop.report.text import row_text
 from tdrop.types import Summary
@@ -256,14 +258,43 @@ def test_a_damaged_file_is_refused_by_the_field_that_does_not_fit(labelled: tupl
         Evaluation.from_dict({**written, "rows": [{**written["rows"][0], "value": "many"}]})
 
 
-def test_the_documentation_has_one_row_for_every_metric() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "EVALUATION.md").read_text(encoding="utf-8")
-    tables = page.partition("## What needs no outcome")[2].partition("**Not estimable.**")[0]
-    names = [
-        name for row in re.findall(r"^\| ([a-z0-9_, ]+) \|", tables, flags=re.MULTILINE) for name in row.split(", ")
-    ]
-    assert sorted(set(names) - {"metric"}) == sorted(METRICS)
-    assert len(names) == len(set(names)) + names.count("metric") - 1
+def test_the_documentation_has_the_definition_of_every_metric() -> None:
+    page = PROJECT / "docs" / "EVALUATION.md"
+    writer = runpy.run_path(str(page.with_name("write_metrics.py")))
+    text = page.read_text(encoding="utf-8")
+    assert text == writer["written"](text), "run: python docs/write_metrics.py"
+    assert all(metric.definition and f"| {metric.definition} |" in text for metric in METRICS.values())
+
+
+def test_what_counts_patients_is_disclosed_as_a_count() -> None:
+    predictions, y = draw(seeds=1)
+    summary = predictions["mc_dropout"][0]
+    patients = metrics.Patients(summary, Decision(), metrics.refer(summary, Decision()), y)
+    for name, metric in METRICS.items():
+        part = metric.part and metric.part(patients)
+        if isinstance(part, metrics.Total | metrics.Mean):
+            # A quotient of counts that were taken for a mean of values would be told to the last patient.
+            parts = [part.each, getattr(part, "among", None)]
+            counts = all(np.isin(each, (0, 1)).all() for each in parts if each is not None)
+            assert counts == (metric.tells in ("counts", "shares")), name
+
+
+def test_a_subgroup_has_the_events_of_its_patients(monkeypatch: pytest.MonkeyPatch) -> None:
+    predictions, y = draw(seeds=1)
+    groups = {"Age": np.where(np.arange(600) % 3 == 0, "under 65", "65 and over")}
+    wider = {name: replace(METRICS[name], subgroups=True) for name in ("brier", "errors")}
+    monkeypatch.setattr("tdrop.evaluate.statistics.METRICS", {**METRICS, **wider})
+    found = evaluate("a", predictions, y, Decision(), seeds=(0,), bootstrap=0, subgroups=groups)
+    young, risk = np.arange(600) % 3 == 0, predictions["mc_dropout"][0].mean
+    for name, value in (("brier", ((risk - y)[young] ** 2).mean()), ("errors", ((risk >= 0.5) != y)[young].sum())):
+        row = found.row("mc_dropout", name, group="Age: under 65")
+        assert (row.n, row.value) == (200, pytest.approx(value))
+        assert row.events == (y[young].sum() if name == "brier" else value)
+    monkeypatch.setattr(
+        "tdrop.evaluate.statistics.METRICS", {**METRICS, "ece": replace(METRICS["ece"], subgroups=True)}
+    )
+    with pytest.raises(TypeError, match="totals, means and rankings only"):
+        evaluate("a", predictions, y, Decision(), seeds=(0,), bootstrap=0, subgroups=groups)
 
 
 def test_bad_input_is_said_in_one_sentence() -> None:

@@ -85,8 +85,6 @@ def test_net_benefit_closed_forms() -> None:
     assert metrics.net_benefit(y, everybody, 0.2, np.array([False, True, True, False])) == pytest.approx(0.5)
     assert metrics.net_benefit(y, np.zeros(4), 0.2, np.ones(4, dtype=bool)) == pytest.approx(0.5)
     assert metrics.net_benefit(np.array([]), np.array([]), 0.2) is None
-    assert metrics.referrals_per_gain(0.2, 0.02) == pytest.approx(10)
-    assert metrics.referrals_per_gain(0.2, 0.0) is None
 
 
 def test_resamples_draw_every_patient_once_on_average_and_are_seeded() -> None:
@@ -103,7 +101,7 @@ def test_resamples_draw_every_patient_once_on_average_and_are_seeded() -> None:
 def test_bootstrap_interval_of_a_mean_agrees_with_theory() -> None:
     random = np.random.default_rng(5)
     values = random.normal(3, 2, 400)
-    sums = metrics.Sums(("mean",), values[None, :], np.ones((1, 400)), outcomes=0)
+    sums = metrics.Sums(("mean",), values[None, :], np.ones((1, 400)), np.array([False]), ((400, 0),))
     draws = np.concatenate([sums.resampled(block)[0] for block in metrics.count_blocks(400, 2000, seed=0)])
     low, high = metrics.percentile_interval(draws)
     error = 1.96 * values.std() / np.sqrt(400)
@@ -119,9 +117,8 @@ def test_interval_needs_enough_resamples_and_most_of_them() -> None:
     assert metrics.percentile_interval(np.concatenate([ones, nothing[:10]])) == (1.0, 1.0)
 
 
-def test_sums_say_what_they_rest_on() -> None:
+def test_sums_are_sums_or_means_of_some() -> None:
     tops = np.array([[1.0, 0, 1, 0], [0.2, 0.4, 0.1, 0.3], [0, 0.4, 0.1, 0]])
-    bottoms = np.array([[np.nan] * 4, [1.0] * 4, [0.0, 1, 1, 0]])
-    sums = metrics.Sums(("count", "mean", "mean of some"), tops, bottoms, outcomes=3)
-    assert sums.rests_on == ((4, 2), (4, 3), (2, 2))
+    bottoms, plain = np.array([[1.0] * 4, [1.0] * 4, [0.0, 1, 1, 0]]), np.array([True, False, False])
+    sums = metrics.Sums(("count", "mean", "mean of some"), tops, bottoms, plain, ((4, 2), (4, 3), (2, 2)))
     assert sums.resampled(np.ones((1, 4)))[:, 0] == pytest.approx([2, 0.25, 0.25])

@@ -16,7 +16,8 @@ import pytest
 from report_cases import make_choice, predict, report_data
 
 from tdrop.disclosure.report import disclose
-from tdrop.evaluate import METRICS, TABLE_ONE, evaluate
+from tdrop.evaluate import evaluate
+from tdrop.metrics import METRICS, in_view
 from tdrop.report import ReportData, render_index, render_report, render_shift_page, report_summary
 from tdrop.report.results import hindsight
 from tdrop.report.sections import report_sections
@@ -201,7 +202,7 @@ def test_without_outcomes_the_page_says_what_cannot_be_known(unlabelled: ReportD
 def test_every_column_of_table_one_is_there(labelled: ReportData, page: str) -> None:
     start = page.index('id="table-main"')
     table = page[start : page.index("</table>", start)]
-    for name in TABLE_ONE:
+    for name in in_view("main"):
         assert METRICS[name].title in table
         row = labelled.evaluation.row("ensemble", name)
         digits = 0 if METRICS[name].shape == "count" and row.value >= 20 else 1 if METRICS[name].shape == "count" else 3

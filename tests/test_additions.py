@@ -1,0 +1,162 @@
+"""What the README says under "To add something" is all that is needed: one file each, and the next transfer has it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import PROJECT, settle
+
+from tdrop.data.simulate import simulate
+
+METHOD = '''
+"""Naive Bayes: every feature speaks for itself."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from sklearn.naive_bayes import GaussianNB
+
+from tdrop.methods.parts.reference_method import ReferenceMethod
+from tdrop.methods.parts.settings import setting
+
+
+@dataclass(frozen=True)
+class NaiveBayes(ReferenceMethod):
+    """Bootstrap refits of naive Bayes."""
+
+    name: ClassVar[str] = "naive_bayes"
+    label: ClassVar[str] = "Naive Bayes"
+    summary: ClassVar[str] = "Takes every feature as independent of the others."
+
+    refits: int = setting(5, "Bootstrap refits K: the samples.", low=1)
+
+    @classmethod
+    def search_space(cls) -> dict[str, tuple[Any, ...]]:
+        return {}
+
+    def estimator(self, task: Any, seed: int) -> Any:
+        return GaussianNB()
+
+
+METHOD = NaiveBayes
+'''
+METRIC = '''
+
+@metric("Absolute error", "Mean distance of risk and outcome.", better="lower", views=("scores",), recorded=True)
+def absolute_error(of: Patients) -> Mean:
+    """mean of |risk - outcome|"""
+    return Mean(np.abs(of.risk - of.y))
+'''
+READER = '''
+"""One JSON object a line."""
+
+import io
+
+import pandas as pd
+
+from tdrop.contracts.record import Record
+from tdrop.data.locations import Location, read_bytes
+
+
+class Options(Record):
+    """Nothing to set."""
+
+
+def read(options: Options, location: Location) -> pd.DataFrame:
+    """Returns the table; the index is each row's line."""
+    frame = pd.read_json(io.BytesIO(read_bytes(location)), lines=True, dtype={"patient_id": str})
+    frame.index = pd.RangeIndex(1, len(frame) + 1, name="line")
+    return frame
+'''
+SITE = """
+title: Quayside Hospital (simulated)
+table: prostate
+role: target
+source: registry
+simulated: true
+location: "{home}/quayside.jsonl"
+reader: {kind: json_lines}
+labels:
+  location: "{home}/quayside_outcomes.csv"
+disclosure: {exempt: true}
+"""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Does what the README's table says in a copy of the project, then one small transfer; returns its home."""
+    project, home = tmp_path_factory.mktemp("project"), tmp_path_factory.mktemp("home")
+    for name in ("tdrop", "tasks", "flows", "data_contracts"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(PROJECT / name, project / name, symlinks=True, ignore=ignored)
+    places = re.findall(r"^\| (a .*?) \| (.*) \|$", (PROJECT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    files = {what: re.search(r"`(.*?)`", where).group(1) for what, where in places if "`" in where}
+    add = {
+        "a method": ("<name>", "naive_bayes", METHOD),
+        "a kind of data source": ("<kind>", "json_lines", READER),
+        "a metric": ("", "", METRIC),
+    }
+    for what, (placeholder, name, text) in add.items():
+        with (project / files[what].replace(placeholder, name)).open("a", encoding="utf-8") as file:
+            file.write(text)
+    (project / files["a site, a table"] / "sites" / "quayside.yaml").write_text(SITE, encoding="utf-8")
+    (home / "demo").mkdir()
+    simulate("source", 250, seed=0).drop(columns="true_risk").to_csv(home / "demo" / "registry.csv", index=False)
+    patients = simulate("mild", 150, seed=1).drop(columns="true_risk")
+    patients[["patient_id", "died_10y"]].to_csv(home / "quayside_outcomes.csv", index=False)
+    patients.drop(columns="died_10y").to_json(home / "quayside.jsonl", orient="records", lines=True)
+    for folder in (home / "demo", home):
+        settle(folder)
+    _transfer(project, home)
+    return home
+
+
+def _transfer(project: Path, home: Path) -> None:
+    options = ["--method", "naive_bayes", "--method", "logistic_regression", "--trials", "1", "--seeds", "1"]
+    result = subprocess.run(
+        [sys.executable, "-m", "flows.cli", "transfer", "quayside", *options, "--processes", "0"],
+        cwd=project,
+        env={**os.environ, "TDROP_HOME": str(home), "PYTHONPATH": str(project)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+
+
+def test_the_site_gets_its_report(home: Path) -> None:
+    assert "Quayside Hospital" in (home / "sites" / "quayside" / "latest" / "report.html").read_text(encoding="utf-8")
+
+
+def test_the_reader_reads_every_row(home: Path) -> None:
+    validation = json.loads((home / "sites" / "quayside" / "latest" / "validation.json").read_text(encoding="utf-8"))
+    assert validation["read"] == 150
+
+
+def test_the_method_is_evaluated_and_the_metric_computed(home: Path) -> None:
+    latest = home / "sites" / "quayside" / "latest"
+    rows = json.loads((latest / "evaluation.json").read_text(encoding="utf-8"))["rows"]
+    found = {row["method"]: row for row in rows if row["metric"] == "absolute_error" and row["seed"] == "all"}
+    assert set(found) == {"naive_bayes", "logistic_regression"}
+    assert 0 < found["naive_bayes"]["low"] < found["naive_bayes"]["value"] < found["naive_bayes"]["high"] < 1
+    report = (latest / "report.html").read_text(encoding="utf-8")
+    assert "Naive Bayes" in report
+    assert "Absolute error" in report
+
+
+def test_the_record_shows_both(home: Path) -> None:
+    with sqlite3.connect(home / "mlflow.db") as database:
+        runs = database.execute(
+            "select params.value from metrics join params using (run_uuid) "
+            "where metrics.key = 'target/absolute_error' and params.key = 'method'"
+        ).fetchall()
+    assert {method for (method,) in runs} == {"naive_bayes", "logistic_regression"}
