@@ -33,6 +33,9 @@ RECORD = "tdrop.record"
 #: Tag that MLflow shows as a run's description.
 NOTE = "mlflow.note.content"
 TRACKING_LIMIT_SECONDS = 900
+#: MLflow looks for a dataset and then adds it: of two sites that name a new source at once, one is refused and finds it
+#: on another try.
+DATASET_TRIES = 3
 
 
 @step(
@@ -159,7 +162,12 @@ def _log_datasets(client: MlflowClient, run_id: str, datasets: Mapping[str, tupl
         )
         for role, (name, digest) in datasets.items()
     ]
-    client.log_inputs(run_id, datasets=inputs)
+    for left in reversed(range(DATASET_TRIES)):
+        try:
+            return client.log_inputs(run_id, datasets=inputs)
+        except Exception:
+            if not left:
+                raise
 
 
 def record_or_explain(place: Place, record: SiteRecord) -> str | None:

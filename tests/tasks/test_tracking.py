@@ -50,6 +50,31 @@ def test_a_view_of_the_methods_comes_with_the_experiment(tmp_path, labelled, fir
     assert _experiment_pages(place, "http://mlflow") == [address]
 
 
+def test_two_sites_that_name_a_new_source_at_once_are_both_recorded(tmp_path):
+    """The other site's source is written after MLflow looked for ours and before it adds it."""
+    from sqlalchemy import event
+    from sqlalchemy.orm import Session
+
+    from tasks.recording import _log_datasets
+    from tasks.tracking import connect, experiment_id
+
+    place = Place.at(tmp_path)
+    client, experiment = connect(place), experiment_id(place, place.network())
+    first, second = (client.create_run(experiment).info.run_id for _ in range(2))
+    source = {"source": ("registry", "d" * 64)}
+
+    def be_first(*_):
+        event.remove(Session, "before_flush", be_first)
+        with ThreadPoolExecutor(1) as beside:
+            beside.submit(_log_datasets, client, first, source).result()
+
+    event.listen(Session, "before_flush", be_first)
+    _log_datasets(client, second, source)
+    for run in (first, second):
+        (found,) = client.get_run(run).inputs.dataset_inputs
+        assert (found.dataset.name, found.dataset.digest) == ("registry", "d" * 32)
+
+
 def test_two_sites_never_log_a_model_at_once(tmp_path, monkeypatch):
     import mlflow.pyfunc
 
