@@ -10,7 +10,7 @@ from tdrop.methods import build, method_names
 from tdrop.types import Cohort, Fitted, Method
 
 #: What makes any method quick; each takes those that it has.
-_QUICK = {"hidden": (16, 8), "steps": 12, "batch": 32, "refits": 3, "members": 3}
+QUICK = {"hidden": (16, 8), "steps": 12, "batch": 32, "refits": 3, "members": 3}
 
 NETWORKS = tuple(name for name in method_names() if "hidden" in build(name).settings())  # type: ignore[attr-defined]
 REFERENCES = tuple(name for name in method_names() if name not in NETWORKS)
@@ -19,7 +19,7 @@ REFERENCES = tuple(name for name in method_names() if name not in NETWORKS)
 def quick(name: str, **settings: Any) -> Method:
     """A method that fits in a few milliseconds."""
     known = build(name).settings()  # type: ignore[attr-defined]
-    return build(name, **{**{key: value for key, value in _QUICK.items() if key in known}, **settings})
+    return build(name, **{**{key: value for key, value in QUICK.items() if key in known}, **settings})
 
 
 def small_cohorts(task: str = "binary", rows: int = 90, *, seed: int = 0) -> tuple[Cohort, Cohort, Cohort]:

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from method_cases import quick, small_cohorts
+from method_cases import QUICK, quick, small_cohorts
 
-from tdrop.errors import TdropError
+from tdrop.errors import TdropError, UsageError
 from tdrop.methods import build, method_names
+from tdrop.tune import refit, tune
 from tdrop.types import Cohort
 
 every_method = pytest.mark.parametrize("name", method_names())
@@ -63,3 +64,42 @@ def test_a_lambda_of_a_thousand_gives_a_sound_model_or_one_sentence(name, settin
         assert "lower" in str(error)  # noqa: PT017
         return
     assert np.isfinite(samples).all()
+
+
+@pytest.mark.parametrize("name", dict.fromkeys(name for name, _ in LAMBDAS))
+@pytest.mark.parametrize("case", list(cases()))
+def test_no_lambda_makes_an_odd_target_a_silent_failure(name, case):
+    source, target = cases()[case]
+    try:
+        samples = quick(name, lambda_=1_000.0).fit(source, target, seed=0).sample(target.X, 7, seed=0).samples
+    except TdropError as error:
+        assert "lower" in str(error)  # noqa: PT017
+        return
+    assert np.isfinite(samples).all()
+    assert ((samples >= 0) & (samples <= 1)).all()
+
+
+@every_method
+def test_a_single_sample_is_a_sound_model_or_refused_in_one_sentence(name):
+    single = {"members": 1, "refits": 1, "passes": 1}
+    settings = {key: value for key, value in single.items() if key in build(name).settings()}
+    source, target, _ = small_cohorts()
+    try:
+        summary = quick(name, **settings).fit(source, target, seed=0).summarise(target.X, 1, seed=0)
+    except UsageError as error:
+        assert "at or above 2" in str(error)  # noqa: PT017
+        return
+    assert np.isfinite(summary.mean).all()
+    assert np.array_equal(summary.sd, np.zeros(len(target)))
+
+
+@every_method
+@pytest.mark.parametrize("case", ["one feature", "one target patient"])
+def test_tuning_and_its_refit_are_sound_too(name, case):
+    source, target = cases()[case]
+    base = {key: value for key, value in quick(name).settings().items() if key in QUICK}
+    tuned = tune(name, source, target, np.arange(5), budget=2, base=base, passes=5)
+    assert np.isfinite(tuned.out_of_fold.risk).all()
+    assert np.isfinite([trial.log_loss for trial in tuned.trials]).all()
+    risk = refit(name, tuned.picked, source, target, seed=0).summarise(target.X, 7, seed=0).mean
+    assert np.isfinite(risk).all()
