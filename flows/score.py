@@ -48,6 +48,10 @@ def run_score(site: str, file: Path, *, output: Path | None, contracts: Path, co
             f"- {result['filled_in']:,} of {result['scored']:,} patients lack a value, and the source's typical one "
             "was filled in: see filled_in in the list"
         )
+    if result["unlike"]:
+        console.print(
+            f"- {result['unlike']:,} of {result['scored']:,} patients are unlike anyone the model learned from"
+        )
     for sentence in result["sentences"]:
         console.print(f"- {sentence}")
     console.print(str(patients))

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.files import load_pair
+from tasks.files import SOURCE, TARGET, load_pair
 from tasks.models import download_model, model_name
 from tasks.place import Place, replacing, write_private
 from tasks.prune import stages
 from tasks.registry import require_promoted
 from tasks.run import last_run
+from tasks.shift import fitted_propensity, load_propensity
 from tasks.status import read_status
 from tasks.step import step
+from tasks.store import Ref
 from tdrop.contracts.findings import Validation
 from tdrop.data.cells import write_patients
 from tdrop.data.prepare import prepare
@@ -25,7 +27,8 @@ from tdrop.evaluate import patients_table
 from tdrop.records import read, write_json, write_record
 from tdrop.served.comparison import FEWEST_TO_COMPARE, compare_batch
 from tdrop.served.model import Served
-from tdrop.shift import DomainAuroc
+from tdrop.shift import DomainAuroc, unlike_newcomers
+from tdrop.shift.overlap import Mask
 from tdrop.types import Cohort
 
 
@@ -48,10 +51,12 @@ def score_batch(place: Place, site: str, file: str) -> dict[str, Any]:
         raise SiteStopped(_refusal(place, site, prepared.validation))
     served = Served.load(champion.folder)
     cohort, encoder = served.encoder.encode(prepared.frame, site), served.encoder
-    table = patients_table(cohort.ids, served.summarise(cohort), served.decision)
+    made_for = _made_for(place, champion)
+    unlike = None if made_for is None else made_for.unlike(place, cohort)
+    table = patients_table(cohort.ids, served.summarise(cohort), served.decision, unlike)
     table = table.assign(filled_in=encoder.filled_in(prepared.frame))
     unseen = {column: count for column, count in encoder.unseen(prepared.frame).items() if count}
-    sentences = [*_changes(place, site, champion), *_unseen(unseen, len(cohort)), *_compare(place, champion, cohort)]
+    sentences = [*_changes(place, site, champion), *_unseen(unseen, len(cohort)), *_compare(made_for, champion, cohort)]
     folder = place.site(site) / "scores"
     with replacing(folder) as incoming:
         write_patients(incoming / "patients.csv", table)
@@ -62,6 +67,7 @@ def score_batch(place: Place, site: str, file: str) -> dict[str, Any]:
         "folder": str(folder),
         "scored": len(cohort),
         "referred": int(table["refer"].sum()),
+        "unlike": None if unlike is None else int(unlike.sum()),
         "filled_in": int((table["filled_in"] != "").sum()),
         "champion": champion.version,
         "sentences": sentences,
@@ -139,15 +145,45 @@ def _unseen(unseen: dict[str, int], scored: int) -> list[str]:
     ]
 
 
-def _compare(place: Place, champion: Champion, batch: Cohort) -> list[str]:
+@dataclass(frozen=True)
+class MadeFor:
+    """The patients that a champion was made for and those it learned from, kept on this machine.
+
+    Attributes:
+        encoded: Their stage.
+        source: Whom it learned from.
+        target: Whom it was made for.
+    """
+
+    encoded: Ref
+    source: Cohort
+    target: Cohort
+
+    def unlike(self, place: Place, batch: Cohort) -> Mask | None:
+        """Who of a batch is unlike anyone the model learned from (rows,), or None where nobody can say."""
+        fitted = load_propensity(fitted_propensity(place, self.encoded))
+        return None if fitted is None else unlike_newcomers(batch, self.source, self.target, fitted)
+
+
+def _made_for(place: Place, champion: Champion) -> MadeFor | None:
+    """Whom a champion was made for; None where they are not on this machine."""
+    described = champion.described
+    encoded = Ref("encoded", described["encoded"], described["digests"]["encoded"], str(place.store))
+    if not all((encoded.path / name).is_file() for name in (SOURCE, TARGET)):
+        return None
+    return MadeFor(encoded, *load_pair(encoded.path))
+
+
+def _compare(made_for: MadeFor | None, champion: Champion, batch: Cohort) -> list[str]:
     """Whether the batch is still of the population that the model was made for, in one sentence or none."""
+    if made_for is None:
+        return [
+            "the patients that the model was made for are not on this machine: the batch could not be compared, and "
+            "nobody can say who is unlike anyone the model learned from"
+        ]
     if len(batch) < FEWEST_TO_COMPARE:
         return [f"{len(batch):,} patients are too few to compare with those that the model was made for"]
-    encoded = place.root / "store" / champion.described["encoded"]
-    if not all((encoded / name).is_file() for name in ("source.npz", "target.npz")):
-        return ["the patients that the model was made for are not on this machine: the batch could not be compared"]
-    source, target = load_pair(encoded)
     described = champion.described["domain_auroc"]
     then = None if described is None else read(DomainAuroc, described)
-    said = compare_batch(batch, target, source, then).sentence()
+    said = compare_batch(batch, made_for.target, made_for.source, then).sentence()
     return [] if said is None else [said]

@@ -65,7 +65,8 @@ class Served:
         """Returns risk, sd, low, high and refer, one row a patient in the order given.
 
         A patient is referred when the interval reaches the site's risk level although the risk
-        does not. The capacity share needs a whole list of patients: `tdrop score` adds it.
+        does not. The capacity share needs a whole list of patients, and who is unlike anyone the model
+        learned from is known where those are: `tdrop score` adds both.
         """
         summary = self.summarise(self.encoder.encode(frame.reset_index(drop=True), "served"))
         low, high = summary.interval(self.decision.interval_level)

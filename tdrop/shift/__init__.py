@@ -1,6 +1,6 @@
 """How different two sites' patients are, before any training and without any outcome."""
 
-from tdrop.shift.classifier import propensity
+from tdrop.shift.classifier import propensity, unlike_newcomers
 from tdrop.shift.estimate import Shift, estimate_shift
 from tdrop.shift.grounds import Ground, judge_known_outcomes, judge_shared_patients, judge_source_outcomes
 from tdrop.shift.joint import Driver, PermutationTest
@@ -25,4 +25,5 @@ __all__ = [
     "judge_shared_patients",
     "judge_source_outcomes",
     "propensity",
+    "unlike_newcomers",
 ]

@@ -74,15 +74,39 @@ def propensity(
         folds=folds,
         rows_fitted=best.auroc.rows_fitted,
         candidates=tuple(one.auroc for one in found),
+        line=best.line,
     )
-    return replace(fitted, unlike=find_unlike(source, target, fitted, seed=seed))
+    return replace(fitted, unlike=find_unlike(source, target, fitted.target, fitted, seed=seed))
+
+
+def unlike_newcomers(
+    patients: Cohort, source: Cohort, target: Cohort, fitted: Propensity, *, seed: int = 0
+) -> NDArray[np.bool_]:
+    """Finds new patients who are unlike anyone the model learned from (patients,), by the rule for the target's own.
+
+    Args:
+        patients: New patients of the target site.
+        source: The labelled site.
+        target: The patients that the model was made for.
+        fitted: The propensity of the two.
+        seed: As in `propensity`.
+    """
+    check_same_features(source, patients)
+    X, is_target = stack(source, target)
+    generator = np.random.default_rng([seed, 1, KINDS.index(fitted.kind)])
+    with threadpool_limits(1):
+        held = standardised(patients.X, source, target)
+        logits, _ = _fit_and_score(fitted.kind, X, is_target, np.arange(len(X)), held, generator)
+    likeness = _on_line(np.clip(logits, -LARGEST_LOGIT, LARGEST_LOGIT), fitted.line)
+    return find_unlike(source, patients, likeness, fitted, seed=seed)
 
 
 @dataclass(frozen=True)
 class _CrossFitted:
-    """One kind's calibrated probabilities (rows,) and how well they tell the sites apart."""
+    """One kind's calibrated probabilities (rows,), the line they lie on and how well they tell the sites apart."""
 
     probability: Doubles
+    line: tuple[float, float]
     auroc: DomainAuroc
 
 
@@ -110,31 +134,41 @@ def _cross_fit(kind: Kind, X: Doubles, is_target: NDArray[np.bool_], fold_of: In
     logits = np.clip(logits, -LARGEST_LOGIT, LARGEST_LOGIT)
     value, variance = delong(logits[~is_target], logits[is_target])
     low, high = auroc_interval(value, variance, int(min(is_target.sum(), (~is_target).sum())))
-    probability = sigmoid(np.clip(_calibrate(logits, is_target), -LARGEST_LOGIT, LARGEST_LOGIT))
+    line = _calibration(logits, is_target)
+    probability = _on_line(logits, line)
     loss = float(per_row_log_loss(is_target, probability).mean())
-    return _CrossFitted(probability, DomainAuroc(value, low, high, kind, most, loss))
+    return _CrossFitted(probability, line, DomainAuroc(value, low, high, kind, most, loss))
 
 
-def _calibrate(logits: Doubles, is_target: NDArray[np.bool_]) -> Doubles:
-    """Moves and stretches out-of-fold logits (rows,) to what they turned out to mean."""
+def _on_line(logits: Doubles, line: tuple[float, float]) -> Doubles:
+    """Probabilities of logits (rows,) that were moved by an intercept and stretched by a slope."""
+    return sigmoid(np.clip(line[0] + line[1] * logits, -LARGEST_LOGIT, LARGEST_LOGIT))
+
+
+def _calibration(logits: Doubles, is_target: NDArray[np.bool_]) -> tuple[float, float]:
+    """Intercept and slope that turn out-of-fold logits (rows,) into what they turned out to mean."""
     line = fit_line(
         is_target.astype(np.float64), np.column_stack([np.ones(len(logits)), logits]), np.zeros(len(logits))
     )
     if line is None:  # separated sites, or logits that are all alike
-        return logits
+        return 0.0, 1.0
     if line[1] > SMALLEST_SLOPE:
-        return np.asarray(line[0] + line[1] * logits, dtype=np.float64)
+        return float(line[0]), float(line[1])
     prior = np.log(is_target.mean() / (1 - is_target.mean()))
-    return np.asarray(prior + SMALLEST_SLOPE * (logits - logits.mean()), dtype=np.float64)
+    return float(prior - SMALLEST_SLOPE * logits.mean()), SMALLEST_SLOPE
 
 
 def stack(source: Cohort, target: Cohort) -> tuple[Doubles, NDArray[np.bool_]]:
     """Returns both sites' rows, standardised together, and which of them are the target's."""
-    X = np.concatenate([source.X, target.X]).astype(np.float64)
-    X -= X.mean(axis=0)
-    scale = X.std(axis=0)
-    X /= np.where(scale > 0, scale, 1.0)
+    X = standardised(np.concatenate([source.X, target.X]), source, target)
     return X, np.arange(len(X)) >= len(source)
+
+
+def standardised(X: NDArray[Any], source: Cohort, target: Cohort) -> Doubles:
+    """Returns features (rows, features) on the common scale of two sites."""
+    both = np.concatenate([source.X, target.X]).astype(np.float64)
+    centre, scale = both.mean(axis=0), both.std(axis=0)
+    return np.asarray((X - centre) / np.where(scale > 0, scale, 1.0), dtype=np.float64)
 
 
 @dataclass(frozen=True)

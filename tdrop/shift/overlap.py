@@ -31,6 +31,8 @@ UNLIKE_RATIO = 5.0
 #: Who sits in the middle of the source is like many there, however much the target gathers in that place: to be
 #: unlike anyone a patient must also be further from the nearest source patients than this share of those are.
 UNLIKE_QUANTILE = 0.75
+#: A value this share of the source's whole range outside of it is like nobody's there, whatever the target is like.
+BEYOND = 0.25
 #: Source rows among which the nearest are looked for, and of these how many say what is far.
 NEAREST_ROWS = 20_000
 OWN_ROWS = 1_000
@@ -69,6 +71,7 @@ class Propensity:
         rows_fitted: Rows behind one fit, at most.
         candidates: Every classifier that was compared, simplest first.
         unlike: Which target patients are unlike anyone the model learned from (target rows,); see `find_unlike`.
+        line: Intercept and slope that turned the classifier's log odds into these probabilities'.
     """
 
     source: Doubles
@@ -78,6 +81,7 @@ class Propensity:
     rows_fitted: Count = 0
     candidates: tuple[DomainAuroc, ...] = ()
     unlike: Mask = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    line: tuple[float, float] = (0.0, 1.0)
 
     def logits(self) -> tuple[Doubles, Doubles]:
         """Log odds of source and target rows, within +-LARGEST_LOGIT."""
@@ -85,9 +89,13 @@ class Propensity:
 
     def ratios(self) -> tuple[Doubles, Doubles]:
         """Target density over source density at the source rows and at the target rows."""
+        return self.ratio_at(self.source), self.ratio_at(self.target)
+
+    def ratio_at(self, probability: Doubles) -> Doubles:
+        """Target density over source density where P(target | x) is this (rows,)."""
         prior = np.log(len(self.source) / len(self.target))
-        source, target = (np.exp(np.clip(logits + prior, None, LARGEST_LOGIT)) for logits in self.logits())
-        return source, target
+        ratio: Doubles = np.exp(np.clip(_logit(probability) + prior, None, LARGEST_LOGIT))
+        return ratio
 
     @property
     def auroc(self) -> DomainAuroc | None:
@@ -114,7 +122,7 @@ class Propensity:
 
     def save(self, path: Path) -> None:
         """Writes it as npz, without pickle."""
-        facts = {name: plain(getattr(self, name)) for name in ("kind", "folds", "rows_fitted")}
+        facts = {name: plain(getattr(self, name)) for name in ("kind", "folds", "rows_fitted", "line")}
         facts["candidates"] = [plain(one) for one in self.candidates]
         kept = np.array(json.dumps(facts))
         np.savez(path, facts=kept, source=self.source, target=self.target, unlike=self.unlike)
@@ -125,22 +133,43 @@ class Propensity:
         kept = read_arrays(path)
         facts = json.loads(str(kept["facts"]))
         candidates = tuple(read(DomainAuroc, one) for one in facts.pop("candidates"))
-        return cls(kept["source"], kept["target"], candidates=candidates, unlike=kept["unlike"], **facts)
+        line = tuple(facts.pop("line"))
+        return cls(kept["source"], kept["target"], candidates=candidates, unlike=kept["unlike"], line=line, **facts)
 
 
-def find_unlike(source: Cohort, target: Cohort, fitted: Propensity, *, seed: int = 0) -> Mask:
-    """Finds the target patients who are unlike anyone the model learned from (target rows,).
+def find_unlike(source: Cohort, patients: Cohort, likeness: Doubles, fitted: Propensity, *, seed: int = 0) -> Mask:
+    """Finds the patients who are unlike anyone the model learned from (patients,).
 
-    Three things must hold: fewer than `neighbours_needed` source patients look as much like the target (the odds rise
-    with the ratio of the densities); such patients are UNLIKE_RATIO times as frequent at the target; and the source
-    patients nearest to them are further away than is usual among source patients.
+    They are so rare at the source, or have a value so far beyond all of its, that nobody there can stand for them, and
+    the source patients nearest to them are further away than is usual among source patients. Rare are those as much
+    like the target as fewer than `neighbours_needed` source patients (the odds rise with the ratio of the densities)
+    who are UNLIKE_RATIO times as frequent at the target.
+
+    Args:
+        source: Whom the model learned from.
+        patients: The target's, or new ones.
+        likeness: P(target | x) of these patients, from classifiers that did not see them (patients,).
+        fitted: The propensity of source and target.
+        seed: Decides which source patients say what is far.
     """
     needed = neighbours_needed(len(source))
     bar = np.partition(fitted.source, len(source) - needed)[len(source) - needed]
-    unlike: Mask = (fitted.target > bar) & (fitted.ratios()[1] >= UNLIKE_RATIO)
+    unlike: Mask = (likeness > bar) & (fitted.ratio_at(likeness) >= UNLIKE_RATIO)
+    unlike |= _beyond(source, patients)
     if unlike.any() and len(source) > 1:
-        unlike[unlike] = _far_from(source, target.take(unlike), needed, np.random.default_rng([seed, 9]))
+        unlike[unlike] = _far_from(source, patients.take(unlike), needed, np.random.default_rng([seed, 9]))
     return unlike
+
+
+def _beyond(source: Cohort, patients: Cohort) -> Mask:
+    """Who has a value further outside the source's range than BEYOND of that range's length (patients,).
+
+    A feature that is the same for all of the source says nothing: no model learned from it.
+    """
+    low, high = source.X.min(axis=0).astype(np.float64), source.X.max(axis=0).astype(np.float64)
+    room = np.where(high > low, BEYOND * (high - low), np.inf)
+    outside = np.maximum(low - patients.X, patients.X - high)
+    return np.asarray((outside > room).any(axis=1), dtype=np.bool_)
 
 
 def _far_from(source: Cohort, patients: Cohort, needed: int, generator: np.random.Generator) -> Mask:

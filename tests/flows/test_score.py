@@ -124,6 +124,17 @@ def test_a_category_that_the_source_never_had_is_scored_and_counted(place, tmp_p
     assert not any(patient in said for patient in batch["patient_id"])
 
 
+def test_who_is_unlike_anyone_is_referred_and_told_so(place, tmp_path):
+    batch = patients(rows=120).head(20)
+    batch.iloc[:2, batch.columns.get_loc("psa")] = 4_900
+    result = score(place, tmp_path, batch)
+    scored = pd.read_csv(place.site(SITE) / "scores" / "patients.csv", keep_default_na=False)
+    unlike = scored["why"].str.contains("unlike anyone the model learned from")
+    assert unlike.tolist() == [True] * 2 + [False] * 18
+    assert scored.loc[unlike, "refer"].all()
+    assert result["unlike"] == 2
+
+
 def test_a_refused_batch_tells_the_site_all_and_prefect_no_small_count(place, tmp_path):
     batch = patients(rows=60).head(7)
     batch.iloc[:4, batch.columns.get_loc("age")] = 300

@@ -15,7 +15,16 @@ from tdrop.data.simulate import simulated_cohort
 from tdrop.errors import DataError, UsageError
 from tdrop.matching import match
 from tdrop.records import plain, read
-from tdrop.shift import DomainAuroc, Propensity, Shift, density_ratio_weights, effective_n, estimate_shift, propensity
+from tdrop.shift import (
+    DomainAuroc,
+    Propensity,
+    Shift,
+    density_ratio_weights,
+    effective_n,
+    estimate_shift,
+    propensity,
+    unlike_newcomers,
+)
 from tdrop.shift.joint import permutation_test
 from tdrop.shift.verdict import judge
 from tdrop.types import Cohort, Feature
@@ -192,6 +201,28 @@ def test_who_sits_in_the_middle_of_the_source_is_not_unlike_anyone():
     assert propensity(narrow, wide).unlike.mean() > 0.3
 
 
+def test_newcomers_are_judged_as_the_target_s_own_patients_alone_or_together():
+    generator = np.random.default_rng(0)
+    names, X = tuple("xyz"), generator.normal(size=(1_000, 3))
+    source = Cohort("a", np.arange(1_000), names, X)
+    shifted = generator.normal(size=(1_200, 3)) + np.r_[np.zeros(900), np.full(300, 6.0)][:, None]
+    target, batch = (Cohort("b", np.arange(600), names, shifted[half::2]) for half in (0, 1))
+    fitted = propensity(source, target)
+    found = unlike_newcomers(batch, source, target, fitted)
+    assert found[450:].mean() > 0.95
+    assert found[:450].mean() < 0.02
+    assert np.mean(unlike_newcomers(target, source, target, fitted) == fitted.unlike) > 0.98
+    alone = [unlike_newcomers(batch.take(np.array([row])), source, target, fitted)[0] for row in (0, 1, 450, 599)]
+    assert alone == found[[0, 1, 450, 599]].tolist()
+
+
+def test_a_value_beyond_all_of_the_source_s_is_unlike_anyone_whatever_the_target():
+    generator = np.random.default_rng(0)
+    source, target = (Cohort(name, np.arange(500), tuple("xy"), generator.normal(size=(500, 2))) for name in "ab")
+    batch = Cohort("b", np.arange(3), tuple("xy"), np.array([[0.0, 0.0], [9.0, 0.0], [0.0, -9.0]]))
+    assert unlike_newcomers(batch, source, target, propensity(source, target)).tolist() == [False, True, True]
+
+
 def draw_pair(kind: str, rows: int, seed: int) -> tuple[Cohort, Cohort]:
     """Two sites of equal means whose spread or correlation differs."""
     generator = np.random.default_rng(seed)
@@ -244,6 +275,7 @@ def test_a_propensity_survives_its_file(tmp_path):
     fitted.save(tmp_path / "propensity.npz")
     again = Propensity.load(tmp_path / "propensity.npz")
     assert (again.kind, again.folds, again.candidates) == (fitted.kind, fitted.folds, fitted.candidates)
+    assert again.line == fitted.line
     for name in ("source", "target", "unlike"):
         assert np.array_equal(getattr(again, name), getattr(fitted, name))
     shift = estimate_shift(*scenarios.prostate("severe", 200, seed=1, source_rows=400), fitted=again)
