@@ -8,7 +8,7 @@ from flows.printer import Printer
 from flows.transfer_command import run_transfer
 from tasks.place import Place
 from tasks.settings import TransferSettings
-from tdrop.data.demo import DEMO_ROWS, DEMO_TARGETS, FULL_ROWS, write_demo_network
+from tdrop.data.demo import DEMO_ROWS, DEMO_STOPPED, DEMO_TARGETS, FULL_ROWS, write_demo_network
 
 #: The demo's search: every method's defaults and its most restrained settings.
 DEMO_TRIALS = 2
@@ -19,15 +19,22 @@ CONTRACTS = Path(__file__).with_name("data_contracts").resolve()
 
 
 def run_demo(*, full: bool, seeds: int, processes: int | None, console: Printer) -> None:
-    """Writes the simulated extracts and transfers to the three simulated hospitals."""
+    """Writes the simulated extracts and transfers to the simulated hospitals, of which one is stopped."""
     rows = FULL_ROWS if full else DEMO_ROWS
     place = Place.at(contracts=CONTRACTS)
     console.print(
-        f"Simulated data, no real patients: a registry of {rows['registry']:,} and three hospitals "
-        f"of {', '.join(f'{rows[site]:,}' for site in DEMO_TARGETS)}."
+        f"Simulated data, no real patients: a registry of {rows['registry']:,} and hospitals "
+        f"of {', '.join(f'{rows[site]:,}' for site in DEMO_TARGETS)}; the last one's extract lacks a column, so that "
+        "tdrop has to stop it."
     )
     write_demo_network(place.root / "demo", rows)
     settings = TransferSettings(seeds=seeds, trials=FULL_TRIALS if full else DEMO_TRIALS)
     run_transfer(
-        tuple(DEMO_TARGETS), settings, contracts=CONTRACTS, console=console, processes=processes, at_once=AT_ONCE
+        tuple(DEMO_TARGETS),
+        settings,
+        contracts=CONTRACTS,
+        console=console,
+        processes=processes,
+        at_once=AT_ONCE,
+        may_stop=(DEMO_STOPPED,),
     )

@@ -53,7 +53,7 @@ def transfer_network(
                 raise
             except Exception as error:
                 sentence = explain(site, error)
-                run_logger().error("site %s failed: %s", site, sentence)
+                run_logger().error("%s", sentence)
                 return {"failed": sentence}
 
         results = _for_each(transfer_or_explain, tuple(dict.fromkeys(sites)), at_once or AT_ONCE[runner])

@@ -38,7 +38,7 @@ def checked_rows(folder: Path, site: ResolvedSite, data: str, source: Ref | None
     write_patients(folder / "quarantine.csv", prepared.quarantine)
     write_json(folder / "suite.json", list(prepared.suite))
     write_record(folder / "validation.json", prepared.validation)
-    (folder / "message.txt").write_text(prepared.validation.message() + "\n", encoding="utf-8")
+    (folder / "message.txt").write_text(prepared.validation.message(), encoding="utf-8")
 
 
 @step("read and check", "read and check {site.name}", retry=when_unavailable, limit_seconds=READ_LIMIT_SECONDS)
@@ -71,10 +71,8 @@ def require_usable(site: ResolvedSite, prepared: Ref) -> None:
     refused.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
     for name in ("validation.json", "quarantine.csv", "message.txt"):
         (refused / name).write_bytes((prepared.path / name).read_bytes())
-    stops = [finding.sentence for finding in validation.by_severity("table_stop")]
     raise SiteStopped(
-        f"site '{site.name}' is stopped by {len(stops)} table-level finding(s), the first being: {stops[0]}. "
-        f"The whole message for the site is in {refused / 'message.txt'}"
+        f"site '{site.name}' is stopped: {validation.reason}; the whole message for it is in {refused / 'message.txt'}"
     )
 
 

@@ -36,7 +36,7 @@ from tdrop.contracts.findings import Validation
 from tdrop.data.cells import write_patients
 from tdrop.data.outcomes import LabelCounts
 from tdrop.disclosure.report import disclose
-from tdrop.errors import DataError, Unavailable
+from tdrop.errors import DataError, TdropError, Unavailable
 from tdrop.evaluate import Evaluation, Moved, compare_risks, patients_table, suggest_recalibration
 from tdrop.forecast import Forecast, Observation, TrackRecord, track_record
 from tdrop.matching import Matching
@@ -290,18 +290,29 @@ def publish_index(place: Place) -> Path:
 def _index_entry(place: Place, site: str) -> dict[str, Any] | None:
     """A site's line; None where it has neither a report nor a reason why not."""
     summary = _previous(place, site)
-    halt = halt_of(read_status(place, site), str((summary or {}).get("title") or site))
+    shown = {**NO_REPORT, "site": site, **_named(place, site), **(summary or {})}
+    halt = halt_of(read_status(place, site), str(shown["title"]))
     if summary is None and halt is None:
         return None
     page = HALTED if summary is None else "latest/report.html"
-    return {**NO_REPORT, "site": site, "title": site, **(summary or {}), "halt": halt, "link": f"sites/{site}/{page}"}
+    return {**shown, "halt": halt, "link": f"sites/{site}/{page}"}
+
+
+def _named(place: Place, site: str) -> dict[str, Any]:
+    """A site's name for people and whether its patients are real; its bare name when its file is gone or broken."""
+    try:
+        found = place.network().site(site)
+    except TdropError:
+        return {"title": site}
+    return {"title": found.title, "simulated": found.simulated}
 
 
 def publish_halt(place: Place, site: str) -> None:
     """Says on a site's own page that its last run was stopped or failed; the report before stays beside it."""
     folder, summary = place.latest(site), _previous(place, site)
-    title = str((summary or {}).get("title") or site)
-    halt = halt_of(read_status(place, site), title, EARLIER if summary else "", (summary or {}).get("created"))
+    shown = {**NO_REPORT, **_named(place, site), **(summary or {})}
+    status, earlier = read_status(place, site), EARLIER if summary else ""
+    halt = halt_of(status, str(shown["title"]), earlier, shown["created"], simulated=bool(shown["simulated"]))
     if halt is None:
         return
     if summary is None:

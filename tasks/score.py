@@ -87,11 +87,7 @@ def _refusal(place: Place, site: str, validation: Validation) -> str:
     file = place.site(site) / "refused" / "batch.txt"
     write_private(file, validation.message())
     shown = disclose_validation(validation, place.network().site(site).disclosure)
-    stops = [finding.sentence for finding in shown.by_severity("table_stop")]
-    return (
-        f"the batch for site '{site}' is stopped by {len(stops)} table-level finding(s), the first being: {stops[0]}. "
-        f"The whole message for the site is in {file}"
-    )
+    return f"the batch for site '{site}' is stopped: {shown.reason}; the whole message for the site is in {file}"
 
 
 def _changes(place: Place, site: str, champion: Champion) -> list[str]:

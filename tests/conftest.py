@@ -95,6 +95,8 @@ def write_tiny_network(folder: Path, rows=TINY_ROWS, seed: int = 0):
 
     contracts = folder / "network" / "data_contracts"
     shutil.copytree(PROJECT / "data_contracts", contracts)
+    # The demo's site that is stopped: tests that want one stop another.
+    (contracts / "sites" / "ferryside.yaml").unlink()
     place = Place.at(folder / "home", contracts)
     write_demo_network(place.root / "demo", rows, seed=seed)
     settle(place.root / "demo")

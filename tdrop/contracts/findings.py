@@ -9,7 +9,6 @@ from typing import Literal
 from pydantic import computed_field
 
 from tdrop.contracts.record import Severity
-from tdrop.errors import SiteStopped
 from tdrop.records import Count, written
 
 Sureness = Literal["certain", "likely", "possible"]
@@ -125,21 +124,24 @@ class Validation:
     form: Literal[1] = 1
 
     def with_findings(self, more: tuple[Finding, ...]) -> Validation:
-        """Returns a copy with more findings; a table-level stop among them stops the site."""
-        findings = sort_findings(self.findings + more)
-        return replace(self, findings=findings, stopped=self.stopped or _stops(more))
+        """Returns a copy with more findings; a table-level stop among them stops the site.
+
+        What was found about a column that is not there says nothing more, and in a letter contradicts what is asked.
+        """
+        absent = {finding.column for finding in self.by_severity("table_stop") if finding.rule.endswith(".present")}
+        more = tuple(finding for finding in more if finding.column is None or finding.column not in absent)
+        return replace(self, findings=sort_findings(self.findings + more), stopped=self.stopped or _stops(more))
 
     def by_severity(self, severity: Severity) -> tuple[Finding, ...]:
         """The findings of one severity."""
         return tuple(finding for finding in self.findings if finding.severity == severity)
 
-    def raise_if_stopped(self) -> None:
-        """Raises SiteStopped with the first reason, in one sentence."""
-        if self.stopped:
-            reasons = self.by_severity("table_stop")
-            more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
-            fix = f"; {reasons[0].fix}" if reasons[0].fix else ""
-            raise SiteStopped(f"site '{self.site}': {reasons[0].sentence}{more}{fix}")
+    @property
+    def reason(self) -> str:
+        """Why the extract must not be used: the first reason, and how many more there are; empty when it may be."""
+        reasons = self.by_severity("table_stop")
+        more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+        return f"{reasons[0].sentence}{more}" if reasons else ""
 
     def message(self) -> str:
         """The text of a mail to the site: what was found and what it is asked to do, without any patient's value."""

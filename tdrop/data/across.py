@@ -88,7 +88,7 @@ def _all_missing(column: Column, rows: int, site: Site) -> Finding:
         "all_missing",
         "table_warning",
         (rows, rows),
-        "no value here, while the source has it; this site is used without it",
+        "no value here, while the source has it; a model for this site does without it",
         "ask the site for it, check `renames` and `missing_codes`, or list it under `not_recorded`",
         "certain",
         site,

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from scipy.special import expit, softmax
+from scipy.special import expit, logit, softmax
 from scipy.stats import norm
 
 from tdrop.errors import UsageError, did_you_mean
@@ -20,6 +20,7 @@ from tdrop.types import Cohort, Doubles, Feature
 
 Outcome = Literal["all_cause", "prostate"]
 Support = Literal["full", "truncated"]
+Truth = Literal["published", "turning"]
 
 TREATMENTS = ("none", "prostatectomy", "radiotherapy", "hormone")
 STAGES = ("T1", "T2", "T3", "T4")
@@ -32,6 +33,8 @@ PSA_LIMIT = 100.0
 AGE_LIMITS = (40.0, 95.0)
 #: A source that never saw the old or those with a high PSA: the hard version of the problem.
 TRUNCATED_AGE, TRUNCATED_PSA = 70.0, 20.0
+#: Beyond this age and PSA a "turning" risk falls again, by so many logits for 8 years and a factor e in PSA.
+TURN_AGE, TURN_PSA, TURN = 72.0, 15.0, 3.0
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,7 @@ def simulate(
     outcome: Outcome = "all_cause",
     support: Support = "full",
     hidden_treatment: bool = False,
+    truth: Truth = "published",
 ) -> pd.DataFrame:
     """Draws patients with their outcome within ten years and the risk that it was drawn from.
 
@@ -95,6 +99,8 @@ def simulate(
         support: "truncated" keeps only age <= 70 and PSA <= 20.
         hidden_treatment: Records hormone therapy as none and drops comorbidity after the outcome
             is drawn: a concept shift that no method can see.
+        truth: "turning" lets the risk of old men with a high PSA fall again, as if a programme for them worked: no
+            straight line follows that, and it matters most where such men are many.
 
     Returns:
         Columns patient_id, age, psa, grade_group, stage, comorbidity, treatment, died_10y, true_risk.
@@ -112,12 +118,21 @@ def simulate(
         kept += len(drawn)
     frame = pd.concat(parts, ignore_index=True).head(rows)
     frame["true_risk"] = ten_year_risk(frame, outcome)
+    if truth == "turning":
+        frame["true_risk"] = expit(logit(frame["true_risk"]) - _turn(frame))
     frame["died_10y"] = (generator.random(rows) < frame["true_risk"]).astype(int)
     if hidden_treatment:
         frame["treatment"] = frame["treatment"].replace("hormone", "none")
         frame["comorbidity"] = 0
     frame.insert(0, "patient_id", [f"{population[:3].upper()}{i:07d}" for i in range(rows)])
     return frame
+
+
+def _turn(frame: pd.DataFrame) -> Doubles:
+    """By how many logits (rows,) a turning risk is below the published one."""
+    years = np.clip((frame["age"].to_numpy(float) - TURN_AGE) / 8, 0, 2)
+    above = np.clip(np.log1p(frame["psa"].to_numpy(float)) - np.log1p(TURN_PSA), 0, 2)
+    return np.asarray(TURN * years * above)
 
 
 def _draw_covariates(population: Population, rows: int, generator: np.random.Generator) -> pd.DataFrame:

@@ -33,6 +33,7 @@ class Halt:
         ended: When (ISO 8601), or None.
         earlier: Address of the report before, or empty.
         made: When that was made, or None.
+        simulated: No patient is real.
     """
 
     title: str
@@ -42,9 +43,17 @@ class Halt:
     ended: str | None = None
     earlier: str = ""
     made: str | None = None
+    simulated: bool = False
 
 
-def halt_of(status: Mapping[str, Any] | None, title: str, earlier: str = "", made: str | None = None) -> Halt | None:
+def halt_of(
+    status: Mapping[str, Any] | None,
+    title: str,
+    earlier: str = "",
+    made: str | None = None,
+    *,
+    simulated: bool = False,
+) -> Halt | None:
     """Reads a site's status; None where its last run did not stop or fail.
 
     Args:
@@ -52,13 +61,14 @@ def halt_of(status: Mapping[str, Any] | None, title: str, earlier: str = "", mad
         title: The site's name for people.
         earlier: Address of the report before.
         made: When that was made.
+        simulated: No patient is real.
     """
     if status is None or status.get("outcome") not in HALTS:
         return None
     word, meaning = HALTS[str(status["outcome"])]
     ended = status.get("ended")
     sentence = str(status.get("sentence") or "No reason was written down.")
-    return Halt(title, word, sentence, meaning, None if ended is None else str(ended), earlier, made)
+    return Halt(title, word, sentence, meaning, None if ended is None else str(ended), earlier, made, simulated)
 
 
 #: A line of the index for a site that never had a report.

@@ -46,8 +46,9 @@ def test_the_committed_file_is_in_step_with_the_sites(network):
 def test_what_a_person_wrote_stays(network):
     text = plan("", network).text.replace("name: tdrop\n", "# ours\nname: hospital\npull: null # by hand\n", 1)
     document = yaml.safe_load(text)
-    document["deployments"][0]["parameters"]["settings"] = {"seeds": 5}
-    document["deployments"][0]["tags"].append("urgent")
+    [harbour] = [entry for entry in document["deployments"] if entry["name"] == "harbour"]
+    harbour["parameters"]["settings"] = {"seeds": 5}
+    harbour["tags"].append("urgent")
     document["deployments"].append({"name": "backup", "entrypoint": "backup.py:run"})
     head = text[: text.index("deployments:")]
     existing = head + yaml.safe_dump({"deployments": document["deployments"]}) + "\n# below\nlast: 1\n"
@@ -61,11 +62,11 @@ def test_what_a_person_wrote_stays(network):
     assert plan(planned.text, network).text == planned.text
 
 
-def test_a_removed_sites_deployment_goes_only_when_told(network, tmp_path):
+def test_a_removed_sites_deployment_goes_only_when_told(tmp_path):
     place = write_tiny_network(tmp_path)
+    existing = plan("", load_network(place.contracts)).text
     (Path(place.contracts) / "sites" / "lakeside.yaml").unlink()
     smaller = load_network(place.contracts)
-    existing = plan("", network).text
     kept, removed = plan(existing, smaller), plan(existing, smaller, remove=True)
     assert kept.gone == removed.gone == ("lakeside",)
     assert [entry["name"] for entry in yaml.safe_load(kept.text)["deployments"]] == ["harbour", "hillside", "lakeside"]

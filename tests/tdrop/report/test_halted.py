@@ -42,3 +42,12 @@ def test_other_endings_are_no_halt() -> None:
     for outcome in ("done", "not recorded", "interrupted"):
         assert halt_of({"outcome": outcome, "sentence": "x"}, "hillside") is None
     assert halt_of(None, "hillside") is None
+
+
+def test_a_simulated_site_that_is_stopped_is_said_to_be_simulated() -> None:
+    halt = halt_of(STATUS, "Ferryside Hospital", simulated=True)
+    assert halt is not None
+    assert "Simulated data: no real patients" in render_halt(halt)
+    real = halt_of(STATUS, "Ferryside Hospital")
+    assert real is not None
+    assert "Simulated" not in render_halt(real)
