@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from flows.commands.options import repeat
 from flows.printer import Printer
 from tasks.place import Place
 from tdrop.contracts.network import Network, load_network, parse_table
+from tdrop.data.hints import clean
 from tdrop.data.json_schemas import write_json_schemas
 from tdrop.data.prepare import Prepared, prepare
 from tdrop.data.propose import propose_site
@@ -34,10 +36,10 @@ def run_init(folder: Path, data: Path, asked: Asked, *, table: str | None, conso
         for room in ("tables", "sites"):
             (incoming / room).mkdir(parents=True)
         write_json_schemas(incoming / "schemas")
-        prepared = _propose(incoming, contracts, data, asked, table or as_name(folder.absolute().name))
+        prepared, left_out = _propose(incoming, contracts, data, asked, table or as_name(folder.absolute().name))
         folder.mkdir(exist_ok=True)
         shutil.move(incoming, contracts)
-    _tell(prepared, contracts, "", console)
+    _tell(prepared, left_out, contracts, "", console)
 
 
 def run_add_table(name: str, data: Path, asked: Asked, *, contracts: Path, console: Printer) -> None:
@@ -49,10 +51,10 @@ def run_add_table(name: str, data: Path, asked: Asked, *, contracts: Path, conso
     with tempfile.TemporaryDirectory(prefix=".tdrop-", dir=network.folder.parent) as temporary:
         incoming = Path(temporary) / "data_contracts"
         shutil.copytree(network.folder, incoming)
-        prepared = _propose(incoming, network.folder, data, asked, name)
+        prepared, left_out = _propose(incoming, network.folder, data, asked, name)
         for file in (f"tables/{name}.yaml", f"sites/{prepared.site.name}.yaml"):
             shutil.move(incoming / file, network.folder / file)
-    _tell(prepared, contracts, f" --table {name}", console)
+    _tell(prepared, left_out, contracts, f" --table {name}", console)
 
 
 def as_name(text: str) -> str:
@@ -66,8 +68,11 @@ def _require_file(data: Path) -> None:
         raise UsageError(f"there is no file '{data}'; give the labelled extract, CSV or Parquet")
 
 
-def _propose(folder: Path, final: Path, data: Path, asked: Asked, table: str) -> Prepared:
-    """Writes table and source into `folder`, which will be `final`, and checks the file against them."""
+def _propose(folder: Path, final: Path, data: Path, asked: Asked, table: str) -> tuple[Prepared, Mapping[str, str]]:
+    """Writes table and source into `folder`, which will be `final`, and checks the file against them.
+
+    Returns what was checked, and by header why a column was left out.
+    """
     data = data.absolute()
     proposal = propose_table(table, data, asked)
     contract = parse_table(proposal.text, folder / "tables" / f"{table}.yaml")
@@ -80,10 +85,11 @@ def _propose(folder: Path, final: Path, data: Path, asked: Asked, table: str) ->
     (folder / "tables" / f"{table}.yaml").write_text(proposal.text, encoding="utf-8")
     (folder / "sites" / f"{site}.yaml").write_text(text, encoding="utf-8")
     read = load_network(folder)
-    return prepare(read.site(site), Network(final, read.contracts, read.sites, read.digests), home=folder)
+    checked = prepare(read.site(site), Network(final, read.contracts, read.sites, read.digests), home=folder)
+    return checked, proposal.left_out
 
 
-def _tell(prepared: Prepared, contracts: Path, which: str, console: Printer) -> None:
+def _tell(prepared: Prepared, left_out: Mapping[str, str], contracts: Path, which: str, console: Printer) -> None:
     """Prints what was found and the next command; `which` names the table where there are several."""
     validation, table = prepared.validation, prepared.contract.name
     guesses = sum(
@@ -96,11 +102,14 @@ def _tell(prepared: Prepared, contracts: Path, which: str, console: Printer) -> 
             "source": prepared.site.name,
             "contracts": str(contracts),
             "guesses": guesses,
+            "left_out": dict(left_out),
             "validation": {name: value for name, value in plain(validation).items() if name != "suite"},
         }
     )
     console.print(f"Table '{table}' and source '{prepared.site.name}' are in {contracts}: {guesses} guesses marked.")
     console.print(f"{validation.read:,} rows read, {validation.used:,} used, {validation.quarantined:,} quarantined.")
+    for header, why in left_out.items():
+        console.print(f"- column '{clean(header)}' is left out: {why}", markup=False)
     for finding in validation.findings:
         console.print(f"- {finding.sentence}" + (f"; {finding.fix}" if finding.fix else ""), markup=False)
     if validation.stopped:

@@ -51,7 +51,7 @@ def compared_patients(folder: Path, encoded: Ref, fitted: Ref, seed: int = SEED)
     source, target = load_pair(encoded.path)
     found = estimate_shift(source, target, seed=seed, fitted=load_propensity(fitted))
     outcomes = judge_source_outcomes(source.y) if source.y is not None and source.task == "binary" else None
-    write_record(folder / "shift.json", found.judged(outcomes, judge_shared_patients(source.ids, target.ids)))
+    write_record(folder / "shift.json", found.judged(outcomes, judge_shared_patients(source, target)))
 
 
 @stage("matching")

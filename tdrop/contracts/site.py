@@ -180,6 +180,7 @@ class Site(Extract):
         public: The data are published; may be exempt from disclosure control.
         labels: A target's outcomes, if there are any.
         labels_in_extract: What to do when a target's extract holds a label column.
+        number_rows: The extract has no id: each row is a patient, called by the site and the line.
         duplicates: Which row of a patient who is listed more than once is used.
         not_recorded: Features that a target does not record; it is used without them.
         accept: Suspicions (by rule, such as `psa.scale`) that were looked at and are as they should be.
@@ -195,6 +196,7 @@ class Site(Extract):
     public: bool = False
     labels: LabelFile | None = None
     labels_in_extract: Literal["refuse", "drop"] = "refuse"
+    number_rows: bool = False
     duplicates: Literal["first", "last", "refuse"] = "first"
     not_recorded: tuple[Name, ...] = ()
     accept: tuple[str, ...] = ()
@@ -218,6 +220,8 @@ class Site(Extract):
             raise ValueError("a source site has neither `source` nor `labels`: its outcomes are in its extract")
         if self.role == "source" and self.not_recorded:
             raise ValueError("not_recorded is for targets; what the source lacks is not in the table, or role ignored")
+        if self.number_rows and (self.reader.kind == "sql" or self.labels is not None):
+            raise ValueError("number_rows is for files without an id; a query's rows have no order, nor do labels")
         if self.disclosure.exempt and not (self.simulated or self.public):
             raise ValueError("disclosure.exempt is for sites that are simulated or public")
         return self

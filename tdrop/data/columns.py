@@ -13,6 +13,7 @@ import pandas as pd
 from tdrop.contracts.record import Interval, plain_label, to_label
 from tdrop.contracts.table import Column, Role
 from tdrop.data.guesses import guess_codes
+from tdrop.data.hints import hint_unreadable
 from tdrop.data.names import split_words, unit_in
 from tdrop.data.values import NO, YES, as_numbers, as_text
 from tdrop.types import Doubles
@@ -25,8 +26,11 @@ MOST_PLACES = 5
 LONG_TAIL, SKEWED = 10.0, 2.0
 #: From this share of missing values on, being missing is worth a feature.
 OFTEN_MISSING = 0.05
-#: Other hospitals go so many times the spread beyond what one file shows before it is called impossible.
-ROOM = 4.0
+#: Other hospitals go so many times the spread beyond what one file shows before it is called impossible, or unusual.
+ROOM, USUAL_ROOM = 4.0, 0.5
+#: A column is numbers where at least this share of its values are, and at least so many differ: a laboratory's column
+#: holds a few limits (<0.1) or words beside them.
+MOSTLY, MANY_NUMBERS = 0.8, 10
 _DATE = r"^(\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./-]\d{1,2}[./-]\d{2,4})"
 _SCALES = (("low", "medium", "high"), ("mild", "moderate", "severe"), ("i", "ii", "iii", "iv"), ("small", "large"))
 
@@ -69,10 +73,18 @@ def guess_column(name: str, header: str, values: pd.Series, attrs: Mapping[Any, 
         return _ignored(name, header, title, codes, "dates, which cannot be compared as they are")
     missing = 1.0 - len(text) / len(values)
     numbers, unreadable = as_numbers(values, codes, attrs.get("decimal", "."), attrs.get("thousands"))
-    labelled = unreadable.any() or answers(text) is not None
-    keys, why = _of_labels(text) if labelled else _of_numbers(numbers[np.isfinite(numbers)], header)
+    found = numbers[np.isfinite(numbers)]
+    stray = int(unreadable.sum())
+    if stray and len(found) >= MOSTLY * len(text) and len(np.unique(found)) >= MANY_NUMBERS:
+        keys, why = _of_numbers(found, header)
+        keys["severity"] = {"readable": "row_warning"}
+        why["severity"] = f"guess (possible): {stray:,} of {len(text):,} values are no numbers, and taken as missing"
+        missing += stray / len(values)
+    else:
+        keys, why = _of_labels(text) if stray or answers(text) is not None else _of_numbers(found, header)
     if not keys:
-        return _ignored(name, header, title, codes, f"text of {text.nunique():,} kinds")
+        hint = hint_unreadable(values, unreadable, attrs.get("decimal", "."))
+        return _ignored(name, header, title, codes, f"text of {text.nunique():,} kinds" + (f"; {hint}" if hint else ""))
     budget, often = min(1.0, round(missing + 0.05, 2)), missing >= OFTEN_MISSING
     keys |= {"missing": {"budget": budget, "policy": "indicator" if often else "impute"}}
     why |= {"missing": f"{missing:.0%} are missing here"}
@@ -165,11 +177,13 @@ def _limits(distinct: Doubles, header: str) -> tuple[dict[str, Any], dict[str, s
     why = {"unit": "guess (likely): by its name"} if unit else {}
     if "age" in words and low >= 0 and high <= 120 and unit in (None, "years"):
         why |= {"range": "guess (likely): by its name"} | ({} if unit else {"unit": "guess (likely): by its name"})
-        return {"unit": "years", "range": [0, 120], "plausible": [_round(low, -1), _round(high, 1)]}, why
+        plausible = [max(0.0, _round(low - 10, -1)), min(120.0, _round(high + 10, 1))]
+        return {"unit": "years", "range": [0, 120], "plausible": plausible}, why
     room = ROOM * (high - low)
     bounds = [0.0 if low >= 0 else _round(low - room, -1), _round(high + room, 1)]
-    seen = [max(bounds[0], _round(low, -1)), min(bounds[1], _round(high, 1))]
-    why |= {"range": "guess: five times the spread that was seen", "plausible": "guess: what was seen, rounded"}
+    room = USUAL_ROOM * (high - low)
+    seen = [max(bounds[0], _round(low - room, -1)), min(bounds[1], _round(high + room, 1))]
+    why |= {"range": "guess: five times the spread that was seen", "plausible": "guess: twice the spread that was seen"}
     return ({"unit": unit} if unit else {}) | {"range": bounds, "plausible": seen}, why
 
 

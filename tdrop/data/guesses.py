@@ -53,7 +53,21 @@ def sniff(path: Path) -> tuple[dict[str, str], str]:
         points = sum(bool(re.fullmatch(r"-?\d+\.\d+", field.strip('" '))) for field in fields)
         if commas > points:
             options["decimal"] = ","
+    thousands = _thousands_mark(lines[1:], separator, options.get("decimal", "."))
+    if thousands is not None:
+        options["thousands"] = thousands
     return options, "guess (likely): from the first lines" if options else ""
+
+
+def _thousands_mark(lines: Sequence[str], separator: str, decimal: str) -> str | None:
+    """The mark between thousands where fields cannot be read otherwise: "250,000" beside commas, 1.250,5 beside ;."""
+    mark = "." if decimal == "," else ","
+    grouped = rf"\d{{1,3}}(?:\{mark}\d{{3}})+"
+    if mark == separator:
+        quoted = [field for line in lines for field in re.findall(r'"([^"]*)"', line) if re.match(r"\d+,\d", field)]
+        return mark if quoted and all(re.fullmatch(rf"{grouped}(\.\d*)?", field) for field in quoted) else None
+    fields = [field.strip('" ') for line in lines for field in line.split(separator)]
+    return mark if any(re.fullmatch(rf"{grouped}\{decimal}\d+", field) for field in fields) else None
 
 
 def _decodes(content: bytes) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tdrop.contracts.site import Extract
+from tdrop.contracts.site import Extract, Site
 from tdrop.contracts.table import Contract
 
 #: From here on a float may stand for several whole numbers.
@@ -24,6 +24,16 @@ def id_column(raw: pd.DataFrame, contract: Contract, extract: Extract) -> str | 
     """Name of the id column as the extract calls it, or None where it has none."""
     theirs = [name for name, ours in extract.renames.items() if ours == contract.id_column and name in raw]
     return next(iter([*theirs, *(name for name in [contract.id_column] if name in raw)]), None)
+
+
+def number_rows(raw: pd.DataFrame, contract: Contract, site: Site) -> pd.DataFrame:
+    """Gives the rows of a site without ids the site's name and their line; a batch's or an extract's own ids stay."""
+    if not site.number_rows or id_column(raw, contract, site) is not None:
+        return raw
+    ids = pd.array([f"{site.name}-{line}" for line in raw.index], dtype="str")
+    frame = raw.assign(**{contract.id_column: ids})
+    frame.attrs = raw.attrs
+    return frame
 
 
 def with_text_ids(raw: pd.DataFrame, name: str | None) -> pd.DataFrame:

@@ -11,12 +11,12 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from tdrop.contracts.coherence import known_labels
-from tdrop.contracts.site import LabelFile, Site
+from tdrop.contracts.site import Extract, LabelFile, Site
 from tdrop.contracts.table import Contract
 from tdrop.data.cells import restore
 from tdrop.data.harmonise import convert_columns, rename
-from tdrop.data.identify import id_column, with_text_ids
-from tdrop.data.readers import kind_of, read
+from tdrop.data.identify import id_column, number_rows, with_text_ids
+from tdrop.data.readers import fingerprint, kind_of, read
 from tdrop.data.units import factor
 from tdrop.errors import DataError
 from tdrop.records import Count
@@ -133,6 +133,8 @@ def read_labels(
     extract = _label_file(where, like)
     name = where.name if isinstance(where, Site) else str(where)
     raw = read(extract, home=home, base=base)
+    if like is not None and like.number_rows:
+        raw = _numbered_as_its_extract(raw, extract, contract, like, home, base)
     raw = with_text_ids(raw, id_column(raw, contract, extract))
     named, _ = rename(raw, contract, extract, name)
     absent = [column for column in (contract.id_column, *contract.outcome.columns) if column not in named]
@@ -152,7 +154,20 @@ def read_labels(
     return _align(table, np.asarray(ids))
 
 
+def _numbered_as_its_extract(
+    raw: pd.DataFrame, extract: LabelFile, contract: Contract, site: Site, home: Path, base: Path
+) -> pd.DataFrame:
+    """The outcomes of patients who are known by their line alone: only the very file that they came in tells whose."""
+    if fingerprint(extract, home=home, base=base) != fingerprint(site, home=home, base=base):
+        raise DataError(
+            f"site '{site.name}' numbers its rows, and outcomes in another file than its extract cannot be told whose "
+            "they are; ask the site for both with the patient's id"
+        )
+    return number_rows(raw, contract, site)
+
+
 def _label_file(where: Site | Path | str, like: Site | None) -> LabelFile:
+    """The label file to read; where nothing is said of it, it is written as the site's extract is."""
     if isinstance(where, Site):
         if where.labels is None:
             raise DataError(f"site '{where.name}' has no label file; name one under `labels` in {where.file}")
@@ -160,7 +175,20 @@ def _label_file(where: Site | Path | str, like: Site | None) -> LabelFile:
     written = like.labels if like is not None and like.labels is not None else None
     if written is not None and Path(where).suffix:
         return written.model_copy(update={"location": str(Path(where).absolute())})
-    return LabelFile.model_validate({"location": str(Path(where).absolute()), "reader": kind_of(where)})
+    location, kind = str(Path(where).absolute()), kind_of(where)
+    if like is None or like.reader.kind != kind or not _has_header_of(like, location):
+        return LabelFile.model_validate({"location": location, "reader": kind})
+    shared = {name: getattr(like, name) for name in Extract.model_fields if name != "location"}
+    return LabelFile(location=location, **shared)
+
+
+def _has_header_of(site: Site, location: str) -> bool:
+    """Whether the first line of a text is separated as the site's extract is."""
+    separator = str(site.reader.options.get("separator", ","))
+    if site.reader.kind != "csv" or separator == "," or not Path(location).is_file():
+        return True
+    with Path(location).open("rb") as stream:
+        return separator.encode() in stream.readline(1 << 16)
 
 
 def _with_ids_of(frame: pd.DataFrame, contract: Contract, patients: pd.Index) -> tuple[pd.DataFrame, Mask]:

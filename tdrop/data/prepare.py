@@ -15,6 +15,7 @@ from tdrop.contracts.table import Contract
 from tdrop.contracts.validate import validate
 from tdrop.data.across import accept, compare_with_source
 from tdrop.data.harmonise import harmonise
+from tdrop.data.identify import number_rows
 from tdrop.data.readers import fingerprint, read, read_batch
 from tdrop.data.structure import sort_rows
 from tdrop.data.suspicions import find_suspicions
@@ -86,7 +87,7 @@ def _for_a_batch(contract: Contract) -> Contract:
 def prepare_frame(raw: pd.DataFrame, contract: Contract, site: Site, *, source: pd.DataFrame | None = None) -> Prepared:
     """The same for an extract that is already in memory, as it was read."""
     check_units(contract, site)
-    rows = sort_rows(raw, contract, site)
+    rows = sort_rows(number_rows(raw, contract, site), contract, site)
     harmonised = harmonise(rows.frame, contract, site)
     suspicions = find_suspicions(harmonised.frame, contract, site)
     checked = validate(

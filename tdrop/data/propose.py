@@ -16,6 +16,7 @@ from tdrop.contracts.network import Network
 from tdrop.contracts.record import is_number, plain_label, to_label
 from tdrop.contracts.site import Site
 from tdrop.contracts.table import NUMERIC_TYPES, Column, Contract
+from tdrop.data.find_id import looks_like_id
 from tdrop.data.guesses import guess_codes, guess_labels, guess_unit, sniff
 from tdrop.data.hints import clean
 from tdrop.data.names import CLOSE_ENOUGH, similarity
@@ -36,6 +37,7 @@ class Proposal:
     categories: dict[str, dict[str, tuple[str | None, str]]] = field(default_factory=dict)
     codes: dict[str, tuple[list[str], str]] = field(default_factory=dict)
     absent: list[str] = field(default_factory=list)
+    numbered: bool = False
     strangers: bool = False
     notes: list[str] = field(default_factory=list)
 
@@ -68,6 +70,7 @@ def propose_site(
     else:
         matched = {column: header for column, header in headers.items() if contract.column(column).role != "ignored"}
         proposal.renames = {header: (column, "") for column, header in headers.items() if header != column}
+        proposal.numbered = contract.id_column not in headers
     for column_name, extract_name in matched.items():
         column = contract.column(column_name)
         if column.role == "id":
@@ -93,14 +96,27 @@ def _match_columns(raw: pd.DataFrame, contract: Contract, proposal: Proposal) ->
         if name != column_name:
             sure = "likely" if score >= 0.85 else "possible"
             proposal.renames[name] = (column_name, f"guess ({sure}): by its name")
-    absent = [column for column in wanted if column.name not in matched and column.role != "label"]
-    proposal.absent = [column.name for column in absent if column.role == "feature"]
+    if matched and contract.id_column not in matched:
+        _match_id(raw, contract, matched, proposal)
+    absent = [column for column in wanted if column.name not in matched and column.role == "feature"]
+    proposal.absent = [column.name for column in absent]
     proposal.notes += [f"nothing in the file looks like '{column.name}': rename a column to it" for column in absent]
     left = [clean(str(name)) for name in raw.columns if name not in matched.values()]
     proposal.strangers = bool(set(left) - {column.name for column in contract.columns})
     if left:
         proposal.notes.append(f"not used: {', '.join(left[:12])}" + (" and more" if len(left) > 12 else ""))
     return matched
+
+
+def _match_id(raw: pd.DataFrame, contract: Contract, matched: dict[str, str], proposal: Proposal) -> None:
+    """Takes a column of another name that tells the patients apart for the id, or else the number of the row."""
+    free = [str(name) for name in raw.columns if name not in matched.values() and name not in contract.names]
+    found = next((name for name in free if looks_like_id(raw[name])), None)
+    if found is None:
+        proposal.numbered = True
+        return
+    matched[contract.id_column] = found
+    proposal.renames[found] = (contract.id_column, "guess (possible): no two rows share a value")
 
 
 def _refuse_strangers(matched: Mapping[str, str], raw: pd.DataFrame, contract: Contract) -> None:
@@ -192,6 +208,8 @@ def _write(
         f"location: {json.dumps(_location(path, network))}",
         f"reader: {reader}",
     ]
+    if proposal.numbered:
+        lines.append("number_rows: true    # guess (likely): no column tells the patients apart")
     lines += _mapping("renames", {key: (value, why) for key, (value, why) in proposal.renames.items()})
     lines += _mapping("units", proposal.units)
     if proposal.categories:

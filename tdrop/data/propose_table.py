@@ -15,9 +15,10 @@ import pandas as pd
 from tdrop.contracts.record import plain_label
 from tdrop.contracts.table import Column
 from tdrop.data.columns import Guess, answers, guess_column, missing_codes
+from tdrop.data.find_id import find_id, rises
 from tdrop.data.guesses import guess_labels, sniff
 from tdrop.data.hints import clean
-from tdrop.data.names import similarity, split_words, unit_in
+from tdrop.data.names import split_words, unit_in
 from tdrop.data.readers import kind_of, read_file
 from tdrop.data.suspicions import numbers_patients
 from tdrop.data.values import as_numbers, as_text
@@ -47,10 +48,12 @@ class TableProposal:
     Attributes:
         text: Its YAML.
         headers: By column of the table, the file's header.
+        left_out: By header, why a column cannot predict.
     """
 
     text: str
     headers: Mapping[str, str]
+    left_out: Mapping[str, str]
 
 
 def propose_table(name: str, file: Path, asked: Asked) -> TableProposal:
@@ -61,15 +64,20 @@ def propose_table(name: str, file: Path, asked: Asked) -> TableProposal:
     raw = read_file(file, kind, sniff(file)[0] if kind == "csv" else {})
     _check_shape(raw)
     labels = _outcome_headers(asked, raw)
-    id_header = _find_id(raw, asked.id_column, labels)
+    id_header = find_id(raw, asked.id_column, [str(header) for header in raw.columns if header not in labels])
     names = _names(raw)
     guesses = [_guess(names[header], header, raw, id_header, labels) for header in map(str, raw.columns)]
+    if id_header is None:
+        guesses.insert(0, _numbered(names))
     if not any(guess.role == "feature" for guess in guesses):
         raise DataError(
             "no column of the file can predict: beside the id and the outcome all are constant or free text"
         )
     outcome = _outcome_lines(asked, raw, names)
-    return TableProposal(_write(name, guesses, outcome, file.name), {names[header]: header for header in names})
+    left_out = {guess.header: guess.why["role"] for guess in guesses if guess.role == "ignored"}
+    plain = {header: why.removeprefix("guess (likely): ") for header, why in left_out.items()}
+    headers = {names[header]: header for header in names}
+    return TableProposal(_write(name, guesses, outcome, file.name), headers, plain)
 
 
 def _check_shape(raw: pd.DataFrame) -> None:
@@ -112,36 +120,6 @@ def _outcome_headers(asked: Asked, raw: pd.DataFrame) -> tuple[str, ...]:
     return tuple(headers)
 
 
-def _find_id(raw: pd.DataFrame, asked: str | None, labels: Sequence[str]) -> str:
-    """The header that tells patients apart: the one that was named, else by its name, else the first that can."""
-    patient = Column(name="patient_id", title="Patient", role="id", type="categorical")
-    rest = [str(header) for header in raw.columns if header not in labels]
-    likely = [header for header in rest if _named_id(header) or similarity(header, patient) >= 0.9]
-    for header in [asked] if asked else likely:
-        values = as_text(raw[header], ()).dropna()
-        if len(values) == len(raw) and values.is_unique:
-            return header
-    if asked or likely:
-        header = asked or likely[0]
-        repeated = int(as_text(raw[header], ()).duplicated().sum())
-        raise DataError(
-            f"column '{clean(header)}' should identify a patient, but {repeated:,} of {len(raw):,} rows repeat "
-            "another's or have none; send one row a patient, or name another column with --id"
-        )
-    for header in rest:
-        values = as_text(raw[header], ())
-        if values.notna().all() and values.is_unique and not values.str.contains(r"[.,]\d").any():
-            return header
-    raise DataError(
-        "no column tells the patients apart (all different, none missing); add one, such as the number of the row, and "
-        "name it with --id"
-    )
-
-
-def _named_id(header: str) -> bool:
-    return bool({"id", "pid", "mrn", "patientid", "identifier"} & {*split_words(header), "".join(split_words(header))})
-
-
 def _names(raw: pd.DataFrame) -> dict[str, str]:
     """By header, a name that a contract can hold: letters, digits and underscores, each once."""
     names: dict[str, str] = {}
@@ -153,23 +131,30 @@ def _names(raw: pd.DataFrame) -> dict[str, str]:
     return names
 
 
-def _guess(name: str, header: str, raw: pd.DataFrame, id_header: str, labels: Sequence[str]) -> Guess:
+def _numbered(names: Mapping[str, str]) -> Guess:
+    """The id of a table whose file has none."""
+    name = next(name for name in ("row", "row_number", "row_of_the_file") if name not in names.values())
+    keys = {"title": "Row", "role": "id", "type": "categorical"}
+    return Guess(name, "", keys, {"role": "guess (likely): no column tells the patients apart: rows are numbered"})
+
+
+def _guess(name: str, header: str, raw: pd.DataFrame, id_header: str | None, labels: Sequence[str]) -> Guess:
     if header == id_header:
         keys = {"title": "Patient", "role": "id", "type": "categorical"}
         return Guess(name, header, keys, {"role": "guess (likely): no two rows share a value"})
     guess = guess_column(name, header, raw[header], raw.attrs)
     if header in labels:
         return _label_guess(guess, raw, is_time=len(labels) == 2 and header == labels[0])
-    ids = as_text(raw[id_header], ())
-    if guess.keys["type"] == "continuous" and _counts_rows(raw, header, guess, ids):
+    if guess.keys["type"] == "continuous" and _counts_rows(raw, header, guess, id_header):
         keys = {"title": guess.keys["title"], "type": "categorical", "role": "ignored"}
         return replace(guess, keys=keys, why={"role": "guess (likely): it numbers the patients"})
     return guess
 
 
-def _counts_rows(raw: pd.DataFrame, header: str, guess: Guess, ids: pd.Series) -> bool:
+def _counts_rows(raw: pd.DataFrame, header: str, guess: Guess, id_header: str | None) -> bool:
     numbers, _ = as_numbers(raw[header], guess.codes, raw.attrs.get("decimal", "."), raw.attrs.get("thousands"))
-    return numbers_patients(pd.Series(numbers), ids)
+    ids = None if id_header is None else as_text(raw[id_header], ())
+    return rises(numbers) or numbers_patients(pd.Series(numbers), ids)
 
 
 def _label_guess(guess: Guess, raw: pd.DataFrame, *, is_time: bool) -> Guess:

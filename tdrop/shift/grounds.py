@@ -14,13 +14,15 @@ from scipy.stats import norm
 
 from tdrop.records import Amount, Count
 from tdrop.shift.verdict import Verdict
-from tdrop.types import INTERVAL_LEVEL
+from tdrop.types import INTERVAL_LEVEL, Cohort
 
 #: Fewer source patients with the outcome, or without it, teach no model.
 FEWEST_OUTCOMES = 10
 #: From this share of target patients who are the source's own, results no longer speak of new patients.
 CAUTION_SHARED = 0.10
 STOP_SHARED = 0.50
+#: So far from chance (0) to certainty (1) must values of the same id agree, for the id to name one patient.
+BELIEVED_SURPLUS = 0.2
 #: From these ratios of outcomes to what was expected (or its inverse) the risks are doubtful, or not to be used. Many
 #: patients make any difference sure; one below a tenth is what methods miss by at sites where only the patients differ.
 CAUTION_RATIO = 1.1
@@ -60,13 +62,31 @@ def judge_source_outcomes(y: NDArray[Any]) -> Ground:
     return Ground("source_outcomes", "too few to say" if rarer < FEWEST_OUTCOMES else "go", rarer, len(y))
 
 
-def judge_shared_patients(source_ids: NDArray[Any], target_ids: NDArray[Any]) -> Ground:
-    """Says whether target patients are the source's own."""
-    known = {str(one) for one in source_ids}
-    shared = sum(str(one) in known for one in target_ids)
-    share = shared / max(1, len(target_ids))
+def judge_shared_patients(source: Cohort, target: Cohort) -> Ground:
+    """Says whether target patients are the source's own.
+
+    Hospitals that number their patients from 1 share ids and no patients. Ids are believed where the values behind
+    them agree more often than those of other pairs; otherwise only patients who agree in every value are counted.
+    """
+    shared = _count_shared(source, target)
+    share = shared / max(1, len(target))
     verdict: Verdict = "stop" if share >= STOP_SHARED else "caution" if share >= CAUTION_SHARED else "go"
-    return Ground("shared_patients", verdict, shared, len(target_ids))
+    return Ground("shared_patients", verdict, shared, len(target))
+
+
+def _count_shared(source: Cohort, target: Cohort) -> int:
+    place = {str(one): row for row, one in enumerate(source.ids)}
+    pairs = [(place[str(one)], row) for row, one in enumerate(target.ids) if str(one) in place]
+    features = [name for name in source.features if name in target.features]
+    if not pairs or not features:
+        return len(pairs)
+    ours = source.X[[row for row, _ in pairs]][:, [source.features.index(name) for name in features]]
+    theirs = target.X[[row for _, row in pairs]][:, [target.features.index(name) for name in features]]
+    agree = ours == theirs
+    # The next patient's values say how often two strangers agree.
+    by_chance = float((ours == np.roll(theirs, 1, axis=0)).mean()) if len(pairs) > 1 else 0.0
+    surplus = (float(agree.mean()) - by_chance) / max(1.0 - by_chance, 1e-9)
+    return len(pairs) if surplus >= BELIEVED_SURPLUS else int(agree.all(axis=1).sum())
 
 
 def judge_known_outcomes(y: NDArray[Any], risk: NDArray[Any]) -> Ground | None:

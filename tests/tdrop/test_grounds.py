@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,13 @@ from tdrop.types import Cohort
 FEW = "too few to say"
 
 
+def ward(ids, seed=0):
+    """Patients with two measurements and three answers."""
+    random = np.random.default_rng(seed)
+    values = np.c_[random.normal(size=(len(ids), 2)), random.random((len(ids), 3)) < 0.4].astype(np.float32)
+    return Cohort(site="a", ids=ids, features=("x", "y", "p", "q", "r"), X=values)
+
+
 @pytest.mark.parametrize(("events", "verdict"), [(0, FEW), (2, FEW), (10, "go"), (395, FEW)])
 def test_few_source_outcomes_teach_nothing(events, verdict):
     found = judge_source_outcomes(np.arange(400) < events)
@@ -21,11 +30,24 @@ def test_few_source_outcomes_teach_nothing(events, verdict):
 
 
 def test_the_sources_own_patients_are_no_new_site():
-    ids = np.array([f"p{i}" for i in range(100)])
-    assert judge_shared_patients(ids, ids).verdict == "stop"
-    assert judge_shared_patients(ids, np.r_[ids[:20], [f"q{i}" for i in range(80)]]).verdict == "caution"
-    assert judge_shared_patients(np.arange(100), np.arange(100, 200)).verdict == "go"
-    assert judge_shared_patients(np.arange(3), np.arange(3).astype(str)).count == 3
+    source = ward(np.array([f"p{i}" for i in range(100)]))
+    assert judge_shared_patients(source, source).verdict == "stop"
+    other = np.r_[source.ids[:20], [f"q{i}" for i in range(80)]]
+    assert judge_shared_patients(source, replace(source, ids=other)).verdict == "caution"
+    assert judge_shared_patients(ward(np.arange(100)), ward(np.arange(100, 200))).verdict == "go"
+    assert judge_shared_patients(ward(np.arange(3)), ward(np.arange(3).astype(str))).count == 3
+
+
+def test_hospitals_that_both_count_from_one_share_no_patients():
+    found = judge_shared_patients(ward(np.arange(100)), ward(np.arange(80), seed=1))
+    assert (found.verdict, found.count) == ("go", 0)
+
+
+def test_a_patient_who_was_measured_again_is_the_same_patient():
+    source = ward(np.arange(100))
+    again = source.X.copy()
+    again[:, 0] += 1
+    assert judge_shared_patients(source, replace(source, X=again)).count == 100
 
 
 def test_outcomes_that_contradict_every_risk_stop_and_right_ones_do_not():
@@ -65,4 +87,4 @@ def test_a_source_with_too_few_outcomes_offers_no_model(events, serves):
     target = Cohort(site="b", ids=np.arange(100, 200), features=("x",), X=values[100:])
     shift = estimate_shift(source, target)
     assert shift.judged(judge_source_outcomes(np.arange(100) < events)).serves == serves
-    assert not shift.judged(judge_shared_patients(source.ids, source.ids)).serves
+    assert not shift.judged(judge_shared_patients(source, source)).serves

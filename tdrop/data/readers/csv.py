@@ -19,6 +19,8 @@ from tdrop.errors import DataError
 
 #: Separators that a header of one column is searched for.
 _USUAL_SEPARATORS = (";", "\t", "|", ",")
+#: What pandas calls the row names that it wrote without a header.
+INDEX_NAME = "Unnamed: 0"
 _SEPARATOR_LINE = re.compile(rb'"?sep=(.)"?', re.IGNORECASE)
 
 
@@ -137,7 +139,12 @@ def _parse(found: Lines, names: list[str], options: Options, location: Location)
 
 
 def _named_columns(frame: pd.DataFrame, location: Location) -> pd.DataFrame:
-    """Leaves out columns that have neither a name nor a value, as spreadsheets append them."""
+    """Leaves out columns that have neither a name nor a value, as spreadsheets append them.
+
+    A nameless first column that tells the rows apart is the row names that pandas and R write; it gets pandas' name.
+    """
+    if frame.columns[0] == "" and INDEX_NAME not in frame and _tells_rows_apart(frame.iloc[:, 0]):
+        frame.columns = pd.Index([INDEX_NAME, *frame.columns[1:]])
     unnamed = frame.columns == ""
     if not unnamed.any():
         return frame
@@ -147,3 +154,7 @@ def _named_columns(frame: pd.DataFrame, location: Location) -> pd.DataFrame:
             "the header, or check the separator"
         )
     return frame.loc[:, ~unnamed]
+
+
+def _tells_rows_apart(values: pd.Series) -> bool:
+    return len(values) > 1 and bool((values != "").all()) and bool(values.is_unique)

@@ -1,0 +1,149 @@
+"""Files as people export them: without an id, with row names, with a spreadsheet's marks, with a laboratory's words."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from flows.init import run_init
+from flows.printer import Printer
+from tdrop.contracts.network import Network, load_network, parse_site
+from tdrop.contracts.table import Contract
+from tdrop.data.outcomes import read_labels
+from tdrop.data.prepare import Prepared, prepare
+from tdrop.data.propose import propose_site
+from tdrop.data.propose_table import Asked
+from tdrop.errors import DataError
+
+
+def measured(rows: int = 120, seed: int = 0) -> pd.DataFrame:
+    """Patients without an id: two measurements, an answer, an outcome."""
+    generator = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "age": generator.integers(30, 90, rows),
+            "platelets": np.round(generator.normal(250_000, 60_000, rows)),
+            "smoker": generator.choice(["yes", "no"], rows),
+            "died": generator.choice([0, 1], rows, p=[0.7, 0.3]),
+        }
+    )
+
+
+def network_of(file: Path) -> tuple[Network, Contract, str]:
+    output = io.StringIO()
+    run_init(file.parent / "net", file, Asked("died"), table="ward", console=Printer(file=output))
+    network = load_network(file.parent / "net" / "data_contracts")
+    return network, network.contract("ward"), output.getvalue()
+
+
+def added(file: Path, network: Network, contract: Contract) -> Prepared:
+    site = parse_site(propose_site("north", file, contract, network), "north", network)
+    return prepare(site, network, home=file.parent)
+
+
+def features(contract: Contract) -> list[str]:
+    return [column.name for column in contract.features]
+
+
+def test_a_file_without_an_id_has_its_rows_numbered(tmp_path: Path) -> None:
+    source, north = tmp_path / "source.csv", tmp_path / "north.csv"
+    measured().to_csv(source, index=False)
+    measured(seed=1).to_csv(north, index=False)
+    network, contract, _ = network_of(source)
+    assert (contract.id_column, features(contract)) == ("row", ["age", "platelets", "smoker"])
+    prepared = added(north, network, contract)
+    assert prepared.site.number_rows
+    assert prepared.frame["row"].tolist()[:2] == ["north-2", "north-3"], "the lines of the file"
+    assert prepared.validation.used == 120
+    # The extract itself tells whose its outcomes are, another file does not.
+    ids = prepared.frame["row"].to_numpy()
+    labels = read_labels(north, contract, ids, home=tmp_path, base=tmp_path, like=prepared.site)
+    assert labels.y.tolist() == measured(seed=1)["died"].astype(float).tolist()
+    measured(seed=1).iloc[::-1].to_csv(tmp_path / "sorted.csv", index=False)
+    with pytest.raises(DataError, match="numbers its rows, and outcomes in another file"):
+        read_labels(tmp_path / "sorted.csv", contract, ids, home=tmp_path, base=tmp_path, like=prepared.site)
+
+
+def test_measurements_that_all_differ_are_no_id(tmp_path: Path) -> None:
+    file = tmp_path / "source.csv"
+    measured(40).assign(platelets=np.random.default_rng(0).permutation(40) * 1_000 + 90_000).to_csv(file, index=False)
+    _, contract, _ = network_of(file)
+    assert contract.id_column == "row"
+    assert "platelets" in features(contract)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_row_names_are_the_id_where_there_is_no_other(named: bool, tmp_path: Path) -> None:
+    file = tmp_path / "source.csv"
+    frame = measured().iloc[::2]
+    (frame.reset_index(names="Unnamed: 0") if named else frame).to_csv(file, index=not named)
+    network, contract, _ = network_of(file)
+    assert (contract.id_column, features(contract)) == ("Unnamed_0", ["age", "platelets", "smoker"])
+    assert added(file, network, contract).frame["Unnamed_0"].tolist()[:2] == ["0", "2"]
+
+
+def test_row_names_beside_an_id_predict_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "source.csv"
+    measured().assign(patient=[f"p{row}" for row in range(120)]).iloc[::3].to_csv(file)
+    _, contract, output = network_of(file)
+    assert (contract.id_column, features(contract)) == ("patient", ["age", "platelets", "smoker"])
+    assert "column 'Unnamed: 0' is left out: it numbers the patients" in output
+
+
+def test_an_id_by_another_name_is_found_by_its_values(tmp_path: Path) -> None:
+    source, north = tmp_path / "source.csv", tmp_path / "north.csv"
+    measured().to_csv(source, index_label="pid")
+    measured(seed=1).assign(Fall=[f"F{row}" for row in range(120)]).to_csv(north, index=False)
+    network, contract, _ = network_of(source)
+    prepared = added(north, network, contract)
+    assert (dict(prepared.site.renames), prepared.validation.used) == ({"Fall": "pid"}, 120)
+
+
+def test_words_in_a_laboratorys_column_are_missing_values(tmp_path: Path) -> None:
+    file = tmp_path / "source.csv"
+    frame = measured().astype({"platelets": object})
+    frame.loc[frame.index[::10], "platelets"] = "<80000"
+    frame.loc[5, "platelets"] = "clotted"
+    frame.to_csv(file, index_label="pid")
+    _, contract, output = network_of(file)
+    column = contract.column("platelets")
+    assert (column.type, column.severity["readable"]) == ("continuous", "row_warning")
+    assert "120 rows read, 120 used" in output
+    assert "13 of 120 values cannot be read as numbers" in output
+
+
+def test_marks_between_thousands_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "source.csv"
+    frame = measured()
+    frame.assign(platelets=[f"{value:,.0f}" for value in frame["platelets"]]).to_csv(file, index_label="pid")
+    network, contract, _ = network_of(file)
+    assert added(file, network, contract).frame["platelets"].tolist() == frame["platelets"].tolist()
+
+
+def test_outcomes_in_the_sites_own_file_are_read_as_its_extract_is(tmp_path: Path) -> None:
+    source, north = tmp_path / "source.csv", tmp_path / "north.csv"
+    measured().to_csv(source, index_label="pid")
+    frame = measured(seed=1).rename(columns=str.upper)
+    frame["PLATELETS"] += 0.5
+    frame.to_csv(north, index_label="PID", sep=";", decimal=",")
+    network, contract, _ = network_of(source)
+    prepared = added(north, network, contract)
+    ids = prepared.frame["pid"].to_numpy()
+    labels = read_labels(north, contract, ids, home=tmp_path, base=tmp_path, like=prepared.site)
+    assert labels.counts.known == 120
+    frame[["DIED"]].rename(columns=str.lower).to_csv(tmp_path / "plain.csv", index_label="pid")
+    plain = read_labels(tmp_path / "plain.csv", contract, ids, home=tmp_path, base=tmp_path, like=prepared.site)
+    assert plain.counts.known == 120
+
+
+def test_what_other_patients_usually_have_is_no_warning(tmp_path: Path) -> None:
+    source, north = tmp_path / "source.csv", tmp_path / "north.csv"
+    measured().to_csv(source, index_label="pid")
+    measured(500, seed=1).to_csv(north, index_label="pid")
+    network, contract, _ = network_of(source)
+    findings = added(north, network, contract).validation.findings
+    assert [found.rule for found in findings if found.count] == ["table.labels"]
