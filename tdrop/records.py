@@ -52,6 +52,13 @@ Rows = Annotated[
     PlainSerializer(lambda value: value.tolist(), return_type=list[int]),
 ]
 
+#: Numbers of any shape.
+Numbers = Annotated[
+    NDArray[Any],
+    PlainValidator(lambda value: np.asarray(value, dtype=np.float64)),
+    PlainSerializer(lambda value: np.asarray(value).tolist(), return_type=list[Any]),
+]
+
 #: What stands in the place of a count, as it is written: "<10" or "hidden".
 Mark = Annotated[Hidden, BeforeValidator(_read_hidden), PlainSerializer(str)]
 

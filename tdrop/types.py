@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
@@ -209,6 +209,12 @@ class Method(Protocol):
     """The settings of one method; a frozen dataclass."""
 
     name: ClassVar[str]
+    #: Whether its samples spread.
+    has_samples: ClassVar[bool]
+
+    def settings(self) -> Mapping[str, Any]:
+        """Every setting as a plain JSON value."""
+        ...
 
     def fit(
         self,

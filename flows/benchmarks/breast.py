@@ -6,7 +6,7 @@ two years) and only the ranking can transfer. Grade is left out: the sites code 
 
 from __future__ import annotations
 
-from flows.benchmarks.extracts import require_extra, write_breast
+from flows.benchmarks.extracts import write_breast
 from flows.benchmarks.results import Results, Scale
 from flows.benchmarks.sites import run_sites
 from tasks.place import Place
@@ -16,7 +16,6 @@ TARGETS = ("gbsg", "gbsg_extrapolated")
 
 def run(place: Place, scale: Scale) -> Results:
     """Writes the extracts and transfers to both targets."""
-    require_extra("breast")
     write_breast(place.root)
     about = (
         "Real patients (SurvSet's rott2 and GBSG2), outcome within 2 years; women censored earlier are left out. "

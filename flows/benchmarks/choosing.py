@@ -7,19 +7,16 @@ hindsight does better there: in AUROC, and in log loss. docs/CHOOSING.md reports
 
 from __future__ import annotations
 
-import json
-import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from flows.benchmarks.real_pairs import SUPPORT_TARGETS, rotterdam_to_gbsg, support_to
-from flows.benchmarks.real_transfers import JUDGING, SETTLING, Transfer, real_transfer
+from flows.benchmarks.problems import find_problem, list_problems, quick_problems
+from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
+from flows.benchmarks.units import run_units
+from tasks.place import Place
 from tdrop.choose import (
     DEFAULT_CRITERION,
     PREFERENCE,
@@ -30,170 +27,133 @@ from tdrop.choose import (
     choose,
     weigh_out_of_fold,
 )
-from tdrop.data.families import SHAPES, Shape, extrapolation, shaped
-from tdrop.data.simulate import simulated_cohort
 from tdrop.matching import match
-from tdrop.methods import build, method_names
+from tdrop.methods import build, label, method_names
 from tdrop.metrics import auroc, per_row_log_loss
 from tdrop.shift import density_ratio_weights, estimate_shift, propensity
 from tdrop.tune import Trial, refit, tune
-from tdrop.types import Cohort
-
-logger = logging.getLogger(__name__)
 
 #: Trials a method gets: choosing between methods is less sensitive to them than the methods themselves.
 TRIALS = 4
-#: Draws of the shapes that settle rules, and of those that judge them.
-SETTLING_DRAWS, JUDGING_DRAWS = range(2), range(500, 503)
 PASSES = 100
-QUICK_METHODS = ("mlp", "mc_dropout", "logistic_regression", "gradient_boosting")
+QUICK_METHODS = ("mlp", "mc_dropout", "logistic_regression")
+EVERYTHING = "all"
 
 
 @dataclass(frozen=True)
-class Problem:
-    """A pair of labelled sites, drawn anew for every seed where it is simulated.
+class Scored:
+    """One method at one pair: what rules saw of it, and then what it did at the target.
 
     Attributes:
-        name: Name of the pair.
-        family: "simulator", "hard simulator", "extrapolation", a shape of the truth, "real", or "judging" for real ones
-            and "judging, simulated" for draws that settle no rule.
-        make: Draws source and target for a seed.
-        seeds: How many seeds a full run takes.
+        candidate: Whether it can be chosen: it has samples.
+        matched_validation: Log loss of matched source patients.
+        importance_weighted: Importance-weighted log loss out of fold.
+        unweighted: The same without weights.
+        auroc: AUROC at the target.
+        log_loss: Log loss there.
     """
 
-    name: str
+    candidate: bool
+    matched_validation: float | None
+    importance_weighted: float | None
+    unweighted: float | None
+    auroc: float
+    log_loss: float
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One pair and seed.
+
+    Attributes:
+        problem: Name of the pair.
+        family: Its family.
+        seed: The seed.
+        verdict: Of the shift.
+        domain_auroc: How well the sites can be told apart.
+        effective_n: Effective size of the weighted source.
+        scores: By method, what it scored.
+        chosen: By rule, the method that it picks.
+    """
+
+    problem: str
     family: str
-    make: Callable[[int], tuple[Cohort, Cohort]]
-    seeds: int
+    seed: int
+    verdict: str
+    domain_auroc: float | None
+    effective_n: float | None
+    scores: Mapping[str, Scored]
+    chosen: Mapping[str, str]
+
+    def regret(self, rule: str) -> tuple[float, float]:
+        """What the best candidate in hindsight does better than the rule's: in AUROC and in log loss."""
+        candidates = [each for each in self.scores.values() if each.candidate]
+        own = self.scores[self.chosen[rule]]
+        behind = max(each.auroc for each in candidates) - own.auroc
+        return behind, own.log_loss - min(each.log_loss for each in candidates)
 
 
-def run(output: Path, *, quick: bool = False) -> dict[str, Any]:
-    """Measures every problem and seed not yet in `output`, writes choosing.json and choosing.md.
-
-    Args:
-        output: Folder of the results; a run that was stopped continues there.
-        quick: A few methods and problems with one seed, to see that it works.
-    """
-    folder = output / "measurements"
-    folder.mkdir(parents=True, exist_ok=True)
-    names = QUICK_METHODS if quick else method_names()
-    measurements = []
-    for problem in list_problems(quick=quick):
-        for seed in range(1 if quick else problem.seeds):
-            file = folder / f"{problem.name}-{seed}.json"
-            if not file.exists():
-                logger.info("choosing: %s, seed %d", problem.name, seed)
-                measured = measure(problem, seed, names, trials=1 if quick else TRIALS)
-                file.write_text(json.dumps(measured, indent=1, allow_nan=False))
-            measurements.append(json.loads(file.read_text()))
-    summary = summarise(measurements)
-    (output / "choosing.json").write_text(json.dumps(summary, indent=1, allow_nan=False))
-    (output / "choosing.md").write_text(as_markdown(summary))
-    return summary
-
-
-def list_problems(*, quick: bool = False) -> tuple[Problem, ...]:
-    """Returns the pairs of sites, easy ones first."""
-    if quick:
-        return (
-            Problem("moderate-1000", "simulator", partial(_simulated, "moderate", 1_000, 1_000, {}), 1),
-            Problem("extrapolation", "extrapolation", partial(_extrapolation, 5.0, 1.2), 1),
-        )
-    return (*pairs_of_sites(), *_shaped_problems(), *_cut_problems())
+def run(place: Place, scale: Scale) -> Results:
+    """Every problem and seed, one unit each; `seeds` is how many draws a simulated pair has at most."""
+    names, trials = (QUICK_METHODS, 1) if scale.quick else (method_names(), TRIALS)
+    units = [
+        {"problem": problem.name, "seed": seed, "methods": list(names), "trials": trials}
+        for problem in (quick_problems() if scale.quick else list_problems())
+        for seed in range(min(problem.seeds, scale.seeds_or(problem.seeds)))
+    ]
+    measurements = run_units(place, "choosing", measure, units)
+    counts = Counter(one.chosen[DEFAULT_CRITERION] for one in measurements).most_common()
+    overall = _regret(measurements, DEFAULT_CRITERION)
+    return Results(
+        title="Choosing without target labels",
+        about=(
+            f"{len(measurements)} runs of {len(names)} methods, {trials} trials each; pairs named so are real, all "
+            "others simulated. How often each method was chosen: "
+            f"{', '.join(f'{label(name)} {count}' for name, count in counts)}."
+        ),
+        tables=[regret_table(measurements), _measurements_table(measurements)],
+        metrics={f"{DEFAULT_CRITERION}_{name}": value for name, value in overall.items()},
+        params={"trials": trials, "methods": len(names), "runs": len(measurements)},
+    )
 
 
-def pairs_of_sites() -> tuple[Problem, ...]:
-    """The simulated pairs, and the real ones that are two hospitals or two departments."""
-    return (*_simulated_problems(), *_extrapolation_problems(), *_real_problems())
-
-
-def _simulated_problems() -> Iterator[Problem]:
-    prostate = {"outcome": "prostate"}
-    for each in ("mild", "moderate", "severe"):
-        yield Problem(f"{each}-3000", "simulator", partial(_simulated, each, 3_000, 3_000, {}), 10)
-        yield Problem(f"{each}-prostate-2000", "hard simulator", partial(_simulated, each, 2_000, 3_000, prostate), 2)
-        if each != "mild":
-            make = partial(_simulated, each, 3_000, 3_000, {**prostate, "support": "truncated"})
-            yield Problem(f"{each}-truncated-3000", "hard simulator", make, 2)
-
-
-def _extrapolation_problems() -> Iterator[Problem]:
-    for sharp in (5.0, 1.5):
-        for mean in (1.2, 0.3):
-            yield Problem(f"extrapolation-{sharp}-{mean}", "extrapolation", partial(_extrapolation, sharp, mean), 3)
-
-
-def _shaped_problems() -> Iterator[Problem]:
-    for shape in SHAPES:
-        for family, draws in ((shape, SETTLING_DRAWS), ("judging, simulated", JUDGING_DRAWS)):
-            for draw in draws:
-                yield Problem(f"{shape}-{draw}", family, partial(_shaped, shape, draw), 1)
-
-
-def _shaped(shape: Shape, draw: int, seed: int) -> tuple[Cohort, Cohort]:
-    return shaped(shape, seed=draw)
-
-
-def _real_problems() -> Iterator[Problem]:
-    yield Problem("rotterdam-gbsg", "real", lambda seed: rotterdam_to_gbsg(), 1)
-    for group in SUPPORT_TARGETS:
-        name = f"support-{group.lower().replace('/', '').replace(' ', '-')}"
-        yield Problem(name, "real", partial(_support, group), 1)
-
-
-def _cut_problems() -> Iterator[Problem]:
-    for family, transfers in (("real", SETTLING), ("judging", JUDGING)):
-        for name, transfer in transfers.items():
-            yield Problem(name.replace(" ", "-"), family, partial(_cut, transfer), 1)
-
-
-def _cut(transfer: Transfer, seed: int) -> tuple[Cohort, Cohort]:
-    return real_transfer(transfer)
-
-
-def _support(group: str, seed: int) -> tuple[Cohort, Cohort]:
-    return support_to(group)
-
-
-def _simulated(
-    population: str, source_rows: int, target_rows: int, options: Mapping[str, Any], seed: int
-) -> tuple[Cohort, Cohort]:
-    """Draws both; a truncated support is the source's alone."""
-    source = simulated_cohort("source", source_rows, seed=1_000 + seed, **options)
-    shared = {key: value for key, value in options.items() if key != "support"}
-    return source, simulated_cohort(population, target_rows, seed=2_000 + seed, **shared)
-
-
-def _extrapolation(sharp: float, mean: float, seed: int) -> tuple[Cohort, Cohort]:
-    return extrapolation(1_000, seed=3_000 + seed, sharp=sharp, target_mean=mean)
-
-
-def measure(problem: Problem, seed: int, names: Sequence[str], *, trials: int) -> dict[str, Any]:
+def measure(problem: str, seed: int, methods: Sequence[str], trials: int) -> Measurement:
     """Tunes, scores and refits every method, and looks at the target's labels last."""
-    source, labelled = problem.make(seed)
+    found = find_problem(problem)
+    source, labelled = found.make(seed)
     target = labelled.unlabelled()
     shift = estimate_shift(source, target, seed=seed)
     matching = match(source, target, seed=seed)
     weights = density_ratio_weights(propensity(source, target, seed=seed))
-    scores, risks = [], {}
-    for name in names:
+    scores, risks = [], []
+    for name in methods:
         tuned = tune(name, source, target, matching.rows, budget=trials, seed=seed)
-        picked, folds = tuned.picked, weigh_out_of_fold(name, tuned.out_of_fold, source, weights)
-        scores.append(Score(name, build(name).has_samples, picked, folds))  # type: ignore[attr-defined]
-        risks[name] = refit(name, picked, source, target, seed=seed).summarise(target.X, PASSES, seed=seed).mean
+        folds = weigh_out_of_fold(name, tuned.out_of_fold, source, weights)
+        scores.append(Score(name, build(name).has_samples, tuned.picked, folds))
+        risks.append(refit(name, tuned.picked, source, target, seed=seed).summarise(target.X, PASSES, seed=seed).mean)
     chosen = choose_by_every_rule(scores)
-    return {
-        "problem": problem.name,
-        "family": problem.family,
-        "seed": seed,
-        "verdict": shift.verdict,
-        "domain_auroc": shift.domain_auroc.value if shift.domain_auroc else None,
-        "effective_n": shift.weights_effective_n,
-        "target": {name: _score_target(labelled, risk) for name, risk in risks.items()},
-        "candidates": [score.method for score in scores if score.has_samples],
-        "chosen": chosen,
-        "scores": {score.method: _plain_scores(score) for score in scores},
-    }
+    y = labelled.y
+    assert y is not None
+    return Measurement(
+        problem=problem,
+        family=found.family,
+        seed=seed,
+        verdict=shift.verdict,
+        domain_auroc=shift.domain_auroc.value if shift.domain_auroc else None,
+        effective_n=shift.weights_effective_n,
+        scores={
+            score.method: Scored(
+                candidate=score.has_samples,
+                matched_validation=score.trial.matched_log_loss if score.trial else None,
+                importance_weighted=score.folds.log_loss if score.folds else None,
+                unweighted=score.folds.plain_log_loss if score.folds else None,
+                auroc=auroc(y, risk) or 0.5,
+                log_loss=float(per_row_log_loss(y, risk).mean()),
+            )
+            for score, risk in zip(scores, risks, strict=True)
+        },
+        chosen=chosen,
+    )
 
 
 def choose_by_every_rule(scores: Sequence[Score]) -> dict[str, str]:
@@ -223,45 +183,13 @@ def _choose_by_error_of_the_difference(choice: Choice) -> str:
     return min(tied, key=PREFERENCE.index)
 
 
-def _score_target(labelled: Cohort, risk: Any) -> dict[str, float | None]:
-    assert labelled.y is not None
-    return {"auroc": auroc(labelled.y, risk), "log_loss": float(per_row_log_loss(labelled.y, risk).mean())}
-
-
-def _plain_scores(score: Score) -> dict[str, float | None]:
-    trial, folds = score.trial, score.folds
-    return {
-        "matched_validation": trial.matched_log_loss if trial else None,
-        "importance_weighted": folds.log_loss if folds else None,
-        "unweighted": folds.plain_log_loss if folds else None,
-    }
-
-
-def summarise(measurements: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns mean and largest regret of every rule, overall and by family, every problem counting once."""
-    rules = list(measurements[0]["chosen"])
-    families = list(dict.fromkeys(one["family"] for one in measurements))
-    rows = []
-    for family in ("all", *families):
-        kept = [one for one in measurements if family in ("all", one["family"])]
-        for rule in rules:
-            rows.append({"family": family, "rule": rule, **_regret(kept, rule)})
-    counts = Counter(one["chosen"][DEFAULT_CRITERION] for one in measurements)
-    return {"measurements": len(measurements), "regret": rows, "chosen": dict(counts.most_common())}
-
-
-def _regret(measurements: Sequence[Mapping[str, Any]], rule: str) -> dict[str, Any]:
+def _regret(measurements: Sequence[Measurement], rule: str) -> dict[str, float]:
+    """Mean and largest regret of a rule, every problem counting once."""
     by_problem: dict[str, list[tuple[float, float]]] = {}
     for one in measurements:
-        target = {name: one["target"][name] for name in one["candidates"]}
-        own = target[one["chosen"][rule]]
-        behind = max(each["auroc"] for each in target.values()) - own["auroc"]
-        worse = own["log_loss"] - min(each["log_loss"] for each in target.values())
-        by_problem.setdefault(one["problem"], []).append((behind, worse))
+        by_problem.setdefault(one.problem, []).append(one.regret(rule))
     means = np.array([np.mean(pairs, axis=0) for pairs in by_problem.values()])
     return {
-        "problems": len(means),
-        "runs": len(measurements),
         "auroc": float(means[:, 0].mean()),
         "auroc_worst": float(means[:, 0].max()),
         "log_loss": float(means[:, 1].mean()),
@@ -269,13 +197,44 @@ def _regret(measurements: Sequence[Mapping[str, Any]], rule: str) -> dict[str, A
     }
 
 
-def as_markdown(summary: Mapping[str, Any]) -> str:
-    """Returns the regret table, best rule first within each family."""
-    head = "| family | rule | problems | runs | AUROC regret | worst | log-loss regret | worst |"
-    lines = [head, "|---|---|--:|--:|--:|--:|--:|--:|"]
-    families = list(dict.fromkeys(row["family"] for row in summary["regret"]))
-    for row in sorted(summary["regret"], key=lambda row: (families.index(row["family"]), row["auroc"])):
-        numbers = " | ".join(f"{row[key]:.4f}" for key in ("auroc", "auroc_worst", "log_loss", "log_loss_worst"))
-        lines.append(f"| {row['family']} | {row['rule']} | {row['problems']} | {row['runs']} | {numbers} |")
-    counts = ", ".join(f"{name} {count}" for name, count in summary["chosen"].items())
-    return "\n".join([*lines, "", f"How often each method was chosen: {counts}."]) + "\n"
+def regret_table(measurements: Sequence[Measurement]) -> Table:
+    """Every rule, overall and by family, the best within each family first."""
+    rows: list[Row] = []
+    for family in (EVERYTHING, *dict.fromkeys(one.family for one in measurements)):
+        kept = [one for one in measurements if family in (EVERYTHING, one.family)]
+        found = {rule: _regret(kept, rule) for rule in kept[0].chosen}
+        for rule, regret in sorted(found.items(), key=lambda item: item[1]["auroc"]):
+            auroc_mean, auroc_worst, loss_mean, loss_worst = (Estimate(each, digits=4) for each in regret.values())
+            rows.append(
+                {
+                    "family": family,
+                    "rule": rule,
+                    "problems": len({one.problem for one in kept}),
+                    "runs": len(kept),
+                    "AUROC regret": auroc_mean,
+                    "AUROC regret, worst": auroc_worst,
+                    "log-loss regret": loss_mean,
+                    "log-loss regret, worst": loss_worst,
+                }
+            )
+    caption = "Regret of every rule, simulated and real pairs by family; every problem counts once."
+    return Table("choosing", caption, rows)
+
+
+def _measurements_table(measurements: Sequence[Measurement]) -> Table:
+    rows: list[Row] = [
+        {
+            "problem": one.problem,
+            "family": one.family,
+            "seed": one.seed,
+            "verdict": one.verdict,
+            "domain AUROC": one.domain_auroc,
+            "effective n": one.effective_n,
+            "method": name,
+            **vars(each),
+            "chosen": one.chosen[DEFAULT_CRITERION] == name,
+        }
+        for one in measurements
+        for name, each in one.scores.items()
+    ]
+    return Table("choosing_measurements", "Every method at every pair, simulated or real by its family.", rows)

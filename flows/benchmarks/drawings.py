@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,23 +12,26 @@ from flows.benchmarks.results import Estimate
 from tdrop.data.families import toy_truth
 from tdrop.figures.style import INK, MUTED, SOURCE_COLOUR, TARGET_COLOUR, Canvas, look, styled
 
+if TYPE_CHECKING:
+    from flows.benchmarks.toy import Curve
+
 #: Colours of a heat map stop changing beyond this difference in AUROC.
 _STRONGEST = 0.15
 
 
 @styled
-def draw_toy(grid: NDArray[Any], runs: Mapping[str, Mapping[str, Any]]) -> str:
+def draw_toy(grid: NDArray[Any], runs: Mapping[str, Curve]) -> str:
     """Draws each run's mean, 95% interval, the true function and both sites' points; one panel a run."""
     canvas = Canvas(7.2, 3.0, 1, len(runs), sharex=True, sharey=True)
     for panel, (name, found) in zip(canvas.panels[0], runs.items(), strict=True):
         colour = look("transductive_dropout" if name.startswith("Transductive") else "mc_dropout").colour
-        panel.fill_between(grid, found["low"], found["high"], color=colour, alpha=0.25, linewidth=0)
-        panel.plot(grid, found["mean"], color=colour, label="mean and 95% interval")
+        panel.fill_between(grid, found.low, found.high, color=colour, alpha=0.25, linewidth=0)
+        panel.plot(grid, found.mean, color=colour, label="mean and 95% interval")
         panel.plot(grid, toy_truth(grid), color=INK, linewidth=1, linestyle=(0, (4, 2)), label="true function")
-        x, y = found["points"]["source"]
-        panel.scatter(x, y, color=SOURCE_COLOUR, s=9, zorder=3, label="labelled source")
-        target = np.asarray(found["points"]["target"][0])
-        panel.plot(target, np.full(len(target), -2.0), "|", color=TARGET_COLOUR, label="unlabelled target")
+        panel.scatter(found.source_x, found.source_y, color=SOURCE_COLOUR, s=9, zorder=3, label="labelled source")
+        panel.plot(
+            found.target_x, np.full(len(found.target_x), -2.0), "|", color=TARGET_COLOUR, label="unlabelled target"
+        )
         panel.set_title(name)
         panel.set(xlabel="x", ylim=(-2.2, 9.0))
     handles, names = canvas.panels[0][0].get_legend_handles_labels()

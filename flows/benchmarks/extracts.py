@@ -6,18 +6,15 @@ files of their own. Tumour size is banded where a site sends millimetres: the ot
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from tdrop.errors import UsageError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 #: Extracts lie here, below the home.
 FOLDER = Path("benchmarks", "extracts")
@@ -45,7 +42,7 @@ def require_extra(benchmark: str) -> None:
 def write_breast(home: Path) -> None:
     """Rotterdam, its women under 60, and GBSG with its outcomes apart."""
     folder = _folder(home)
-    rotterdam, gbsg = _load("rott2"), _load("GBSG2")
+    rotterdam, gbsg = _bare(load_table("rott2")), _bare(load_table("GBSG2"))
     columns = ["pid", "age", "nodes", "progesterone", "estrogen", "meno", "hormon", "tsize", *OUTCOME]
     _write(rotterdam[columns], folder / "rotterdam.csv")
     _write(rotterdam.loc[rotterdam["age"] < UNDER_AGE, columns], folder / "rotterdam_under_60.csv")
@@ -58,7 +55,7 @@ def write_breast(home: Path) -> None:
 def write_support(home: Path) -> None:
     """One extract a disease group of SUPPORT2; all but the source's without outcomes."""
     folder = _folder(home)
-    table = _load("support2", prefixes=True)
+    table = load_table("support2")
     groups = table["fac_dzgroup"].astype(str)
     measured = [str(name) for name in table if str(name).startswith("num_") and name not in _KNOWN_LATER]
     columns = ["pid", "fac_sex", "fac_diabetes", *measured]
@@ -80,17 +77,20 @@ def _folder(home: Path) -> Path:
     return folder
 
 
-def _load(name: str, *, prefixes: bool = False) -> pd.DataFrame:
-    """One of SurvSet's tables; its `num_` and `fac_` prefixes are kept where a site's YAML names them."""
+def load_table(name: str) -> pd.DataFrame:
+    """One of SurvSet's tables, with its prefixes `num_` and `fac_`."""
     from SurvSet.data import SurvLoader
 
     with warnings.catch_warnings():
         # The package's own files name a numpy module that has moved.
         warnings.simplefilter("ignore", DeprecationWarning)
         table: pd.DataFrame = SurvLoader().load_dataset(name)["df"].copy()
-    if not prefixes:
-        table.columns = table.columns.str.replace("^(num|fac)_", "", regex=True)
     return table
+
+
+def _bare(table: pd.DataFrame) -> pd.DataFrame:
+    """The table without the prefixes, for sites whose YAML does not name them."""
+    return table.rename(columns=lambda name: re.sub("^(num|fac)_", "", name))
 
 
 def _write(frame: pd.DataFrame, path: Path) -> None:

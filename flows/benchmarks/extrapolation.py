@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from flows.benchmarks.drawings import draw_heat_maps
 from flows.benchmarks.paired import error_auroc, mean_over_problems
 from flows.benchmarks.pairs import Pair, draw_pair, fit_fixed, predictions_of, tune_and_fit
-from flows.benchmarks.results import Estimate, Results, Scale, Table
+from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
 from flows.benchmarks.table_one import MAIN, NEURAL
+from flows.benchmarks.units import QUICK_NETWORK
 from tasks.place import Place
 from tasks.settings import TransferSettings
 from tdrop import metrics
@@ -57,7 +58,6 @@ TRIALS = 12
 PASSES = 200
 #: The share of patients that clinicians look at.
 REFERRED = 0.2
-QUICK: Mapping[str, Any] = {"hidden": [8], "steps": 2}
 
 
 def draw(seed: int, rows: int, sharp: float, target_mean: float) -> tuple[Cohort, Cohort, Doubles | None]:
@@ -97,7 +97,7 @@ def run(place: Place, scale: Scale) -> Results:
 def _methods(scale: Scale) -> dict[str, Mapping[str, Any]]:
     if not scale.quick:
         return dict(METHODS)
-    return {"mc_dropout": QUICK, "tdnr": QUICK, MAIN: QUICK, "logistic_regression": {"refits": 5}}
+    return {**dict.fromkeys(("mc_dropout", "tdnr", MAIN), QUICK_NETWORK), "logistic_regression": {"refits": 5}}
 
 
 def _passes(scale: Scale) -> int:
@@ -132,7 +132,7 @@ def _tuned(place: Place, pair: Pair, scale: Scale) -> tuple[dict[str, list[Summa
         trials=_trials(scale),
         passes=_passes(scale),
         criterion="matched_validation",
-        method_settings={name: dict(QUICK) for name in networks} if scale.quick else {},
+        method_settings={name: dict(QUICK_NETWORK) for name in networks} if scale.quick else {},
     )
     trained = tune_and_fit(place, "extrapolation", pair, settings)
     return predictions_of(trained), float(trained.picked[MAIN].settings["lambda_"])
@@ -158,7 +158,7 @@ def _methods_table(
     table: str, settings: str, pairs: Sequence[Pair], found: Sequence[Mapping[str, Sequence[Summary]]]
 ) -> Table:
     by_sd = error_aurocs(pairs, found)
-    rows = []
+    rows: list[Row] = []
     for name in [*found[0], "oracle"]:
         tests, errors, by_risk, left = [], [], [], []
         for pair, predictions in zip(pairs, found, strict=True):
@@ -206,19 +206,10 @@ def _differences_table(
     values = error_aurocs(pairs, fixed)
     after = error_aurocs(pairs[: len(tuned)], [predictions for predictions, _ in tuned])
     none = sum(chosen == 0 for _, chosen in tuned)
-    rows = [
-        {
-            "settings": "fixed, lambda .03",
-            "minus": label(name),
-            "difference": _paired(values, name),
-            "draws": len(pairs),
-        }
-        for name in values
-        if name not in (MAIN, "mlp")
-    ]
-    rows += [
-        {"settings": "tuned", "minus": label(name), "difference": _paired(after, name), "draws": len(tuned)}
-        for name in after
+    rows: list[Row] = [
+        {"settings": settings, "minus": label(name), "difference": _paired(found, name), "draws": draws}
+        for settings, found, draws in (("fixed, lambda .03", values, len(pairs)), ("tuned", after, len(tuned)))
+        for name in found
         if name not in (MAIN, "mlp")
     ]
     caption = (
@@ -231,10 +222,10 @@ def _differences_table(
 
 def _ideas_table(place: Place, scale: Scale, pairs: Sequence[Pair]) -> Table:
     """What else was tried for the difference to TDNR, with what came of it."""
-    rows = []
+    rows: list[Row] = []
     base = _methods(scale)
     for title, (both, own) in list(IDEAS.items())[: 1 if scale.quick else None]:
-        changed = {**both, **QUICK} if scale.quick else both
+        changed = {**both, **QUICK_NETWORK} if scale.quick else both
         methods = {"tdnr": {**base["tdnr"], **changed}, MAIN: {**base[MAIN], **changed, **own}}
         found = fit_fixed(place, "extrapolation", pairs, methods, passes=_passes(scale))
         values = error_aurocs(pairs, found)
@@ -262,8 +253,8 @@ def _heat_map(place: Place, scale: Scale) -> tuple[Table, dict[str, str]]:
     methods = {name: own for name, own in _methods(scale).items() if name in (MAIN, *RIVALS)}
     cells = [(5.0, 1.2)] if scale.quick else [(sharp, mean) for sharp in SHARPS for mean in TARGET_MEANS]
     seeds = 1 if scale.quick else MAP_SEEDS
-    rows: list[dict[str, Any]] = []
-    maps = {}
+    rows: list[Row] = []
+    differences: dict[str, list[float]] = {}
     pairs = {cell: _draw_pairs(place, scale, cell, seeds) for cell in cells}
     flat = [pair for cell in cells for pair in pairs[cell]]
     found = fit_fixed(place, "extrapolation", flat, methods, passes=_passes(scale))
@@ -272,19 +263,19 @@ def _heat_map(place: Place, scale: Scale) -> tuple[Table, dict[str, str]]:
         values = error_aurocs(flat[part], found[part])
         for name in methods:
             if name != MAIN:
-                row = {"sharp": sharp, "target mean": mean, "minus": label(name), "difference": _paired(values, name)}
+                found_here = _paired(values, name)
+                row: Row = {"sharp": sharp, "target mean": mean, "minus": label(name), "difference": found_here}
                 rows.append({**row, "draws": seeds})
-    for name in methods:
-        if name != MAIN and not scale.quick:
-            means = [row["difference"].value for row in rows if row["minus"] == label(name)]
-            maps[label(name)] = np.array([np.nan if m is None else m for m in means]).reshape(len(SHARPS), -1)
+                mean_here = np.nan if found_here.value is None else found_here.value
+                differences.setdefault(label(name), []).append(mean_here)
     caption = (
         "Simulated extrapolation family: error AUROC by sd of transductive dropout (lambda .03) minus a rival's, by "
         "label noise (a larger sharp is less noise) and shift (the source's mean is -0.7); paired by draw."
     )
     table = Table("extrapolation_heat_map", caption, rows)
-    if not maps:
+    if scale.quick:
         return table, {}
+    maps = {name: np.array(means).reshape(len(SHARPS), -1) for name, means in differences.items()}
     drawn = draw_heat_maps(
         maps,
         [f"{sharp:g}" for sharp in SHARPS],

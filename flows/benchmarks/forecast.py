@@ -6,28 +6,26 @@ pair out, and only then are outcomes opened. docs/FORECAST.md reports a run.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy.stats import norm
 
 from flows.benchmarks.forecast_labels import LabelRow, label_rows
-from flows.benchmarks.forecast_pairs import FURTHER, Gathered, gather, list_pairs
+from flows.benchmarks.forecast_pairs import Gathered, gather
+from flows.benchmarks.problems import FURTHER, further_pairs, pairs_of_sites, quick_problems
+from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
+from flows.benchmarks.units import run_units
+from tasks.place import Place
 from tdrop.forecast import ESTIMATORS, QUANTITIES, Ranked, binomial_interval, bound_error, fit_tau, forecast
 from tdrop.methods import method_names
-from tdrop.records import write_json
 from tdrop.types import Doubles
-
-logger = logging.getLogger(__name__)
 
 THRESHOLD = 0.15
 #: Lists drawn of every pair and size.
 LABEL_DRAWS = 20
-QUICK_METHODS = ("mlp", "logistic_regression", "gradient_boosting")
+QUICK_METHODS = ("mlp", "logistic_regression")
 #: Families in which only the patients differ between the sites.
 COVARIATE = ("simulator", "hard simulator", "extrapolation")
 
@@ -59,36 +57,41 @@ class Judged:
     bound: float
 
 
-def run(output: Path, *, quick: bool = False) -> dict[str, Any]:
-    """Gathers what is not yet in `output`, judges, and writes forecast.json and forecast.md."""
-    folder = output / "pairs"
-    folder.mkdir(parents=True, exist_ok=True)
-    files: dict[str, Path] = {}
-    judged: list[Judged] = []
+def run(place: Place, scale: Scale) -> Results:
+    """Every pair is one unit; then forecasts are made, judged, and labels are drawn."""
+    problems = quick_problems() if scale.quick else (*pairs_of_sites(), *further_pairs())
+    names = QUICK_METHODS if scale.quick else method_names()
+    units = [{"problem": problem.name, "methods": list(names)} for problem in problems]
+    pairs = run_units(place, "forecast", gather, units)
+    judged = [one for pair in pairs for one in judge(pair)]
     labels: list[LabelRow] = []
-    for problem in list_pairs(quick=quick):
-        files[problem.name] = file = folder / f"{problem.name}.npz"
-        if not file.exists():
-            logger.info("forecast: %s", problem.name)
-            gather(problem, QUICK_METHODS if quick else method_names()).save(file)
-        judged += judge(Gathered.load(file))
-    for name, file in files.items():
-        tau = {quantity: fit_tau(*misses(judged, row, name)) for row, quantity in enumerate(QUANTITIES)}
-        labels += label_rows(Gathered.load(file), THRESHOLD, tau, draws=5 if quick else LABEL_DRAWS)
-    summary: dict[str, Any] = {"estimators": list(_estimators(judged)), "intervals": list(_intervals(judged))}
-    summary |= {"bound": _bound(judged), "labels": list(_label_table(labels)), "pairs": [vars(one) for one in judged]}
-    write_json(output / "forecast.json", summary)
-    (output / "forecast.md").write_text(as_markdown(summary), encoding="utf-8")
-    return summary
+    for pair in pairs:
+        tau = {quantity: fit_tau(*misses(judged, row, pair.name)) for row, quantity in enumerate(QUANTITIES)}
+        labels += label_rows(pair, THRESHOLD, tau, draws=5 if scale.quick else LABEL_DRAWS)
+    estimators, intervals = list(_estimators(judged)), list(_intervals(judged))
+    return Results(
+        title="Forecasts without target labels",
+        about=f"{len(pairs)} pairs of sites, simulated or real as named, methods at their defaults. {_bound(judged)}",
+        tables=[
+            Table("forecast_estimators", "Estimators of the AUROC, simulated and real pairs.", estimators),
+            Table("forecast_intervals", "Intervals, tau leaving one pair out, simulated and real pairs.", intervals),
+            Table("forecast_labels", "What labels buy, simulated and real pairs.", list(_label_rows(labels))),
+            _pairs_table(judged),
+        ],
+        metrics={
+            f"{row['quantity']}_{name}": float(row[name]) for row in intervals for name in ("covered", "half_width")
+        },
+        params={"pairs": len(pairs), "methods": len(names), "threshold": THRESHOLD},
+    )
 
 
 def judge(pair: Gathered) -> Iterator[Judged]:
     """Forecasts every method of a pair, then opens its outcomes."""
     evidence = pair.evidence
-    found = forecast(pair.name, evidence, THRESHOLD)
+    found, features = forecast(pair.name, evidence, THRESHOLD), pair.features
     for row, one in enumerate(evidence):
         answers = [found.of(one.method, name) for name in QUANTITIES]
-        bound = bound_error(one.method, (pair.X, pair.Z), (one.source, one.target), one.y, THRESHOLD)
+        bound = bound_error(one.method, features, (one.source, one.target), one.y, THRESHOLD)
         truth = Ranked.of(one.target, THRESHOLD).quantities(pair.outcomes[None], 1 - pair.outcomes[None])[:, 0]
         first = answers[0]
         assert first is not None
@@ -119,7 +122,7 @@ def _groups(judged: Sequence[Judged]) -> dict[str, list[Judged]]:
     return {name: kept for name, kept in found.items() if kept}
 
 
-def _estimators(judged: Sequence[Judged]) -> Iterator[dict[str, Any]]:
+def _estimators(judged: Sequence[Judged]) -> Iterator[Row]:
     for name, kept in _groups(judged).items():
         for estimator in ESTIMATORS:
             error = np.array([one.by[estimator] - one.observed[0] for one in kept])
@@ -146,7 +149,7 @@ def misses(judged: Sequence[Judged], row: int, without: str = "") -> tuple[list[
     return errors, spreads
 
 
-def _intervals(judged: Sequence[Judged]) -> Iterator[dict[str, Any]]:
+def _intervals(judged: Sequence[Judged]) -> Iterator[dict[str, float | str]]:
     """tau leaving one pair out; coverage of the chosen method and of all, with a binomial interval over pairs."""
     pairs = list(dict.fromkeys(one.pair for one in judged))
     reach = float(norm.ppf(0.975))
@@ -176,50 +179,47 @@ def _intervals(judged: Sequence[Judged]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _bound(judged: Sequence[Judged]) -> dict[str, Any]:
-    kept = [one for one in judged if one.family in COVARIATE]
-    real = [one for one in judged if one.family not in COVARIATE]
+def _bound(judged: Sequence[Judged]) -> str:
+    """How often the error rate was above its bound."""
+    kept, real = ([one for one in judged if (one.family in COVARIATE) == simulated] for simulated in (True, False))
     over, over_real = (sum(one.observed[1] > one.bound for one in some) for some in (kept, real))
-    width = float(np.mean([one.bound - one.observed[1] for one in kept])) if kept else None
-    return {
-        "covariate": len(kept),
-        "exceeded": over,
-        "real": len(real),
-        "exceeded_real": over_real,
-        "above": width,
-    }
+    above = f" and is {np.mean([one.bound - one.observed[1] for one in kept]):.3f} above it on average" if kept else ""
+    return (
+        f"The bound on the error rate was exceeded {over} of {len(kept)} times under covariate shift alone{above}, "
+        f"{over_real} of {len(real)} on real pairs."
+    )
 
 
-def _label_table(rows: Sequence[LabelRow]) -> Iterator[dict[str, Any]]:
+def _label_rows(rows: Sequence[LabelRow]) -> Iterator[Row]:
     """Means over pairs, by number of labels and way of drawing."""
-    for key in dict.fromkeys((one.n, one.way) for one in rows):
-        kept = [one for one in rows if (one.n, one.way) == key]
+    for n, way in dict.fromkeys((one.n, one.way) for one in rows):
+        kept = [one for one in rows if (one.n, one.way) == (n, way)]
         means = {
-            name: float(np.nanmean([getattr(one, name) for one in kept]))
+            name: _mean([getattr(one, name) for one in kept])
             for name in ("half_width", "covered", "ece_before", "ece_after", "least")
         }
-        yield {"n": key[0], "way": key[1], "pairs": len(kept), **means}
+        yield {"n": n, "way": way, "pairs": len(kept), **means}
 
 
-def as_markdown(summary: dict[str, Any]) -> str:
-    """The tables as a page."""
-    bound = summary["bound"]
-    parts = [
-        _table("Estimators of the AUROC", summary["estimators"]),
-        _table("Intervals, tau leaving one pair out", summary["intervals"]),
-        f"## Bound\n\nExceeded {bound['exceeded']} of {bound['covariate']} times under covariate shift alone, "
-        f"{bound['exceeded_real']} of {bound['real']} on real pairs.\n",
-        _table("What labels buy", summary["labels"]),
+def _mean(values: Sequence[float]) -> Estimate:
+    """The mean of what exists; none where nothing does."""
+    known = [value for value in values if np.isfinite(value)]
+    return Estimate(float(np.mean(known)) if known else None)
+
+
+def _pairs_table(judged: Sequence[Judged]) -> Table:
+    rows: list[Row] = [
+        {
+            "pair": one.pair,
+            "family": one.family,
+            "method": one.method,
+            "chosen": one.chosen,
+            **{f"auroc by {name}": Estimate(value) for name, value in one.by.items()},
+            **{f"{name}, forecast": Estimate(value) for name, value in zip(QUANTITIES, one.values, strict=True)},
+            **{f"{name}, sd": Estimate(value) for name, value in zip(QUANTITIES, one.sampling, strict=True)},
+            **{f"{name}, observed": Estimate(value) for name, value in zip(QUANTITIES, one.observed, strict=True)},
+            "bound on the error rate": Estimate(one.bound),
+        }
+        for one in judged
     ]
-    return "\n".join(parts)
-
-
-def _table(title: str, rows: Sequence[dict[str, Any]]) -> str:
-    names = list(rows[0])
-    body = ["| " + " | ".join(_cell(row[name]) for name in names) + " |" for row in rows]
-    head = ["| " + " | ".join(name.replace("_", " ") for name in names) + " |", "|" + "---|" * len(names)]
-    return "\n".join([f"## {title}", "", *head, *body, ""])
-
-
-def _cell(value: Any) -> str:
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
+    return Table("forecast_pairs", "Every method at every pair, simulated or real by its family.", rows)

@@ -25,7 +25,7 @@ from tdrop.forecast import (
     forecast,
     true_risk,
 )
-from tdrop.metrics import CalibrationError, divide
+from tdrop.metrics import CalibrationError, delong, divide
 from tdrop.metrics.lines import apply_lines, weighted_lines
 from tdrop.types import Doubles
 
@@ -138,6 +138,5 @@ def _delong(y: Doubles, risk: Doubles) -> tuple[float, float]:
     with_outcome, without = risk[y > 0.5], risk[y <= 0.5]
     if min(len(with_outcome), len(without)) < 4:
         return np.nan, np.nan
-    wins = (with_outcome[:, None] > without[None]) + 0.5 * (with_outcome[:, None] == without[None])
-    variance = wins.mean(axis=1).var(ddof=1) / len(with_outcome) + wins.mean(axis=0).var(ddof=1) / len(without)
-    return float(norm.ppf(0.975) * np.sqrt(variance)), float(wins.mean())
+    value, variance = delong(without, with_outcome)
+    return float(norm.ppf(0.975) * np.sqrt(variance)), value

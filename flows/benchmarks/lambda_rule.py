@@ -9,17 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from flows.benchmarks.paired import error_auroc, mean_over_problems
 from flows.benchmarks.pairs import Pair, draw_pair
 from flows.benchmarks.real_pairs import SUPPORT_TARGETS, rotterdam_to_gbsg, support_to
-from flows.benchmarks.results import Results, Scale, Table
-from flows.benchmarks.sites import QUICK_NETWORK
+from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
+from flows.benchmarks.rules import lowest_log_loss, scored, within_one_error
 from flows.benchmarks.table_one import MAIN, UNREGULARISED
-from flows.benchmarks.units import collect
+from flows.benchmarks.units import QUICK_NETWORK, collect
 from tasks.files import load_summary
 from tasks.place import Place
 from tasks.progress import expect
@@ -41,34 +40,12 @@ EXTRAPOLATION_SEEDS = range(900, 906)
 SHARE, PREFERENCE = 0.25, 6
 
 
-def _scored(trials: Sequence[Trial]) -> list[Trial]:
-    most = max(trial.folds for trial in trials)
-    return [trial for trial in trials if trial.folds == most and trial.log_loss is not None]
-
-
-def _lowest_log_loss(trials: Sequence[Trial]) -> Trial:
-    return min(_scored(trials), key=lambda trial: trial.log_loss or 0.0)
-
-
-def _within_one_error(trials: Sequence[Trial]) -> Trial:
-    """The most restrained trial within one paired standard error of the best."""
-    best = _lowest_log_loss(trials)
-    assert best.losses is not None
-    close = []
-    for trial in _scored(trials):
-        assert trial.losses is not None
-        worse, error = trial.losses.compare(best.losses)
-        if worse <= (error or 0.0):
-            close.append(trial)
-    return max(close, key=lambda trial: trial.restraint)
-
-
 RULES: Mapping[str, Callable[[Sequence[Trial]], Trial]] = {
     "restraint within .005": lambda trials: pick_trial(MAIN, trials),
-    "restraint within one paired standard error": _within_one_error,
-    "the lowest log loss": _lowest_log_loss,
+    "restraint within one paired standard error": within_one_error,
+    "the lowest log loss": lowest_log_loss,
     "the lowest matched log loss": lambda trials: min(
-        _scored(trials), key=lambda trial: trial.matched_log_loss or float("inf")
+        scored(trials), key=lambda trial: trial.matched_log_loss or float("inf")
     ),
 }
 
@@ -143,7 +120,7 @@ def run(place: Place, scale: Scale) -> Results:
     settings = TransferSettings(
         trials=2 if scale.quick else TRIALS,
         passes=10 if scale.quick else PASSES,
-        method_settings={MAIN: QUICK_NETWORK, UNREGULARISED: QUICK_NETWORK} if scale.quick else {},
+        method_settings={MAIN: dict(QUICK_NETWORK), UNREGULARISED: dict(QUICK_NETWORK)} if scale.quick else {},
     )
     chosen = list(PROBLEMS)[-2:] if scale.quick else list(PROBLEMS)
     found = {key: _measure(place, key, settings, seeds) for key in chosen}
@@ -183,7 +160,7 @@ def _measure(place: Place, key: tuple[str, str], settings: TransferSettings, see
         ]
         return _judge(pair, [load_summary(ref.path / PREDICTIONS) for ref in collect("lambda", "fit", futures)])
 
-    plain = judge(UNREGULARISED, _lowest_log_loss(trials_of(UNREGULARISED)))
+    plain = judge(UNREGULARISED, lowest_log_loss(trials_of(UNREGULARISED)))
     trials = trials_of(MAIN)
     picks = {rule: pick(trials) for rule, pick in RULES.items()}
     return {
@@ -206,7 +183,7 @@ def _judge(pair: Pair, summaries: Sequence[Summary]) -> dict[str, float]:
     return {measure: float(np.mean(values)) for measure, values in measured.items()}
 
 
-def _row(family: str, rule: str, problems: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+def _row(family: str, rule: str, problems: Sequence[Mapping[str, float]]) -> Row:
     errors = [each["error AUROC by sd"] for each in problems]
     return {
         "family": family,
@@ -220,7 +197,7 @@ def _row(family: str, rule: str, problems: Sequence[Mapping[str, float]]) -> dic
 
 
 def _problems_table(found: Mapping[tuple[str, str], Mapping[str, Mapping[str, float]]]) -> Table:
-    rows = [
+    rows: list[Row] = [
         {"family": family, "problem": name, "rule": rule, **values}
         for (family, name), rules in found.items()
         for rule, values in rules.items()
@@ -229,6 +206,6 @@ def _problems_table(found: Mapping[tuple[str, str], Mapping[str, Mapping[str, fl
     return Table("lambda_problems", caption, rows)
 
 
-def _metrics(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    values = {f"{row['family'].split()[0]}_{number}": row["error AUROC by sd"].value for number, row in enumerate(rows)}
-    return {name: value for name, value in values.items() if value is not None}
+def _metrics(rows: Sequence[Row]) -> dict[str, float]:
+    named = {f"{str(row['family']).split()[0]}_{number}": row["error AUROC by sd"] for number, row in enumerate(rows)}
+    return {name: each.value for name, each in named.items() if isinstance(each, Estimate) and each.value is not None}

@@ -19,6 +19,7 @@ from flows.benchmarks.printed import PROSTATE as PRINTED
 from flows.benchmarks.results import Results, Scale
 from flows.benchmarks.sites import transfer_settings
 from flows.benchmarks.table_one import Judged, bars_table, judge, key_numbers, table_one
+from flows.benchmarks.units import Unit
 from tasks.place import Place
 from tdrop.data.simulate import simulate, simulated_cohort
 from tdrop.types import Cohort, Doubles
@@ -51,18 +52,10 @@ class Version:
     truncated: bool = False
     hidden: bool = False
 
-    def options(self, scale: Scale) -> dict[str, Any]:
+    def options(self, scale: Scale) -> Unit:
         """What `draw` is called with."""
-        rows = (400, 200) if scale.quick else (self.source_rows, self.target_rows)
-        return {
-            "population": self.population,
-            "source_rows": rows[0],
-            "target_rows": rows[1],
-            "outcome": self.outcome,
-            "truncated": self.truncated,
-            "hidden": self.hidden,
-            "seed": SEED,
-        }
+        options = {name: value for name, value in vars(self).items() if name not in ("name", "title")}
+        return {**options, "seed": SEED, **({"source_rows": 400, "target_rows": 200} if scale.quick else {})}
 
 
 VERSIONS = (

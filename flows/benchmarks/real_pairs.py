@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from flows.benchmarks.extracts import load_table
 from tdrop.types import Cohort, Feature
 
 SUPPORT_SOURCE = "ARF/MOSF w/Sepsis"
@@ -90,13 +91,6 @@ def between_sexes(dataset: str) -> tuple[Cohort, Cohort]:
     outcome = within(table, 3_650, 1.0)
     sides = (sexes == first).to_numpy(), (sexes != first).to_numpy()
     return cohort_of("one sex", X[sides[0]], outcome[sides[0]]), cohort_of("the other", X[sides[1]], outcome[sides[1]])
-
-
-def load_table(name: str) -> pd.DataFrame:
-    from SurvSet.data import SurvLoader
-
-    table: pd.DataFrame = SurvLoader().load_dataset(name)["df"]
-    return table
 
 
 def within(table: pd.DataFrame, days: float, unit: float) -> Any:

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from flows.benchmarks.real_pairs import cohort_of, load_table, within
+from flows.benchmarks.extracts import load_table
+from flows.benchmarks.real_pairs import cohort_of, within
 from tdrop.types import Cohort
 
 Sides = Callable[[pd.DataFrame], Any]

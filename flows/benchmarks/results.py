@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from tasks import artifacts
 
@@ -56,6 +56,11 @@ class Estimate:
         return f"{text} ({self.low:.{self.digits}f} to {self.high:.{self.digits}f})"
 
 
+#: What a cell holds, and a row of them by column.
+Cell: TypeAlias = str | int | float | Estimate | None
+Row: TypeAlias = dict[str, Cell]
+
+
 @dataclass(frozen=True)
 class Table:
     """One table.
@@ -68,7 +73,7 @@ class Table:
 
     name: str
     caption: str
-    rows: Sequence[Mapping[str, Any]]
+    rows: Sequence[Mapping[str, Cell]]
 
     def markdown(self) -> str:
         """The table for people."""
@@ -88,14 +93,14 @@ class Table:
             writer.writerows(plain)
 
 
-def _shown(value: Any) -> Any:
+def _shown(value: Cell) -> Cell:
     if value is None:
         return MISSING
     return str(value) if isinstance(value, Estimate) else value
 
 
-def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def _flat(row: Mapping[str, Cell]) -> Row:
+    flat: Row = {}
     for key, value in row.items():
         if isinstance(value, Estimate):
             parts = {key: value.value, f"{key} low": value.low, f"{key} high": value.high}

@@ -8,13 +8,14 @@ again with the winners as defaults, the command says whether anything is left to
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from flows.benchmarks.paired import mean_over_problems
 from flows.benchmarks.real_pairs import SUPPORT_TARGETS, rotterdam_to_gbsg, support_to
-from flows.benchmarks.results import Estimate, Results, Scale, Table
+from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
 from flows.benchmarks.units import run_units
 from tasks.place import Place
 from tdrop.data.families import extrapolation, shaped
@@ -29,6 +30,9 @@ LEAST = 0.002
 MOST_ROWS = 2_000
 #: Draws of the simulated sources; no other measurement uses these seeds.
 SEED = 7_000
+
+#: A setting and what it is changed to.
+Change = tuple[str, Any]
 
 NETWORK_CHANGES: Mapping[str, tuple[Any, ...]] = {
     "steps": (80, 320),
@@ -65,19 +69,19 @@ def run(place: Place, scale: Scale) -> Results:
     folds = min(scale.seeds_or(FOLDS), FOLDS)
     problems = list(PROBLEMS)[-1:] if scale.quick else list(PROBLEMS)
     methods = ("mlp", "logistic_regression") if scale.quick else method_names()
-    base: Mapping[str, Any] = {"steps": 2} if scale.quick else {}
+    base = {"steps": 2} if scale.quick else {}
     units = [
-        {"problem": problem, "method": method, "changes": changes_of(method), "base": dict(base), "folds": folds}
-        for problem in problems
+        {"problem": problem, "method": method, "changes": changes_of(method), "base": base, "folds": folds}
         for method in methods
+        for problem in problems
     ]
-    found = run_units(place, "settle", measure, units)
-    rows = [row for method in methods for row in _rows(method, [unit for unit in found if unit["method"] == method])]
+    found = iter(run_units(place, "settle", measure, units))
+    rows = [row for method in methods for row in change_rows(method, [next(found) for _ in problems])]
     return Results(
         title="Defaults, settled on source patients",
         about=f"{len(problems)} sources, {folds} of {FOLDS} folds left out in turn; simulated ones are named so.",
         tables=[Table("settled_defaults", _CAPTION, rows)],
-        metrics={"changes that win": float(sum(row["wins"] for row in rows))},
+        metrics={"changes that win": float(sum(row["wins"] is True for row in rows))},
         params={"folds": folds, "problems": len(problems), "least": LEAST},
     )
 
@@ -88,50 +92,51 @@ _CAPTION = (
 )
 
 
-def changes_of(method: str) -> list[dict[str, Any]]:
+def changes_of(method: str) -> list[Change]:
     """The settings that are tried beside a method's defaults, one at a time and as plain values."""
-    defaults: Any = build(method)
-    tried = CHANGES.get(method, NETWORK_CHANGES)
-    settings = defaults.settings()
+    tried, defaults = CHANGES.get(method, NETWORK_CHANGES), build(method).settings()
     plain = [(name, list(value) if isinstance(value, tuple) else value) for name in tried for value in tried[name]]
-    return [{name: value} for name, value in plain if settings[name] != value]
+    return [(name, value) for name, value in plain if defaults[name] != value]
 
 
-def measure(
-    problem: str, method: str, changes: Sequence[Mapping[str, Any]], base: Mapping[str, Any], folds: int
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Tried:
+    """Log loss of source patients whom the fits did not see.
+
+    Attributes:
+        default: At the defaults; None where it could not be measured.
+        changed: With every change, in the order in which they were given.
+    """
+
+    default: float | None
+    changed: tuple[float | None, ...]
+
+
+def measure(problem: str, method: str, changes: Sequence[Change], base: Mapping[str, Any], folds: int) -> Tried:
     """Log loss of source patients whom the fits did not see: at the defaults, and with every change."""
     source, target = PROBLEMS[problem]()
 
-    def loss(change: Mapping[str, Any]) -> float | None:
-        tried = build(method, **{**base, **change})
-        rows = np.arange(0)
-        held = tuple(range(folds))
+    def loss(*change: Change) -> float | None:
+        tried = build(method, **{**base, **dict(change)})
+        rows, held = np.arange(0), tuple(range(folds))
         trial, _ = run_trial(tried, source, target, rows, seed=SEED, held=held, most_rows=MOST_ROWS)
         return trial.log_loss
 
-    return {
-        "problem": problem,
-        "method": method,
-        "default": loss({}),
-        "changed": [{"change": dict(change), "log_loss": loss(change)} for change in changes],
-    }
+    return Tried(loss(), tuple(loss((name, value)) for name, value in changes))
 
 
-def _rows(method: str, units: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def change_rows(method: str, units: Sequence[Tried]) -> list[Row]:
     """One row a change: what it costs or gains over the problems, and whether it wins."""
-    settings: Any = build(method)
-    rows = []
-    for place, first in enumerate(units[0]["changed"]):
-        ((name, value),) = first["change"].items()
-        pairs = [(unit["changed"][place]["log_loss"], unit["default"]) for unit in units]
+    rows: list[Row] = []
+    for place, (name, value) in enumerate(changes_of(method)):
+        pairs = [(unit.changed[place], unit.default) for unit in units]
         known = [changed - default for changed, default in pairs if changed is not None and default is not None]
         difference = mean_over_problems(known, digits=4)
         rows.append(
             {
                 "method": label(method),
                 "setting": name,
-                "default": str(settings.settings()[name]),
+                "default": str(build(method).settings()[name]),
                 "changed to": str(value),
                 "log loss": difference,
                 "sources": len(known),

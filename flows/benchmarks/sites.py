@@ -10,8 +10,9 @@ import numpy as np
 
 from flows.benchmarks.drawings import draw_differences
 from flows.benchmarks.pairs import Pair, tune_and_fit
-from flows.benchmarks.results import Results, Scale, Table
+from flows.benchmarks.results import Results, Row, Scale, Table
 from flows.benchmarks.table_one import MAIN, Judged, bars_table, judge, key_numbers, table_one
+from flows.benchmarks.units import QUICK_NETWORK
 from tasks.files import load_cohort
 from tasks.place import Place, ResolvedSite
 from tasks.prepare import encode_pair, prepare_site, require_usable
@@ -27,7 +28,6 @@ from tdrop.report.sentences import shift_sentence
 from tdrop.shift import Shift
 
 SEEDS, TRIALS, PASSES, BOOTSTRAP = 10, 12, 200, 1000
-QUICK_NETWORK: dict[str, Any] = {"hidden": [8], "steps": 2}
 
 
 def run_sites(place: Place, name: str, targets: Sequence[str], scale: Scale, about: str) -> Results:
@@ -60,12 +60,8 @@ def transfer_settings(scale: Scale, seeds: int, trials: int = TRIALS) -> Transfe
         return TransferSettings(
             seeds=seeds, trials=trials, passes=PASSES, bootstrap=BOOTSTRAP, criterion="matched_validation"
         )
-    small: dict[str, dict[str, Any]] = {
-        "mlp": QUICK_NETWORK,
-        "tdnr": QUICK_NETWORK,
-        MAIN: QUICK_NETWORK,
-        "logistic_regression": {"refits": 5},
-    }
+    small: dict[str, dict[str, Any]] = {name: dict(QUICK_NETWORK) for name in ("mlp", "tdnr", MAIN)}
+    small["logistic_regression"] = {"refits": 5}
     return TransferSettings(
         methods=tuple(small),
         method_settings=small,
@@ -106,7 +102,7 @@ def open_outcomes(site: ResolvedSite, encoded: Ref) -> Ref:
 
 
 def _shift_table(name: str, judged: Sequence[Judged], shifts: Sequence[Ref]) -> Table:
-    rows = []
+    rows: list[Row] = []
     for each, ref in zip(judged, shifts, strict=True):
         shift, source = ref.record(Shift, "shift.json"), load_cohort(each.pair.encoded.path / "source.npz")
         assert source.y is not None

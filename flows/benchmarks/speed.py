@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from flows.benchmarks.results import Estimate, Results, Scale, Table
+from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
 from flows.benchmarks.textbook import textbook_step
 from tasks.place import Place
 from tdrop.methods import build, method_names
@@ -79,7 +79,7 @@ def run(place: Place, scale: Scale) -> Results:
     )
 
 
-def _row(measure: Measure) -> dict[str, Any]:
+def _row(measure: Measure) -> Row:
     words = {None: "", True: "yes", False: "NO"}
     bar = "" if measure.limit is None else f"{'at least' if measure.at_least else 'at most'} {measure.limit:g}"
     value = Estimate(measure.value)

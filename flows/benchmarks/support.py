@@ -5,7 +5,7 @@ Organ failure with malignancy (base rate .75) is mostly a concept shift, which n
 
 from __future__ import annotations
 
-from flows.benchmarks.extracts import SUPPORT_GROUPS, require_extra, write_support
+from flows.benchmarks.extracts import SUPPORT_GROUPS, write_support
 from flows.benchmarks.results import Results, Scale
 from flows.benchmarks.sites import run_sites
 from tasks.place import Place
@@ -15,7 +15,6 @@ TARGETS = tuple(site for site in SUPPORT_GROUPS if site != "sepsis")
 
 def run(place: Place, scale: Scale) -> Results:
     """Writes the extracts and transfers to the four targets."""
-    require_extra("support")
     write_support(place.root)
     about = (
         "Real patients (SurvSet's support2), death within 180 days, disease groups as sites. No target label tuned or "

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from flows.benchmarks.paired import error_auroc_difference
 from flows.benchmarks.pairs import Pair, keep_known, predictions_of
-from flows.benchmarks.results import Estimate, Table
+from flows.benchmarks.results import MISSING, Estimate, Row, Table
 from tasks.run import Trained
 from tdrop.contracts.schema import Decision
 from tdrop.evaluate import Evaluation, evaluate
@@ -74,9 +73,9 @@ def naming(method: str) -> str:
 def table_one(judged: Judged, printed: Mapping[str, str] | None = None) -> Table:
     """All methods of one pair; `printed` puts the paper's own test and error AUROC beside ours."""
     evaluation = judged.evaluation
-    rows = []
+    rows: list[Row] = []
     for method in evaluation.methods:
-        row: dict[str, Any] = {
+        row: Row = {
             "method": naming(method),
             "test AUROC": _estimate(evaluation, method, "auroc"),
             "error AUROC by sd": _estimate(evaluation, method, "error_auroc_sd"),
@@ -111,7 +110,7 @@ def _plain(evaluation: Evaluation, method: str, metric: str, digits: int) -> Est
 
 def bars_table(name: str, judged: Sequence[Judged], simulated: bool) -> Table:
     """The two bars of every pair: error AUROC against TDNR, and test AUROC against the best neural method."""
-    rows = []
+    rows: list[Row] = []
     for each in judged:
         values = {method: each.evaluation.value(method, "auroc") for method in NEURAL}
         known = {method: value for method, value in values.items() if value is not None}
@@ -123,7 +122,7 @@ def bars_table(name: str, judged: Sequence[Judged], simulated: bool) -> Table:
                 "error AUROC by sd, transductive dropout minus TDNR": each.difference,
                 "lambda chosen": each.chosen_lambda,
                 "test AUROC behind the best neural method": Estimate(behind),
-                "best neural method": MISSING_METHOD if best is None else naming(best),
+                "best neural method": MISSING if best is None else naming(best),
                 "patients": each.evaluation.labelled,
                 "seeds": len(each.evaluation.seeds),
             }
@@ -134,9 +133,6 @@ def bars_table(name: str, judged: Sequence[Judged], simulated: bool) -> Table:
         "-.03), and how far its mean test AUROC is behind the best neural method's (aim: at most .02)."
     )
     return Table(f"{name}_bars", caption, rows)
-
-
-MISSING_METHOD = "n/a"
 
 
 def key_numbers(judged: Sequence[Judged]) -> dict[str, float]:

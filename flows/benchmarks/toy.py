@@ -7,20 +7,22 @@ same learning rate and steps serve both methods.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from flows.benchmarks.drawings import draw_toy
 from flows.benchmarks.paired import mean_over_problems
-from flows.benchmarks.results import Estimate, Results, Scale, Table
-from flows.benchmarks.units import run_units
+from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
+from flows.benchmarks.units import Unit, run_units
 from tasks.place import Place
 from tdrop.data.families import toy, toy_truth
 from tdrop.figures import draw_dropout_rates
 from tdrop.methods import build, label
 from tdrop.metrics import percentile_interval
+from tdrop.records import Numbers
 
 NETWORK: Mapping[str, Any] = {"hidden": [32, 64], "learning_rate": 0.01, "steps": 300}
 #: By row of the table: the method and its settings.
@@ -38,6 +40,29 @@ SOURCE_DENSE = (3.7, 10.3)
 GRID = np.round(np.linspace(2.0, 16.0, 141), 3)
 PASSES = 400
 SEEDS = 20
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One fit of one draw.
+
+    Attributes:
+        mean, low, high: The prediction and the ends of its interval at GRID.
+        source_x, source_y: The labelled points.
+        target_x: The unlabelled ones.
+        rates: By side, learnt dropout rates; empty for a method that learns none.
+    """
+
+    mean: Numbers
+    low: Numbers
+    high: Numbers
+    source_x: Numbers
+    source_y: Numbers
+    target_x: Numbers
+    rates: Mapping[str, Numbers]
+
+
+Runs = Mapping[str, Sequence[Curve]]
 
 
 def run(place: Place, scale: Scale) -> Results:
@@ -61,68 +86,78 @@ def run(place: Place, scale: Scale) -> Results:
     )
 
 
-def _unit(name: str, seed: int, quick: bool) -> dict[str, Any]:
+def _unit(name: str, seed: int, quick: bool) -> Unit:
     method, settings = RUNS[name]
     return {"method": method, "settings": {**settings, "steps": 20} if quick else dict(settings), "seed": seed}
 
 
-def fit_toy(method: str, settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Fits one method to one draw; returns its curve, interval and dropout rates."""
+def fit_toy(method: str, settings: Mapping[str, Any], seed: int) -> Curve:
+    """Fits one method to one draw."""
     source, labelled = toy(seed=seed)
-    fitted = build(method, **settings).fit(source, labelled.unlabelled(), None, seed=seed)
+    fitted: Any = build(method, **settings).fit(source, labelled.unlabelled(), None, seed=seed)
     summary = fitted.summarise(GRID[:, None], PASSES, seed=seed)
-    low, high = summary.interval()
     assert source.y is not None
-    points = {"source": [source.X[:, 0], source.y], "target": [labelled.X[:, 0]]}
     rates = {}
     if hasattr(fitted, "dropout_rates"):
-        rates = {side: fitted.dropout_rates(each.X).tolist() for side, each in _sides(source, labelled)}
-    return {
-        "mean": summary.mean.tolist(),
-        "low": low.tolist(),
-        "high": high.tolist(),
-        "points": {side: [values.tolist() for values in columns] for side, columns in points.items()},
-        "rates": rates,
-    }
+        rates = {side: fitted.dropout_rates(each.X) for side, each in (("source", source), ("target", labelled))}
+    low, high = summary.interval()
+    return Curve(summary.mean, low, high, source.X[:, 0], source.y, labelled.X[:, 0], rates)
 
 
-def _sides(source: Any, target: Any) -> tuple[tuple[str, Any], ...]:
-    return ("source", source), ("target", target)
+@dataclass(frozen=True)
+class Measured:
+    """One fit against the true function, where the source is dense (on) and where only the target is (off).
+
+    Attributes:
+        coverage_on, coverage_off: Share of the region where the 95% interval holds the truth.
+        width_on, width_off: Mean width of the interval.
+        rmse_on: Error of the mean.
+    """
+
+    coverage_on: float
+    coverage_off: float
+    width_on: float
+    width_off: float
+    rmse_on: float
 
 
-def measure(found: Mapping[str, Any]) -> dict[str, float]:
-    """Coverage of the true function and mean width in both regions, and the error of the mean on the source's."""
+def measure(found: Curve) -> Measured:
+    """Compares a curve with the true function in both regions."""
     truth = toy_truth(GRID)
-    low, high, mean = (np.asarray(found[key]) for key in ("low", "high", "mean"))
-    covered = (low <= truth) & (truth <= high)
-    values = {}
-    for name, (start, end) in (("on", SOURCE_DENSE), ("off", TARGET_ONLY)):
-        inside = (start <= GRID) & (end >= GRID)
-        values[f"coverage_{name}"] = float(covered[inside].mean())
-        values[f"width_{name}"] = float((high - low)[inside].mean())
-        values[f"rmse_{name}"] = float(np.sqrt(np.mean((mean - truth)[inside] ** 2)))
-    return values
+    covered = (found.low <= truth) & (truth <= found.high)
+    on, off = ((start <= GRID) & (end >= GRID) for start, end in (SOURCE_DENSE, TARGET_ONLY))
+    width = found.high - found.low
+    return Measured(
+        coverage_on=float(covered[on].mean()),
+        coverage_off=float(covered[off].mean()),
+        width_on=float(width[on].mean()),
+        width_off=float(width[off].mean()),
+        rmse_on=float(np.sqrt(np.mean((found.mean - truth)[on] ** 2))),
+    )
 
 
-def _widths(by_run: Mapping[str, Sequence[Mapping[str, Any]]]) -> Table:
-    rows = []
+#: By column of the table, what is measured.
+COLUMNS: Mapping[str, Callable[[Measured], float]] = {
+    "coverage, source-dense": lambda one: one.coverage_on,
+    "width, source-dense": lambda one: one.width_on,
+    "rmse, source-dense": lambda one: one.rmse_on,
+    "coverage, target-only": lambda one: one.coverage_off,
+    "width, target-only": lambda one: one.width_off,
+}
+
+
+RATIOS = {
+    "coverage ratio, target-only": "coverage, target-only",
+    "width ratio, source-dense": "width, source-dense",
+}
+
+
+def _widths(by_run: Runs) -> Table:
+    rows: list[Row] = []
     for name, found in by_run.items():
         measured = [measure(each) for each in found]
-
-        def mean(key: str, measured: Sequence[Mapping[str, float]] = measured) -> Estimate:
-            return mean_over_problems([each[key] for each in measured], digits=2)
-
-        rows.append(
-            {
-                "method": name,
-                "coverage, source-dense": mean("coverage_on"),
-                "width, source-dense": mean("width_on"),
-                "rmse, source-dense": mean("rmse_on"),
-                "coverage, target-only": mean("coverage_off"),
-                "width, target-only": mean("width_off"),
-                "draws": len(found),
-            }
-        )
+        means = {title: mean_over_problems(list(map(of, measured)), digits=2) for title, of in COLUMNS.items()}
+        rows.append({"method": name, **means, "draws": len(found)})
     caption = (
         "Simulated toy regression: coverage of the true function by the 95% interval and mean width of that interval, "
         "by region; mean over draws with Student's 95% interval."
@@ -130,12 +165,12 @@ def _widths(by_run: Mapping[str, Sequence[Mapping[str, Any]]]) -> Table:
     return Table("toy_intervals", caption, rows)
 
 
-def _ratios(by_run: Mapping[str, Sequence[Mapping[str, Any]]]) -> Table:
-    rows = []
-    for name in by_run:
-        if name != BASELINE:
-            ratios = ratio_of_means(by_run[name], by_run[BASELINE])
-            rows.append({"method": name, **ratios, "draws": len(by_run[name])})
+def _ratios(by_run: Runs) -> Table:
+    rows: list[Row] = [
+        {"method": name, **ratio_of_means(found, by_run[BASELINE]), "draws": len(found)}
+        for name, found in by_run.items()
+        if name != BASELINE
+    ]
     caption = (
         "Simulated toy regression: ratio to MC dropout of the means over the same draws, with a paired bootstrap over "
         "draws. Aim: coverage at least 1.5 times, width at most 1.3 times."
@@ -143,14 +178,14 @@ def _ratios(by_run: Mapping[str, Sequence[Mapping[str, Any]]]) -> Table:
     return Table("toy_ratios", caption, rows)
 
 
-def ratio_of_means(mine: Sequence[Mapping[str, Any]], theirs: Sequence[Mapping[str, Any]]) -> dict[str, Estimate]:
+def ratio_of_means(mine: Sequence[Curve], theirs: Sequence[Curve]) -> dict[str, Estimate]:
     """Coverage off the source's support and width on it, as ratios with a paired bootstrap over draws."""
     first, second = [measure(each) for each in mine], [measure(each) for each in theirs]
     generator = np.random.default_rng(0)
     drawn = generator.integers(len(first), size=(2000, len(first)))
     ratios = {}
-    for title, key in (("coverage ratio, target-only", "coverage_off"), ("width ratio, source-dense", "width_on")):
-        top, bottom = (np.array([each[key] for each in side]) for side in (first, second))
+    for title, column in RATIOS.items():
+        top, bottom = (np.array(list(map(COLUMNS[column], side))) for side in (first, second))
         means = bottom[drawn].mean(axis=1)
         values = np.divide(top[drawn].mean(axis=1), means, out=np.full(len(means), np.nan), where=means > 0)
         low, high = percentile_interval(values)
@@ -159,16 +194,15 @@ def ratio_of_means(mine: Sequence[Mapping[str, Any]], theirs: Sequence[Mapping[s
     return ratios
 
 
-def _metrics(by_run: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, float]:
+def _metrics(by_run: Runs) -> dict[str, float]:
     ratios = ratio_of_means(by_run[MAIN], by_run[BASELINE])
     coverage, width = ratios.values()
     known = {"coverage_ratio_target_only": coverage.value, "width_ratio_source_dense": width.value}
     return {name: value for name, value in known.items() if value is not None}
 
 
-def _figures(by_run: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, str]:
+def _figures(by_run: Runs) -> dict[str, str]:
     shown = {name: by_run[name][0] for name in (BASELINE, MAIN)}
     figures = {"toy_intervals": draw_toy(GRID, shown)}
-    rates = by_run[MAIN][0]["rates"]
-    drawn = draw_dropout_rates({"transductive_dropout": {side: np.asarray(v) for side, v in rates.items()}}, label)
+    drawn = draw_dropout_rates({"transductive_dropout": by_run[MAIN][0].rates}, label)
     return figures if drawn is None else {**figures, "toy_dropout_rates": drawn}

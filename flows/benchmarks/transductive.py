@@ -8,19 +8,17 @@ against TDNR's. docs/UNLABELLED.md reports a run.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from flows.benchmarks.paired import mean_over_problems
-from flows.benchmarks.results import Estimate, Results, Scale, Table
+from flows.benchmarks.results import Results, Row, Scale, Table
+from flows.benchmarks.rules import lowest_log_loss, within_one_error
 from flows.benchmarks.transductive_doubt import DRAWS, doubt_table, measure_doubt
 from flows.benchmarks.transductive_judge import MEASURES, Judged, judge, pooled
-from flows.benchmarks.transductive_problems import MEMBERS, METHOD, PROBLEMS, draw, predict_target, try_settings
+from flows.benchmarks.transductive_problems import MEMBERS, METHOD, PROBLEMS, Tried, draw, predict_target, try_settings
 from flows.benchmarks.units import run_units
 from tasks.place import Place
-from tdrop.records import read
 from tdrop.tune import Trial, pick_trial
 from tdrop.types import Doubles
 
@@ -29,49 +27,12 @@ REFITS = 10
 #: Decay and lambda.
 Setting = tuple[float, float]
 Key = tuple[str, str, str]
-
-
-@dataclass(frozen=True)
-class Tried:
-    """What source patients say about the settings.
-
-    Attributes:
-        decay: The decay that the plain ensemble takes by restraint at no cost.
-        trials: All settings, those worth it on all folds.
-        rehearsal: By lambda, at that decay: log loss of the source patients who played the target.
-        coverage: By lambda, at that decay: area under risk-coverage of matched source patients.
-    """
-
-    decay: float
-    trials: tuple[Trial, ...]
-    rehearsal: dict[str, float]
-    coverage: dict[str, float]
-
-
-def _scored(tried: Tried) -> list[Trial]:
-    most = max(trial.folds for trial in tried.trials)
-    return [trial for trial in tried.trials if trial.folds == most and trial.log_loss is not None]
+#: By problem and rule, the setting picked and what it does on the target.
+Found = Mapping[Key, Mapping[str, tuple[Setting, Judged]]]
 
 
 def _setting(trial: Trial) -> Setting:
     return trial.settings["weight_decay"], trial.settings["lambda_"]
-
-
-def _lowest(tried: Tried) -> Trial:
-    return min(_scored(tried), key=lambda trial: trial.log_loss or 0.0)
-
-
-def _within_one_error(tried: Tried) -> Setting:
-    """The most restrained setting within one paired standard error of the best."""
-    best = _lowest(tried)
-    assert best.losses is not None
-    close = []
-    for trial in _scored(tried):
-        assert trial.losses is not None
-        worse, error = trial.losses.compare(best.losses)
-        if worse <= (error or 0.0):
-            close.append(trial)
-    return _setting(max(close, key=lambda trial: trial.restraint))
 
 
 def _smallest(tried: Tried, by_lambda: Mapping[str, float]) -> Setting:
@@ -82,8 +43,8 @@ ENSEMBLE, RULE = "ensemble", "restraint within .005"
 RULES: Mapping[str, Callable[[Tried], Setting]] = {
     ENSEMBLE: lambda tried: (tried.decay, 0.0),
     RULE: lambda tried: _setting(pick_trial(METHOD, tried.trials)),
-    "restraint within one paired standard error": _within_one_error,
-    "lowest log loss": lambda tried: _setting(_lowest(tried)),
+    "restraint within one paired standard error": lambda tried: _setting(within_one_error(tried.trials)),
+    "lowest log loss": lambda tried: _setting(lowest_log_loss(tried.trials)),
     "rehearsal": lambda tried: _smallest(tried, tried.rehearsal),
     "risk-coverage of matched patients": lambda tried: _smallest(tried, tried.coverage),
     "lambda .03": lambda tried: (tried.decay, 0.03),
@@ -107,13 +68,11 @@ def run(place: Place, scale: Scale) -> Results:
     return results(found, doubt, refits)
 
 
-def measure(
-    place: Place, keys: Sequence[Key], refits: int, *, quick: bool
-) -> dict[Key, dict[str, tuple[Setting, Judged]]]:
+def measure(place: Place, keys: Sequence[Key], refits: int, *, quick: bool) -> Found:
     """By problem and rule, the setting picked and what it does on the target; finished units are not repeated."""
     named = [dict(zip(("part", "family", "name"), key, strict=True)) for key in keys]
     tried = run_units(place, NAME, try_settings, [{**each, "quick": quick} for each in named])
-    picks = [{rule: pick(read(Tried, each)) for rule, pick in RULES.items()} for each in tried]
+    picks = [{rule: pick(each) for rule, pick in RULES.items()} for each in tried]
     units = [
         {**each, "decay": decay, "lambda_": lambda_, "seed": seed, "quick": quick}
         for each, own in zip(named, picks, strict=True)
@@ -124,7 +83,7 @@ def measure(
     found = {}
     for key, own in zip(keys, picks, strict=True):
         by_setting: dict[Setting, Doubles] = {
-            setting: np.array([next(risks)["risk"] for _ in range(refits)]) for setting in dict.fromkeys(own.values())
+            setting: np.array([next(risks) for _ in range(refits)]) for setting in dict.fromkeys(own.values())
         }
         y = draw(*key)[1].y
         assert y is not None
@@ -134,7 +93,7 @@ def measure(
     return found
 
 
-def results(found: Mapping[Key, Mapping[str, tuple[Setting, Judged]]], doubt: Table, refits: int) -> Results:
+def results(found: Found, doubt: Table, refits: int) -> Results:
     """The tables of what was measured."""
     groups = list(dict.fromkeys((part, family) for part, family, _ in found))
     rows = [
@@ -154,12 +113,12 @@ def results(found: Mapping[Key, Mapping[str, tuple[Setting, Judged]]], doubt: Ta
             "settled a rule, judging ones have not."
         ),
         tables=[Table("transductive_rules", caption, rows), _problems_table(found, refits), doubt],
-        metrics=_metrics(rows),
+        metrics=_metrics(found),
         params={"refits": refits, "members": MEMBERS},
     )
 
 
-def _row(group: tuple[str, str], rule: str, own: Sequence[tuple[Setting, Judged]]) -> dict[str, Any]:
+def _row(group: tuple[str, str], rule: str, own: Sequence[tuple[Setting, Judged]]) -> Row:
     judged = [each for _, each in own]
     differences = {name: [each.difference[name] for each in judged] for name in MEASURES}
     calibration = differences["calibration error"]
@@ -176,8 +135,8 @@ def _row(group: tuple[str, str], rule: str, own: Sequence[tuple[Setting, Judged]
     }
 
 
-def _problems_table(found: Mapping[Key, Mapping[str, tuple[Setting, Judged]]], refits: int) -> Table:
-    rows = [
+def _problems_table(found: Found, refits: int) -> Table:
+    rows: list[Row] = [
         {
             "part": part,
             "family": family,
@@ -201,10 +160,10 @@ def _problems_table(found: Mapping[Key, Mapping[str, tuple[Setting, Judged]]], r
     return Table("transductive_problems", caption, rows)
 
 
-def _metrics(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    values: dict[str, Estimate] = {
-        f"{row['problems'].split(' (')[0].replace(', ', '_').replace(' ', '_')}_log_loss": row["log loss, difference"]
-        for row in rows
-        if row["rule"] == RULE
-    }
-    return {name: each.value for name, each in values.items() if each.value is not None}
+def _metrics(found: Found) -> dict[str, float]:
+    """By group of problems, the mean difference in log loss of what the rule picks."""
+    groups: dict[str, list[float]] = {}
+    for (part, family, _), own in found.items():
+        name = f"{part}_{family.split(' (')[0].replace(' ', '_')}_log_loss"
+        groups.setdefault(name, []).append(own[RULE][1].difference["log loss"])
+    return {name: float(np.mean(differences)) for name, differences in groups.items()}

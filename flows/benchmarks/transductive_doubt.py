@@ -7,13 +7,13 @@ draws 100 to 119. Both methods at their defaults, one fit each.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from flows.benchmarks.extrapolation import error_left
 from flows.benchmarks.paired import error_auroc, mean_over_problems
-from flows.benchmarks.results import Table
+from flows.benchmarks.results import Row, Table
+from flows.benchmarks.units import QUICK_NETWORK
 from tdrop.data.families import extrapolation
 from tdrop.methods import build, label
 from tdrop.metrics import auroc, misclassified, per_row_log_loss
@@ -21,7 +21,6 @@ from tdrop.metrics import auroc, misclassified, per_row_log_loss
 MAIN, RIVAL = "transductive_dropout", "tdnr"
 DRAWS = range(100, 120)
 PASSES = 200
-QUICK: Mapping[str, Any] = {"hidden": [8], "steps": 2}
 #: What is measured, and how much is given to it in the table.
 MEASURES = ("errors in 1,000", "error AUROC by sd", "error left after 20% referred by sd", "AUROC", "log loss")
 
@@ -33,7 +32,7 @@ def measure_doubt(seed: int, quick: bool) -> dict[str, dict[str, float]]:
     y = labelled.y
     found = {}
     for name in (MAIN, RIVAL):
-        fitted = build(name, **(QUICK if quick else {})).fit(source, labelled.unlabelled(), None, seed=0)
+        fitted = build(name, **(QUICK_NETWORK if quick else {})).fit(source, labelled.unlabelled(), None, seed=0)
         summary = fitted.summarise(labelled.X, 10 if quick else PASSES, seed=0)
         values = (
             1_000 * float(misclassified(y, summary.mean).mean()),
@@ -50,7 +49,7 @@ def doubt_table(found: Sequence[Mapping[str, Mapping[str, float]]]) -> Table:
     """Both methods and their difference, paired by draw."""
     values = {name: {each: np.array([draw[name][each] for draw in found]) for each in MEASURES} for name in found[0]}
     values["difference"] = {each: values[MAIN][each] - values[RIVAL][each] for each in MEASURES}
-    rows = [
+    rows: list[Row] = [
         {
             "method": "difference" if name == "difference" else label(name),
             **{each: mean_over_problems(own[each].tolist(), 1 if each == MEASURES[0] else 3) for each in MEASURES},

@@ -7,6 +7,7 @@ another rule costs no fit that is already there.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,7 +20,6 @@ from tdrop.data.simulate import simulated_cohort
 from tdrop.matching import match
 from tdrop.methods import build
 from tdrop.metrics import CLASS_THRESHOLD, expected_error, per_row_log_loss, risk_coverage
-from tdrop.records import plain
 from tdrop.shift import propensity
 from tdrop.tune import OutOfFold, Trial, pick_trial, promising, run_trial
 from tdrop.types import Cohort, Doubles, Indices, Method
@@ -80,7 +80,24 @@ def method_of(decay: float, lambda_: float, quick: bool) -> Method:
     return build(METHOD, weight_decay=decay, lambda_=lambda_, **options)
 
 
-def try_settings(part: str, family: str, name: str, quick: bool) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Tried:
+    """What settings did on source patients.
+
+    Attributes:
+        decay: The decay that the plain ensemble takes by restraint at no cost.
+        trials: All settings, those worth it on all folds.
+        rehearsal: By lambda, at that decay: log loss of the source patients who played the target.
+        coverage: By lambda, at that decay: area under risk-coverage of matched source patients.
+    """
+
+    decay: float
+    trials: tuple[Trial, ...]
+    rehearsal: dict[str, float]
+    coverage: dict[str, float]
+
+
+def try_settings(part: str, family: str, name: str, quick: bool) -> Tried:
     """Scores the grid on source patients out of fold; no label of the target is read.
 
     All settings on one fold, then on all folds the promising ones, those of the plain ensemble, and every lambda at the
@@ -97,7 +114,7 @@ def try_settings(part: str, family: str, name: str, quick: bool) -> dict[str, An
         for place in places:
             found[place] = run_trial(methods[place], source, target, matched, seed=0, earlier=found[place][1])
 
-    without = [place for place, method in enumerate(methods) if _lambda_of(method) == 0]
+    without = [place for place, method in enumerate(methods) if method.settings()["lambda_"] == 0]
     first = [trial for trial, _ in found]
     go_on(sorted({*promising(first), *(without[place] for place in promising([first[each] for each in without]))}))
     decay = pick_trial(METHOD, [found[place][0] for place in without]).settings["weight_decay"]
@@ -106,20 +123,13 @@ def try_settings(part: str, family: str, name: str, quick: bool) -> dict[str, An
     sides = _rehearsal(source, np.asarray(fitted.source))
     rehearsed = [_rehearse(methods[place], *sides) for place in twins]
     coverage = [_matched_coverage(source, found[place][1], matched) for place in twins]
-    return {
-        "decay": decay,
-        "trials": [_kept(trial) for trial, _ in found],
-        "rehearsal": {f"{lambda_:g}": loss for lambda_, loss in zip(LAMBDAS, rehearsed, strict=True)},
-        "coverage": {f"{lambda_:g}": error for lambda_, error in zip(LAMBDAS, coverage, strict=True)},
-    }
-
-
-def _lambda_of(method: Method) -> float:
-    return float(method.settings()["lambda_"])  # type: ignore[attr-defined]
-
-
-def _kept(trial: Trial) -> dict[str, Any]:
-    return dict(plain(trial))
+    names = [f"{lambda_:g}" for lambda_ in LAMBDAS]
+    return Tried(
+        decay=decay,
+        trials=tuple(trial for trial, _ in found),
+        rehearsal=dict(zip(names, rehearsed, strict=True)),
+        coverage=dict(zip(names, coverage, strict=True)),
+    )
 
 
 def _rehearsal(source: Cohort, closeness: Doubles) -> tuple[Cohort, Cohort]:
@@ -147,9 +157,9 @@ def _matched_coverage(source: Cohort, found: OutOfFold | None, matched: Indices)
 
 def predict_target(
     part: str, family: str, name: str, decay: float, lambda_: float, seed: int, quick: bool
-) -> dict[str, Any]:
+) -> tuple[float, ...]:
     """Refits one setting on all of the source and predicts the target's patients, whose labels it is not given."""
     source, labelled = draw(part, family, name)
     fitted = method_of(decay, lambda_, quick).fit(source, labelled.unlabelled(), None, seed=seed)
     risk: Doubles = fitted.summarise(labelled.X, 1, seed=seed).mean.astype(np.float64)
-    return {"risk": [round(each, 6) for each in risk.tolist()]}
+    return tuple(round(each, 6) for each in risk.tolist())

@@ -10,6 +10,7 @@ little: pairs are counted within splits and summed (a stratified AUROC), and und
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,12 @@ from numpy.typing import NDArray
 
 from flows.benchmarks.paired import concordant_pairs, mean_over_problems, stratified_estimate
 from flows.benchmarks.printed import UCI as PRINTED
-from flows.benchmarks.results import Estimate, Results, Scale, Table
+from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
 from flows.benchmarks.units import run_units
 from tasks.place import Place
 from tdrop import metrics
 from tdrop.methods import build, label, method_names
-from tdrop.types import Cohort
+from tdrop.types import Cohort, Doubles
 
 #: Data set -> its scikit-learn loader and, where the largest class is a tie, which is meant.
 DATASETS: Mapping[str, tuple[str, int | None]] = {
@@ -32,6 +33,9 @@ DATASETS: Mapping[str, tuple[str, int | None]] = {
     "wine": ("load_wine", None),
 }
 WEIGHTS = ("linear", "softmax")
+#: A data set, and how its test sets are drawn.
+Problem = tuple[str, str]
+PROBLEMS: Sequence[Problem] = [(dataset, weights) for dataset in DATASETS for weights in WEIGHTS]
 #: The paper's 32-64 networks; full batches, as all training sets are below 512 rows.
 NETWORK: Mapping[str, Any] = {"hidden": [32, 64], "learning_rate": 0.01, "batch": 512, "steps": 150}
 QUICK: Mapping[str, Any] = {"hidden": [8], "steps": 3}
@@ -46,43 +50,69 @@ def run(place: Place, scale: Scale) -> Results:
     splits = scale.splits_or(SPLITS)
     names = ("mlp", "tdnr", MAIN, "logistic_regression") if scale.quick else method_names()
     units = [
-        {"method": name, "settings": _settings(name, scale), "split": split, "passes": 10 if scale.quick else PASSES}
+        {
+            "method": name,
+            "settings": dict(_settings(name, scale)),
+            "split": split,
+            "passes": 10 if scale.quick else PASSES,
+        }
         for name in names
         for split in range(splits)
     ]
     found = run_units(place, "uci", measure_split, units)
     by_method = {name: found[index * splits : (index + 1) * splits] for index, name in enumerate(names)}
-    problems = [(dataset, weights) for dataset in DATASETS for weights in WEIGHTS]
+    by_problem = _by_problem(by_method)
     return Results(
         title="The paper's appendix: breast cancer, iris, wine",
         about=(
             f"Public data from scikit-learn with a shift made by sampling; {splits} splits; settings fixed in advance, "
             "nothing tuned. The paper prints one number a cell and not how many splits it rests on."
         ),
-        tables=[*[_table(by_method, *problem) for problem in problems], _difference_table(by_method, problems)],
-        metrics=_metrics(by_method, problems),
+        tables=[*[_table(problem, own) for problem, own in by_problem.items()], _difference_table(by_problem)],
+        metrics=_metrics(by_problem),
         params={"splits": splits, "network": dict(NETWORK)},
     )
 
 
-def _settings(name: str, scale: Scale) -> dict[str, Any]:
+def _settings(name: str, scale: Scale) -> Mapping[str, Any]:
     if name in REFERENCES:
         return {"refits": 5} if scale.quick else {}
-    return dict(QUICK if scale.quick else NETWORK)
+    return QUICK if scale.quick else NETWORK
 
 
-def measure_split(method: str, settings: Mapping[str, Any], split: int, passes: int) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Tested:
+    """One fit on one test set.
+
+    Attributes:
+        auroc: Test AUROC; None where one class only was drawn.
+        by_sd: Concordant pairs and pairs of (wrong, right) patients by sd; None without spread.
+        by_risk: The same by p(1-p) of the risk.
+        errors: Patients whose class is wrong.
+        rows: Patients.
+    """
+
+    auroc: float | None
+    by_sd: tuple[float, float] | None
+    by_risk: tuple[float, float]
+    errors: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Split:
+    """One method on one split of every problem, in the order of PROBLEMS."""
+
+    tested: tuple[Tested, ...]
+
+
+def measure_split(method: str, settings: Mapping[str, Any], split: int, passes: int) -> Split:
     """Fits one method to one split of all six problems."""
-    return {
-        f"{dataset}, {weights}": _measure(method, settings, dataset, weights, split, passes)
-        for dataset in DATASETS
-        for weights in WEIGHTS
-    }
+    return Split(tuple(_measure(method, settings, problem, split, passes) for problem in PROBLEMS))
 
 
-def _measure(
-    method: str, settings: Mapping[str, Any], dataset: str, weights: str, split: int, passes: int
-) -> dict[str, Any]:
+def _measure(method: str, settings: Mapping[str, Any], problem: Problem, split: int, passes: int) -> Tested:
+    dataset, weights = problem
     X, y = load(dataset)
     test = draw_test(X, weights, split)
     names = tuple(f"x{i}" for i in range(X.shape[1]))
@@ -90,13 +120,13 @@ def _measure(
     target = Cohort("test", np.flatnonzero(test), names, X[test])
     summary = build(method, **settings).fit(source, target, None, seed=split).summarise(target.X, passes, seed=split)
     outcome, risk = y[test], summary.mean
-    return {
-        "auroc": metrics.auroc(outcome, risk),
-        "by_sd": concordant_pairs(outcome, risk, summary.sd) if summary.passes > 1 else None,
-        "by_risk": concordant_pairs(outcome, risk, risk * (1 - risk)),
-        "errors": int(metrics.misclassified(outcome, risk).sum()),
-        "rows": int(test.sum()),
-    }
+    return Tested(
+        auroc=metrics.auroc(outcome, risk),
+        by_sd=concordant_pairs(outcome, risk, summary.sd) if summary.passes > 1 else None,
+        by_risk=concordant_pairs(outcome, risk, risk * (1 - risk)),
+        errors=int(metrics.misclassified(outcome, risk).sum()),
+        rows=int(test.sum()),
+    )
 
 
 def load(dataset: str) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -123,35 +153,39 @@ def draw_test(X: NDArray[Any], weights: str, split: int) -> NDArray[np.bool_]:
     return test
 
 
-Found = Mapping[str, Sequence[Mapping[str, Any]]]
+#: By problem and method, one test a split.
+Found = Mapping[Problem, Mapping[str, Sequence[Tested]]]
 
 
-def _of(by_method: Found, name: str, dataset: str, weights: str) -> list[Mapping[str, Any]]:
-    return [each[f"{dataset}, {weights}"] for each in by_method[name]]
+def _by_problem(splits: Mapping[str, Sequence[Split]]) -> Found:
+    return {
+        problem: {name: [split.tested[place] for split in own] for name, own in splits.items()}
+        for place, problem in enumerate(PROBLEMS)
+    }
 
 
-def pairs_of(found: Sequence[Mapping[str, Any]], by: str) -> NDArray[Any]:
-    """Concordant pairs and pairs of every split (splits, 2)."""
-    return np.array([each[by] for each in found], dtype=np.float64)
+def _by_sd(found: Sequence[Tested]) -> Doubles | None:
+    """Concordant pairs and pairs of every split (splits, 2); None without spread."""
+    pairs = [each.by_sd for each in found]
+    return None if pairs[0] is None else np.array(pairs, dtype=np.float64)
 
 
-def _table(by_method: Found, dataset: str, weights: str) -> Table:
-    rows = []
-    for name in by_method:
-        found = _of(by_method, name, dataset, weights)
-        tests = [each["auroc"] for each in found if each["auroc"] is not None]
+def _table(problem: Problem, by_method: Mapping[str, Sequence[Tested]]) -> Table:
+    dataset, weights = problem
+    rows: list[Row] = []
+    for name, found in by_method.items():
+        pairs = _by_sd(found)
         printed = PRINTED[dataset].get(name, ("not printed", "not printed"))
-        spread = found[0]["by_sd"] is not None
         rows.append(
             {
                 "method": label(name),
-                "test AUROC": mean_over_problems(tests),
-                "error AUROC by sd": stratified_estimate(pairs_of(found, "by_sd")) if spread else Estimate(None),
-                "error AUROC by p(1-p)": stratified_estimate(pairs_of(found, "by_risk")),
-                "errors a split": round(float(np.mean([each["errors"] for each in found])), 1),
-                "splits undefined": sum(each["by_risk"][1] == 0 for each in found),
+                "test AUROC": mean_over_problems([each.auroc for each in found if each.auroc is not None]),
+                "error AUROC by sd": Estimate(None) if pairs is None else stratified_estimate(pairs),
+                "error AUROC by p(1-p)": stratified_estimate(np.array([each.by_risk for each in found])),
+                "errors a split": round(float(np.mean([each.errors for each in found])), 1),
+                "splits undefined": sum(each.by_risk[1] == 0 for each in found),
                 "splits": len(found),
-                "test rows": found[0]["rows"],
+                "test rows": found[0].rows,
                 "paper: test": printed[0],
                 "paper: error": printed[1],
             }
@@ -163,35 +197,26 @@ def _table(by_method: Found, dataset: str, weights: str) -> Table:
     return Table(f"uci_{dataset.replace(' ', '_')}_{weights}", caption, rows)
 
 
-def _difference_table(by_method: Found, problems: Sequence[tuple[str, str]]) -> Table:
-    rows = []
-    for dataset, weights in problems:
-        mine = pairs_of(_of(by_method, MAIN, dataset, weights), "by_sd")
-        for name in by_method:
-            found = _of(by_method, name, dataset, weights)
-            if name != MAIN and found[0]["by_sd"] is not None:
-                difference = stratified_estimate(mine, pairs_of(found, "by_sd"))
-                rows.append(
-                    {
-                        "data": dataset,
-                        "weights": weights,
-                        "minus": label(name),
-                        "difference": difference,
-                        "splits": len(found),
-                    }
-                )
+def _difference_table(found: Found) -> Table:
+    rows: list[Row] = []
+    for (dataset, weights), by_method in found.items():
+        mine = _by_sd(by_method[MAIN])
+        for name, own in by_method.items():
+            theirs = _by_sd(own)
+            if name != MAIN and mine is not None and theirs is not None:
+                difference = stratified_estimate(mine, theirs)
+                row: Row = {"data": dataset, "weights": weights, "minus": label(name), "difference": difference}
+                rows.append({**row, "splits": len(own)})
     caption = "Stratified error AUROC by sd, transductive dropout minus another method, bootstrap over the same splits."
     return Table("uci_differences", caption, rows)
 
 
-def _metrics(by_method: Found, problems: Sequence[tuple[str, str]]) -> dict[str, float]:
-    values: dict[str, float] = {}
-    for dataset, weights in problems:
-        for name in by_method:
-            found = _of(by_method, name, dataset, weights)
-            key = f"{dataset}_{weights}_{name}".replace(" ", "_")
-            values[f"{key}_auroc"] = float(np.mean([each["auroc"] for each in found if each["auroc"] is not None]))
-            if found[0]["by_sd"] is not None:
-                estimate = stratified_estimate(pairs_of(found, "by_sd"), resamples=1)
-                values.update({} if estimate.value is None else {f"{key}_error_auroc_sd": estimate.value})
-    return values
+def _metrics(found: Found) -> dict[str, float]:
+    values: dict[str, float | None] = {}
+    for (dataset, weights), by_method in found.items():
+        for name, own in by_method.items():
+            key, pairs = f"{dataset}_{weights}_{name}".replace(" ", "_"), _by_sd(own)
+            values[f"{key}_auroc"] = float(np.mean([each.auroc for each in own if each.auroc is not None]))
+            if pairs is not None:
+                values[f"{key}_error_auroc_sd"] = stratified_estimate(pairs, resamples=1).value
+    return {name: value for name, value in values.items() if value is not None}

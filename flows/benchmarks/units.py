@@ -6,24 +6,30 @@ import hashlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_type_hints
 
 from tasks.place import Place
 from tasks.pool import compute
 from tasks.progress import report
 from tasks.step import Future, step
 from tasks.store import Ref, Store
-from tdrop.records import write_json
+from tdrop.records import write_record
 
+#: What one unit finds: a record, which the store keeps as JSON.
+Found = TypeVar("Found")
+#: The arguments of one unit, as plain values.
 Unit = Mapping[str, Any]
+
+#: A network that is fitted in no time, where numbers mean nothing.
+QUICK_NETWORK: Mapping[str, Any] = {"hidden": [8], "steps": 2}
 
 
 @step("unit", "{label}")
-def run_unit(place: Place, stage: str, label: str, function: Callable[..., dict[str, Any]], unit: Unit) -> Ref:
+def run_unit(place: Place, stage: str, label: str, function: Callable[..., Any], unit: Unit) -> Ref:
     """Computes a function of plain arguments, unless the store has it; the stage holds unit.json."""
 
     def build(folder: Path) -> None:
-        write_json(folder / "unit.json", compute(function, **unit))
+        write_record(folder / "unit.json", compute(function, **unit))
 
     # The store's key covers the library's code; a benchmark's own file decides results as well.
     source = Path(inspect.getfile(function)).read_bytes()
@@ -31,15 +37,14 @@ def run_unit(place: Place, stage: str, label: str, function: Callable[..., dict[
     return Store(place.root).make(stage, inputs, build)
 
 
-def run_units(
-    place: Place, benchmark: str, function: Callable[..., dict[str, Any]], units: Sequence[Unit]
-) -> list[dict[str, Any]]:
+def run_units(place: Place, benchmark: str, function: Callable[..., Found], units: Sequence[Unit]) -> list[Found]:
     """Computes a function for every unit, side by side, and returns what it found in the same order."""
     futures = [
         run_unit.submit(place, f"benchmark-{benchmark}", f"{benchmark} {number + 1}", function, dict(unit))
         for number, unit in enumerate(units)
     ]
-    return [ref.json("unit.json") for ref in collect(benchmark, "fit", futures)]
+    kind: type[Found] = get_type_hints(function, include_extras=True)["return"]
+    return [ref.record(kind, "unit.json") for ref in collect(benchmark, "fit", futures)]
 
 
 def collect(benchmark: str, stage: str, futures: Sequence[Future[Ref]]) -> list[Ref]:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from flows.benchmarks import BENCHMARKS
 from flows.commands.options import Processes, console
 
 
@@ -14,8 +15,7 @@ def benchmark(
     name: Annotated[
         str,
         typer.Argument(
-            help="toy, uci, prostate, prostate_hard, breast, support, extrapolation, lambda_rule, settle, "
-            "transductive, speed, choosing or forecast",
+            help=", ".join(BENCHMARKS),
             metavar="NAME",
         ),
     ],

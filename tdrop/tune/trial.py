@@ -153,8 +153,7 @@ def refit(
 
 def settings_of(method: Method) -> dict[str, Any]:
     """Returns the method's settings as plain JSON values."""
-    settings: dict[str, Any] = method.settings()  # type: ignore[attr-defined]
-    return settings
+    return dict(method.settings())
 
 
 def _outcomes(cohort: Cohort) -> Doubles:

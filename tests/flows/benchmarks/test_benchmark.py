@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import inspect
 import json
+from typing import get_type_hints
 
 import pytest
 
 from flows import benchmark as command
+from flows.benchmarks import BENCHMARKS
+from flows.benchmarks.results import Results
 from flows.printer import Printer
 from tdrop.errors import UsageError
 
@@ -19,6 +24,8 @@ FILES = {
     "lambda_rule": {"lambda_rules.csv", "lambda_problems.csv"},
     "settle": {"settled_defaults.csv"},
     "transductive": {"transductive_rules.csv", "transductive_problems.csv", "transductive_doubt.csv"},
+    "choosing": {"choosing.csv", "choosing_measurements.csv"},
+    "forecast": {"forecast_estimators.csv", "forecast_intervals.csv", "forecast_labels.csv", "forecast_pairs.csv"},
     "breast": {"gbsg_methods.csv", "breast_bars.csv", "breast_shift.csv"},
 }
 
@@ -32,7 +39,7 @@ def home(tmp_path_factory):
 def finished(request, home):
     """One quick benchmark, everything in this process; returns its name, page and folder."""
     name = request.param
-    if name in command.NEED_EXTRA and importlib.util.find_spec("SurvSet") is None:
+    if BENCHMARKS[name].needs_extra and importlib.util.find_spec("SurvSet") is None:
         pytest.skip("the optional package SurvSet is not installed")
     folder = home / "results" / name
     page = command.benchmark(name, quick=True, output=str(folder), home=str(home), processes=0)
@@ -88,7 +95,7 @@ def test_an_unknown_name_is_a_sentence_with_the_nearest_one():
         command.run_benchmark("toyy", console=Printer())
 
 
-@pytest.mark.parametrize("name", command.NEED_EXTRA)
+@pytest.mark.parametrize("name", [name for name, each in BENCHMARKS.items() if each.needs_extra])
 def test_the_missing_extra_is_one_sentence_with_the_command(name, monkeypatch):
     import flows.benchmarks.extracts as extracts
 
@@ -97,13 +104,11 @@ def test_the_missing_extra_is_one_sentence_with_the_command(name, monkeypatch):
         command.run_benchmark(name, console=Printer())
 
 
-def test_scripts_run_by_name(tmp_path, monkeypatch):
-    import flows.benchmarks.choosing as choosing
-
-    called = []
-    monkeypatch.setattr(choosing, "run", lambda output, quick: called.append((output, quick)))
-    command.run_benchmark("choosing", quick=True, output=tmp_path / "out", console=Printer())
-    assert called == [(tmp_path / "out", True)]
+def test_every_benchmark_has_the_one_form():
+    for name in BENCHMARKS:
+        run = importlib.import_module(f"flows.benchmarks.{name}").run
+        assert list(inspect.signature(run).parameters) == ["place", "scale"]
+        assert get_type_hints(run)["return"] is Results
 
 
 def test_the_benchmarks_network_is_apart_from_the_ordinary_one():

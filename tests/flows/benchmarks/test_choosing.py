@@ -1,55 +1,54 @@
-"""The measurement behind the default criterion: its arithmetic, and that labels come last."""
+"""The measurement behind the default criterion: its arithmetic, and what it is measured on."""
 
 from __future__ import annotations
 
-import json
-
+import numpy as np
 import pytest
 
-from flows.benchmarks import choosing
+from flows.benchmarks import choosing, problems
+from flows.benchmarks.choosing import Measurement, Scored, regret_table
 from tdrop.data.families import SHAPES
 
 
-def measured(problem, seed, chosen, target):
-    return {
-        "problem": problem,
-        "family": problem,
-        "seed": seed,
-        "candidates": ["a", "b"],
-        "chosen": {"importance_weighted": chosen},
-        "target": {name: {"auroc": pair[0], "log_loss": pair[1]} for name, pair in target.items()},
-    }
+def measured(problem, seed, chosen):
+    figures = {"a": (0.70, 0.20), "b": (0.80, 0.15), "mlp": (0.99, 0.01)}
+    scores = {name: Scored(name != "mlp", None, None, None, *pair) for name, pair in figures.items()}
+    return Measurement(problem, problem, seed, "go", None, None, scores, {"importance_weighted": chosen})
 
 
 def test_regret_is_what_the_best_candidate_does_better_and_every_problem_counts_once():
-    target = {"a": (0.70, 0.20), "b": (0.80, 0.15), "mlp": (0.99, 0.01)}
-    runs = [measured("x", 0, "a", target), measured("x", 1, "b", target), measured("y", 0, "b", target)]
-    summary = choosing.summarise(runs)
-    overall, first, second = summary["regret"]
-    assert (first["auroc"], first["log_loss"]) == (pytest.approx(0.05), pytest.approx(0.025))
-    assert (second["auroc"], second["log_loss"]) == (pytest.approx(0), pytest.approx(0))
-    assert overall["auroc"] == pytest.approx(0.025)
-    assert overall["auroc_worst"] == pytest.approx(0.05)
+    table = regret_table([measured("x", 0, "a"), measured("x", 1, "b"), measured("y", 0, "b")])
+    overall, first, second = table.rows
+    assert (first["AUROC regret"].value, first["log-loss regret"].value) == pytest.approx((0.05, 0.025))
+    assert (second["AUROC regret"].value, second["log-loss regret"].value) == pytest.approx((0, 0))
+    assert overall["AUROC regret"].value == pytest.approx(0.025)
+    assert overall["AUROC regret, worst"].value == pytest.approx(0.05)
     assert (overall["problems"], overall["runs"]) == (2, 3)
-    page = choosing.as_markdown(summary)
-    assert "| all | importance_weighted | 2 | 3 | 0.0250 |" in page
-    assert page.endswith("How often each method was chosen: b 2, a 1.\n")
+    assert "| all | importance_weighted | 2 | 3 | 0.0250 | 0.0500 |" in table.markdown()
 
 
 def test_the_problems_cover_every_family():
-    problems = choosing.list_problems()
+    listed = problems.list_problems()
     families = {"simulator", "hard simulator", "extrapolation", *SHAPES, "real", "judging", "judging, simulated"}
-    assert {problem.family for problem in problems} == families
-    assert len({problem.name for problem in problems}) == len(problems)
-    assert [problem.seeds for problem in problems if problem.family == "simulator"] == [10, 10, 10]
+    assert {problem.family for problem in listed} == families
+    names = [problem.name for problem in (*problems.quick_problems(), *listed, *problems.further_pairs())]
+    assert len(set(names)) == len(names)
+    assert [problem.seeds for problem in listed if problem.family == "simulator"] == [10, 10, 10]
 
 
-def test_a_quick_run_writes_its_results_and_continues_where_it_stopped(tmp_path, monkeypatch):
-    monkeypatch.setattr(choosing, "QUICK_METHODS", ("mlp", "logistic_regression", "last_layer"))
-    summary = choosing.run(tmp_path, quick=True)
-    assert json.loads((tmp_path / "choosing.json").read_text()) == summary
-    rules = {row["rule"] for row in summary["regret"]}
-    assert {"importance_weighted", "matched_validation", "always last_layer"} <= rules
-    assert "always mlp" not in rules
-    monkeypatch.setattr(choosing, "measure", None)
-    assert choosing.run(tmp_path, quick=True) == summary
+def test_labels_of_the_target_choose_nothing(monkeypatch):
+    problem = problems.quick_problems()[1]
+    source, target = (cohort.take(np.arange(200)) for cohort in problem.make(0))
+    found = []
+    for y in (target.y, 1 - target.y):
+        turned = problems.Problem(
+            "x", "y", lambda seed, y=y: (source, type(target)("t", target.ids, target.features, target.X, y)), 1
+        )
+        monkeypatch.setattr(choosing, "find_problem", lambda name, turned=turned: turned)
+        found.append(choosing.measure("x", 0, ("logistic_regression",), 1))
+    assert found[0].chosen == found[1].chosen
+    seen = [[each.importance_weighted for each in one.scores.values()] for one in found]
+    assert seen[0] == seen[1]
+    assert found[0].scores["logistic_regression"].auroc == pytest.approx(
+        1 - found[1].scores["logistic_regression"].auroc, abs=1e-6
+    )

@@ -17,9 +17,7 @@ def pair() -> Gathered:
     source, target = generator.normal(-0.5, 1.3, 600), generator.normal(0.0, 1.3, 600)
     risks = [np.stack([1 / (1 + np.exp(-(score + shift))) for shift in (0.0, 0.2)]) for score in (source, target)]
     outcomes = [(generator.random(600) < risk[0]).astype(float) for risk in risks]
-    flat = np.full(600, 0.5)
-    return Gathered("pair", "further", ("a", "b"), risks[0], outcomes[0], np.ones(600), flat, flat, risks[1],
-                    outcomes[1], source[:, None], target[:, None])  # fmt: skip
+    return Gathered("pair", "further", ("a", "b"), risks[0], outcomes[0], np.ones(600), risks[1], outcomes[1])
 
 
 def test_labels_are_measured_for_every_size_and_way(pair: Gathered) -> None:

@@ -15,9 +15,8 @@ from tdrop.types import Cohort
 def test_every_change_is_one_setting_that_differs_from_the_default(method):
     changes = settle.changes_of(method)
     assert len(changes) >= 2
-    for change in changes:
-        ((name, value),) = change.items()
-        assert build(method, **change).settings()[name] == value != build(method).settings()[name]
+    for name, value in changes:
+        assert build(method, **{name: value}).settings()[name] == value != build(method).settings()[name]
 
 
 @pytest.mark.parametrize(
@@ -43,16 +42,15 @@ def test_no_outcome_of_the_target_is_read(monkeypatch):
         target = Cohort("target", np.arange(90), ("a", "b"), X, labels)
         pair = (Cohort("source", np.arange(90), ("a", "b"), X, y), target)
         monkeypatch.setattr(settle, "PROBLEMS", {"one": lambda pair=pair: pair})
-        unit = {"problem": "one", "changes": [{"steps": 3}], "base": {"steps": 2, "hidden": [4]}, "folds": 1}
+        unit = {"problem": "one", "changes": [("steps", 3)], "base": {"steps": 2, "hidden": [4]}, "folds": 1}
         found.append(settle.measure(method="transductive_ensemble", **unit))
     assert found[0] == found[1] == found[2]
-    assert found[0]["changed"][0]["log_loss"] != found[0]["default"]
+    assert found[0].changed[0] != found[0].default
 
 
 def test_a_row_says_what_a_change_costs_over_the_sources():
-    change = [{"change": {"steps": 80}, "log_loss": 0.5}]
-    units = [{"default": 0.4, "changed": change}, {"default": 0.6, "changed": change}]
-    (row,) = settle._rows("mlp", units)
+    changed = (0.5,) * len(settle.changes_of("mlp"))
+    row = settle.change_rows("mlp", [settle.Tried(0.4, changed), settle.Tried(0.6, changed)])[0]
     assert (row["setting"], row["default"], row["changed to"]) == ("steps", "160", "80")
     assert row["log loss"].value == pytest.approx(0.0)
     assert row["worst"] == pytest.approx(0.1)

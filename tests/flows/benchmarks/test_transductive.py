@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from flows.benchmarks.results import Estimate
-from flows.benchmarks.transductive import ENSEMBLE, RULE, RULES, Tried
+from flows.benchmarks.transductive import ENSEMBLE, RULE, RULES
 from flows.benchmarks.transductive_judge import auroc_difference, judge, log_loss_difference, pooled
-from flows.benchmarks.transductive_problems import JUDGING_DRAWS, PROBLEMS, SETTLING_DRAWS
+from flows.benchmarks.transductive_problems import JUDGING_DRAWS, PROBLEMS, SETTLING_DRAWS, Tried
 from tdrop.metrics import sigmoid
 from tdrop.tune import Losses, Trial
 
