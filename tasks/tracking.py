@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from filelock import FileLock
 
+from tasks.moved_home import take_artifacts_along
 from tasks.place import PRIVATE, Place
 from tdrop.errors import Damaged, Unavailable, unwritable
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
     from tdrop.contracts.network import Network
 
+#: A home's own record, and the files of its runs.
+RECORD, ARTIFACTS = "mlflow.db", "artifacts"
 #: The tag that makes a run another's child.
 PARENT = "mlflow.parentRunId"
 CONNECT_LIMIT_SECONDS = 10
@@ -44,7 +47,11 @@ EXPERIMENT_TAGS: Mapping[str, str] = {
 
 def tracking_uri(place: Place) -> str:
     """The user's `MLFLOW_TRACKING_URI`, or a sqlite file in the home."""
-    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{place.root / 'mlflow.db'}"
+    return os.environ.get("MLFLOW_TRACKING_URI") or _own_record(place.home)
+
+
+def _own_record(home: str) -> str:
+    return f"sqlite:///{Path(home) / RECORD}"
 
 
 def connect(place: Place) -> MlflowClient:
@@ -78,6 +85,8 @@ def _connect(uri: str, home: str) -> MlflowClient:
         try:
             _require_listener(uri)
             _require_whole(uri)
+            if uri == _own_record(home):
+                take_artifacts_along(Path(home) / RECORD, Path(home) / ARTIFACTS)
             client = MlflowClient(uri, uri)
             client.search_experiments(max_results=1)
         except Damaged:
@@ -148,7 +157,7 @@ def _artifact_location(place: Place) -> str | None:
     if tracking_uri(place).startswith(("http://", "https://")):
         return None
     # MLflow's own default would be the working directory.
-    artifacts = place.root / "artifacts"
+    artifacts = place.root / ARTIFACTS
     artifacts.mkdir(exist_ok=True, mode=PRIVATE)
     return artifacts.as_uri()
 

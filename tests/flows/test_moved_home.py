@@ -1,0 +1,89 @@
+"""A home is one folder: moved elsewhere, it holds everything that it held."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pandas as pd
+from conftest import TINY_METHODS, write_tiny_network
+
+from tasks.settings import TransferSettings
+
+SETTINGS = TransferSettings(
+    methods=("logistic_regression",),
+    method_settings={"logistic_regression": TINY_METHODS["logistic_regression"]},
+    seeds=1,
+    trials=1,
+    passes=10,
+    folds=2,
+    bootstrap=50,
+)
+#: In a process of its own, as whoever moved a home would: nothing is remembered of where it was.
+AFTERWARDS = """
+import json, sys
+from flows.score import score_site
+from flows.transfer import transfer_site
+from tasks.place import Place
+from tasks.registry import champion_record, promote
+from tasks.settings import TransferSettings
+
+home, contracts, batch, settings = sys.argv[1:]
+place = Place.at(home, contracts)
+before = champion_record(place, "harbour")
+promote(place, "harbour", by="Dr B", note="moved")
+scored = score_site("harbour", batch, contracts, home)
+again = transfer_site("harbour", TransferSettings(**json.loads(settings)), contracts, home, processes=0)
+print(json.dumps({"by": before.by, "scored": scored["scored"], "unchanged": "unchanged" in again}))
+"""
+
+
+def test_a_moved_home_promotes_scores_and_finds_everything_done(tmp_path: Path) -> None:
+    from flows.transfer import transfer_site
+    from tasks.registry import promote
+
+    place = write_tiny_network(tmp_path / "old")
+    transfer_site("harbour", SETTINGS, place.contracts, place.home, processes=0)
+    promote(place, "harbour", by="Dr A", note="review clinics only")
+    batch = pd.read_csv(place.root / "demo" / "harbour.csv").head(30)
+    batch.to_csv(tmp_path / "batch.csv", index=False)
+    moved = tmp_path / "elsewhere" / "new home"
+    moved.parent.mkdir()
+    shutil.move(place.root, moved)
+    settings = json.dumps(SETTINGS.model_dump(mode="json"))
+    done = subprocess.run(
+        [sys.executable, "-c", AFTERWARDS, str(moved), place.contracts, str(tmp_path / "batch.csv"), settings],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "TDROP_HOME": str(moved)},
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert json.loads(done.stdout.splitlines()[-1]) == {"by": "Dr A", "scored": 30, "unchanged": True}
+    assert not place.root.exists(), "nothing is written where the home was"
+    assert os.fsencode(str(place.root)) not in (moved / "mlflow.db").read_bytes()
+
+
+def test_artifacts_that_were_never_in_the_home_stay_where_they_are(tmp_path: Path) -> None:
+    from tasks.moved_home import take_artifacts_along
+
+    (tmp_path / "artifacts").mkdir()
+    with closing(sqlite3.connect(tmp_path / "mlflow.db")) as record, record:
+        record.execute("CREATE TABLE experiments (artifact_location TEXT)")
+        record.execute("CREATE TABLE runs (artifact_uri TEXT)")
+        record.execute("INSERT INTO experiments VALUES ('file:///shared/artifacts')")
+        record.execute("INSERT INTO runs VALUES ('file:///shared/artifacts/1/artifacts')")
+    for there, expected in ((False, "file:///shared/artifacts"), (True, (tmp_path / "artifacts").as_uri())):
+        if there:
+            (tmp_path / "artifacts" / "1" / "artifacts").mkdir(parents=True)
+        take_artifacts_along(tmp_path / "mlflow.db", tmp_path / "artifacts")
+        with closing(sqlite3.connect(tmp_path / "mlflow.db")) as record:
+            found = record.execute("SELECT artifact_location, artifact_uri FROM experiments, runs").fetchall()
+        assert found == [(expected, f"{expected}/1/artifacts")]
