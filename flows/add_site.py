@@ -7,10 +7,10 @@ from pathlib import Path
 from flows.commands.options import repeat
 from flows.printer import Printer
 from flows.validate import check_sites
-from tasks.place import Place
 from tdrop.contracts.network import Network, parse_site
 from tdrop.data.propose import propose_site
 from tdrop.errors import SiteStopped, UsageError
+from tdrop.home.place import Place
 
 
 def run_add_site(name: str, data: Path, table: str | None, *, contracts: Path, console: Printer) -> None:

@@ -10,15 +10,15 @@ from flows.orchestration import orchestrated
 from flows.printer import Printer
 from flows.recipe import recipe
 from flows.transfer import publish
-from tasks.audit import AUDIT, Audit, audit_forecast, remember_labels
 from tasks.evaluate import evaluate_site, lock_models
-from tasks.place import Place
 from tasks.report import publish_halt
-from tasks.run import last_run
-from tasks.status import one_at_a_time, read_status
 from tdrop.data.readers import fingerprint
 from tdrop.errors import UsageError
+from tdrop.home.place import Place
 from tdrop.records import read_record
+from tdrop.runs.audit import AUDIT, Audit, audit_forecast, remember_labels
+from tdrop.runs.run import last_run
+from tdrop.runs.status import one_at_a_time, read_status
 
 
 @recipe("audit-site", "audit {site}")

@@ -14,11 +14,11 @@ from flows.orchestration import orchestrated
 from flows.printer import Printer
 from flows.recipe import recipe
 from tasks.artifacts import leave
-from tasks.place import Place
-from tasks.pool import worker_processes
 from tasks.recording import record_benchmark
 from tasks.step import run_logger
 from tdrop.errors import TdropError, UsageError, did_you_mean
+from tdrop.home.place import Place
+from tdrop.home.pool import worker_processes
 
 CONTRACTS = Path(__file__).with_name("data_contracts").resolve() / "benchmarks"
 

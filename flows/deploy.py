@@ -18,9 +18,9 @@ from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from flows.deployments_file import FILE, FLOW, POOL, TAG, Deployments, plan_file
 from flows.orchestration import require_server
 from flows.printer import Printer
-from tasks.place import write_private
 from tdrop.contracts.network import load_network
 from tdrop.errors import TdropError
+from tdrop.home.place import write_private
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

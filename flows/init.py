@@ -10,7 +10,6 @@ from pathlib import Path
 
 from flows.commands.options import repeat
 from flows.printer import Printer
-from tasks.place import Place
 from tdrop.contracts.network import Network, load_network, parse_table
 from tdrop.data.hints import clean
 from tdrop.data.json_schemas import write_json_schemas
@@ -18,6 +17,7 @@ from tdrop.data.prepare import Prepared, prepare
 from tdrop.data.propose import propose_site
 from tdrop.data.propose_table import Asked, propose_table
 from tdrop.errors import SiteStopped, UsageError
+from tdrop.home.place import Place
 from tdrop.records import plain
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
-from tasks import stopping
+from tdrop.home import stopping
 
 #: What a command leaves with that was told to stop.
 EXIT_CODE = 130

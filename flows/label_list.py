@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from flows.printer import Printer
-from tasks.label_list import write_list
-from tasks.place import Place
-from tasks.run import last_run
-from tasks.status import idle
+from tdrop.home.place import Place
+from tdrop.runs.label_list import write_list
+from tdrop.runs.run import last_run
+from tdrop.runs.status import idle
 
 
 def run_label_list(site: str, n: int, *, seed: int, contracts: Path, console: Printer) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 from flows.recipe import recipe
 from flows.runners import AT_ONCE, WIND_UP_SECONDS, task_runner
 from flows.transfer import explain, transfer_site
-from tasks import stopping
-from tasks.place import Place
-from tasks.pool import worker_processes
 from tasks.report import publish_index
-from tasks.settings import TransferSettings
 from tasks.step import run_logger
+from tdrop.home import stopping
+from tdrop.home.place import Place
+from tdrop.home.pool import worker_processes
+from tdrop.runs.settings import TransferSettings
 
 
 @recipe("transfer-network", "transfer to {sites}")

@@ -18,10 +18,9 @@ from pathlib import Path
 from filelock import FileLock
 
 from flows import closed_server
-from tasks import stopping
-from tasks.environment import home as default_home
-from tasks.place import PRIVATE, write_private
 from tdrop.errors import TdropError, Unavailable, UsageError
+from tdrop.home import stopping
+from tdrop.home.place import PRIVATE, default_home, write_private
 
 START_LIMIT_SECONDS = 180
 STOP_LIMIT_SECONDS = 8

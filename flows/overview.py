@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from flows.printer import Printer
-from tasks.place import Place, ResolvedSite
-from tasks.settings import TransferSettings
-from tasks.status import is_running, look_for_changes, read_status
+from tasks.prepare import look_for_changes
 from tdrop.errors import TdropError
+from tdrop.home.place import Place, ResolvedSite
 from tdrop.records import plain
+from tdrop.runs.settings import TransferSettings
+from tdrop.runs.status import is_running, read_status
 
 #: What a status file is asked about when it is compared with what is there now; other code or settings are no news.
 DATA = {"contract": "its contract", "source_data": "the source's data", "target_data": "its data", "labels": "labels"}

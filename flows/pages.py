@@ -13,10 +13,10 @@ from rich.console import Console
 
 from flows.closed_server import own_hosts
 from flows.orchestration import Server, announcing, answers, prefect_command, require_free, starting, starting_alone
-from tasks import stopping
-from tasks.place import PRIVATE, Place
 from tasks.tracking import EXPERIMENTS, connect, tracking_uri
 from tasks.views import SAVED, key_of, view_address
+from tdrop.home import stopping
+from tdrop.home.place import PRIVATE, Place
 
 POLL_SECONDS = 0.5
 

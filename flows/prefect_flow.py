@@ -12,7 +12,7 @@ from prefect.client.orchestration import get_client
 from prefect.states import Cancelled
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from tasks import stopping
+from tdrop.home import stopping
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from flows.printer import Printer
-from tasks.export import export_site
-from tasks.place import Place
-from tasks.published import withheld_sentence
 from tasks.registry import promote, rollback
-from tasks.report import refresh_report
-from tasks.run import last_run
-from tasks.status import one_at_a_time
+from tasks.report import assemble, refresh_report
 from tdrop.errors import UsageError
+from tdrop.home.place import Place
 from tdrop.records import plain
+from tdrop.runs.export import export_site
+from tdrop.runs.published import withheld_sentence
+from tdrop.runs.run import last_run
+from tdrop.runs.status import one_at_a_time
 
 
 def run_promote(site: str, *, by: str, note: str, contracts: Path, console: Printer) -> None:
@@ -47,7 +47,7 @@ def run_export(site: str, *, folder: Path | None, contracts: Path, console: Prin
     chosen = (folder or place.site(site) / "export").absolute()
     if chosen.is_dir() and any(chosen.iterdir()) and folder is not None:
         raise UsageError(f"'{chosen}' is not empty; give a new folder, so that nothing else is mailed by accident")
-    leaving = export_site(place, run, chosen)
+    leaving = export_site(place, run, assemble(place, run), chosen)
     hidden = place.network().site(site).disclosure
     rule = "nothing hidden (exempt)" if hidden.exempt else f"counts under {hidden.threshold} hidden"
     counts = None if hidden.exempt else hidden.threshold

@@ -10,18 +10,19 @@ from pathlib import Path
 from flows.orchestration import announced, configured_server, orchestrated
 from flows.printer import Printer
 from tasks.forget import forget_old, forget_site
-from tasks.place import Place
-from tasks.prune import erase_files, prune_stages
+from tasks.registry import kept_stages
 from tasks.report import publish_index
-from tasks.status import idle
 from tdrop.errors import UsageError, did_you_mean
+from tdrop.home.place import Place
+from tdrop.runs.prune import erase_files, prune_stages
+from tdrop.runs.status import idle
 
 
 def run_prune(*, days: int, contracts: Path, console: Printer) -> None:
     """Removes stages and records that nobody used for so many days."""
     place = Place.at(contracts=contracts)
     with _nobody_runs(place, _sites_with_traces(place)):
-        stages = prune_stages(place, days)
+        stages = prune_stages(place, days, kept_stages(place))
         runs = forget_old(place, days)
     console.answer({"days": days, "stages": stages, "mlflow_runs": runs})
     console.print(
@@ -44,7 +45,7 @@ def run_erase(site: str, *, contracts: Path, console: Printer) -> None:
             "were made from its rows; erase those first"
         )
     with _nobody_runs(place, [site]):
-        stages = erase_files(place, site)
+        stages = erase_files(place, site, kept_stages(place, besides=site))
         runs = forget_site(place, site)
         pages = _erase_from_prefect(place, site)
         publish_index(place)

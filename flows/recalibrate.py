@@ -7,11 +7,11 @@ from pathlib import Path
 from flows.orchestration import orchestrated
 from flows.printer import Printer
 from flows.recipe import recipe
-from tasks.place import Place
 from tasks.recalibrate import Recalibrated, recalibrate
-from tasks.status import one_at_a_time
 from tdrop.errors import UsageError
+from tdrop.home.place import Place
 from tdrop.records import plain
+from tdrop.runs.status import one_at_a_time
 
 
 @recipe("recalibrate-site", "recalibrate {site}")

@@ -10,9 +10,9 @@ from typing import Any
 from flows.orchestration import orchestrated
 from flows.printer import Printer
 from flows.recipe import recipe
-from tasks.place import Place
 from tasks.score import score_batch
 from tdrop.errors import UsageError
+from tdrop.home.place import Place
 
 
 @recipe("score-site", "score {site}")

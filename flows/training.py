@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tasks import stopping
-from tasks.place import Place
-from tasks.progress import advance, expect, reach
-from tasks.run import Trained
-from tasks.settings import TransferSettings
-from tasks.shift import fitted_propensity
 from tasks.step import Future, run_logger
-from tasks.store import Ref
 from tasks.tune import FIRST_SEED, fit_seed, planned_trials, score_out_of_fold, tune_method
 from tdrop.errors import FitError, TdropError, Unwritable, describe
+from tdrop.home import stopping
+from tdrop.home.place import Place
+from tdrop.home.progress import advance, expect, reach
+from tdrop.home.store import Ref
+from tdrop.runs.propensity import fitted_propensity
+from tdrop.runs.run import Trained
+from tdrop.runs.settings import TransferSettings
 from tdrop.tune import Trial, mark_picked, pick_place
 
 

@@ -15,23 +15,24 @@ from flows.orchestration import is_silence, silence
 from flows.recipe import recipe
 from flows.shift import compare_with_source
 from flows.training import train
-from tasks import stopping
 from tasks.artifacts import leave
-from tasks.audit import remembered_labels
 from tasks.choose import choose_method
 from tasks.evaluate import evaluate_site, lock_models
-from tasks.export import site_record
 from tasks.forecast import forecast_site
-from tasks.place import Place, ResolvedSite
-from tasks.pool import worker_processes
-from tasks.progress import report
+from tasks.prepare import look_for_changes
 from tasks.recording import record_or_explain
-from tasks.report import publish_halt, publish_index, publish_report
-from tasks.run import Run, Stages
-from tasks.settings import TransferSettings
-from tasks.status import look_for_changes, now, one_at_a_time, unchanged, write_status
+from tasks.report import assemble, publish_halt, publish_index, publish_report
 from tasks.step import run_logger
 from tdrop.errors import SiteStopped, TdropError, Unwritable, UsageError, describe, unwritable
+from tdrop.home import stopping
+from tdrop.home.place import Place, ResolvedSite
+from tdrop.home.pool import worker_processes
+from tdrop.home.progress import report
+from tdrop.runs.audit import remembered_labels
+from tdrop.runs.export import site_record
+from tdrop.runs.run import Run, Stages
+from tdrop.runs.settings import TransferSettings
+from tdrop.runs.status import now, one_at_a_time, unchanged, write_status
 
 
 @recipe("transfer-site", "transfer {site}")
@@ -138,7 +139,7 @@ def publish(place: Place, run: Run) -> dict[str, Any]:
     """Publishes the report folder, then the record; a record that fails costs nothing but itself."""
     summary = publish_report(place, run)
     with tempfile.TemporaryDirectory(dir=place.root, prefix=".record-") as folder:
-        sentence = record_or_explain(place, site_record(place, run, Path(folder)))
+        sentence = record_or_explain(place, site_record(place, run, assemble(place, run), Path(folder)))
     if sentence is not None:
         run_logger().warning(sentence)
     return {**summary, "not_recorded": sentence}

@@ -15,12 +15,12 @@ from flows.network import transfer_network
 from flows.orchestration import orchestrated
 from flows.printer import Printer
 from flows.runners import check_runner
-from tasks.place import Place
-from tasks.pool import busy_seconds, reset_spans
-from tasks.settings import TransferSettings
 from tdrop.errors import TdropError, UsageError
 from tdrop.evaluate import Evaluation
+from tdrop.home.place import Place
+from tdrop.home.pool import busy_seconds, reset_spans
 from tdrop.methods import label, method_names
+from tdrop.runs.settings import TransferSettings
 
 
 def run_transfer(

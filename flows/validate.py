@@ -11,9 +11,9 @@ from rich.table import Table
 from flows.orchestration import orchestrated
 from flows.printer import Printer
 from flows.recipe import recipe
-from tasks.place import Place
 from tasks.prepare import prepare_site
 from tdrop.errors import SiteStopped, TdropError
+from tdrop.home.place import Place
 
 SYMBOLS = {"table_stop": "[red]stop[/]", "row_critical": "[yellow]quarantined[/]", "info": "[dim]note[/]"}
 

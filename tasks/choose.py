@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tasks.artifacts import leave, table
-from tasks.place import ResolvedSite
-from tasks.progress import report
-from tasks.stage import stage
 from tasks.step import step
-from tasks.store import Ref
 from tdrop.choose import Choice, FoldScore, Score, choose
 from tdrop.choose.choice import Criterion
 from tdrop.disclosure.documents import disclose_choice
+from tdrop.home.place import ResolvedSite
+from tdrop.home.progress import report
+from tdrop.home.stage import stage
+from tdrop.home.store import Ref
 from tdrop.methods import method_class
 from tdrop.records import write_record
 from tdrop.tune import Trial

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
+
+from tdrop.home.place import default_home
 
 #: No telemetry, no chatter, and enough patience for an embedded Prefect on a slow disk.
 DEFAULTS: Mapping[str, str] = {
@@ -29,11 +30,6 @@ DEFAULTS: Mapping[str, str] = {
 }
 
 
-def home() -> Path:
-    """Where everything is written: `$TDROP_HOME`, or `.tdrop` below the working directory."""
-    return Path(os.environ.get("TDROP_HOME", ".tdrop")).absolute()
-
-
 def prepare_environment() -> None:
     """Fills in the defaults; embedded Prefect keeps its files below the home as well.
 
@@ -44,7 +40,7 @@ def prepare_environment() -> None:
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
     if "PREFECT_API_URL" not in os.environ:
-        os.environ.setdefault("PREFECT_HOME", str(home() / "prefect"))
+        os.environ.setdefault("PREFECT_HOME", str(default_home() / "prefect"))
 
 
 def quieten() -> None:

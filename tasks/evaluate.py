@@ -13,15 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tasks.artifacts import leave, table
-from tasks.files import load_cohort, load_summary
-from tasks.place import ResolvedSite
-from tasks.prepare import FRAME
-from tasks.progress import report
-from tasks.shift import fitted_propensity, unlike_patients
-from tasks.stage import stage
 from tasks.step import step, when_unavailable
-from tasks.store import Ref
-from tasks.tune import PREDICTIONS
 from tdrop.data.cells import write_patients
 from tdrop.data.outcomes import read_labels
 from tdrop.data.readers import label_fingerprint
@@ -29,12 +21,17 @@ from tdrop.data.subgroups import subgroups_of
 from tdrop.disclosure.evaluation import disclose_rows
 from tdrop.errors import DataError, LeakError, Unavailable
 from tdrop.evaluate import Evaluation, evaluate
+from tdrop.home.files import FRAME, REFUSED, load_cohort
+from tdrop.home.place import ResolvedSite
+from tdrop.home.progress import report
+from tdrop.home.stage import stage
+from tdrop.home.store import Ref
 from tdrop.metrics import in_view
 from tdrop.records import write_json, write_record
-from tdrop.types import Summary
+from tdrop.runs.evidence import load_predictions
+from tdrop.runs.propensity import fitted_propensity, unlike_patients
 
 MODELS = "models.json"
-REFUSED = "refused_labels.json"
 Fits = Mapping[str, Sequence[Ref]]
 
 
@@ -143,11 +140,6 @@ def _find_labels(site: ResolvedSite, path: str | None, needed: bool) -> LabelFil
         return LabelFile(path, hashlib.sha256(Path(path).read_bytes()).hexdigest(), needed)
     found = label_fingerprint(site.site, home=site.place.root, base=site.network.base)
     return None if found is None else LabelFile(None, found, needed)
-
-
-def load_predictions(fits: Fits) -> dict[str, list[Summary]]:
-    """By method, one Summary of the target's patients a seed."""
-    return {method: [load_summary(ref.path / PREDICTIONS) for ref in refs] for method, refs in fits.items()}
 
 
 def _open_or_refuse(site: ResolvedSite, folder: Path, ids: NDArray[Any], labels: LabelFile) -> NDArray[Any] | None:

@@ -6,11 +6,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from tasks.models import model_name
-from tasks.place import Place
-from tasks.prune import DAY_SECONDS
 from tasks.registry import MODELS, kept_versions
 from tasks.tracking import EXPERIMENTS, PARENT, connect, delete_for_good, every_page, experiment_name
+from tdrop.home.place import Place
+from tdrop.runs.prune import DAY_SECONDS
+from tdrop.runs.records import model_name
 
 
 def forget_old(place: Place, days: int) -> int:

@@ -13,11 +13,11 @@ from importlib.metadata import version as installed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tasks.place import PRIVATE, Place, write_private
-from tasks.records import SiteRecord
-from tasks.store import digest_of
 from tasks.tracking import connect
 from tdrop.errors import DataError, TdropError, Unavailable, UsageError
+from tdrop.home.place import PRIVATE, Place, write_private
+from tdrop.home.store import digest_of
+from tdrop.runs.records import ENCODED, MODELS_DIGEST, SiteRecord, model_name
 from tdrop.served import seal_of
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 #: Alias of the model behind a site's last report.
 CANDIDATE = "candidate"
-#: Tags on a version: the lock on its models, and the stage that new patients are compared with.
-MODELS_DIGEST, ENCODED = "models_digest", "tdrop.encoded"
 #: Tag on a promoted version: the digest of its every byte.
 SEAL = "tdrop.seal"
 #: Tag on a recalibrated version: the version it was made from.
@@ -49,11 +47,6 @@ NEEDED = (
 
 #: MLflow edits `sys.modules` while it logs a model, and several sites may record in threads of one process.
 _logging_a_model = threading.Lock()
-
-
-def model_name(site: str) -> str:
-    """The registered model of a site."""
-    return f"tdrop-{site}"
 
 
 def requirements() -> list[str]:

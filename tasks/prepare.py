@@ -5,16 +5,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from tasks.artifacts import leave, table
-from tasks.files import ENCODER, LABELLED, SOURCE, TARGET, save_cohort
-from tasks.place import PRIVATE, ResolvedSite
-from tasks.progress import report
-from tasks.stage import stage
 from tasks.step import step, when_unavailable
-from tasks.store import Ref
 from tdrop.contracts.findings import Validation
 from tdrop.data.cells import write_patients
 from tdrop.data.encode import Encoder, learn_encoder, not_recorded
@@ -23,10 +19,22 @@ from tdrop.data.prepare import prepare
 from tdrop.data.readers import fingerprint
 from tdrop.disclosure.documents import disclose_validation
 from tdrop.errors import DataError, SiteStopped
+from tdrop.home.files import ENCODER, FRAME, LABELLED, SOURCE, TARGET, save_cohort
+from tdrop.home.place import PRIVATE, ResolvedSite
+from tdrop.home.progress import report
+from tdrop.home.stage import stage
+from tdrop.home.store import Ref
 from tdrop.records import write_json, write_record, written
+from tdrop.runs.settings import TransferSettings
+from tdrop.runs.status import inputs_of
 
 READ_LIMIT_SECONDS = 3600
-FRAME = "frame.parquet"
+
+
+@step("look for changes", "look for changes {site.name}", retry=when_unavailable)
+def look_for_changes(site: ResolvedSite, settings: TransferSettings) -> dict[str, Any]:
+    """Digests of everything that a transfer of this site depends on; a reader that is away is asked again."""
+    return inputs_of(site, settings)
 
 
 @stage("prepared")

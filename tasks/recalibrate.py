@@ -10,14 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tasks.audit import remembered_labels, weighed_outcomes
-from tasks.export import example_of
-from tasks.files import load_cohort
-from tasks.label_list import read_list
-from tasks.models import MODELS_DIGEST, RECALIBRATED_FROM, model_name, point_candidate
-from tasks.place import Place
+from tasks.models import RECALIBRATED_FROM, point_candidate
 from tasks.recording import record_recalibration
-from tasks.records import SiteRecord
 from tasks.registry import CHAMPION, version_at
 from tasks.score import Champion, find_champion
 from tasks.step import step
@@ -26,8 +20,14 @@ from tdrop.data.outcomes import read_labels
 from tdrop.disclosure.cells import limit, shown_count
 from tdrop.errors import DataError, UsageError
 from tdrop.evaluate import Recalibration, suggest_recalibration
+from tdrop.home.files import load_cohort
+from tdrop.home.place import Place
 from tdrop.metrics import FEWEST_EVENTS
 from tdrop.records import plain, write_json
+from tdrop.runs.audit import remembered_labels, weighed_outcomes
+from tdrop.runs.export import example_of
+from tdrop.runs.label_list import read_list
+from tdrop.runs.records import MODELS_DIGEST, SiteRecord, model_name
 from tdrop.served.line import CalibrationLine
 from tdrop.served.model import Served
 

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.artifacts import leave
 from tasks.models import point_candidate, register, same_model
-from tasks.place import Place
-from tasks.progress import report
-from tasks.records import SiteRecord
 from tasks.step import step, unless_lasting
-from tasks.store import digest_of
 from tasks.tracking import PARENT, connect, experiment_id
 from tasks.views import keep_view
 from tdrop.errors import TdropError
+from tdrop.home.place import Place
+from tdrop.home.progress import report
+from tdrop.home.store import digest_of
 from tdrop.methods import label
+from tdrop.runs.records import SiteRecord
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

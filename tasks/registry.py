@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from tasks.models import CANDIDATE, MODELS_DIGEST, RECALIBRATED_FROM, SEAL, model_name, require_sealed, seal_version
-from tasks.place import Place
-from tasks.run import last_run
-from tasks.status import now
+from tasks.models import CANDIDATE, RECALIBRATED_FROM, SEAL, require_sealed, seal_version
 from tasks.tracking import connect, every_page
 from tdrop.errors import UsageError
+from tdrop.home.place import Place
+from tdrop.runs.records import ENCODED, MODELS_DIGEST, model_name
+from tdrop.runs.run import last_run
+from tdrop.runs.status import now
 
 CHAMPION = "champion"
 #: Finds the sites' registered models.
@@ -135,6 +137,17 @@ def kept_versions(place: Place) -> list[Any]:
                 kept.append(version)
                 wanted |= {version.tags[BEFORE]} if BEFORE in version.tags else set()
     return kept
+
+
+def kept_stages(place: Place, *, besides: str | None = None) -> set[Path]:
+    """The encoded patients that those versions were made for: new patients are compared with them.
+
+    Args:
+        place: Where to read.
+        besides: A site whose own versions do not count.
+    """
+    others = [version for version in kept_versions(place) if besides is None or version.name != model_name(besides)]
+    return {place.store / version.tags[ENCODED] for version in others if ENCODED in version.tags}
 
 
 def _absent(error: Exception) -> bool:

@@ -2,45 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from filelock import FileLock
-from numpy.typing import NDArray
 
 from tasks.artifacts import leave, table
-from tasks.audit import AUDIT, Audit, observe, weighed_outcomes
-from tasks.evaluate import REFUSED, load_predictions
-from tasks.files import load_cohort, load_summary
-from tasks.forecast import FORECAST
-from tasks.label_list import read_list
-from tasks.ledger import entries as ledger_entries
-from tasks.left_out import left_out
-from tasks.place import Place, ResolvedSite, replacing, write_private
-from tasks.prepare import FRAME
-from tasks.progress import report
-from tasks.published import is_withheld, withheld_sentence
 from tasks.registry import champion_record
-from tasks.run import RUN, Run, last_run
-from tasks.shift import fitted_propensity, load_propensity, unlike_patients
-from tasks.status import now, read_status
 from tasks.step import step
-from tasks.store import code_digest
-from tasks.tune import PREDICTIONS
-from tdrop.contracts.findings import Validation
 from tdrop.data.cells import write_patients
-from tdrop.data.outcomes import LabelCounts
 from tdrop.disclosure.report import disclose
 from tdrop.errors import DataError, TdropError, Unavailable
-from tdrop.evaluate import Evaluation, Moved, compare_risks, patients_table, suggest_recalibration
-from tdrop.forecast import Forecast, Observation, TrackRecord, track_record
-from tdrop.matching import Matching
-from tdrop.records import read_arrays, read_record, write_json, write_record
+from tdrop.evaluate import patients_table
+from tdrop.forecast import TrackRecord, track_record
+from tdrop.home.files import PREDICTIONS, REFUSED, load_cohort, load_summary
+from tdrop.home.place import Place, replacing, write_private
+from tdrop.home.progress import report
+from tdrop.records import write_json, write_record
 from tdrop.report import (
     NO_REPORT,
     ReportData,
@@ -51,12 +30,13 @@ from tdrop.report import (
     render_shift_page,
     report_summary,
 )
-from tdrop.shift import Shift, judge_known_outcomes
-from tdrop.tune import Trial
+from tdrop.runs.export import EARLIER
+from tdrop.runs.gather import gather, last_summary
+from tdrop.runs.ledger import entries as ledger_entries
+from tdrop.runs.published import is_withheld, withheld_sentence
+from tdrop.runs.run import RUN, Run, last_run
+from tdrop.runs.status import read_status
 
-PACKAGES = ("tdrop", "torch", "scikit-learn", "numpy", "pandas", "great-expectations", "prefect", "mlflow")
-#: The report before, beside the page that says why there is no newer one.
-EARLIER = "earlier_report.html"
 #: The page of a site that never had a report.
 HALTED = "stopped.html"
 #: Files of the stages that a report folder holds beside the report.
@@ -108,129 +88,8 @@ def refresh_report(place: Place, site: str) -> None:
 
 
 def assemble(place: Place, run: Run) -> ReportData:
-    """Gathers everything that a report shows from the run's stages."""
-    site = place.resolve(run.site)
-    stages = run.stages
-    outcomes = stages.evaluation.path / "outcomes.npz"
-    y = read_arrays(outcomes)["y"] if outcomes.is_file() else None
-    forecast = None if stages.forecast is None else stages.forecast.record(Forecast, FORECAST)
-    labels, refused = (stages.evaluation.path / name for name in ("labels.json", REFUSED))
-    return ReportData(
-        site=site.site,
-        source_title=site.source.title,
-        contract=site.contract,
-        validation=stages.target.record(Validation, "validation.json"),
-        source_validation=stages.source.record(Validation, "validation.json"),
-        shift=_judged(run, y),
-        matching=stages.matching.record(Matching, "matching.json"),
-        tuning=_marked_trials(run),
-        choice=run.choice,
-        evaluation=Evaluation.from_dict(stages.evaluation.json("evaluation.json")),
-        predictions=load_predictions(run.trained.fits),
-        y=y,
-        unlike=unlike_patients(fitted_propensity(place, stages.encoded)),
-        source_frame=pd.read_parquet(stages.source.path / FRAME),
-        target_frame=pd.read_parquet(stages.target.path / FRAME),
-        dropout_rates=_dropout_rates(run),
-        moved=_moved(place, run, y),
-        failed_methods=run.trained.failed,
-        labels=read_record(LabelCounts, labels) if labels.is_file() else None,
-        refused_labels=stages.evaluation.json(REFUSED)["sentence"] if refused.is_file() else "",
-        provenance=_provenance(site, run),
-        previous=_previous(place, run.site),
-        promotion=_promotion(place, run.site),
-        forecast=forecast,
-        observations=_observations(place, run, forecast, y),
-        recalibration=None if y is None else _recalibration(place, run, y),
-        left_out=left_out(site, stages.source, stages.encoded),
-    )
-
-
-def _recalibration(place: Place, run: Run, y: NDArray[Any]) -> dict[str, Any]:
-    """What known outcomes suggest, those of a label list weighed by how patients came on it."""
-    outcomes, weights = weighed_outcomes(read_list(place, run.site), run.stages.target.digest, y)
-    risk = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS).mean
-    return suggest_recalibration(outcomes, risk, weights).to_dict()
-
-
-def _observations(place: Place, run: Run, forecast: Forecast | None, y: NDArray[Any] | None) -> tuple[Observation, ...]:
-    """What was forecast beside what was observed: at the last audit, or by outcomes that the site had itself."""
-    if forecast is None or y is None:
-        return ()
-    if run.stages.audit is not None:
-        return run.stages.audit.record(Audit, AUDIT).observations
-    if weighed_outcomes(read_list(place, run.site), run.stages.target.digest, y)[1] is not None:
-        # Who was asked for is no fair sample: only an audit weighs these outcomes.
-        return ()
-    return observe(forecast, run.stages.evaluation.record(Evaluation, "evaluation.json"), run.chosen, ())
-
-
-def _judged(run: Run, y: NDArray[Any] | None) -> Shift:
-    """The shift under the verdict that known outcomes leave; its stage, made before any was read, stays as it is."""
-    risk = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS).mean
-    known = None if y is None else judge_known_outcomes(y, risk)
-    return run.stages.shift.record(Shift, "shift.json").judged(known)
-
-
-def _marked_trials(run: Run) -> dict[str, list[Trial]]:
-    """Every method's trials, the one that was refitted marked as picked."""
-    return {
-        method: [replace(trial, picked=trial == run.trained.picked.get(method)) for trial in trials]
-        for method, trials in run.trained.trials.items()
-    }
-
-
-def _dropout_rates(run: Run) -> dict[str, dict[str, Any]]:
-    found = {}
-    for method, refs in run.trained.fits.items():
-        file = refs[0].path / "rates.npz"
-        if file.is_file():
-            rates = read_arrays(file)
-            found[method] = {name: rates[name] for name in rates}
-    return found
-
-
-def _moved(place: Place, run: Run, y: NDArray[Any] | None) -> tuple[Moved, ...]:
-    """What unlabelled patients did to the risks of the methods that used them."""
-    fitted = load_propensity(fitted_propensity(place, run.stages.encoded))
-    if fitted is None:
-        return ()
-    return tuple(
-        compare_risks(
-            method,
-            float(run.trained.picked[method].settings["lambda_"]),
-            load_summary(twin.path / PREDICTIONS).mean,
-            load_summary(run.trained.fits[method][0].path / PREDICTIONS).mean,
-            fitted.target,
-            y,
-        )
-        for method, twin in run.trained.twins.items()
-    )
-
-
-def _provenance(site: ResolvedSite, run: Run) -> dict[str, Any]:
-    return {
-        "created": now(),
-        "contract": f"{site.contract.name} {site.contract.version}",
-        "digests": {
-            "contract and site": site.digest,
-            "source rows": run.stages.source.digest,
-            "target rows": run.stages.target.digest,
-            "models": run.stages.models.digest,
-            "program": code_digest(),
-        },
-        "settings": run.settings.model_dump(mode="json"),
-        "seeds": list(range(run.settings.seeds)),
-        "versions": {package: version(package) for package in PACKAGES},
-    }
-
-
-def _previous(place: Place, site: str) -> dict[str, Any] | None:
-    try:
-        summary: dict[str, Any] = json.loads((place.latest(site) / "summary.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return summary
+    """Gathers everything that a report shows, who promoted the site's champion included."""
+    return gather(place, run, _promotion(place, run.site))
 
 
 def _promotion(place: Place, site: str) -> dict[str, Any] | None:
@@ -289,7 +148,7 @@ def publish_index(place: Place) -> Path:
 
 def _index_entry(place: Place, site: str) -> dict[str, Any] | None:
     """A site's line; None where it has neither a report nor a reason why not."""
-    summary = _previous(place, site)
+    summary = last_summary(place, site)
     shown = {**NO_REPORT, "site": site, **_named(place, site), **(summary or {})}
     halt = halt_of(read_status(place, site), str(shown["title"]))
     if summary is None and halt is None:
@@ -309,7 +168,7 @@ def _named(place: Place, site: str) -> dict[str, Any]:
 
 def publish_halt(place: Place, site: str) -> None:
     """Says on a site's own page that its last run was stopped or failed; the report before stays beside it."""
-    folder, summary = place.latest(site), _previous(place, site)
+    folder, summary = place.latest(site), last_summary(place, site)
     shown = {**NO_REPORT, **_named(place, site), **(summary or {})}
     status, earlier = read_status(place, site), EARLIER if summary else ""
     halt = halt_of(status, str(shown["title"]), earlier, shown["created"], simulated=bool(shown["simulated"]))

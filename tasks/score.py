@@ -7,16 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.files import SOURCE, TARGET, load_pair
-from tasks.models import download_model, model_name
-from tasks.place import Place, replacing, write_private
-from tasks.prune import stages
+from tasks.models import download_model
 from tasks.registry import require_promoted
-from tasks.run import last_run
-from tasks.shift import fitted_propensity, load_propensity
-from tasks.status import read_status
 from tasks.step import step
-from tasks.store import Ref
 from tdrop.contracts.findings import Validation
 from tdrop.data.cells import write_patients
 from tdrop.data.prepare import prepare
@@ -24,7 +17,15 @@ from tdrop.data.readers import fingerprint
 from tdrop.disclosure.documents import disclose_validation
 from tdrop.errors import SiteStopped, TdropError, UsageError
 from tdrop.evaluate import patients_table
+from tdrop.home.files import SOURCE, TARGET, load_pair
+from tdrop.home.place import Place, replacing, write_private
+from tdrop.home.store import Ref
 from tdrop.records import read, write_json, write_record
+from tdrop.runs.propensity import fitted_propensity, load_propensity
+from tdrop.runs.prune import stages
+from tdrop.runs.records import model_name
+from tdrop.runs.run import last_run
+from tdrop.runs.status import read_status
 from tdrop.served.comparison import FEWEST_TO_COMPARE, compare_batch
 from tdrop.served.model import Served
 from tdrop.shift import DomainAuroc, unlike_newcomers

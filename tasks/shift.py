@@ -5,44 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from tasks.artifacts import leave, table
-from tasks.files import load_pair
-from tasks.place import Place, ResolvedSite
-from tasks.progress import report
-from tasks.stage import stage
 from tasks.step import step
-from tasks.store import Ref
 from tdrop.disclosure.shift import disclose_matching, disclose_shift
+from tdrop.home.files import load_pair
+from tdrop.home.place import Place, ResolvedSite
+from tdrop.home.progress import report
+from tdrop.home.stage import stage
+from tdrop.home.store import Ref
 from tdrop.matching import Matching, match
 from tdrop.records import write_record
-from tdrop.shift import Propensity, Shift, estimate_shift, judge_shared_patients, judge_source_outcomes, propensity
-from tdrop.shift.overlap import Mask
-
-PROPENSITY = "propensity.npz"
-#: The propensity, the shift and the matching are the same for every seed of a run.
-SEED = 0
-
-
-@stage("propensity")
-def fitted_propensity(folder: Path, encoded: Ref, seed: int = SEED) -> None:
-    """Writes propensity.npz, fitted once a site and used by all that weigh or match.
-
-    A site of fewer than 2 rows has none, and then the stage is empty.
-    """
-    source, target = load_pair(encoded.path)
-    if min(len(source), len(target)) >= 2:
-        propensity(source, target, seed=seed).save(folder / PROPENSITY)
-
-
-def load_propensity(ref: Ref) -> Propensity | None:
-    """The pair's propensity, or None where a site has too few rows for one."""
-    path = ref.path / PROPENSITY
-    return Propensity.load(path) if path.is_file() else None
-
-
-def unlike_patients(fitted: Ref) -> Mask | None:
-    """Which target patients are unlike anyone the model learned from (rows,), or None where nobody can say."""
-    found = load_propensity(fitted)
-    return None if found is None else found.unlike
+from tdrop.runs.propensity import SEED, fitted_propensity, load_propensity
+from tdrop.shift import Shift, estimate_shift, judge_shared_patients, judge_source_outcomes
 
 
 @stage("shift")

@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar
 
-from tasks import stopping
-from tasks.pool import in_a_thread
 from tdrop.errors import Damaged, TdropError, Unavailable, Unwritable, describe, unwritable
+from tdrop.home import stopping
+from tdrop.home.pool import in_a_thread
 
 if TYPE_CHECKING:
     from prefect import Task

@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 from filelock import FileLock
 
 from tasks.moved_home import take_artifacts_along
-from tasks.place import PRIVATE, Place
 from tdrop.errors import Damaged, Unavailable, unwritable
+from tdrop.home.place import PRIVATE, Place
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

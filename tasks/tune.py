@@ -15,20 +15,32 @@ from typing import Any
 
 import numpy as np
 
-from tasks.files import LABELLED, SOURCE, load_cohort, load_pair, save_summary
-from tasks.place import Place
-from tasks.pool import side_by_side
-from tasks.progress import advance
-from tasks.settings import SWEEP, TransferSettings
-from tasks.shift import PROPENSITY
-from tasks.stage import stage
 from tasks.step import step
-from tasks.store import Ref
 from tdrop.choose import weigh_out_of_fold
 from tdrop.errors import FitError
+from tdrop.home.files import (
+    FAILURE,
+    HISTORY,
+    LABELLED,
+    MODEL,
+    OUT_OF_FOLD,
+    PREDICTIONS,
+    PROPENSITY,
+    RISKS,
+    SOURCE,
+    load_cohort,
+    load_pair,
+    save_summary,
+)
+from tdrop.home.place import Place
+from tdrop.home.pool import side_by_side
+from tdrop.home.progress import advance
+from tdrop.home.stage import stage
+from tdrop.home.store import Ref
 from tdrop.matching import Matching
 from tdrop.methods import build, load
 from tdrop.records import write_json, write_record
+from tdrop.runs.settings import SWEEP, TransferSettings
 from tdrop.shift import Propensity, density_ratio_weights
 from tdrop.tune import OutOfFold, Trial, deal_folds, plan_trials, predict_folds, promising, refit, score_trial
 from tdrop.tune.trial import settings_of
@@ -36,17 +48,7 @@ from tdrop.types import Method
 
 #: Tuning happens once, with the first seed.
 FIRST_SEED = 0
-#: One seed's predictions for the target's patients.
-PREDICTIONS = "predictions.npz"
-#: A trial's risks of source patients whom its fits did not see.
-OUT_OF_FOLD = "out_of_fold.npz"
-#: Why a fit of a fold failed.
-FAILURE = "failure.json"
-#: A fitted model and its training curve.
-MODEL, HISTORY = "model", "history.json"
 Settings = Mapping[str, Any]
-#: Out-of-fold risks of a method, row by row: rows, risk, fold, y, weights.
-RISKS = "risks.npz"
 
 
 def planned_trials(method: str, settings: TransferSettings) -> Sequence[Settings]:

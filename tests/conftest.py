@@ -90,8 +90,8 @@ def tiny_network(tmp_path: Path):
 
 def write_tiny_network(folder: Path, rows=TINY_ROWS, seed: int = 0):
     """Writes `folder/network/data_contracts` and the extracts below `folder/home`; returns the Place."""
-    from tasks.place import Place
     from tdrop.data.demo import write_demo_network
+    from tdrop.home.place import Place
 
     contracts = folder / "network" / "data_contracts"
     shutil.copytree(PROJECT / "data_contracts", contracts)
@@ -118,14 +118,14 @@ def plain_reports(monkeypatch):
 
 def leave_reports_out(patch: pytest.MonkeyPatch) -> None:
     """Replaces reports by a line, within this process."""
-    for module in ("tasks.report", "tasks.export"):
+    for module in ("tasks.report", "tdrop.runs.export"):
         patch.setattr(f"{module}.render_report", lambda data: f"<html>{data.site.name}</html>")
 
 
 @pytest.fixture
 def tiny_settings():
     """Three cheap methods, one trial, one seed: a transfer in a few seconds."""
-    from tasks.settings import TransferSettings
+    from tdrop.runs.settings import TransferSettings
 
     return TransferSettings(
         methods=tuple(TINY_METHODS),

@@ -13,7 +13,7 @@ from conftest import PROJECT
 PROGRAM = """
 import sys
 from flows.transfer import transfer_site
-from tasks.settings import TransferSettings
+from tdrop.runs.settings import TransferSettings
 site, settings, contracts, home, processes = sys.argv[1:]
 transfer_site(site, TransferSettings.model_validate_json(settings), contracts, home, int(processes))
 print("imported", sorted({"torch", "great_expectations"} & set(sys.modules)))

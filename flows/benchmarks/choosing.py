@@ -16,7 +16,6 @@ import numpy as np
 from flows.benchmarks.problems import find_problem, list_problems, quick_problems
 from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
 from flows.benchmarks.units import run_units
-from tasks.place import Place
 from tdrop.choose import (
     DEFAULT_CRITERION,
     PREFERENCE,
@@ -27,6 +26,7 @@ from tdrop.choose import (
     choose,
     weigh_out_of_fold,
 )
+from tdrop.home.place import Place
 from tdrop.matching import match
 from tdrop.methods import build, label, method_names
 from tdrop.metrics import auroc, per_row_log_loss

@@ -19,11 +19,11 @@ from flows.benchmarks.pairs import Pair, draw_pair, fit_fixed, predictions_of, t
 from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
 from flows.benchmarks.table_one import MAIN, NEURAL
 from flows.benchmarks.units import QUICK_NETWORK
-from tasks.place import Place
-from tasks.settings import TransferSettings
 from tdrop import metrics
 from tdrop.data.families import extrapolation, extrapolation_risk
+from tdrop.home.place import Place
 from tdrop.methods import label
+from tdrop.runs.settings import TransferSettings
 from tdrop.types import Cohort, Doubles, Summary
 
 #: Networks' own default length.

@@ -17,8 +17,8 @@ from flows.benchmarks.forecast_pairs import Gathered, gather
 from flows.benchmarks.problems import FURTHER, further_pairs, pairs_of_sites, quick_problems
 from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
 from flows.benchmarks.units import run_units
-from tasks.place import Place
 from tdrop.forecast import ESTIMATORS, QUANTITIES, Ranked, binomial_interval, bound_error, fit_tau, forecast
+from tdrop.home.place import Place
 from tdrop.methods import method_names
 from tdrop.types import Doubles
 

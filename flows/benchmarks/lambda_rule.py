@@ -19,16 +19,16 @@ from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
 from flows.benchmarks.rules import lowest_log_loss, scored, within_one_error
 from flows.benchmarks.table_one import MAIN, UNREGULARISED
 from flows.benchmarks.units import QUICK_NETWORK, collect
-from tasks.files import load_summary
-from tasks.place import Place
-from tasks.progress import expect
-from tasks.settings import TransferSettings
 from tasks.shift import matched_rows
-from tasks.tune import PREDICTIONS, fit_seed, planned_trials, tune_method
+from tasks.tune import fit_seed, planned_trials, tune_method
 from tdrop import metrics
 from tdrop.data.families import extrapolation
 from tdrop.data.simulate import simulated_cohort
 from tdrop.disclosure.cells import to_number
+from tdrop.home.files import PREDICTIONS, load_summary
+from tdrop.home.place import Place
+from tdrop.home.progress import expect
+from tdrop.runs.settings import TransferSettings
 from tdrop.shift import propensity
 from tdrop.tune import Trial, pick_trial
 from tdrop.types import INTERVAL_LEVEL, Cohort, Doubles, Summary

@@ -22,17 +22,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import tasks.export
 import tasks.report
-import tasks.store
+import tdrop.home.store
 import tdrop.report
+import tdrop.runs.export
 from flows.benchmarks.drawings import draw_memory
 from flows.network import transfer_network
 from flows.orchestration import orchestrated
-from tasks.place import Place
-from tasks.progress import Event, listen
-from tasks.settings import TransferSettings
 from tdrop.data.demo import write_demo_network
+from tdrop.home.place import Place
+from tdrop.home.progress import Event, listen
+from tdrop.runs.settings import TransferSettings
 
 CONTRACTS = Path(__file__).parents[1].joinpath("data_contracts").resolve()
 ROWS = {"registry": 300, "harbour": 150, "hillside": 130, "lakeside": 120}
@@ -147,11 +147,15 @@ def _work_measured() -> Iterator[list[Span]]:
 
         return run
 
-    make = tasks.store.Store.make
+    make = tdrop.home.store.Store.make
     replaced: list[tuple[Any, str, Any]] = [
-        (tasks.store.Store, "make", lambda self, stage, inputs, build: make(self, stage, inputs, timed(stage, build))),
+        (
+            tdrop.home.store.Store,
+            "make",
+            lambda self, stage, inputs, build: make(self, stage, inputs, timed(stage, build)),
+        ),
         (tasks.report, "assemble", timed("assemble", tasks.report.assemble)),
-        (tasks.export, "site_record", timed("export", tasks.export.site_record)),
+        (tdrop.runs.export, "site_record", timed("export", tdrop.runs.export.site_record)),
         (tdrop.report, "render_report", timed("report", tdrop.report.render_report)),
     ]
     with ExitStack() as stack:

@@ -12,19 +12,19 @@ from numpy.typing import NDArray
 
 from flows.benchmarks.units import collect
 from flows.training import train
-from tasks.evaluate import load_predictions
-from tasks.files import load_summary, save_cohort
-from tasks.place import Place
-from tasks.run import Trained
-from tasks.settings import TransferSettings
 from tasks.shift import matched_rows
 from tasks.step import step
-from tasks.store import Ref, Store
-from tasks.tune import PREDICTIONS, fit_seed
+from tasks.tune import fit_seed
 from tdrop.contracts.schema import Decision
+from tdrop.home.files import PREDICTIONS, load_summary, save_cohort
+from tdrop.home.place import Place
+from tdrop.home.store import Ref, Store
 from tdrop.methods import build
 from tdrop.metrics import take
 from tdrop.records import read_arrays
+from tdrop.runs.evidence import load_predictions
+from tdrop.runs.run import Trained
+from tdrop.runs.settings import TransferSettings
 from tdrop.tune import Trial
 from tdrop.types import INTERVAL_LEVEL, Cohort, Doubles, Summary
 

@@ -13,18 +13,18 @@ from flows.benchmarks.pairs import Pair, tune_and_fit
 from flows.benchmarks.results import Results, Row, Scale, Table
 from flows.benchmarks.table_one import MAIN, Judged, bars_table, judge, key_numbers, table_one
 from flows.benchmarks.units import QUICK_NETWORK
-from tasks.files import load_cohort
-from tasks.place import Place, ResolvedSite
 from tasks.prepare import encode_pair, prepare_site, require_usable
-from tasks.settings import TransferSettings
 from tasks.shift import estimate_site_shift
-from tasks.stage import stage
 from tasks.step import step
-from tasks.store import Ref
 from tdrop.data.outcomes import read_labels
 from tdrop.data.readers import label_fingerprint
+from tdrop.home.files import load_cohort
+from tdrop.home.place import Place, ResolvedSite
+from tdrop.home.stage import stage
+from tdrop.home.store import Ref
 from tdrop.records import write_record
 from tdrop.report.sentences import shift_sentence
+from tdrop.runs.settings import TransferSettings
 from tdrop.shift import Shift
 
 SEEDS, TRIALS, PASSES, BOOTSTRAP = 10, 12, 200, 1000

@@ -21,8 +21,8 @@ from flows.benchmarks.paired import concordant_pairs, mean_over_problems, strati
 from flows.benchmarks.printed import UCI as PRINTED
 from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
 from flows.benchmarks.units import run_units
-from tasks.place import Place
 from tdrop import metrics
+from tdrop.home.place import Place
 from tdrop.methods import build, label, method_names
 from tdrop.types import Cohort, Doubles
 

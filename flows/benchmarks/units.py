@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
-from tasks.place import Place
-from tasks.pool import compute
-from tasks.progress import report
 from tasks.step import Future, step
-from tasks.store import Ref, Store
+from tdrop.home.place import Place
+from tdrop.home.pool import compute
+from tdrop.home.progress import report
+from tdrop.home.store import Ref, Store
 from tdrop.records import write_record
 
 #: What one unit finds: a record, which the store keeps as JSON.

@@ -40,7 +40,7 @@ SERVING_SECONDS = 300
 def place(tmp_path_factory):
     """One tiny site, transferred but not promoted."""
     from flows.transfer import transfer_site
-    from tasks.settings import TransferSettings
+    from tdrop.runs.settings import TransferSettings
 
     place = write_tiny_network(tmp_path_factory.mktemp("champion"))
     settings = TransferSettings(
@@ -65,7 +65,7 @@ def score(place, file, site="harbour"):
 def transfer(place, **changed):
     """Transfers harbour with the settings of its last run, some of them changed."""
     from flows.transfer import transfer_site
-    from tasks.run import last_run
+    from tdrop.runs.run import last_run
 
     settings = last_run(place, "harbour").settings.model_copy(update=changed)
     return transfer_site("harbour", settings, place.contracts, place.home, processes=0)
@@ -354,10 +354,11 @@ def test_rollback_goes_back_one_champion(place):
 
 
 def test_the_candidate_is_the_model_of_the_report_also_when_it_was_recorded_before(place):
-    from tasks.models import CANDIDATE, MODELS_DIGEST
+    from tasks.models import CANDIDATE
     from tasks.registry import promote
-    from tasks.run import last_run
     from tasks.tracking import connect
+    from tdrop.runs.records import MODELS_DIGEST
+    from tdrop.runs.run import last_run
 
     newer = candidate(place)
     transfer(place, passes=10)
@@ -392,14 +393,15 @@ def changed(place) -> bool:
 
 
 def test_a_verdict_of_stop_leaves_nothing_to_promote(place, tmp_path):
-    from tasks.export import site_record
     from tasks.models import CANDIDATE
     from tasks.recording import record_site
     from tasks.registry import promote
-    from tasks.run import last_run
+    from tasks.report import assemble
     from tasks.tracking import connect
+    from tdrop.runs.export import site_record
+    from tdrop.runs.run import last_run
 
-    record = site_record(place, last_run(place, "harbour"), tmp_path)
+    record = site_record(place, run := last_run(place, "harbour"), assemble(place, run), tmp_path)
     stopped = replace(record, candidate=None, tags={**record.tags, "verdict": "stop"})
     before = candidate(place)
     first = record_site(place, stopped)
@@ -414,14 +416,15 @@ def test_a_verdict_of_stop_leaves_nothing_to_promote(place, tmp_path):
 
 
 def test_the_export_hides_what_the_site_wants_hidden(place, tmp_path):
-    from tasks.export import export_site
-    from tasks.run import last_run
+    from tasks.report import assemble
+    from tdrop.runs.export import export_site
+    from tdrop.runs.run import last_run
 
     yaml = place.network().folder / "sites" / "harbour.yaml"
     text = yaml.read_text()
     yaml.write_text(text.replace("disclosure: {exempt: true}", "disclosure: {threshold: 20}"))
     try:
-        export_site(place, last_run(place, "harbour"), tmp_path / "mail")
+        export_site(place, run := last_run(place, "harbour"), assemble(place, run), tmp_path / "mail")
     finally:
         yaml.write_text(text)
     exported = (tmp_path / "mail" / "report.html").read_text()

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from flows import console as shown
-from tasks.progress import Event, report
+from tdrop.home.progress import Event, report
 
 #: Until when a line must have come; it comes within a fraction of it.
 LIMIT_SECONDS = 20

@@ -26,7 +26,7 @@ QUICK = {name: TINY_METHODS[name] for name in ("mlp", "logistic_regression")}
 
 @pytest.fixture(scope="module")
 def settings():
-    from tasks.settings import TransferSettings
+    from tdrop.runs.settings import TransferSettings
 
     return TransferSettings(
         methods=tuple(SLOW), method_settings=SLOW, seeds=1, trials=1, passes=10, folds=2, bootstrap=50

@@ -13,11 +13,11 @@ import pytest
 from conftest import TINY_METHODS, leave_reports_out, write_tiny_network
 
 from flows.transfer import transfer_site
-from tasks import progress
-from tasks.place import Place
-from tasks.settings import TransferSettings
-from tasks.status import read_status
 from tdrop.errors import Unwritable, UsageError
+from tdrop.home import progress
+from tdrop.home.place import Place
+from tdrop.runs.settings import TransferSettings
+from tdrop.runs.status import read_status
 
 pytestmark = pytest.mark.usefixtures("plain_reports")
 SITE = "harbour"

@@ -12,14 +12,14 @@ from conftest import settle, write_tiny_network
 
 from flows.audit import _held, audit_site
 from flows.transfer import transfer_site
-from tasks.audit import Audit, remembered_labels, weighed_outcomes
-from tasks.label_list import SHEET, read_list, write_list
-from tasks.ledger import LEDGER, entries
-from tasks.run import last_run
-from tasks.settings import TransferSettings
 from tdrop.errors import DataError, UsageError
 from tdrop.forecast import Forecast, track_record
 from tdrop.records import read_record
+from tdrop.runs.audit import Audit, remembered_labels, weighed_outcomes
+from tdrop.runs.label_list import SHEET, read_list, write_list
+from tdrop.runs.ledger import LEDGER, entries
+from tdrop.runs.run import last_run
+from tdrop.runs.settings import TransferSettings
 
 
 @pytest.fixture(scope="module")
@@ -100,8 +100,8 @@ def test_a_list_comes_back_and_the_audit_lasts(place, settings):
 
 
 def test_the_same_model_is_one_candidate(place):
-    from tasks.models import model_name
     from tasks.tracking import connect
+    from tdrop.runs.records import model_name
 
     assert len(connect(place).search_model_versions(f"name = '{model_name('harbour')}'")) == 1
 

@@ -12,8 +12,8 @@ from conftest import settle, write_tiny_network
 
 from flows.promotion import run_export
 from flows.transfer import transfer_site
-from tasks.settings import TransferSettings
 from tdrop.errors import SiteStopped
+from tdrop.runs.settings import TransferSettings
 
 pytestmark = pytest.mark.timeout(400)
 SITE = "harbour"

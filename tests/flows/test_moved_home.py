@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 from conftest import TINY_METHODS, write_tiny_network
 
-from tasks.settings import TransferSettings
+from tdrop.runs.settings import TransferSettings
 
 SETTINGS = TransferSettings(
     methods=("logistic_regression",),
@@ -30,9 +30,9 @@ AFTERWARDS = """
 import json, sys
 from flows.score import score_site
 from flows.transfer import transfer_site
-from tasks.place import Place
+from tdrop.home.place import Place
 from tasks.registry import champion_record, promote
-from tasks.settings import TransferSettings
+from tdrop.runs.settings import TransferSettings
 
 home, contracts, batch, settings = sys.argv[1:]
 place = Place.at(home, contracts)

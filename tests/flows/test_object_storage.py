@@ -58,7 +58,7 @@ def test_a_site_lives_in_object_storage(storage, place, tiny_settings, tmp_path)
     from flows.score import score_site
     from flows.transfer import transfer_site
     from tasks.registry import promote
-    from tasks.status import read_status
+    from tdrop.runs.status import read_status
 
     def transfer():
         return transfer_site(SITE, tiny_settings, place.contracts, place.home, 0)

@@ -9,8 +9,9 @@ from conftest import settle
 
 from flows.overview import run_status, standing_of
 from flows.printer import Printer
-from tasks.settings import TransferSettings
-from tasks.status import look_for_changes, one_at_a_time, write_status
+from tasks.prepare import look_for_changes
+from tdrop.runs.settings import TransferSettings
+from tdrop.runs.status import one_at_a_time, write_status
 
 
 def test_every_state_is_told_with_its_reason(tiny_network):

@@ -14,7 +14,7 @@ from conftest import settle, write_tiny_network
 from separate_process import start_transfer
 
 from flows.printer import Printer
-from tasks.run import last_run
+from tdrop.runs.run import last_run
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def said(command, **arguments) -> str:
 
 def prune(place, days: int) -> str:
     from flows.prune import run_prune
-    from tasks.lease import let_go
+    from tdrop.home.lease import let_go
 
     # The runs before were this process's own; a person prunes from another.
     let_go()
@@ -113,8 +113,8 @@ def test_the_patients_that_a_champion_was_made_for_stay(place, tiny_settings):
 
 
 def test_a_running_site_is_not_pruned(place):
-    from tasks.status import one_at_a_time
     from tdrop.errors import UsageError
+    from tdrop.runs.status import one_at_a_time
 
     with one_at_a_time(place, "harbour"), pytest.raises(UsageError, match="a run of site 'harbour' is under way"):
         prune(place, 0)
@@ -145,7 +145,7 @@ def test_another_network_on_the_same_home_is_left_alone(place, tmp_path):
         text = renamed.read_text().replace("name: ", "name: other_").replace("source: ", "source: other_")
         renamed.write_text(text)
     before, runs = sorted((place.root / "store").glob("*/*")), len(runs_of(place, "harbour"))
-    from tasks.place import Place
+    from tdrop.home.place import Place
 
     prune(Place.at(place.home, other), 0)
     assert sorted((place.root / "store").glob("*/*")) == before
@@ -202,13 +202,13 @@ def test_an_erased_site_leaves_nothing(place, tiny_settings):
     from prefect.client.orchestration import get_client
 
     from flows.prune import run_erase
-    from tasks.prune import made_from
     from tasks.score import find_champion
     from tasks.tracking import connect
+    from tdrop.runs.prune import made_from
 
     assert place.root / "models" in find_champion(place, "harbour").folder.parents
     killed, under_way = half_made_record(place, "harbour"), half_made_record(place, "hillside")
-    assert len(made_from(place, "harbour")) > 10
+    assert len(made_from(place, "harbour", set())) > 10
     before = {site: last_run(place, site) for site in ("harbour", "hillside")}
     output = said(run_erase, site="harbour", contracts=Path(place.contracts))
 

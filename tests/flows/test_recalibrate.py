@@ -13,15 +13,15 @@ from scipy.special import expit, logit
 from flows.recalibrate import recalibrate_site
 from flows.score import score_site
 from flows.transfer import transfer_site
-from tasks.audit import remember_labels
-from tasks.label_list import DRAW, write_list
 from tasks.models import CANDIDATE, RECALIBRATED_FROM
 from tasks.recalibrate import KNOWN, LABELS, METHOD
 from tasks.registry import promote, rollback, version_at
 from tasks.report import refresh_report
-from tasks.run import last_run
-from tasks.settings import TransferSettings
 from tdrop.errors import DataError, UsageError
+from tdrop.runs.audit import remember_labels
+from tdrop.runs.label_list import DRAW, write_list
+from tdrop.runs.run import last_run
+from tdrop.runs.settings import TransferSettings
 
 #: Two patients as a hospital would send them.
 ROWS = {

@@ -26,7 +26,7 @@ RECOMMENDED = "a new transfer is recommended"
 
 def transfer(place):
     from flows.transfer import transfer_site
-    from tasks.settings import TransferSettings
+    from tdrop.runs.settings import TransferSettings
 
     settings = TransferSettings(
         methods=("logistic_regression",), method_settings=TINY_METHODS, seeds=1, trials=1, passes=10, bootstrap=50
@@ -218,9 +218,9 @@ def test_a_changed_contract_is_said(place, tmp_path):
 
 
 def test_a_champion_of_an_older_source_says_so_until_the_next_is_promoted(place, tmp_path):
-    from tasks.prune import stages
     from tasks.registry import promote
     from tasks.score import find_champion
+    from tdrop.runs.prune import stages
 
     registry = place.root / "demo" / "registry.csv"
     old = find_champion(place, SITE).described["digests"]["source"]

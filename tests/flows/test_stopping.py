@@ -86,8 +86,8 @@ def test_a_method_fails_only_by_its_own_failure(tmp_path):
     from concurrent.futures import CancelledError
 
     from flows.training import collect_fits
-    from tasks import stopping
-    from tasks.run import Trained
+    from tdrop.home import stopping
+    from tdrop.runs.run import Trained
 
     class Ended:
         def result(self):
@@ -106,7 +106,7 @@ def test_a_method_fails_only_by_its_own_failure(tmp_path):
 PROGRAM = """
 import hashlib, sys, time
 from flows.interrupts import heeding_signals
-from tasks import stopping
+from tdrop.home import stopping
 with heeding_signals():
     with stopping.last_words(lambda: print("written down", flush=True)):
         print("begun", flush=True)

@@ -13,7 +13,7 @@ SITE = "harbour"
 
 @pytest.fixture(scope="module")
 def settings():
-    from tasks.settings import TransferSettings
+    from tdrop.runs.settings import TransferSettings
 
     methods = {name: TINY_METHODS[name] for name in ("mlp", "logistic_regression")}
     return TransferSettings(
@@ -63,8 +63,8 @@ def transfer(place, settings):
 
 @pytest.mark.usefixtures("on_postgres")
 def test_a_record_holds_what_people_compare(recorded, settings):
-    from tasks.run import last_run
     from tasks.tracking import EXPERIMENTS, connect
+    from tdrop.runs.run import last_run
 
     client, run = connect(recorded), last_run(recorded, SITE)
     experiment = client.search_experiments(filter_string=EXPERIMENTS)[0].experiment_id

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from flows.training import without_target
-from tasks.run import Trained
 from tdrop.records import read
+from tdrop.runs.run import Trained
 from tdrop.tune import Trial
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from conftest import on_server, settle, write_tiny_network
 
-from tasks.run import last_run
+from tdrop.runs.run import last_run
 
 FILES = (
     "report.html",
@@ -29,7 +29,7 @@ FILES = (
 def settings():
     from conftest import TINY_METHODS
 
-    from tasks.settings import TransferSettings
+    from tdrop.runs.settings import TransferSettings
 
     return TransferSettings(
         methods=tuple(TINY_METHODS), method_settings=TINY_METHODS, seeds=2, trials=1, passes=10, folds=2, bootstrap=50

@@ -13,9 +13,10 @@ from conftest import settle
 
 from flows.shift import compare_with_source
 from flows.transfer import transfer_site
-from tasks.export import export_site, site_record
-from tasks.run import last_run
-from tasks.settings import TransferSettings
+from tasks.report import assemble
+from tdrop.runs.export import export_site, site_record
+from tdrop.runs.run import last_run
+from tdrop.runs.settings import TransferSettings
 
 SITE = "harbour"
 SETTINGS = TransferSettings(
@@ -59,7 +60,8 @@ def test_two_source_outcomes_are_no_go_and_make_no_candidate(tiny_network, tmp_p
     (ground,) = [one for one in shift["grounds"] if one["kind"] == "source_outcomes"]
     assert (ground["count"], ground["of"]) == (2, shift["source_rows"])
     transfer(tiny_network)
-    assert site_record(tiny_network, last_run(tiny_network, SITE), tmp_path / "record").candidate is None
+    run = last_run(tiny_network, SITE)
+    assert site_record(tiny_network, run, assemble(tiny_network, run), tmp_path / "record").candidate is None
 
 
 def test_a_target_of_the_sources_own_patients_stops_and_makes_no_candidate(tiny_network, tmp_path):
@@ -70,7 +72,8 @@ def test_a_target_of_the_sources_own_patients_stops_and_makes_no_candidate(tiny_
     assert summary["verdict"] == "stop"
     assert "150 of the 150 patients here are the source's own" in page(tiny_network)
     assert "too different" not in page(tiny_network)
-    assert site_record(tiny_network, last_run(tiny_network, SITE), tmp_path / "record").candidate is None
+    run = last_run(tiny_network, SITE)
+    assert site_record(tiny_network, run, assemble(tiny_network, run), tmp_path / "record").candidate is None
 
 
 @pytest.mark.parametrize("hidden", [False, True])
@@ -85,9 +88,9 @@ def test_outcomes_that_contradict_the_risks_harden_the_verdict(tiny_network, tmp
     assert re.search(words, page(tiny_network))
     run = last_run(tiny_network, SITE)
     assert run.stages.shift.json("shift.json")["verdict"] != "stop"
-    record = site_record(tiny_network, run, tmp_path / "record")
+    record = site_record(tiny_network, run, assemble(tiny_network, run), tmp_path / "record")
     assert (record.candidate, record.tags["verdict"]) == (None, "stop")
-    export_site(tiny_network, run, tmp_path / "export")
+    export_site(tiny_network, run, assemble(tiny_network, run), tmp_path / "export")
     assert "and happened in none" in (tmp_path / "export" / "report.html").read_text(encoding="utf-8")
     ground = json.loads((tmp_path / "export" / "shift.json").read_text())["grounds"][-1]
     assert (ground["kind"], ground["count"]) == ("known_outcomes", 0)

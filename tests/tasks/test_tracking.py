@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tasks.place import Place
+from tdrop.home.place import Place
 
 
 def test_a_failed_run_keeps_its_own_error():

@@ -60,7 +60,7 @@ def test_a_quick_benchmark_writes_its_files_is_recorded_and_resumes(finished, ho
     def refuse(*values, **named):
         raise AssertionError("everything was computed before")
 
-    monkeypatch.setattr("tasks.stage.compute", refuse)
+    monkeypatch.setattr("tdrop.home.stage.compute", refuse)
     monkeypatch.setattr("flows.benchmarks.units.compute", refuse)
     assert command.benchmark(name, quick=True, output=str(folder), home=str(home), processes=0) == page
 
@@ -78,8 +78,8 @@ def test_a_benchmark_is_a_flow_where_a_server_is_at_hand(home, prefect_server):
 
 def assert_recorded(home, name, metrics):
     """One finished run holds the key numbers and the tables."""
-    from tasks.place import Place
     from tasks.tracking import connect, experiment_id
+    from tdrop.home.place import Place
 
     place = Place.at(home, command.CONTRACTS)
     client = connect(place)

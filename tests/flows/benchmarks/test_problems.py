@@ -9,8 +9,8 @@ import pytest
 
 from flows.benchmarks import extrapolation, prostate, prostate_hard, toy, uci
 from flows.benchmarks.pairs import draw_pair, fixed_trial
-from tasks.files import load_cohort
-from tasks.place import Place
+from tdrop.home.files import load_cohort
+from tdrop.home.place import Place
 from tdrop.metrics import auroc
 
 

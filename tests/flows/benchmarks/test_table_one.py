@@ -7,9 +7,9 @@ import pytest
 from flows.benchmarks.pairs import Pair
 from flows.benchmarks.results import Estimate
 from flows.benchmarks.table_one import ORACLE, Judged, bars_table, key_numbers, table_one
-from tasks.store import Ref
 from tdrop.evaluate import Evaluation
 from tdrop.evaluate.records import Row
+from tdrop.home.store import Ref
 
 AUROCS = {"mlp": 0.70, "tdnr": 0.74, "transductive_dropout": 0.71, "gradient_boosting": 0.90, ORACLE: 0.95}
 

@@ -12,7 +12,7 @@ from method_cases import fit_quick
 
 from flows.benchmarks import speed
 from flows.benchmarks.results import Scale
-from tasks.place import Place
+from tdrop.home.place import Place
 from tdrop.methods import build, method_class, method_names
 from tdrop.methods.parts import predict as _predict
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks import pool, stopping
 from tdrop.errors import FitError
+from tdrop.home import pool, stopping
 
 
 def die_at_first(marker: str) -> str:

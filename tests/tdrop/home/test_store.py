@@ -9,7 +9,7 @@ from time import sleep
 
 import pytest
 
-from tasks.store import Store, digest_of
+from tdrop.home.store import Store, digest_of
 
 
 def writer(text: str, calls: list[str]):
@@ -42,7 +42,7 @@ def test_other_inputs_are_another_stage(tmp_path, inputs):
 def test_other_code_is_another_stage(tmp_path, monkeypatch):
     calls: list[str] = []
     Store(tmp_path).make("fit", {}, writer("a", calls))
-    monkeypatch.setattr("tasks.store.code_digest", lambda: "changed")
+    monkeypatch.setattr("tdrop.home.store.code_digest", lambda: "changed")
     Store(tmp_path).make("fit", {}, writer("b", calls))
     assert calls == ["a", "b"]
 
@@ -95,7 +95,7 @@ def test_the_digest_goes_by_content_not_by_order():
 
 
 def test_drawing_and_wiring_decide_whether_to_run_and_not_what_a_stage_holds(monkeypatch):
-    from tasks import store
+    from tdrop.home import store
 
     seen = []
     monkeypatch.setattr(store, "_digest_files", lambda files: seen.append({name for name, _ in files}) or "")

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from filelock import FileLock
 
-from tasks.place import PRIVATE, Place
 from tdrop.disclosure.cells import limit
 from tdrop.disclosure.differences import State, may_leave, patients_apart, state_of
+from tdrop.home.place import PRIVATE, Place
 from tdrop.report.data import ReportData
 
 #: Tag of a record that holds no number of the site, and says why.

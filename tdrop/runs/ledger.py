@@ -6,9 +6,9 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from tasks.place import Place
-from tasks.status import now
 from tdrop.forecast import Entry, Forecast, Observation, append, read_ledger
+from tdrop.home.place import Place
+from tdrop.runs.status import now
 
 LEDGER = "ledger.jsonl"
 

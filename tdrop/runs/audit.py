@@ -12,13 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.forecast import FORECAST, list_promises, load_evidence, site_propensity
-from tasks.label_list import LabelList, read_list
-from tasks.ledger import answer, entries
-from tasks.place import PRIVATE, Place
-from tasks.run import Run
-from tasks.store import Ref, Store
-from tasks.tune import RISKS
 from tdrop.errors import DataError
 from tdrop.evaluate import ALL, Evaluation
 from tdrop.forecast import (
@@ -36,8 +29,15 @@ from tdrop.forecast import (
     forecast_of,
     split_drop,
 )
+from tdrop.home.files import FORECAST, RISKS
+from tdrop.home.place import PRIVATE, Place
+from tdrop.home.store import Ref, Store
 from tdrop.metrics import per_row_log_loss
 from tdrop.records import read_arrays, read_record, write_record
+from tdrop.runs.evidence import list_promises, load_evidence, site_propensity
+from tdrop.runs.label_list import LabelList, read_list
+from tdrop.runs.ledger import answer, entries
+from tdrop.runs.run import Run
 
 logger = logging.getLogger(__name__)
 AUDIT = "audit.json"

@@ -23,8 +23,8 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, ParamSpec, TypeVar
 
-from tasks import stopping
 from tdrop.errors import FitError
+from tdrop.home import stopping
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -6,6 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+#: Tags on a version: the lock on its models, and the stage that new patients are compared with.
+MODELS_DIGEST, ENCODED = "models_digest", "tdrop.encoded"
+
+
+def model_name(site: str) -> str:
+    """The registered model of a site."""
+    return f"tdrop-{site}"
+
 
 @dataclass(frozen=True)
 class MethodRecord:

@@ -6,8 +6,8 @@ import stat
 
 import pytest
 
-from tasks.place import Place, replacing, write_private
 from tdrop.errors import UsageError
+from tdrop.home.place import Place, replacing, write_private
 
 
 def test_a_folder_is_replaced_whole(tmp_path):

@@ -10,24 +10,25 @@ from typing import Any
 
 import pandas as pd
 
-from tasks.models import MODELS_DIGEST
-from tasks.place import Place, ResolvedSite
-from tasks.published import WITHHELD, Published, patients_of, published_of, withheld_sentence
-from tasks.records import MethodRecord, SiteRecord
-from tasks.report import EARLIER, assemble
-from tasks.run import Run
-from tasks.store import canonical
 from tdrop.choose import Choice
 from tdrop.disclosure.cells import limit
 from tdrop.disclosure.documents import disclose_trials
 from tdrop.disclosure.report import disclose
 from tdrop.evaluate import ALL, Row
 from tdrop.figures import draw_calibration, draw_dropout_rates, draw_risk_histogram
+from tdrop.home.place import Place, ResolvedSite
+from tdrop.home.store import canonical
 from tdrop.methods import label
 from tdrop.metrics import METRICS, refer
 from tdrop.records import plain, write_json, write_record
 from tdrop.report import ReportData, render_report, report_summary
+from tdrop.runs.published import WITHHELD, Published, patients_of, published_of, withheld_sentence
+from tdrop.runs.records import MODELS_DIGEST, MethodRecord, SiteRecord
+from tdrop.runs.run import Run
 from tdrop.tune import Trial
+
+#: The report before, beside the page that says why there is no newer one.
+EARLIER = "earlier_report.html"
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,9 @@ class Leaving:
     withheld: bool
 
 
-def export_site(place: Place, run: Run, folder: Path) -> Leaving:
+def export_site(place: Place, run: Run, whole: ReportData, folder: Path) -> Leaving:
     """Writes the report and its numbers with small counts hidden into an empty folder."""
-    whole, threshold = assemble(place, run), limit(place.network().site(run.site).disclosure)
+    threshold = limit(whole.site.disclosure)
     folder.mkdir(parents=True, exist_ok=True)
     if threshold:
         return _write_disclosed(published_of(place, run.site), whole, threshold, folder)
@@ -85,12 +86,12 @@ def write_numbers(data: ReportData, folder: Path) -> None:
     write_record(folder / "choice.json", data.choice)
 
 
-def site_record(place: Place, run: Run, folder: Path) -> SiteRecord:
+def site_record(place: Place, run: Run, whole: ReportData, folder: Path) -> SiteRecord:
     """Assembles the MLflow record of a run; its files are written below `folder`."""
     site = place.resolve(run.site)
     stages = run.stages
     exported = folder / "report"
-    leaving = export_site(place, run, exported)
+    leaving = export_site(place, run, whole, exported)
     data = leaving.data
     if site.policy.upload_patients:
         shutil.copyfile(place.latest(run.site) / "patients.csv", exported / "patients.csv")

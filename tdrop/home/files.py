@@ -1,4 +1,4 @@
-"""Cohorts and predictions on disk: plain arrays, no pickle."""
+"""Names of the files that stages hold; cohorts and predictions as plain arrays, no pickle."""
 
 from __future__ import annotations
 
@@ -13,6 +13,22 @@ from tdrop.types import Cohort, Feature, Summary
 
 #: Files of a stage with encoded patients; its source alone is a stage too, which the last one names.
 SOURCE, TARGET, ENCODER, LABELLED = "source.npz", "target.npz", "encoder.json", "labelled.json"
+#: An extract's checked rows.
+FRAME = "frame.parquet"
+#: P(target | x) of both sites' patients.
+PROPENSITY = "propensity.npz"
+#: One seed's predictions for the target's patients.
+PREDICTIONS = "predictions.npz"
+#: A trial's risks of source patients whom its fits did not see; of the picked one, row by row with outcome and weight.
+OUT_OF_FOLD, RISKS = "out_of_fold.npz", "risks.npz"
+#: Why a fit of a fold failed.
+FAILURE = "failure.json"
+#: A fitted model and its training curve.
+MODEL, HISTORY = "model", "history.json"
+#: What a site can expect, and its prediction sets.
+FORECAST, SETS = "forecast.json", "sets.json"
+#: Why a label file could not be used.
+REFUSED = "refused_labels.json"
 
 
 def save_cohort(path: Path, cohort: Cohort) -> None:

@@ -24,8 +24,8 @@ from typing import Annotated, Any, TypeVar
 from filelock import FileLock
 from pydantic import Field
 
-from tasks.lease import leased
 from tdrop.errors import DataError
+from tdrop.home.lease import leased
 from tdrop.records import read_record, write_json
 
 logger = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ def program_digest() -> str:
 
 def _program_files(packages: Sequence[str], pattern: str) -> list[tuple[str, Path]]:
     """Names, the package's first, and paths of a program's files."""
-    project = Path(__file__).parents[1]
+    project = Path(__file__).parents[2]
     files = [file for package in packages for file in sorted((project / package).rglob(pattern))]
     return [(file.relative_to(project).as_posix(), file) for file in files if _is_source(file)]
 

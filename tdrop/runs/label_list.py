@@ -10,15 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
-from tasks.files import load_cohort, load_summary
-from tasks.forecast import idea_of_truth, load_evidence
-from tasks.place import Place, write_private
-from tasks.run import Run
-from tasks.store import digest_of
-from tasks.tune import PREDICTIONS, RISKS
 from tdrop.errors import UsageError
 from tdrop.forecast import Drawn, draw_list
+from tdrop.home.files import PREDICTIONS, RISKS, TARGET, load_cohort, load_summary
+from tdrop.home.place import Place, write_private
+from tdrop.home.store import digest_of
 from tdrop.records import read_arrays
+from tdrop.runs.evidence import idea_of_truth, load_evidence
+from tdrop.runs.run import Run
 from tdrop.types import Doubles, Indices
 
 #: The list a reviewer gets, and what must be known to weigh what comes back.
@@ -66,7 +65,7 @@ def write_list(place: Place, run: Run, n: int, *, seed: int) -> Path:
     risk = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS).mean.astype(np.float64)
     true = idea_of_truth(load_evidence(folds, run.trained.fits), run.chosen)
     drawn = draw_list(risk, true, spec.decision.threshold, n, seed=seed)
-    ids = load_cohort(run.stages.encoded.path / "target.npz").ids[drawn.rows]
+    ids = load_cohort(run.stages.encoded.path / TARGET).ids[drawn.rows]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     contract = network.contract_of(spec)

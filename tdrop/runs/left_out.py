@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from tasks.place import ResolvedSite
-from tasks.prepare import FRAME
-from tasks.stage import stage
-from tasks.store import Ref
 from tdrop.data.encode import Encoder
 from tdrop.evaluate.left_out import LeftOut, measure_left_out
+from tdrop.home.files import FRAME
+from tdrop.home.place import ResolvedSite
+from tdrop.home.stage import stage
+from tdrop.home.store import Ref
 from tdrop.records import write_record
 
 LEFT_OUT = "left_out.json"

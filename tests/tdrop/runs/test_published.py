@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 from disclosure_attack import Attack
 
-from tasks.published import Published
 from tdrop.disclosure.cells import shown_count
 from tdrop.disclosure.differences import may_leave, patients_apart, state_of
+from tdrop.runs.published import Published
 
 THRESHOLD = 10
 

@@ -15,19 +15,17 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from tasks.place import PRIVATE, Place, ResolvedSite, write_private
-from tasks.settings import TransferSettings
-from tasks.step import step, when_unavailable
-from tasks.store import program_digest
 from tdrop.data.readers import fingerprint, label_fingerprint
 from tdrop.errors import UsageError
+from tdrop.home.place import PRIVATE, Place, ResolvedSite, write_private
+from tdrop.home.store import program_digest
+from tdrop.runs.settings import TransferSettings
 
 logger = logging.getLogger(__name__)
 
 
-@step("look for changes", "look for changes {site.name}", retry=when_unavailable)
-def look_for_changes(site: ResolvedSite, settings: TransferSettings) -> dict[str, Any]:
-    """Digests of everything that a transfer of this site depends on; a reader that is away is asked again."""
+def inputs_of(site: ResolvedSite, settings: TransferSettings) -> dict[str, Any]:
+    """Digests of everything that a transfer of this site depends on."""
     where = {"home": site.place.root, "base": site.network.base}
     return {
         "contract": site.digest,

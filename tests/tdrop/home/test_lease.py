@@ -9,13 +9,13 @@ import time
 import pytest
 from conftest import PROJECT
 
-from tasks.lease import in_use, let_go
-from tasks.store import Store
+from tdrop.home.lease import in_use, let_go
+from tdrop.home.store import Store
 
 PROGRAM = """
 import sys, time
 from pathlib import Path
-from tasks.store import Store
+from tdrop.home.store import Store
 ref = Store(Path(sys.argv[1])).make("fit", {"seed": 0}, lambda folder: (folder / "model").write_text("m"))
 print(ref.path, flush=True)
 time.sleep(60)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.lease import deciding, in_use
-from tasks.models import ENCODED, model_name
-from tasks.place import Place
-from tasks.registry import kept_versions
-from tasks.run import RUN, read_run
-from tasks.store import MANIFEST, digest_of
+from tdrop.home.lease import deciding, in_use
+from tdrop.home.place import Place
+from tdrop.home.store import MANIFEST, digest_of
+from tdrop.runs.records import model_name
+from tdrop.runs.run import RUN, read_run
 
 DAY_SECONDS = 24 * 3600
 #: A build that was killed leaves a hidden folder; after a day nobody is working in it any more.
@@ -49,24 +48,25 @@ def stages(place: Place) -> list[Stage]:
 
 
 def needed(place: Place, *, besides: str | None = None) -> set[Path]:
-    """The stages that every site's last report rests on, one site left out if asked.
-
-    And the encoded patients that its candidate, its champion and the champions before were made for: `tdrop score`
-    compares new patients with them.
-    """
+    """The stages that every site's last report rests on, one site left out if asked."""
     roots: set[Path] = set()
     for file in place.sites.glob(f"*/latest/{RUN}"):
         if file.parents[1].name == besides:
             continue
         roots |= {ref.path for ref in read_run(place, file).refs()}
-    others = [version for version in kept_versions(place) if besides is None or version.name != model_name(besides)]
-    return roots | {place.root / "store" / version.tags[ENCODED] for version in others if ENCODED in version.tags}
+    return roots
 
 
-def prune_stages(place: Place, days: int) -> int:
-    """Removes the network's stages that no report needs, no process uses and nobody used for so many days."""
+def prune_stages(place: Place, days: int, kept: Set[Path]) -> int:
+    """Removes the network's stages that no report needs, no process uses and nobody used for so many days.
+
+    Args:
+        place: Where they are.
+        days: How long a stage stays although nobody used it.
+        kept: Stages that stay: models in use were made for their patients.
+    """
     now, sites = time.time(), set(place.network().sites)
-    keep = needed(place)
+    keep = needed(place) | kept
     with deciding(place.root):
         keep |= in_use(place.root)
         every = stages(place)
@@ -88,12 +88,12 @@ def _abandoned(folder: Path) -> bool:
         return False
 
 
-def made_from(place: Place, site: str) -> list[Stage]:
+def made_from(place: Place, site: str, kept: Set[Path]) -> list[Stage]:
     """Every stage that holds a site's rows or was made from them, of all its runs.
 
-    Two sites with the same rows share stages: what another site's report rests on is not among them.
+    Two sites with the same rows share stages: what another site's report or models (`kept`) rest on is not among them.
     """
-    elsewhere = needed(place, besides=site)
+    elsewhere = needed(place, besides=site) | kept
     every = [stage for stage in stages(place) if stage.folder not in elsewhere]
     return _with_what_follows(every, [stage for stage in every if _rows_of(stage) == site])
 
@@ -131,9 +131,9 @@ def _strings(value: Any) -> Iterator[str]:
             yield from _strings(each)
 
 
-def erase_files(place: Place, site: str) -> int:
+def erase_files(place: Place, site: str, kept: Set[Path]) -> int:
     """Removes a site's folder, its stages, its downloaded models and half-made records; returns how many stages."""
-    found = made_from(place, site)
+    found = made_from(place, site, kept)
     for stage in found:
         shutil.rmtree(stage.folder, ignore_errors=True)
     for leftover in place.root.glob(RECORDS):

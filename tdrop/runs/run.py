@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
-from tasks.place import Place
-from tasks.settings import TransferSettings
-from tasks.store import Ref
 from tdrop.choose import Choice
 from tdrop.errors import UsageError
+from tdrop.home.place import Place
+from tdrop.home.store import Ref
 from tdrop.records import read_record
+from tdrop.runs.settings import TransferSettings
 from tdrop.tune import Trial
 
 RUN = "run.json"

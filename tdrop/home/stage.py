@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Concatenate, Generic, ParamSpec
 
-from tasks.place import Place
-from tasks.pool import compute
-from tasks.store import Ref, Store
+from tdrop.home.place import Place
+from tdrop.home.pool import compute
+from tdrop.home.store import Ref, Store
 from tdrop.records import plain
 
 P = ParamSpec("P")

@@ -12,7 +12,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tasks.environment import home as default_home
 from tdrop.errors import DataError, UsageError, unwritable
 
 if TYPE_CHECKING:
@@ -22,6 +21,11 @@ if TYPE_CHECKING:
 
 #: Owner-only: reports hold patients' risks.
 PRIVATE = 0o700
+
+
+def default_home() -> Path:
+    """Where everything is written: `$TDROP_HOME`, or `.tdrop` below the working directory."""
+    return Path(os.environ.get("TDROP_HOME", ".tdrop")).absolute()
 
 
 @dataclass(frozen=True)

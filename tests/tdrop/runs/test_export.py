@@ -15,7 +15,6 @@ import pytest
 from disclosure_attack import MOST, Attack
 from report_cases import frames, report_data
 
-from tasks.export import write_numbers
 from tdrop import metrics
 from tdrop.data.outcomes import LabelCounts
 from tdrop.data.subgroups import subgroups_of
@@ -25,6 +24,7 @@ from tdrop.evaluate import evaluate
 from tdrop.metrics import METRICS, of_subgroups, refer
 from tdrop.records import plain
 from tdrop.report import ReportData, render_report
+from tdrop.runs.export import write_numbers
 
 METHODS = ("mc_dropout", "logistic_regression")
 METHOD = METHODS[0]

@@ -1,0 +1,1 @@
+"""Below `$TDROP_HOME`: where things lie, how finished stages are kept, and who works on them."""

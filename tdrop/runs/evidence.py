@@ -1,0 +1,84 @@
+"""What a forecast, an audit and a label list may see of a run's methods, read from its stages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tdrop.errors import DataError
+from tdrop.forecast import Evidence, Promise, bound_error, committee_risk, promise, true_risk
+from tdrop.home.files import PREDICTIONS, RISKS, SOURCE, TARGET, load_cohort, load_summary
+from tdrop.home.place import Place
+from tdrop.home.store import Ref
+from tdrop.records import read_arrays
+from tdrop.runs.propensity import SEED, fitted_propensity, load_propensity
+from tdrop.shift import Propensity, density_ratio_weights
+from tdrop.types import Doubles, Summary
+
+
+def load_predictions(fits: Mapping[str, Sequence[Ref]]) -> dict[str, list[Summary]]:
+    """By method, one Summary of the target's patients a seed."""
+    return {method: [load_summary(ref.path / PREDICTIONS) for ref in refs] for method, refs in fits.items()}
+
+
+def load_evidence(folds: Mapping[str, Ref], fits: Mapping[str, Sequence[Ref]]) -> list[Evidence]:
+    """What a forecast may see of every method."""
+    found = []
+    for method, ref in folds.items():
+        target = load_summary(fits[method][0].path / PREDICTIONS).mean.astype(np.float64)
+        kept = read_arrays(ref.path / RISKS)
+        found.append(Evidence(method, kept["risk"], kept["y"], kept["weights"], target))
+    return found
+
+
+def idea_of_truth(evidence: Sequence[Evidence], method: str) -> Doubles:
+    """The forecast's idea of the patients' true risks, for one method's AUROC (target rows,)."""
+    own = next(one for one in evidence if one.method == method)
+    return true_risk(own, committee_risk(evidence))
+
+
+def list_promises(
+    place: Place,
+    encoded: Ref,
+    folds: Mapping[str, Ref],
+    evidence: Sequence[Evidence],
+    outcomes: NDArray[Any] | None = None,
+) -> tuple[Promise, ...]:
+    """The prediction sets of every method, counted; with outcomes (target rows,), also whether they held."""
+    own, theirs = _ratios(place, encoded)
+    found = []
+    for one in evidence:
+        kept = read_arrays(folds[one.method].path / RISKS)
+        weights = own[kept["rows"]]
+        given = (one.source, one.y, weights, one.target, theirs)
+        found.append(promise(one.method, given, outcomes=outcomes))
+    return tuple(found)
+
+
+def site_propensity(place: Place, encoded: Ref) -> Propensity:
+    """P(target | x) of both sites' patients."""
+    found = load_propensity(fitted_propensity(place, encoded))
+    if found is None:
+        raise DataError("a forecast needs at least 2 patients a site; check the extract's counts")
+    return found
+
+
+def _ratios(place: Place, encoded: Ref) -> tuple[Doubles, Doubles]:
+    """Density ratios of source and target rows on one scale, capped alike."""
+    fitted = site_propensity(place, encoded)
+    capped = density_ratio_weights(fitted)
+    odds = [one / (1 - one) for one in (np.clip(fitted.source, 0, 1 - 1e-12), np.clip(fitted.target, 0, 1 - 1e-12))]
+    return capped, np.minimum(odds[1] / odds[0].mean(), capped.max())
+
+
+def list_bounds(encoded: Ref, folds: Mapping[str, Ref], evidence: Sequence[Evidence], threshold: float) -> list[Any]:
+    source, target = load_cohort(encoded.path / SOURCE), load_cohort(encoded.path / TARGET)
+    found = []
+    for one in evidence:
+        kept = read_arrays(folds[one.method].path / RISKS)
+        features = source.X[kept["rows"]], target.X
+        found.append(bound_error(one.method, features, (one.source, one.target), one.y, threshold, seed=SEED))
+    return found

@@ -1,0 +1,161 @@
+"""Everything that a report shows, read from the stages of a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.metadata import version
+from typing import Any
+
+import pandas as pd
+from numpy.typing import NDArray
+
+from tdrop.contracts.findings import Validation
+from tdrop.data.outcomes import LabelCounts
+from tdrop.evaluate import Evaluation, Moved, compare_risks, suggest_recalibration
+from tdrop.forecast import Forecast, Observation
+from tdrop.home.files import FORECAST, FRAME, PREDICTIONS, REFUSED, load_summary
+from tdrop.home.place import Place, ResolvedSite
+from tdrop.home.store import code_digest
+from tdrop.matching import Matching
+from tdrop.records import read_arrays, read_record
+from tdrop.report import ReportData
+from tdrop.runs.audit import AUDIT, Audit, observe, weighed_outcomes
+from tdrop.runs.evidence import load_predictions
+from tdrop.runs.label_list import read_list
+from tdrop.runs.left_out import left_out
+from tdrop.runs.propensity import fitted_propensity, load_propensity, unlike_patients
+from tdrop.runs.run import Run
+from tdrop.runs.status import now
+from tdrop.shift import Shift, judge_known_outcomes
+from tdrop.tune import Trial
+
+PACKAGES = ("tdrop", "torch", "scikit-learn", "numpy", "pandas", "great-expectations", "prefect", "mlflow")
+
+
+def gather(place: Place, run: Run, promotion: Mapping[str, Any] | None) -> ReportData:
+    """Gathers everything that a report shows from the run's stages."""
+    site = place.resolve(run.site)
+    stages = run.stages
+    outcomes = stages.evaluation.path / "outcomes.npz"
+    y = read_arrays(outcomes)["y"] if outcomes.is_file() else None
+    forecast = None if stages.forecast is None else stages.forecast.record(Forecast, FORECAST)
+    labels, refused = (stages.evaluation.path / name for name in ("labels.json", REFUSED))
+    return ReportData(
+        site=site.site,
+        source_title=site.source.title,
+        contract=site.contract,
+        validation=stages.target.record(Validation, "validation.json"),
+        source_validation=stages.source.record(Validation, "validation.json"),
+        shift=_judged(run, y),
+        matching=stages.matching.record(Matching, "matching.json"),
+        tuning=_marked_trials(run),
+        choice=run.choice,
+        evaluation=Evaluation.from_dict(stages.evaluation.json("evaluation.json")),
+        predictions=load_predictions(run.trained.fits),
+        y=y,
+        unlike=unlike_patients(fitted_propensity(place, stages.encoded)),
+        source_frame=pd.read_parquet(stages.source.path / FRAME),
+        target_frame=pd.read_parquet(stages.target.path / FRAME),
+        dropout_rates=_dropout_rates(run),
+        moved=_moved(place, run, y),
+        failed_methods=run.trained.failed,
+        labels=read_record(LabelCounts, labels) if labels.is_file() else None,
+        refused_labels=stages.evaluation.json(REFUSED)["sentence"] if refused.is_file() else "",
+        provenance=_provenance(site, run),
+        previous=last_summary(place, run.site),
+        promotion=promotion,
+        forecast=forecast,
+        observations=_observations(place, run, forecast, y),
+        recalibration=None if y is None else _recalibration(place, run, y),
+        left_out=left_out(site, stages.source, stages.encoded),
+    )
+
+
+def _recalibration(place: Place, run: Run, y: NDArray[Any]) -> dict[str, Any]:
+    """What known outcomes suggest, those of a label list weighed by how patients came on it."""
+    outcomes, weights = weighed_outcomes(read_list(place, run.site), run.stages.target.digest, y)
+    risk = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS).mean
+    return suggest_recalibration(outcomes, risk, weights).to_dict()
+
+
+def _observations(place: Place, run: Run, forecast: Forecast | None, y: NDArray[Any] | None) -> tuple[Observation, ...]:
+    """What was forecast beside what was observed: at the last audit, or by outcomes that the site had itself."""
+    if forecast is None or y is None:
+        return ()
+    if run.stages.audit is not None:
+        return run.stages.audit.record(Audit, AUDIT).observations
+    if weighed_outcomes(read_list(place, run.site), run.stages.target.digest, y)[1] is not None:
+        # Who was asked for is no fair sample: only an audit weighs these outcomes.
+        return ()
+    return observe(forecast, run.stages.evaluation.record(Evaluation, "evaluation.json"), run.chosen, ())
+
+
+def _judged(run: Run, y: NDArray[Any] | None) -> Shift:
+    """The shift under the verdict that known outcomes leave; its stage, made before any was read, stays as it is."""
+    risk = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS).mean
+    known = None if y is None else judge_known_outcomes(y, risk)
+    return run.stages.shift.record(Shift, "shift.json").judged(known)
+
+
+def _marked_trials(run: Run) -> dict[str, list[Trial]]:
+    """Every method's trials, the one that was refitted marked as picked."""
+    return {
+        method: [replace(trial, picked=trial == run.trained.picked.get(method)) for trial in trials]
+        for method, trials in run.trained.trials.items()
+    }
+
+
+def _dropout_rates(run: Run) -> dict[str, dict[str, Any]]:
+    found = {}
+    for method, refs in run.trained.fits.items():
+        file = refs[0].path / "rates.npz"
+        if file.is_file():
+            rates = read_arrays(file)
+            found[method] = {name: rates[name] for name in rates}
+    return found
+
+
+def _moved(place: Place, run: Run, y: NDArray[Any] | None) -> tuple[Moved, ...]:
+    """What unlabelled patients did to the risks of the methods that used them."""
+    fitted = load_propensity(fitted_propensity(place, run.stages.encoded))
+    if fitted is None:
+        return ()
+    return tuple(
+        compare_risks(
+            method,
+            float(run.trained.picked[method].settings["lambda_"]),
+            load_summary(twin.path / PREDICTIONS).mean,
+            load_summary(run.trained.fits[method][0].path / PREDICTIONS).mean,
+            fitted.target,
+            y,
+        )
+        for method, twin in run.trained.twins.items()
+    )
+
+
+def _provenance(site: ResolvedSite, run: Run) -> dict[str, Any]:
+    return {
+        "created": now(),
+        "contract": f"{site.contract.name} {site.contract.version}",
+        "digests": {
+            "contract and site": site.digest,
+            "source rows": run.stages.source.digest,
+            "target rows": run.stages.target.digest,
+            "models": run.stages.models.digest,
+            "program": code_digest(),
+        },
+        "settings": run.settings.model_dump(mode="json"),
+        "seeds": list(range(run.settings.seeds)),
+        "versions": {package: version(package) for package in PACKAGES},
+    }
+
+
+def last_summary(place: Place, site: str) -> dict[str, Any] | None:
+    """The summary of a site's last report, or None."""
+    try:
+        summary: dict[str, Any] = json.loads((place.latest(site) / "summary.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return summary
