@@ -48,7 +48,7 @@ def run_audit(site: str, labels: Path, *, contracts: Path, console: Printer) -> 
     with orchestrated():
         summary = audit_site(site, str(labels.absolute()), str(contracts), place.home)
     page = str(place.latest(site) / "report.html")
-    held = list(_held(place, site))
+    held = list(forecasts_held(place, site))
     console.answer({**summary, "forecast": held, "page": page})
     console.print(f"[bold]{site}[/]: {summary['labelled']:,} of {summary['patients']:,} patients have a known outcome.")
     for thing in summary["things"]:
@@ -58,7 +58,7 @@ def run_audit(site: str, labels: Path, *, contracts: Path, console: Printer) -> 
     console.print(page)
 
 
-def _held(place: Place, site: str) -> Iterator[str]:
+def forecasts_held(place: Place, site: str) -> Iterator[str]:
     """Whether the sealed forecast held, and whose outcomes that rests on."""
     file = place.latest(site) / AUDIT
     if not file.is_file():

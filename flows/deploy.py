@@ -106,13 +106,13 @@ def _orphans(client: SyncPrefectClient, sites: Sequence[str], contracts: str) ->
     while page := client.read_deployments(deployment_filter=wanted, limit=PAGE, offset=offset):
         offset += len(page)
         for deployment in page:
-            same = deployment.parameters.get("contracts") == contracts and _runs_here(deployment.pull_steps)
+            same = deployment.parameters.get("contracts") == contracts and runs_here(deployment.pull_steps)
             if same and deployment.name not in sites:
                 found.append(deployment.name)
     return found
 
 
-def _runs_here(pull_steps: Sequence[dict[str, Any]] | None) -> bool:
+def runs_here(pull_steps: Sequence[dict[str, Any]] | None) -> bool:
     """Whether a deployment's working directory is this one.
 
     Another network's are left alone, and so is what does not say: our own file names those that it made.

@@ -93,7 +93,7 @@ def _mlflow(place: Place, port: int, logs: Path) -> AbstractContextManager[Serve
 
 def _show(place: Place, api: str, tracking: str, console: Console) -> None:
     console.print(f"Prefect   {api.removesuffix('/api')}   runs, schedules, artifacts")
-    for page in _experiment_pages(place, tracking):
+    for page in experiment_pages(place, tracking):
         console.print(f"MLflow    {page}   compare methods")
     if (place.root / "index.html").is_file():
         console.print(f"Reports   {(place.root / 'index.html').as_uri()}   all sites")
@@ -103,7 +103,7 @@ def _show(place: Place, api: str, tracking: str, console: Console) -> None:
     console.print(f"\nLogs are in {place.root / 'logs'}. Ctrl-C stops both.")
 
 
-def _experiment_pages(place: Place, tracking: str) -> list[str]:
+def experiment_pages(place: Place, tracking: str) -> list[str]:
     """Of each network the methods of its newest site run, best first; MLflow's own first page while there is none."""
     client, pages = connect(place), []
     for each in client.search_experiments(filter_string=EXPERIMENTS):

@@ -81,7 +81,7 @@ def register(client: MlflowClient, run_id: str, record: SiteRecord) -> str:
             input_example=example,
             pip_requirements=requirements(),
         )
-    version = _new_version(client, name, logged, run_id)
+    version = new_version(client, name, logged, run_id)
     tags = {**record.tags, "method": record.chosen, "run": run_id, ENCODED: described["encoded"]}
     for key, value in tags.items():
         client.set_model_version_tag(name, version, key, value)
@@ -106,7 +106,7 @@ def same_model(client: MlflowClient, record: SiteRecord) -> str | None:
     return str(max(found)) if found else None
 
 
-def _new_version(client: MlflowClient, name: str, logged: Any, run_id: str) -> str:
+def new_version(client: MlflowClient, name: str, logged: Any, run_id: str) -> str:
     """Registers a logged model without MLflow's messages on the terminal."""
     with _passing_over("RESOURCE_ALREADY_EXISTS"):
         client.create_registered_model(name)

@@ -76,18 +76,18 @@ def _find(client: MlflowClient, experiment: str, key: str, record: SiteRecord) -
 def _write(client: MlflowClient, experiment: str, key: str, record: SiteRecord) -> tuple[str, str | None]:
     """Writes a record; returns its run, and the version of its model where one was registered."""
     version = None
-    with _run(
+    with recorded_run(
         client, experiment, record.site, {**record.tags, RECORD: key, "kind": "site", NOTE: _about_site(record)}
     ) as parent:
         _log(client, parent, record.params, record.metrics)
-        _log_datasets(client, parent, record.datasets)
+        log_datasets(client, parent, record.datasets)
         client.log_artifacts(parent, record.exported, "report")
         for method in record.methods:
             tags = {**record.tags, "kind": "method", "method": method.method, PARENT: parent}
             tags |= {"chosen": str(method.method == record.chosen).lower(), NOTE: _about_method(record, method.method)}
-            with _run(client, experiment, f"{method.method} {record.site}", tags) as child:
+            with recorded_run(client, experiment, f"{method.method} {record.site}", tags) as child:
                 _log(client, child, method.params, method.metrics, method.history)
-                _log_datasets(client, child, record.datasets)
+                log_datasets(client, child, record.datasets)
                 for name, text in method.files.items():
                     client.log_text(child, text, name)
                 if method.method == record.chosen and record.candidate is not None:
@@ -115,7 +115,7 @@ def _about_method(record: SiteRecord, method: str) -> str:
 
 
 @contextmanager
-def _run(client: MlflowClient, experiment: str, name: str, tags: Mapping[str, str]) -> Iterator[str]:
+def recorded_run(client: MlflowClient, experiment: str, name: str, tags: Mapping[str, str]) -> Iterator[str]:
     """A run that ends as FINISHED or, when the block raises, as FAILED and out of sight: the next try starts anew."""
     run_id = str(client.create_run(experiment, run_name=name, tags=dict(tags)).info.run_id)
     try:
@@ -152,7 +152,7 @@ def _log(
         client.log_batch(run_id, metrics=points[start : start + BATCH])
 
 
-def _log_datasets(client: MlflowClient, run_id: str, datasets: Mapping[str, tuple[str, str]]) -> None:
+def log_datasets(client: MlflowClient, run_id: str, datasets: Mapping[str, tuple[str, str]]) -> None:
     """Names and digests of the extracts, never their contents or where they lie."""
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
@@ -184,9 +184,11 @@ def record_or_explain(place: Place, record: SiteRecord) -> str | None:
 def record_recalibration(place: Place, record: SiteRecord) -> str:
     """Writes one run with a recalibrated model and returns the model's version."""
     client, experiment = connect(place), experiment_id(place, place.network())
-    with _run(client, experiment, f"recalibrate {record.site}", {**record.tags, "kind": "recalibration"}) as run_id:
+    with recorded_run(
+        client, experiment, f"recalibrate {record.site}", {**record.tags, "kind": "recalibration"}
+    ) as run_id:
         _log(client, run_id, record.params, record.metrics)
-        _log_datasets(client, run_id, record.datasets)
+        log_datasets(client, run_id, record.datasets)
         return register(client, run_id, record)
 
 
@@ -196,7 +198,7 @@ def record_benchmark(
     """Writes one run with a benchmark's key numbers, and its tables and figures as artifacts; returns the run's id."""
     client = connect(place)
     experiment = experiment_id(place, place.network())
-    with _run(client, experiment, f"benchmark {name}", {"kind": "benchmark", "benchmark": name}) as run_id:
+    with recorded_run(client, experiment, f"benchmark {name}", {"kind": "benchmark", "benchmark": name}) as run_id:
         _log(client, run_id, params, metrics)
         client.log_artifacts(run_id, folder, "results")
     return run_id

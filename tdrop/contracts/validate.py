@@ -83,7 +83,7 @@ def validate(
     )
     expectations = [{**item, "fix": (hints or {}).get(item["rule"]) or item["fix"]} for item in expectations]
     table = _checkable(frame, contract, marks)
-    counts = _once(_run(table, expectations, _STEP_COUNTS))
+    counts = _once(run_expectations(table, expectations, _STEP_COUNTS))
     failing = [item for item in expectations if counts[item["rule"]] and not item["rule"].endswith(".unique")]
     broken = _broken_rows(table, [item for item in failing if item["severity"] == "row_critical"])
     account = account_for(table, contract, site, broken, aside=0 if aside is None else len(aside))
@@ -147,7 +147,9 @@ def _once(counts: dict[str, int]) -> dict[str, int]:
     }
 
 
-def _run(table: pd.DataFrame, expectations: Sequence[Mapping[str, Any]], step: dict[str, Any]) -> dict[str, Any]:
+def run_expectations(
+    table: pd.DataFrame, expectations: Sequence[Mapping[str, Any]], step: dict[str, Any]
+) -> dict[str, Any]:
     """Runs expectations; returns by rule a count, or with the second step the positions, of what breaks it."""
     if not len(table) or not expectations:
         return {item["rule"]: int(item["type"] == "expect_column_to_exist") for item in expectations}
@@ -187,7 +189,7 @@ def _answer(result: Any, expectation: Mapping[str, Any], step: dict[str, Any]) -
 
 def _broken_rows(table: pd.DataFrame, expectations: Sequence[Mapping[str, Any]]) -> dict[str, Indices]:
     """By rule, the positions of the rows that break it."""
-    return _run(table, expectations, _STEP_ROWS) if expectations else {}
+    return run_expectations(table, expectations, _STEP_ROWS) if expectations else {}
 
 
 def _finding(expectation: Mapping[str, Any], count: int, total: int, contract: Contract, site: Site) -> Finding:

@@ -193,10 +193,10 @@ def reset_spans() -> None:
     _spans.clear()
 
 
-def busy_seconds() -> float:
-    """Seconds during which at least one fit or sampling ran: overlapping work counts once."""
+def busy_seconds(spans: Sequence[tuple[float, float]] | None = None) -> float:
+    """Seconds during which at least one fit or sampling ran, of this process unless given: overlaps count once."""
     total, reached = 0.0, 0.0
-    for start, end in sorted(_spans):
+    for start, end in sorted(_spans if spans is None else spans):
         total += max(0.0, end - max(start, reached))
         reached = max(reached, end)
     return total

@@ -86,17 +86,26 @@ DRAWING = ("report", "figures")
 @cache
 def code_digest() -> str:
     """Digest of what decides a stage's content: the library's and the tasks' source, and the packages they rest on."""
-    files = [file for file in _program_files(("tdrop", "tasks"), "*.py") if file[0].split("/")[1] not in DRAWING]
-    return _digest_files(files)
+    return _digest_files(deciding_files())
 
 
 @cache
 def program_digest() -> str:
     """Digest of the whole program, drawing and wiring included: it decides whether a site's run has anything to do."""
-    return _digest_files(_program_files(("tdrop", "tasks", "flows"), "*"))
+    return _digest_files(program_files())
 
 
-def _program_files(packages: Sequence[str], pattern: str) -> list[tuple[str, Path]]:
+def deciding_files() -> list[tuple[str, Path]]:
+    """Names and paths of the source that decides a stage's content."""
+    return [file for file in _files_of(("tdrop", "tasks"), "*.py") if file[0].split("/")[1] not in DRAWING]
+
+
+def program_files() -> list[tuple[str, Path]]:
+    """Names and paths of the whole program's files."""
+    return _files_of(("tdrop", "tasks", "flows"), "*")
+
+
+def _files_of(packages: Sequence[str], pattern: str) -> list[tuple[str, Path]]:
     """Names, the package's first, and paths of a program's files."""
     project = Path(__file__).parents[2]
     files = [file for package in packages for file in sorted((project / package).rglob(pattern))]

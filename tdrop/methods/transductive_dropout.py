@@ -136,7 +136,7 @@ class FittedRates(FittedNetwork):
     def dropout_rates(self, X: NDArray[Any]) -> Floats:
         """The learnt dropout rates (layers, rows) for X (rows, features)."""
         with one_torch_thread():
-            network = self._network.doubt if isinstance(self._network, SeparateNetworks) else self._network
+            network = self.network.doubt if isinstance(self.network, SeparateNetworks) else self.network
             assert isinstance(network, RateNetwork)
             logits = network.rate_logits(self._inputs(X))
             rates: Floats = torch.sigmoid(logits).t().contiguous().numpy()

@@ -51,7 +51,7 @@ def report_sections(data: ReportData) -> list[Section]:
         _unlabelled(data),
     ]
     sections += shift_sections(data.shift, data.matching, data.validation, data.contract, data.left_out)
-    sections += [_attrition(data), _uncertainty(data), _making(data), _tripod(data)]
+    sections += [attrition_section(data), _uncertainty(data), _making(data), _tripod(data)]
     return [section for section in sections if section.parts or section.sentences]
 
 
@@ -168,7 +168,7 @@ def _making(data: ReportData) -> Section:
     return Section("making", "How it was made", tuple(told), tuple(parts))
 
 
-def _attrition(data: ReportData) -> Section:
+def attrition_section(data: ReportData) -> Section:
     steps = {
         "Rows read": data.validation.read,
         "Duplicates": data.validation.duplicates,

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from conftest import PROJECT, TINY_METHODS, write_tiny_network
 
-from flows.deploy import WORKING_DIRECTORY, _runs_here
+from flows.deploy import WORKING_DIRECTORY, runs_here
 from flows.deployments_file import plan_file
 from tdrop.contracts.network import load_network
 from tdrop.errors import ContractError
@@ -189,7 +189,7 @@ def test_a_site_that_left_keeps_its_deployment_until_told(served, monkeypatch):
     ],
 )
 def test_only_deployments_of_this_folder_can_be_removed(pull, ours):
-    assert _runs_here(pull) is ours
+    assert runs_here(pull) is ours
 
 
 def test_a_missing_server_is_one_sentence(served, tmp_path):

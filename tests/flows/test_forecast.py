@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from conftest import settle, write_tiny_network
 
-from flows.audit import _held, audit_site
+from flows.audit import audit_site, forecasts_held
 from flows.transfer import transfer_site
 from tdrop.errors import DataError, UsageError
 from tdrop.forecast import Forecast, track_record
@@ -136,7 +136,7 @@ def test_an_audit_after_the_extract_changed_is_about_the_reports_patients(place)
         extract.write_bytes(before + before.splitlines(keepends=True)[-1].replace(b"harbour", b"other"))
         settle(extract.parent)
         summary = audit_site("harbour", file, place.contracts, place.home)
-        said = " ".join(_held(place, "harbour"))
+        said = " ".join(forecasts_held(place, "harbour"))
     finally:
         extract.write_bytes(before)
         settle(extract.parent)

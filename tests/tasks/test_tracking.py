@@ -14,21 +14,21 @@ from tdrop.home.place import Place
 
 
 def test_a_failed_run_keeps_its_own_error():
-    from tasks.recording import _run
+    from tasks.recording import recorded_run
 
     def set_terminated(*_):
         raise ConnectionError("MLflow is gone")
 
     started = SimpleNamespace(info=SimpleNamespace(run_id="1"))
     client = SimpleNamespace(create_run=lambda *_, **__: started, set_terminated=set_terminated)
-    with pytest.raises(ValueError, match="the real reason"), _run(client, "0", "a run", {}):
+    with pytest.raises(ValueError, match="the real reason"), recorded_run(client, "0", "a run", {}):
         raise ValueError("the real reason")
 
 
 @pytest.mark.parametrize(("labelled", "first"), [(True, "error_auroc_sd"), (False, "weighted_log_loss")])
 def test_a_view_of_the_methods_comes_with_the_experiment(tmp_path, labelled, first):
     """In the form that MLflow's page reads: a name, times as numbers, the table's state as text."""
-    from flows.pages import _experiment_pages
+    from flows.pages import experiment_pages
     from tasks.tracking import connect, experiment_id
     from tasks.views import keep_view
 
@@ -36,7 +36,7 @@ def test_a_view_of_the_methods_comes_with_the_experiment(tmp_path, labelled, fir
     client = connect(place)
     experiment = experiment_id(place, place.network())
     parent = client.create_run(experiment, tags={"kind": "site", "site": "harbour"}).info.run_id
-    assert _experiment_pages(place, "http://mlflow") == [f"http://mlflow/#/experiments/{experiment}/runs"]
+    assert experiment_pages(place, "http://mlflow") == [f"http://mlflow/#/experiments/{experiment}/runs"]
     keep_view(client, experiment, "harbour", parent, labelled=labelled)
     view = json.loads(client.get_experiment(experiment).tags["mlflow.sharedViewState.compare-methods-harbour"])
     assert view["name"] == "Compare methods: harbour"
@@ -47,7 +47,7 @@ def test_a_view_of_the_methods_comes_with_the_experiment(tmp_path, labelled, fir
     assert state["orderByAsc"] is not labelled
     assert state["orderByKey"] in state["selectedColumns"]
     address = f"http://mlflow/#/experiments/{experiment}/runs?viewStateShareKey=compare-methods-harbour"
-    assert _experiment_pages(place, "http://mlflow") == [address]
+    assert experiment_pages(place, "http://mlflow") == [address]
 
 
 def test_two_sites_that_name_a_new_source_at_once_are_both_recorded(tmp_path):
@@ -55,7 +55,7 @@ def test_two_sites_that_name_a_new_source_at_once_are_both_recorded(tmp_path):
     from sqlalchemy import event
     from sqlalchemy.orm import Session
 
-    from tasks.recording import _log_datasets
+    from tasks.recording import log_datasets
     from tasks.tracking import connect, experiment_id
 
     place = Place.at(tmp_path)
@@ -66,10 +66,10 @@ def test_two_sites_that_name_a_new_source_at_once_are_both_recorded(tmp_path):
     def be_first(*_):
         event.remove(Session, "before_flush", be_first)
         with ThreadPoolExecutor(1) as beside:
-            beside.submit(_log_datasets, client, first, source).result()
+            beside.submit(log_datasets, client, first, source).result()
 
     event.listen(Session, "before_flush", be_first)
-    _log_datasets(client, second, source)
+    log_datasets(client, second, source)
     for run in (first, second):
         (found,) = client.get_run(run).inputs.dataset_inputs
         assert (found.dataset.name, found.dataset.digest) == ("registry", "d" * 32)
@@ -97,7 +97,7 @@ def test_two_sites_never_log_a_model_at_once(tmp_path, monkeypatch):
         return SimpleNamespace(model_uri="models:/m-1", model_id="m-1")
 
     monkeypatch.setattr(mlflow.pyfunc, "log_model", log_model)
-    monkeypatch.setattr(models, "_new_version", lambda *_: "1")
+    monkeypatch.setattr(models, "new_version", lambda *_: "1")
     monkeypatch.setattr(client, "set_model_version_tag", lambda *_: None)
     (tmp_path / "served.json").write_text(json.dumps({"encoded": "encoded/0"}))
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 #: How the names of files end whose kind is plain.
 _ENDINGS = {"csv": (".csv", ".csv.gz"), "parquet": (".parquet", ".pq")}
 #: What a reader is given beyond its limit before it is left alone.
-_GRACE_SECONDS = 5.0
+GRACE_SECONDS = 5.0
 
 
 @cache
@@ -56,7 +56,7 @@ def _read(kind: str, options: Mapping[str, Any], location: Location, where: str)
     module, parsed = _module_and_options(kind, options, where)
     limit = location.read_seconds + location.wait_seconds
     # The reader looks at the clock itself and says it better: it is given a little more than its time.
-    return within(limit + _GRACE_SECONDS, lambda: module.read(parsed, location), took_too_long(location)), location
+    return within(limit + GRACE_SECONDS, lambda: module.read(parsed, location), took_too_long(location)), location
 
 
 def _whole(frame: pd.DataFrame, location: Location) -> pd.DataFrame:
@@ -95,7 +95,7 @@ def fingerprint(site: Extract, *, home: Path, base: Path) -> str:
     module, options = _module_and_options(site.reader.kind, site.reader.options, _file_of(site))
     location = _location(site, home, base)
     of = getattr(module, "fingerprint", _digest)
-    limit = location.read_seconds + location.wait_seconds + _GRACE_SECONDS
+    limit = location.read_seconds + location.wait_seconds + GRACE_SECONDS
     return str(within(limit, lambda: of(options, location), took_too_long(location)))
 
 

@@ -141,7 +141,7 @@ class FittedNetwork:
         self.steps = facts.steps
         self.history: Sequence[dict[str, float | None]] = facts.history
         self._facts = facts
-        self._network = network.requires_grad_(False)
+        self.network = network.requires_grad_(False)
 
     def sample(self, X: NDArray[Any], n: int, *, seed: int) -> Predictive:
         """Draws n passes for the rows of X (rows, features); a row's samples do not depend on the other rows."""
@@ -157,17 +157,17 @@ class FittedNetwork:
 
     def save(self, folder: Path) -> None:
         """Writes the model to `folder`, without pickle."""
-        tensors = {name: tensor.contiguous() for name, tensor in self._network.state_dict().items()}
+        tensors = {name: tensor.contiguous() for name, tensor in self.network.state_dict().items()}
         record = {"method": self.method.name, "settings": self.method.settings(), **self._facts.to_dict()}
         write_model(Path(folder), record, {_WEIGHTS: save_tensors(tensors)})
 
     def _draw(self, n: int, seed: int) -> list[Tensor]:
-        return self._network.draw(check_passes(n, self.method.name), check_seed(seed, self.method.name))
+        return self.network.draw(check_passes(n, self.method.name), check_seed(seed, self.method.name))
 
     @torch.no_grad()
     def _sample(self, X: NDArray[Any], draw: list[Tensor]) -> Predictive:
         x = self._inputs(X)
-        blocks = [self._network.outputs(block, draw) for block in _blocks(x)]
+        blocks = [self.network.outputs(block, draw) for block in _blocks(x)]
         if self.task == "binary":
             # On whole blocks: torch computes what is left over at the end of a row with another routine.
             blocks = [block.contiguous().sigmoid_() for block in blocks]

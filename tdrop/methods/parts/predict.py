@@ -12,7 +12,7 @@ from tdrop.errors import DataError
 from tdrop.types import Floats, Predictive, Summary
 
 #: Samples held at once by a summary: 16 MB of float32.
-_SAMPLES_AT_ONCE = 1 << 22
+SAMPLES_AT_ONCE = 1 << 22
 
 
 def summarise_samples(
@@ -32,7 +32,7 @@ def summarise_samples(
     rows = len(X)
     mean, sd = np.empty(rows, np.float32), np.empty(rows, np.float32)
     ends = np.empty((2, len(ordered), rows), np.float32)
-    step = max(1, _SAMPLES_AT_ONCE // passes)
+    step = max(1, SAMPLES_AT_ONCE // passes)
     for start in range(0, rows, step):
         part = slice(start, start + step)
         predictive = sample(X[part])

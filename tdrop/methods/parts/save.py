@@ -26,7 +26,7 @@ def write_model(folder: Path, record: Mapping[str, Any], files: Mapping[str, byt
     for name, content in files.items():
         (folder / name).write_bytes(content)
     sealed = {**record, "form": FORM, "files": {name: _sha256(content) for name, content in sorted(files.items())}}
-    sealed["seal"] = _sha256(_canonical(sealed))
+    sealed["seal"] = _sha256(canonical_bytes(sealed))
     (folder / _RECORD).write_text(json.dumps(sealed, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
@@ -54,7 +54,7 @@ def _read_record(folder: Path) -> dict[str, Any]:
     try:
         record = json.loads(_read(folder, _RECORD))
         seal = record.pop("seal")
-        intact = seal == _sha256(_canonical(record)) and isinstance(record["files"], dict)
+        intact = seal == _sha256(canonical_bytes(record)) and isinstance(record["files"], dict)
     except (ValueError, KeyError, AttributeError, TypeError):
         intact = False
     if not intact:
@@ -81,5 +81,5 @@ def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _canonical(record: Mapping[str, Any]) -> bytes:
+def canonical_bytes(record: Mapping[str, Any]) -> bytes:
     return json.dumps(record, sort_keys=True, allow_nan=False).encode()

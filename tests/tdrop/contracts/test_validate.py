@@ -347,13 +347,13 @@ def test_great_expectations_is_asked_for_rows_only_where_rows_go(monkeypatch: py
     from tdrop.contracts import validate as module
 
     asked: list[tuple[str, list[str]]] = []
-    original = module._run
+    original = module.run_expectations
 
     def spy(table: Any, expectations: Any, step: Any) -> Any:
         asked.append((step["result_format"], [item["rule"] for item in expectations]))
         return original(table, expectations, step)
 
-    monkeypatch.setattr(module, "_run", spy)
+    monkeypatch.setattr(module, "run_expectations", spy)
     frame = clean()
     frame.loc[0, "size"] = 99.0
     frame.loc[1, "size"] = 9.5

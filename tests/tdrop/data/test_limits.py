@@ -132,7 +132,7 @@ def test_a_place_that_never_answers_keeps_nobody_in_threads_either() -> None:
 
 
 def test_a_server_that_never_answers_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tdrop.data.readers._GRACE_SECONDS", 0.1)
+    monkeypatch.setattr("tdrop.data.readers.GRACE_SECONDS", 0.1)
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()

@@ -9,7 +9,7 @@ from time import sleep
 
 import pytest
 
-from tdrop.home.store import Store, digest_of
+from tdrop.home.store import Store, deciding_files, digest_of, program_files
 
 
 def writer(text: str, calls: list[str]):
@@ -94,14 +94,8 @@ def test_the_digest_goes_by_content_not_by_order():
     assert digest_of({"a": 1}) != digest_of({"a": 1.5})
 
 
-def test_drawing_and_wiring_decide_whether_to_run_and_not_what_a_stage_holds(monkeypatch):
-    from tdrop.home import store
-
-    seen = []
-    monkeypatch.setattr(store, "_digest_files", lambda files: seen.append({name for name, _ in files}) or "")
-    store.code_digest.__wrapped__()
-    store.program_digest.__wrapped__()
-    deciding, everything = seen
+def test_drawing_and_wiring_decide_whether_to_run_and_not_what_a_stage_holds():
+    deciding, everything = ({name for name, _ in files} for files in (deciding_files(), program_files()))
     assert deciding < everything
     assert any(name.endswith("report.html") for name in everything - deciding)
     assert {"flows/training.py", "tdrop/figures/style.py"} <= everything - deciding

@@ -141,7 +141,7 @@ def test_the_rate_of_concrete_dropout_falls_as_data_grow():
     for rows in (200, 1000, 5000):
         source, target = scenarios.extrapolation(rows, seed=0)
         model = build("concrete_dropout", steps=320, initial_rate=0.3).fit(source, target.unlabelled(), seed=0)
-        rates.append(float(model._network.rates().mean()))
+        rates.append(float(model.network.rates().mean()))
     assert rates[0] > rates[1] > rates[2]
 
 

@@ -385,7 +385,7 @@ def test_a_loss_that_is_not_finite_stops_the_fit(name):
 def test_weights_that_overflow_never_predict(name):
     fitted = fit_quick(name)
     with torch.no_grad():
-        for parameter in fitted._network.parameters():
+        for parameter in fitted.network.parameters():
             parameter.fill_(float("nan"))
     with pytest.raises(FitError, match=r"not finite.*learning_rate"):
         fitted.sample(np.ones((2, 3)), 3, seed=0)

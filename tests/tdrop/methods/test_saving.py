@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from tdrop.errors import FitError
 from tdrop.methods import load
 from tdrop.methods.parts.estimators import dump_estimators, load_estimators
-from tdrop.methods.parts.save import _canonical
+from tdrop.methods.parts.save import canonical_bytes
 
 
 def reseal(folder, **changes) -> None:
@@ -20,7 +20,7 @@ def reseal(folder, **changes) -> None:
     record = json.loads((folder / "model.json").read_text())
     record.pop("seal")
     record.update(changes)
-    record["seal"] = hashlib.sha256(_canonical(record)).hexdigest()
+    record["seal"] = hashlib.sha256(canonical_bytes(record)).hexdigest()
     (folder / "model.json").write_text(json.dumps(record))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +12,8 @@ from method_cases import fit_quick
 from flows.benchmarks import speed
 from flows.benchmarks.results import Scale
 from tdrop.home.place import Place
-from tdrop.methods import build, method_class, method_names
-from tdrop.methods.parts import predict as _predict
+from tdrop.methods import build
+from tdrop.methods.parts import predict
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -23,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def test_summaries_do_not_depend_on_the_chunks(name, monkeypatch):
     fitted, X = fit_quick(name), np.random.default_rng(0).normal(size=(500, 3))
     whole = fitted.summarise(X, 20, seed=0)
-    monkeypatch.setattr(_predict, "_SAMPLES_AT_ONCE", 20 * 130)
+    monkeypatch.setattr(predict, "SAMPLES_AT_ONCE", 20 * 130)
     parts = fitted.summarise(X, 20, seed=0)
     for part in ("mean", "sd", "low", "high"):
         assert np.array_equal(getattr(whole, part), getattr(parts, part))
@@ -47,11 +46,3 @@ def test_the_benchmark_shows_every_figure_and_records_those_with_a_bar(tmp_path)
     assert {"textbook", "sampling,", "import"} <= {word for row in rows for word in row["what"].split()}
     assert all(row["met"] in {"yes", "NO"} for row in rows if row["bar"])
     assert len(result.metrics) == sum(bool(row["bar"]) for row in rows) > 10
-
-
-@pytest.mark.parametrize("name", method_names())
-def test_the_page_of_methods_names_every_setting(name):
-    page = (ROOT / "docs" / "METHODS.md").read_text()
-    assert f"`{name}`" in page
-    for setting in fields(method_class(name)):
-        assert f"| `{setting.name}` |" in page, f"docs/METHODS.md has no row for {setting.name}"

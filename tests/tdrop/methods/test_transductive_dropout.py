@@ -154,7 +154,7 @@ def test_the_risk_of_the_separate_form_is_tdnrs_and_the_doubt_widens_it():
     tdnr = quick("tdnr", steps=60).fit(source, target, seed=1)
     separate = quick("transductive_dropout", steps=60, lambda_=0.1).fit(source, target, seed=1)
     assert separate.method.form == "separate"
-    for first, second in zip(tdnr._network.parameters(), separate._network.risk.parameters(), strict=True):
+    for first, second in zip(tdnr.network.parameters(), separate.network.risk.parameters(), strict=True):
         assert torch.equal(first, second)
     plain, doubted = (model.summarise(target.X, 400, seed=0) for model in (tdnr, separate))
     assert ((plain.mean > 0.5) == (doubted.mean > 0.5)).mean() > 0.95

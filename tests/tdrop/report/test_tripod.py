@@ -10,7 +10,7 @@ from report_cases import report_data
 from tdrop.disclosure.report import disclose
 from tdrop.figures import draw_attrition
 from tdrop.report import ReportData
-from tdrop.report.sections import _attrition
+from tdrop.report.sections import attrition_section
 from tdrop.report.tripod import TO_WRITE, tripod_table
 
 SOME = ("mc_dropout", "logistic_regression")
@@ -51,13 +51,13 @@ def test_a_disclosed_site_states_rounded_counts(labelled: ReportData) -> None:
     told = " ".join(items(shown).values())
     assert "417" not in told
     assert "<10" in told
-    drawn = _attrition(shown).parts[0].svg
+    drawn = attrition_section(shown).parts[0].svg
     assert "417" not in drawn
     assert "&lt;10" in drawn
 
 
 def test_rows_are_drawn_with_their_counts(labelled: ReportData) -> None:
-    drawn = _attrition(labelled).parts[0].svg
+    drawn = attrition_section(labelled).parts[0].svg
     for told in ("Rows read 420", "Duplicates 6", "Set aside 14", "Used 400", "Outcome known 400"):
         assert told in drawn
     assert draw_attrition({"Rows read": None}) is None

@@ -1,0 +1,139 @@
+"""What README and docs say of commands, files, settings and benchmarks is what the program has."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import fields
+from functools import cache
+
+import pytest
+import typer
+from conftest import PROJECT
+
+from flows.benchmarks import BENCHMARKS
+from flows.cli import app
+from tdrop.methods import method_class, method_names
+
+PAGES = {
+    path.relative_to(PROJECT).as_posix(): path.read_text(encoding="utf-8")
+    for path in (PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *sorted((PROJECT / "docs").glob("*.md")))
+}
+#: A line of an indented example, up to what is said about it.
+EXAMPLE = re.compile(r"^ {4}tdrop (.*?)(?: {2,}.*| +#.*)?$", re.MULTILINE)
+#: A command within a sentence, which may name no more than the command.
+MENTION = re.compile(r"`tdrop ([a-z-]+[^`\n]*)`")
+
+
+def parse(line: str, *, whole: bool) -> None:
+    """Lets the command line read a command, without running it; `whole` asks for every argument."""
+    group = typer.main.get_command(app)
+    name, *arguments = shlex.split(re.sub(r"\[|\]|\.\.\.", "", line))
+    assert name in group.commands, f"there is no command '{name}'"
+    command = group.commands[name]
+    if whole:
+        command.make_context(name, arguments).close()
+    options = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    unknown = {each for each in arguments if each.startswith("--")} - options
+    assert not unknown, f"'{name}' has no option {unknown}"
+    if name == "benchmark" and arguments:
+        assert arguments[0] in BENCHMARKS, f"there is no benchmark '{arguments[0]}'"
+
+
+EXAMPLES = [(page, line) for page, text in PAGES.items() for line in EXAMPLE.findall(text)]
+MENTIONS = [(page, line) for page, text in PAGES.items() for line in MENTION.findall(text)]
+
+
+def test_commands_are_found_in_the_pages() -> None:
+    assert len(EXAMPLES) > 20
+    assert len(MENTIONS) > 20
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("transform harbour", "no command"),
+        ("deploy --at-twice 2", "no option"),
+        ("benchmark tow", "no benchmark"),
+    ],
+)
+def test_what_is_no_command_is_found_out(line: str, problem: str) -> None:
+    with pytest.raises(AssertionError, match=problem):
+        parse(line, whole=False)
+
+
+def test_a_missing_argument_is_found_out() -> None:
+    parse("score harbour", whole=False)
+    with pytest.raises(Exception, match="Missing parameter: file"):
+        parse("score harbour", whole=True)
+
+
+@pytest.mark.parametrize(("page", "line"), EXAMPLES)
+def test_an_example_is_a_command_that_would_run(page: str, line: str) -> None:
+    parse(line, whole=True)
+
+
+@pytest.mark.parametrize(("page", "line"), sorted(set(MENTIONS)))
+def test_a_command_within_a_sentence_exists(page: str, line: str) -> None:
+    parse(line, whole=False)
+
+
+@pytest.mark.parametrize("name", [command.name or command.callback.__name__ for command in app.registered_commands])
+def test_the_example_of_a_help_page_would_run(name: str) -> None:
+    (command,) = [each for each in app.registered_commands if (each.name or each.callback.__name__) == name]
+    for line in re.findall(r"tdrop (.*?)(?:, or (?=tdrop)|$)", command.epilog or ""):
+        assert line.split()[0] == name
+        parse(line, whole=True)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_file_that_a_page_links_is_there(page: str) -> None:
+    for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", PAGES[page]):
+        if "://" not in link:
+            assert ((PROJECT / page).parent / link).exists(), link
+
+
+def test_the_benchmarks_that_need_the_extra_are_named() -> None:
+    (line,) = re.findall(r"pip install 'tdrop\[benchmarks\]' +# (.*) need the extra", PAGES["docs/RESULTS.md"])
+    assert set(line.split(", ")) == {name for name, each in BENCHMARKS.items() if each.needs_extra}
+
+
+@cache
+def documented(heading: str) -> dict[str, str]:
+    """By setting, the default that the table below a heading of docs/METHODS.md gives."""
+    _, found, rest = PAGES["docs/METHODS.md"].partition(f"\n{heading}\n")
+    assert found, f"docs/METHODS.md has no heading '{heading}'"
+    section = re.split(r"\n##", rest)[0]
+    table = section.partition("| setting | default | what it does |")[2].partition("\n\n")[0]
+    return dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", table, flags=re.MULTILINE))
+
+
+HEADINGS = dict.fromkeys(("transductive_dropout", "tdnr"), "### `transductive_dropout` and `tdnr`")
+
+
+def shown(value: object) -> str:
+    """A default as the page writes it."""
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple | list):
+        return ", ".join(map(str, value))
+    return f"{value:g}" if isinstance(value, int | float) else str(value)
+
+
+@pytest.mark.parametrize("name", method_names())
+def test_the_page_of_methods_gives_every_default(name: str) -> None:
+    own = documented(HEADINGS.get(name, f"### `{name}`"))
+    shared = documented("## Networks") if hasattr(method_class(name)(), "hidden") else {}
+    told = {**shared, **own}
+    for setting in fields(method_class(name)):
+        if setting.init:
+            assert told.get(setting.name) == shown(setting.default), f"{name}, {setting.name}"
+
+
+@pytest.mark.parametrize(
+    ("name", "samples"), re.findall(r"^\| `(\w+)` \| (?:its members|bootstrap refits) \((\d+)\)",
+                                    PAGES["docs/METHODS.md"], flags=re.MULTILINE)
+)  # fmt: skip
+def test_the_number_of_samples_is_the_default(name: str, samples: str) -> None:
+    method = method_class(name)()
+    assert int(samples) == (method.members if hasattr(method, "members") else method.refits)
