@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 COLUMN_SUSPICIONS = (
     "scale", "unit", "all_missing", "constant", "new_categories", "lost_categories", "identifier",
 )  # fmt: skip
-TABLE_SUSPICIONS = ("swapped", "shared_patients", "shortened_ids")
+TABLE_SUSPICIONS = ("swapped", "shared_patients", "shortened_ids", "similar_ids")
 
 #: Where in the YAML a problem is, and the sentence about it.
 Problem = tuple[tuple[str | int, ...], str]
@@ -157,6 +157,8 @@ def site_problems(site: Site, contract: Contract) -> Iterator[Problem]:
                 ("not_recorded", index),
                 f"table '{contract.name}' has no feature '{name}'{did_you_mean(name, features)}",
             )
+    if features and set(site.not_recorded) >= set(features):
+        yield ("not_recorded",), f"no feature of table '{contract.name}' is left; a model needs at least one"
     yield from _extract_problems(site, contract, ())
     if site.labels is not None:
         yield from _extract_problems(site.labels, contract, ("labels",))

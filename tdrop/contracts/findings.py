@@ -42,6 +42,7 @@ _ASKS = {
     "values": "please check that the export was complete",
     "damaged_ids": "please export ids as text, in UTF-8",
     "shortened_ids": "please export ids as text",
+    "similar_ids": "please write every id one way",
     "names": "please send each column once",
 }
 #: Findings about our own files, which a site cannot do anything about.

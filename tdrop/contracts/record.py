@@ -9,6 +9,7 @@ import re
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -62,6 +63,15 @@ def to_label_keys(value: Any) -> Any:
     return {to_label(key): item for key, item in value.items()} if isinstance(value, dict) else value
 
 
+def _one_line(value: str) -> str:
+    if not value.isprintable() or len(value) > LONGEST_TITLE:
+        raise ValueError(f"a title is one line of at most {LONGEST_TITLE} characters that can be printed")
+    return value
+
+
+#: What a thing is called in sentences and on pages.
+Title = Annotated[str, AfterValidator(_one_line)]
+LONGEST_TITLE = 200
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=64)]
 #: In YAML a label may be written as a word, a number or a truth.
 SCALAR_SCHEMA = {"type": ["string", "number", "boolean"]}

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from cronsim import CronSim, CronSimError
 from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model_validator
 
-from tdrop.contracts.record import Name, Record, Scalar, Scalars, Share, plain_label, to_label
+from tdrop.contracts.record import Name, Record, Scalar, Scalars, Share, Title, plain_label, to_label
 from tdrop.types import INTERVAL_LEVEL
 
 #: Stands for every column under `missing_codes`.
@@ -188,7 +188,7 @@ class Site(Extract):
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$", max_length=64)]
-    title: str
+    title: Title
     table: str
     role: Literal["source", "target"]
     source: str | None = None

@@ -10,7 +10,18 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from tdrop.contracts.coherence import contract_problems
-from tdrop.contracts.record import Interval, Name, Record, Scalar, Scalars, Severity, Share, digest, to_label_keys
+from tdrop.contracts.record import (
+    Interval,
+    Name,
+    Record,
+    Scalar,
+    Scalars,
+    Severity,
+    Share,
+    Title,
+    digest,
+    to_label_keys,
+)
 from tdrop.contracts.rule import Rule
 from tdrop.errors import did_you_mean
 
@@ -60,7 +71,7 @@ class Column(Record):
     """
 
     name: Name
-    title: str = ""
+    title: Title = ""
     type: ColumnType = "continuous"
     unit: str | None = None
     molar_mass: float | None = Field(default=None, gt=0)
@@ -82,6 +93,8 @@ class Column(Record):
             return self
         if self.type in LABELLED_TYPES and len(self.categories) < 2:
             raise ValueError(f"type {self.type} needs at least two categories")
+        if "" in self.categories:
+            raise ValueError("a category is blank, which stands for a missing value")
         if len(set(self.categories)) != len(self.categories):
             raise ValueError("a category is listed twice")
         if self.type not in LABELLED_TYPES and self.categories:
@@ -124,7 +137,7 @@ class Outcome(Record):
     """
 
     name: Name
-    title: str
+    title: Title
     column: Name | None = None
     time: Name | None = None
     event: Name | None = None
@@ -160,7 +173,7 @@ class Subgroup(Record):
     """Patients shown apart in the report: a column's categories, or bands of a number between `cuts`."""
 
     name: Name
-    title: str = ""
+    title: Title = ""
     column: Name
     cuts: tuple[float, ...] = ()
     labels: Scalars = ()
@@ -187,7 +200,7 @@ class Contract(Record):
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$", max_length=64)]
     version: Annotated[Scalar, Field(min_length=1)]
-    title: str
+    title: Title
     description: str = ""
     columns: tuple[Column, ...] = Field(min_length=2)
     rules: tuple[Rule, ...] = ()

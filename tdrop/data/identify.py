@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from tdrop.contracts.site import Extract, Site
 from tdrop.contracts.table import Contract
 
-#: From here on a float may stand for several whole numbers.
-EXACT_BELOW = 2.0**53
-#: What conversions leave where they lost a character, and characters that no id is written with.
-_DAMAGE = re.compile(r"[\ufffd\x00-\x1f\x7f]")
+#: What conversions leave where they lost a character, characters that no id is written with, nothing that can be seen,
+#: and what a spreadsheet shows in place of a value.
+_DAMAGE = re.compile(
+    r"[\ufffd\x00-\x1f\x7f]|^[\u00ad\u200b-\u200f\u2060\ufeff]+$|^#(?:N/A|REF!|VALUE!|NAME\?|NUM!|DIV/0!|NULL!|#+)$"
+)
 
 
 def id_column(raw: pd.DataFrame, contract: Contract, extract: Extract) -> str | None:
@@ -50,12 +51,20 @@ def damaged(values: pd.Series) -> NDArray[np.bool_]:
     """Ids that are not what they were at their source, or may not be (rows,)."""
     if isinstance(values.dtype, pd.StringDtype):
         return np.asarray(values.str.contains(_DAMAGE, na=False), dtype=bool)
-    return np.fromiter((_is_damaged(value) for value in values.astype(object)), dtype=bool, count=len(values))
+    limit = _exact_below(values)
+    return np.fromiter((_is_damaged(value, limit) for value in values.astype(object)), dtype=bool, count=len(values))
 
 
-def _is_damaged(value: Any) -> bool:
+def _exact_below(values: pd.Series) -> float:
+    """From where on a column's floats may stand for several whole numbers: shorter ones do so earlier."""
+    kind = values.cat.categories.dtype if isinstance(values.dtype, pd.CategoricalDtype) else values.dtype
+    digits = {"float16": 11, "float32": 24}.get(str(kind).lower(), 53)
+    return 2.0**digits
+
+
+def _is_damaged(value: Any, limit: float) -> bool:
     if isinstance(value, float):
-        return not np.isnan(value) and abs(value) >= EXACT_BELOW
+        return not np.isnan(value) and abs(value) >= limit
     if isinstance(value, list | dict | tuple | np.ndarray):
         return True
     text = _as_written(value)
@@ -69,7 +78,8 @@ def _as_written(value: Any) -> str | None:
     return next((write(plain) for kind, write in _WRITERS if isinstance(plain, kind)), str(plain))
 
 
-def _text_of_bytes(value: bytes | bytearray | memoryview) -> str:
+def text_of_bytes(value: bytes | bytearray | memoryview) -> str:
+    """The text that bytes hold, or their hexadecimal digits."""
     try:
         return bytes(value).decode("utf-8")
     except UnicodeError:
@@ -82,5 +92,5 @@ _WRITERS: tuple[tuple[Any, Callable[[Any], str]], ...] = (
     # 7.0 is how a whole number is stored beside a missing one.
     (float, lambda value: str(int(value)) if value.is_integer() else repr(value)),
     (Decimal, lambda value: format(value, "f")),
-    ((bytes, bytearray, memoryview), _text_of_bytes),
+    ((bytes, bytearray, memoryview), text_of_bytes),
 )

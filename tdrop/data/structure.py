@@ -24,14 +24,27 @@ Mask = NDArray[np.bool_]
 _FOOTER = r"(?i)^\W*(grand total|sub-?total|totals?|sum|summe|gesamt|average|mean|median|count|rows|records|end of)\b"
 #: Where such a line is.
 _LAST_ROWS = 3
-#: What stands alone, or with a number, as the id of such a line anywhere else.
-_SUMS = r"(?i)^\W*(grand total|sub-?totals?|totals?|sum|summe|gesamt|average|mean|mittelwert|median)\W*[\d.,]*\W*$"
+#: What stands alone, or beside a number, as the id of such a line anywhere else.
+_SUM_WORDS = (
+    "grand total|sub-?totals?|totals?|totaal|totale|totaux|sum|somme|suma|summe|gesamt(?:summe)?|insgesamt|"
+    "summary|overall|average|mean|moyenne|media|promedio|durchschnitt|mittelwert|median|mediane|minimum|maximum|"
+    "min|max|sd|std|anzahl|"
+    # The same in Russian, Chinese and Japanese, and the sign for a sum.
+    "\u0438\u0442\u043e\u0433\u043e|\u0432\u0441\u0435\u0433\u043e|\u5408\u8ba1|\u5408\u8a08|\u7dcf\u8a08|\u03a3|\u2211"
+)
+_SUMS = rf"(?i)^\W*(?:{_SUM_WORDS})(?:\W+[\d.,]*)?\W*$"
+#: More rows than this share of them are patients whose ids only look like such words.
+_FEW_SUMS = 0.1
+#: From so many ids on, one without a digit below others that all have some is no patient's.
+_MANY_IDS = 20
+#: Characters that nobody sees.
+_UNSEEN = "[\u00ad\u200b-\u200f\u2060\ufeff]"
 #: What spreadsheets make of long numbers.
 _SHORTENED = r"^\d([.,]\d+)?E\+\d+$"
 _SENTENCES = {
     "table.lines": "lines do not add up to records",
     "table.repeated_header": "rows repeat the header",
-    "table.footer": "rows sum up the others and are no patients",
+    "table.footer": "rows sum up the others or end the table, and are no patients",
     "table.no_values": "rows hold an id and not a single value",
     "table.damaged_ids": "rows have an id that was damaged before it was sent: a character or digits were lost",
 }
@@ -92,11 +105,22 @@ def _masks(
         return
     ids = frame[name].astype("str").str.strip()
     yield "table.repeated_header", (ids.str.strip("\ufeff") == name).to_numpy(dtype=bool)
-    sums = ids.str.match(_SUMS).fillna(False).to_numpy(dtype=bool, copy=True)
-    sums[-_LAST_ROWS:] |= ids[-_LAST_ROWS:].str.match(_FOOTER).fillna(False).to_numpy(dtype=bool)
-    yield "table.footer", sums
+    yield "table.footer", _footers(ids)
     yield "table.no_values", _without_values(frame, ids, contract, site)
     yield "table.damaged_ids", damaged(raw[name])
+
+
+def _footers(ids: pd.Series) -> Mask:
+    """Rows that sum up the others, by what stands in the place of the id (rows,)."""
+    sums = ids.str.match(_SUMS).fillna(False).to_numpy(dtype=bool, copy=True)
+    if sums.mean() > _FEW_SUMS and sums.sum() > _LAST_ROWS:
+        sums[:] = False
+    last, above = ids[-_LAST_ROWS:], ids[:-_LAST_ROWS]
+    sums[-_LAST_ROWS:] |= last.str.match(_FOOTER).fillna(False).to_numpy(dtype=bool)
+    if len(above) >= _MANY_IDS and above.str.contains(r"\d").fillna(True).all():
+        # A word in whatever language, where every patient has a number.
+        sums[-_LAST_ROWS:] |= ~last.str.contains(r"\d").fillna(True).to_numpy(dtype=bool) & (last != "").to_numpy()
+    return sums
 
 
 def _without_values(frame: pd.DataFrame, ids: pd.Series, contract: Contract, site: Extract) -> Mask:
@@ -129,6 +153,22 @@ def _table_findings(
     yield from _names_in_two_cases(frame, contract, site)
     if name is not None and rows:
         yield from _shortened_ids(frame[name], site)
+        yield from _similar_ids(frame[name][rules == ""], site)
+
+
+def _similar_ids(ids: pd.Series, site: Site) -> Iterator[Finding]:
+    """Patients of whom one may be another: ids that a person would read as the same."""
+    distinct = ids.dropna().astype("str").str.strip().drop_duplicates()
+    read = distinct.str.normalize("NFKC").str.casefold().str.replace(_UNSEEN, "", regex=True)
+    read = read.str.replace(r"^0+(\d)|^(\d+)\.0+$", r"\1\2", regex=True)
+    similar = int(read.duplicated(keep=False).sum())
+    if similar:
+        words = (
+            "{count} of {total} ids differ from another's only in capital letters, leading zeros, a decimal zero or "
+            "how a letter is written, so that a patient may be there twice (likely)"
+        )
+        fix = f"write every id one way, or add 'table.similar_ids' to `accept` if this is right ({site.file})"
+        yield Finding("table.similar_ids", None, "table_warning", similar, len(ids), words, fix, "likely")
 
 
 def _shortened_ids(ids: pd.Series, site: Site) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 
 from tdrop.errors import DataError
 
@@ -34,6 +35,7 @@ _OTHER_TEXT = {
     b'{"': "a JSON file",
     b"[{": "a JSON file",
 }
+_MARK_BELOW = re.compile("(?<=[\r\n])\ufeff+(?=[^\r\n])")
 _MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -52,7 +54,8 @@ def as_utf8(content: bytes, encoding: str, shown: str) -> bytes:
         _refuse_misread(content, text, encoding, shown)
     if "\x00" in text:
         raise DataError(f"extract '{shown}' holds null bytes; set reader.encoding, often utf-16, or send it again")
-    encoded = text.encode("utf-8", errors="replace")
+    # Files that were put together keep the mark of each.
+    encoded = _MARK_BELOW.sub("", text).encode("utf-8", errors="replace")
     _refuse_foreign(encoded.lstrip().lower(), _OTHER_TEXT, shown)
     # Old systems end a text with Ctrl-Z.
     return encoded.rstrip(b"\x1a")

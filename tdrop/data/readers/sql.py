@@ -21,6 +21,7 @@ from sqlalchemy import exc
 
 from tdrop.contracts.record import Record
 from tdrop.data import locations
+from tdrop.data.identify import text_of_bytes
 from tdrop.data.lines import repeated
 from tdrop.data.locations import Location
 from tdrop.errors import Absent, DataError, Unavailable
@@ -29,6 +30,7 @@ from tdrop.errors import Absent, DataError, Unavailable
 CHUNK_ROWS = 50_000
 #: Steps of a sqlite query between two looks at the clock.
 _STEPS_BETWEEN_LOOKS = 100_000
+_BYTES = (bytes, bytearray, memoryview)
 _SAFE_MESSAGE = re.compile(r"(no such (?:table|column): [\w.]+|near \"\w+\": syntax error)")
 
 
@@ -95,7 +97,7 @@ def _column(values: tuple[Any, ...]) -> pd.Series:
         return pd.Series(values, dtype="float64")
     if kinds == {str}:
         return pd.Series(values, dtype="str")
-    return pd.Series(values, dtype=object)
+    return pd.Series([text_of_bytes(value) if isinstance(value, _BYTES) else value for value in values], dtype=object)
 
 
 def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from tdrop.contracts.site import Site
 from tdrop.contracts.table import Contract
 from tdrop.data.cells import neutralise, restore, write_patients
-from tdrop.data.identify import with_text_ids
+from tdrop.data.identify import damaged, with_text_ids
 from tdrop.data.outcomes import read_labels
 from tdrop.data.prepare import prepare_frame
 from tdrop.data.readers import read, read_file
@@ -125,6 +125,14 @@ def test_floats_that_lost_digits_are_set_aside(prostate: Contract, patients: Any
     prepared = prepare_frame(patients(40).assign(patient_id=ids), prostate, make_site())
     assert prepared.frame["patient_id"].tolist() == [str(number) for number in range(39)]
     assert prepared.quarantine["rules"].tolist() == ["table.damaged_ids"]
+
+
+@pytest.mark.parametrize(("kind", "exact"), [(np.float16, 2**11), (np.float32, 2**24), (np.float64, 2**53)])
+def test_short_floats_lose_digits_earlier(kind: Any, exact: int) -> None:
+    ids = pd.Series([1, exact - 1, exact], dtype=kind)
+    assert damaged(ids).tolist() == [False, False, True]
+    if kind is not np.float16:  # which pandas does not take for categories
+        assert damaged(ids.astype("category")).tolist() == [False, False, True]
 
 
 @FEW

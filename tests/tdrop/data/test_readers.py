@@ -29,6 +29,7 @@ from tdrop.data.identify import with_text_ids
 from tdrop.data.locations import resolve
 from tdrop.data.readers import fingerprint, kinds, label_fingerprint, read, read_file
 from tdrop.data.readers.sql import Options as SqlOptions
+from tdrop.data.values import as_numbers
 from tdrop.errors import ContractError, DataError, Unavailable
 
 
@@ -312,6 +313,20 @@ def test_sqlite_is_only_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         read_sql(tmp_path, query="select absent from patients")
     with pytest.raises(DataError, match="a column name is given twice"):
         read_sql(tmp_path, query="select id, id from patients")
+
+
+def test_bytes_in_a_database_are_text_or_hexadecimal_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with sqlite3.connect(tmp_path / "h.db") as connection:
+        connection.execute("create table patients (id, x)")
+        rows = [(b"P1", 66.5), ("P2", b"\xff\x00"), (b"\xfe", b"67"), (None, None)]
+        connection.executemany("insert into patients values (?, ?)", rows)
+    connection.close()
+    monkeypatch.setenv("HOSPITAL_DB_URL", f"sqlite:///{tmp_path / 'h.db'}")
+    frame = read_sql(tmp_path, table="patients")
+    assert frame["id"].tolist() == ["P1", "P2", "fe", None]
+    numbers, unreadable = as_numbers(frame["x"], ())
+    assert numbers.tolist()[::2] == [66.5, 67.0]
+    assert unreadable.tolist() == [False, True, False, False]
 
 
 @pytest.mark.parametrize("address", ["mysql://u:secret@127.0.0.1/x", "oracle://u:secret@127.0.0.1/x"])
