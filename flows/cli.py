@@ -20,6 +20,7 @@ from flows.interrupts import heeding_signals
 from flows.orchestration import ServerSilent
 from tasks.environment import quieten
 from tdrop.errors import TdropError, describe
+from tdrop.home.collecting import collect_seldom
 
 VERBOSE = {"-v", "--verbose"}
 QUIET = {"-q", "--quiet"}
@@ -72,6 +73,7 @@ def main() -> None:
     verbose = bool(VERBOSE & set(sys.argv[1:]))
     if not verbose:
         _quieten()
+    collect_seldom()
     console.brief = bool(QUIET & set(sys.argv[1:]))
     with heeding_signals():
         _run(verbose)

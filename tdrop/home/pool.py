@@ -25,6 +25,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from tdrop.errors import FitError
 from tdrop.home import stopping
+from tdrop.home.collecting import collect_seldom
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -163,6 +164,7 @@ def _start_worker(lifeline: Connection) -> None:
     # Ctrl-C belongs to the parent, which then ends the workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_leave_with_parent, args=(lifeline,), daemon=True).start()
+    collect_seldom()
     import torch
 
     torch.set_num_threads(1)

@@ -32,6 +32,14 @@ report.write_text(json.dumps({"code": code, "modules": sorted(name for name in s
 """
 
 
+@pytest.mark.parametrize("method", ["logistic_regression", "gradient_boosting"])
+def test_a_reference_is_served_without_a_training_library(method):
+    """Whoever scores with one of scikit-learn's models does not wait for PyTorch."""
+    program = f"import sys, tdrop.methods.{method}; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=PROJECT, capture_output=True, check=True, text=True)
+    assert done.stdout.strip() == "False"
+
+
 @pytest.mark.parametrize("command", MAY_LOAD)
 def test_a_command_loads_no_more_than_it_may(command, tmp_path):
     place = write_tiny_network(tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 from xml.etree import ElementTree
 
 import matplotlib as mpl
@@ -227,3 +228,17 @@ def test_clean_svg_drops_what_a_page_must_not_hold() -> None:
         assert gone not in svg
     assert "A &amp; B" in svg
     assert "c &lt; d" in svg
+
+
+def test_the_same_content_is_drawn_once_and_another_anew():
+    calls = []
+
+    @styled
+    def draw(values: Any) -> str:
+        calls.append(1)
+        return str(values.sum())
+
+    assert [draw(np.arange(3)), draw(np.arange(3)), draw(np.arange(4))] == ["3", "3", "6"]
+    assert len(calls) == 2
+    generators = [(number for number in range(3)) for _ in range(2)]
+    assert [styled(lambda given: sum(given))(each) for each in generators] == [3, 3], "nothing is kept of these"

@@ -1,7 +1,8 @@
 """scikit-learn models as bytes: skops' format without what differs between two identical fits.
 
 skops writes memory addresses and the time of day; both are taken out, so that the bytes depend on the
-models alone. Nothing is loaded but the types that skops trusts by itself and those named in `TRUSTED`.
+models alone. Nothing is loaded but plain values, what skops knows of scikit-learn's inner parts and the types in
+`TRUSTED`.
 """
 
 from __future__ import annotations
@@ -12,13 +13,28 @@ import json
 from typing import Any
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
 
-import skops.io
-from skops.io.exceptions import UntrustedTypesFoundException
+import sklearn.utils
 
 from tdrop.errors import FitError
 
+# skops asks for every estimator that scikit-learn has, to trust them all, and so loads all of it and PyTorch: seconds
+# in every process. It is told of none here, and ours are named below.
+_every_estimator, sklearn.utils.all_estimators = sklearn.utils.all_estimators, list
+try:
+    import skops.io
+    from skops.io.exceptions import UntrustedTypesFoundException
+finally:
+    sklearn.utils.all_estimators = _every_estimator
+
 #: Types beyond skops' own list that a saved model may hold; each only stores arrays and numbers.
-TRUSTED = ("sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",)
+TRUSTED = (
+    "sklearn.linear_model._logistic.LogisticRegression",
+    "sklearn.linear_model._ridge.Ridge",
+    "sklearn.ensemble._hist_gradient_boosting.gradient_boosting.HistGradientBoostingClassifier",
+    "sklearn.ensemble._hist_gradient_boosting.gradient_boosting.HistGradientBoostingRegressor",
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    "sklearn.preprocessing._label.LabelEncoder",
+)
 _SCHEMA = "schema.json"
 
 

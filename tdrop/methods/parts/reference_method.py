@@ -16,6 +16,7 @@ from warnings import catch_warnings, simplefilter
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_limits
 
 from tdrop.methods.parts.checks import check_cohorts, check_passes, check_rows, check_seed
 from tdrop.methods.parts.estimators import dump_estimators, load_estimators
@@ -24,7 +25,6 @@ from tdrop.methods.parts.predict import summarise_samples
 from tdrop.methods.parts.save import write_model
 from tdrop.methods.parts.scaling import Scaling, learn_scaling
 from tdrop.methods.parts.settings import Settings, setting
-from tdrop.methods.parts.threads import one_library_thread
 from tdrop.types import INTERVAL_LEVEL, Cohort, Doubles, Floats, Indices, Predictive, StepCallback, Summary, Task
 
 #: Inputs (rows, inputs) and outcomes (rows,) as an estimator sees them.
@@ -63,7 +63,7 @@ class ReferenceMethod(Settings):
         scaling = learn_scaling(source)
         X, y = self._rows(scaling, source)
         estimators = []
-        with one_library_thread(), catch_warnings():
+        with threadpool_limits(limits=1), catch_warnings():
             # A solver that stops at `steps` did what it was asked to.
             simplefilter("ignore", ConvergenceWarning)
             for place, drawn in enumerate(_bootstrap(y, source.task, self.refits, seed)):
@@ -99,13 +99,13 @@ class FittedReference:
     def sample(self, X: NDArray[Any], n: int, *, seed: int) -> Predictive:
         """The K refits' predictions (K, rows) for X (rows, features); n and seed change nothing."""
         check_passes(n, self.method.name)
-        with one_library_thread():
+        with threadpool_limits(limits=1):
             return self._sample(X)
 
     def summarise(self, X: NDArray[Any], n: int, *, seed: int, levels: Sequence[float] = (INTERVAL_LEVEL,)) -> Summary:
         """Streams the refits' predictions over chunks of rows and keeps mean, sd and intervals."""
         check_passes(n, self.method.name)
-        with one_library_thread():
+        with threadpool_limits(limits=1):
             return summarise_samples(self._sample, np.asarray(X), len(self._estimators), levels)
 
     def save(self, folder: Path) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from threadpoolctl import threadpool_limits
 
 
 @contextmanager
@@ -24,10 +23,3 @@ def one_torch_thread() -> Iterator[None]:
     finally:
         torch.set_num_threads(threads)
         torch.set_flush_denormal(flushing)
-
-
-@contextmanager
-def one_library_thread() -> Iterator[None]:
-    """Runs BLAS and OpenMP (scikit-learn) on one thread."""
-    with threadpool_limits(limits=1):
-        yield
