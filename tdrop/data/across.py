@@ -16,6 +16,7 @@ from tdrop.contracts.findings import Finding, Sureness
 from tdrop.contracts.record import Severity
 from tdrop.contracts.site import Site
 from tdrop.contracts.table import NUMERIC_TYPES, Column, Contract
+from tdrop.data.encode import NOT_RECORDED
 from tdrop.data.units import alternatives, convert
 from tdrop.errors import ContractError
 from tdrop.types import Doubles
@@ -47,8 +48,9 @@ def compare_with_source(
         source, target = source_frame.get(column.name), target_frame.get(column.name)
         if source is None or not source.notna().any() or not len(target_frame):
             continue
-        if target is None or not target.notna().any():
-            findings.append(_all_missing(column, len(target_frame), site))
+        absent = len(target_frame) if target is None else int(target.isna().sum())
+        if target is None or absent >= NOT_RECORDED * len(target_frame):
+            findings.append(_all_missing(column, absent, len(target_frame), site))
             continue
         findings += _constant(column, source, target, site)
         if column.type in NUMERIC_TYPES:
@@ -82,13 +84,14 @@ def _suspicion(
     return Finding(rule, column.name if column else None, severity, *counts, f"{where}{sentence} ({sure})", fix, sure)
 
 
-def _all_missing(column: Column, rows: int, site: Site) -> Finding:
+def _all_missing(column: Column, absent: int, rows: int, site: Site) -> Finding:
+    found = "no value here" if absent == rows else "{count} of {total} values missing here"
     return _suspicion(
         column,
         "all_missing",
         "table_warning",
-        (rows, rows),
-        "no value here, while the source has it; a model for this site does without it",
+        (absent, rows),
+        f"{found}, while the source has it; a model for this site does without it",
         "ask the site for it, check `renames` and `missing_codes`, or list it under `not_recorded`",
         "certain",
         site,

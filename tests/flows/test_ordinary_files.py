@@ -147,3 +147,19 @@ def test_what_other_patients_usually_have_is_no_warning(tmp_path: Path) -> None:
     network, contract, _ = network_of(source)
     findings = added(north, network, contract).validation.findings
     assert [found.rule for found in findings if found.count] == ["table.labels"]
+
+
+def test_a_column_that_hardly_anybody_has_is_told_as_left_out(tmp_path: Path) -> None:
+    source, north = tmp_path / "source.csv", tmp_path / "north.csv"
+    measured().to_csv(source, index_label="pid")
+    frame = measured(seed=1).astype({"platelets": object})
+    frame.loc[frame.index[4:], "platelets"] = None
+    frame.to_csv(north, index_label="pid")
+    network, contract, _ = network_of(source)
+    site = parse_site(propose_site("north", north, contract, network), "north", network)
+    known = prepare("source", network, home=tmp_path).frame
+    validation = prepare(site, network, home=tmp_path, source=known).validation
+    (found,) = [each for each in validation.findings if each.rule == "platelets.all_missing"]
+    assert "116 of 120 values missing here" in found.sentence
+    assert "a model for this site does without it" in found.sentence
+    assert not validation.stopped
