@@ -36,6 +36,8 @@ class NaiveBayes(ReferenceMethod):
     label: ClassVar[str] = "Naive Bayes"
     summary: ClassVar[str] = "Takes every feature as independent of the others."
 
+    trusted: ClassVar[tuple[str, ...]] = ("sklearn.naive_bayes.GaussianNB",)
+
     refits: int = setting(5, "Bootstrap refits K: the samples.", low=1)
 
     @classmethod

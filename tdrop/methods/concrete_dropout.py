@@ -21,9 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from tdrop.methods.parts.folded import fold_masks, folded_outputs
-from tdrop.methods.parts.layers import Layers, relaxed_mask
-from tdrop.methods.parts.losses import output_loss
-from tdrop.methods.parts.network import Batch, Network
+from tdrop.methods.parts.network import Batch, Layers, Network, output_loss
 from tdrop.methods.parts.network_method import NetworkMethod
 from tdrop.methods.parts.noise import Pool, draw_logistic, logistic_pool
 from tdrop.methods.parts.settings import setting
@@ -126,6 +124,17 @@ class ConcreteNetwork(Network):
     def outputs(self, x: Tensor, draw: list[Tensor]) -> Tensor:
         """Outputs (passes, rows)."""
         return folded_outputs(x, draw, list(self.layers.biases)) + self.layers.linear_term(x)
+
+
+def relaxed_mask(hidden: Tensor, location: Tensor, noise: Tensor) -> Tensor:
+    """hidden * sigmoid(location + noise): a concrete mask for every row, pass and unit.
+
+    Args:
+        hidden: Units (rows, units) or (passes, rows, units).
+        location: Logit of keeping a unit, divided by the temperature (rows, 1) or a number.
+        noise: logit(u), u uniform, divided by the temperature (passes, rows, units).
+    """
+    return hidden * torch.add(noise, location).sigmoid_()
 
 
 METHOD = ConcreteDropout

@@ -18,9 +18,7 @@ import torch
 from torch import Tensor
 
 from tdrop.methods.parts.folded import folded_outputs
-from tdrop.methods.parts.layers import Layers
-from tdrop.methods.parts.losses import output_loss
-from tdrop.methods.parts.network import Batch, Network
+from tdrop.methods.parts.network import Batch, Layers, Network, output_loss
 from tdrop.methods.parts.network_method import RESTRAINT, NetworkMethod
 from tdrop.methods.parts.noise import Pool
 from tdrop.methods.parts.settings import setting

@@ -27,6 +27,13 @@ class GradientBoosting(ReferenceMethod):
     label: ClassVar[str] = "Gradient boosting"
     summary: ClassVar[str] = "Boosted decision trees refitted on resampled patients."
 
+    trusted: ClassVar[tuple[str, ...]] = (
+        "sklearn.ensemble._hist_gradient_boosting.gradient_boosting.HistGradientBoostingClassifier",
+        "sklearn.ensemble._hist_gradient_boosting.gradient_boosting.HistGradientBoostingRegressor",
+        "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+        "sklearn.preprocessing._label.LabelEncoder",
+    )
+
     refits: int = setting(10, "Bootstrap refits K: the samples.", low=1)
     learning_rate: float = setting(0.1, "Shrinkage of every tree.", low=1e-4, high=1)
     leaves: int = setting(8, "Most leaves of a tree.", low=2)

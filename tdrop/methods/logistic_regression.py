@@ -30,6 +30,11 @@ class LogisticRegression(ReferenceMethod):
     label: ClassVar[str] = "Logistic regression"
     summary: ClassVar[str] = "Logistic regression refitted on resampled patients, the usual clinical model."
 
+    trusted: ClassVar[tuple[str, ...]] = (
+        "sklearn.linear_model._logistic.LogisticRegression",
+        "sklearn.linear_model._ridge.Ridge",
+    )
+
     refits: int = setting(50, "Bootstrap refits K: the samples.", low=1)
     C: float = setting(1.0, "Inverse strength of the penalty on the weights.", low=1e-6)
     terms: str = setting(

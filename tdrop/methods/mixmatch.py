@@ -22,8 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tdrop.methods.parts.folded import FixedDropout
-from tdrop.methods.parts.losses import output_loss
-from tdrop.methods.parts.network import Batch, Network
+from tdrop.methods.parts.network import Batch, Network, output_loss
 from tdrop.methods.parts.network_method import NetworkMethod
 from tdrop.methods.parts.noise import Pool, torch_generator
 from tdrop.methods.parts.settings import setting

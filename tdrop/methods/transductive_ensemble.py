@@ -23,10 +23,10 @@ import torch
 from torch import Tensor
 
 from tdrop.methods.ensemble import Ensemble, EnsembleNetwork
-from tdrop.methods.parts.losses import output_loss, transductive_regulariser
-from tdrop.methods.parts.network import Batch, Network
+from tdrop.methods.parts.network import Batch, Network, output_loss
 from tdrop.methods.parts.noise import Pool
 from tdrop.methods.parts.settings import setting
+from tdrop.methods.transductive_dropout import transductive_regulariser
 from tdrop.types import Task
 
 #: Rows a side that all members answer in a step, as a share of the batch.

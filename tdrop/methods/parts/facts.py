@@ -1,13 +1,46 @@
-"""What a fitted method knows besides its weights."""
+"""What a fitted method knows besides its weights: features, task, length, and how its rows were standardised.
+
+Inputs and outcomes are centred and scaled on the source rows of the fit, nothing else.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
-from tdrop.methods.parts.scaling import Scaling
-from tdrop.types import Task
+import numpy as np
+from numpy.typing import NDArray
+
+from tdrop.records import Numbers, read
+from tdrop.types import Cohort, Doubles, Floats, Task
+
+#: A standardised value further out than this is held there: a network's answer is long saturated,
+#: and sums of such values stay finite in float32.
+FURTHEST = 1e6
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Centre and scale of the features (features,) and of the outcome (0 and 1 for a binary one)."""
+
+    center: Numbers
+    scale: Numbers
+    outcome_center: float
+    outcome_scale: float
+
+    def inputs(self, X: Doubles) -> Floats:
+        """Standardises X (rows, features)."""
+        standardised = np.clip((X - self.center) / self.scale, -FURTHEST, FURTHEST)
+        return np.ascontiguousarray(standardised, dtype=np.float32)
+
+    def predictions(self, outputs: NDArray[Any]) -> Floats:
+        """Puts outcomes back on their own scale."""
+        return (outputs * self.outcome_scale + self.outcome_center).astype(np.float32)
+
+    def outcomes(self, y: Floats) -> Floats:
+        """Standardises outcomes (rows,); binary ones stay as they are."""
+        return ((y - self.outcome_center) / self.outcome_scale).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -30,25 +63,24 @@ class Facts:
     rows: int
     scaling: Scaling
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return {
-            "features": list(self.features),
-            "task": self.task,
-            "steps": self.steps,
-            "history": list(self.history),
-            "rows": self.rows,
-            "scaling": self.scaling.to_dict(),
-        }
 
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Facts:
-        """Reads `to_dict`'s values back."""
-        return cls(
-            features=tuple(record["features"]),
-            task=record["task"],
-            steps=record["steps"],
-            history=tuple(record["history"]),
-            rows=record["rows"],
-            scaling=Scaling.from_dict(record["scaling"]),
-        )
+def learn_scaling(source: Cohort) -> Scaling:
+    """Learns centre and scale from the source rows; a constant feature keeps scale 1."""
+    X = source.X.astype(np.float64)
+    center, outcome_scale = 0.0, 1.0
+    if source.task == "regression" and source.y is not None:
+        center = float(source.y.astype(np.float64).mean())
+        outcome_scale = _scale(source.y.astype(np.float64)[:, None])[0]
+    return Scaling(X.mean(axis=0), _scale(X), center, float(outcome_scale))
+
+
+def _scale(X: Doubles) -> Doubles:
+    sd = X.std(axis=0)
+    # Rounding leaves a constant column of large numbers with a tiny sd, not with zero.
+    constant = sd <= 1e-7 * np.abs(X).max(axis=0)
+    return np.where(constant, 1.0, sd)
+
+
+def read_facts(record: Mapping[str, Any]) -> Facts:
+    """Reads them from a saved model's record, which holds more."""
+    return read(Facts, {field.name: record[field.name] for field in fields(Facts)})

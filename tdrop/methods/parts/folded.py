@@ -12,9 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tdrop.methods.parts.layers import Layers
-from tdrop.methods.parts.losses import output_loss
-from tdrop.methods.parts.network import Batch, Network
+from tdrop.methods.parts.network import Batch, Layers, Network, output_loss
 from tdrop.methods.parts.noise import Pool, draw_uniform, mask_pool
 from tdrop.types import Task
 

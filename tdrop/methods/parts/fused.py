@@ -1,6 +1,6 @@
 """Two hidden layers, M passes, forward and backward by hand: the inner loop of transductive dropout.
 
-Each function does what the plain code in `rate_network` does and is tested against it. It is faster because
+Each function does what the plain code in `transductive_dropout` does and is tested against it. It is faster because
 it works pass by pass on tensors that stay in the cache, writes into buffers that live as long as the training
 (fresh memory costs more than the arithmetic done in it), and shares work between the gradients:
 

@@ -18,15 +18,14 @@ from torch import Tensor
 
 from tdrop.errors import FitError
 from tdrop.methods.parts.checks import check_cohorts, check_passes, check_rows, check_seed
-from tdrop.methods.parts.facts import Facts
+from tdrop.methods.parts.facts import Facts, Scaling, learn_scaling, read_facts
 from tdrop.methods.parts.network import Network
 from tdrop.methods.parts.noise import spawn, torch_generator
-from tdrop.methods.parts.predict import summarise_samples
+from tdrop.methods.parts.sampling import summarise_samples
 from tdrop.methods.parts.save import write_model
-from tdrop.methods.parts.scaling import Scaling, learn_scaling
 from tdrop.methods.parts.settings import Settings, setting
-from tdrop.methods.parts.threads import one_torch_thread
-from tdrop.methods.parts.training import Rows, Schedule, Trained, train
+from tdrop.methods.parts.training import Rows, Schedule, Trained, one_torch_thread, train
+from tdrop.records import plain
 from tdrop.types import INTERVAL_LEVEL, Cohort, Predictive, StepCallback, Summary, Task
 
 _WEIGHTS = "weights.safetensors"
@@ -107,7 +106,7 @@ class NetworkMethod(Settings):
 
     def restore(self, record: Mapping[str, Any], files: Mapping[str, bytes]) -> FittedNetwork:
         """Rebuilds the fitted half from a saved record and its files."""
-        facts = Facts.from_dict(record)
+        facts = read_facts(record)
         try:
             network = self.network(len(facts.features), facts.rows, facts.task, torch.Generator().manual_seed(0))
             network.load_state_dict(load_tensors(files[_WEIGHTS]))
@@ -158,7 +157,7 @@ class FittedNetwork:
     def save(self, folder: Path) -> None:
         """Writes the model to `folder`, without pickle."""
         tensors = {name: tensor.contiguous() for name, tensor in self.network.state_dict().items()}
-        record = {"method": self.method.name, "settings": self.method.settings(), **self._facts.to_dict()}
+        record = {"method": self.method.name, "settings": self.method.settings(), **plain(self._facts)}
         write_model(Path(folder), record, {_WEIGHTS: save_tensors(tensors)})
 
     def _draw(self, n: int, seed: int) -> list[Tensor]:

@@ -2,39 +2,61 @@
 
 Each of K refits sees the source rows drawn with replacement; the samples are the refits,
 so that the references have a spread and intervals like every other method, and may win.
+
+They are saved in skops' format without what differs between two identical fits: skops writes memory addresses and the
+time of day; both are taken out, so that the bytes depend on the models alone. Nothing is loaded but plain values, what
+skops knows of scikit-learn's inner parts and the types that a method names in `trusted`.
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from warnings import catch_warnings, simplefilter
+from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
 
 import numpy as np
+import sklearn.utils
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
+from tdrop.errors import FitError
 from tdrop.methods.parts.checks import check_cohorts, check_passes, check_rows, check_seed
-from tdrop.methods.parts.estimators import dump_estimators, load_estimators
-from tdrop.methods.parts.facts import Facts
-from tdrop.methods.parts.predict import summarise_samples
+from tdrop.methods.parts.facts import Facts, Scaling, learn_scaling, read_facts
+from tdrop.methods.parts.sampling import summarise_samples
 from tdrop.methods.parts.save import write_model
-from tdrop.methods.parts.scaling import Scaling, learn_scaling
 from tdrop.methods.parts.settings import Settings, setting
+from tdrop.records import plain
 from tdrop.types import INTERVAL_LEVEL, Cohort, Doubles, Floats, Indices, Predictive, StepCallback, Summary, Task
+
+# skops asks for every estimator that scikit-learn has, to trust them all, and so loads all of it and PyTorch: seconds
+# in every process. It is told of none here, and ours are named below.
+_every_estimator, sklearn.utils.all_estimators = sklearn.utils.all_estimators, list
+try:
+    import skops.io
+    from skops.io.exceptions import UntrustedTypesFoundException
+finally:
+    sklearn.utils.all_estimators = _every_estimator
 
 #: Inputs (rows, inputs) and outcomes (rows,) as an estimator sees them.
 LabelledRows = tuple[Doubles, Floats]
 _ESTIMATORS = "estimators.skops"
+_SCHEMA = "schema.json"
 
 
 @dataclass(frozen=True)
 class ReferenceMethod(Settings):
     """Settings that both references have, and the fit."""
+
+    #: Types that a saved model of this method may hold; each only stores arrays and numbers.
+    trusted: ClassVar[tuple[str, ...]] = ()
 
     refits: int = setting(20, "Bootstrap refits K: the samples.", low=1)
 
@@ -77,7 +99,7 @@ class ReferenceMethod(Settings):
 
     def restore(self, record: Mapping[str, Any], files: Mapping[str, bytes]) -> FittedReference:
         """Rebuilds the fitted half from a saved record and its files."""
-        return FittedReference(self, load_estimators(files[_ESTIMATORS], self.name), Facts.from_dict(record))
+        return FittedReference(self, load_estimators(files[_ESTIMATORS], self.name, self.trusted), read_facts(record))
 
     def _rows(self, scaling: Scaling, cohort: Cohort) -> LabelledRows:
         assert cohort.y is not None
@@ -110,7 +132,7 @@ class FittedReference:
 
     def save(self, folder: Path) -> None:
         """Writes the models to `folder`, without pickle."""
-        record = {"method": self.method.name, "settings": self.method.settings(), **self._facts.to_dict()}
+        record = {"method": self.method.name, "settings": self.method.settings(), **plain(self._facts)}
         write_model(Path(folder), record, {_ESTIMATORS: dump_estimators(self._estimators)})
 
     def _sample(self, X: NDArray[Any]) -> Predictive:
@@ -147,3 +169,46 @@ def _bootstrap(y: Floats, task: Task, refits: int, seed: int) -> Iterator[Indice
         if task == "regression" or len(np.unique(y[drawn])) == 2:
             made += 1
             yield drawn
+
+
+def dump_estimators(estimators: list[Any]) -> bytes:
+    """Returns fitted scikit-learn models as bytes; identical models give identical bytes."""
+    with ZipFile(io.BytesIO(skops.io.dumps(estimators))) as raw:
+        names = {name: _content_name(raw.read(name)) for name in raw.namelist() if name != _SCHEMA}
+        schema = _strip_addresses(json.loads(raw.read(_SCHEMA)), names)
+        contents = {names[name]: raw.read(name) for name in names}
+    contents[_SCHEMA] = json.dumps(schema, sort_keys=True).encode()
+    buffer = io.BytesIO()
+    with ZipFile(buffer, "w") as normal:
+        for name in sorted(contents):
+            # A ZipInfo made by hand carries no time of day. Level 1: higher ones cost seconds and save little.
+            entry = ZipInfo(name)
+            entry.compress_type = ZIP_DEFLATED
+            normal.writestr(entry, contents[name], compresslevel=1)
+    return buffer.getvalue()
+
+
+def load_estimators(content: bytes, method: str, trusted: Sequence[str] = ()) -> list[Any]:
+    """Loads models from bytes, refusing every type that is not trusted."""
+    try:
+        estimators = skops.io.loads(content, trusted=list(trusted))
+    except UntrustedTypesFoundException as error:
+        raise FitError(f"method '{method}': the saved model holds types that are not trusted ({error})") from None
+    except (BadZipFile, KeyError, ValueError, TypeError, AttributeError, ImportError) as error:
+        raise FitError(
+            f"method '{method}': the saved model cannot be read ({type(error).__name__}); fit again"
+        ) from None
+    return list(estimators)
+
+
+def _content_name(content: bytes) -> str:
+    return f"{hashlib.sha256(content).hexdigest()[:24]}.npy"
+
+
+def _strip_addresses(node: Any, names: dict[str, str]) -> Any:
+    """The schema without object addresses, with arrays named by their content."""
+    if isinstance(node, dict):
+        return {key: _strip_addresses(value, names) for key, value in node.items() if key != "__id__"}
+    if isinstance(node, list):
+        return [_strip_addresses(each, names) for each in node]
+    return names.get(node, node) if isinstance(node, str) else node

@@ -1,7 +1,12 @@
-"""The one training loop: minibatches by index, Adam, a cosine schedule, clipping; it runs its steps to the end."""
+"""The one training loop: minibatches by index, Adam, a cosine schedule, clipping; it runs its steps to the end.
+
+One thread for every fit and every sampling, so that results do not depend on the number of cores.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import cos, pi, sqrt
 
@@ -10,8 +15,7 @@ import torch
 from torch import Tensor
 
 from tdrop.errors import FitError
-from tdrop.methods.parts.losses import mean_prediction_loss
-from tdrop.methods.parts.network import Batch, Network
+from tdrop.methods.parts.network import Batch, Network, mean_prediction_loss
 from tdrop.methods.parts.noise import Pool, spawn, torch_generator
 from tdrop.types import StepCallback, Task
 
@@ -208,3 +212,20 @@ class Optimiser:
     def restore(self, weights: Tensor) -> None:
         """Puts a copy back."""
         self._flat.copy_(weights)
+
+
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Runs torch on one thread, with numbers below 1e-38 as zero, and puts both back afterwards.
+
+    Masks of nearly zero times small gradients give such numbers by the thousand, and a processor takes
+    a hundred times longer over each.
+    """
+    threads, flushing = torch.get_num_threads(), bool(torch.tensor(1e-40) * 1.0 == 0)
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.set_flush_denormal(flushing)

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 
 from tdrop.errors import FitError
 from tdrop.methods import load
-from tdrop.methods.parts.estimators import dump_estimators, load_estimators
+from tdrop.methods.parts.reference_method import dump_estimators, load_estimators
 from tdrop.methods.parts.save import canonical_bytes
 
 

@@ -9,10 +9,9 @@ from method_cases import quick, small_cohorts
 
 from tdrop.errors import UsageError
 from tdrop.methods import build
-from tdrop.methods.parts.losses import transductive_regulariser
 from tdrop.methods.parts.network import Batch
 from tdrop.methods.parts.noise import as_odds
-from tdrop.methods.transductive_dropout import TransductiveDropout
+from tdrop.methods.transductive_dropout import TransductiveDropout, transductive_regulariser
 
 MASKS = ("concrete", "gaussian")
 
