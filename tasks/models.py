@@ -60,27 +60,39 @@ def requirements() -> list[str]:
     return [f"{name}=={installed(name).split('+')[0]}" for name in NEEDED]
 
 
-def register(client: MlflowClient, run_id: str, record: SiteRecord) -> str:
-    """Registers the chosen model and returns its version."""
+def find_model(client: MlflowClient, experiment: str, record: SiteRecord, method: str) -> Any | None:
+    """The method's model where a run before has logged the very same; None otherwise."""
+    wanted = {"method": method, **{key: record.tags[key] for key in (MODELS_DIGEST, "contract_digest")}}
+    asked = " AND ".join(f"tags.`{key}` = '{value}'" for key, value in wanted.items())
+    # A recalibrated model's risks are not those of the method's run.
+    found = [one for one in client.search_logged_models([experiment], asked) if RECALIBRATED_FROM not in one.tags]
+    return found[0] if found else None
+
+
+def log_model(run_id: str, served: Path, record: SiteRecord, method: str) -> Any:
+    """Logs a method's model below its run; the chosen one with an example of its input, which takes longest."""
     import mlflow
     import pandas as pd
     from mlflow.models import infer_signature
 
-    name = model_name(record.site)
-    described = json.loads(Path(str(record.candidate), "served.json").read_text(encoding="utf-8"))
     example = pd.DataFrame(list(record.example))
     predicted = pd.DataFrame({**{column: [0.1] for column in ("risk", "sd", "low", "high")}, "refer": [False]})
     with mlflow.start_run(run_id=run_id, log_system_metrics=False), _logging_a_model:
-        logged = mlflow.pyfunc.log_model(
-            name="model",
-            python_model=str(
-                _private_copy(Path(__file__).with_name("served_model.py"), Path(str(record.candidate)).parent)
-            ),
-            artifacts={"transfer": str(record.candidate)},
+        return mlflow.pyfunc.log_model(
+            name=method,
+            python_model=str(_private_copy(Path(__file__).with_name("served_model.py"), served.parent)),
+            artifacts={"transfer": str(served)},
             signature=infer_signature(example, predicted),
-            input_example=example,
+            input_example=example if method == record.chosen else None,
             pip_requirements=requirements(),
+            tags={**record.tags, "method": method, "chosen": str(method == record.chosen).lower()},
         )
+
+
+def register(client: MlflowClient, run_id: str, record: SiteRecord, logged: Any) -> str:
+    """Makes the chosen method's logged model a version of the site's, and returns that."""
+    name = model_name(record.site)
+    described = json.loads(Path(str(record.candidate), "served.json").read_text(encoding="utf-8"))
     version = new_version(client, name, logged, run_id)
     tags = {**record.tags, "method": record.chosen, "run": run_id, ENCODED: described["encoded"]}
     for key, value in tags.items():

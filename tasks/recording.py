@@ -9,10 +9,11 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasks.artifacts import leave
-from tasks.models import point_candidate, register, same_model
+from tasks.models import find_model, log_model, point_candidate, register, same_model
 from tasks.step import step, unless_lasting
 from tasks.tracking import PARENT, connect, experiment_id
 from tasks.views import keep_view
@@ -21,17 +22,21 @@ from tdrop.home.place import Place
 from tdrop.home.progress import report
 from tdrop.home.store import digest_of
 from tdrop.methods import label
-from tdrop.runs.records import SiteRecord
+from tdrop.runs.records import MethodRecord, SiteRecord
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 #: MLflow takes at most this many metrics in one batch.
 BATCH = 1000
+#: Characters of a digest that MLflow keeps of a dataset.
+DIGEST = 32
 #: Tag that names a record by its content, so that a repeated recording is found instead of doubled.
 RECORD = "tdrop.record"
 #: Tag that MLflow shows as a run's description.
 NOTE = "mlflow.note.content"
+#: Tag of a method's run that says where its model is, or why it has none.
+MODEL = "model"
 TRACKING_LIMIT_SECONDS = 900
 #: MLflow looks for a dataset and then adds it: of two sites that name a new source at once, one is refused and finds it
 #: on another try.
@@ -76,23 +81,58 @@ def _find(client: MlflowClient, experiment: str, key: str, record: SiteRecord) -
 def _write(client: MlflowClient, experiment: str, key: str, record: SiteRecord) -> tuple[str, str | None]:
     """Writes a record; returns its run, and the version of its model where one was registered."""
     version = None
-    with recorded_run(
-        client, experiment, record.site, {**record.tags, RECORD: key, "kind": "site", NOTE: _about_site(record)}
-    ) as parent:
-        _log(client, parent, record.params, record.metrics)
+    tags = {**record.tags, RECORD: key, "kind": "site", NOTE: _about_site(record)}
+    seconds = sum(method.seconds or 0.0 for method in record.methods)
+    with recorded_run(client, experiment, record.site, tags, seconds) as parent:
+        _log_params(client, parent, record.params)
+        _log_metrics(client, parent, record.metrics)
         log_datasets(client, parent, record.datasets)
         client.log_artifacts(parent, record.exported, "report")
         for method in record.methods:
-            tags = {**record.tags, "kind": "method", "method": method.method, PARENT: parent}
-            tags |= {"chosen": str(method.method == record.chosen).lower(), NOTE: _about_method(record, method.method)}
-            with recorded_run(client, experiment, f"{method.method} {record.site}", tags) as child:
-                _log(client, child, method.params, method.metrics, method.history)
-                log_datasets(client, child, record.datasets)
-                for name, text in method.files.items():
-                    client.log_text(child, text, name)
-                if method.method == record.chosen and record.candidate is not None:
-                    version = same_model(client, record) or register(client, child, record)
+            version = _write_method(client, experiment, parent, record, method) or version
     return parent, version
+
+
+def _write_method(
+    client: MlflowClient, experiment: str, parent: str, record: SiteRecord, method: MethodRecord
+) -> str | None:
+    """Writes a method's run; returns the version of its model where it is the candidate."""
+    chosen = method.method == record.chosen
+    tags = {**record.tags, "kind": "method", "method": method.method, "chosen": str(chosen).lower(), PARENT: parent}
+    tags |= {NOTE: _about_method(record, method.method)}
+    with recorded_run(client, experiment, f"{method.method} {record.site}", tags, method.seconds) as run_id:
+        _log_params(client, run_id, method.params)
+        log_datasets(client, run_id, record.datasets)
+        model = _keep_model(client, experiment, run_id, record, method)
+        _log_metrics(client, run_id, method.metrics, record.datasets, None if model is None else model.model_id)
+        _log_curve(client, run_id, method.history)
+        for name, text in method.files.items():
+            client.log_text(run_id, text, name)
+        if model is None or not chosen:
+            return None
+        return same_model(client, record) or register(client, run_id, record, model)
+
+
+def _keep_model(
+    client: MlflowClient, experiment: str, run_id: str, record: SiteRecord, method: MethodRecord
+) -> Any | None:
+    """Logs a method's model, or finds the same of a run before; None, and a tag that says why, where none may be used.
+
+    A model that was found is an input of this run: it goes when the run that made it goes.
+    """
+    from mlflow.entities import LoggedModelInput
+
+    if method.served is None:
+        why = f"none: the verdict is {record.tags['verdict']}, so that no model may be used at this site"
+        client.set_tag(run_id, MODEL, why)
+        return None
+    found = find_model(client, experiment, record, method.method)
+    if found is None:
+        found = log_model(run_id, Path(method.served), record, method.method)
+    else:
+        client.log_inputs(run_id, models=[LoggedModelInput(found.model_id)])
+    client.set_tag(run_id, MODEL, f"models:/{found.model_id}")
+    return found
 
 
 def _about_site(record: SiteRecord) -> str:
@@ -115,9 +155,16 @@ def _about_method(record: SiteRecord, method: str) -> str:
 
 
 @contextmanager
-def recorded_run(client: MlflowClient, experiment: str, name: str, tags: Mapping[str, str]) -> Iterator[str]:
-    """A run that ends as FINISHED or, when the block raises, as FAILED and out of sight: the next try starts anew."""
-    run_id = str(client.create_run(experiment, run_name=name, tags=dict(tags)).info.run_id)
+def recorded_run(
+    client: MlflowClient, experiment: str, name: str, tags: Mapping[str, str], seconds: float | None = None
+) -> Iterator[str]:
+    """A run that ends as FINISHED or, when the block raises, as FAILED and out of sight: the next try starts anew.
+
+    With `seconds` that is how long it is said to have taken: its fits, which were over before it was written.
+    """
+    ended = int(time.time() * 1000)
+    started = None if seconds is None else ended - round(1000 * seconds)
+    run_id = str(client.create_run(experiment, start_time=started, run_name=name, tags=dict(tags)).info.run_id)
     try:
         yield run_id
     except BaseException:
@@ -126,23 +173,41 @@ def recorded_run(client: MlflowClient, experiment: str, name: str, tags: Mapping
             client.set_terminated(run_id, "FAILED")
             client.delete_run(run_id)
         raise
-    client.set_terminated(run_id, "FINISHED")
+    client.set_terminated(run_id, "FINISHED", None if seconds is None else ended)
 
 
-def _log(
+def _log_params(client: MlflowClient, run_id: str, params: Mapping[str, Any]) -> None:
+    """Settings; before a model, which takes them over."""
+    from mlflow.entities import Param
+
+    client.log_batch(run_id, params=[Param(name, str(value)) for name, value in params.items()])
+
+
+def _log_metrics(
     client: MlflowClient,
     run_id: str,
-    params: Mapping[str, Any],
     metrics: Mapping[str, float],
-    history: Sequence[Mapping[str, float | None]] = (),
+    datasets: Mapping[str, tuple[str, str]] | None = None,
+    model: str | None = None,
 ) -> None:
-    """Settings, numbers, and the points of the training curve by step."""
-    from mlflow.entities import Metric, Param
+    """Numbers, each with the model that it is about and the extract that it was measured on."""
+    from mlflow.entities import Metric
 
     stamp = int(time.time() * 1000)
-    client.log_batch(run_id, params=[Param(name, str(value)) for name, value in params.items()])
-    points = [Metric(name, float(value), stamp, 0) for name, value in metrics.items()]
-    points += [
+    points = []
+    for name, value in metrics.items():
+        at = (datasets or {}).get("target" if name.startswith("target/") else "source")
+        measured = {} if at is None else {"dataset_name": at[0], "dataset_digest": at[1][:DIGEST]}
+        points.append(Metric(name, float(value), stamp, 0, model_id=model, **measured))
+    client.log_batch(run_id, metrics=points)
+
+
+def _log_curve(client: MlflowClient, run_id: str, history: Sequence[Mapping[str, float | None]]) -> None:
+    """The points of the training curve by step."""
+    from mlflow.entities import Metric
+
+    stamp = int(time.time() * 1000)
+    points = [
         Metric(f"training/{name}", float(value), stamp, int(point["step"] or 0))
         for point in history
         for name, value in point.items()
@@ -158,7 +223,7 @@ def log_datasets(client: MlflowClient, run_id: str, datasets: Mapping[str, tuple
 
     inputs = [
         DatasetInput(
-            Dataset(name, digest[:32], "local", json.dumps({"site": name})), [InputTag("mlflow.data.context", role)]
+            Dataset(name, digest[:DIGEST], "local", json.dumps({"site": name})), [InputTag("mlflow.data.context", role)]
         )
         for role, (name, digest) in datasets.items()
     ]
@@ -184,12 +249,11 @@ def record_or_explain(place: Place, record: SiteRecord) -> str | None:
 def record_recalibration(place: Place, record: SiteRecord) -> str:
     """Writes one run with a recalibrated model and returns the model's version."""
     client, experiment = connect(place), experiment_id(place, place.network())
-    with recorded_run(
-        client, experiment, f"recalibrate {record.site}", {**record.tags, "kind": "recalibration"}
-    ) as run_id:
-        _log(client, run_id, record.params, record.metrics)
+    with recorded_run(client, experiment, f"recalibrate {record.site}", {**record.tags, "kind": "recalibration"}) as run_id:
+        _log_params(client, run_id, record.params)
+        _log_metrics(client, run_id, record.metrics)
         log_datasets(client, run_id, record.datasets)
-        return register(client, run_id, record)
+        return register(client, run_id, record, log_model(run_id, Path(str(record.candidate)), record, record.chosen))
 
 
 def record_benchmark(
@@ -199,6 +263,7 @@ def record_benchmark(
     client = connect(place)
     experiment = experiment_id(place, place.network())
     with recorded_run(client, experiment, f"benchmark {name}", {"kind": "benchmark", "benchmark": name}) as run_id:
-        _log(client, run_id, params, metrics)
+        _log_params(client, run_id, params)
+        _log_metrics(client, run_id, metrics)
         client.log_artifacts(run_id, folder, "results")
     return run_id

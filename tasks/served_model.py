@@ -47,6 +47,11 @@ def require_sealed(folder: Path) -> None:
         return
     facts = dict(line.split(":", 1) for line in note.read_text(encoding="utf-8").splitlines() if ":" in line)
     name, version = (facts[key].strip().strip("'\"") for key in ("model_name", "model_version"))
+    if not version.isdecimal():
+        raise DataError(
+            "this model was logged for comparison and never promoted; to study it, download its files and open them "
+            "with `tdrop.served.model.Served.load`, and for patients a person promotes one with `tdrop promote`"
+        )
     tags = mlflow.MlflowClient().get_model_version(name, version).tags
     if SEAL not in tags:
         raise DataError(f"version {version} of '{name}' was not promoted; a person does that with `tdrop promote`")

@@ -36,7 +36,7 @@ from tdrop.home.place import Place
 from tdrop.home.pool import side_by_side
 from tdrop.home.progress import advance
 from tdrop.home.stage import stage
-from tdrop.home.store import Ref
+from tdrop.home.store import TIMES, Ref
 from tdrop.matching import Matching
 from tdrop.methods import build, load
 from tdrop.records import write_json, write_record
@@ -133,6 +133,8 @@ def predicted_patients(folder: Path, encoded: Ref, model: Ref, seed: int, passes
     """Writes a model's predictions.npz of the target's patients beside it, and rates.npz where it has any."""
     shutil.copytree(model.path / MODEL, folder / MODEL)
     shutil.copyfile(model.path / HISTORY, folder / HISTORY)
+    if (model.path / TIMES).is_file():
+        shutil.copyfile(model.path / TIMES, folder / TIMES)
     source, target = load_pair(encoded.path)
     fitted = load(folder / MODEL)
     save_summary(folder / PREDICTIONS, fitted.summarise(target.X, passes, seed=seed, levels=levels))

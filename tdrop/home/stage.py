@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Concatenate, Generic, ParamSpec
 
 from tdrop.home.place import Place
 from tdrop.home.pool import compute
-from tdrop.home.store import Ref, Store
-from tdrop.records import plain
+from tdrop.home.store import TIMES, Ref, Store
+from tdrop.records import plain, write_json
 
 P = ParamSpec("P")
 
@@ -40,8 +42,15 @@ class Stage(Generic[P]):
         return Store(place.root).make(self.name, self.inputs(*given, **named), make)
 
     def make_in(self, folder: Path, *given: P.args, **named: P.kwargs) -> None:
-        """Writes the stage's files; a worker process finds it by its name."""
+        """Writes the stage's files and how long that took; a worker process finds it by its name.
+
+        A stage that continues another has brought that one's time.
+        """
+        started = time.perf_counter()
         self.build(folder, *given, **named)
+        seconds, times = time.perf_counter() - started, folder / TIMES
+        before = json.loads(times.read_text(encoding="utf-8"))["seconds"] if times.is_file() else 0.0
+        write_json(times, {"seconds": before + seconds})
 
     def inputs(self, *given: P.args, **named: P.kwargs) -> dict[str, Any]:
         """What decides the stage's contents, by argument: the digest of what has one, else its plain value."""

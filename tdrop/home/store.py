@@ -30,6 +30,8 @@ from tdrop.records import read_record, write_json
 
 logger = logging.getLogger(__name__)
 MANIFEST = "manifest.json"
+#: How long a stage took: beside its contents and no part of them, so that the same work has the same digest.
+TIMES = "times.json"
 
 
 Record = TypeVar("Record")
@@ -57,6 +59,12 @@ class Ref:
     def path(self) -> Path:
         """The folder with the stage's files."""
         return Path(self.store, self.folder)
+
+    @property
+    def seconds(self) -> float | None:
+        """How long a worker process took to make it, with what it continues; None where that was not measured."""
+        file = self.path / TIMES
+        return float(self.json(TIMES)["seconds"]) if file.is_file() else None
 
     def json(self, name: str) -> Any:
         """Reads one of the stage's JSON files."""
@@ -189,7 +197,7 @@ def _file_digest(path: Path) -> str:
 
 
 def _contents(folder: Path) -> dict[str, str]:
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != MANIFEST)
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in (MANIFEST, TIMES))
     return {path.relative_to(folder).as_posix(): _file_digest(path) for path in files}
 
 

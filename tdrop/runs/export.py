@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,7 @@ def site_record(place: Place, run: Run, whole: ReportData, folder: Path) -> Site
     data = leaving.data
     if site.policy.upload_patients:
         shutil.copyfile(place.latest(run.site) / "patients.csv", exported / "patients.csv")
+    methods = _method_records(site, run, leaving, folder / "served")
     return SiteRecord(
         site=run.site,
         tags={
@@ -115,9 +117,9 @@ def site_record(place: Place, run: Run, whole: ReportData, folder: Path) -> Site
             "source": (site.source.name, stages.source.digest),
             "target": (run.site, stages.target.digest),
         },
-        methods=_method_records(site, run, leaving),
+        methods=methods,
         exported=str(exported),
-        candidate=str(_candidate(site, run, data, folder / "candidate")) if data.shift.serves else None,
+        candidate=next((each.served for each in methods if each.method == run.chosen), None),
         chosen=run.chosen,
         example=example_of(site.contract),
     )
@@ -135,7 +137,7 @@ def _site_metrics(data: ReportData) -> dict[str, float]:
     return found | ({} if auroc is None else {"shift/domain_auroc": auroc.value})
 
 
-def _method_records(site: ResolvedSite, run: Run, leaving: Leaving) -> list[MethodRecord]:
+def _method_records(site: ResolvedSite, run: Run, leaving: Leaving, folder: Path) -> list[MethodRecord]:
     policy, data = site.policy, leaving.data
     figures = {} if leaving.withheld else _figures(data)
     records = []
@@ -156,6 +158,8 @@ def _method_records(site: ResolvedSite, run: Run, leaving: Leaving) -> list[Meth
                     "trials.csv": _trials_table(disclose_trials(run.trained.trials[method], policy)),
                     **figures.get(method, {}),
                 },
+                seconds=_sum_of(ref.seconds for ref in refs),
+                served=str(_served(site, run, data, method, folder / method)) if data.shift.serves else None,
             )
         )
     return records
@@ -210,15 +214,21 @@ def _trials_table(trials: Sequence[Trial]) -> str:
     return str(pd.DataFrame(flat).to_csv(index=False))
 
 
-def _candidate(site: ResolvedSite, run: Run, data: ReportData, folder: Path) -> Path:
-    """The folder that the served model reads: model/ and served.json."""
+def _sum_of(parts: Iterable[float | None]) -> float | None:
+    """The sum; None when a part is not known."""
+    known = list(parts)
+    return None if None in known else math.fsum(part for part in known if part is not None)
+
+
+def _served(site: ResolvedSite, run: Run, data: ReportData, method: str, folder: Path) -> Path:
+    """The folder that a served model reads: model/ and served.json."""
     stages, auroc = run.stages.all(), data.shift.domain_auroc
-    shutil.copytree(run.trained.fits[run.chosen][0].path / "model", folder / "model")
+    shutil.copytree(run.trained.fits[method][0].path / "model", folder / "model")
     write_json(
         folder / "served.json",
         {
             "site": run.site,
-            "method": run.chosen,
+            "method": method,
             "encoder": run.stages.encoded.json("encoder.json"),
             "contract": site.contract.model_dump(mode="json"),
             "decision": site.site.decision.model_dump(mode="json"),

@@ -25,6 +25,8 @@ class MethodRecord:
         metrics: By group and name: `target/` (mean over seeds, `_low`, `_high`), `choice/`, `matched/`, `source/`.
         history: Training curve of the first seed.
         files: Text files by name.
+        seconds: How long its refits took, fitting and sampling; None where that is not known.
+        served: Folder with model/ and served.json of the first seed, or None when no model may be used here.
     """
 
     method: str
@@ -32,6 +34,8 @@ class MethodRecord:
     metrics: Mapping[str, float]
     history: Sequence[Mapping[str, float | None]]
     files: Mapping[str, str]
+    seconds: float | None = None
+    served: str | None = None
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from pathlib import Path
 
 import pytest
 from conftest import TINY_METHODS, leave_reports_out, write_tiny_network
@@ -95,6 +96,36 @@ def test_a_record_holds_what_people_compare(recorded, settings):
         assert tags["models_digest"] == run.stages.models.digest
         assert tags["contract_digest"] == recorded.network().digest_of(recorded.network().site(SITE))
         assert tags["simulated"] == "true"
+
+
+@pytest.mark.usefixtures("on_postgres")
+def test_every_method_has_its_model_with_what_was_measured_of_it(recorded, tmp_path):
+    import mlflow
+    import pandas as pd
+
+    from tasks.run import last_run
+    from tasks.tracking import EXPERIMENTS, connect
+    from tdrop.errors import DataError
+    from tdrop.served.model import Served
+
+    client, run = connect(recorded), last_run(recorded, SITE)
+    experiment = client.search_experiments(filter_string=EXPERIMENTS)[0].experiment_id
+    row = {"age": 70.0, "psa": 8.0, "grade_group": "2", "stage": "T2", "comorbidity": 0.0, "treatment": "none"}
+    for method, fits in run.trained.fits.items():
+        (child,) = client.search_runs([experiment], f"tags.site = '{SITE}' AND tags.method = '{method}'")
+        model = client.get_logged_model(child.data.tags["model"].removeprefix("models:/"))
+        assert (model.name, model.source_run_id, model.params["method"]) == (method, child.info.run_id, method)
+        # Of the model and the extract that a number was measured on.
+        measured = {metric.key: (metric.value, metric.dataset_name) for metric in model.metrics}
+        assert measured["target/auroc"] == (child.data.metrics["target/auroc"], SITE)
+        assert measured["source/log_loss"] == (child.data.metrics["source/log_loss"], "registry")
+        spent = 1000 * sum(ref.seconds for ref in fits)
+        assert child.info.end_time - child.info.start_time == pytest.approx(spent, abs=2)
+        files = Path(mlflow.artifacts.download_artifacts(model.model_uri, dst_path=str(tmp_path / method)))
+        (served,) = files.rglob("served.json")
+        assert 0 < Served.load(served.parent).predict(pd.DataFrame([row]))["risk"].item() < 1
+    with pytest.raises(DataError, match="logged for comparison and never promoted"):
+        mlflow.pyfunc.load_model(model.model_uri)
 
 
 @pytest.mark.usefixtures("on_postgres")

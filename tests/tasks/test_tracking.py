@@ -104,7 +104,7 @@ def test_two_sites_never_log_a_model_at_once(tmp_path, monkeypatch):
     def register(site):
         run = client.create_run(experiment).info.run_id
         record = SimpleNamespace(site=site, candidate=str(tmp_path), example=[{"age": 60.0}], tags={}, chosen="mlp")
-        return models.register(client, run, record)
+        return models.register(client, run, record, models.log_model(run, tmp_path / site, record, "mlp"))
 
     with ThreadPoolExecutor(2) as threads:
         assert list(threads.map(register, ("harbour", "hillside"))) == ["1", "1"]
