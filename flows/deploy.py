@@ -16,6 +16,7 @@ from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterTag
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 
 from flows.deployments_file import FILE, FLOW, POOL, TAG, Deployments, plan_file
+from flows.notify import NAME, keep_automation
 from flows.orchestration import require_server
 from flows.printer import Printer
 from tdrop.contracts.network import load_network
@@ -32,8 +33,16 @@ AT_ONCE = 1
 WORKING_DIRECTORY = "prefect.deployments.steps.set_working_directory"
 
 
-def run_deploy(*, contracts: Path, remove: bool, write_only: bool, at_once: int | None, console: Printer) -> None:
-    """Writes prefect.yaml in the working directory, then deploys what it says."""
+def run_deploy(
+    *,
+    contracts: Path,
+    remove: bool,
+    write_only: bool,
+    at_once: int | None,
+    console: Printer,
+    notify: str | None = None,
+) -> None:
+    """Writes prefect.yaml in the working directory, then deploys what it says; `notify` names a block of the server."""
     folder = _relative(contracts)
     existing = FILE.read_text(encoding="utf-8") if FILE.is_file() else ""
     planned = plan_file(existing, load_network(contracts), folder, remove=remove)
@@ -47,6 +56,9 @@ def run_deploy(*, contracts: Path, remove: bool, write_only: bool, at_once: int 
         return
     url = require_server()
     with _client() as client:
+        if notify is not None:
+            # First, because a block that is not there is the user's to mend.
+            keep_automation(client, notify)
         limit = _ensure_pool(client, at_once)
         _deploy(planned)
         gone = tuple(dict.fromkeys((*planned.gone, *_orphans(client, planned.sites, folder))))
@@ -56,9 +68,13 @@ def run_deploy(*, contracts: Path, remove: bool, write_only: bool, at_once: int 
         console.print(f"deployed {FLOW}/{name}")
     _mention(gone, remove, console)
     told = {"file": str(FILE), "sites": list(planned.sites), "gone": list(gone), "removed": remove}
-    console.answer({**told, "server": url, "at_once": limit})
+    console.answer({**told, "server": url, "at_once": limit, "notify": notify})
     console.print(f"on {url}; runs start when a worker serves the pool: prefect worker start --pool {POOL}")
     console.print(f"at most {limit} under way together; `tdrop deploy --at-once` changes that")
+    if notify is not None:
+        console.print(
+            f"block '{notify}' tells of sites that stop, fail or have shifted: automation '{NAME}'", markup=False
+        )
 
 
 def _relative(contracts: Path) -> str:

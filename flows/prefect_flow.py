@@ -12,6 +12,7 @@ from prefect.client.orchestration import get_client
 from prefect.states import Cancelled
 from prefect.task_runners import ThreadPoolTaskRunner
 
+from flows.notify import tell_of_shift
 from tdrop.home import stopping
 
 P = ParamSpec("P")
@@ -27,6 +28,7 @@ def as_flow(name: str, run_name: str, function: Callable[P, R]) -> Flow[P, R]:
         flow_run_name=run_name,
         persist_result=False,
         task_runner=runner,
+        on_completion=[tell_of_shift],
         on_failure=[_cancel_when_stopped],
         on_crashed=[_cancel_when_stopped],
     )

@@ -90,7 +90,8 @@ def _transfer_if_changed(
         outcome, sentence = "stopped" if isinstance(error, SiteStopped) else "failed", explain(site, error)
         # On a full disk the status cannot be written either; what went wrong is worth more.
         with suppress(Unwritable):
-            write_status(place, site, inputs, outcome, started=started, sentence=sentence)
+            reason = error.reason if isinstance(error, SiteStopped) else ""
+            write_status(place, site, inputs, outcome, started=started, sentence=sentence, reason=reason)
             _show_halt(place, site)
         if isinstance(error, TdropError):
             raise error

@@ -19,7 +19,7 @@ from tdrop.data.prepare import prepare
 from tdrop.data.readers import fingerprint
 from tdrop.disclosure.documents import disclose_validation
 from tdrop.errors import DataError, SiteStopped
-from tdrop.home.files import ENCODER, FRAME, LABELLED, SOURCE, TARGET, save_cohort
+from tdrop.home.files import ENCODER, FRAME, LABELLED, LETTER, REFUSED_EXTRACT, SOURCE, TARGET, save_cohort
 from tdrop.home.place import PRIVATE, ResolvedSite
 from tdrop.home.progress import report
 from tdrop.home.stage import stage
@@ -46,7 +46,7 @@ def checked_rows(folder: Path, site: ResolvedSite, data: str, source: Ref | None
     write_patients(folder / "quarantine.csv", prepared.quarantine)
     write_json(folder / "suite.json", list(prepared.suite))
     write_record(folder / "validation.json", prepared.validation)
-    (folder / "message.txt").write_text(prepared.validation.message(), encoding="utf-8")
+    (folder / LETTER).write_text(prepared.validation.message(), encoding="utf-8")
 
 
 @step("read and check", "read and check {site.name}", retry=when_unavailable, limit_seconds=READ_LIMIT_SECONDS)
@@ -75,13 +75,15 @@ def require_usable(site: ResolvedSite, prepared: Ref) -> None:
     if not validation.stopped:
         return
     leave(site.name, "letter", validation.message())
-    refused = site.place.site(site.name) / "refused"
+    refused = site.place.site(site.name) / REFUSED_EXTRACT
     refused.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
-    for name in ("validation.json", "quarantine.csv", "message.txt"):
+    for name in ("validation.json", "quarantine.csv", LETTER):
         (refused / name).write_bytes((prepared.path / name).read_bytes())
-    raise SiteStopped(
-        f"site '{site.name}' is stopped: {validation.reason}; the whole message for it is in {refused / 'message.txt'}"
+    stopped = SiteStopped(
+        f"site '{site.name}' is stopped: {validation.reason}; the whole message for it is in {refused / LETTER}"
     )
+    stopped.reason = validation.reason
+    raise stopped
 
 
 @stage("labelled")

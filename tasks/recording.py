@@ -122,7 +122,7 @@ def _keep_model(
     """
     from mlflow.entities import LoggedModelInput
 
-    if method.served is None:
+    if method.served is None or record.candidate is None:
         why = f"none: the verdict is {record.tags['verdict']}, so that no model may be used at this site"
         client.set_tag(run_id, MODEL, why)
         return None
@@ -249,7 +249,9 @@ def record_or_explain(place: Place, record: SiteRecord) -> str | None:
 def record_recalibration(place: Place, record: SiteRecord) -> str:
     """Writes one run with a recalibrated model and returns the model's version."""
     client, experiment = connect(place), experiment_id(place, place.network())
-    with recorded_run(client, experiment, f"recalibrate {record.site}", {**record.tags, "kind": "recalibration"}) as run_id:
+    with recorded_run(
+        client, experiment, f"recalibrate {record.site}", {**record.tags, "kind": "recalibration"}
+    ) as run_id:
         _log_params(client, run_id, record.params)
         _log_metrics(client, run_id, record.metrics)
         log_datasets(client, run_id, record.datasets)

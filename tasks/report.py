@@ -16,7 +16,7 @@ from tdrop.disclosure.report import disclose
 from tdrop.errors import DataError, TdropError, Unavailable
 from tdrop.evaluate import patients_table
 from tdrop.forecast import TrackRecord, track_record
-from tdrop.home.files import PREDICTIONS, REFUSED, load_cohort, load_summary
+from tdrop.home.files import LETTER, PREDICTIONS, REFUSED, REFUSED_EXTRACT, load_cohort, load_summary
 from tdrop.home.place import Place, replacing, write_private
 from tdrop.home.progress import report
 from tdrop.records import write_json, write_record
@@ -171,7 +171,15 @@ def publish_halt(place: Place, site: str) -> None:
     folder, summary = place.latest(site), last_summary(place, site)
     shown = {**NO_REPORT, **_named(place, site), **(summary or {})}
     status, earlier = read_status(place, site), EARLIER if summary else ""
-    halt = halt_of(status, str(shown["title"]), earlier, shown["created"], simulated=bool(shown["simulated"]))
+    letter = place.site(site) / REFUSED_EXTRACT / LETTER
+    halt = halt_of(
+        status,
+        str(shown["title"]),
+        earlier,
+        shown["created"],
+        simulated=bool(shown["simulated"]),
+        letter=letter.read_text(encoding="utf-8") if letter.is_file() else "",
+    )
     if halt is None:
         return
     if summary is None:

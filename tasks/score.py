@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,11 +22,13 @@ from tdrop.home.files import SOURCE, TARGET, load_pair
 from tdrop.home.place import Place, replacing, write_private
 from tdrop.home.store import Ref
 from tdrop.records import read, write_json, write_record
+from tdrop.runs.batches import keep_batch
 from tdrop.runs.propensity import fitted_propensity, load_propensity
 from tdrop.runs.prune import stages
 from tdrop.runs.records import model_name
 from tdrop.runs.run import last_run
-from tdrop.runs.status import read_status
+from tdrop.runs.status import now, read_status
+from tdrop.served.batches import Batch, feature_differences
 from tdrop.served.comparison import FEWEST_TO_COMPARE, compare_batch
 from tdrop.served.model import Served
 from tdrop.shift import DomainAuroc, unlike_newcomers
@@ -64,6 +67,10 @@ def score_batch(place: Place, site: str, file: str) -> dict[str, Any]:
         write_patients(incoming / "quarantine.csv", prepared.quarantine)
         write_record(incoming / "validation.json", prepared.validation)
         write_json(incoming / "score.json", {"champion": champion.version, "sentences": sentences})
+    differences = {} if made_for is None else feature_differences(cohort, made_for.target)
+    digest = hashlib.sha256(cohort.X.tobytes()).hexdigest()
+    risk, referred = float(table["risk"].mean()), int(table["refer"].sum())
+    keep_batch(place, site, Batch(now(), digest, champion.version, len(cohort), risk, referred, differences))
     return {
         "folder": str(folder),
         "scored": len(cohort),

@@ -54,7 +54,13 @@ class Unwritable(TdropError):
 
 
 class SiteStopped(DataError):
-    """A table-level rule failed: the extract must not be used as it is."""
+    """A table-level rule failed: the extract must not be used as it is.
+
+    Attributes:
+        reason: Which, without the site's name and where to read more; empty where the sentence is all there is.
+    """
+
+    reason: str = ""
 
 
 class FitError(TdropError):

@@ -78,6 +78,13 @@ def deploy(
     remove: Annotated[bool, typer.Option("--remove", help="Also remove deployments whose site is gone")] = False,
     write_only: Annotated[bool, typer.Option("--write-only", help="Only write prefect.yaml")] = False,
     at_once: Annotated[int | None, typer.Option(help="Runs under way together; default 1", min=1)] = None,
+    notify: Annotated[
+        str | None,
+        typer.Option(
+            help="Notification block of the server that tells of sites that stop, fail or have shifted",
+            metavar="TYPE/NAME",
+        ),
+    ] = None,
     as_json: AsJson = False,
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
@@ -85,7 +92,9 @@ def deploy(
     from flows.deploy import run_deploy
 
     printer = answering(as_json)
-    run_deploy(contracts=contracts, remove=remove, write_only=write_only, at_once=at_once, console=printer)
+    run_deploy(
+        contracts=contracts, remove=remove, write_only=write_only, at_once=at_once, notify=notify, console=printer
+    )
 
 
 def ui(

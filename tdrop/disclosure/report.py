@@ -50,6 +50,8 @@ def disclose(document: Document, policy: Policy) -> Document:
         # Curves over single patients tell of single ones: only tables of rounded numbers leave.
         y=None,
         dropout_rates={},
+        # Lists of new patients overlap, and so would what is told of them.
+        batches=(),
         recalibration=None,
         hide_below=limit(policy),
     )

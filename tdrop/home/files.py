@@ -27,6 +27,8 @@ FAILURE = "failure.json"
 MODEL, HISTORY = "model", "history.json"
 #: What a site can expect, and its prediction sets.
 FORECAST, SETS = "forecast.json", "sets.json"
+#: The text for a site, and the folder of the site that keeps it when its extract must not be used.
+LETTER, REFUSED_EXTRACT = "message.txt", "refused"
 #: Why a label file could not be used.
 REFUSED = "refused_labels.json"
 

@@ -19,6 +19,7 @@ from tdrop.evaluate.left_out import LeftOut
 from tdrop.forecast import Forecast, Observation
 from tdrop.matching import Matching
 from tdrop.metrics import Referrals, refer
+from tdrop.served.batches import Batch
 from tdrop.shift import Shift
 from tdrop.tune import Trial
 from tdrop.types import Summary
@@ -56,6 +57,7 @@ class ReportData:
         forecast: What was expected before any outcome, or None.
         observations: Forecast numbers beside what the outcomes showed.
         left_out: Features that the site does not record, and what that costs; None where it records all.
+        batches: What is remembered of the batches that were scored, oldest first.
         hide_below: Counts under it are hidden; 0 hides nothing. Set by `tdrop.disclosure.disclose`.
     """
 
@@ -86,6 +88,7 @@ class ReportData:
     forecast: Forecast | None = None
     observations: Sequence[Observation] = ()
     left_out: LeftOut | None = None
+    batches: Sequence[Batch] = ()
     hide_below: int = 0
 
     @property

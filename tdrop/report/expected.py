@@ -140,7 +140,7 @@ def track_sentence(track: TrackRecord | None) -> str:
     one = track.sites == 1
     told = f"Forecasts are sealed for {count(track.sites)} {'site' if one else 'sites'} before outcomes are opened."
     if not track.opened or track.share_low is None or track.share_high is None or track.mean_error is None:
-        return f"{told} `tdrop audit` has opened none yet."
+        return f"{told} No audit has opened any yet."
     return (
         f"{told} Outcomes have come at {count(track.opened)}: the observed AUROC of the chosen method lay inside its "
         f"interval at {count(track.inside)} of {count(track.opened)} ({share(track.inside / track.opened, 0)}; 95% "

@@ -21,6 +21,9 @@ HALTS: Mapping[str, tuple[str, str]] = {
 }
 
 
+NO_REASON = "No reason was written down."
+
+
 @dataclass(frozen=True)
 class Halt:
     """How a site's last run ended without a report.
@@ -34,6 +37,7 @@ class Halt:
         earlier: Address of the report before, or empty.
         made: When that was made, or None.
         simulated: No patient is real.
+        letter: What the site is asked, as it may be mailed; empty without a reason of its own.
     """
 
     title: str
@@ -44,6 +48,7 @@ class Halt:
     earlier: str = ""
     made: str | None = None
     simulated: bool = False
+    letter: str = ""
 
 
 def halt_of(
@@ -53,6 +58,7 @@ def halt_of(
     made: str | None = None,
     *,
     simulated: bool = False,
+    letter: str = "",
 ) -> Halt | None:
     """Reads a site's status; None where its last run did not stop or fail.
 
@@ -62,13 +68,16 @@ def halt_of(
         earlier: Address of the report before.
         made: When that was made.
         simulated: No patient is real.
+        letter: What the site is asked, where its extract was refused.
     """
     if status is None or status.get("outcome") not in HALTS:
         return None
     word, meaning = HALTS[str(status["outcome"])]
     ended = status.get("ended")
-    sentence = str(status.get("sentence") or "No reason was written down.")
-    return Halt(title, word, sentence, meaning, None if ended is None else str(ended), earlier, made, simulated)
+    reason = str(status.get("reason") or "")
+    sentence = f"{reason[:1].upper()}{reason[1:]}." if reason else str(status.get("sentence") or NO_REASON)
+    told = letter if reason else ""
+    return Halt(title, word, sentence, meaning, None if ended is None else str(ended), earlier, made, simulated, told)
 
 
 #: A line of the index for a site that never had a report.

@@ -29,12 +29,13 @@ from tdrop.report.sentences import (
     shift_notes,
     shift_sentence,
 )
-from tdrop.report.text import method_label, moment, share
+from tdrop.report.text import count, method_label, moment, share
 from tdrop.report.titles import feature_titles, value_names
 from tdrop.report.tripod import tripod_table
 from tdrop.report.unlabelled import unlabelled_sentences
 from tdrop.report.who import who_table
 from tdrop.report.words import referral_counts
+from tdrop.served.batches import FEWEST, drawable
 from tdrop.shift import Shift
 
 
@@ -51,7 +52,7 @@ def report_sections(data: ReportData) -> list[Section]:
         _unlabelled(data),
     ]
     sections += shift_sections(data.shift, data.matching, data.validation, data.contract, data.left_out)
-    sections += [attrition_section(data), _uncertainty(data), _making(data), _tripod(data)]
+    sections += [_batches(data), attrition_section(data), _uncertainty(data), _making(data), _tripod(data)]
     return [section for section in sections if section.parts or section.sentences]
 
 
@@ -142,6 +143,25 @@ def shift_sections(
         Section("patients", "How different the patients are", tuple(filter(None, sentences)), tuple(parts)),
         Section("extract", "The extract", tuple(filter(None, rows)), (extract,) if extract.lines else ()),
     ]
+
+
+def _batches(data: ReportData) -> Section:
+    """How the population drifts while the model is in use; nothing before two batches were scored."""
+    shown = drawable(data.batches)
+    if not shown:
+        return Section("batches", "")
+    few = len(data.batches) - len(shown)
+    counted = f"{count(len(shown))} batches of {count(sum(batch.patients for batch in shown))} patients were scored"
+    left = f"; {count(few)} of fewer than {FEWEST} patients are not drawn" if few else ""
+    sentences = (
+        f"{counted}, the first on {moment(shown[0].when)}, the last on {moment(shown[-1].when)}{left}.",
+        "A feature's panel shows how far its mean is from that of the patients the model was made for, in standard "
+        "deviations. Within the grey band nobody would see a difference; a line that leaves it for good asks for a new "
+        "transfer.",
+    )
+    drawn = figures.draw_batches(shown, feature_titles(data.contract))
+    caption = "Batch by batch: risk, referrals, and the features that moved most (orange: the last batch is outside)."
+    return Section("batches", "The population over time", sentences, tuple(drawing(drawn, caption)))
 
 
 def _uncertainty(data: ReportData) -> Section:

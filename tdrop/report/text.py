@@ -107,7 +107,9 @@ def row_spread(row: Row | None) -> str:
     """Writes a row's standard deviation over seeds; nothing where there is none."""
     if row is None or row.value is None or not row.seed_sd:
         return ""
-    return f"± {metric_text(row.metric, row.seed_sd)}"
+    spread = metric_text(row.metric, row.seed_sd)
+    # What does not depend on a seed differs by less than is shown.
+    return f"± {spread}" if any(digit in spread for digit in "123456789") else ""
 
 
 def write_out(value: Any) -> str:

@@ -22,6 +22,7 @@ from tdrop.matching import Matching
 from tdrop.records import read_arrays, read_record
 from tdrop.report import ReportData
 from tdrop.runs.audit import AUDIT, Audit, observe, weighed_outcomes
+from tdrop.runs.batches import read_batches
 from tdrop.runs.evidence import load_predictions
 from tdrop.runs.label_list import read_list
 from tdrop.runs.left_out import left_out
@@ -70,6 +71,7 @@ def gather(place: Place, run: Run, promotion: Mapping[str, Any] | None) -> Repor
         observations=_observations(place, run, forecast, y),
         recalibration=None if y is None else _recalibration(place, run, y),
         left_out=left_out(site, stages.source, stages.encoded),
+        batches=read_batches(place, run.site),
     )
 
 

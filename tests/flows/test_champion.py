@@ -282,7 +282,12 @@ def test_two_scores_at_once_download_the_same_model(place, monkeypatch):
 
 def stored_model(place) -> Path:
     """The champion's files in MLflow's own store."""
-    return next(file.parent for file in (place.root / "artifacts").rglob("served.json"))
+    from tasks.registry import CHAMPION, version_at
+    from tasks.tracking import connect
+
+    logged = connect(place).get_logged_model(version_at(place, "harbour", CHAMPION).model_id)
+    location = Path(logged.artifact_location.removeprefix("file://"))
+    return next(file.parent for file in location.rglob("served.json"))
 
 
 ALTERED = {

@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -24,7 +26,7 @@ SETTINGS = {
     **{"seeds": 1, "trials": 1, "passes": 10, "folds": 2, "bootstrap": 50},
 }
 #: How long the worker has for all runs; the scheduled one may be a minute away.
-RUN_LIMIT_SECONDS = 240
+RUN_LIMIT_SECONDS = 480
 
 
 @pytest.fixture(scope="module")
@@ -129,12 +131,60 @@ def run(served, *command: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def test_a_worker_runs_scheduled_and_manual_deployments(served, monkeypatch):
+@pytest.fixture(scope="module")
+def told():
+    """A webhook's receiver on this machine; yields its address and the texts that came."""
+    texts: list[str] = []
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            texts.append(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["text"])
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_) -> None:
+            """Says nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/", texts
+    server.shutdown()
+    server.server_close()
+
+
+MAKE_BLOCK = """
+import sys
+from prefect.blocks.notifications import CustomWebhookNotificationBlock
+block = CustomWebhookNotificationBlock(name="ward", url=sys.argv[1], json_data={"text": "{{subject}} | {{body}}"})
+block.save("ward")
+"""
+
+
+def test_a_block_that_is_not_there_is_said_to_be_missing(served):
+    for block, words in (("ward", "does not name a notification block"), ("slack-webhook/ward", "has no block")):
+        refused = run(served, "tdrop", "deploy", "--notify", block)
+        assert refused.returncode == 2, refused.stderr
+        assert words in refused.stderr
+
+
+def wait_for_texts(texts: list[str], wanted: list[str]) -> None:
+    """Waits until each of the words has come in some text."""
+    deadline = time.monotonic() + RUN_LIMIT_SECONDS
+    while not all(any(words in text for text in texts) for words in wanted):
+        assert time.monotonic() < deadline, texts
+        time.sleep(0.2)
+
+
+def test_a_worker_runs_scheduled_and_manual_deployments_and_people_are_told(served, told, monkeypatch):
     folder, place, environment = served
+    address, texts = told
+    made = run(served, "python", "-c", MAKE_BLOCK, address)
+    assert made.returncode == 0, made.stderr
     sites = Path(place.contracts) / "sites"
     set_schedule(sites / "harbour.yaml", "* * * * *")
     add_settings(served)
-    first, second = run(served, "tdrop", "deploy"), run(served, "tdrop", "deploy")
+    first = run(served, "tdrop", "deploy", "--notify", "custom-webhook/ward")
+    second = run(served, "tdrop", "deploy", "--notify", "custom-webhook/ward")
     assert (first.returncode, second.returncode) == (0, 0), first.stdout + first.stderr + second.stderr
     assert "3 deployments, in step" in second.stdout
     (sites / "lakeside.yaml").rename(folder / "lakeside.yaml")
@@ -155,6 +205,9 @@ def test_a_worker_runs_scheduled_and_manual_deployments(served, monkeypatch):
             process = subprocess.Popen(worker, **options)
         try:
             runs = wait_for(client, manual, deployed["harbour"].id, folder / "worker.log")
+            # Too few patients are no "go" either.
+            assert len(client.read_automations_by_name("tdrop: a site needs a look")) == 1
+            wait_for_texts(texts, ["hillside.csv' does not exist", "no site 'lakeside'", "Harbour Hospital"])
         finally:
             # The schedule has the next run under way already: a polite worker would wait for it.
             os.killpg(process.pid, signal.SIGKILL)
@@ -163,6 +216,7 @@ def test_a_worker_runs_scheduled_and_manual_deployments(served, monkeypatch):
     assert runs["scheduled"].state.type.value == "COMPLETED"
     assert "no site 'lakeside'" in runs["lakeside"].state.message
     assert "hillside.csv' does not exist" in runs["hillside"].state.message
+    assert all(text.startswith("tdrop: a site needs a look | ") for text in texts)
     status = json.loads((place.site("harbour") / "status.json").read_text())
     assert status["outcome"] == "done"
     assert status["inputs"]["settings"]["methods"] == SETTINGS["methods"]

@@ -124,6 +124,22 @@ def test_a_category_that_the_source_never_had_is_scored_and_counted(place, tmp_p
     assert not any(patient in said for patient in batch["patient_id"])
 
 
+def test_the_next_report_shows_the_batches_that_were_scored(place, tmp_path):
+    from tdrop.runs.batches import read_batches
+    from tdrop.runs.run import last_run
+
+    from tasks.report import assemble
+
+    for seed in (21, 22):
+        score(place, tmp_path, patients(rows=120, seed=seed))
+    before = read_batches(place, SITE)
+    score(place, tmp_path, patients(rows=120, seed=22))
+    assert len(read_batches(place, SITE)) == len(before), "the same patients are one batch"
+    assert (place.site(SITE) / "batches.json").stat().st_mode & 0o077 == 0
+    assert {"age", "log_psa"} & set(before[-1].differences)
+    assert assemble(place, last_run(place, SITE)).batches == read_batches(place, SITE)
+
+
 def test_who_is_unlike_anyone_is_referred_and_told_so(place, tmp_path):
     batch = patients(rows=120).head(20)
     batch.iloc[:2, batch.columns.get_loc("psa")] = 4_900
@@ -140,7 +156,7 @@ def test_a_refused_batch_tells_the_site_all_and_prefect_no_small_count(place, tm
     batch.iloc[:4, batch.columns.get_loc("age")] = 300
     with (
         edited(site_file(place), lambda text: text.replace("{exempt: true}", "{threshold: 10}")),
-        pytest.raises(SiteStopped, match="the batch for site 'harbour' is stopped by") as caught,
+        pytest.raises(SiteStopped, match="the batch for site 'harbour' is stopped: ") as caught,
     ):
         score(place, tmp_path, batch)
     said = str(caught.value).replace(str(place.root), "")

@@ -100,4 +100,4 @@ def test_the_index_says_over_all_sites_how_often_forecasts_held(unlabelled: Repo
     assert f"{expected['low']:.2f} to {expected['high']:.2f}" in page
     assert "AUROC expected" in page
     assert 'id="track"' not in render_index([entry])
-    assert track_sentence(TrackRecord(1, 1, 0, 0, None, None, None, ())).endswith("has opened none yet.")
+    assert track_sentence(TrackRecord(1, 1, 0, 0, None, None, None, ())).endswith("No audit has opened any yet.")
