@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import threading
 import uuid
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.metadata import version as installed
@@ -77,7 +78,9 @@ def log_model(run_id: str, served: Path, record: SiteRecord, method: str) -> Any
 
     example = pd.DataFrame(list(record.example))
     predicted = pd.DataFrame({**{column: [0.1] for column in ("risk", "sd", "low", "high")}, "refer": [False]})
-    with mlflow.start_run(run_id=run_id, log_system_metrics=False), _logging_a_model:
+    with mlflow.start_run(run_id=run_id, log_system_metrics=False), _logging_a_model, warnings.catch_warnings():
+        # That an example is missing is our choice.
+        warnings.simplefilter("ignore")
         return mlflow.pyfunc.log_model(
             name=method,
             python_model=str(_private_copy(Path(__file__).with_name("served_model.py"), served.parent)),

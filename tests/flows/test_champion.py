@@ -285,7 +285,8 @@ def stored_model(place) -> Path:
     from tasks.registry import CHAMPION, version_at
     from tasks.tracking import connect
 
-    logged = connect(place).get_logged_model(version_at(place, "harbour", CHAMPION).model_id)
+    source = version_at(place, "harbour", CHAMPION).source
+    logged = connect(place).get_logged_model(source.removeprefix("models:/"))
     location = Path(logged.artifact_location.removeprefix("file://"))
     return next(file.parent for file in location.rglob("served.json"))
 

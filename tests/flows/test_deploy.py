@@ -11,6 +11,7 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -167,6 +168,38 @@ def test_a_block_that_is_not_there_is_said_to_be_missing(served):
         assert words in refused.stderr
 
 
+@pytest.mark.parametrize(
+    ("summary", "told"),
+    [
+        ({"verdict": "go"}, False),
+        ({"verdict": "caution"}, True),
+        ({"verdict": "stop"}, True),
+        ({"verdict": "caution", "unchanged": "nothing changed"}, False),
+    ],
+)
+def test_a_verdict_other_than_go_is_an_event_that_the_automation_looks_for(summary, told, monkeypatch):
+    from prefect.events.schemas.events import ResourceSpecification
+
+    from flows import notify
+
+    events: list[tuple[str, dict[str, str], list[dict[str, str]]]] = []
+    monkeypatch.setattr(
+        notify, "emit_event", lambda event, resource, related: events.append((event, resource, related))
+    )
+    summary = {"site": "hillside", "title": "Hillside Hospital", **summary}
+    run = SimpleNamespace(id="1", flow_id="2", name="transfer hillside")
+    state = SimpleNamespace(result=lambda raise_on_failure: summary)
+    notify.tell_of_shift(SimpleNamespace(name="validate-site"), run, state)
+    assert not events, "another flow has no verdict"
+    notify.tell_of_shift(SimpleNamespace(name="transfer-site"), run, state)
+    assert len(events) == told
+    for event, resource, related in events:
+        assert event == notify.SHIFTED
+        assert summary["verdict"] in resource[notify.SENTENCE]
+        wanted = ResourceSpecification({"prefect.resource.role": "flow", "prefect.resource.name": "transfer-site"})
+        assert any(wanted.matches(one) for one in related)
+
+
 def wait_for_texts(texts: list[str], wanted: list[str]) -> None:
     """Waits until each of the words has come in some text."""
     deadline = time.monotonic() + RUN_LIMIT_SECONDS
@@ -205,9 +238,8 @@ def test_a_worker_runs_scheduled_and_manual_deployments_and_people_are_told(serv
             process = subprocess.Popen(worker, **options)
         try:
             runs = wait_for(client, manual, deployed["harbour"].id, folder / "worker.log")
-            # Too few patients are no "go" either.
             assert len(client.read_automations_by_name("tdrop: a site needs a look")) == 1
-            wait_for_texts(texts, ["hillside.csv' does not exist", "no site 'lakeside'", "Harbour Hospital"])
+            wait_for_texts(texts, ["hillside.csv' does not exist", "no site 'lakeside'"])
         finally:
             # The schedule has the next run under way already: a polite worker would wait for it.
             os.killpg(process.pid, signal.SIGKILL)
@@ -217,6 +249,7 @@ def test_a_worker_runs_scheduled_and_manual_deployments_and_people_are_told(serv
     assert "no site 'lakeside'" in runs["lakeside"].state.message
     assert "hillside.csv' does not exist" in runs["hillside"].state.message
     assert all(text.startswith("tdrop: a site needs a look | ") for text in texts)
+    assert not any("harbour" in text.lower() for text in texts), "a verdict of go is no news"
     status = json.loads((place.site("harbour") / "status.json").read_text())
     assert status["outcome"] == "done"
     assert status["inputs"]["settings"]["methods"] == SETTINGS["methods"]

@@ -102,10 +102,10 @@ def test_a_record_holds_what_people_compare(recorded, settings):
 def test_every_method_has_its_model_with_what_was_measured_of_it(recorded, tmp_path):
     import mlflow
     import pandas as pd
-    from tdrop.runs.run import last_run
 
     from tasks.tracking import EXPERIMENTS, connect
     from tdrop.errors import DataError
+    from tdrop.runs.run import last_run
     from tdrop.served.model import Served
 
     client, run = connect(recorded), last_run(recorded, SITE)
