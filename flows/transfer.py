@@ -19,6 +19,7 @@ from tasks.artifacts import leave
 from tasks.choose import choose_method
 from tasks.evaluate import evaluate_site, lock_models
 from tasks.forecast import forecast_site
+from tasks.held_pages import release_pages
 from tasks.prepare import look_for_changes
 from tasks.recording import record_or_explain
 from tasks.report import assemble, publish_halt, publish_index, publish_report
@@ -30,6 +31,7 @@ from tdrop.home.pool import worker_processes
 from tdrop.home.progress import report
 from tdrop.runs.audit import remembered_labels
 from tdrop.runs.export import site_record
+from tdrop.runs.published import WITHHELD
 from tdrop.runs.run import Run, Stages
 from tdrop.runs.settings import TransferSettings
 from tdrop.runs.status import now, one_at_a_time, unchanged, write_status
@@ -140,7 +142,9 @@ def publish(place: Place, run: Run) -> dict[str, Any]:
     """Publishes the report folder, then the record; a record that fails costs nothing but itself."""
     summary = publish_report(place, run)
     with tempfile.TemporaryDirectory(dir=place.root, prefix=".record-") as folder:
-        sentence = record_or_explain(place, site_record(place, run, assemble(place, run), Path(folder)))
+        record = site_record(place, run, assemble(place, run), Path(folder))
+        release_pages(place, run.site, record.tags.get(WITHHELD))
+        sentence = record_or_explain(place, record)
     if sentence is not None:
         run_logger().warning(sentence)
     return {**summary, "not_recorded": sentence}

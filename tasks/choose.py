@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tasks.artifacts import leave, table
+from tasks.artifacts import table
+from tasks.held_pages import leave_numbers
 from tasks.step import step
 from tdrop.choose import Choice, FoldScore, Score, choose
 from tdrop.choose.choice import Criterion
@@ -46,6 +47,6 @@ def choose_method(
 
     rows = [[row.method, row.log_loss, row.standard_error, row.n] for row in choice.table]
     page = f"# {site.name}: {choice.method}\n\n{choice_sentence(choice)}\n\n"
-    leave(site.name, "choice", page + table(["method", "log loss", "standard error", "rows"], rows))
+    leave_numbers(site, "choice", page + table(["method", "log loss", "standard error", "rows"], rows))
     report(site.name, "choose", detail=choice.method)
     return ref

@@ -12,17 +12,19 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tasks.artifacts import leave, table
+from tasks.artifacts import table
+from tasks.held_pages import leave_numbers
 from tasks.step import step, when_unavailable
 from tdrop.data.cells import write_patients
 from tdrop.data.outcomes import read_labels
 from tdrop.data.readers import label_fingerprint
 from tdrop.data.subgroups import subgroups_of
+from tdrop.disclosure.cells import limit
 from tdrop.disclosure.evaluation import disclose_rows
 from tdrop.errors import DataError, LeakError, Unavailable
 from tdrop.evaluate import Evaluation, evaluate
 from tdrop.home.files import FRAME, REFUSED, load_cohort
-from tdrop.home.place import ResolvedSite
+from tdrop.home.place import ResolvedSite, write_private
 from tdrop.home.progress import report
 from tdrop.home.stage import stage
 from tdrop.home.store import Ref
@@ -148,10 +150,21 @@ def _open_or_refuse(site: ResolvedSite, folder: Path, ids: NDArray[Any], labels:
         return _open_labels(site, folder, ids, labels.path)
     except DataError as error:
         # A file that cannot be reached now is tried again, and was not refused.
-        if labels.needed or isinstance(error, Unavailable):
+        if isinstance(error, Unavailable):
             raise
+        if labels.needed:
+            raise _refusal(site, error) from None
         write_json(folder / REFUSED, {"sentence": str(error)})
         return None
+
+
+def _refusal(site: ResolvedSite, error: DataError) -> DataError:
+    """The refusal of a label file as Prefect may keep it: its counts stay at a site that hides small ones."""
+    if not limit(site.policy):
+        return error
+    file = site.place.site(site.name) / "refused" / "labels.txt"
+    write_private(file, f"{error}\n")
+    return DataError(f"the label file for site '{site.name}' was refused; why is in {file}")
 
 
 def _open_labels(site: ResolvedSite, folder: Path, ids: NDArray[Any], labels_path: str | None) -> NDArray[Any]:
@@ -171,7 +184,7 @@ def _show(site: ResolvedSite, ref: Ref) -> None:
     shown = {(row.method, row.metric): row.value for row in rows if row.seed == "all" and row.group == "all"}
     names = in_view("main")
     body = [[method, *(shown.get((method, metric)) for metric in names)] for method in evaluation.methods]
-    leave(site.name, "evaluation", f"# {site.name}: evaluation\n\n" + table(["method", *names], body))
+    leave_numbers(site, "evaluation", f"# {site.name}: evaluation\n\n" + table(["method", *names], body))
     known = f"{evaluation.patients:,} patients, {evaluation.labelled:,} with known outcome"
     if (ref.path / REFUSED).is_file():
         known += "; the label file was refused, its report says why"

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tasks.artifacts import leave, table
+from tasks.artifacts import table
+from tasks.held_pages import leave_numbers
 from tasks.step import step
 from tdrop.choose import Choice
 from tdrop.errors import DataError
@@ -63,7 +64,7 @@ def forecast_site(
     ref = Store(place.root).make("forecast", inputs, build)
     found = read_record(Forecast, ref.path / FORECAST)
     _seal(place, site.name, models, chosen, found)
-    _show(site.name, chosen, found)
+    _show(site, chosen, found)
     return ref
 
 
@@ -76,9 +77,12 @@ def _seal(place: Place, site: str, models: Ref, chosen: str, found: Forecast) ->
         report(site, "forecast", detail=str(error))
 
 
-def _show(site: str, chosen: str, found: Forecast) -> None:
+def _show(site: ResolvedSite, chosen: str, found: Forecast) -> None:
     rows = [[one.method, one.quantity, one.value, one.low, one.high] for one in found.answers]
-    leave(site, "forecast", f"# {site}: forecast\n\n" + table(["method", "number", "expected", "low", "high"], rows))
+    page = f"# {site.name}: forecast\n\n" + table(["method", "number", "expected", "low", "high"], rows)
+    leave_numbers(site, "forecast", page)
     answer = found.of(chosen)
     if answer is not None and answer.value is not None and answer.low is not None and answer.high is not None:
-        report(site, "forecast", detail=f"AUROC {answer.value:.2f} ({answer.low:.2f} to {answer.high:.2f}) expected")
+        report(
+            site.name, "forecast", detail=f"AUROC {answer.value:.2f} ({answer.low:.2f} to {answer.high:.2f}) expected"
+        )

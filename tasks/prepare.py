@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from tasks.artifacts import leave, table
+from tasks.held_pages import leave_numbers
 from tasks.step import step, when_unavailable
 from tdrop.contracts.findings import Validation
 from tdrop.data.cells import write_patients
@@ -17,7 +18,7 @@ from tdrop.data.encode import Encoder, learn_encoder, not_recorded
 from tdrop.data.outcomes import source_outcome
 from tdrop.data.prepare import prepare
 from tdrop.data.readers import fingerprint
-from tdrop.disclosure.documents import disclose_validation
+from tdrop.disclosure.documents import conceal_validation, disclose_validation
 from tdrop.errors import DataError, SiteStopped
 from tdrop.home.files import ENCODER, FRAME, LABELLED, LETTER, REFUSED_EXTRACT, SOURCE, TARGET, save_cohort
 from tdrop.home.place import PRIVATE, ResolvedSite
@@ -59,7 +60,8 @@ def prepare_site(site: ResolvedSite, source: Ref | None = None) -> Ref:
     data = fingerprint(site.site, home=site.place.root, base=site.network.base)
     ref = checked_rows(site.place, site, data, source)
     validation = ref.record(Validation, "validation.json")
-    leave(site.name, "validation", _validation_page(site, validation))
+    page = _validation_page(site, disclose_validation(validation, site.policy))
+    leave_numbers(site, "validation", page, _validation_page(site, conceal_validation(validation, site.policy)))
     report(site.name, "read and check", detail=f"{written(validation.read)} rows read, {written(validation.used)} used")
     return ref
 
@@ -68,10 +70,10 @@ def prepare_site(site: ResolvedSite, source: Ref | None = None) -> Ref:
 def require_usable(site: ResolvedSite, prepared: Ref) -> None:
     """Stops the site when its extract broke a table-level rule, leaving the findings to read.
 
-    Prefect keeps the sentence and the letter to the site, so that both have passed disclosure; the message beside the
-    findings is the whole truth.
+    Prefect keeps the sentence and the letter to the site. No report will leave beside which they could be told apart,
+    so both go without a number of patients; the message beside the findings is the whole truth.
     """
-    validation = disclose_validation(prepared.record(Validation, "validation.json"), site.policy)
+    validation = conceal_validation(prepared.record(Validation, "validation.json"), site.policy)
     if not validation.stopped:
         return
     leave(site.name, "letter", validation.message())
@@ -134,8 +136,7 @@ def encode_pair(site: ResolvedSite, source: Ref, target: Ref) -> Ref:
     return ref
 
 
-def _validation_page(site: ResolvedSite, validation: Validation) -> str:
-    shown = disclose_validation(validation, site.policy)
+def _validation_page(site: ResolvedSite, shown: Validation) -> str:
     counts = [[shown.read, shown.used, shown.quarantined, shown.duplicates]]
     findings = [[each.severity, each.column or "", each.count, each.sentence] for each in shown.findings]
     return (

@@ -8,7 +8,8 @@ from typing import Any
 
 from filelock import FileLock
 
-from tasks.artifacts import leave, table
+from tasks.artifacts import table
+from tasks.held_pages import leave_numbers
 from tasks.registry import champion_record
 from tasks.step import step
 from tdrop.data.cells import write_patients
@@ -33,7 +34,6 @@ from tdrop.report import (
 from tdrop.runs.export import EARLIER
 from tdrop.runs.gather import gather, last_summary
 from tdrop.runs.ledger import entries as ledger_entries
-from tdrop.runs.published import is_withheld, withheld_sentence
 from tdrop.runs.run import RUN, Run, last_run
 from tdrop.runs.status import read_status
 
@@ -76,7 +76,7 @@ def publish_report(place: Place, run: Run) -> dict[str, Any]:
         write_record(folder / RUN, run)
     (place.site(run.site) / HALTED).unlink(missing_ok=True)
     publish_index(place)
-    leave(run.site, "summary", _page_of(place, data))
+    leave_numbers(place.resolve(run.site), "summary", _page_of(place, data))
     report(run.site, "report", detail=str(place.latest(run.site) / "report.html"))
     return summary
 
@@ -101,8 +101,6 @@ def _promotion(place: Place, site: str) -> dict[str, Any] | None:
 
 
 def _page_of(place: Place, data: ReportData) -> str:
-    if is_withheld(place, data):
-        return f"# {data.site.title}\n\nNo numbers: {withheld_sentence(data)}."
     page = _summary_page(report_summary(disclose(data, data.site.disclosure)))
     report_page = place.latest(data.site.name) / "report.html"
     return f"{page}\n\nThe report is `{report_page}`; `tdrop ui` shows every method in MLflow."

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.artifacts import leave, table
+from tasks.artifacts import table
+from tasks.held_pages import leave_numbers
 from tasks.step import step
 from tdrop.disclosure.shift import disclose_matching, disclose_shift
 from tdrop.home.files import load_pair
@@ -47,7 +48,7 @@ def estimate_site_shift(site: ResolvedSite, encoded: Ref) -> Ref:
     # Here, so that worker processes, which read this module's names, load no drawing.
     from tdrop.report.sentences import shift_sentence
 
-    leave(site.name, "shift", f"# {site.name}: {shift.verdict}\n\n{shift_sentence(shift)}")
+    leave_numbers(site, "shift", f"# {site.name}: {shift.verdict}\n\n{shift_sentence(shift)}")
     report(site.name, "estimate shift", detail=shift.verdict)
     return ref
 
@@ -59,7 +60,7 @@ def match_validation(site: ResolvedSite, encoded: Ref, shift: Ref) -> Ref:
     matching = disclose_matching(ref.record(Matching, "matching.json"), shown_shift(site, shift), site.policy)
     rows = [[row.feature, row.before, row.after] for row in matching.balance]
     page = f"# {site.name}: balance before and after\n\n" + table(["feature", "before", "after"], rows)
-    leave(site.name, "matching", page)
+    leave_numbers(site, "matching", page)
     report(site.name, "match", detail=f"{matching.retained} source rows held out")
     return ref
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tdrop.contracts.findings import Finding, Validation
 from tdrop.data.outcomes import LabelCounts
-from tdrop.disclosure.cells import DECIMALS, Policy, gives_away, is_small, limit, shown_count, to_number
+from tdrop.disclosure.cells import DECIMALS, HIDDEN, Policy, gives_away, is_small, limit, shown_count, to_number
 
 if TYPE_CHECKING:
     # A check of an extract uses this module and loads no method.
@@ -31,6 +31,25 @@ def disclose_validation(validation: Validation, policy: Policy) -> Validation:
         quarantined=shown_count(validation.quarantined, threshold),
         duplicates=shown_count(validation.duplicates, threshold),
         findings=tuple(_finding(item, threshold) for item in validation.findings),
+    )
+
+
+def conceal_validation(validation: Validation, policy: Policy) -> Validation:
+    """Returns a validation without a number of patients: what is wrong may be told before a report leaves."""
+    if not limit(policy):
+        return validation
+    return replace(
+        validation,
+        read=HIDDEN,
+        used=HIDDEN,
+        quarantined=HIDDEN,
+        duplicates=HIDDEN,
+        findings=tuple(
+            item
+            if item.about == "file"
+            else replace(item, count=HIDDEN, total=HIDDEN, others=dict.fromkeys(item.others, HIDDEN))
+            for item in validation.findings
+        ),
     )
 
 

@@ -1,6 +1,6 @@
 """What has left of a site, so that a report of nearly the same patients does not leave after it.
 
-Below the site's folder `published/` holds a folder for each state of its patients that left: `rows.npy`, a digest a
+Below the site's folder `published/` holds a folder for each state of its patients that left: `rows.npz`, a digest a
 patient, and of the last one the files themselves. It stays at the site.
 """
 
@@ -16,14 +16,16 @@ from typing import Any
 import numpy as np
 from filelock import FileLock
 
-from tdrop.disclosure.cells import limit
+from tdrop.disclosure.cells import limit, to_number
 from tdrop.disclosure.differences import State, may_leave, patients_apart, state_of
 from tdrop.home.place import PRIVATE, Place
+from tdrop.records import read_arrays
 from tdrop.report.data import ReportData
 
 #: Tag of a record that holds no number of the site, and says why.
 WITHHELD = "withheld"
-ROWS = "rows.npy"
+#: And as it was before there were several parts.
+ROWS, OLD_ROWS = "rows.npz", "rows.npy"
 FILES = "files"
 SUMMARY = "summary.json"
 
@@ -40,12 +42,12 @@ class Published:
 
     def permits(self, now: State, threshold: int) -> bool:
         """Whether a state of the patients may leave beside all that did."""
-        return may_leave(now, [np.load(left / ROWS) for left in self._left()], threshold)
+        return may_leave(now, [_state_in(left) for left in self._left()], threshold)
 
     def before(self, now: State) -> Mapping[str, Any] | None:
         """The summary that left last of other patients than these."""
         for left in reversed(self._left()):
-            if patients_apart(now, np.load(left / ROWS)):
+            if patients_apart(now, _state_in(left)):
                 summary: dict[str, Any] = json.loads((left / SUMMARY).read_text(encoding="utf-8"))
                 return summary
         return None
@@ -61,10 +63,10 @@ class Published:
             (incoming / FILES).mkdir(parents=True, mode=PRIVATE)
             summary = write(incoming / FILES)
             (incoming / SUMMARY).write_text(json.dumps(summary), encoding="utf-8")
-            np.save(incoming / ROWS, now)
+            np.savez(incoming / ROWS, **now)  # type: ignore[arg-type]
             incoming.rename(self.folder / f"{number:06d}")
             for left in earlier:
-                same = not patients_apart(now, np.load(left / ROWS))
+                same = not patients_apart(now, _state_in(left))
                 shutil.rmtree(left if same else left / FILES, ignore_errors=True)
 
     def copy(self, folder: Path) -> None:
@@ -72,7 +74,13 @@ class Published:
         shutil.copytree(self._left()[-1] / FILES, folder, dirs_exist_ok=True)
 
     def _left(self) -> list[Path]:
-        return sorted(path.parent for path in self.folder.glob(f"[0-9]*/{ROWS}"))
+        return sorted(path.parent for name in (ROWS, OLD_ROWS) for path in self.folder.glob(f"[0-9]*/{name}"))
+
+
+def _state_in(folder: Path) -> State:
+    if (folder / ROWS).is_file():
+        return read_arrays(folder / ROWS)
+    return {"known": np.load(folder / OLD_ROWS)}
 
 
 def published_of(place: Place, site: str) -> Published:
@@ -81,15 +89,15 @@ def published_of(place: Place, site: str) -> Published:
 
 
 def patients_of(data: ReportData) -> State:
-    """The state of the patients whom a report is about."""
+    """The state of everyone whom a report is about."""
     assert data.target_frame is not None, "a run's report has its patients"
-    return state_of(data.target_frame, data.y)
-
-
-def is_withheld(place: Place, data: ReportData) -> bool:
-    """Whether a report would tell of few patients to someone who has what left before."""
-    threshold = limit(data.site.disclosure)
-    return bool(threshold) and not published_of(place, data.site.name).permits(patients_of(data), threshold)
+    found = data.validation
+    counts = {"quarantined": found.quarantined, "duplicates": found.duplicates}
+    counts |= {item.rule: item.count for item in found.findings if item.about == "patients"}
+    aside = {rule: to_number(count) for rule, count in counts.items()}
+    theirs = data.source_validation
+    source = None if theirs.simulated or theirs.public else data.source_frame
+    return state_of(data.target_frame, data.y, aside=aside, source=source)
 
 
 def withheld_sentence(data: ReportData) -> str:

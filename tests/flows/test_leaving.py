@@ -12,7 +12,8 @@ from conftest import settle, write_tiny_network
 
 from flows.promotion import run_export
 from flows.transfer import transfer_site
-from tdrop.errors import SiteStopped
+from flows.validate import validate_site
+from tdrop.errors import DataError, SiteStopped
 from tdrop.runs.settings import TransferSettings
 
 pytestmark = pytest.mark.timeout(400)
@@ -29,6 +30,10 @@ SETTINGS = TransferSettings(
 #: Neither the patients nor the rows set aside, the outcomes or the unknown ones are round numbers.
 PATIENTS = 143
 UNKNOWN = 4
+
+
+#: Stages whose pages speak of patients.
+STAGES_WITH_NUMBERS = ("validation", "shift", "matching", "choice", "forecast", "evaluation")
 
 
 def hide_small_counts(place) -> None:
@@ -146,7 +151,28 @@ def test_one_patient_more_changes_neither_the_export_nor_the_record(place, tmp_p
     children = [run for run in runs_of(place) if run.data.tags.get("mlflow.parentRunId") == parents[-1].info.run_id]
     assert children
     assert not any(name.startswith("target/") for run in children for name in run.data.metrics)
-    assert "No numbers" in pages_of_prefect()[f"{SITE}-summary"]
+    pages = pages_of_prefect()
+    for stage in (*STAGES_WITH_NUMBERS, "summary"):
+        assert "No numbers: fewer than 10 patients differ" in pages[f"{SITE}-{stage}"], stage
+    assert not list((place.site(SITE) / "pages").iterdir())
+
+
+def test_a_run_that_ends_early_leaves_no_number(place):
+    """Its patients are one fewer than those whose numbers left, and its label file is refused."""
+    from flows.audit import audit_site
+
+    labels = place.root / "labels.csv"
+    labels.write_text("patient_id,died_10y\nP1,perhaps\nP2,1\n")
+    with pytest.raises(DataError, match="the label file for site 'harbour' was refused; why is in") as caught:
+        audit_site(SITE, str(labels), place.contracts, place.home)
+    assert not (tokens(str(caught.value).replace(str(place.root), "")))
+    assert "2 rows" in (place.site(SITE) / "refused" / "labels.txt").read_text()
+    keep_patients(place, PATIENTS - 1)
+    validate_site(SITE, place.contracts, place.home)
+    page = pages_of_prefect()[f"{SITE}-validation"]
+    assert "hidden of hidden values outside the possible range" in page
+    assert "<10" not in page
+    assert not (tokens(page) - {"18", "120"})
 
 
 def test_a_stopped_site_leaves_a_letter_and_a_red_task(tmp_path, prefect_server):
@@ -163,7 +189,7 @@ def test_a_stopped_site_leaves_a_letter_and_a_red_task(tmp_path, prefect_server)
     letter = pages_of_prefect()[f"{SITE}-letter"]
     assert "cannot be used as it is" in letter
     assert "age" in letter
-    assert str(PATIENTS) not in tokens(letter)
+    assert tokens(letter) <= {"1"}, "more than the table's version"
     with get_client(sync_client=True) as client:
         states = {
             (run.name, run.state_name)

@@ -58,6 +58,29 @@ def test_patients_are_apart_by_who_came_went_or_changed() -> None:
     assert may_leave(whole, [], THRESHOLD)
 
 
+def test_neither_outcomes_nor_rows_set_aside_nor_the_source_cover_who_came(published: Published) -> None:
+    source = cohort(300, first=1000)
+    left = state_of(cohort(400), None, aside={"age.range": 3}, source=source)
+    published.keep(left, write(cohort(400)))
+    outcomes = np.arange(401) % 2
+    assert published.permits(left, THRESHOLD)
+    assert published.permits(state_of(cohort(400), outcomes[:400], aside={"age.range": 3}, source=source), THRESHOLD)
+    assert not published.permits(state_of(cohort(401), outcomes, aside={"age.range": 3}, source=source), THRESHOLD)
+    assert not published.permits(state_of(cohort(400), None, aside={"age.range": 4}, source=source), THRESHOLD)
+    assert not published.permits(state_of(cohort(400), None, aside={"age.range": 3}, source=source[1:]), THRESHOLD)
+    others = state_of(cohort(400, first=500), outcomes[:400], aside={"age.range": 5}, source=source[10:])
+    assert published.permits(others, THRESHOLD)
+
+
+def test_what_left_before_there_were_parts_still_counts(published: Published) -> None:
+    published.keep(state_of(cohort(400), None), write(cohort(400)))
+    (kept,) = published.folder.glob("*/rows.npz")
+    np.save(kept.with_name("rows.npy"), state_of(cohort(400), None)["known"])
+    kept.unlink()
+    assert published.permits(state_of(cohort(400), None), THRESHOLD)
+    assert not published.permits(state_of(cohort(401), None), THRESHOLD)
+
+
 @pytest.mark.parametrize(("before", "after"), [(399, 400), (394, 395), (395, 394), (400, 409)])
 def test_one_patient_more_or_less_does_not_leave(before: int, after: int, published: Published, tmp_path: Path) -> None:
     """394 patients leave as 390 and 395 as 400: who had both would know each to the patient."""
