@@ -2,7 +2,7 @@
 
 Source and target differ in their first feature only; `sharp` dials label noise, the target's mean dials the shift.
 Settings are the methods' defaults, lambda .03, fixed before these seeds were drawn; beside them a tuned run, whose
-settings are chosen on matched source patients. Seeds start at 20,000: no other measurement uses them.
+settings are chosen out of fold on source patients. Seeds start at 20,000: no other measurement uses them.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def run(place: Place, scale: Scale) -> Results:
     predictions = [each for each, _ in tuned]
     tables = [
         _methods_table("extrapolation_methods", "fixed settings", pairs, fixed),
-        _methods_table("extrapolation_tuned_methods", "tuned on matched validation", pairs[: len(tuned)], predictions),
+        _methods_table("extrapolation_tuned_methods", "tuned out of fold", pairs[: len(tuned)], predictions),
         _differences_table(pairs, fixed, tuned),
         _ideas_table(place, scale, pairs),
     ]
@@ -85,7 +85,7 @@ def run(place: Place, scale: Scale) -> Results:
         about=(
             f"Simulated data: {len(pairs[0].outcomes()):,} patients at each site, {seeds} draws with seeds from "
             f"{FIRST_SEED:,} on. Defaults of every method fixed in advance (lambda .03); tuned: {_trials(scale)} "
-            "trials on matched validation."
+            "trials out of fold on source patients."
         ),
         tables=[*tables, heat],
         figures=maps,
@@ -124,7 +124,7 @@ def _draw_pairs(place: Place, scale: Scale, cell: tuple[float, float], seeds: in
 
 
 def _tuned(place: Place, pair: Pair, scale: Scale) -> tuple[dict[str, list[Summary]], float]:
-    """Predictions of the networks tuned on matched validation, and the lambda that was chosen."""
+    """Predictions of the networks tuned out of fold, and the lambda that was chosen."""
     networks = tuple(name for name in _methods(scale) if name in NEURAL)
     settings = TransferSettings(
         methods=networks,

@@ -111,7 +111,7 @@ def fixed_trial(name: str, settings: Mapping[str, Any]) -> Trial:
 
 
 def tune_and_fit(place: Place, benchmark: str, pair: Pair, settings: TransferSettings) -> Trained:
-    """Tunes every method on the matched validation set and refits it per seed, as a transfer does."""
+    """Tunes every method out of fold on source patients and refits it per seed, as a transfer does."""
     matching = matched_rows(place, pair.encoded)
     return train(place, benchmark, pair.encoded, matching, settings, Decision().interval_level)
 

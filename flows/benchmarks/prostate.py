@@ -93,7 +93,7 @@ def collect_results(name: str, title: str, judged: Sequence[Judged], seeds: int,
         title=title,
         about=(
             "All patients are simulated (PREDICT Prostate's published risk, covariates from published figures). "
-            f"One draw of patients a version, {seeds} refit(s), {trials} tuning trials a method on matched validation. "
+            f"One draw of patients a version, {seeds} refit(s), {trials} tuning trials a method out of fold. "
             "The paper's numbers are from other, real patients and stand beside ours only to show the form."
         ),
         tables=[*[table_one(each, PRINTED) for each in judged], bars_table(name, judged, simulated=True)],

@@ -39,7 +39,7 @@ class Judged:
         pair: The problem.
         evaluation: Every number of every method, and of the oracle where there is one.
         difference: Error AUROC by sd, transductive dropout minus TDNR.
-        chosen_lambda: The weight that matched validation chose.
+        chosen_lambda: The weight that tuning chose.
     """
 
     pair: Pair
@@ -94,7 +94,7 @@ def table_one(judged: Judged, printed: Mapping[str, str] | None = None) -> Table
     caption = (
         f"{judged.pair.title}: {evaluation.labelled:,} target patients with known outcome, {evaluation.outcomes:,} "
         f"with the outcome; mean over {len(evaluation.seeds)} seed(s), 95% intervals from resampled patients. Settings "
-        "chosen on matched validation."
+        "chosen out of fold on source patients."
     )
     return Table(f"{judged.pair.name}_methods", caption, rows)
 
