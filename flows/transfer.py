@@ -27,7 +27,7 @@ from tasks.step import run_logger
 from tdrop.errors import SiteStopped, TdropError, Unwritable, UsageError, describe, unwritable
 from tdrop.home import stopping
 from tdrop.home.place import Place, ResolvedSite
-from tdrop.home.pool import worker_processes
+from tdrop.home.pool import warm_up, worker_processes
 from tdrop.home.progress import report
 from tdrop.runs.audit import remembered_labels
 from tdrop.runs.export import site_record
@@ -84,6 +84,7 @@ def _transfer_if_changed(
         if not again and unchanged(place, site, inputs):
             return _nothing_to_do(place, site)
         with worker_processes(processes):
+            warm_up()
             summary = _transfer(resolved, settings)
     except stopping.Interrupted:
         raise

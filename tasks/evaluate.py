@@ -25,6 +25,7 @@ from tdrop.errors import DataError, LeakError, Unavailable
 from tdrop.evaluate import Evaluation, evaluate
 from tdrop.home.files import FRAME, REFUSED, load_cohort
 from tdrop.home.place import ResolvedSite, write_private
+from tdrop.home.pool import compute
 from tdrop.home.progress import report
 from tdrop.home.stage import stage
 from tdrop.home.store import Ref
@@ -85,7 +86,8 @@ def judged_methods(
     ids = load_cohort(encoded.path / "target.npz").ids
     y = None if labels is None else _open_or_refuse(site, folder, ids, labels)
     frame = pd.read_parquet(target.path / FRAME)
-    evaluation = evaluate(
+    evaluation = compute(
+        evaluate,
         site.name,
         load_predictions(fits),
         y,

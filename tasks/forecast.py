@@ -14,6 +14,7 @@ from tdrop.errors import DataError
 from tdrop.forecast import Forecast, forecast
 from tdrop.home.files import FORECAST, RISKS, SETS
 from tdrop.home.place import Place, ResolvedSite
+from tdrop.home.pool import compute
 from tdrop.home.progress import report
 from tdrop.home.store import Ref, Store
 from tdrop.records import read_record, write_record
@@ -52,7 +53,8 @@ def forecast_site(
     def build(folder: Path) -> None:
         evidence = load_evidence(kept, fits)
         bounds = list_bounds(encoded, kept, evidence, threshold)
-        write_record(folder / FORECAST, forecast(site.name, evidence, threshold, bounds=bounds, seed=SEED))
+        found = compute(forecast, site.name, evidence, threshold, bounds=bounds, seed=SEED)
+        write_record(folder / FORECAST, found)
         write_record(folder / SETS, list_promises(place, encoded, kept, evidence))
 
     inputs = {

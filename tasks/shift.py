@@ -19,7 +19,7 @@ from tdrop.runs.propensity import SEED, fitted_propensity, load_propensity
 from tdrop.shift import Shift, estimate_shift, judge_shared_patients, judge_source_outcomes
 
 
-@stage("shift")
+@stage("shift", in_worker=True)
 def compared_patients(folder: Path, encoded: Ref, fitted: Ref, seed: int = SEED) -> None:
     """Writes shift.json."""
     source, target = load_pair(encoded.path)
@@ -28,7 +28,7 @@ def compared_patients(folder: Path, encoded: Ref, fitted: Ref, seed: int = SEED)
     write_record(folder / "shift.json", found.judged(outcomes, judge_shared_patients(source, target)))
 
 
-@stage("matching")
+@stage("matching", in_worker=True)
 def matched_pair(folder: Path, encoded: Ref, fitted: Ref, seed: int = SEED) -> None:
     """Writes matching.json."""
     found = match(*load_pair(encoded.path), seed=seed, fitted=load_propensity(fitted))

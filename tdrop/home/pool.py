@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from functools import partial
 from multiprocessing.connection import Connection
@@ -76,6 +76,16 @@ class Workers:
             self._idle.put(worker)
         raise FitError(f"its worker process died {TRIES} times (out of memory?); run again with fewer processes")
 
+    def warm_up(self) -> None:
+        """Starts the workers, which otherwise start with their first work: loading what they need takes seconds."""
+        idle: list[ProcessPoolExecutor] = []
+        with suppress(queue.Empty):
+            while True:
+                idle.append(self._idle.get_nowait())
+        for worker in idle:
+            worker.submit(os.getpid)
+            self._idle.put(worker)
+
     def end(self) -> None:
         """Ends every worker in the midst of its work."""
         self._hold.close()
@@ -111,6 +121,12 @@ def worker_processes(count: int | None = None) -> Iterator[None]:
         workers.shutdown()
         threads.shutdown(wait=True)
         _pool = _threads = None
+
+
+def warm_up() -> None:
+    """Starts the worker processes that are open, while this process has other things to do."""
+    if _pool is not None and not _pool.closed:
+        _pool.warm_up()
 
 
 def in_a_thread(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Future[R]:

@@ -69,7 +69,7 @@ def stage(name: str, *, in_worker: bool = False) -> Callable[[Callable[Concatena
 
     Args:
         name: Its folder below the store.
-        in_worker: Whether it is work for a worker process: fitting and sampling.
+        in_worker: Whether it is work for a worker process: fitting, sampling, comparing patients.
     """
     return lambda build: Stage(name, build, in_worker)
 

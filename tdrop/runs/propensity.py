@@ -14,7 +14,7 @@ from tdrop.shift.overlap import Mask
 SEED = 0
 
 
-@stage("propensity")
+@stage("propensity", in_worker=True)
 def fitted_propensity(folder: Path, encoded: Ref, seed: int = SEED) -> None:
     """Writes propensity.npz, fitted once a site and used by all that weigh or match.
 
