@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from flows.orchestration import orchestrated
 from flows.printer import Printer
 from flows.recipe import recipe
-from flows.transfer import publish
+from flows.transfer import Transferred, publish
 from tasks.evaluate import evaluate_site, lock_models
-from tasks.report import publish_halt
 from tdrop.data.readers import fingerprint
 from tdrop.errors import UsageError
 from tdrop.home.place import Place
-from tdrop.records import read_record
-from tdrop.runs.audit import AUDIT, Audit, audit_forecast, remember_labels
+from tdrop.home.status import one_at_a_time, read_status
+from tdrop.records import read_record, written
+from tdrop.runs.audit import AUDIT, Audit, audit_forecast
+from tdrop.runs.labels import remember_labels
+from tdrop.runs.publish import publish_halt
 from tdrop.runs.run import last_run
-from tdrop.runs.status import one_at_a_time, read_status
 
 
 @recipe("audit-site", "audit {site}")
-def audit_site(site: str, labels: str, contracts: str = "data_contracts", home: str | None = None) -> dict[str, Any]:
+def audit_site(site: str, labels: str, contracts: str = "data_contracts", home: str | None = None) -> Transferred:
     """Evaluates the models behind the last report on the outcomes in `labels` and publishes the report anew."""
     place = Place.at(home, contracts)
     with one_at_a_time(place, site):
@@ -34,9 +34,9 @@ def audit_site(site: str, labels: str, contracts: str = "data_contracts", home: 
         )
         found = audit_forecast(place, run, evaluation)
         remember_labels(place, site, Path(labels))
-        summary = publish(place, run.with_evaluation(evaluation, found))
+        published = publish(place, run.with_evaluation(evaluation, found))
         publish_halt(place, site)
-        return summary
+        return published
 
 
 def run_audit(site: str, labels: Path, *, contracts: Path, console: Printer) -> None:
@@ -46,12 +46,13 @@ def run_audit(site: str, labels: Path, *, contracts: Path, console: Printer) -> 
     if not labels.is_file():
         raise UsageError(f"there is no file '{labels}'; give the outcomes as a file with patient ids")
     with orchestrated():
-        summary = audit_site(site, str(labels.absolute()), str(contracts), place.home)
+        found = audit_site(site, str(labels.absolute()), str(contracts), place.home)
     page = str(place.latest(site) / "report.html")
     held = list(forecasts_held(place, site))
-    console.answer({**summary, "forecast": held, "page": page})
-    console.print(f"[bold]{site}[/]: {summary['labelled']:,} of {summary['patients']:,} patients have a known outcome.")
-    for thing in summary["things"]:
+    console.answer({**found.answer(), "forecast": held, "page": page})
+    known, patients = (written(count or 0) for count in (found.summary.labelled, found.summary.patients))
+    console.print(f"[bold]{site}[/]: {known} of {patients} patients have a known outcome.")
+    for thing in found.summary.things:
         console.print(f"- {thing}")
     for sentence in held:
         console.print(f"- {sentence}")
@@ -81,5 +82,5 @@ def forecasts_held(place: Place, site: str) -> Iterator[str]:
     network = place.network()
     status = read_status(place, site)
     now = fingerprint(network.site(site), home=place.root, base=network.folder.parent)
-    if status is not None and (status["inputs"] or {}).get("target_data") not in (None, now):
+    if status is not None and status.inputs is not None and status.inputs.target_data != now:
         yield f"The extract changed since: this is about the report's patients; `tdrop transfer {site}` reads it anew."

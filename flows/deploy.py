@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -128,7 +128,7 @@ def _orphans(client: SyncPrefectClient, sites: Sequence[str], contracts: str) ->
     return found
 
 
-def runs_here(pull_steps: Sequence[dict[str, Any]] | None) -> bool:
+def runs_here(pull_steps: Sequence[Mapping[str, Any]] | None) -> bool:
     """Whether a deployment's working directory is this one.
 
     Another network's are left alone, and so is what does not say: our own file names those that it made.

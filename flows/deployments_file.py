@@ -32,6 +32,8 @@ HEADING = """\
 # nothing changed costs a second.
 name: tdrop
 """
+#: One deployment as the file has it: Prefect's own keys, and whatever a person added.
+Entry = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -78,12 +80,12 @@ def plan_file(existing: str, network: Network, contracts: str, *, remove: bool) 
     return Deployments(before + text + after, tuple(targets), gone)
 
 
-def _is_ours(entry: Mapping[str, Any]) -> bool:
+def _is_ours(entry: Entry) -> bool:
     site = (entry.get("parameters") or {}).get("site")
     return entry.get("entrypoint") in (ENTRYPOINT, FORMER_ENTRYPOINT) and site is not None and site == entry.get("name")
 
 
-def _deployment(site: Site, contracts: str) -> dict[str, Any]:
+def _deployment(site: Site, contracts: str) -> Entry:
     """What follows from a site's file."""
     tags = [TAG, f"table:{site.table}", f"source:{site.source}", *(["simulated"] if site.simulated else [])]
     return {
@@ -98,7 +100,7 @@ def _deployment(site: Site, contracts: str) -> dict[str, Any]:
     }
 
 
-def _schedules(site: Site) -> list[dict[str, Any]]:
+def _schedules(site: Site) -> list[Mapping[str, str]]:
     if site.schedule is None:
         return []
     try:
@@ -111,7 +113,7 @@ def _schedules(site: Site) -> list[dict[str, Any]]:
     return [{"cron": site.schedule}]
 
 
-def _merge(existing: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(existing: Entry, wanted: Entry) -> Entry:
     """Our keys over a person's: their other parameters, tags and pool stay."""
     merged = {**existing, **wanted}
     merged["work_pool"] = existing.get("work_pool", wanted["work_pool"])
@@ -125,7 +127,7 @@ def _derived(tag: str) -> bool:
     return tag in {TAG, "simulated"} or tag.startswith(("table:", "source:"))
 
 
-def _parts(existing: str) -> tuple[str, Sequence[dict[str, Any]], str]:
+def _parts(existing: str) -> tuple[str, Sequence[Entry], str]:
     """The text before and after `deployments:`, untouched, and the deployments themselves."""
     if not existing.strip():
         return HEADING, [], ""

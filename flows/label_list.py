@@ -6,9 +6,9 @@ from pathlib import Path
 
 from flows.printer import Printer
 from tdrop.home.place import Place
+from tdrop.home.status import idle
 from tdrop.runs.label_list import write_list
 from tdrop.runs.run import last_run
-from tdrop.runs.status import idle
 
 
 def run_label_list(site: str, n: int, *, seed: int, contracts: Path, console: Printer) -> None:

@@ -5,17 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import copy_context
-from typing import Any
+from dataclasses import dataclass
+from typing import TypeVar
 
 from flows.recipe import recipe
 from flows.runners import AT_ONCE, WIND_UP_SECONDS, task_runner
-from flows.transfer import explain, transfer_site
-from tasks.report import publish_index
+from flows.transfer import Transferred, explain, transfer_site
 from tasks.step import run_logger
 from tdrop.home import stopping
 from tdrop.home.place import Place
 from tdrop.home.pool import worker_processes
+from tdrop.runs.publish import publish_index
 from tdrop.runs.settings import TransferSettings
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A transfer that failed, and why."""
+
+    sentence: str
+
+    def answer(self) -> dict[str, object]:
+        """What `--json` prints of it."""
+        return {"failed": self.sentence}
 
 
 @recipe("transfer-network", "transfer to {sites}")
@@ -29,14 +43,14 @@ def transfer_network(
     runner: str = "processes",
     address: str | None = None,
     at_once: int | None = None,
-) -> dict[str, Any]:
+) -> dict[str, Transferred | Failed]:
     """Transfers to each site, then links all reports from `index.html`.
 
     Every trial, refit and out-of-fold score of a site is a task of its own; `runner` and `address`
     say where those run (see `flows.runners`), `at_once` how many sites are under way together.
 
     Returns:
-        By site: its summary, or {"failed": sentence}.
+        By site: what came of it.
     """
     place = Place.at(home, contracts)
     network = place.network()
@@ -46,7 +60,7 @@ def transfer_network(
     with worker_processes(processes), task_runner(runner, address) as tasks_run_on:
         transfer = transfer_site.on(tasks_run_on)
 
-        def transfer_or_explain(site: str) -> dict[str, Any]:
+        def transfer_or_explain(site: str) -> Transferred | Failed:
             try:
                 return transfer(site, settings, contracts, home, processes, again)
             except stopping.Interrupted:
@@ -54,14 +68,14 @@ def transfer_network(
             except Exception as error:
                 sentence = explain(site, error)
                 run_logger().error("%s", sentence)
-                return {"failed": sentence}
+                return Failed(sentence)
 
         results = _for_each(transfer_or_explain, tuple(dict.fromkeys(sites)), at_once or AT_ONCE[runner])
     publish_index(place)
     return results
 
 
-def _for_each(transfer: Callable[[str], dict[str, Any]], sites: Sequence[str], at_once: int) -> dict[str, Any]:
+def _for_each(transfer: Callable[[str], Result], sites: Sequence[str], at_once: int) -> dict[str, Result]:
     """Results by site; one site at a time stays in this thread, where Ctrl-C ends it at once."""
     if at_once == 1 or len(sites) == 1:
         return {site: transfer(site) for site in sites}

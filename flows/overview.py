@@ -10,9 +10,9 @@ from flows.printer import Printer
 from tasks.prepare import look_for_changes
 from tdrop.errors import TdropError
 from tdrop.home.place import Place, ResolvedSite
+from tdrop.home.status import Inputs, is_running, read_status
 from tdrop.records import plain
 from tdrop.runs.settings import TransferSettings
-from tdrop.runs.status import is_running, read_status
 
 #: What a status file is asked about when it is compared with what is there now; other code or settings are no news.
 DATA = {"contract": "its contract", "source_data": "the source's data", "target_data": "its data", "labels": "labels"}
@@ -45,24 +45,24 @@ def standing_of(site: ResolvedSite) -> Standing:
     if page.is_file():
         report = datetime.fromtimestamp(page.stat().st_mtime, UTC).isoformat(timespec="seconds")
     status = read_status(place, name)
-    ended = None if status is None else str(status["ended"])
+    ended = None if status is None else status.ended
     if is_running(place, name):
         return Standing(name, "running", "", ended, report)
     if status is None:
         return Standing(name, "never run", f"run `tdrop transfer {name}`", None, report)
-    changed = _changes(site, status["inputs"]) if status["outcome"] == "done" else ""
+    changed = _changes(site, status.inputs) if status.outcome == "done" and status.inputs is not None else ""
     if changed:
         return Standing(name, "stale", changed, ended, report)
-    return Standing(name, str(status["outcome"]), str(status.get("sentence") or ""), ended, report)
+    return Standing(name, status.outcome, status.sentence, ended, report)
 
 
-def _changes(site: ResolvedSite, before: dict[str, object]) -> str:
+def _changes(site: ResolvedSite, before: Inputs) -> str:
     """What is new since the last run, in a sentence; empty when nothing is."""
     try:
         now = look_for_changes(site, TransferSettings())
     except TdropError as error:
         return str(error)
-    new = [words for key, words in DATA.items() if now[key] != before.get(key)]
+    new = [words for key, words in DATA.items() if getattr(now, key) != getattr(before, key)]
     return f"{' and '.join(new)} changed since its last run; run `tdrop transfer {site.name}`" if new else ""
 
 

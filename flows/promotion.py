@@ -9,11 +9,11 @@ from tasks.registry import promote, rollback
 from tasks.report import assemble, refresh_report
 from tdrop.errors import UsageError
 from tdrop.home.place import Place
+from tdrop.home.status import one_at_a_time
 from tdrop.records import plain
 from tdrop.runs.export import export_site
 from tdrop.runs.published import withheld_sentence
 from tdrop.runs.run import last_run
-from tdrop.runs.status import one_at_a_time
 
 
 def run_promote(site: str, *, by: str, note: str, contracts: Path, console: Printer) -> None:

@@ -11,11 +11,11 @@ from flows.orchestration import announced, configured_server, orchestrated
 from flows.printer import Printer
 from tasks.forget import forget_old, forget_site
 from tasks.registry import kept_stages
-from tasks.report import publish_index
 from tdrop.errors import UsageError, did_you_mean
 from tdrop.home.place import Place
+from tdrop.home.status import idle
 from tdrop.runs.prune import erase_files, prune_stages
-from tdrop.runs.status import idle
+from tdrop.runs.publish import publish_index
 
 
 def run_prune(*, days: int, contracts: Path, console: Printer) -> None:

@@ -7,11 +7,12 @@ from pathlib import Path
 from flows.orchestration import orchestrated
 from flows.printer import Printer
 from flows.recipe import recipe
-from tasks.recalibrate import Recalibrated, recalibrate
+from tasks.recalibrate import recalibrate
 from tdrop.errors import UsageError
 from tdrop.home.place import Place
+from tdrop.home.status import one_at_a_time
 from tdrop.records import plain
-from tdrop.runs.status import one_at_a_time
+from tdrop.runs.recalibration import Recalibrated
 
 
 @recipe("recalibrate-site", "recalibrate {site}")

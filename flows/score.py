@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 from flows.orchestration import orchestrated
 from flows.printer import Printer
 from flows.recipe import recipe
 from tasks.score import score_batch
+from tdrop.contracts.findings import Validation
 from tdrop.errors import UsageError
 from tdrop.home.place import Place
+from tdrop.records import plain, read_record, written
+from tdrop.runs.batch import Scored
 
 
 @recipe("score-site", "score {site}")
-def score_site(site: str, file: str, contracts: str = "data_contracts", home: str | None = None) -> dict[str, Any]:
+def score_site(site: str, file: str, contracts: str = "data_contracts", home: str | None = None) -> Scored:
     """Checks a batch, predicts with the champion, and compares the batch with the site it was trained for."""
     return score_batch(Place.at(home, contracts), site, file)
 
@@ -29,31 +30,29 @@ def run_score(site: str, file: Path, *, output: Path | None, contracts: Path, co
         raise UsageError(f"there is no file '{file}'; give a batch of patients in the format of site '{site}'")
     with orchestrated():
         result = score_site(site, str(file.absolute()), str(contracts), place.home)
-    folder = Path(result["folder"])
+    folder = Path(result.folder)
     patients = folder / "patients.csv"
     if output is not None:
         shutil.copyfile(patients, output)
         output.chmod(0o600)
         patients = output
-    validation = json.loads((folder / "validation.json").read_text(encoding="utf-8"))
-    counts = {name: validation[name] for name in ("read", "quarantined", "duplicates")}
-    console.answer({"site": site, **counts, **result, "patients": str(patients)})
+    validation = read_record(Validation, folder / "validation.json")
+    counts = {"read": validation.read, "quarantined": validation.quarantined, "duplicates": validation.duplicates}
+    console.answer({"site": site, **counts, **plain(result), "patients": str(patients)})
     console.print(
-        f"[bold]{site}[/]: {validation['read']:,} rows read, {result['scored']:,} scored, "
-        f"{validation['quarantined']:,} quarantined, {validation['duplicates']:,} duplicates; "
-        f"{result['referred']:,} to refer."
+        f"[bold]{site}[/]: {written(validation.read)} rows read, {result.scored:,} scored, "
+        f"{written(validation.quarantined)} quarantined, {written(validation.duplicates)} duplicates; "
+        f"{result.referred:,} to refer."
     )
-    if result["filled_in"]:
+    if result.filled_in:
         console.print(
-            f"- {result['filled_in']:,} of {result['scored']:,} patients lack a value, and the source's typical one "
+            f"- {result.filled_in:,} of {result.scored:,} patients lack a value, and the source's typical one "
             "was filled in: see filled_in in the list"
         )
-    if result["unlike"]:
-        console.print(
-            f"- {result['unlike']:,} of {result['scored']:,} patients are unlike anyone the model learned from"
-        )
-    for sentence in result["sentences"]:
+    if result.unlike:
+        console.print(f"- {result.unlike:,} of {result.scored:,} patients are unlike anyone the model learned from")
+    for sentence in result.sentences:
         console.print(f"- {sentence}")
     console.print(str(patients))
-    if validation["quarantined"] or validation["duplicates"]:
+    if validation.quarantined or validation.duplicates:
         console.print(f"not scored, and why: {folder / 'quarantine.csv'}")

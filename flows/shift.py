@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from flows.orchestration import orchestrated
 from flows.printer import Printer
@@ -32,8 +32,17 @@ def compare_with_source(site: ResolvedSite) -> Compared:
     return Compared(source, target, encoded, shift, match_validation(site, encoded, shift))
 
 
+@dataclass(frozen=True)
+class ShiftPage:
+    """The verdict on a site's patients, why, and the page that shows it."""
+
+    verdict: str
+    reason: str
+    page: str
+
+
 @recipe("estimate-shift", "shift {site}")
-def shift_site(site: str, contracts: str = "data_contracts", home: str | None = None) -> dict[str, Any]:
+def shift_site(site: str, contracts: str = "data_contracts", home: str | None = None) -> ShiftPage:
     """Compares a target site with its source and writes `sites/<site>/shift/shift.html`."""
     resolved = Place.at(home, contracts).resolve(site)
     if resolved.site.role != "target":
@@ -41,7 +50,7 @@ def shift_site(site: str, contracts: str = "data_contracts", home: str | None = 
     return _write_page(resolved, compare_with_source(resolved))
 
 
-def _write_page(site: ResolvedSite, stages: Compared) -> dict[str, Any]:
+def _write_page(site: ResolvedSite, stages: Compared) -> ShiftPage:
     shift = stages.shift.record(Shift, "shift.json")
     matching = stages.matching.record(Matching, "matching.json")
     validation = stages.target.record(Validation, "validation.json")
@@ -50,7 +59,7 @@ def _write_page(site: ResolvedSite, stages: Compared) -> dict[str, Any]:
         page = render_shift_page(site.site, site.source.title, shift, matching, validation, site.contract)
         (incoming / "shift.html").write_text(page, encoding="utf-8")
         write_record(incoming / "shift.json", shift)
-    return {"verdict": shift.verdict, "reason": shift_sentence(shift), "page": str(folder / "shift.html")}
+    return ShiftPage(shift.verdict, shift_sentence(shift), str(folder / "shift.html"))
 
 
 def run_shift(site: str, *, contracts: Path, console: Printer) -> None:
@@ -59,5 +68,5 @@ def run_shift(site: str, *, contracts: Path, console: Printer) -> None:
     place.network().site(site)
     with orchestrated():
         found = shift_site(site, str(contracts), place.home)
-    console.answer({"site": site, **found})
-    console.print(f"[bold]{site}: {found['verdict']}[/]\n{found['reason']}\n{found['page']}")
+    console.answer({"site": site, **vars(found)})
+    console.print(f"[bold]{site}: {found.verdict}[/]\n{found.reason}\n{found.page}")

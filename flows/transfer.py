@@ -5,11 +5,10 @@ read -> check -> encode -> estimate shift -> match -> tune -> fit -> choose -> f
 
 from __future__ import annotations
 
-import json
 import tempfile
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from flows.orchestration import is_silence, silence
 from flows.recipe import recipe
@@ -22,19 +21,42 @@ from tasks.forecast import forecast_site
 from tasks.held_pages import release_pages
 from tasks.prepare import look_for_changes
 from tasks.recording import record_or_explain
-from tasks.report import assemble, publish_halt, publish_index, publish_report
+from tasks.report import assemble, publish_report
 from tasks.step import run_logger
 from tdrop.errors import SiteStopped, TdropError, Unwritable, UsageError, describe, unwritable
 from tdrop.home import stopping
 from tdrop.home.place import Place, ResolvedSite
 from tdrop.home.pool import warm_up, worker_processes
 from tdrop.home.progress import report
-from tdrop.runs.audit import remembered_labels
+from tdrop.home.status import Inputs, Status, now, one_at_a_time, unchanged, write_status
+from tdrop.records import plain, read_record
+from tdrop.report import SiteSummary
 from tdrop.runs.export import site_record
-from tdrop.runs.published import WITHHELD
+from tdrop.runs.labels import remembered_labels
+from tdrop.runs.publish import publish_halt, publish_index
+from tdrop.runs.published import SUMMARY, WITHHELD
 from tdrop.runs.run import Run, Stages
 from tdrop.runs.settings import TransferSettings
-from tdrop.runs.status import now, one_at_a_time, unchanged, write_status
+
+
+@dataclass(frozen=True)
+class Transferred:
+    """What came of one site's transfer.
+
+    Attributes:
+        summary: Of its report.
+        unchanged: Why nothing was done; empty where something was.
+        not_recorded: Why MLflow has no record of it, or None.
+    """
+
+    summary: SiteSummary
+    unchanged: str = ""
+    not_recorded: str | None = None
+
+    def answer(self) -> dict[str, object]:
+        """What `--json` prints of it."""
+        told = {"unchanged": self.unchanged} if self.unchanged else {}
+        return {**plain(self.summary), **told, "not_recorded": self.not_recorded}
 
 
 @recipe("transfer-site", "transfer {site}")
@@ -45,7 +67,7 @@ def transfer_site(
     home: str | None = None,
     processes: int | None = None,
     again: bool = False,
-) -> dict[str, Any]:
+) -> Transferred:
     """Moves the source's model to one target site and publishes its report.
 
     Args:
@@ -57,7 +79,7 @@ def transfer_site(
         again: Run even when neither data, contract, settings nor code changed.
 
     Returns:
-        The site's summary: verdict, method, counts, where the report is.
+        The summary of its report, and what else came of it.
     """
     settings.chosen_methods()
     resolved = Place.at(home, contracts).resolve(site)
@@ -67,7 +89,7 @@ def transfer_site(
     started = now()
 
     def interrupted() -> None:
-        write_status(resolved.place, site, None, "interrupted", started=started, sentence=stopping.SENTENCE)
+        write_status(resolved.place, Status(site, None, "interrupted", now(), started, stopping.SENTENCE))
 
     with one_at_a_time(resolved.place, site), stopping.last_words(interrupted):
         return _transfer_if_changed(resolved, settings, processes, again)
@@ -75,17 +97,17 @@ def transfer_site(
 
 def _transfer_if_changed(
     resolved: ResolvedSite, settings: TransferSettings, processes: int | None, again: bool
-) -> dict[str, Any]:
+) -> Transferred:
     """Runs the recipe where there is something to do, and writes down how it ended."""
     place, site, started = resolved.place, resolved.name, now()
-    inputs: dict[str, Any] | None = None
+    inputs: Inputs | None = None
     try:
         inputs = look_for_changes(resolved, settings)
         if not again and unchanged(place, site, inputs):
             return _nothing_to_do(place, site)
         with worker_processes(processes):
             warm_up()
-            summary = _transfer(resolved, settings)
+            found = _transfer(resolved, settings)
     except stopping.Interrupted:
         raise
     except Exception as error:
@@ -94,18 +116,18 @@ def _transfer_if_changed(
         # On a full disk the status cannot be written either; what went wrong is worth more.
         with suppress(Unwritable):
             reason = error.reason if isinstance(error, SiteStopped) else ""
-            write_status(place, site, inputs, outcome, started=started, sentence=sentence, reason=reason)
+            write_status(place, Status(site, inputs, outcome, now(), started, sentence, reason))
             _show_halt(place, site)
         if isinstance(error, TdropError):
             raise error
         # Prefect keeps an error's words.
         raise TdropError(sentence) from None
     # What is not in MLflow yet is recorded by the next run, which finds every stage ready.
-    outcome = "done" if summary["not_recorded"] is None else "not recorded"
-    write_status(place, site, inputs, outcome, started=started, sentence=summary["not_recorded"] or summary["use"])
+    outcome = "done" if found.not_recorded is None else "not recorded"
+    write_status(place, Status(site, inputs, outcome, now(), started, found.not_recorded or found.summary.use))
     # Only now is a stop before this run past.
     publish_index(place)
-    return summary
+    return found
 
 
 def _show_halt(place: Place, site: str) -> None:
@@ -125,7 +147,7 @@ def explain(site: str, error: Exception) -> str:
     return f"site '{site}' failed with {describe(error)}"
 
 
-def _transfer(site: ResolvedSite, settings: TransferSettings) -> dict[str, Any]:
+def _transfer(site: ResolvedSite, settings: TransferSettings) -> Transferred:
     """The recipe."""
     compared = compare_with_source(site)
     encoded, level = compared.encoded, site.site.decision.interval_level
@@ -139,7 +161,7 @@ def _transfer(site: ResolvedSite, settings: TransferSettings) -> dict[str, Any]:
     return publish(site.place, Run(site.name, settings, trained, stages))
 
 
-def publish(place: Place, run: Run) -> dict[str, Any]:
+def publish(place: Place, run: Run) -> Transferred:
     """Publishes the report folder, then the record; a record that fails costs nothing but itself."""
     summary = publish_report(place, run)
     with tempfile.TemporaryDirectory(dir=place.root, prefix=".record-") as folder:
@@ -148,14 +170,14 @@ def publish(place: Place, run: Run) -> dict[str, Any]:
         sentence = record_or_explain(place, record)
     if sentence is not None:
         run_logger().warning(sentence)
-    return {**summary, "not_recorded": sentence}
+    return Transferred(summary, not_recorded=sentence)
 
 
-def _nothing_to_do(place: Place, site: str) -> dict[str, Any]:
+def _nothing_to_do(place: Place, site: str) -> Transferred:
     page = place.latest(site) / "report.html"
     same = "nothing changed since the last run: data, contract, settings and code are the same"
     run_logger().info("site %s: %s; its report is %s", site, same, page)
-    summary: dict[str, Any] = json.loads(page.with_name("summary.json").read_text(encoding="utf-8"))
-    leave(site, "summary", f"# {site}\n\n{same}.\n\nThe report of {summary['created']} stands: `{page}`")
+    summary = read_record(SiteSummary, page.with_name(SUMMARY))
+    leave(site, "summary", f"# {site}\n\n{same}.\n\nThe report of {summary.created} stands: `{page}`")
     report(site, "unchanged", detail=same)
-    return {**summary, "unchanged": same, "not_recorded": None}
+    return Transferred(summary, unchanged=same)

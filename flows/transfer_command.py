@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.table import Table
 
 from flows.console import watching
-from flows.network import transfer_network
+from flows.network import Failed, transfer_network
 from flows.orchestration import orchestrated
 from flows.printer import Printer
 from flows.runners import check_runner
+from flows.transfer import Transferred
 from tdrop.errors import TdropError, UsageError
 from tdrop.evaluate import Evaluation
 from tdrop.home.place import Place
@@ -35,7 +35,7 @@ def run_transfer(
     address: str | None = None,
     at_once: int | None = None,
     may_stop: Collection[str] = (),
-) -> dict[str, Any]:
+) -> None:
     """Transfers to the sites, prints the results, and fails when a site failed that is not in `may_stop`."""
     place = Place.at(contracts=contracts)
     network = place.network()
@@ -53,46 +53,50 @@ def run_transfer(
             given = (list(sites), settings, str(contracts), place.home, processes, again, runner, address, at_once)
             results = transfer_network(*given)
         elapsed = time.monotonic() - ready
-    console.answer({"sites": results})
+    console.answer({"sites": {site: result.answer() for site, result in results.items()}})
     _show(place, results, console)
     if runner == "processes":  # what a cluster's workers spent is not known here
         _show_time(console, elapsed, ready - started)
     judged = [result for site, result in results.items() if site not in may_stop]
-    problems = [result.get("failed") or result.get("not_recorded") for result in judged]
+    problems = [_problem(result) for result in judged]
     if any(problems):
         raise TdropError("; ".join(dict.fromkeys(problem for problem in problems if problem)))
-    return results
 
 
-def _show(place: Place, results: dict[str, Any], console: Printer) -> None:
+def _problem(result: Transferred | Failed) -> str | None:
+    return result.sentence if isinstance(result, Failed) else result.not_recorded
+
+
+def _show(place: Place, results: Mapping[str, Transferred | Failed], console: Printer) -> None:
     """Prints sites x methods and where to look next."""
     table = Table(title=None, header_style="bold")
     table.add_column("method")
-    evaluations = {}
+    done, evaluations = {}, {}
     for site, result in results.items():
-        if "failed" in result:
-            console.print(f"[red]{site}: {result['failed']}[/]")
+        if isinstance(result, Failed):
+            console.print(f"[red]{site}: {result.sentence}[/]")
             continue
+        done[site] = result
         text = (place.latest(site) / "evaluation.json").read_text(encoding="utf-8")
         evaluations[site] = Evaluation.from_dict(json.loads(text))
-    if not evaluations:
+    if not done:
         return
     network = place.network()
     for site, evaluation in evaluations.items():
         simulated = ", simulated" if network.site(site).simulated else ""
         table.add_column(
-            f"{site}\n{results[site]['verdict']}{simulated}\n{evaluation.patients:,} patients", justify="right"
+            f"{site}\n{done[site].summary.verdict}{simulated}\n{evaluation.patients:,} patients", justify="right"
         )
     for method in method_names():
-        cells = [_cell(evaluation, method, results[site]) for site, evaluation in evaluations.items()]
+        cells = [_cell(evaluation, method, done[site].summary.method) for site, evaluation in evaluations.items()]
         if any(cells):
             table.add_row(label(method), *cells)
     console.print(table)
     console.print(_legend([evaluation.labelled != 0 for evaluation in evaluations.values()]))
-    for site, result in results.items():
-        if "unchanged" in result:
-            console.print(f"{site}: {result['unchanged']}")
-    for site in evaluations:
+    for site, result in done.items():
+        if result.unchanged:
+            console.print(f"{site}: {result.unchanged}")
+    for site in done:
         console.print(f"{site}: {place.latest(site) / 'report.html'}")
     console.print(f"all sites: {place.root / 'index.html'}")
     console.remark("compare in MLflow and Prefect: tdrop ui")
@@ -106,8 +110,8 @@ def _legend(labelled: Sequence[bool]) -> str:
     return f"Each cell: {cell if any(labelled) else without}. * chosen without target labels."
 
 
-def _cell(evaluation: Any, method: str, result: dict[str, Any]) -> str:
-    mark = "*" if result.get("method") == method else " "
+def _cell(evaluation: Evaluation, method: str, chosen: str) -> str:
+    mark = "*" if chosen == method else " "
     auroc = evaluation.value(method, "auroc")
     if auroc is None:
         referred = evaluation.value(method, "referrals")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rich.table import Table
 
@@ -12,20 +12,37 @@ from flows.orchestration import orchestrated
 from flows.printer import Printer
 from flows.recipe import recipe
 from tasks.prepare import prepare_site
+from tdrop.contracts.findings import Validation
 from tdrop.errors import SiteStopped, TdropError
 from tdrop.home.place import Place
+from tdrop.records import plain, written
 
 SYMBOLS = {"table_stop": "[red]stop[/]", "row_critical": "[yellow]quarantined[/]", "info": "[dim]note[/]"}
 
 
+@dataclass(frozen=True)
+class SiteChecked:
+    """What a check of a site's extract found.
+
+    Attributes:
+        validation: The findings.
+        folder: Where they and the quarantined rows are.
+        message: The letter to the site.
+    """
+
+    validation: Validation
+    folder: str
+    message: str
+
+
 @recipe("validate-site", "validate {site}")
-def validate_site(site: str, contracts: str = "data_contracts", home: str | None = None) -> dict[str, Any]:
-    """Reads, harmonises and checks one site's extract; returns validation.json's content."""
+def validate_site(site: str, contracts: str = "data_contracts", home: str | None = None) -> SiteChecked:
+    """Reads, harmonises and checks one site's extract."""
     resolved = Place.at(home, contracts).resolve(site)
     source = prepare_site(resolved.its_source()) if resolved.site.source is not None else None
     ref = prepare_site(resolved, source)
-    validation: dict[str, Any] = ref.json("validation.json")
-    return {**validation, "folder": str(ref.path), "message": (ref.path / "message.txt").read_text(encoding="utf-8")}
+    message = (ref.path / "message.txt").read_text(encoding="utf-8")
+    return SiteChecked(ref.record(Validation, "validation.json"), str(ref.path), message)
 
 
 def run_validate(site: str | None, *, contracts: Path, console: Printer) -> None:
@@ -48,38 +65,39 @@ def check_sites(
     with orchestrated():
         for name in sites:
             try:
-                validation = validate_site(name, str(contracts), place.home)
+                checked = validate_site(name, str(contracts), place.home)
             except TdropError as error:
                 problems.append(str(error))
                 found.append({"site": name, "error": str(error)})
                 continue
-            found.append(validation)
-            _show(validation, console)
-            if validation["stopped"]:
+            found.append({**plain(checked.validation), "folder": checked.folder, "message": checked.message})
+            _show(checked, console)
+            if checked.validation.stopped:
                 problems.append(f"site '{name}' must not be used as it is")
     return found, problems
 
 
-def _show(validation: dict[str, Any], console: Printer) -> None:
+def _show(checked: SiteChecked, console: Printer) -> None:
+    validation = checked.validation
     console.print(
-        f"[bold]{validation['site']}[/] against {validation['contract']} {validation['contract_version']}: "
-        f"{validation['read']:,} rows read = {validation['used']:,} used + {validation['quarantined']:,} quarantined "
-        f"+ {validation['duplicates']:,} duplicates"
+        f"[bold]{validation.site}[/] against {validation.contract} {validation.contract_version}: "
+        f"{written(validation.read)} rows read = {written(validation.used)} used + "
+        f"{written(validation.quarantined)} quarantined + {written(validation.duplicates)} duplicates"
     )
-    if validation["findings"]:
+    if validation.findings:
         table = Table(header_style="bold")
         for header in ("what", "column", "rows", "finding", "what to do"):
             # Names are folded on a narrow screen, never cut.
             table.add_column(header, overflow="fold")
-        for finding in validation["findings"]:
-            what = SYMBOLS.get(finding["severity"], "[cyan]warning[/]")
-            count = "" if finding.get("about") == "file" else f"{finding['count']:,} of {finding['total']:,}"
-            table.add_row(what, finding["column"] or "", count, finding["sentence"], finding.get("fix") or "")
+        for finding in validation.findings:
+            what = SYMBOLS.get(finding.severity, "[cyan]warning[/]")
+            count = "" if finding.about == "file" else f"{written(finding.count)} of {written(finding.total)}"
+            table.add_row(what, finding.column or "", count, finding.sentence, finding.fix or "")
         console.print(table)
     else:
         console.print("Nothing to report: every rule holds.")
-    if validation["stopped"]:
+    if validation.stopped:
         console.print("\nFor the site:\n", style="bold")
-        console.print(validation["message"], markup=False)
-    if validation["quarantined"]:
-        console.print(f"Quarantined rows are listed in {Path(validation['folder']) / 'quarantine.csv'}")
+        console.print(checked.message, markup=False)
+    if validation.quarantined:
+        console.print(f"Quarantined rows are listed in {Path(checked.folder) / 'quarantine.csv'}")

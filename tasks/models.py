@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 import threading
@@ -18,8 +17,10 @@ from tasks.tracking import connect
 from tdrop.errors import DataError, TdropError, Unavailable, UsageError
 from tdrop.home.place import PRIVATE, Place, write_private
 from tdrop.home.store import digest_of
+from tdrop.records import read_record
 from tdrop.runs.records import ENCODED, MODELS_DIGEST, SiteRecord, model_name
 from tdrop.served import seal_of
+from tdrop.served.model import SERVED, Description
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -95,9 +96,9 @@ def log_model(run_id: str, served: Path, record: SiteRecord, method: str) -> Any
 def register(client: MlflowClient, run_id: str, record: SiteRecord, logged: Any) -> str:
     """Makes the chosen method's logged model a version of the site's, and returns that."""
     name = model_name(record.site)
-    described = json.loads(Path(str(record.candidate), "served.json").read_text(encoding="utf-8"))
+    described = read_record(Description, Path(str(record.candidate), SERVED))
     version = new_version(client, name, logged, run_id)
-    tags = {**record.tags, "method": record.chosen, "run": run_id, ENCODED: described["encoded"]}
+    tags = {**record.tags, "method": record.chosen, "run": run_id, ENCODED: described.encoded}
     for key, value in tags.items():
         client.set_model_version_tag(name, version, key, value)
     return version
@@ -138,7 +139,7 @@ def download_model(place: Place, name: str, version: str) -> Path:
     folder = _copy_of(place, registered)
     if not folder.is_dir():
         _fetch(registered, folder)
-    found = next(folder.rglob("served.json"), None)
+    found = next(folder.rglob(SERVED), None)
     if found is None:
         raise Unavailable(f"the copy of version {version} of '{name}' was damaged; remove '{folder}'")
     return found.parent
@@ -190,7 +191,7 @@ def _fetch(registered: Any, folder: Path) -> None:
     incoming.mkdir(parents=True, mode=PRIVATE)
     try:
         mlflow.artifacts.download_artifacts(registered.source, dst_path=str(incoming))
-        if not any(incoming.rglob("served.json")):
+        if not any(incoming.rglob(SERVED)):
             raise Unavailable(f"{which} has no files in MLflow; check its artifact store")
         incoming.rename(folder)
     except TdropError:

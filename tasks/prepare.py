@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -17,25 +16,33 @@ from tdrop.data.cells import write_patients
 from tdrop.data.encode import Encoder, learn_encoder, not_recorded
 from tdrop.data.outcomes import source_outcome
 from tdrop.data.prepare import prepare
-from tdrop.data.readers import fingerprint
+from tdrop.data.readers import fingerprint, label_fingerprint
 from tdrop.disclosure.documents import conceal_validation, disclose_validation
 from tdrop.errors import DataError, SiteStopped
 from tdrop.home.files import ENCODER, FRAME, LABELLED, LETTER, REFUSED_EXTRACT, SOURCE, TARGET, save_cohort
 from tdrop.home.place import PRIVATE, ResolvedSite
 from tdrop.home.progress import report
 from tdrop.home.stage import stage
-from tdrop.home.store import Ref
-from tdrop.records import write_json, write_record, written
+from tdrop.home.status import Inputs
+from tdrop.home.store import Ref, program_digest
+from tdrop.records import plain, write_json, write_record, written
 from tdrop.runs.settings import TransferSettings
-from tdrop.runs.status import inputs_of
 
 READ_LIMIT_SECONDS = 3600
 
 
 @step("look for changes", "look for changes {site.name}", retry=when_unavailable)
-def look_for_changes(site: ResolvedSite, settings: TransferSettings) -> dict[str, Any]:
+def look_for_changes(site: ResolvedSite, settings: TransferSettings) -> Inputs:
     """Digests of everything that a transfer of this site depends on; a reader that is away is asked again."""
-    return inputs_of(site, settings)
+    where = {"home": site.place.root, "base": site.network.base}
+    return Inputs(
+        contract=site.digest,
+        source_data=fingerprint(site.source, **where),
+        target_data=fingerprint(site.site, **where),
+        labels=label_fingerprint(site.site, **where),
+        settings=settings.model_dump(mode="json"),
+        code=program_digest(),
+    )
 
 
 @stage("prepared")
@@ -45,7 +52,7 @@ def checked_rows(folder: Path, site: ResolvedSite, data: str, source: Ref | None
     prepared = prepare(site.site, site.network, home=site.place.root, source=beside, expected=data)
     prepared.frame.to_parquet(folder / FRAME, index=False)
     write_patients(folder / "quarantine.csv", prepared.quarantine)
-    write_json(folder / "suite.json", list(prepared.suite))
+    write_json(folder / "suite.json", [plain(each) for each in prepared.suite])
     write_record(folder / "validation.json", prepared.validation)
     (folder / LETTER).write_text(prepared.validation.message(), encoding="utf-8")
 

@@ -6,128 +6,60 @@ import hashlib
 import json
 import shutil
 import tempfile
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tasks.models import RECALIBRATED_FROM, point_candidate
 from tasks.recording import record_recalibration
 from tasks.registry import CHAMPION, version_at
-from tasks.score import Champion, find_champion
+from tasks.score import find_champion
 from tasks.step import step
 from tasks.tracking import connect
-from tdrop.data.outcomes import read_labels
 from tdrop.disclosure.cells import limit, shown_count
-from tdrop.errors import DataError, UsageError
-from tdrop.evaluate import Recalibration, suggest_recalibration
-from tdrop.home.files import load_cohort
+from tdrop.errors import UsageError
+from tdrop.evaluate import suggest_recalibration
+from tdrop.home.files import TARGET, load_cohort
 from tdrop.home.place import Place
-from tdrop.metrics import FEWEST_EVENTS
-from tdrop.records import plain, write_json
-from tdrop.runs.audit import remembered_labels, weighed_outcomes
+from tdrop.records import plain, write_record
+from tdrop.runs.audit import weighed_outcomes
+from tdrop.runs.batch import Champion
 from tdrop.runs.export import example_of
 from tdrop.runs.label_list import read_list
+from tdrop.runs.recalibration import Recalibrated, label_file, read_outcomes, what_helps
 from tdrop.runs.records import MODELS_DIGEST, SiteRecord, model_name
 from tdrop.served.line import CalibrationLine
-from tdrop.served.model import Served
+from tdrop.served.model import SERVED, Served
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from tdrop.evaluate.recalibration import Adjustment
 
 #: Tags on a recalibrated version, beside the one it was made from.
 METHOD, LABELS, KNOWN, LINE = (f"tdrop.recalibration_{name}" for name in ("method", "labels_digest", "labels", "line"))
 
 
-@dataclass(frozen=True)
-class Recalibrated:
-    """A recalibration that was registered.
-
-    Attributes:
-        site: Name of the site.
-        version: The new version, now the candidate.
-        champion: The version that it was made from.
-        name: "intercept", or "intercept and slope".
-        intercept: Added to the log odds of the champion's risks.
-        slope: Multiplies them.
-        labels: Known outcomes behind it.
-        log_loss_before: Of these patients under the champion.
-        log_loss_after: The same out of fold.
-    """
-
-    site: str
-    version: str
-    champion: str
-    name: str
-    intercept: float
-    slope: float
-    labels: int
-    log_loss_before: float | None
-    log_loss_after: float | None
-
-
 @step("recalibrate", "recalibrate {site}")
 def recalibrate(place: Place, site: str, labels: str | None = None) -> Recalibrated:
     """Fits a line to known outcomes and registers the champion with it as the candidate."""
     champion = find_champion(place, site)
-    file = _label_file(place, site, labels)
-    target = place.root / "store" / champion.described["encoded"] / "target.npz"
+    file = label_file(place, site, labels)
+    target = place.store / champion.described.encoded / TARGET
     if not target.is_file():
         raise UsageError(
             f"the patients whom version {champion.version} of site '{site}' was made for are no longer here; "
             f"run `tdrop transfer {site}` and promote again"
         )
     cohort, served = load_cohort(target), Served.load(champion.folder)
-    y = _outcomes(place, site, file, cohort.ids)
-    outcomes, weights = weighed_outcomes(read_list(place, site), champion.described["digests"]["target"], y)
+    y = read_outcomes(place, site, file, cohort.ids)
+    outcomes, weights = weighed_outcomes(read_list(place, site), champion.described.digests.target, y)
     found = suggest_recalibration(outcomes, served.summarise(cohort).mean, weights)
-    chosen = _what_helps(site, found)
+    chosen = what_helps(site, found)
     line = CalibrationLine(chosen.intercept, chosen.slope)
     version = _register(place, site, champion, line.after(served.recalibration), chosen, found.n, file)
     before = found.adjustments[0].log_loss
     return Recalibrated(
         site, version, champion.version, chosen.name, line.intercept, line.slope, found.n, before, chosen.log_loss
     )
-
-
-def _label_file(place: Place, site: str, labels: str | None) -> Path:
-    found = labels or remembered_labels(place, site)
-    if found is None:
-        raise UsageError(f"site '{site}' has no known outcomes; give a file, or run `tdrop audit {site} LABELS` first")
-    return Path(found)
-
-
-def _outcomes(place: Place, site: str, file: Path, ids: NDArray[Any]) -> NDArray[Any]:
-    resolved = place.resolve(site)
-    found = read_labels(file, resolved.contract, ids, home=place.root, base=resolved.network.base, like=resolved.site)
-    return found.y
-
-
-def _what_helps(site: str, found: Recalibration) -> Adjustment:
-    """The adjustment to use; a sentence where there is none. It holds no count: Prefect keeps it."""
-    if found.events in (0, found.n):
-        raise DataError(
-            f"the known outcomes of site '{site}' are all of one kind; a recalibration needs patients with and without "
-            "the outcome"
-        )
-    if found.note:
-        raise DataError(
-            f"site '{site}' has too few known outcomes to recalibrate; {FEWEST_EVENTS} patients with and "
-            f"{FEWEST_EVENTS} without the outcome are needed"
-        )
-    chosen = next((one for one in found.adjustments if one.name == found.helps), None)
-    if chosen is None:
-        raise DataError(
-            f"a recalibration does not help at site '{site}': out of fold no line has a lower log loss than the "
-            "champion; it stays as it is"
-        )
-    if chosen.slope <= 0:
-        raise DataError(
-            f"the champion of site '{site}' ranks patients the wrong way round by the known outcomes; no recalibration "
-            f"mends that: run `tdrop transfer {site}` anew or take it out of use"
-        )
-    return chosen
 
 
 def _register(
@@ -158,21 +90,20 @@ def _record(
 ) -> SiteRecord:
     """What MLflow is told: the champion's files with the line, and the champion's tags with the lineage."""
     shutil.copytree(champion.folder, folder)
-    write_json(folder / "served.json", {**champion.described, "recalibration": plain(line)})
+    write_record(folder / SERVED, replace(champion.described, recalibration=line))
     registered = version_at(place, site, CHAMPION)
     assert registered is not None
     inherited = ("site", "source", "contract", "contract_version", "contract_digest", "data_digest", "simulated")
     tags = {key: registered.tags[key] for key in (*inherited, "verdict", MODELS_DIGEST) if key in registered.tags}
-    digests = champion.described["digests"]
     return SiteRecord(
         site=site,
         tags={**tags, **lineage},
         params=plain(line),
         metrics={},
-        datasets={"target": (site, digests["target"])},
+        datasets={"target": (site, champion.described.digests.target)},
         methods=[],
         exported="",
         candidate=str(folder),
-        chosen=champion.described["method"],
+        chosen=champion.described.method,
         example=example_of(place.resolve(site).contract),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,31 +9,16 @@ from tasks.models import CANDIDATE, RECALIBRATED_FROM, SEAL, require_sealed, sea
 from tasks.tracking import connect, every_page
 from tdrop.errors import UsageError
 from tdrop.home.place import Place
+from tdrop.home.status import now
 from tdrop.runs.records import ENCODED, MODELS_DIGEST, model_name
 from tdrop.runs.run import last_run
-from tdrop.runs.status import now
+from tdrop.served.promotion import Promotion
 
 CHAMPION = "champion"
 #: Finds the sites' registered models.
 MODELS = "name LIKE 'tdrop-%'"
 #: Tags on a version: who promoted it, why, when, and what was champion before.
 BY, NOTE, WHEN, BEFORE = "tdrop.promoted_by", "tdrop.promotion_note", "tdrop.promoted_at", "tdrop.champion_before"
-
-
-@dataclass(frozen=True)
-class Promotion:
-    """Who made which version the champion, when and with which note."""
-
-    site: str
-    version: str
-    method: str
-    by: str
-    note: str
-    when: str
-
-    def to_dict(self) -> dict[str, str]:
-        """Returns plain JSON types."""
-        return dict(self.__dict__)
 
 
 def version_at(place: Place, site: str, alias: str) -> Any | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ class TransferClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self,
         method: str = "logistic_regression",
         *,
-        settings: dict[str, Any] | None = None,
+        settings: Mapping[str, Any] | None = None,
         passes: int = 100,
         seed: int = 0,
     ) -> None:

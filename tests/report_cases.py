@@ -20,10 +20,11 @@ from tdrop.data.outcomes import LabelCounts
 from tdrop.data.simulate import simulate
 from tdrop.data.subgroups import subgroups_of
 from tdrop.evaluate import evaluate
+from tdrop.figures.methods import DropoutRates
 from tdrop.forecast import Bound, Evidence, Forecast, Observation, forecast
 from tdrop.matching import match
 from tdrop.methods import method_names
-from tdrop.report import ReportData
+from tdrop.report import Provenance, ReportData, SiteSummary
 from tdrop.shift import estimate_shift
 from tdrop.tune import Trial
 from tdrop.types import Summary
@@ -185,20 +186,20 @@ def report_data(
         source_frame=source_frame.drop(columns=hidden),
         target_frame=target_frame.drop(columns=hidden),
         dropout_rates={
-            name: {"source": random.beta(5, 22, (2, source_rows)), "target": random.beta(5, 15, (2, target_rows))}
+            name: DropoutRates(random.beta(5, 22, (2, source_rows)), random.beta(5, 15, (2, target_rows)))
             for name in ("tdnr", "transductive_dropout")
             if name in methods
         },
         labels=LabelCounts(known=target_rows) if labelled else None,
-        provenance={
-            "created": "2026-11-16 09:30",
-            "contract": "prostate 1",
-            "digests": {"source rows": "a1" * 32, "target rows": "b2" * 32, "models": "c3" * 32},
-            "settings": {"passes": 100, "budget": 12},
-            "seeds": list(range(seeds)),
-            "versions": {"tdrop": "0.1.0", "torch": "2.13.0"},
-        },
-        previous={"verdict": "go", "method_label": "Ensemble", "patients": 1100, "referred": 180, "labelled": 0,
-                  "created": "2026-10-12 08:00"},
+        provenance=Provenance(
+            created="2026-11-16 09:30",
+            contract="prostate 1",
+            digests={"source rows": "a1" * 32, "target rows": "b2" * 32, "models": "c3" * 32},
+            settings={"passes": 100, "budget": 12},
+            seeds=tuple(range(seeds)),
+            versions={"tdrop": "0.1.0", "torch": "2.13.0"},
+        ),
+        previous=SiteSummary("harbour", "Harbour Hospital", verdict="go", method="ensemble", method_label="Ensemble",
+                             patients=1100, referred=180, labelled=0, created="2026-10-12 08:00"),
     )  # fmt: skip
     return replace(data, **changes)

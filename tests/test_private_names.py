@@ -40,9 +40,9 @@ def test_a_test_uses_no_private_name(path: Path) -> None:
 
 
 def test_every_way_to_a_private_name_is_seen() -> None:
-    name, path = "_seal", ".".join(("tasks.store", "_seal"))
+    name, path = "_seal", ".".join(("tdrop.home.store", "_seal"))
     ways = (
-        f"from tasks.store import {name}",
+        f"from tdrop.home.store import {name}",
         f"store.{name}()",
         f"patch.setattr(store, '{name}', None)",
         f"patch.setattr('{path}', None)",

@@ -27,7 +27,7 @@ import tdrop.home.store
 import tdrop.report
 import tdrop.runs.export
 from flows.benchmarks.drawings import draw_memory
-from flows.network import transfer_network
+from flows.network import Failed, transfer_network
 from flows.orchestration import orchestrated
 from tdrop.data.demo import write_demo_network
 from tdrop.home.place import Place
@@ -105,7 +105,7 @@ def _run(place: Place, sites: list[str], seeds: int, processes: int | None) -> l
     listen(watch)
     with orchestrated(), _work_measured() as spans:
         results = transfer_network(sites, settings, place.contracts, place.home, processes)
-    failed = [site for site, result in results.items() if "failed" in result]
+    failed = [site for site, result in results.items() if isinstance(result, Failed)]
     _print_overhead(spans, ends, len(METHOD_SETTINGS))
     middle = curve[len(curve) // 2][0] if curve else 0.0
     print(json.dumps({"sites": len(sites), "failed": failed, "growth_mb_second_half": round(curve[-1][0] - middle, 1)}))

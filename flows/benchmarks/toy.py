@@ -19,6 +19,7 @@ from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
 from flows.benchmarks.units import Unit, run_units
 from tdrop.data.families import toy, toy_truth
 from tdrop.figures import draw_dropout_rates
+from tdrop.figures.methods import DropoutRates
 from tdrop.home.place import Place
 from tdrop.methods import build, label
 from tdrop.metrics import percentile_interval
@@ -204,5 +205,5 @@ def _metrics(by_run: Runs) -> dict[str, float]:
 def _figures(by_run: Runs) -> dict[str, str]:
     shown = {name: by_run[name][0] for name in (BASELINE, MAIN)}
     figures = {"toy_intervals": draw_toy(GRID, shown)}
-    drawn = draw_dropout_rates({"transductive_dropout": by_run[MAIN][0].rates}, label)
+    drawn = draw_dropout_rates({"transductive_dropout": DropoutRates(**by_run[MAIN][0].rates)}, label)
     return figures if drawn is None else {**figures, "toy_dropout_rates": drawn}

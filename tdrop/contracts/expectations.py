@@ -7,17 +7,48 @@ finding uses when it fails.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tdrop.contracts.coherence import known_labels
+from tdrop.contracts.record import Severity
 from tdrop.contracts.rule import Condition, OtherColumn, Rule
 from tdrop.contracts.table import NUMERIC_TYPES, Column, Contract
 
 #: Marks, for each value of a column, whether it could be read: a column beside the column.
 READABLE_SUFFIX = "__readable"
 
-Expectation = dict[str, Any]
+
+@dataclass(frozen=True)
+class Stated:
+    """A check as Great Expectations knows it: its type and its arguments."""
+
+    type: str
+    kwargs: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """One check of an extract.
+
+    Attributes:
+        rule: Its name.
+        column: The column that it speaks of.
+        severity: What follows when it fails.
+        type: Its name in Great Expectations.
+        kwargs: What Great Expectations is told.
+        sentence: What a finding says when it fails.
+        fix: What to do then.
+    """
+
+    rule: str
+    column: str
+    severity: Severity
+    type: str
+    kwargs: Mapping[str, Any]
+    sentence: str
+    fix: str
 
 
 def suite(
@@ -66,15 +97,15 @@ def rule_columns(rule: Rule) -> set[str]:
 
 def _expect(kind: str, column: Column, check: str, sentence: str, fix: str = "", **kwargs: Any) -> Expectation:
     """One expectation about one column."""
-    return {
-        "rule": f"{column.name}.{check}",
-        "column": column.name,
-        "severity": column.severity_of(check),
-        "type": kind,
-        "kwargs": {"column": column.name, **kwargs},
-        "sentence": sentence,
-        "fix": fix,
-    }
+    return Expectation(
+        rule=f"{column.name}.{check}",
+        column=column.name,
+        severity=column.severity_of(check),
+        type=kind,
+        kwargs={"column": column.name, **kwargs},
+        sentence=sentence,
+        fix=fix,
+    )
 
 
 def _column_checks(column: Column) -> Iterator[Expectation]:
@@ -104,7 +135,7 @@ def _identified(column: Column) -> Expectation:
     expectation = _expect(
         "expect_column_values_to_not_be_null", column, "missing", "have no patient id", "every row needs one"
     )
-    return expectation | {"severity": "row_critical"}
+    return replace(expectation, severity="row_critical")
 
 
 def _unique(column: Column) -> Expectation:
@@ -115,17 +146,14 @@ def _unique(column: Column) -> Expectation:
         "patients listed more than once",
         "send one row a patient",
     )
-    return expectation | {"rule": f"{column.name}.unique", "severity": "table_warning"}
+    return replace(expectation, rule=f"{column.name}.unique", severity="table_warning")
 
 
 def _readable(column: Column) -> Expectation:
     kinds = {"continuous": "numbers", "count": "whole numbers", "binary": "0 or 1"}
-    return _expect(
-        "expect_column_values_to_be_in_set",
-        column,
-        "readable",
-        f"cannot be read as {kinds.get(column.type, 'an id')}",
-    ) | {"kwargs": {"column": f"{column.name}{READABLE_SUFFIX}", "value_set": [True]}}
+    cannot = f"cannot be read as {kinds.get(column.type, 'an id')}"
+    expectation = _expect("expect_column_values_to_be_in_set", column, "readable", cannot)
+    return replace(expectation, kwargs={"column": f"{column.name}{READABLE_SUFFIX}", "value_set": [True]})
 
 
 def _missing(column: Column) -> Expectation:
@@ -133,7 +161,7 @@ def _missing(column: Column) -> Expectation:
     kind = "expect_column_values_to_not_be_null"
     if column.missing.policy == "quarantine":
         expectation = _expect(kind, column, "missing", "missing", "this column may not be missing")
-        return expectation | {"severity": column.severity.get("missing", "row_critical")}
+        return replace(expectation, severity=column.severity.get("missing", "row_critical"))
     return _expect(
         kind,
         column,
@@ -172,53 +200,55 @@ def _categories(column: Column) -> Expectation:
 
 
 def _rule(rule: Rule, contract: Contract) -> Expectation:
-    kind, kwargs = _then(rule.then, contract)
+    stated = _then(rule.then, contract)
+    more: dict[str, Any] = {}
     if rule.when:
-        kwargs["row_condition"] = " and ".join(_query(condition, contract) for condition in rule.when)
-        kwargs["condition_parser"] = "pandas"
+        more["row_condition"] = " and ".join(_query(condition, contract) for condition in rule.when)
+        more["condition_parser"] = "pandas"
     if rule.allow:
-        kwargs["mostly"] = round(1 - rule.allow, 12)
-    return {
-        "rule": rule.name,
-        "column": rule.then.column,
-        "severity": rule.severity,
-        "type": kind,
-        "kwargs": kwargs,
-        "sentence": f"break the rule that {rule.title}",
-        "fix": rule.fix,
-    }
+        more["mostly"] = round(1 - rule.allow, 12)
+    return Expectation(
+        rule=rule.name,
+        column=rule.then.column,
+        severity=rule.severity,
+        type=stated.type,
+        kwargs={**stated.kwargs, **more},
+        sentence=f"break the rule that {rule.title}",
+        fix=rule.fix,
+    )
 
 
-def _then(condition: Condition, contract: Contract) -> tuple[str, dict[str, Any]]:
-    """The expectation type and arguments that state a condition."""
+def _then(condition: Condition, contract: Contract) -> Stated:
+    """What states a condition."""
     column, test = contract.column(condition.column), condition.test
     value = getattr(condition, test)
     if isinstance(value, OtherColumn):
         return _pair(column.name, test, value.column)
     kwargs: dict[str, Any] = {"column": column.name}
     if test == "missing":
-        return f"expect_column_values_to_{'' if value else 'not_'}be_null", kwargs
+        return Stated(f"expect_column_values_to_{'' if value else 'not_'}be_null", kwargs)
     if known_labels(column):
-        return "expect_column_values_to_be_in_set", kwargs | {"value_set": _labels_that(condition, column)}
+        return Stated("expect_column_values_to_be_in_set", kwargs | {"value_set": _labels_that(condition, column)})
     if test in ("equals", "among", "differs", "outside"):
         numbers = [float(item) for item in (value if isinstance(value, tuple) else (value,))]
         negation = "not_" if test in ("differs", "outside") else ""
-        return f"expect_column_values_to_{negation}be_in_set", kwargs | {"value_set": numbers}
+        return Stated(f"expect_column_values_to_{negation}be_in_set", kwargs | {"value_set": numbers})
     end = "min_value" if test in ("above", "at_least") else "max_value"
     kwargs[end] = value
     if test in ("above", "below"):
         kwargs[f"strict_{end[:3]}"] = True
-    return "expect_column_values_to_be_between", kwargs
+    return Stated("expect_column_values_to_be_between", kwargs)
 
 
-def _pair(name: str, test: str, other: str) -> tuple[str, dict[str, Any]]:
+def _pair(name: str, test: str, other: str) -> Stated:
     larger, smaller = (name, other) if test in ("above", "at_least") else (other, name)
-    return "expect_column_pair_values_a_to_be_greater_than_b", {
+    kwargs = {
         "column_A": larger,
         "column_B": smaller,
         "or_equal": test in ("at_least", "at_most"),
         "ignore_row_if": "either_value_is_missing",
     }
+    return Stated("expect_column_pair_values_a_to_be_greater_than_b", kwargs)
 
 
 def _labels_that(condition: Condition, column: Column) -> list[Any]:

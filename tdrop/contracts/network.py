@@ -10,7 +10,7 @@ from typing import Any
 
 from tdrop.contracts.coherence import Problem, site_problems
 from tdrop.contracts.explain import parse, refuse
-from tdrop.contracts.record import digest
+from tdrop.contracts.record import digest_of
 from tdrop.contracts.site import Site
 from tdrop.contracts.table import Contract
 from tdrop.contracts.yaml_file import Document, parse_yaml, read_yaml
@@ -66,7 +66,7 @@ class Network:
     def digest_of(self, site: Site) -> str:
         """sha256 of all that is written down about a site, its table and its source."""
         source = self.source_of(site)
-        return digest(
+        return digest_of(
             [
                 self.digests[f"sites/{site.name}"],
                 self.digests[f"tables/{site.table}"],
@@ -84,14 +84,14 @@ def load_network(folder: Path | str) -> Network:
     contracts: dict[str, Contract] = {}
     for document in _documents(folder / "tables"):
         contracts[document.path.stem] = parse(Contract, document)
-        digests[f"tables/{document.path.stem}"] = digest(document.data)
+        digests[f"tables/{document.path.stem}"] = digest_of(document.data)
     sites: dict[str, Site] = {}
     documents: dict[str, Document] = {}
     for document in _documents(folder / "sites"):
         site = parse(Site, document)
         site._file = _shown(document.path)
         sites[site.name], documents[site.name] = site, document
-        digests[f"sites/{site.name}"] = digest(document.data)
+        digests[f"sites/{site.name}"] = digest_of(document.data)
     for name, site in sites.items():
         problems = _network_problems(site, sites, contracts)
         if problems:

@@ -97,7 +97,7 @@ class Record(BaseModel):
         return value
 
 
-def digest(content: Any) -> str:
+def digest_of(content: Any) -> str:
     """sha256 of everything `content` holds, types included: the same on every machine, another for other contents."""
     text = json.dumps(_typed(content), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode("ascii")).hexdigest()

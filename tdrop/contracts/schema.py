@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tdrop.contracts.record import Interval, Severity, digest
+from tdrop.contracts.record import Interval, Severity, digest_of
 from tdrop.contracts.rule import Condition, Rule
 from tdrop.contracts.site import Decision, Disclosure, Extract, LabelFile, Reader, Site
 from tdrop.contracts.table import Column, Contract, Limits, Missing, Outcome, Subgroup
@@ -24,5 +24,5 @@ __all__ = [
     "Severity",
     "Site",
     "Subgroup",
-    "digest",
+    "digest_of",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -19,11 +19,14 @@ from tdrop.contracts.record import (
     Severity,
     Share,
     Title,
-    digest,
+    digest_of,
     to_label_keys,
 )
 from tdrop.contracts.rule import Rule
 from tdrop.errors import did_you_mean
+
+if TYPE_CHECKING:
+    from tdrop.contracts.expectations import Expectation
 
 ColumnType = Literal["continuous", "ordinal", "categorical", "binary", "count"]
 Role = Literal["id", "feature", "label", "ignored"]
@@ -217,7 +220,7 @@ class Contract(Record):
     @property
     def digest(self) -> str:
         """sha256 of everything the contract says."""
-        return digest(self.model_dump(mode="json", by_alias=True))
+        return digest_of(self.model_dump(mode="json", by_alias=True))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -243,8 +246,8 @@ class Contract(Record):
         """Returns a column by name."""
         return next(column for column in self.columns if column.name == name)
 
-    def suite(self) -> list[dict[str, Any]]:
-        """The contract as plain expectations, for an extract that holds every column."""
+    def suite(self) -> list[Expectation]:
+        """The contract as expectations, for an extract that holds every column."""
         from tdrop.contracts.expectations import suite
 
         return suite(self, self.names, labels=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
 
@@ -17,7 +17,7 @@ import pandas as pd
 
 from tdrop.contracts.accounting import Account, Mask, account_for, list_quarantine, table_findings
 from tdrop.contracts.engine import great_expectations
-from tdrop.contracts.expectations import READABLE_SUFFIX, suite
+from tdrop.contracts.expectations import READABLE_SUFFIX, Expectation, suite
 from tdrop.contracts.findings import Finding, Validation, sort_findings
 from tdrop.contracts.site import Site
 from tdrop.contracts.table import Contract
@@ -45,13 +45,13 @@ class Checked:
         validation: What was found, and where every row went.
         used: The rows to use, in the contract's columns.
         quarantine: The other rows, duplicates included: id, row (line in the extract), rules.
-        suite: The expectations that were run, as plain data.
+        suite: The expectations that were run.
     """
 
     validation: Validation
     used: pd.DataFrame
     quarantine: pd.DataFrame
-    suite: tuple[dict[str, Any], ...]
+    suite: tuple[Expectation, ...]
 
 
 def validate(
@@ -81,15 +81,15 @@ def validate(
     expectations = suite(
         contract, frame.columns, labels=site.role == "source", unreadable=marks, not_recorded=site.not_recorded
     )
-    expectations = [{**item, "fix": (hints or {}).get(item["rule"]) or item["fix"]} for item in expectations]
+    expectations = [replace(item, fix=(hints or {}).get(item.rule) or item.fix) for item in expectations]
     table = _checkable(frame, contract, marks)
     counts = _once(run_expectations(table, expectations, _STEP_COUNTS))
-    failing = [item for item in expectations if counts[item["rule"]] and not item["rule"].endswith(".unique")]
-    broken = _broken_rows(table, [item for item in failing if item["severity"] == "row_critical"])
+    failing = [item for item in expectations if counts[item.rule] and not item.rule.endswith(".unique")]
+    broken = _broken_rows(table, [item for item in failing if item.severity == "row_critical"])
     account = account_for(table, contract, site, broken, aside=0 if aside is None else len(aside))
     found = (
         *findings,
-        *(_finding(item, counts[item["rule"]], len(table), contract, site) for item in failing),
+        *(_finding(item, counts[item.rule], len(table), contract, site) for item in failing),
         *table_findings(account, contract, site),
     )
     lines = np.arange(1, len(frame) + 1) if rows is None else np.asarray(rows)
@@ -137,7 +137,7 @@ def _validation(account: Account, contract: Contract, site: Site, findings: tupl
     )
 
 
-def _once(counts: dict[str, int]) -> dict[str, int]:
+def _once(counts: Mapping[str, int]) -> dict[str, int]:
     """Counts an impossible value once: not as implausible too (a plausible range lies within the possible one)."""
     impossible = {
         f"{rule.removesuffix('.range')}.plausible": count for rule, count in counts.items() if rule.endswith(".range")
@@ -148,11 +148,11 @@ def _once(counts: dict[str, int]) -> dict[str, int]:
 
 
 def run_expectations(
-    table: pd.DataFrame, expectations: Sequence[Mapping[str, Any]], step: dict[str, Any]
-) -> dict[str, Any]:
+    table: pd.DataFrame, expectations: Sequence[Expectation], step: Mapping[str, Any]
+) -> Mapping[str, Any]:
     """Runs expectations; returns by rule a count, or with the second step the positions, of what breaks it."""
     if not len(table) or not expectations:
-        return {item["rule"]: int(item["type"] == "expect_column_to_exist") for item in expectations}
+        return {item.rule: int(item.type == "expect_column_to_exist") for item in expectations}
     with _ONE_PROJECT, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         gx = great_expectations()
@@ -163,23 +163,23 @@ def run_expectations(
         compiled = gx.ExpectationSuite(
             name="contract",
             expectations=[
-                gx.expectations.registry.get_expectation_impl(item["type"])(
-                    **item["kwargs"], severity=_SEVERITIES[item["severity"]], meta={"rule": item["rule"]}
+                gx.expectations.registry.get_expectation_impl(item.type)(
+                    **item.kwargs, severity=_SEVERITIES[item.severity], meta={"rule": item.rule}
                 )
                 for item in expectations
             ],
         )
         results = batch.validate(compiled, result_format=step)
     by_rule = {result.expectation_config.meta["rule"]: result for result in results.results}
-    return {item["rule"]: _answer(by_rule[item["rule"]], item, step) for item in expectations}
+    return {item.rule: _answer(by_rule[item.rule], item, step) for item in expectations}
 
 
-def _answer(result: Any, expectation: Mapping[str, Any], step: dict[str, Any]) -> Any:
-    if expectation["type"] == "expect_column_to_exist":
+def _answer(result: Any, expectation: Expectation, step: Mapping[str, Any]) -> Any:
+    if expectation.type == "expect_column_to_exist":
         return int(not result.success)
     if result.exception_info.get("raised_exception") or "unexpected_count" not in result.result:
         raise DataError(
-            f"rule '{expectation['rule']}' could not be run on column '{expectation['column']}'; "
+            f"rule '{expectation.rule}' could not be run on column '{expectation.column}'; "
             "check its type and the rule in the table's YAML"
         )
     if step is _STEP_ROWS:
@@ -187,28 +187,28 @@ def _answer(result: Any, expectation: Mapping[str, Any], step: dict[str, Any]) -
     return 0 if result.success else int(result.result["unexpected_count"])
 
 
-def _broken_rows(table: pd.DataFrame, expectations: Sequence[Mapping[str, Any]]) -> dict[str, Indices]:
+def _broken_rows(table: pd.DataFrame, expectations: Sequence[Expectation]) -> Mapping[str, Indices]:
     """By rule, the positions of the rows that break it."""
     return run_expectations(table, expectations, _STEP_ROWS) if expectations else {}
 
 
-def _finding(expectation: Mapping[str, Any], count: int, total: int, contract: Contract, site: Site) -> Finding:
-    column = contract.column(expectation["column"])
+def _finding(expectation: Expectation, count: int, total: int, contract: Contract, site: Site) -> Finding:
+    column = contract.column(expectation.column)
     sent_as = next((theirs for theirs, ours in site.renames.items() if ours == column.name), None)
     name = f"column '{column.name}'" + (f" ('{sent_as}' in the extract)" if sent_as is not None else "")
-    if expectation["type"] == "expect_column_to_exist":
-        sentence = f"{name} ({column.label}) {expectation['sentence']}"
-    elif column.role == "id" or "." not in expectation["rule"]:
-        sentence = f"{name}: {{count}} of {{total}} rows {expectation['sentence']}"
+    if expectation.type == "expect_column_to_exist":
+        sentence = f"{name} ({column.label}) {expectation.sentence}"
+    elif column.role == "id" or "." not in expectation.rule:
+        sentence = f"{name}: {{count}} of {{total}} rows {expectation.sentence}"
     else:
-        sentence = f"{name}: {{count}} of {{total}} values {expectation['sentence']}"
+        sentence = f"{name}: {{count}} of {{total}} values {expectation.sentence}"
     return Finding(
-        expectation["rule"],
+        expectation.rule,
         column.name,
-        expectation["severity"],
+        expectation.severity,
         count,
         total,
         sentence,
-        expectation["fix"],
-        about="file" if expectation["type"] == "expect_column_to_exist" else "patients",
+        expectation.fix,
+        about="file" if expectation.type == "expect_column_to_exist" else "patients",
     )

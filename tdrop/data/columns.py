@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -58,6 +58,13 @@ class Guess:
         """Its role."""
         role: Role = self.keys.get("role", "feature")
         return role
+
+
+class Keys(NamedTuple):
+    """Keys of a column as its YAML has them, and by key why."""
+
+    values: dict[str, Any]
+    why: dict[str, str]
 
 
 def guess_column(name: str, header: str, values: pd.Series, attrs: Mapping[Any, Any]) -> Guess:
@@ -113,19 +120,19 @@ def answers(text: pd.Series) -> bool | None:
     return True if len(found) == 2 and found <= {*YES, *NO} and not found <= set(YES) and not found <= set(NO) else None
 
 
-def _of_labels(text: pd.Series) -> tuple[dict[str, Any], dict[str, str]]:
+def _of_labels(text: pd.Series) -> Keys:
     if answers(text) is not None:
-        return {"type": "binary"}, {"type": "guess (likely): two answers, a yes and a no"}
+        return Keys({"type": "binary"}, {"type": "guess (likely): two answers, a yes and a no"})
     labels = sorted({plain_label(to_label(label)) for label in text.unique()})
     if len(labels) > MOST_CATEGORIES or len(labels) * 2 > len(text):
-        return {}, {}
+        return Keys({}, {})
     ordered = _in_order(labels)
     if ordered is not None:
-        return (
+        return Keys(
             {"type": "ordinal", "categories": ordered},
             {"type": "guess (possible): the labels have an order", "categories": "guess: the labels of this file"},
         )
-    return (
+    return Keys(
         {"type": "categorical", "categories": labels},
         {"type": f"guess (likely): {len(labels)} labels", "categories": "guess: the labels of this file"},
     )
@@ -143,17 +150,17 @@ def _in_order(labels: list[str]) -> list[str] | None:
     return None
 
 
-def _of_numbers(numbers: Doubles, header: str) -> tuple[dict[str, Any], dict[str, str]]:
+def _of_numbers(numbers: Doubles, header: str) -> Keys:
     distinct = np.unique(numbers)
     whole = bool((distinct == np.round(distinct)).all())
     if len(distinct) == 2 and whole:
         labels = [f"{value:g}" for value in distinct]
-        return (
+        return Keys(
             {"type": "categorical", "categories": labels},
             {"type": "guess (possible): two codes", "categories": "guess: the codes of this file"},
         )
     if whole and len(distinct) <= MOST_PLACES and bool((np.diff(distinct) == 1).all()):
-        return (
+        return Keys(
             {"type": "ordinal", "categories": [f"{value:g}" for value in distinct]},
             {
                 "type": f"guess (possible): {len(distinct)} whole numbers in a row",
@@ -167,10 +174,10 @@ def _of_numbers(numbers: Doubles, header: str) -> tuple[dict[str, Any], dict[str
     median = float(np.median(numbers))
     if distinct[0] >= 0 and skewness > SKEWED and distinct[-1] > LONG_TAIL * max(median, 1e-300):
         keys["transform"], why["transform"] = "log", f"guess (possible): a long tail, skewness {skewness:.1f}"
-    return keys, why
+    return Keys(keys, why)
 
 
-def _limits(distinct: Doubles, header: str) -> tuple[dict[str, Any], dict[str, str]]:
+def _limits(distinct: Doubles, header: str) -> Keys:
     """Unit and ranges of a number: what its name shows, and room beyond what was seen."""
     low, high = float(distinct[0]), float(distinct[-1])
     unit, words = unit_in(header)
@@ -178,13 +185,13 @@ def _limits(distinct: Doubles, header: str) -> tuple[dict[str, Any], dict[str, s
     if "age" in words and low >= 0 and high <= 120 and unit in (None, "years"):
         why |= {"range": "guess (likely): by its name"} | ({} if unit else {"unit": "guess (likely): by its name"})
         plausible = [max(0.0, _round(low - 10, -1)), min(120.0, _round(high + 10, 1))]
-        return {"unit": "years", "range": [0, 120], "plausible": plausible}, why
+        return Keys({"unit": "years", "range": [0, 120], "plausible": plausible}, why)
     room = ROOM * (high - low)
     bounds = [0.0 if low >= 0 else _round(low - room, -1), _round(high + room, 1)]
     room = USUAL_ROOM * (high - low)
     seen = [max(bounds[0], _round(low - room, -1)), min(bounds[1], _round(high + room, 1))]
     why |= {"range": "guess: five times the spread that was seen", "plausible": "guess: twice the spread that was seen"}
-    return ({"unit": unit} if unit else {}) | {"range": bounds, "plausible": seen}, why
+    return Keys(({"unit": unit} if unit else {}) | {"range": bounds, "plausible": seen}, why)
 
 
 def _round(value: float, direction: int) -> float:

@@ -10,10 +10,12 @@ from typing import Any
 from tdrop.contracts.schema import Contract, Site
 from tdrop.data import readers
 
+#: A JSON Schema, or a part of one: plain data by its own grammar.
+Schema = dict[str, Any]
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
-def json_schemas() -> dict[str, dict[str, Any]]:
+def json_schemas() -> dict[str, Schema]:
     """Returns the schemas by name: `table` and `site`."""
     table, site = Contract.model_json_schema(by_alias=True), Site.model_json_schema(by_alias=True)
     for schema in (table, site):
@@ -37,7 +39,7 @@ def write_json_schemas(folder: Path) -> None:
         (folder / f"{name}.json").write_text(json.dumps(schema, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def _reader_schema() -> dict[str, Any]:
+def _reader_schema() -> Schema:
     """A kind by its name, or the kind with its own options beside it."""
     options = []
     for kind in readers.kinds():
@@ -48,11 +50,11 @@ def _reader_schema() -> dict[str, Any]:
     return {"title": "Reader", "anyOf": [{"enum": list(readers.kinds())}, *options]}
 
 
-def _allow_one_or_many(properties: dict[str, Any], key: str) -> None:
+def _allow_one_or_many(properties: Schema, key: str) -> None:
     many = properties[key]
     properties[key] = {"anyOf": [many, many["items"]], "default": []}
 
 
-def _allow_list(properties: dict[str, Any], key: str) -> None:
+def _allow_list(properties: Schema, key: str) -> None:
     by_column = properties[key]
     properties[key] = {"anyOf": [by_column, by_column["additionalProperties"]]}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
+from tdrop.contracts.expectations import Expectation
 from tdrop.contracts.findings import Validation
 from tdrop.contracts.network import Network
 from tdrop.contracts.site import Site
@@ -36,7 +36,7 @@ class Prepared:
         validation: What was found; `validation.stopped` says whether the rest may be used.
         frame: The rows to use, in the contract's columns.
         quarantine: The rows that are not used: id, row (line in the extract), rules.
-        suite: The expectations that were run, as plain data.
+        suite: The expectations that were run.
     """
 
     site: Site
@@ -44,7 +44,7 @@ class Prepared:
     validation: Validation
     frame: pd.DataFrame
     quarantine: pd.DataFrame
-    suite: tuple[dict[str, Any], ...]
+    suite: tuple[Expectation, ...]
 
 
 def prepare(

@@ -5,18 +5,22 @@ Sentences are written from what these functions return, by `tdrop.report`; none 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tdrop.contracts.findings import Finding, Validation
 from tdrop.data.outcomes import LabelCounts
 from tdrop.disclosure.cells import DECIMALS, HIDDEN, Policy, gives_away, is_small, limit, shown_count, to_number
+from tdrop.records import Amount, Count, Hidden
 
 if TYPE_CHECKING:
     # A check of an extract uses this module and loads no method.
     from tdrop.choose import Choice
     from tdrop.tune import Trial
+
+
+Brief = TypeVar("Brief")
 
 
 def disclose_validation(validation: Validation, policy: Policy) -> Validation:
@@ -117,33 +121,43 @@ def disclose_labels(labels: LabelCounts, policy: Policy) -> LabelCounts:
     return LabelCounts(*(shown_count(getattr(labels, field.name), threshold) for field in fields(labels)))
 
 
-def _written(value: float, threshold: int) -> int | str:
-    shown = shown_count(value, threshold)
-    return shown if isinstance(shown, int) else str(shown)
-
-
-def disclose_summary(summary: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
+def disclose_summary(summary: Brief, policy: Policy) -> Brief:
     """Returns a report's summary with rounded counts, without the sentences that were made from whole ones.
 
     `report_summary` of data that were disclosed as a whole keeps its sentences and needs this no more.
+
+    Args:
+        summary: A `tdrop.report.SiteSummary`.
+        policy: The site's disclosure settings.
     """
     threshold = limit(policy)
     if not threshold:
-        return dict(summary)
-    shown = {**summary, "reason": "", "use": "", "things": []}
-    for key in ("patients", "referred", "labelled", "outcomes"):
-        if isinstance(summary.get(key), int | float):
-            shown[key] = _written(summary[key], threshold)
-    reasons = summary.get("reasons") or {}
-    shown["reasons"] = {key: _written(n, threshold) if isinstance(n, int) else n for key, n in reasons.items()}
-    if isinstance(shown.get("outcomes"), str):
-        shown["auroc"] = None
-    shown["methods"] = [_method(item, threshold) for item in summary.get("methods", ())]
+        return summary
+    whole: Any = summary
+    outcomes = _shown(whole.outcomes, threshold)
+    shown: Brief = replace(
+        whole,
+        reason="",
+        use="",
+        things=(),
+        patients=_shown(whole.patients, threshold),
+        referred=_shown(whole.referred, threshold),
+        labelled=_shown(whole.labelled, threshold),
+        outcomes=outcomes,
+        reasons={name: _shown(count, threshold) for name, count in whole.reasons.items()},
+        auroc=None if isinstance(outcomes, Hidden) else whole.auroc,
+        methods=tuple(
+            replace(
+                one,
+                referrals=_shown(one.referrals, threshold),
+                referred=_shown(one.referred, threshold),
+                inpt=_shown(one.inpt, threshold),
+            )
+            for one in whole.methods
+        ),
+    )
     return shown
 
 
-def _method(item: Mapping[str, Any], threshold: int) -> dict[str, Any]:
-    counts = {
-        key: _written(item[key], threshold) for key in ("referrals", "referred", "inpt") if item.get(key) is not None
-    }
-    return {**item, **counts}
+def _shown(count: Amount | None, threshold: int) -> Count | None:
+    return shown_count(count, threshold) if isinstance(count, int | float) else count

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -45,7 +44,7 @@ def disclose(document: Document, policy: Policy) -> Document:
         moved=disclose_moved(data.moved, policy),
         observations=disclose_observations(data.observations, evaluation, policy),
         labels=None if data.labels is None else disclose_labels(data.labels, policy),
-        previous=None if data.previous is None else _earlier(data.previous, policy),
+        previous=None if data.previous is None else disclose_summary(data.previous, policy),
         left_out=None if data.left_out is None else disclose_left_out(data.left_out, policy),
         # Curves over single patients tell of single ones: only tables of rounded numbers leave.
         y=None,
@@ -56,10 +55,6 @@ def disclose(document: Document, policy: Policy) -> Document:
         hide_below=limit(policy),
     )
     return shown
-
-
-def _earlier(previous: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
-    return disclose_summary(previous, policy)
 
 
 def disclose_left_out(found: LeftOut, policy: Policy) -> LeftOut:

@@ -6,16 +6,14 @@ good they are is read off folds that did not fit them, so that "after" is not fl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tdrop import metrics
 from tdrop.metrics.lines import weighted_lines
-from tdrop.records import plain, read
 from tdrop.types import Doubles
 
 FOLDS = 5
@@ -69,15 +67,6 @@ class Recalibration:
     adjustments: tuple[Adjustment, ...]
     note: str = ""
     helps: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns recalibration.json."""
-        return dict(plain(self))
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Reads what `to_dict` wrote."""
-        return read(cls, data)
 
 
 def suggest_recalibration(

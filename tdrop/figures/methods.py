@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
 
@@ -141,13 +142,26 @@ def draw_calibration(predictions: Mapping[str, Sequence[Summary]], y: NDArray[An
     )
 
 
+@dataclass(frozen=True)
+class DropoutRates:
+    """How often a method drops a unit.
+
+    Attributes:
+        source: For the source's patients (layers, rows) or (rows,).
+        target: For this site's, alike.
+    """
+
+    source: NDArray[Any]
+    target: NDArray[Any]
+
+
 @styled
-def draw_dropout_rates(rates: Mapping[str, Mapping[str, NDArray[Any]]], naming: Naming) -> str | None:
+def draw_dropout_rates(rates: Mapping[str, DropoutRates], naming: Naming) -> str | None:
     """Draws how often units are dropped, source against target, one panel a method and layer, same scale."""
     panels = [
-        (naming(method), layer, {side: np.atleast_2d(values)[layer] for side, values in sides.items()})
-        for method, sides in rates.items()
-        for layer in range(len(np.atleast_2d(sides["source"])))
+        (naming(method), layer, {side: np.atleast_2d(values)[layer] for side, values in vars(both).items()})
+        for method, both in rates.items()
+        for layer in range(len(np.atleast_2d(both.source)))
     ]
     if not panels:
         return None

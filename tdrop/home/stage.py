@@ -52,7 +52,7 @@ class Stage(Generic[P]):
         before = json.loads(times.read_text(encoding="utf-8"))["seconds"] if times.is_file() else 0.0
         write_json(times, {"seconds": before + seconds})
 
-    def inputs(self, *given: P.args, **named: P.kwargs) -> dict[str, Any]:
+    def inputs(self, *given: P.args, **named: P.kwargs) -> Mapping[str, Any]:
         """What decides the stage's contents, by argument: the digest of what has one, else its plain value."""
         bound = self.signature.bind(None, *given, **named)
         bound.apply_defaults()

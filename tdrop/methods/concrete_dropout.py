@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from tdrop.methods.parts.folded import fold_masks, folded_outputs
-from tdrop.methods.parts.network import Batch, Layers, Network, output_loss
+from tdrop.methods.parts.network import Batch, Layers, NeuralNetwork, output_loss
 from tdrop.methods.parts.network_method import NetworkMethod
 from tdrop.methods.parts.noise import Pool, draw_logistic, logistic_pool
 from tdrop.methods.parts.settings import setting
@@ -55,12 +55,12 @@ class ConcreteDropout(NetworkMethod):
         """The length scale shrinks the weights as decay does elsewhere."""
         return (self.length_scale, float(self.linear))
 
-    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> Network:
+    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
         """Makes the untrained network."""
         return ConcreteNetwork((features, *self.hidden, 1), self, rows, task, generator)
 
 
-class ConcreteNetwork(Network):
+class ConcreteNetwork(NeuralNetwork):
     """A tanh network with a learnt dropout rate after every hidden layer."""
 
     def __init__(

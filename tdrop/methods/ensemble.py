@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from tdrop.methods.parts.folded import folded_outputs
-from tdrop.methods.parts.network import Batch, Layers, Network, output_loss
+from tdrop.methods.parts.network import Batch, Layers, NeuralNetwork, output_loss
 from tdrop.methods.parts.network_method import RESTRAINT, NetworkMethod
 from tdrop.methods.parts.noise import Pool
 from tdrop.methods.parts.settings import setting
@@ -40,12 +40,12 @@ class Ensemble(NetworkMethod):
         """The documented values that tuning may try, by setting."""
         return {**super().search_space(), **RESTRAINT, "batch": (128, 256)}
 
-    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> Network:
+    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
         """Makes the untrained networks."""
         return EnsembleNetwork((features, *self.hidden, 1), self, task, generator)
 
 
-class EnsembleNetwork(Network):
+class EnsembleNetwork(NeuralNetwork):
     """All members as one network whose weights have a leading axis of members."""
 
     def __init__(self, sizes: Sequence[int], method: Ensemble, task: Task, generator: torch.Generator) -> None:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import torch
 
 from tdrop.methods.parts.folded import FixedDropout
-from tdrop.methods.parts.network import Network
+from tdrop.methods.parts.network import NeuralNetwork
 from tdrop.methods.parts.network_method import NetworkMethod
 from tdrop.methods.parts.settings import setting
 from tdrop.types import Task
@@ -36,7 +36,7 @@ class LastLayer(NetworkMethod):
         """The documented values that tuning may try, by setting."""
         return {**super().search_space(), "rate": (0.2, 0.5)}
 
-    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> Network:
+    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
         """Makes the untrained network."""
         rates = [0.0] * (len(self.hidden) - 1) + [self.rate]
         return FixedDropout((features, *self.hidden, 1), rates, self.initial_sd, task, generator, linear=self.linear)

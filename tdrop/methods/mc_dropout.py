@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import torch
 
 from tdrop.methods.parts.folded import FixedDropout
-from tdrop.methods.parts.network import Network
+from tdrop.methods.parts.network import NeuralNetwork
 from tdrop.methods.parts.network_method import NetworkMethod
 from tdrop.methods.parts.settings import setting
 from tdrop.types import Task
@@ -37,7 +37,7 @@ class McDropout(NetworkMethod):
         """The documented values that tuning may try; the rate stays at the paper's 0.5."""
         return {**super().search_space(), "batch": (128, 256)}
 
-    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> Network:
+    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
         """Makes the untrained network."""
         sizes = (features, *self.hidden, 1)
         return FixedDropout(sizes, [self.rate] * len(self.hidden), self.initial_sd, task, generator, linear=self.linear)

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tdrop.methods.parts.folded import FixedDropout
-from tdrop.methods.parts.network import Batch, Network, output_loss
+from tdrop.methods.parts.network import Batch, NeuralNetwork, output_loss
 from tdrop.methods.parts.network_method import NetworkMethod
 from tdrop.methods.parts.noise import Pool, torch_generator
 from tdrop.methods.parts.settings import setting
@@ -47,7 +47,7 @@ class MixMatch(NetworkMethod):
         """The documented values that tuning may try, by setting."""
         return {**super().search_space(), "guess_weight": (0.1, 0.3, 1.0, 3.0), "alpha": (0.2, 0.75)}
 
-    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> Network:
+    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
         """Makes the untrained network."""
         rates = [self.rate] * len(self.hidden)
         return MixMatchNetwork((features, *self.hidden, 1), rates, self, task, generator)

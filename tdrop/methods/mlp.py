@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import torch
 
 from tdrop.methods.parts.folded import FixedDropout
-from tdrop.methods.parts.network import Network
+from tdrop.methods.parts.network import NeuralNetwork
 from tdrop.methods.parts.network_method import RESTRAINT, NetworkMethod
 from tdrop.types import Task
 
@@ -35,7 +35,7 @@ class Mlp(NetworkMethod):
         """The documented values that tuning may try, by setting."""
         return {**super().search_space(), **RESTRAINT, "batch": (128, 256)}
 
-    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> Network:
+    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
         """Makes the untrained network."""
         sizes = (features, *self.hidden, 1)
         return FixedDropout(sizes, [0.0] * len(self.hidden), self.initial_sd, task, generator, linear=self.linear)

@@ -45,7 +45,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tdrop.methods.parts.fused import SMALLEST_VARIANCE, Workspace, concrete_passes, gaussian_passes
-from tdrop.methods.parts.network import Batch, Layers, Network, mean_prediction_loss
+from tdrop.methods.parts.network import Batch, Layers, NeuralNetwork, mean_prediction_loss
 from tdrop.methods.parts.network_method import FittedNetwork, NetworkMethod
 from tdrop.methods.parts.noise import Pool, as_odds, draw_logistic, draw_normal, normal_pool, odds_pool
 from tdrop.methods.parts.settings import setting
@@ -119,7 +119,7 @@ class TransductiveDropout(NetworkMethod):
         """The fitted half that also knows its rates."""
         return FittedRates
 
-    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> Network:
+    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
         """Makes the untrained network, or the two of them."""
         sizes = (features, *self.hidden, 1)
         first = TransductiveNetwork(sizes, self, task, generator)
@@ -127,7 +127,7 @@ class TransductiveDropout(NetworkMethod):
             return first
         return SeparateNetworks(first, TransductiveNetwork(sizes, self, task, generator))
 
-    def train(self, network: Network, rows: Rows, seed: int, progress: StepCallback | None) -> Trained:
+    def train(self, network: NeuralNetwork, rows: Rows, seed: int, progress: StepCallback | None) -> Trained:
         """Trains the network; of two, the doubt's with the target's rows and the risk's without."""
         if not isinstance(network, SeparateNetworks):
             return super().train(network, rows, seed, progress)
@@ -163,7 +163,7 @@ class Shared(NamedTuple):
     odds: Tensor | None
 
 
-class TransductiveNetwork(Network):
+class TransductiveNetwork(NeuralNetwork):
     """A tanh network whose dropout rates depend on the row, relaxed ("concrete") or as Gaussian noise.
 
     The first hidden layer and the rates are the same in every pass and computed once. Training two hidden layers goes
@@ -308,7 +308,7 @@ class TransductiveNetwork(Network):
         return sums * scale[:, 1] + self.layers.bias(-1)
 
 
-class SeparateNetworks(Network):
+class SeparateNetworks(NeuralNetwork):
     """One network for the risk and one for the doubt around it."""
 
     def __init__(self, risk: TransductiveNetwork, doubt: TransductiveNetwork) -> None:

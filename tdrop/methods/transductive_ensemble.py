@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from tdrop.methods.ensemble import Ensemble, EnsembleNetwork
-from tdrop.methods.parts.network import Batch, Network, output_loss
+from tdrop.methods.parts.network import Batch, NeuralNetwork, output_loss
 from tdrop.methods.parts.noise import Pool
 from tdrop.methods.parts.settings import setting
 from tdrop.methods.transductive_dropout import transductive_regulariser
@@ -59,7 +59,7 @@ class TransductiveEnsemble(Ensemble):
         """Without the regulariser no target row enters the loss."""
         return self.lambda_ > 0
 
-    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> Network:
+    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
         """Makes the untrained networks."""
         return TransductiveEnsembleNetwork((features, *self.hidden, 1), self, task, generator)
 

@@ -14,15 +14,39 @@ from tdrop.choose import Choice
 from tdrop.contracts.findings import Validation
 from tdrop.contracts.schema import Contract, Site
 from tdrop.data.outcomes import LabelCounts
-from tdrop.evaluate import Evaluation, Moved
+from tdrop.evaluate import Evaluation, Moved, Recalibration
 from tdrop.evaluate.left_out import LeftOut
+from tdrop.figures.methods import DropoutRates
 from tdrop.forecast import Forecast, Observation
 from tdrop.matching import Matching
 from tdrop.metrics import Referrals, refer
+from tdrop.report.site_summary import SiteSummary
 from tdrop.served.batches import Batch
+from tdrop.served.promotion import Promotion
 from tdrop.shift import Shift
 from tdrop.tune import Trial
 from tdrop.types import Summary
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """How a report was made.
+
+    Attributes:
+        created: When.
+        contract: The table and its version.
+        digests: By what was made, the digest of its contents.
+        settings: As the run was started.
+        seeds: The seeds that were refitted.
+        versions: By package.
+    """
+
+    created: str
+    contract: str
+    digests: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    seeds: tuple[int, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -45,15 +69,15 @@ class ReportData:
         unlike: Who is unlike anyone the model learned from (rows,); None where that is not known.
         source_frame: Harmonised features of the source, natural units.
         target_frame: Harmonised features of the target, natural units, in the order of the predictions.
-        dropout_rates: By method, {"source": rates, "target": rates}, each (layers, rows) or (rows,).
+        dropout_rates: By method, how often it drops a unit.
         moved: Of methods that used the unlabelled patients, what these did to their risks.
         failed_methods: By method, why it could not be fitted.
         labels: Counts of the label file, or None.
         refused_labels: Why the label file could not be used, in a sentence; empty where it could.
-        provenance: Contract version, digests, settings, seeds, versions, created.
-        previous: `report_summary` of the last report, or None.
-        promotion: Who promoted which method, with which note and when; or None.
-        recalibration: `Recalibration.to_dict()`, or None.
+        provenance: How the report was made, or None.
+        previous: Summary of the last report, or None.
+        promotion: Who took a model into use, or None.
+        recalibration: What known outcomes suggest, or None.
         forecast: What was expected before any outcome, or None.
         observations: Forecast numbers beside what the outcomes showed.
         left_out: Features that the site does not record, and what that costs; None where it records all.
@@ -76,15 +100,15 @@ class ReportData:
     unlike: NDArray[np.bool_] | None = None
     source_frame: pd.DataFrame | None = None
     target_frame: pd.DataFrame | None = None
-    dropout_rates: Mapping[str, Mapping[str, NDArray[Any]]] = field(default_factory=dict)
+    dropout_rates: Mapping[str, DropoutRates] = field(default_factory=dict)
     moved: Sequence[Moved] = ()
     failed_methods: Mapping[str, str] = field(default_factory=dict)
     labels: LabelCounts | None = None
     refused_labels: str = ""
-    provenance: Mapping[str, Any] = field(default_factory=dict)
-    previous: Mapping[str, Any] | None = None
-    promotion: Mapping[str, Any] | None = None
-    recalibration: Mapping[str, Any] | None = None
+    provenance: Provenance | None = None
+    previous: SiteSummary | None = None
+    promotion: Promotion | None = None
+    recalibration: Recalibration | None = None
     forecast: Forecast | None = None
     observations: Sequence[Observation] = ()
     left_out: LeftOut | None = None

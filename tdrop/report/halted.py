@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+
+from tdrop.home.status import Status
 
 #: How a run can end that leaves no current report, its word, and what that means.
 HALTS: Mapping[str, tuple[str, str]] = {
@@ -52,7 +53,7 @@ class Halt:
 
 
 def halt_of(
-    status: Mapping[str, Any] | None,
+    status: Status | None,
     title: str,
     earlier: str = "",
     made: str | None = None,
@@ -63,33 +64,16 @@ def halt_of(
     """Reads a site's status; None where its last run did not stop or fail.
 
     Args:
-        status: The site's status file.
+        status: The site's status.
         title: The site's name for people.
         earlier: Address of the report before.
         made: When that was made.
         simulated: No patient is real.
         letter: What the site is asked, where its extract was refused.
     """
-    if status is None or status.get("outcome") not in HALTS:
+    if status is None or status.outcome not in HALTS:
         return None
-    word, meaning = HALTS[str(status["outcome"])]
-    ended = status.get("ended")
-    reason = str(status.get("reason") or "")
-    sentence = f"{reason[:1].upper()}{reason[1:]}." if reason else str(status.get("sentence") or NO_REASON)
-    told = letter if reason else ""
-    return Halt(title, word, sentence, meaning, None if ended is None else str(ended), earlier, made, simulated, told)
-
-
-#: A line of the index for a site that never had a report.
-NO_REPORT: Mapping[str, Any] = {
-    "simulated": False,
-    "verdict": "",
-    "method_label": "–",
-    "patients": None,
-    "referred": None,
-    "auroc": None,
-    "forecast": None,
-    "promotion": None,
-    "created": None,
-    "methods": (),
-}
+    word, meaning = HALTS[status.outcome]
+    reason = status.reason
+    sentence = f"{reason[:1].upper()}{reason[1:]}." if reason else status.sentence or NO_REASON
+    return Halt(title, word, sentence, meaning, status.ended, earlier, made, simulated, letter if reason else "")

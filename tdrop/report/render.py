@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -21,6 +22,7 @@ from tdrop.report.data import ReportData
 from tdrop.report.expected import expectations, forecast_sentence, track_sentence
 from tdrop.report.halted import Halt
 from tdrop.report.sections import report_sections, shift_sections
+from tdrop.report.site_summary import SiteSummary
 from tdrop.report.summary import report_summary
 from tdrop.shift import Shift
 
@@ -81,34 +83,51 @@ def render_report(data: ReportData) -> str:
     )
 
 
-def render_index(entries: Sequence[Mapping[str, Any]], track: TrackRecord | None = None) -> str:
+@dataclass(frozen=True)
+class IndexLine:
+    """One site's line of the index.
+
+    Attributes:
+        summary: Of its last report; only its names where it never had one.
+        link: Address of its report, or of the page that says why there is none.
+        halt: How its last run ended without a report, or None.
+    """
+
+    summary: SiteSummary
+    link: str
+    halt: Halt | None = None
+
+    @property
+    def words(self) -> dict[str, str]:
+        """The word, the style and the sentence of the verdict; a halt's where there is one."""
+        if self.halt is None:
+            return words.verdict_words(self.summary.verdict)
+        return {"word": self.halt.word, "style": "stop", "sentence": self.halt.sentence}
+
+    @property
+    def rank(self) -> int:
+        """The verdict's place from go to stop, which is how a reader sorts verdicts; a halt comes last."""
+        order = list(words.VERDICTS)
+        if self.halt is not None:
+            return len(order) + 1
+        return order.index(self.summary.verdict) if self.summary.verdict in order else len(order)
+
+
+def render_index(lines: Sequence[IndexLine], track: TrackRecord | None = None) -> str:
     """Returns index.html across sites.
 
     Args:
-        entries: For each site its `report_summary` and `link`, the address of its report; `halt` where its last run
-            was stopped or failed.
+        lines: One a site.
         track: How often sealed forecasts held, over all sites.
     """
-    names = list(dict.fromkeys(method["method"] for entry in entries for method in entry.get("methods", ())))
+    names = list(dict.fromkeys(method.method for line in lines for method in line.summary.methods))
     return _render(
         "index.html",
-        entries=[_with_words(entry) for entry in entries],
+        entries=lines,
         methods=[(name, text.method_label(name)) for name in names],
         track=track_sentence(track),
-        simulated=any(entry.get("simulated") for entry in entries),
+        simulated=any(line.summary.simulated for line in lines),
     )
-
-
-def _with_words(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Adds a verdict's word and its place from go to stop, which is how a reader sorts verdicts."""
-    verdict = str(entry.get("verdict"))
-    order = list(words.VERDICTS)
-    rank = order.index(verdict) if verdict in order else len(order)
-    halt: Halt | None = entry.get("halt")
-    if halt is not None:
-        told = {"word": halt.word, "style": "stop", "sentence": halt.sentence}
-        return {**entry, "words": told, "rank": len(order) + 1, "halt": halt}
-    return {**entry, "words": words.verdict_words(verdict), "rank": rank, "halt": None}
 
 
 def render_halt(halt: Halt) -> str:

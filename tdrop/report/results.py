@@ -133,7 +133,7 @@ def _recalibrating(data: ReportData) -> list[Part]:
 
 def _recalibration(data: ReportData) -> Recalibration | None:
     if data.recalibration is not None:
-        return Recalibration.from_dict(data.recalibration)
+        return data.recalibration
     if data.y is None:
         return None
     return suggest_recalibration(data.y, data.predictions[data.method][0].mean)

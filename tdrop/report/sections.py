@@ -181,8 +181,8 @@ def _uncertainty(data: ReportData) -> Section:
 
 def _making(data: ReportData) -> Section:
     parts: list[Part] = [label_table(data.labels)] if data.labels else []
-    if data.provenance:
-        written = {**data.provenance, "created": moment(data.provenance.get("created"))}
+    if data.provenance is not None:
+        written = {**vars(data.provenance), "created": moment(data.provenance.created)}
         parts.append(plain_table("provenance", "How this report was made", written))
     told = label_sentences(data.labels) + shift_notes(data.shift)
     return Section("making", "How it was made", tuple(told), tuple(parts))

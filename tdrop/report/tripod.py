@@ -54,7 +54,7 @@ def _about_model(data: ReportData) -> dict[int, str]:
     decision = data.site.decision
     methods, seeds = data.evaluation.methods, len(data.evaluation.seeds)
     groups = list(dict.fromkeys(row.group.split(": ")[0] for row in data.evaluation.rows if row.group != ALL))
-    models = (data.provenance.get("digests") or {}).get("models")
+    models = None if data.provenance is None else data.provenance.digests.get("models")
     auroc = data.evaluation.row(data.method, "auroc")
     known = data.labelled and auroc is not None and auroc.value is not None
     return {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import pandas as pd
 
@@ -14,8 +13,10 @@ from tdrop.report.choice import picked_trial
 from tdrop.report.data import ReportData
 from tdrop.report.extract import left_out_sentence
 from tdrop.report.sentences import evaluation_warnings, ground_sentence
+from tdrop.report.site_summary import SiteSummary
 from tdrop.report.text import count, method_label, moment, of_hundred, share
 from tdrop.report.titles import in_sentence, known_features
+from tdrop.served.promotion import Promotion
 from tdrop.shift import FeatureShift, Ground
 from tdrop.types import Feature
 
@@ -104,9 +105,9 @@ def approval_sentence(data: ReportData) -> str:
     promotion = data.promotion
     if not promotion:
         return "Nobody has approved a model for this site yet."
-    when = f" on {moment(promotion['when'])}" if promotion.get("when") else ""
-    which = method_label(str(promotion["method"])) if promotion.get("method") else "A model"
-    return f"{which} was approved by {promotion.get('by') or 'somebody'}{when}."
+    when = f" on {moment(promotion.when)}" if promotion.when else ""
+    which = method_label(promotion.method) if promotion.method else "A model"
+    return f"{which} was approved by {promotion.by or 'somebody'}{when}."
 
 
 def method_sentence(data: ReportData) -> str:
@@ -247,37 +248,40 @@ def _failed(data: ReportData) -> str:
     return f"{names} could not be fitted; the other methods were compared without."
 
 
-def changes(data: ReportData, summary: Mapping[str, Any]) -> str:
+def changes(data: ReportData, summary: SiteSummary) -> str:
     """Says what was different in the last report."""
     previous = data.previous
     if not previous:
         return "This is the first report for this site."
     told = []
-    before, now = (verdict_words(str(one.get("verdict")))["word"] for one in (previous, summary))
-    if previous.get("verdict") and before != now:
+    before, now = (verdict_words(one.verdict)["word"] for one in (previous, summary))
+    if previous.verdict and before != now:
         told.append(f"verdict {before}")
-    if previous.get("method_label") not in (None, summary["method_label"]):
-        told.append(f"method {previous['method_label']}")
-    for key, words in (("patients", "patients"), ("referred", "to refer"), ("labelled", "known outcomes")):
-        if previous.get(key) not in (None, summary.get(key)):
-            told.append(f"{count(previous[key]) if previous[key] else 'no'} {words}")
-    when = f" ({str(previous['created'])[:10]})" if previous.get("created") else ""
-    approved = _approved(previous.get("promotion"), data.promotion)
+    if previous.method and previous.method_label != summary.method_label:
+        told.append(f"method {previous.method_label}")
+    for then, since, words in (
+        (previous.patients, summary.patients, "patients"),
+        (previous.referred, summary.referred, "to refer"),
+        (previous.labelled, summary.labelled, "known outcomes"),
+    ):
+        if then not in (None, since):
+            told.append(f"{count(then) if then else 'no'} {words}")
+    when = f" ({previous.created[:10]})" if previous.created else ""
+    approved = _approved(previous.promotion, data.promotion)
     differs = f"The last report{when} had {', '.join(told)}." if told else ""
     return " ".join(filter(None, (approved, differs))) or f"Nothing since the last report{when}."
 
 
-def _approved(before: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -> str:
+def _approved(before: Promotion | None, now: Promotion | None) -> str:
     """Says whether the model in use is another one since the last report."""
-    versions = [(one or {}).get("version") or (one or {}).get("when") for one in (before, now)]
-    if versions[0] == versions[1]:
+    if (before and before.version) == (now and now.version):
         return ""
-    if not now:
+    if now is None:
         return "The approval was withdrawn since the last report."
-    if before and str(now.get("when") or "") < str(before.get("when") or ""):
-        earlier = f"version {now.get('version')}, approved earlier by {now.get('by') or 'somebody'}"
+    if before is not None and now.when < before.when:
+        earlier = f"version {now.version}, approved earlier by {now.by or 'somebody'}"
         return f"Gone back since the last report: {earlier}, is in use again."
-    return f"Approved since the last report by {now.get('by') or 'somebody'}."
+    return f"Approved since the last report by {now.by or 'somebody'}."
 
 
 def unknowns(data: ReportData) -> list[str]:

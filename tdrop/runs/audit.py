@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ from tdrop.forecast import (
     split_drop,
 )
 from tdrop.home.files import FORECAST, RISKS
-from tdrop.home.place import PRIVATE, Place
+from tdrop.home.place import Place
 from tdrop.home.store import Ref, Store
 from tdrop.metrics import per_row_log_loss
 from tdrop.records import read_arrays, read_record, write_record
@@ -78,31 +77,6 @@ class Audit:
     measured: tuple[Measured, ...]
     split: DropSplit | None
     sets: tuple[Promise, ...]
-
-
-def labels_folder(place: Place, site: str) -> Path:
-    """Where the labels of a site's audits are kept."""
-    return place.site(site) / "labels"
-
-
-def remember_labels(place: Place, site: str, labels: Path) -> Path:
-    """Keeps a copy of a label file by its digest, for the owner only; the next transfer evaluates on it."""
-    content = labels.read_bytes()
-    folder = labels_folder(place, site)
-    folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
-    kept = folder / f"{hashlib.sha256(content).hexdigest()}{labels.suffix}"
-    kept.touch(mode=0o600)
-    kept.write_bytes(content)
-    current = folder / "current"
-    current.unlink(missing_ok=True)
-    current.symlink_to(kept.name)
-    return kept
-
-
-def remembered_labels(place: Place, site: str) -> str | None:
-    """The labels of the site's last audit, or None."""
-    current = labels_folder(place, site) / "current"
-    return str(current.resolve()) if current.exists() else None
 
 
 def audit_forecast(place: Place, run: Run, evaluation: Ref) -> Ref | None:

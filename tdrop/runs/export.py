@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,20 +12,24 @@ from typing import Any
 import pandas as pd
 
 from tdrop.choose import Choice
+from tdrop.contracts.table import Contract
+from tdrop.data.encode import Encoder
 from tdrop.disclosure.cells import limit
 from tdrop.disclosure.documents import disclose_trials
 from tdrop.disclosure.report import disclose
 from tdrop.evaluate import ALL, Row
 from tdrop.figures import draw_calibration, draw_dropout_rates, draw_risk_histogram
+from tdrop.home.files import ENCODER
 from tdrop.home.place import Place, ResolvedSite
 from tdrop.home.store import canonical
 from tdrop.methods import label
 from tdrop.metrics import METRICS, refer
 from tdrop.records import plain, write_json, write_record
-from tdrop.report import ReportData, render_report, report_summary
+from tdrop.report import ReportData, SiteSummary, render_report, report_summary
 from tdrop.runs.published import WITHHELD, Published, patients_of, published_of, withheld_sentence
 from tdrop.runs.records import MODELS_DIGEST, MethodRecord, SiteRecord
 from tdrop.runs.run import Run
+from tdrop.served.model import MODEL, SERVED, Description, Digests
 from tdrop.tune import Trial
 
 #: The report before, beside the page that says why there is no newer one.
@@ -71,12 +75,11 @@ def _write_disclosed(published: Published, whole: ReportData, threshold: int, fo
     return Leaving(data, not permitted)
 
 
-def write_report(data: ReportData, folder: Path) -> dict[str, Any]:
+def write_report(data: ReportData, folder: Path) -> SiteSummary:
     """Writes a report that passed disclosure, and its numbers; returns its summary."""
     (folder / "report.html").write_text(render_report(data), encoding="utf-8")
     write_numbers(data, folder)
-    summary: dict[str, Any] = plain(report_summary(data))
-    return summary
+    return report_summary(data)
 
 
 def write_numbers(data: ReportData, folder: Path) -> None:
@@ -222,30 +225,28 @@ def _sum_of(parts: Iterable[float | None]) -> float | None:
 
 def _served(site: ResolvedSite, run: Run, data: ReportData, method: str, folder: Path) -> Path:
     """The folder that a served model reads: model/ and served.json."""
-    stages, auroc = run.stages.all(), data.shift.domain_auroc
-    shutil.copytree(run.trained.fits[method][0].path / "model", folder / "model")
-    write_json(
-        folder / "served.json",
-        {
-            "site": run.site,
-            "method": method,
-            "encoder": run.stages.encoded.json("encoder.json"),
-            "contract": site.contract.model_dump(mode="json"),
-            "decision": site.site.decision.model_dump(mode="json"),
-            "passes": run.settings.passes,
-            "seed": 0,
-            "digests": {name: stages[name].digest for name in ("source", "target", "encoded", "models")},
-            "contract_digest": site.digest,
-            "encoded": run.stages.encoded.folder,
-            "domain_auroc": None if auroc is None else plain(auroc),
-        },
+    stages = run.stages
+    shutil.copytree(run.trained.fits[method][0].path / MODEL, folder / MODEL)
+    described = Description(
+        site=run.site,
+        method=method,
+        encoder=stages.encoded.record(Encoder, ENCODER),
+        contract=site.contract.model_dump(mode="json"),
+        decision=site.site.decision,
+        passes=run.settings.passes,
+        seed=0,
+        digests=Digests(stages.source.digest, stages.target.digest, stages.encoded.digest, stages.models.digest),
+        contract_digest=site.digest,
+        encoded=stages.encoded.folder,
+        domain_auroc=data.shift.domain_auroc,
     )
+    write_record(folder / SERVED, described)
     return folder
 
 
-def example_of(contract: Any) -> list[dict[str, Any]]:
+def example_of(contract: Contract) -> list[Mapping[str, float | str]]:
     """Two made-up rows in the contract's columns."""
-    row: dict[str, Any] = {}
+    row: dict[str, float | str] = {}
     for column in contract.features:
         if column.type in {"categorical", "ordinal"}:
             row[column.name] = column.categories[0]

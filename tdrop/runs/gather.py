@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
@@ -13,29 +11,33 @@ from numpy.typing import NDArray
 
 from tdrop.contracts.findings import Validation
 from tdrop.data.outcomes import LabelCounts
-from tdrop.evaluate import Evaluation, Moved, compare_risks, suggest_recalibration
+from tdrop.errors import DataError
+from tdrop.evaluate import Evaluation, Moved, Recalibration, compare_risks, suggest_recalibration
+from tdrop.figures.methods import DropoutRates
 from tdrop.forecast import Forecast, Observation
 from tdrop.home.files import FORECAST, FRAME, PREDICTIONS, REFUSED, load_summary
 from tdrop.home.place import Place, ResolvedSite
+from tdrop.home.status import now
 from tdrop.home.store import code_digest
 from tdrop.matching import Matching
 from tdrop.records import read_arrays, read_record
-from tdrop.report import ReportData
+from tdrop.report import Provenance, ReportData, SiteSummary
 from tdrop.runs.audit import AUDIT, Audit, observe, weighed_outcomes
 from tdrop.runs.batches import read_batches
 from tdrop.runs.evidence import load_predictions
 from tdrop.runs.label_list import read_list
 from tdrop.runs.left_out import left_out
 from tdrop.runs.propensity import fitted_propensity, load_propensity, unlike_patients
+from tdrop.runs.published import SUMMARY
 from tdrop.runs.run import Run
-from tdrop.runs.status import now
+from tdrop.served.promotion import Promotion
 from tdrop.shift import Shift, judge_known_outcomes
 from tdrop.tune import Trial
 
 PACKAGES = ("tdrop", "torch", "scikit-learn", "numpy", "pandas", "great-expectations", "prefect", "mlflow")
 
 
-def gather(place: Place, run: Run, promotion: Mapping[str, Any] | None) -> ReportData:
+def gather(place: Place, run: Run, promotion: Promotion | None) -> ReportData:
     """Gathers everything that a report shows from the run's stages."""
     site = place.resolve(run.site)
     stages = run.stages
@@ -75,11 +77,11 @@ def gather(place: Place, run: Run, promotion: Mapping[str, Any] | None) -> Repor
     )
 
 
-def _recalibration(place: Place, run: Run, y: NDArray[Any]) -> dict[str, Any]:
+def _recalibration(place: Place, run: Run, y: NDArray[Any]) -> Recalibration:
     """What known outcomes suggest, those of a label list weighed by how patients came on it."""
     outcomes, weights = weighed_outcomes(read_list(place, run.site), run.stages.target.digest, y)
     risk = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS).mean
-    return suggest_recalibration(outcomes, risk, weights).to_dict()
+    return suggest_recalibration(outcomes, risk, weights)
 
 
 def _observations(place: Place, run: Run, forecast: Forecast | None, y: NDArray[Any] | None) -> tuple[Observation, ...]:
@@ -109,13 +111,12 @@ def _marked_trials(run: Run) -> dict[str, list[Trial]]:
     }
 
 
-def _dropout_rates(run: Run) -> dict[str, dict[str, Any]]:
+def _dropout_rates(run: Run) -> dict[str, DropoutRates]:
     found = {}
     for method, refs in run.trained.fits.items():
         file = refs[0].path / "rates.npz"
         if file.is_file():
-            rates = read_arrays(file)
-            found[method] = {name: rates[name] for name in rates}
+            found[method] = DropoutRates(**read_arrays(file))
     return found
 
 
@@ -137,27 +138,26 @@ def _moved(place: Place, run: Run, y: NDArray[Any] | None) -> tuple[Moved, ...]:
     )
 
 
-def _provenance(site: ResolvedSite, run: Run) -> dict[str, Any]:
-    return {
-        "created": now(),
-        "contract": f"{site.contract.name} {site.contract.version}",
-        "digests": {
+def _provenance(site: ResolvedSite, run: Run) -> Provenance:
+    return Provenance(
+        created=now(),
+        contract=f"{site.contract.name} {site.contract.version}",
+        digests={
             "contract and site": site.digest,
             "source rows": run.stages.source.digest,
             "target rows": run.stages.target.digest,
             "models": run.stages.models.digest,
             "program": code_digest(),
         },
-        "settings": run.settings.model_dump(mode="json"),
-        "seeds": list(range(run.settings.seeds)),
-        "versions": {package: version(package) for package in PACKAGES},
-    }
+        settings=run.settings.model_dump(mode="json"),
+        seeds=tuple(range(run.settings.seeds)),
+        versions={package: version(package) for package in PACKAGES},
+    )
 
 
-def last_summary(place: Place, site: str) -> dict[str, Any] | None:
+def last_summary(place: Place, site: str) -> SiteSummary | None:
     """The summary of a site's last report, or None."""
     try:
-        summary: dict[str, Any] = json.loads((place.latest(site) / "summary.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return read_record(SiteSummary, place.latest(site) / SUMMARY)
+    except (OSError, ValueError, DataError):
         return None
-    return summary

@@ -8,7 +8,7 @@ from filelock import FileLock
 
 from tdrop.forecast import Entry, Forecast, Observation, append, read_ledger
 from tdrop.home.place import Place
-from tdrop.runs.status import now
+from tdrop.home.status import now
 
 LEDGER = "ledger.jsonl"
 

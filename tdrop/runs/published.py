@@ -6,12 +6,10 @@ patient, and of the last one the files themselves. It stays at the site.
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from filelock import FileLock
@@ -19,8 +17,9 @@ from filelock import FileLock
 from tdrop.disclosure.cells import limit, to_number
 from tdrop.disclosure.differences import State, may_leave, patients_apart, state_of
 from tdrop.home.place import PRIVATE, Place
-from tdrop.records import read_arrays
+from tdrop.records import read_arrays, read_record, write_record
 from tdrop.report.data import ReportData
+from tdrop.report.site_summary import SiteSummary
 
 #: Tag of a record that holds no number of the site, and says why.
 WITHHELD = "withheld"
@@ -44,15 +43,14 @@ class Published:
         """Whether a state of the patients may leave beside all that did."""
         return may_leave(now, [_state_in(left) for left in self._left()], threshold)
 
-    def before(self, now: State) -> Mapping[str, Any] | None:
+    def before(self, now: State) -> SiteSummary | None:
         """The summary that left last of other patients than these."""
         for left in reversed(self._left()):
             if patients_apart(now, _state_in(left)):
-                summary: dict[str, Any] = json.loads((left / SUMMARY).read_text(encoding="utf-8"))
-                return summary
+                return read_record(SiteSummary, left / SUMMARY)
         return None
 
-    def keep(self, now: State, write: Callable[[Path], Mapping[str, Any]]) -> None:
+    def keep(self, now: State, write: Callable[[Path], SiteSummary]) -> None:
         """Writes what leaves of a state, and keeps it as the last that did; `write` returns its summary."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
         with FileLock(self.folder / ".lock", mode=0o600):
@@ -62,7 +60,7 @@ class Published:
             shutil.rmtree(incoming, ignore_errors=True)
             (incoming / FILES).mkdir(parents=True, mode=PRIVATE)
             summary = write(incoming / FILES)
-            (incoming / SUMMARY).write_text(json.dumps(summary), encoding="utf-8")
+            write_record(incoming / SUMMARY, summary)
             np.savez(incoming / ROWS, **now)  # type: ignore[arg-type]
             incoming.rename(self.folder / f"{number:06d}")
             for left in earlier:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pandas as pd
 
@@ -13,12 +13,56 @@ from tdrop.contracts.site import Decision
 from tdrop.data.encode import Encoder
 from tdrop.methods import load
 from tdrop.metrics import referred_by_level
-from tdrop.records import read
+from tdrop.records import read_record
 from tdrop.served.line import CalibrationLine
+from tdrop.shift import DomainAuroc
 from tdrop.types import Cohort, Fitted, Summary
 
 #: The two parts of a served model's folder.
 MODEL, SERVED = "model", "served.json"
+
+
+@dataclass(frozen=True)
+class Digests:
+    """What a served model was made from."""
+
+    source: str
+    target: str
+    encoded: str
+    models: str
+
+
+@dataclass(frozen=True)
+class Description:
+    """What stands beside a served model: served.json.
+
+    Attributes:
+        site: Name of the site.
+        method: The chosen method.
+        encoder: Turns contract columns into features, as at the training.
+        contract: The table that its rows come in.
+        decision: Where the site acts.
+        passes: Samples behind each prediction.
+        seed: Decides them.
+        digests: What it was made from.
+        contract_digest: Of the site's, its table's and its source's files then.
+        encoded: The stage of the patients that it was made for, below the store.
+        domain_auroc: How far those were from the source; None where nobody could say.
+        recalibration: Moves the risks, or None where they are as the method gives them.
+    """
+
+    site: str
+    method: str
+    encoder: Encoder
+    contract: Mapping[str, Any]
+    decision: Decision
+    passes: int
+    seed: int
+    digests: Digests
+    contract_digest: str
+    encoded: str
+    domain_auroc: DomainAuroc | None
+    recalibration: CalibrationLine | None = None
 
 
 @dataclass(frozen=True)
@@ -44,16 +88,8 @@ class Served:
     @classmethod
     def load(cls, folder: Path) -> Self:
         """Reads the folder of a registered version."""
-        described = json.loads((folder / SERVED).read_text(encoding="utf-8"))
-        line = described.get("recalibration")
-        return cls(
-            encoder=read(Encoder, described["encoder"]),
-            fitted=load(folder / MODEL),
-            decision=Decision.model_validate(described["decision"]),
-            passes=int(described["passes"]),
-            seed=int(described["seed"]),
-            recalibration=None if line is None else read(CalibrationLine, line),
-        )
+        said = read_record(Description, folder / SERVED)
+        return cls(said.encoder, load(folder / MODEL), said.decision, said.passes, said.seed, said.recalibration)
 
     def summarise(self, cohort: Cohort) -> Summary:
         """Risk, sd and interval of each patient, recalibrated; memory does not grow with rows times passes."""

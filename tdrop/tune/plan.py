@@ -52,7 +52,7 @@ def plan_around(default: Method, *, budget: int, seed: int, fixed: Sequence[str]
     return tuple(planned[:budget])
 
 
-def _restrained(default: Method, space: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
+def _restrained(default: Method, space: Mapping[str, tuple[Any, ...]]) -> Mapping[str, Any]:
     """The values that hold the method back most; what holds nothing back stays at its default."""
     point: dict[str, Any] = {}
     for key, values in space.items():
@@ -65,7 +65,7 @@ def _restrained(default: Method, space: Mapping[str, tuple[Any, ...]]) -> dict[s
 
 def _points(
     space: Mapping[str, tuple[Any, ...]], budget: int, generator: np.random.Generator
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Mapping[str, Any]]:
     """Yields the whole grid when it is small, else draws; more draws than trials make up for repeats."""
     if math.prod(len(values) for values in space.values()) <= budget:
         yield from (dict(zip(space, values, strict=True)) for values in product(*space.values()))
@@ -76,7 +76,7 @@ def _points(
 
 def _draw_evenly(
     space: Mapping[str, tuple[Any, ...]], count: int, generator: np.random.Generator
-) -> list[dict[str, Any]]:
+) -> list[Mapping[str, Any]]:
     """Draws `count` points; each value of each setting comes up equally often, give or take one."""
     columns = {}
     for key, values in space.items():

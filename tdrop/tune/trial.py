@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +46,7 @@ class Trial:
     """
 
     method: str
-    settings: dict[str, Any]
+    settings: Mapping[str, Any]
     folds: int = 0
     log_loss: float | None = None
     standard_error: float | None = None
@@ -151,7 +152,7 @@ def refit(
     return chosen_method(name, trial).fit(source, target.unlabelled(), None, seed=seed, progress=progress)
 
 
-def settings_of(method: Method) -> dict[str, Any]:
+def settings_of(method: Method) -> Mapping[str, Any]:
     """Returns the method's settings as plain JSON values."""
     return dict(method.settings())
 

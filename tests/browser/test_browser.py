@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from report_cases import report_data
 
-from tdrop.report import render_index, render_report, render_shift_page, report_summary
+from tdrop.report import IndexLine, render_index, render_report, render_shift_page, report_summary
+from tdrop.served.promotion import Promotion
 
 CHROMIUM = shutil.which("chromium")
 FLAGS = (
@@ -29,13 +30,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("pages")
     full = report_data(target_rows=600, source_rows=1200)
     bare = report_data(target_rows=600, source_rows=1200, labelled=False, method="logistic_regression")
-    promotion = {"by": "Dr Ada Long-Surname", "note": "agreed", "when": "2026-11-16", "method": "ensemble"}
+    promotion = Promotion("harbour", "1", "ensemble", by="Dr Ada Long-Surname", note="agreed", when="2026-11-16")
     stopped = replace(bare, shift=replace(bare.shift, verdict="stop"), promotion=promotion)
     cases = {"full": full, "bare": bare, "stopped": stopped}
     for name, data in cases.items():
         (place / f"{name}.html").write_text(render_report(data), encoding="utf-8")
-    entries = [{**report_summary(data), "title": name, "link": f"{name}.html"} for name, data in cases.items()]
-    (place / "index.html").write_text(render_index(entries), encoding="utf-8")
+    lines = [IndexLine(replace(report_summary(data), title=name), f"{name}.html") for name, data in cases.items()]
+    (place / "index.html").write_text(render_index(lines), encoding="utf-8")
     page = render_shift_page(full.site, full.source_title, full.shift, full.matching, full.validation, full.contract)
     (place / "shift.html").write_text(page, encoding="utf-8")
     return place

@@ -110,8 +110,8 @@ def test_the_champion_scores_as_the_report_did(place, tmp_path):
     scored = pd.read_csv(place.site("harbour") / "scores" / "patients.csv")
     reported = pd.read_csv(place.latest("harbour") / "patients.csv")
     pd.testing.assert_frame_equal(scored.drop(columns="filled_in"), reported)
-    assert result["scored"] == len(reported)
-    assert not any("differ from the source more" in sentence for sentence in result["sentences"])
+    assert result.scored == len(reported)
+    assert not any("differ from the source more" in sentence for sentence in result.sentences)
 
 
 def test_a_batch_that_moved_further_away_asks_for_a_new_transfer(place, tmp_path):
@@ -121,7 +121,7 @@ def test_a_batch_that_moved_further_away_asks_for_a_new_transfer(place, tmp_path
     batch.to_csv(file, index=False)
     settle(tmp_path)
     result = score(place, file)
-    assert any("new transfer is recommended" in sentence for sentence in result["sentences"])
+    assert any("new transfer is recommended" in sentence for sentence in result.sentences)
 
 
 def test_bad_rows_of_a_batch_are_quarantined_and_counted(place, tmp_path):
@@ -132,7 +132,7 @@ def test_bad_rows_of_a_batch_are_quarantined_and_counted(place, tmp_path):
     settle(tmp_path)
     result = score(place, file)
     validation = json.loads((place.site("harbour") / "scores" / "validation.json").read_text())
-    assert (validation["quarantined"], result["scored"]) == (1, 109)
+    assert (validation["quarantined"], result.scored) == (1, 109)
 
 
 def test_a_batch_without_a_column_is_refused(place, tmp_path):
@@ -394,7 +394,7 @@ def test_a_changed_site_file_is_settled_by_a_new_transfer(place):
 
 
 def changed(place) -> bool:
-    sentences = score(place, place.root / "demo" / "harbour.csv")["sentences"]
+    sentences = score(place, place.root / "demo" / "harbour.csv").sentences
     return any("site file changed" in sentence for sentence in sentences)
 
 

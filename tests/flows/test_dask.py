@@ -109,9 +109,9 @@ def test_sites_under_way_together_are_not_mixed_up(prefect_server, tiny_settings
         place = write_tiny_network(tmp_path / folder)
         (place.root / "demo" / "hillside.csv").unlink()
         results = transfer_network(sites, settings, place.contracts, place.home, 0, **where)
-        assert "does not exist" in results.pop("hillside")["failed"]
+        assert "does not exist" in results.pop("hillside").sentence
         assert list(results) == ["harbour", "lakeside"]
-        assert all(result["not_recorded"] is None for result in results.values())
+        assert all(result.not_recorded is None for result in results.values())
         return {site: (place.latest(site) / "evaluation.json").read_bytes() for site in results}
 
     one_by_one = transfer_all("one")

@@ -16,8 +16,8 @@ from flows.transfer import transfer_site
 from tdrop.errors import Unwritable, UsageError
 from tdrop.home import progress
 from tdrop.home.place import Place
+from tdrop.home.status import read_status
 from tdrop.runs.settings import TransferSettings
-from tdrop.runs.status import read_status
 
 pytestmark = pytest.mark.usefixtures("plain_reports")
 SITE = "harbour"
@@ -114,7 +114,7 @@ def test_a_full_disk_at_every_stage_costs_that_stage_and_no_digit(small_disk, un
     assert evaluation(place) == evaluation(undisturbed)
     (small_disk / "ballast").unlink()
     assert half_written(place) == []
-    assert transfer(place)["not_recorded"] is None
+    assert transfer(place).not_recorded is None
     assert evaluation(place) == evaluation(undisturbed)
 
     before = published(place)
@@ -143,22 +143,22 @@ def test_a_damaged_record_costs_the_record_alone_and_is_left_as_it_is(tmp_path, 
     record = place.root / "mlflow.db"
     record.write_bytes(damage(record.read_bytes()))
     found = record.read_bytes()
-    said = transfer(place, again=True)["not_recorded"]
+    said = transfer(place, again=True).not_recorded
     assert said.startswith(f"MLflow's record '{record}' is damaged")
     assert "move it away" in said
     assert record.read_bytes() == found
-    assert read_status(place, SITE)["outcome"] == "not recorded"
+    assert read_status(place, SITE).outcome == "not recorded"
     assert evaluation(place) == evaluation(undisturbed)
     assert half_written(place) == []
 
     record.rename(tmp_path / "away.db")
-    assert transfer(place)["not_recorded"] is None
+    assert transfer(place).not_recorded is None
 
 
 def test_a_clock_that_jumps_back_a_day_changes_nothing(tmp_path, monkeypatch, undisturbed):
     place, real = write_tiny_network(tmp_path), time.time
     with at("match", lambda: monkeypatch.setattr(time, "time", lambda: real() - 86_400)):
-        assert transfer(place)["not_recorded"] is None
+        assert transfer(place).not_recorded is None
     assert evaluation(place) == evaluation(undisturbed)
     assert half_written(place) == []
-    assert "nothing changed" in transfer(place)["unchanged"]
+    assert "nothing changed" in transfer(place).unchanged

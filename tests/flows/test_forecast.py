@@ -15,8 +15,9 @@ from flows.transfer import transfer_site
 from tdrop.errors import DataError, UsageError
 from tdrop.forecast import Forecast, track_record
 from tdrop.records import read_record
-from tdrop.runs.audit import Audit, remembered_labels, weighed_outcomes
+from tdrop.runs.audit import Audit, weighed_outcomes
 from tdrop.runs.label_list import SHEET, read_list, write_list
+from tdrop.runs.labels import remembered_labels
 from tdrop.runs.ledger import LEDGER, entries
 from tdrop.runs.run import last_run
 from tdrop.runs.settings import TransferSettings
@@ -141,7 +142,7 @@ def test_an_audit_after_the_extract_changed_is_about_the_reports_patients(place)
         extract.write_bytes(before)
         settle(extract.parent)
     found = read_record(Audit, place.latest("harbour") / "audit.json")
-    assert summary["labelled"] == found.known == listed + off
+    assert summary.summary.labelled == found.known == listed + off
     assert (found.listed, found.off_list) == (listed, off)
     assert "The extract changed since" in said
     assert "5 known outcomes are of patients who were not on the list" in said

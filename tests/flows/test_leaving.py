@@ -141,7 +141,7 @@ def test_one_patient_more_changes_neither_the_export_nor_the_record(place, tmp_p
     monkeypatch.setenv("TDROP_HOME", place.home)
     run_export(SITE, folder=tmp_path / "first", contracts=Path(place.contracts), console=console)
     keep_patients(place, PATIENTS + 1)
-    assert transfer(place)["patients"] == PATIENTS + 1
+    assert transfer(place).summary.patients == PATIENTS + 1
     capsys.readouterr()
     run_export(SITE, folder=tmp_path / "second", contracts=Path(place.contracts), console=console)
     assert "fewer than 10 patients differ" in capsys.readouterr().out

@@ -40,7 +40,7 @@ before = champion_record(place, "harbour")
 promote(place, "harbour", by="Dr B", note="moved")
 scored = score_site("harbour", batch, contracts, home)
 again = transfer_site("harbour", TransferSettings(**json.loads(settings)), contracts, home, processes=0)
-print(json.dumps({"by": before.by, "scored": scored["scored"], "unchanged": "unchanged" in again}))
+print(json.dumps({"by": before.by, "scored": scored.scored, "unchanged": bool(again.unchanged)}))
 """
 
 

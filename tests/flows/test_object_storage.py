@@ -58,31 +58,31 @@ def test_a_site_lives_in_object_storage(storage, place, tiny_settings, tmp_path)
     from flows.score import score_site
     from flows.transfer import transfer_site
     from tasks.registry import promote
-    from tdrop.runs.status import read_status
+    from tdrop.home.status import read_status
 
     def transfer():
         return transfer_site(SITE, tiny_settings, place.contracts, place.home, 0)
 
     first = transfer()
-    assert first["not_recorded"] is None
+    assert first.not_recorded is None
     keys = [item["Key"] for item in storage.list_objects_v2(Bucket=BUCKET, Prefix="mlflow/")["Contents"]]
     assert any(key.endswith("report.html") for key in keys)
     assert not (place.root / "artifacts").exists()
 
     ended = read_status(place, SITE)
-    assert "nothing changed" in transfer()["unchanged"]
+    assert "nothing changed" in transfer().unchanged
     assert read_status(place, SITE) == ended, "nothing changed, and yet the site ran again"
 
     batch = tmp_path / "batch.csv"
     storage.download_file(BUCKET, f"extracts/{SITE}.csv", str(batch))
     promote(place, SITE, by="Dr Chen", note="a test")
-    scored = score_site(SITE, str(batch), place.contracts, place.home)["scored"]
+    scored = score_site(SITE, str(batch), place.contracts, place.home).scored
     assert scored > 0.9 * len(pd.read_csv(batch))
 
     pd.read_csv(batch).iloc[:-20].to_csv(batch, index=False)
     storage.upload_file(str(batch), BUCKET, f"extracts/{SITE}.csv")
     transfer()
-    assert read_status(place, SITE)["inputs"]["target_data"] != ended["inputs"]["target_data"]
+    assert read_status(place, SITE).inputs.target_data != ended.inputs.target_data
 
 
 def test_an_extract_that_is_not_in_the_bucket_is_one_sentence(storage, place):

@@ -10,17 +10,17 @@ from conftest import settle
 from flows.overview import run_status, standing_of
 from flows.printer import Printer
 from tasks.prepare import look_for_changes
+from tdrop.home.status import Status, one_at_a_time, write_status
 from tdrop.runs.settings import TransferSettings
-from tdrop.runs.status import one_at_a_time, write_status
 
 
 def test_every_state_is_told_with_its_reason(tiny_network):
     place = tiny_network
     site = place.resolve("harbour")
     assert standing_of(site).state == "never run"
-    write_status(place, "harbour", None, "stopped", sentence="column 'age' is missing")
+    write_status(place, Status("harbour", None, "stopped", sentence="column 'age' is missing"))
     assert (standing_of(site).state, standing_of(site).reason) == ("stopped", "column 'age' is missing")
-    write_status(place, "harbour", look_for_changes(site, TransferSettings()), "done", sentence="")
+    write_status(place, Status("harbour", look_for_changes(site, TransferSettings()), "done"))
     assert standing_of(site).state == "done"
     with one_at_a_time(place, "harbour"):
         assert standing_of(site).state == "running"

@@ -114,7 +114,7 @@ def test_the_patients_that_a_champion_was_made_for_stay(place, tiny_settings):
 
 def test_a_running_site_is_not_pruned(place):
     from tdrop.errors import UsageError
-    from tdrop.runs.status import one_at_a_time
+    from tdrop.home.status import one_at_a_time
 
     with one_at_a_time(place, "harbour"), pytest.raises(UsageError, match="a run of site 'harbour' is under way"):
         prune(place, 0)

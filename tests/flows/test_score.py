@@ -90,7 +90,7 @@ def without_last_row(text):
 
 
 def about_source(result):
-    return [sentence for sentence in result["sentences"] if "source extract" in sentence]
+    return [sentence for sentence in result.sentences if "source extract" in sentence]
 
 
 # The batch.
@@ -108,17 +108,17 @@ def test_a_database_site_scores_the_file_not_the_database(place, tmp_path, monke
         result = score(place, tmp_path, batch, name)
     scored = pd.read_csv(place.site(SITE) / "scores" / "patients.csv")
     assert set(scored["id"]) == set(batch["patient_id"])
-    assert result["scored"] == len(batch)
+    assert result.scored == len(batch)
 
 
 def test_a_category_that_the_source_never_had_is_scored_and_counted(place, tmp_path):
     batch = patients(rows=120)
     batch.iloc[:7, batch.columns.get_loc("stage")] = "T4"
     result = score(place, tmp_path, batch)
-    assert result["scored"] == len(batch)
+    assert result.scored == len(batch)
     scored = pd.read_csv(place.site(SITE) / "scores" / "patients.csv").set_index("id")
     assert scored.loc[batch["patient_id"].head(7), "risk"].between(0, 1).all()
-    (said,) = [sentence for sentence in result["sentences"] if "never showed" in sentence]
+    (said,) = [sentence for sentence in result.sentences if "never showed" in sentence]
     assert f"column 'stage': 7 of {len(batch)} values" in said
     assert "T4" not in said
     assert not any(patient in said for patient in batch["patient_id"])
@@ -147,7 +147,7 @@ def test_who_is_unlike_anyone_is_referred_and_told_so(place, tmp_path):
     unlike = scored["why"].str.contains("unlike anyone the model learned from")
     assert unlike.tolist() == [True] * 2 + [False] * 18
     assert scored.loc[unlike, "refer"].all()
-    assert result["unlike"] == 2
+    assert result.unlike == 2
 
 
 def test_a_refused_batch_tells_the_site_all_and_prefect_no_small_count(place, tmp_path):
@@ -206,11 +206,11 @@ def test_the_list_of_those_who_were_not_scored_is_named(place, tmp_path, monkeyp
 
 @pytest.mark.parametrize("seed", [5, 6, 7])
 def test_other_patients_of_the_same_site_call_for_nothing(place, tmp_path, seed):
-    assert score(place, tmp_path, patients(seed=seed))["sentences"] == []
+    assert score(place, tmp_path, patients(seed=seed)).sentences == ()
 
 
 def test_another_population_calls_for_a_new_transfer(place, tmp_path):
-    (said,) = score(place, tmp_path, patients("severe"))["sentences"]
+    (said,) = score(place, tmp_path, patients("severe")).sentences
     assert RECOMMENDED in said
 
 
@@ -219,7 +219,7 @@ def test_another_population_calls_for_a_new_transfer(place, tmp_path):
 
 def test_a_changed_site_file_is_said(place, tmp_path):
     with edited(site_file(place), lambda text: text.replace("Harbour Hospital", "Harbour Clinic")):
-        (said,) = score(place, tmp_path, patients())["sentences"]
+        (said,) = score(place, tmp_path, patients()).sentences
     assert said == (
         "the contract or site file changed since version 1 was trained; run `tdrop transfer harbour` and promote again"
     )
@@ -228,7 +228,7 @@ def test_a_changed_site_file_is_said(place, tmp_path):
 def test_a_changed_contract_is_said(place, tmp_path):
     table = place.network().folder / "tables" / "prostate.yaml"
     with edited(table, lambda text: text.replace("plausible: [35, 100]", "plausible: [30, 100]")):
-        (said,) = score(place, tmp_path, patients())["sentences"]
+        (said,) = score(place, tmp_path, patients()).sentences
     assert said.startswith("the contract or site file changed since version 1 was trained")
 
 
@@ -238,7 +238,7 @@ def test_a_champion_of_an_older_source_says_so_until_the_next_is_promoted(place,
     from tdrop.runs.prune import stages
 
     registry = place.root / "demo" / "registry.csv"
-    old = find_champion(place, SITE).described["digests"]["source"]
+    old = find_champion(place, SITE).described.digests.source
     advice = "; run `tdrop transfer harbour` and promote again"
     changed = [f"version 1 was trained on an older source extract than there is now{advice}"]
     with edited(registry, without_last_row):
@@ -255,4 +255,4 @@ def test_a_champion_of_an_older_source_says_so_until_the_next_is_promoted(place,
         (said,) = about_source(score(place, tmp_path, patients()))
         assert "than the last transfer" in said
         promote(place, SITE, by="Dr Chen", note="newer registry")
-        assert score(place, tmp_path, patients())["sentences"] == []
+        assert score(place, tmp_path, patients()).sentences == ()

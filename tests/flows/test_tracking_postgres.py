@@ -41,7 +41,7 @@ def recorded(tmp_path_factory, postgres, settings):
     with pytest.MonkeyPatch.context() as patch:
         leave_reports_out(patch)
         patch.setenv("MLFLOW_TRACKING_URI", postgres)
-        assert transfer(place, settings)["not_recorded"] is None
+        assert transfer(place, settings).not_recorded is None
     return place
 
 
@@ -170,13 +170,13 @@ def test_a_report_is_published_when_the_record_cannot_be_reached(place, settings
     monkeypatch.setattr("tasks.step.BACKOFF_SECONDS", (0.0,))
     with caplog.at_level(logging.CRITICAL):
         summary = transfer(place, settings)
-    assert "MLflow does not answer at http://127.0.0.1:9" in summary["not_recorded"]
+    assert "MLflow does not answer at http://127.0.0.1:9" in summary.not_recorded
     assert (place.latest(SITE) / "report.html").is_file()
     status = json.loads((place.site(SITE) / "status.json").read_text())
     assert status["outcome"] == "not recorded"
     fits = sorted((place.root / "store" / "fit").iterdir())
 
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    assert transfer(place, settings)["not_recorded"] is None, "the next run did not make up for it"
+    assert transfer(place, settings).not_recorded is None, "the next run did not make up for it"
     assert sorted((place.root / "store" / "fit").iterdir()) == fits
     assert json.loads((place.site(SITE) / "status.json").read_text())["outcome"] == "done"

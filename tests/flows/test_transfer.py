@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from conftest import on_server, settle, write_tiny_network
 
+from flows.transfer import Transferred
 from tdrop.runs.run import last_run
 
 FILES = (
@@ -61,7 +62,7 @@ def model_digests(place, site):
 def test_every_site_gets_its_folder_of_files(network):
     place, results = network
     for site in ("harbour", "lakeside"):
-        assert "failed" not in results[site]
+        assert isinstance(results[site], Transferred)
         for name in FILES:
             assert (place.latest(site) / name).is_file(), f"{site} lacks {name}"
         link = f"sites/{site}/latest/report.html"
@@ -176,7 +177,7 @@ def test_nothing_changed_means_nothing_to_do(network, settings):
     place, _ = network
     before = (place.latest("harbour") / "summary.json").read_text()
     report = (place.latest("harbour")).resolve()
-    assert "nothing changed since the last run" in transfer(place, "harbour", settings)["unchanged"]
+    assert "nothing changed since the last run" in transfer(place, "harbour", settings).unchanged
     assert place.latest("harbour").resolve() == report
     assert (place.latest("harbour") / "summary.json").read_text() == before
 
@@ -214,17 +215,17 @@ def test_the_number_of_processes_does_not_matter(network, settings, tmp_path):
 
 
 def test_labels_are_opened_only_after_the_models_are_locked(network, settings, tmp_path, monkeypatch):
-    import tasks.evaluate
+    from tdrop.runs import labels
 
     other = write_tiny_network(tmp_path)
     opened = []
-    real = tasks.evaluate.read_labels
+    real = labels.read_labels
 
     def watch(*args, **kwargs):
         opened.append(sorted(path.name for path in (other.root / "store" / "models").iterdir()))
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(tasks.evaluate, "read_labels", watch)
+    monkeypatch.setattr(labels, "read_labels", watch)
     transfer(other, "harbour", settings)
     assert len(opened) == 1
     assert len(opened[0]) == 1
@@ -266,7 +267,7 @@ def test_a_failed_site_does_not_take_the_network_down(network, settings, tmp_pat
     other = write_tiny_network(tmp_path)
     (other.root / "demo" / "hillside.csv").unlink()
     results = transfer_network(["hillside", "harbour"], settings, other.contracts, other.home, 0)
-    assert "hillside.csv" in results["hillside"]["failed"]
+    assert "hillside.csv" in results["hillside"].sentence
     assert (other.latest("harbour") / "report.html").is_file()
     assert not other.latest("hillside").exists()
     assert "hillside.csv" in (other.site("hillside") / "stopped.html").read_text()
@@ -283,10 +284,10 @@ def test_a_failed_method_is_reported_and_the_site_goes_on(network, settings, tmp
     monkeypatch.setattr(method_class("mlp"), "fit", fail)
     other = write_tiny_network(tmp_path)
     summary = transfer(other, "harbour", settings)
-    assert summary["failed_methods"] == ["mlp"]
+    assert summary.summary.failed_methods == ("mlp",)
     assert "lower the learning rate" in last_run(other, "harbour").trained.failed["mlp"]
     assert "lower the learning rate" in (other.latest("harbour") / "report.html").read_text()
-    assert summary["method"] != "mlp"
+    assert summary.summary.method != "mlp"
 
 
 def test_audit_leaves_the_models_as_they_are(network, settings, tmp_path):
@@ -300,5 +301,5 @@ def test_audit_leaves_the_models_as_they_are(network, settings, tmp_path):
     settle(tmp_path)
     summary = audit_site("lakeside", str(labels), place.contracts, place.home)
     assert model_digests(place, "lakeside") == before
-    assert 0 < summary["labelled"] <= 80
+    assert 0 < summary.summary.labelled <= 80
     assert "recalibration" in (place.latest("lakeside") / "report.html").read_text().lower()

@@ -38,7 +38,7 @@ def rewrite(place, name, change):
 
 
 def transfer(place):
-    return transfer_site(SITE, SETTINGS, place.contracts, place.home, processes=0)
+    return transfer_site(SITE, SETTINGS, place.contracts, place.home, processes=0).summary
 
 
 def page(place):
@@ -69,7 +69,7 @@ def test_a_target_of_the_sources_own_patients_stops_and_makes_no_candidate(tiny_
     rewrite(tiny_network, "harbour.csv", lambda _: source.drop(columns="died_10y").head(150))
     (tiny_network.root / "demo" / "harbour_outcomes.csv").unlink()
     summary = transfer(tiny_network)
-    assert summary["verdict"] == "stop"
+    assert summary.verdict == "stop"
     assert "150 of the 150 patients here are the source's own" in page(tiny_network)
     assert "too different" not in page(tiny_network)
     run = last_run(tiny_network, SITE)
@@ -83,7 +83,7 @@ def test_outcomes_that_contradict_the_risks_harden_the_verdict(tiny_network, tmp
         not_exempt(tiny_network)
     rewrite(tiny_network, "harbour_outcomes.csv", lambda frame: frame.assign(died_10y=0))
     summary = transfer(tiny_network)
-    assert summary["verdict"] == "stop"
+    assert summary.verdict == "stop"
     words = r"expected in \d+ of the 150 patients with a known outcome and happened in none"
     assert re.search(words, page(tiny_network))
     run = last_run(tiny_network, SITE)
@@ -107,12 +107,12 @@ def test_a_refused_label_file_costs_the_labels_and_not_the_report(tiny_network):
     }
     for words, frame in refused.items():
         rewrite(tiny_network, "harbour_outcomes.csv", lambda _, frame=frame: frame)
-        assert transfer(tiny_network)["labelled"] == 0
+        assert transfer(tiny_network).labelled == 0
         assert "The outcomes were not used" in page(tiny_network)
         assert words in page(tiny_network)
         assert "value-a" not in page(tiny_network)
     rewrite(tiny_network, "harbour_outcomes.csv", lambda _: outcomes)
-    assert transfer(tiny_network)["labelled"] == len(outcomes)
+    assert transfer(tiny_network).labelled == len(outcomes)
     assert "not used" not in page(tiny_network)
 
 
@@ -123,8 +123,8 @@ def test_every_place_counts_the_same_referrals(tiny_network):
     listed = pd.read_csv(tiny_network.latest(SITE) / "patients.csv", keep_default_na=False)
     unlike = listed["why"].str.contains("unlike anyone the model learned from").sum()
     assert unlike > 0
-    assert summary["reasons"]["unlike_referrals"] == unlike
-    assert summary["referred"] == listed["refer"].sum()
+    assert summary.reasons["unlike_referrals"] == unlike
+    assert summary.referred == listed["refer"].sum()
     text = (tiny_network.latest(SITE) / "report.html").read_text(encoding="utf-8")
     assert f"{unlike} are unlike anyone the model learned from" in text
-    assert f"{summary['referred']} patients are on the list" in text
+    assert f"{summary.referred} patients are on the list" in text

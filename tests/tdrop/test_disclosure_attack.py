@@ -20,6 +20,7 @@ from tdrop.disclosure.documents import disclose_labels, disclose_summary, disclo
 from tdrop.disclosure.evaluation import disclose_rows
 from tdrop.disclosure.shift import disclose_shift
 from tdrop.evaluate import ALL, Row
+from tdrop.report import SiteSummary
 from tdrop.shift import Density, FeatureShift, Shift
 
 POLICY = Disclosure(threshold=10)
@@ -91,8 +92,8 @@ def learn_documents(attack: Attack, site: Mapping[str, Any]) -> None:
     attack.learn("known", labels.known)
     attack.learn("missing", labels.missing)
     attack.require({"patients": 1, "known": -1, "missing": -1}, 0, 0)
-    previous = disclose_summary({"patients": site["before"], "methods": []}, POLICY)
-    attack.learn("patients before", previous["patients"])
+    previous = disclose_summary(SiteSummary("a", "A", patients=site["before"]), POLICY)
+    attack.learn("patients before", previous.patients)
 
 
 def learn_shift(attack: Attack, site: Mapping[str, Any]) -> None:
@@ -159,5 +160,5 @@ def test_the_attack_itself_works() -> None:
 
 
 def test_the_last_report_does_not_tell_by_how_many_it_differs() -> None:
-    now, then = (disclose_summary({"patients": n, "methods": []}, POLICY)["patients"] for n in (400, 399))
+    now, then = (disclose_summary(SiteSummary("a", "A", patients=n), POLICY).patients for n in (400, 399))
     assert (now, then) == (400, 400)

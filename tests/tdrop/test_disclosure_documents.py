@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from report_cases import report_data
+from report_cases import make_forecast, make_observations, report_data
 
 from tdrop.contracts.findings import Finding, Validation
 from tdrop.contracts.schema import Disclosure
@@ -20,10 +20,13 @@ from tdrop.disclosure.report import disclose
 from tdrop.disclosure.shift import disclose_matching, disclose_shift
 from tdrop.matching import Balance, Matching
 from tdrop.metrics import METRICS
-from tdrop.records import Hidden, plain, read
-from tdrop.report import render_report, report_summary
+from tdrop.records import Hidden, plain, read, written
+from tdrop.report import MethodLine, SiteSummary, render_report, report_summary
+from tdrop.report.choice import choice_table
+from tdrop.report.expected import expectations, forecast_sentence, forecast_table
 from tdrop.report.extract import LABEL_COUNTS, rows_sentence
 from tdrop.report.sentences import (
+    choice_sentence,
     evaluation_warnings,
     label_sentences,
     matching_sentences,
@@ -34,6 +37,7 @@ from tdrop.report.sentences import (
 from tdrop.report.text import row_text
 from tdrop.report.words import (
     changes,
+    method_sentence,
     outcome_text,
     referral_counts,
     referred_text,
@@ -140,13 +144,13 @@ def test_trials_lose_few_errors() -> None:
 
 
 def test_summary_of_an_undisclosed_report_is_reduced_to_what_is_safe() -> None:
-    summary = {"patients": 400, "referred": 4, "labelled": 397, "outcomes": 100, "use": "4 patients", "things": ["4"],
-               "reason": "0.8%", "auroc": 0.8,
-               "methods": [{"method": "m", "referrals": 3, "inpt": 2, "auroc": 0.8}]}  # fmt: skip
+    summary = SiteSummary("a", "A", patients=400, referred=4, labelled=397, outcomes=100, use="4 patients",
+                          things=("4",), reason="0.8%", auroc=0.8,
+                          methods=(MethodLine("m", "M", True, auroc=0.8, referrals=3, inpt=2),))  # fmt: skip
     shown = disclose_summary(summary, POLICY)
-    assert (shown["referred"], shown["labelled"], shown["use"], shown["things"]) == ("<10", 400, "", [])
-    assert shown["methods"][0]["referrals"] == "<10"
-    assert "4 patients" not in json.dumps(shown)
+    assert (shown.referred, shown.labelled, shown.use, shown.things) == (Hidden(10), 400, "", ())
+    assert shown.methods[0].referrals == Hidden(10)
+    assert "4 patients" not in json.dumps(plain(shown))
 
 
 # The whole report ---------------------------------------------------------------------------------
@@ -160,7 +164,10 @@ def secret_report() -> Any:
     )
     validation = make_validation(303, 3, 0)
     labels = LabelCounts(known=300, unknown_ids=7)
-    return replace(data, validation=validation, source_validation=validation, labels=labels, previous=None)
+    expected = make_forecast(("mc_dropout", "logistic_regression"), 1500, 300)
+    return replace(
+        data, validation=validation, source_validation=validation, labels=labels, previous=None, forecast=expected
+    )
 
 
 def test_export_is_readable_and_holds_no_small_count(secret_report: Any) -> None:
@@ -189,8 +196,18 @@ def with_few(data: Any, few: int) -> Any:
                ("source_outcomes", "shared_patients", "known_outcomes")]  # fmt: skip
     counted = [replace(row, n=few, events=few, value=None, why="few events") for row in data.evaluation.rows]
     rows = [replace(row, value=float(few)) if METRICS[row.metric].shape == "count" else row for row in counted]
+    expected = replace(
+        data.forecast, source_rows=few, source_events=few, effective_n=float(few), target_rows=few
+    )  # fmt: skip
     return replace(
         data,
+        choice=replace(
+            data.choice, table=tuple(replace(row, n=few, effective_n=float(few)) for row in data.choice.table)
+        ),
+        tuning={name: [replace(trial, n=few, errors=few, matched_n=few) for trial in trials]
+                for name, trials in data.tuning.items()},
+        forecast=expected,
+        observations=make_observations(expected, data.method, 100, few / 100),
         labels=LabelCounts(**dict.fromkeys(LABEL_COUNTS, few)),
         matching=replace(data.matching, retained=few, wanted=few, within=few, fallback="most alike"),
         validation=replace(whole, findings=(finding,)),
@@ -200,13 +217,30 @@ def with_few(data: Any, few: int) -> Any:
             permutation=replace(data.shift.permutation, source_rows=few, target_rows=few),
         ),
         evaluation=replace(data.evaluation, outcomes=few, rows=tuple(rows)),
-        previous={"patients": few, "referred": few, "labelled": few, "method_label": "Ensemble", "verdict": "stop"},
+        previous=SiteSummary("a", "A", patients=few, referred=few, labelled=few, method="ensemble",
+                             method_label="Ensemble", verdict="stop"),
     )  # fmt: skip
+
+
+def choice_words(data: Any) -> list[str]:
+    """What the pages say of the choice."""
+    table = [cell.below for line in choice_table(data).lines for cell in line]
+    rows = [f"{row.method}: {written(row.n)} rows" for row in data.choice.table]
+    return [choice_sentence(data.choice), method_sentence(data), *table, *rows]
+
+
+def forecast_words(data: Any) -> list[str]:
+    """What the page says of the forecast and of what was observed beside it."""
+    table = forecast_table(data)
+    assert table is not None
+    told = [f"{one.title}: {one.value} ({one.interval}) {one.observed}" for one in expectations(data)]
+    return [forecast_sentence(data), table.note, *told, *(cell.below for line in table.lines for cell in line)]
 
 
 def every_sentence(data: Any) -> list[str]:
     """What the page says of every record that counts patients."""
     return [
+        *choice_words(data), *forecast_words(data),
         *label_sentences(data.labels), shift_sentence(data.shift), *shift_notes(data.shift),
         *matching_sentences(data.matching, {}), *(finding.sentence for finding in data.validation.findings),
         rows_sentence(data.validation), referral_sentence(referral_counts(data)),
@@ -221,6 +255,8 @@ def test_no_sentence_of_the_export_holds_a_small_count(secret_report: Any, few: 
     """Every count of every record is small, and every sentence is told without it."""
     whole = with_few(secret_report, few)
     small = re.compile(rf"(?<![\d.,<]){few}(?![\d%]|[.,]\d)")
+    for sentences in (choice_words(whole), forecast_words(whole)):
+        assert any(small.search(sentence) for sentence in sentences), "the scenario counts few"
     assert sum(bool(small.search(sentence)) for sentence in every_sentence(whole)) > 20, "the scenario counts few"
     for sentence in every_sentence(disclose(whole, POLICY)):
         assert not small.search(sentence), sentence
@@ -236,8 +272,8 @@ def test_an_export_draws_no_curve_of_single_patients(secret_report: Any) -> None
 
 def test_summary_of_a_disclosed_report_keeps_its_sentences(secret_report: Any) -> None:
     summary = report_summary(disclose(secret_report, POLICY))
-    assert len(summary["things"]) == 3
-    json.dumps(summary, allow_nan=False)
+    assert len(summary.things) == 3
+    json.dumps(plain(summary), allow_nan=False)
 
 
 def test_figures_of_the_export_draw_no_small_bar(secret_report: Any) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tdrop.methods.parts.network import Batch, Layers, Network, output_loss
+from tdrop.methods.parts.network import Batch, Layers, NeuralNetwork, output_loss
 from tdrop.methods.parts.noise import Pool, draw_uniform, mask_pool
 from tdrop.types import Task
 
@@ -61,7 +61,7 @@ def fold_masks(layers: Layers, masks: Sequence[Tensor | None]) -> list[Tensor]:
     return folded
 
 
-class FixedDropout(Network):
+class FixedDropout(NeuralNetwork):
     """A tanh network with a fixed dropout rate after every hidden layer; rate 0 means no mask there."""
 
     def __init__(

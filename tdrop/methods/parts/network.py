@@ -96,7 +96,7 @@ class Batch:
     done: float
 
 
-class Network(nn.Module):
+class NeuralNetwork(nn.Module):
     """A torch module that knows its own loss and how to draw samples.
 
     Attributes:

@@ -19,7 +19,7 @@ from torch import Tensor
 from tdrop.errors import FitError
 from tdrop.methods.parts.checks import check_cohorts, check_passes, check_rows, check_seed
 from tdrop.methods.parts.facts import Facts, Scaling, learn_scaling, read_facts
-from tdrop.methods.parts.network import Network
+from tdrop.methods.parts.network import NeuralNetwork
 from tdrop.methods.parts.noise import spawn, torch_generator
 from tdrop.methods.parts.sampling import summarise_samples
 from tdrop.methods.parts.save import write_model
@@ -72,7 +72,7 @@ class NetworkMethod(Settings):
         return (self.weight_decay, float(self.linear))
 
     @abstractmethod
-    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> Network:
+    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
         """Makes the untrained network for that many features and source rows."""
 
     def fit(
@@ -95,7 +95,7 @@ class NetworkMethod(Settings):
         facts = Facts(source.features, source.task, trained.steps, trained.history, len(source), scaling)
         return self.fitted_class()(self, network, facts)
 
-    def train(self, network: Network, rows: Rows, seed: int, progress: StepCallback | None) -> Trained:
+    def train(self, network: NeuralNetwork, rows: Rows, seed: int, progress: StepCallback | None) -> Trained:
         """Trains the network in place."""
         return train(network, rows, self.schedule(), method=self.name, seed=seed, progress=progress)
 
@@ -133,7 +133,7 @@ class NetworkMethod(Settings):
 class FittedNetwork:
     """A trained network with everything needed to predict; see `tdrop.types.Fitted`."""
 
-    def __init__(self, method: NetworkMethod, network: Network, facts: Facts) -> None:
+    def __init__(self, method: NetworkMethod, network: NeuralNetwork, facts: Facts) -> None:
         self.method = method
         self.features = facts.features
         self.task = facts.task

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from tdrop.errors import FitError
-from tdrop.methods.parts.network import Batch, Network, mean_prediction_loss
+from tdrop.methods.parts.network import Batch, NeuralNetwork, mean_prediction_loss
 from tdrop.methods.parts.noise import Pool, spawn, torch_generator
 from tdrop.types import StepCallback, Task
 
@@ -57,7 +57,7 @@ class Trained:
 
 
 def train(
-    network: Network, rows: Rows, schedule: Schedule, *, method: str, seed: int, progress: StepCallback | None
+    network: NeuralNetwork, rows: Rows, schedule: Schedule, *, method: str, seed: int, progress: StepCallback | None
 ) -> Trained:
     """Trains `network` in place, to the end of the schedule unless it names a patience."""
     order, noise, validation_noise = spawn(seed, 3)
@@ -114,7 +114,7 @@ class _Best:
             optimiser.restore(self._weights)
 
 
-def run_step(network: Network, batch: Batch, optimiser: Optimiser, pool: Pool | None, done: float) -> Tensor:
+def run_step(network: NeuralNetwork, batch: Batch, optimiser: Optimiser, pool: Pool | None, done: float) -> Tensor:
     """One update of the weights; returns the loss before it."""
     loss = network.loss(batch, pool)
     torch.autograd.backward(loss)
@@ -123,7 +123,7 @@ def run_step(network: Network, batch: Batch, optimiser: Optimiser, pool: Pool | 
 
 
 @torch.no_grad()
-def _validate(network: Network, rows: Rows, passes: int, seed: int) -> float | None:
+def _validate(network: NeuralNetwork, rows: Rows, passes: int, seed: int) -> float | None:
     """Loss on the validation rows: the same noise every time, drawn anew because a draw holds weights."""
     if rows.validation is None:
         return None
@@ -175,7 +175,7 @@ class _Batches:
 class Optimiser:
     """Adam with a cosine schedule over one flat vector that holds every weight: one kernel a step."""
 
-    def __init__(self, network: Network, schedule: Schedule) -> None:
+    def __init__(self, network: NeuralNetwork, schedule: Schedule) -> None:
         parameters = list(network.parameters())
         decayed = {id(parameter) for parameter in network.decayed()}
         self._flat = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tdrop.contracts.network import load_network, parse_site
-from tdrop.contracts.record import digest
+from tdrop.contracts.record import digest_of
 from tdrop.contracts.table import Column
 from tdrop.contracts.yaml_file import parse_yaml
 from tdrop.data.values import as_labels
@@ -187,7 +187,7 @@ def test_digests_follow_content_not_form(folder: Path) -> None:
 
 def test_digests_are_the_same_on_every_machine() -> None:
     canonical = b'{"int 1":null,"str b":[1,2.5,"\\u00e9"]}'
-    assert digest({"b": [1, 2.5, "\u00e9"], 1: None}) == hashlib.sha256(canonical).hexdigest()
+    assert digest_of({"b": [1, 2.5, "\u00e9"], 1: None}) == hashlib.sha256(canonical).hexdigest()
 
 
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(-3, 3), st.sampled_from([0.0, 1.0, -9.0, 2.5]),
@@ -211,7 +211,7 @@ def spelled(content: Any) -> Any:
 @settings(max_examples=300, deadline=None)
 @given(CONTENTS, CONTENTS)
 def test_digests_differ_where_contents_do(first: Any, second: Any) -> None:
-    assert (digest(first) == digest(second)) == (spelled(first) == spelled(second))
+    assert (digest_of(first) == digest_of(second)) == (spelled(first) == spelled(second))
 
 
 KEYS = st.sampled_from(["0", "0.0", '"0.0"', '"0"', "1", "1.0", "yes", "true", '"true"', "2", "02"])
@@ -233,7 +233,7 @@ def test_site_files_that_read_differently_have_other_digests(
             return
         column = Column(name="comorbidity", type="binary")
         read = as_labels(pd.Series(LABELS), (), column, site.categories["comorbidity"])[0].fillna(-1).tolist()
-        found.append((read, digest(parse_yaml(text, folder / HARBOUR).data)))
+        found.append((read, digest_of(parse_yaml(text, folder / HARBOUR).data)))
     (one, key), (other, other_key) = found
     assert one == other or key != other_key
 

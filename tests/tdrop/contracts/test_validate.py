@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import tdrop.contracts.validate as validate_module
 from tdrop.contracts.accounting import Account
-from tdrop.contracts.expectations import suite
+from tdrop.contracts.expectations import Expectation, suite
 from tdrop.contracts.findings import Finding, Validation
 from tdrop.contracts.site import Site
 from tdrop.contracts.table import Contract
@@ -336,8 +336,8 @@ def test_more_findings_can_stop_a_site() -> None:
 
 def test_the_suite_is_plain_data_and_names_every_rule() -> None:
     expectations = suite(CONTRACT, CONTRACT.names, labels=True)
-    assert json.loads(json.dumps(expectations)) == expectations
-    names = [item["rule"] for item in expectations]
+    assert [read(Expectation, json.loads(json.dumps(plain(each)))) for each in expectations] == expectations
+    names = [item.rule for item in expectations]
     assert len(names) == len(set(names))
     assert {"size.range", "size.plausible", "grade.categories", "key.unique", "columns", "died.missing"} <= set(names)
     assert CONTRACT.suite() == expectations
@@ -350,7 +350,7 @@ def test_great_expectations_is_asked_for_rows_only_where_rows_go(monkeypatch: py
     original = module.run_expectations
 
     def spy(table: Any, expectations: Any, step: Any) -> Any:
-        asked.append((step["result_format"], [item["rule"] for item in expectations]))
+        asked.append((step["result_format"], [item.rule for item in expectations]))
         return original(table, expectations, step)
 
     monkeypatch.setattr(module, "run_expectations", spy)

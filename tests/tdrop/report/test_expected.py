@@ -12,7 +12,7 @@ from report_cases import make_forecast, make_observations, report_data
 from tdrop.disclosure.cells import step_of
 from tdrop.disclosure.report import disclose
 from tdrop.forecast import TrackRecord
-from tdrop.report import ReportData, render_index, render_report, report_summary
+from tdrop.report import IndexLine, ReportData, render_index, render_report, report_summary
 from tdrop.report.expected import CANNOT_KNOW, expectations, forecast_sentence, forecast_table, track_sentence
 
 SOME = ("mc_dropout", "logistic_regression")
@@ -56,7 +56,7 @@ def test_without_a_forecast_nothing_is_promised(unlabelled: ReportData) -> None:
     assert "What to expect here" not in head(bare)
     assert forecast_table(bare) is None
     assert forecast_sentence(bare) == ""
-    assert report_summary(bare)["forecast"] is None
+    assert report_summary(bare).forecast is None
 
 
 def test_known_outcomes_stand_beside_the_forecast(labelled: ReportData) -> None:
@@ -93,11 +93,11 @@ def test_a_disclosed_site_hides_what_rests_on_few(labelled: ReportData) -> None:
 
 def test_the_index_says_over_all_sites_how_often_forecasts_held(unlabelled: ReportData) -> None:
     track = TrackRecord(5, 4, 3, 2, 0.09, 0.99, 0.034, ())
-    entry = {**report_summary(unlabelled), "link": "a.html"}
-    page = render_index([entry], track)
+    line = IndexLine(report_summary(unlabelled), "a.html")
+    page = render_index([line], track)
     assert "at 2 of 3 (67%; 95% interval 9% to 99%), on average 0.03 from the forecast" in page
-    expected = entry["forecast"]["auroc"]
-    assert f"{expected['low']:.2f} to {expected['high']:.2f}" in page
+    expected = line.summary.forecast["auroc"]
+    assert f"{expected.low:.2f} to {expected.high:.2f}" in page
     assert "AUROC expected" in page
-    assert 'id="track"' not in render_index([entry])
+    assert 'id="track"' not in render_index([line])
     assert track_sentence(TrackRecord(1, 1, 0, 0, None, None, None, ())).endswith("No audit has opened any yet.")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from tdrop.report import NO_REPORT, halt_of, render_halt, render_index
+from tdrop.home.status import Status
+from tdrop.report import IndexLine, SiteSummary, halt_of, render_halt, render_index
 
 REASON = "site 'harbour' is stopped by 1 table-level finding(s): column 'age' is missing <script>"
-STATUS = {"outcome": "stopped", "sentence": REASON, "ended": "2026-11-16T02:37:38+00:00"}
-SUMMARY = {**NO_REPORT, "title": "Harbour Hospital", "verdict": "go", "method_label": "Ensemble", "patients": 400,
-           "created": "2026-11-01 09:00", "link": "a.html"}  # fmt: skip
+STATUS = Status("harbour", None, "stopped", "2026-11-16T02:37:38+00:00", sentence=REASON)
+SUMMARY = SiteSummary(
+    "harbour", "Harbour Hospital", verdict="go", method_label="Ensemble", patients=400, created="2026-11-01 09:00"
+)
 
 
 def test_the_page_gives_the_reason_and_leads_to_the_report_before() -> None:
@@ -22,17 +24,17 @@ def test_the_page_gives_the_reason_and_leads_to_the_report_before() -> None:
 
 
 def test_the_index_never_shows_the_verdict_before() -> None:
-    page = render_index([{**SUMMARY, "halt": halt_of(STATUS, "Harbour Hospital")}])
+    page = render_index([IndexLine(SUMMARY, "a.html", halt_of(STATUS, "Harbour Hospital"))])
     assert ">Stopped<" in page
     assert ">Go<" not in page
     assert "column &#39;age&#39; is missing" in page
     assert "of the report before" in page
-    assert ">Go<" in render_index([SUMMARY])
+    assert ">Go<" in render_index([IndexLine(SUMMARY, "a.html")])
 
 
 def test_a_site_without_any_report_has_a_line() -> None:
-    halt = halt_of({"outcome": "failed", "sentence": ""}, "hillside")
-    page = render_index([{**NO_REPORT, "title": "hillside", "link": "sites/hillside/stopped.html", "halt": halt}])
+    halt = halt_of(Status("hillside", None, "failed"), "hillside")
+    page = render_index([IndexLine(SiteSummary("hillside", "hillside"), "sites/hillside/stopped.html", halt)])
     assert ">Failed<" in page
     assert "No reason was written down." in page
     assert "of the report before" not in page
@@ -40,7 +42,7 @@ def test_a_site_without_any_report_has_a_line() -> None:
 
 def test_other_endings_are_no_halt() -> None:
     for outcome in ("done", "not recorded", "interrupted"):
-        assert halt_of({"outcome": outcome, "sentence": "x"}, "hillside") is None
+        assert halt_of(Status("hillside", None, outcome, sentence="x"), "hillside") is None
     assert halt_of(None, "hillside") is None
 
 

@@ -18,11 +18,21 @@ from report_cases import make_choice, predict, report_data
 from tdrop.disclosure.report import disclose
 from tdrop.evaluate import evaluate
 from tdrop.metrics import METRICS, in_view
-from tdrop.report import ReportData, render_index, render_report, render_shift_page, report_summary
+from tdrop.records import Hidden, plain, read
+from tdrop.report import (
+    IndexLine,
+    ReportData,
+    SiteSummary,
+    render_index,
+    render_report,
+    render_shift_page,
+    report_summary,
+)
 from tdrop.report.results import hindsight
 from tdrop.report.sections import report_sections
 from tdrop.report.sentences import evaluation_warnings
 from tdrop.report.text import count, moment, number, share
+from tdrop.served.promotion import Promotion
 
 EVIL = '<script>alert("x")</script><img src=x onerror=y>'
 
@@ -107,13 +117,13 @@ def test_what_comes_from_outside_is_escaped(labelled: ReportData) -> None:
         source_title=EVIL,
         validation=replace(labelled.validation, findings=(finding,)),
         failed_methods={"mixmatch": EVIL},
-        promotion={"by": EVIL, "note": EVIL, "when": "2026-11-16", "method": "ensemble"},
-        provenance={**labelled.provenance, "contract": EVIL},
+        promotion=Promotion("harbour", "1", "ensemble", by=EVIL, note=EVIL, when="2026-11-16"),
+        provenance=replace(labelled.provenance, contract=EVIL),
         choice=replace(labelled.choice, runner_up=EVIL),
     )
     for text in (
         render_report(data),
-        render_index([{**report_summary(data), "link": "a.html"}]),
+        render_index([IndexLine(report_summary(data), "a.html")]),
         render_shift_page(site, EVIL, data.shift, data.matching, data.validation, data.contract),
     ):
         assert len(Page(text).all("script")) == 1
@@ -232,9 +242,8 @@ def test_a_failed_method_is_named_with_its_reason(labelled: ReportData) -> None:
 
 
 def test_who_promoted_the_model_and_with_which_note(labelled: ReportData) -> None:
-    data = replace(
-        labelled, promotion={"by": "Dr A", "note": "agreed in the board", "when": "2026-11-16", "method": "ensemble"}
-    )
+    promotion = Promotion("harbour", "1", "ensemble", by="Dr A", note="agreed in the board", when="2026-11-16")
+    data = replace(labelled, promotion=promotion)
     text = Page(without_sections(data)).text
     assert "Ensemble was approved by Dr A on 2026-11-16" in text
     assert "agreed in the board" in text
@@ -249,7 +258,7 @@ def test_how_it_was_made_is_complete(page: str) -> None:
 
 def test_optional_parts_may_be_missing(unlabelled: ReportData) -> None:
     bare = replace(
-        unlabelled, source_frame=None, target_frame=None, dropout_rates={}, provenance={}, previous=None, tuning={},
+        unlabelled, source_frame=None, target_frame=None, dropout_rates={}, provenance=None, previous=None, tuning={},
         matching=None, shift=replace(unlabelled.shift, drivers=(), propensity=None),
     )  # fmt: skip
     text = Page(render_report(bare)).text
@@ -265,29 +274,30 @@ def test_recalibration_is_shown_before_and_after(page: str) -> None:
 
 
 def test_summary_is_plain_json_and_feeds_the_next_report(labelled: ReportData) -> None:
-    summary = json.loads(json.dumps(report_summary(labelled), allow_nan=False))
-    assert summary["method"] == "transductive_dropout"
-    assert summary["referred"] == labelled.evaluation.value("transductive_dropout", "referred", 0)
+    summary = report_summary(labelled)
+    assert read(SiteSummary, json.loads(json.dumps(plain(summary), allow_nan=False))) == summary
+    assert summary.method == "transductive_dropout"
+    assert summary.referred == labelled.evaluation.value("transductive_dropout", "referred", 0)
     same = first_screen(replace(labelled, previous=summary))
     assert "Nothing since the last report (2026-11-16)" in same
-    other = {**summary, "referred": 7, "verdict": "stop"}
+    other = replace(summary, referred=7, verdict="stop")
     text = first_screen(replace(labelled, previous=other))
     assert "had verdict Stop, 7 to refer." in text
 
 
 def test_index_lists_sites_by_methods_with_links(labelled: ReportData, unlabelled: ReportData) -> None:
-    entries = [
-        {**report_summary(data), "link": f"sites/{n}/latest/report.html"}
+    lines = [
+        IndexLine(report_summary(data), f"sites/{n}/latest/report.html")
         for n, data in enumerate((labelled, unlabelled))
     ]
-    page = render_index(entries)
+    page = render_index(lines)
     found = Page(page)
     assert [a["href"] for a in found.all("a")][:2] == ["sites/0/latest/report.html", "sites/1/latest/report.html"]
     for words in ("Caution", "Transductive dropout", "MixMatch", "400", "nobody yet"):
         assert words in found.text
     assert "No site has a report yet" in render_index([])
-    hidden = {**entries[0], "referred": "<10", "patients": None, "auroc": None}
-    assert "&lt;10" in render_index([hidden])
+    hidden = replace(lines[0].summary, referred=Hidden(10), patients=None, auroc=None)
+    assert "&lt;10" in render_index([replace(lines[0], summary=hidden)])
 
 
 def test_shift_page_stands_alone(labelled: ReportData) -> None:
@@ -361,15 +371,15 @@ def test_limits_and_approval_come_before_results(page: str) -> None:
 
 def test_an_approval_is_what_changed(labelled: ReportData) -> None:
     summary = report_summary(labelled)
-    promotion = {"by": "Dr A", "note": "agreed", "when": "2026-11-16", "method": "ensemble", "version": "2"}
+    promotion = Promotion("harbour", "2", "ensemble", by="Dr A", note="agreed", when="2026-11-16")
     told = first_screen(replace(labelled, previous=summary, promotion=promotion))
     assert "Approved since the last report by Dr A." in told
     assert "Nothing since" not in told
 
 
 def test_going_back_is_no_new_approval(labelled: ReportData) -> None:
-    first = {"by": "Dr A", "note": "agreed", "when": "2026-11-14T08:00", "method": "ensemble", "version": "1"}
-    second = {**first, "by": "Dr B", "when": "2026-11-16T08:00", "version": "2"}
+    first = Promotion("harbour", "1", "ensemble", by="Dr A", note="agreed", when="2026-11-14T08:00")
+    second = replace(first, by="Dr B", when="2026-11-16T08:00", version="2")
     summary = report_summary(replace(labelled, promotion=second))
     told = first_screen(replace(labelled, previous=summary, promotion=first))
     assert "Gone back since the last report: version 1, approved earlier by Dr A, is in use again." in told

@@ -49,7 +49,7 @@ def draw_report(seed: int, rows: int) -> ReportData:
     )  # fmt: skip
     aside, twice = (int(number) for number in random.integers(1, 10, 2))
     labels = LabelCounts(known=rows - missing, missing=missing, unknown_ids=3)
-    previous = {**dict(data.previous or {}), "patients": rows - 1, "labelled": rows - missing - 1}
+    previous = replace(data.previous, patients=rows - 1, labelled=rows - missing - 1)
     read = rows + aside + twice
     validation = replace(data.validation, read=read, quarantined=aside, duplicates=twice, findings=())
     return replace(data, y=y, evaluation=evaluation, validation=validation, labels=labels, previous=previous)

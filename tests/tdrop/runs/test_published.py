@@ -12,6 +12,7 @@ from disclosure_attack import Attack
 
 from tdrop.disclosure.cells import shown_count
 from tdrop.disclosure.differences import may_leave, patients_apart, state_of
+from tdrop.report import SiteSummary
 from tdrop.runs.published import Published
 
 THRESHOLD = 10
@@ -23,9 +24,9 @@ def cohort(rows: int, first: int = 0) -> pd.DataFrame:
 
 
 def write(frame: pd.DataFrame) -> Any:
-    def files(folder: Path) -> dict[str, Any]:
+    def files(folder: Path) -> SiteSummary:
         (folder / "numbers.txt").write_text(f"{shown_count(len(frame), THRESHOLD)} {frame['age'].mean():.3f}")
-        return {"patients": shown_count(len(frame), THRESHOLD)}
+        return SiteSummary("a", "A", patients=shown_count(len(frame), THRESHOLD))
 
     return files
 
@@ -108,7 +109,7 @@ def test_enough_new_patients_leave_and_nothing_near_an_older_export_does(publish
     other = pd.concat([cohort(400), cohort(5, first=9000)])
     assert export(published, other, tmp_path / "4") == second
     assert export(published, cohort(400), tmp_path / "5") == first
-    assert published.before(state_of(cohort(400), None)) == {"patients": 410}
+    assert published.before(state_of(cohort(400), None)).patients == 410
 
 
 def test_outcomes_that_come_a_few_at_a_time_wait(published: Published, tmp_path: Path) -> None:

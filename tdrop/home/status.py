@@ -8,33 +8,64 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from filelock import FileLock, Timeout
 
-from tdrop.data.readers import fingerprint, label_fingerprint
-from tdrop.errors import UsageError
-from tdrop.home.place import PRIVATE, Place, ResolvedSite, write_private
-from tdrop.home.store import program_digest
-from tdrop.runs.settings import TransferSettings
+from tdrop.errors import DataError, UsageError
+from tdrop.home.place import PRIVATE, Place, write_private
+from tdrop.records import plain, read_record
 
 logger = logging.getLogger(__name__)
+STATUS = "status.json"
 
 
-def inputs_of(site: ResolvedSite, settings: TransferSettings) -> dict[str, Any]:
-    """Digests of everything that a transfer of this site depends on."""
-    where = {"home": site.place.root, "base": site.network.base}
-    return {
-        "contract": site.digest,
-        "source_data": fingerprint(site.source, **where),
-        "target_data": fingerprint(site.site, **where),
-        "labels": label_fingerprint(site.site, **where),
-        "settings": settings.model_dump(mode="json"),
-        "code": program_digest(),
-    }
+@dataclass(frozen=True)
+class Inputs:
+    """Digests of everything that a transfer of a site depends on.
+
+    Attributes:
+        contract: Of the site's, its table's and its source's files.
+        source_data: Of the source's extract.
+        target_data: Of the site's.
+        labels: Of its label file, or None.
+        settings: As the run was started.
+        code: Of this program.
+    """
+
+    contract: str
+    source_data: str
+    target_data: str
+    labels: str | None
+    settings: Mapping[str, Any]
+    code: str
+
+
+@dataclass(frozen=True)
+class Status:
+    """How a site's last run ended.
+
+    Attributes:
+        site: Name of the site.
+        inputs: What it was made from; None where that was not known yet.
+        outcome: done, not recorded, stopped, failed or interrupted.
+        ended: When.
+        started: When.
+        sentence: What came of it.
+        reason: Of an extract that was refused, the first thing to mend.
+    """
+
+    site: str
+    inputs: Inputs | None
+    outcome: str
+    ended: str | None = None
+    started: str | None = None
+    sentence: str = ""
+    reason: str = ""
 
 
 @contextmanager
@@ -77,25 +108,23 @@ def is_running(place: Place, site: str) -> bool:
         return True
 
 
-def read_status(place: Place, site: str) -> dict[str, Any] | None:
+def read_status(place: Place, site: str) -> Status | None:
     """The site's status, or None before its first run or when the file is not readable."""
     try:
-        status: dict[str, Any] = json.loads((place.site(site) / "status.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return read_record(Status, place.site(site) / STATUS)
+    except (OSError, ValueError, DataError):
         return None
-    return status
 
 
-def write_status(place: Place, site: str, inputs: dict[str, Any] | None, outcome: str, **more: Any) -> None:
-    """Replaces the site's status; `outcome` is done, stopped or failed."""
-    status = {"site": site, "inputs": inputs, "outcome": outcome, "ended": now(), **more}
-    write_private(place.site(site) / "status.json", json.dumps(status, indent=1, sort_keys=True) + "\n")
+def write_status(place: Place, status: Status) -> None:
+    """Replaces the site's status."""
+    write_private(place.site(status.site) / STATUS, json.dumps(plain(status), indent=1, sort_keys=True) + "\n")
 
 
-def unchanged(place: Place, site: str, inputs: dict[str, Any]) -> bool:
+def unchanged(place: Place, site: str, inputs: Inputs) -> bool:
     """Whether the last run ended well and started from exactly these inputs."""
     status = read_status(place, site)
-    good = status is not None and status["outcome"] == "done" and status["inputs"] == inputs
+    good = status is not None and status.outcome == "done" and status.inputs == inputs
     return good and (place.latest(site) / "report.html").is_file()
 
 

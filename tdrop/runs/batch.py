@@ -1,0 +1,147 @@
+"""A batch of new patients beside those that a champion was made for and learned from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tdrop.data.readers import fingerprint
+from tdrop.errors import TdropError, UsageError
+from tdrop.home.files import SOURCE, TARGET, load_pair
+from tdrop.home.place import Place
+from tdrop.home.status import read_status
+from tdrop.home.store import Ref
+from tdrop.runs.propensity import fitted_propensity, load_propensity
+from tdrop.runs.prune import stages
+from tdrop.runs.run import last_run
+from tdrop.served.comparison import FEWEST_TO_COMPARE, compare_batch
+from tdrop.served.model import Description
+from tdrop.shift import unlike_newcomers
+from tdrop.shift.overlap import Mask
+from tdrop.types import Cohort
+
+
+@dataclass(frozen=True)
+class Champion:
+    """A promoted model on disk, with what it was made from."""
+
+    folder: Path
+    version: str
+    described: Description
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What came of a batch.
+
+    Attributes:
+        folder: Where the lists are.
+        scored: Patients with a prediction.
+        referred: Of these to refer.
+        unlike: Of these unlike anyone the model learned from; None where nobody can say.
+        filled_in: Of these with a value that was filled in.
+        champion: The version that predicted.
+        sentences: What to know about the batch.
+    """
+
+    folder: str
+    scored: int
+    referred: int
+    unlike: int | None
+    filled_in: int
+    champion: str
+    sentences: tuple[str, ...]
+
+
+def what_changed(place: Place, site: str, champion: Champion) -> list[str]:
+    """What is newer than the champion: its contract, or the source's extract."""
+    network = place.network()
+    advice = f"run `tdrop transfer {site}` and promote again"
+    sentences = []
+    if network.digest_of(network.site(site)) != champion.described.contract_digest:
+        sentences.append(f"the contract or site file changed since version {champion.version} was trained; {advice}")
+    older = _older_source(place, site, champion)
+    if older is not None:
+        sentences.append(f"version {champion.version} was trained on {older}; {advice}")
+    return sentences
+
+
+def _older_source(place: Place, site: str, champion: Champion) -> str | None:
+    """What the champion learned from, where the source's extract is another one now.
+
+    The champion knows its source rows by their digest; the stages that hold them tell which extract they were
+    read from. Once those are pruned, only the last transfer's rows are left to compare with.
+    """
+    rows = champion.described.digests.source
+    read_from = {stage.inputs["data"] for stage in stages(place) if stage.digest == rows}
+    extract = _source_extract(place, site)
+    if read_from and extract is not None:
+        return None if extract in read_from else "an older source extract than there is now"
+    try:
+        same = last_run(place, site).stages.source.digest == rows
+    except UsageError:
+        return None
+    return None if same else "an older source extract, or by older rules for it, than the last transfer"
+
+
+def _source_extract(place: Place, site: str) -> str | None:
+    """The fingerprint of the source's extract, or of the one that the last run found; None when neither is known."""
+    network = place.network()
+    try:
+        return fingerprint(network.source_of(network.site(site)), home=place.root, base=network.folder.parent)
+    except TdropError:
+        # Scoring needs no source: one that is out of reach stops nobody.
+        status = read_status(place, site)
+        return None if status is None or status.inputs is None else status.inputs.source_data
+
+
+def unseen_sentences(unseen: dict[str, int], scored: int) -> list[str]:
+    """Counts, never the category: a rare one may be a patient's own."""
+    return [
+        f"column '{column}': {count:,} of {scored:,} values are a category that the source never showed; "
+        "the model has learned nothing about it"
+        for column, count in unseen.items()
+    ]
+
+
+@dataclass(frozen=True)
+class MadeFor:
+    """The patients that a champion was made for and those it learned from, kept on this machine.
+
+    Attributes:
+        encoded: Their stage.
+        source: Whom it learned from.
+        target: Whom it was made for.
+    """
+
+    encoded: Ref
+    source: Cohort
+    target: Cohort
+
+    def unlike(self, place: Place, batch: Cohort) -> Mask | None:
+        """Who of a batch is unlike anyone the model learned from (rows,), or None where nobody can say."""
+        fitted = load_propensity(fitted_propensity(place, self.encoded))
+        return None if fitted is None else unlike_newcomers(batch, self.source, self.target, fitted)
+
+
+def made_for(place: Place, champion: Champion) -> MadeFor | None:
+    """Whom a champion was made for; None where they are not on this machine."""
+    described = champion.described
+    encoded = Ref("encoded", described.encoded, described.digests.encoded, str(place.store))
+    if not all((encoded.path / name).is_file() for name in (SOURCE, TARGET)):
+        return None
+    return MadeFor(encoded, *load_pair(encoded.path))
+
+
+def compare_sentences(those: MadeFor | None, champion: Champion, batch: Cohort) -> list[str]:
+    """Whether the batch is still of the population that the model was made for, in one sentence or none."""
+    if those is None:
+        return [
+            "the patients that the model was made for are not on this machine: the batch could not be compared, and "
+            "nobody can say who is unlike anyone the model learned from"
+        ]
+    if len(batch) < FEWEST_TO_COMPARE:
+        return [f"{len(batch):,} patients are too few to compare with those that the model was made for"]
+    then = champion.described.domain_auroc
+    said = compare_batch(batch, those.target, those.source, then).sentence()
+    return [] if said is None else [said]
