@@ -105,3 +105,11 @@ def loaded_by_training() -> list[str]:
 def test_a_worker_loads_no_orchestrator_and_no_record():
     with pool.worker_processes(1):
         assert pool.compute(loaded_by_training) == []
+
+
+def test_workers_that_were_started_early_do_the_work():
+    with pool.worker_processes(1):
+        pool.warm_up()
+        assert pool.compute(os.getpid) != os.getpid()
+    pool.warm_up()
+    assert pool.compute(os.getpid) == os.getpid(), "without workers there is nothing to start"
