@@ -14,7 +14,7 @@ from report_cases import comparison, report_data
 
 from tdrop import figures, metrics
 from tdrop.evaluate import Moved, compare_risks
-from tdrop.figures.methods import smooth_density
+from tdrop.figures.methods import DropoutRates, smooth_density
 from tdrop.figures.style import HIGHLIGHT, LOOKS, TARGET_COLOUR, Canvas, clean_svg, look, styled
 from tdrop.methods import method_names
 from tdrop.report import ReportData
@@ -152,10 +152,7 @@ def test_one_figure_is_small_however_many_patients() -> None:
     large = report_data(target_rows=4000, source_rows=800, seeds=1, bootstrap=0, methods=("mc_dropout", "ensemble"))
     svg = figures.draw_risk_coverage(large.predictions, large.y, 0.5, named)
     assert len(svg) < 40_000
-    assert (
-        len(figures.draw_dropout_rates({"tdnr": {"source": np.ones(9), "target": np.linspace(0, 1, 9000)}}, named))
-        < 40_000
-    )
+    assert len(figures.draw_dropout_rates({"tdnr": DropoutRates(np.ones(9), np.linspace(0, 1, 9000))}, named)) < 40_000
 
 
 def test_smoothed_density_integrates_to_one_and_finds_the_mode() -> None:
