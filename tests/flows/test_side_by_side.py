@@ -61,11 +61,21 @@ def test_no_run_is_lost_doubled_or_mixed_up(place, ended):
         assert len(parents) == 1, f"{site} was recorded {len(parents)} times"
         children = [run for run in runs if run.data.tags.get("mlflow.parentRunId") == parents[0].info.run_id]
         assert sorted(run.data.tags["method"] for run in children) == ["logistic_regression", "mlp"]
-        evaluation = json.loads((place.latest(site) / "evaluation.json").read_text())
+        evaluation = what_leaves(place, site)
         for run in children:
             assert run.data.tags["site"] == site
             assert run.data.metrics == pytest.approx({**run.data.metrics, **values(evaluation, run)})
             assert len(values(evaluation, run)) >= 8
+
+
+def what_leaves(place, site):
+    """The site's evaluation, rounded where it hides small counts: what the record may hold."""
+    from tdrop.disclosure.evaluation import disclose_evaluation
+    from tdrop.evaluate import Evaluation
+
+    whole = json.loads((place.latest(site) / "evaluation.json").read_text())
+    policy = place.network().site(site).disclosure
+    return whole if policy.exempt else disclose_evaluation(Evaluation.from_dict(whole), policy).to_dict()
 
 
 def values(evaluation, run) -> dict[str, float]:
