@@ -108,7 +108,7 @@ def labelled_rows(folder: Path, source: ResolvedSite, prepared: Ref, left_out: S
     known = ~pd.isna(y)
     if not known.any():
         raise DataError(
-            f"site '{source.name}' has no known outcome in {len(y):,} rows; a source needs labels, "
+            f"site '{source.name}' has no known outcome in any row; a source needs labels, "
             f"check the outcome of table '{source.contract.name}'"
         )
     save_cohort(folder / SOURCE, encoder.encode(frame[known].reset_index(drop=True), source.name, y=y[known]))

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import computed_field
 
 from tdrop.contracts.record import Severity
-from tdrop.records import Count, written
+from tdrop.records import Count, Hidden, written
 
 Sureness = Literal["certain", "likely", "possible"]
 About = Literal["patients", "file"]
@@ -84,9 +84,12 @@ class Finding:
     @property
     def sentence(self) -> str:
         """What was found, in words with the numbers as they stand in this record."""
-        text = self.words
-        for name, value in {"count": self.count, "total": self.total, **self.others}.items():
-            text = text.replace(f"{{{name}}}", written(value))
+        text, numbers = self.words, {"count": self.count, "total": self.total, **self.others}
+        untold = all(value == Hidden() for value in numbers.values())
+        if untold:
+            text = text.replace("{count} of {total}", "some").replace("all {count}", "all")
+        for name, value in numbers.items():
+            text = text.replace(f"{{{name}}}", "some" if untold else written(value))
         return text
 
     @property
@@ -148,12 +151,16 @@ class Validation:
         """The text of a mail to the site: what was found and what it is asked to do, without any patient's value."""
         verdict = "cannot be used as it is" if self.stopped else "can be used"
         used, aside, twice = (written(one) for one in (self.used, self.quarantined, self.duplicates))
-        parts = f"used {used} + quarantined {aside} + duplicates {twice}"
+        rows = f"Rows read: {written(self.read)}; none of them was used."
+        if not self.stopped:
+            rows = f"Rows read: {written(self.read)} = used {used} + quarantined {aside} + duplicates {twice}."
+        elif self.read == Hidden():
+            rows = "None of its rows was used; how many there are is left out here."
         lines = [
             f"Your extract for {self.title} {verdict}.",
             "",
             f"It was checked against table '{self.contract}', version {self.contract_version}.",
-            f"Rows read: {written(self.read)}" + ("; none of them was used." if self.stopped else f" = {parts}."),
+            rows,
         ]
         headings = {
             "table_stop": "What must be changed before it can be used",

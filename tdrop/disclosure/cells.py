@@ -25,7 +25,7 @@ DECIMALS = 3
 
 
 class Policy(Protocol):
-    """A site's rule; `tdrop.contracts.schema.Disclosure` is one."""
+    """A site's rule; `tdrop.contracts.site.Disclosure` is one."""
 
     @property
     def threshold(self) -> int: ...

@@ -18,9 +18,10 @@ import tdrop.contracts.validate as validate_module
 from tdrop.contracts.accounting import Account
 from tdrop.contracts.expectations import Expectation, suite
 from tdrop.contracts.findings import Finding, Validation
-from tdrop.contracts.site import Site
+from tdrop.contracts.site import Disclosure, Site
 from tdrop.contracts.table import Contract
 from tdrop.contracts.validate import Checked, validate
+from tdrop.disclosure.documents import conceal_validation
 from tdrop.errors import DataError
 from tdrop.records import Hidden, plain, read
 
@@ -368,6 +369,8 @@ def test_words_hold_no_number_of_patients() -> None:
     assert one.sentence == "column 'psa': 3 of 40 values are low"
     hidden = replace(one, count=Hidden(10), total=Hidden())
     assert hidden.sentence == "column 'psa': <10 of hidden values are low"
+    untold = replace(one, count=Hidden(), total=Hidden())
+    assert untold.sentence == "column 'psa': some values are low"
     assert read(Finding, plain(one)) == one
 
 
@@ -390,3 +393,13 @@ def test_the_letter_about_a_stopped_extract_says_of_no_row_that_it_was_used() ->
     assert "Rows read: 20; none of them was used." in letter
     assert "used 13" not in letter
     assert "Rows that were used" not in letter
+
+
+def test_a_letter_without_numbers_reads_well() -> None:
+    frame = clean(20)
+    frame.loc[:6, "size"] = 99.0
+    validation = check(frame, quarantine=0.1).validation
+    letter = conceal_validation(validation, Disclosure(threshold=10)).message()
+    assert "None of its rows was used" in letter
+    assert "some rows had to be set aside, more than the 10% allowed" in letter
+    assert "hidden" not in letter
