@@ -18,9 +18,9 @@ from flows.commands import benchmarking, models, running, upkeep
 from flows.commands.options import console
 from flows.interrupts import heeding_signals
 from flows.orchestration import ServerSilent
-from tasks.environment import quieten
 from tdrop.errors import TdropError, describe
 from tdrop.home.collecting import collect_seldom
+from tdrop.home.environment import quieten
 
 VERBOSE = {"-v", "--verbose"}
 QUIET = {"-q", "--quiet"}

@@ -21,7 +21,6 @@ from tdrop.errors import TdropError
 from tdrop.home.place import Place
 from tdrop.home.progress import report
 from tdrop.home.store import digest_of
-from tdrop.methods import label
 from tdrop.runs.records import MethodRecord, SiteRecord
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ def _find(client: MlflowClient, experiment: str, key: str, record: SiteRecord) -
 def _write(client: MlflowClient, experiment: str, key: str, record: SiteRecord) -> tuple[str, str | None]:
     """Writes a record; returns its run, and the version of its model where one was registered."""
     version = None
-    tags = {**record.tags, RECORD: key, "kind": "site", NOTE: _about_site(record)}
+    tags = {**record.tags, RECORD: key, "kind": "site", NOTE: record.about()}
     seconds = sum(method.seconds or 0.0 for method in record.methods)
     with recorded_run(client, experiment, record.site, tags, seconds) as parent:
         _log_params(client, parent, record.params)
@@ -99,7 +98,7 @@ def _write_method(
     """Writes a method's run; returns the version of its model where it is the candidate."""
     chosen = method.method == record.chosen
     tags = {**record.tags, "kind": "method", "method": method.method, "chosen": str(chosen).lower(), PARENT: parent}
-    tags |= {NOTE: _about_method(record, method.method)}
+    tags |= {NOTE: record.about_method(method.method)}
     with recorded_run(client, experiment, f"{method.method} {record.site}", tags, method.seconds) as run_id:
         _log_params(client, run_id, method.params)
         log_datasets(client, run_id, record.datasets)
@@ -133,25 +132,6 @@ def _keep_model(
         client.log_inputs(run_id, models=[LoggedModelInput(found.model_id)])
     client.set_tag(run_id, MODEL, f"models:/{found.model_id}")
     return found
-
-
-def _about_site(record: SiteRecord) -> str:
-    """What the site's run is, in two sentences."""
-    patients = "simulated patients" if record.tags["simulated"] == "true" else "patients"
-    return (
-        f"The model of {record.tags['source']} moved to the {patients} of {record.site}: verdict "
-        f"{record.tags['verdict']}, {label(record.chosen)} chosen without a label of the site. "
-        "Each method is a run below this one; the report is among the artifacts."
-    )
-
-
-def _about_method(record: SiteRecord, method: str) -> str:
-    """What a method's run is, in two sentences."""
-    chosen = "chosen" if method == record.chosen else "not chosen"
-    return (
-        f"{label(method)}, tuned and fitted on {record.tags['source']} for {record.site}; {chosen}. "
-        "`target/` is measured at the site, `choice/`, `matched/` and `source/` on source patients left out of the fit."
-    )
 
 
 @contextmanager

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 
 from filelock import FileLock
 
-from tasks.moved_home import take_artifacts_along
 from tdrop.errors import Damaged, Unavailable, unwritable
+from tdrop.home.moved import take_artifacts_along
 from tdrop.home.place import PRIVATE, Place
 
 if TYPE_CHECKING:

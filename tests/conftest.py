@@ -24,7 +24,7 @@ os.environ.update(TDROP_HOME=str(SCRATCH / "home"), PREFECT_HOME=str(SCRATCH / "
 for name in ("PREFECT_API_URL", "MLFLOW_TRACKING_URI"):
     os.environ.pop(name, None)
 
-from tasks.environment import prepare_environment  # noqa: E402
+from tdrop.home.environment import prepare_environment  # noqa: E402
 
 prepare_environment()
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tdrop.methods import label
+
 #: Tags on a version: the lock on its models, and the stage that new patients are compared with.
 MODELS_DIGEST, ENCODED = "models_digest", "tdrop.encoded"
 
@@ -65,3 +67,21 @@ class SiteRecord:
     candidate: str | None
     chosen: str
     example: Sequence[Mapping[str, Any]]
+
+    def about(self) -> str:
+        """What the site's run is, in two sentences."""
+        patients = "simulated patients" if self.tags["simulated"] == "true" else "patients"
+        return (
+            f"The model of {self.tags['source']} moved to the {patients} of {self.site}: verdict "
+            f"{self.tags['verdict']}, {label(self.chosen)} chosen without a label of the site. "
+            "Each method is a run below this one; the report is among the artifacts."
+        )
+
+    def about_method(self, method: str) -> str:
+        """What a method's run is, in two sentences."""
+        chosen = "chosen" if method == self.chosen else "not chosen"
+        return (
+            f"{label(method)}, tuned and fitted on {self.tags['source']} for {self.site}; {chosen}. "
+            "`target/` is measured at the site, `choice/`, `matched/` and `source/` on source patients left out of "
+            "the fit."
+        )
