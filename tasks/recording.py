@@ -42,12 +42,7 @@ TRACKING_LIMIT_SECONDS = 900
 DATASET_TRIES = 3
 
 
-@step(
-    "record",
-    "record {record.site}",
-    retry=unless_lasting,
-    limit_seconds=TRACKING_LIMIT_SECONDS,
-)
+@step("record", "record {record.site}", retry=unless_lasting, limit_seconds=TRACKING_LIMIT_SECONDS)
 def record_site(place: Place, record: SiteRecord) -> str:
     """Writes a site's record to MLflow and returns the parent run's id; a finished one is found again.
 

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import os
 import socket
-import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +16,8 @@ from urllib.parse import urlsplit
 from filelock import FileLock
 
 from tdrop.errors import Damaged, Unavailable, unwritable
-from tdrop.home.moved import take_artifacts_along
 from tdrop.home.place import PRIVATE, Place
+from tdrop.home.record_file import require_whole, take_artifacts_along
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -84,7 +82,8 @@ def _connect(uri: str, home: str) -> MlflowClient:
     with FileLock(Path(home) / "mlflow.lock"):
         try:
             _require_listener(uri)
-            _require_whole(uri)
+            if uri.startswith("sqlite:///"):
+                require_whole(Path(uri.removeprefix("sqlite:///")))
             if uri == _own_record(home):
                 take_artifacts_along(Path(home) / RECORD, Path(home) / ARTIFACTS)
             client = MlflowClient(uri, uri)
@@ -105,26 +104,6 @@ def _require_listener(uri: str) -> None:
     port = parts.port or PORTS.get(parts.scheme.split("+")[0])
     if parts.hostname and port:
         socket.create_connection((parts.hostname, port), timeout=CONNECT_LIMIT_SECONDS).close()
-
-
-def _require_whole(uri: str) -> None:
-    """Raises when a sqlite record is damaged: MLflow itself would try it for minutes."""
-    file = Path(uri.removeprefix("sqlite:///"))
-    if not uri.startswith("sqlite:///") or not file.is_file():
-        return
-    try:
-        with closing(sqlite3.connect(file)) as database:
-            found = str(database.execute("PRAGMA quick_check(1)").fetchone()[0])
-    except sqlite3.OperationalError:
-        # Locked or out of reach, which MLflow waits for.
-        return
-    except sqlite3.DatabaseError as error:
-        found = str(error)
-    if found != "ok":
-        raise Damaged(
-            f"MLflow's record '{file}' is damaged; restore it from a backup or move it away, and run the same command "
-            "again"
-        )
 
 
 def experiment_name(network: Network) -> str:

@@ -72,7 +72,7 @@ def test_a_moved_home_promotes_scores_and_finds_everything_done(tmp_path: Path) 
 
 
 def test_artifacts_that_were_never_in_the_home_stay_where_they_are(tmp_path: Path) -> None:
-    from tdrop.home.moved import take_artifacts_along
+    from tdrop.home.record_file import take_artifacts_along
 
     (tmp_path / "artifacts").mkdir()
     with closing(sqlite3.connect(tmp_path / "mlflow.db")) as record, record:

@@ -1,4 +1,4 @@
-"""A home that was moved or copied: MLflow's record holds absolute addresses of files, which are taken along.
+"""MLflow's record as a file: whether it is whole, and its addresses of files, which a home that was moved takes along.
 
 Only addresses of files that are found below the home's own `artifacts/` are changed: an artifact root elsewhere, as
 `$TDROP_ARTIFACTS` may name one, stays where it is.
@@ -11,6 +11,8 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from tdrop.errors import Damaged
+
 #: Where MLflow's tables hold the address of a file.
 _ADDRESSES = (
     ("runs", "artifact_uri"),
@@ -18,6 +20,25 @@ _ADDRESSES = (
     ("model_versions", "source"),
     ("model_versions", "storage_location"),
 )
+
+
+def require_whole(database: Path) -> None:
+    """Raises when the record is damaged: MLflow itself would try it for minutes."""
+    if not database.is_file():
+        return
+    try:
+        with closing(sqlite3.connect(database)) as record:
+            found = str(record.execute("PRAGMA quick_check(1)").fetchone()[0])
+    except sqlite3.OperationalError:
+        # Locked or out of reach, which MLflow waits for.
+        return
+    except sqlite3.DatabaseError as error:
+        found = str(error)
+    if found != "ok":
+        raise Damaged(
+            f"MLflow's record '{database}' is damaged; restore it from a backup or move it away, and run the same "
+            "command again"
+        )
 
 
 def take_artifacts_along(database: Path, artifacts: Path) -> None:
