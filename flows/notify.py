@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from prefect.events import emit_event
@@ -15,6 +14,8 @@ from tdrop.errors import UsageError
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
+
+    from flows.transfer import Transferred
 
 #: What the automation is called; there is one a server.
 NAME = "tdrop: a site needs a look"
@@ -34,15 +35,15 @@ def tell_of_shift(flow: Any, flow_run: Any, state: Any) -> None:
     """Emits an event when a site's run ended with another verdict than go; a hook of every flow."""
     if flow.name != FLOW:
         return
-    summary: Mapping[str, Any] = state.result(raise_on_failure=False)
-    if summary["verdict"] == "go" or "unchanged" in summary:
+    came: Transferred = state.result(raise_on_failure=False)
+    summary = came.summary
+    if summary.verdict == "go" or came.unchanged:
         return
-    site, title, verdict = (str(summary[key]) for key in ("site", "title", "verdict"))
-    sentence = f"{title}: the verdict is {verdict}; read its report before anybody uses the model"
+    sentence = f"{summary.title}: the verdict is {summary.verdict}; read its report before anybody uses the model"
     emit_event(
         SHIFTED,
         resource={
-            "prefect.resource.id": f"tdrop.site.{site}",
+            "prefect.resource.id": f"tdrop.site.{summary.site}",
             "prefect.resource.name": flow_run.name,
             SENTENCE: sentence,
         },

@@ -169,33 +169,30 @@ def test_a_block_that_is_not_there_is_said_to_be_missing(served):
 
 
 @pytest.mark.parametrize(
-    ("summary", "told"),
-    [
-        ({"verdict": "go"}, False),
-        ({"verdict": "caution"}, True),
-        ({"verdict": "stop"}, True),
-        ({"verdict": "caution", "unchanged": "nothing changed"}, False),
-    ],
+    ("verdict", "unchanged", "told"),
+    [("go", "", False), ("caution", "", True), ("stop", "", True), ("caution", "nothing changed", False)],
 )
-def test_a_verdict_other_than_go_is_an_event_that_the_automation_looks_for(summary, told, monkeypatch):
+def test_a_verdict_other_than_go_is_an_event_that_the_automation_looks_for(verdict, unchanged, told, monkeypatch):
     from prefect.events.schemas.events import ResourceSpecification
 
     from flows import notify
+    from flows.transfer import Transferred
+    from tdrop.report import SiteSummary
 
     events: list[tuple[str, dict[str, str], list[dict[str, str]]]] = []
     monkeypatch.setattr(
         notify, "emit_event", lambda event, resource, related: events.append((event, resource, related))
     )
-    summary = {"site": "hillside", "title": "Hillside Hospital", **summary}
+    came = Transferred(SiteSummary("hillside", "Hillside Hospital", verdict=verdict), unchanged)
     run = SimpleNamespace(id="1", flow_id="2", name="transfer hillside")
-    state = SimpleNamespace(result=lambda raise_on_failure: summary)
+    state = SimpleNamespace(result=lambda raise_on_failure: came)
     notify.tell_of_shift(SimpleNamespace(name="validate-site"), run, state)
     assert not events, "another flow has no verdict"
     notify.tell_of_shift(SimpleNamespace(name="transfer-site"), run, state)
     assert len(events) == told
     for event, resource, related in events:
         assert event == notify.SHIFTED
-        assert summary["verdict"] in resource[notify.SENTENCE]
+        assert verdict in resource[notify.SENTENCE]
         wanted = ResourceSpecification({"prefect.resource.role": "flow", "prefect.resource.name": "transfer-site"})
         assert any(wanted.matches(one) for one in related)
 

@@ -18,7 +18,9 @@ from tdrop import metrics
 from tdrop.data.cells import write_patients
 from tdrop.errors import DataError
 from tdrop.evaluate import Evaluation, evaluate, patients_table, suggest_recalibration
+from tdrop.evaluate.recalibration import Recalibration
 from tdrop.metrics import METRICS
+from tdrop.records import plain, read
 from tdrop.report.sentences import evaluation_warnings
 from tdrop.report.text import row_text
 from tdrop.types import Summary
@@ -437,7 +439,7 @@ def test_recalibration_finds_a_shifted_intercept() -> None:
     assert right.count(None) >= 0.5 * len(right)
     assert intercept.ece < 0.3 * before.ece
     assert found.n == int((np.arange(4000) % 7 > 0).sum())
-    assert type(found).from_dict(json.loads(json.dumps(found.to_dict()))) == found
+    assert read(Recalibration, json.loads(json.dumps(plain(found)))) == found
 
 
 def test_recalibration_weighs_patients_who_were_likelier_to_be_looked_up() -> None:
