@@ -11,7 +11,7 @@ from typing import TypeVar
 from flows.recipe import recipe
 from flows.runners import AT_ONCE, WIND_UP_SECONDS, task_runner
 from flows.transfer import Transferred, explain, transfer_site
-from tasks.step import run_logger
+from tasks.step import in_a_flow_run, run_logger
 from tdrop.home import stopping
 from tdrop.home.place import Place
 from tdrop.home.pool import worker_processes
@@ -67,7 +67,9 @@ def transfer_network(
                 raise
             except Exception as error:
                 sentence = explain(site, error)
-                run_logger().error("%s", sentence)
+                if in_a_flow_run():
+                    # Elsewhere whoever asked is told by the answer.
+                    run_logger().error("%s", sentence)
                 return Failed(sentence)
 
         results = _for_each(transfer_or_explain, tuple(dict.fromkeys(sites)), at_once or AT_ONCE[runner])

@@ -74,7 +74,7 @@ def _show(place: Place, results: Mapping[str, Transferred | Failed], console: Pr
     done, evaluations = {}, {}
     for site, result in results.items():
         if isinstance(result, Failed):
-            console.print(f"[red]{site}: {result.sentence}[/]")
+            console.print(result.sentence, style="red", markup=False)
             continue
         done[site] = result
         text = (place.latest(site) / "evaluation.json").read_text(encoding="utf-8")

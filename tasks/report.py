@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tasks.artifacts import table
 from tasks.held_pages import leave_numbers
 from tasks.registry import champion_record
@@ -10,7 +12,8 @@ from tdrop.disclosure.report import disclose
 from tdrop.errors import Unavailable
 from tdrop.home.place import Place
 from tdrop.home.progress import report
-from tdrop.records import Amount, Count
+from tdrop.home.status import read_status, write_status
+from tdrop.records import whole
 from tdrop.report import (
     ReportData,
     SiteSummary,
@@ -35,8 +38,11 @@ def publish_report(place: Place, run: Run) -> SiteSummary:
 
 def refresh_report(place: Place, site: str) -> None:
     """Renders a site's report anew from what it was made of, for instance after a promotion."""
-    publish_report(place, last_run(place, site))
+    summary = publish_report(place, last_run(place, site))
     publish_halt(place, site)
+    status = read_status(place, site)
+    if status is not None and status.outcome == "done":
+        write_status(place, replace(status, sentence=summary.use))
 
 
 def assemble(place: Place, run: Run) -> ReportData:
@@ -67,7 +73,7 @@ def _summary_page(shown: SiteSummary) -> str:
         ["AUROC expected", f"{expected.value} ({expected.low} to {expected.high})" if expected else None],
         ["AUROC where outcomes are known", shown.auroc],
     ]
-    methods = [[one.label, one.auroc, one.error_auroc_sd, _whole(one.referred)] for one in shown.methods]
+    methods = [[one.label, one.auroc, one.error_auroc_sd, whole(one.referred)] for one in shown.methods]
     return "\n\n".join(
         [
             f"# {shown.title}: {shown.verdict}",
@@ -77,8 +83,3 @@ def _summary_page(shown: SiteSummary) -> str:
             table(["method", "AUROC", "error AUROC by sd", "to refer"], methods),
         ]
     )
-
-
-def _whole(count: Amount | None) -> Count | None:
-    """Patients, as people count them."""
-    return round(count) if isinstance(count, int | float) else count

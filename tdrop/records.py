@@ -74,6 +74,11 @@ def written(count: Count) -> str:
     return f"{count:,}" if isinstance(count, int) else str(count)
 
 
+def whole(amount: Amount | None) -> Count | None:
+    """Patients, as people count them."""
+    return round(amount) if isinstance(amount, int | float) else amount
+
+
 _adapters: dict[Any, TypeAdapter[Any]] = {}
 
 

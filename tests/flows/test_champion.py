@@ -23,6 +23,7 @@ import pytest
 from conftest import TINY_METHODS, settle, write_tiny_network
 
 from tdrop.errors import DataError, SiteStopped, Unavailable, UsageError
+from tdrop.home.status import read_status
 
 #: Two patients as a hospital would send them.
 ROWS = {
@@ -103,6 +104,7 @@ def test_the_champion_scores_as_the_report_did(place, tmp_path):
 
     promote(place, "harbour", by="Dr Chen", note="review clinics only")
     refresh_report(place, "harbour")
+    assert read_status(place, "harbour").sentence.startswith("It may be used for")
     report = (place.latest("harbour") / "report.html").read_text()
     assert "Dr Chen" in report
     assert "review clinics only" in report
