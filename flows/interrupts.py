@@ -84,7 +84,8 @@ def _watch(reader: socket.socket) -> None:
     _begin()
     reader.settimeout(LIMIT_SECONDS)
     with suppress(TimeoutError):
-        while reader.recv(1)[0] != signal.SIGINT:
+        # Nothing comes when the command ended by itself, as one does that only waited for the signal.
+        while (told := reader.recv(1)) and told[0] != signal.SIGINT:
             pass
     if stopping.requested():
         stopping.say_last_words()

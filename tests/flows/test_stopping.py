@@ -143,3 +143,19 @@ def test_whatever_a_command_is_busy_with_it_ends(order, body):
     assert output == "written down\n"
     assert errors.count("tdrop: interrupted") == 1
     assert "Traceback" not in errors
+
+
+def test_a_command_that_only_waited_for_the_signal_ends_without_a_word():
+    program = (
+        "import time\nfrom flows.interrupts import heeding_signals\nfrom tdrop.home import stopping\n"
+        "with heeding_signals():\n    print('begun', flush=True)\n"
+        "    try: time.sleep(60)\n    except KeyboardInterrupt: stopping.fulfil()\n"
+        "time.sleep(0.5)\nprint('closed')"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "begun\n"
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=LIMIT_SECONDS)
+    assert (process.returncode, output, errors) == (0, "closed\n", "Stopping ...\n")
