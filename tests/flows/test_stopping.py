@@ -148,8 +148,8 @@ def test_whatever_a_command_is_busy_with_it_ends(order, body):
 def test_a_command_that_only_waited_for_the_signal_ends_without_a_traceback():
     program = (
         "import time\nfrom flows.interrupts import heeding_signals\nfrom tdrop.home import stopping\n"
-        "with heeding_signals():\n    print('begun', flush=True)\n"
-        "    try: time.sleep(60)\n    except KeyboardInterrupt: time.sleep(1)\n    stopping.fulfil()\n"
+        "with heeding_signals():\n    try:\n        print('begun', flush=True)\n        time.sleep(60)\n"
+        "    except KeyboardInterrupt: time.sleep(1)\n    stopping.fulfil()\n"
         "time.sleep(0.5)"
     )
     process = subprocess.Popen(
