@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 
 from flows.commands.options import repeat
@@ -15,7 +14,8 @@ from tdrop.data.hints import clean
 from tdrop.data.json_schemas import write_json_schemas
 from tdrop.data.prepare import Prepared, prepare
 from tdrop.data.propose import propose_site
-from tdrop.data.propose_table import Asked, propose_table
+from tdrop.data.propose_outcome import Asked
+from tdrop.data.propose_table import TableProposal, propose_table
 from tdrop.errors import SiteStopped, UsageError
 from tdrop.home.place import Place
 from tdrop.records import plain
@@ -36,10 +36,10 @@ def run_init(folder: Path, data: Path, asked: Asked, *, table: str | None, conso
         for room in ("tables", "sites"):
             (incoming / room).mkdir(parents=True)
         write_json_schemas(incoming / "schemas")
-        prepared, left_out = _propose(incoming, contracts, data, asked, table or as_name(folder.absolute().name))
+        prepared, proposal = _propose(incoming, contracts, data, asked, table or as_name(folder.absolute().name))
         folder.mkdir(exist_ok=True)
         shutil.move(incoming, contracts)
-    _tell(prepared, left_out, contracts, "", console)
+    _tell(prepared, proposal, contracts, "", console)
 
 
 def run_add_table(name: str, data: Path, asked: Asked, *, contracts: Path, console: Printer) -> None:
@@ -51,10 +51,10 @@ def run_add_table(name: str, data: Path, asked: Asked, *, contracts: Path, conso
     with tempfile.TemporaryDirectory(prefix=".tdrop-", dir=network.folder.parent) as temporary:
         incoming = Path(temporary) / "data_contracts"
         shutil.copytree(network.folder, incoming)
-        prepared, left_out = _propose(incoming, network.folder, data, asked, name)
+        prepared, proposal = _propose(incoming, network.folder, data, asked, name)
         for file in (f"tables/{name}.yaml", f"sites/{prepared.site.name}.yaml"):
             shutil.move(incoming / file, network.folder / file)
-    _tell(prepared, left_out, contracts, f" --table {name}", console)
+    _tell(prepared, proposal, contracts, f" --table {name}", console)
 
 
 def as_name(text: str) -> str:
@@ -68,10 +68,10 @@ def _require_file(data: Path) -> None:
         raise UsageError(f"there is no file '{data}'; give the labelled extract, CSV or Parquet")
 
 
-def _propose(folder: Path, final: Path, data: Path, asked: Asked, table: str) -> tuple[Prepared, Mapping[str, str]]:
+def _propose(folder: Path, final: Path, data: Path, asked: Asked, table: str) -> tuple[Prepared, TableProposal]:
     """Writes table and source into `folder`, which will be `final`, and checks the file against them.
 
-    Returns what was checked, and by header why a column was left out.
+    Returns what was checked, and what was proposed.
     """
     data = data.absolute()
     proposal = propose_table(table, data, asked)
@@ -86,10 +86,10 @@ def _propose(folder: Path, final: Path, data: Path, asked: Asked, table: str) ->
     (folder / "sites" / f"{site}.yaml").write_text(text, encoding="utf-8")
     read = load_network(folder)
     checked = prepare(read.site(site), Network(final, read.contracts, read.sites, read.digests), home=folder)
-    return checked, proposal.left_out
+    return checked, proposal
 
 
-def _tell(prepared: Prepared, left_out: Mapping[str, str], contracts: Path, which: str, console: Printer) -> None:
+def _tell(prepared: Prepared, proposal: TableProposal, contracts: Path, which: str, console: Printer) -> None:
     """Prints what was found and the next command; `which` names the table where there are several."""
     validation, table = prepared.validation, prepared.contract.name
     guesses = sum(
@@ -102,14 +102,19 @@ def _tell(prepared: Prepared, left_out: Mapping[str, str], contracts: Path, whic
             "source": prepared.site.name,
             "contracts": str(contracts),
             "guesses": guesses,
-            "left_out": dict(left_out),
+            "outcome": proposal.outcome.sentence,
+            "left_out": dict(proposal.left_out),
+            "doubts": dict(proposal.doubts),
             "validation": {name: value for name, value in plain(validation).items() if name != "suite"},
         }
     )
     console.print(f"Table '{table}' and source '{prepared.site.name}' are in {contracts}: {guesses} guesses marked.")
     console.print(f"{validation.read:,} rows read, {validation.used:,} used, {validation.quarantined:,} quarantined.")
-    for header, why in left_out.items():
+    console.print(proposal.outcome.sentence, markup=False)
+    for header, why in proposal.left_out.items():
         console.print(f"- column '{clean(header)}' is left out: {why}", markup=False)
+    for header, why in proposal.doubts.items():
+        console.print(f"- check column '{clean(header)}': {why}; where it is not, give it role ignored", markup=False)
     for finding in validation.findings:
         console.print(f"- {finding.sentence}" + (f"; {finding.fix}" if finding.fix else ""), markup=False)
     if validation.stopped:

@@ -20,6 +20,8 @@ from tdrop.types import Doubles
 
 #: A column of more labels than this is no category.
 MOST_CATEGORIES = 30
+#: Fewer values than this teach nothing, and are somebody's own.
+FEWEST_VALUES = 10
 #: So few whole numbers in a row are places in an order.
 MOST_PLACES = 5
 #: A number whose largest value is so many medians, and whose skewness is this, is encoded by its logarithm.
@@ -32,6 +34,20 @@ ROOM, USUAL_ROOM = 4.0, 0.5
 #: holds a few limits (<0.1) or words beside them.
 MOSTLY, MANY_NUMBERS = 0.8, 10
 _DATE = r"^(\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./-]\d{1,2}[./-]\d{2,4})"
+#: What is beside the word age in a name where it is not the patient's, in years.
+_OTHER_AGES = {
+    "gestational",
+    "gest",
+    "gestation",
+    "bone",
+    "rbc",
+    "blood",
+    "storage",
+    "donation",
+    "graft",
+    "weeks",
+    "group",
+}
 _SCALES = (("low", "medium", "high"), ("mild", "moderate", "severe"), ("i", "ii", "iii", "iv"), ("small", "large"))
 
 
@@ -73,8 +89,9 @@ def guess_column(name: str, header: str, values: pd.Series, attrs: Mapping[Any, 
     text = as_text(values, codes).dropna()
     text = text[~text.map(plain_label).isin(codes)]
     title = " ".join(split_words(header)).capitalize() or name
-    if text.nunique() < 2:
-        reason = "the same value everywhere" if len(text) else "no values"
+    if len(text) < FEWEST_VALUES or text.nunique() < 2:
+        few = f"only {len(text):,} of {len(values):,} patients have a value" if len(text) else "no values"
+        reason = few if len(text) < FEWEST_VALUES else "the same value everywhere"
         return _ignored(name, header, title, codes, reason)
     if text.str.match(_DATE).all():
         return _ignored(name, header, title, codes, "dates, which cannot be compared as they are")
@@ -181,8 +198,12 @@ def _limits(distinct: Doubles, header: str) -> Keys:
     """Unit and ranges of a number: what its name shows, and room beyond what was seen."""
     low, high = float(distinct[0]), float(distinct[-1])
     unit, words = unit_in(header)
+    calendar = bool(((distinct >= 1850) & (distinct <= 2150) & (distinct == np.round(distinct))).all())
+    if unit == "years" and calendar:
+        # 1998 is a date: it lasted no 1998 years.
+        unit = None
     why = {"unit": "guess (likely): by its name"} if unit else {}
-    if "age" in words and low >= 0 and high <= 120 and unit in (None, "years"):
+    if "age" in words and not _OTHER_AGES & set(words) and low >= 0 and high <= 120 and unit in (None, "years"):
         why |= {"range": "guess (likely): by its name"} | ({} if unit else {"unit": "guess (likely): by its name"})
         plausible = [max(0.0, _round(low - 10, -1)), min(120.0, _round(high + 10, 1))]
         return Keys({"unit": "years", "range": [0, 120], "plausible": plausible}, why)

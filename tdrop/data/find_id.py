@@ -15,7 +15,14 @@ from tdrop.errors import DataError
 from tdrop.types import Doubles
 
 _PATIENT = Column(name="patient_id", title="Patient", role="id", type="categorical")
-_ID_WORDS = {"id", "pid", "mrn", "patientid", "identifier"}
+_ID_WORDS = {
+    "id", "pid", "mrn", "patientid", "identifier", "patid", "ptid", "subjid", "usubjid", "subjectid", "studyid",
+    "recordid", "caseid", "patnr", "patientnr", "patientno", "patno", "fallnummer", "patientennummer",
+    "hadmid", "stayid",
+}  # fmt: skip
+#: What programs call the names of rows that they write into a file.
+_ROW_NAMES = {"rownames", "rowname", "rowid", "unnamed0", "index"}
+_PLACES = {"center", "centre", "institution", "inst", "institute", "provider", "provnum", "physician", "surgeon"}
 
 
 def find_id(raw: pd.DataFrame, asked: str | None, among: Sequence[str]) -> str | None:
@@ -26,11 +33,13 @@ def find_id(raw: pd.DataFrame, asked: str | None, among: Sequence[str]) -> str |
         asked: The header that a person named, if any.
         among: Headers that may be it.
     """
-    likely = [header for header in among if _named_id(header) or similarity(header, _PATIENT) >= 0.9]
+    likely = [header for header in among if names_id(header) or similarity(header, _PATIENT) >= 0.9]
+    likely.sort(key=_names_rows)
     for header in [asked] if asked else likely:
         values = as_text(raw[header], ()).dropna()
         if len(values) == len(raw) and values.is_unique:
             return header
+    likely = [header for header in likely if not _names_rows(header)]
     if asked or likely:
         header = asked or likely[0]
         repeated = int(as_text(raw[header], ()).duplicated().sum())
@@ -59,5 +68,20 @@ def rises(numbers: Doubles) -> bool:
     return bool(whole and len(numbers) > 1 and (np.diff(numbers) > 0).all())
 
 
-def _named_id(header: str) -> bool:
-    return bool(_ID_WORDS & {*split_words(header), "".join(split_words(header))})
+def names_id(header: str) -> bool:
+    """Whether a column is an id by its name, the patient's or another thing's."""
+    return _names_rows(header) or bool(_ID_WORDS & _words(header))
+
+
+def names_place(header: str) -> bool:
+    """Whether a column says by its name where, or by whom, a patient was treated."""
+    return bool(_PLACES & _words(header))
+
+
+def _names_rows(header: str) -> bool:
+    return "".join(split_words(header)) in _ROW_NAMES
+
+
+def _words(header: str) -> set[str]:
+    words = split_words(header)
+    return {*words, "".join(words)}

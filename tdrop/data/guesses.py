@@ -14,7 +14,7 @@ import pandas as pd
 from tdrop.contracts.coherence import known_labels
 from tdrop.contracts.record import plain_label
 from tdrop.contracts.table import NUMERIC_TYPES, Column
-from tdrop.data.hints import MISSING_NUMBERS, MISSING_WORDS
+from tdrop.data.hints import ALSO_LABELS, MISSING_NUMBERS, MISSING_WORDS
 from tdrop.data.locations import Location, read_bytes
 from tdrop.data.names import split_words, unit_in
 from tdrop.data.units import alternatives, convert
@@ -27,7 +27,22 @@ _SEPARATORS = (",", ";", "\t", "|")
 _LOOK_BYTES = 1 << 20
 #: Words for yes and no beyond those that are read without asking.
 _YES = (*YES, "t", "ja", "j", "oui", "si", "sí", "pos", "dead", "deceased", "died", "event", "recurrence", "relapse")
-_NO = (*NO, "f", "nein", "non", "neg", "none", "never", "alive", "living", "censored", "healthy", "normal")
+_NO = (
+    *NO,
+    "f",
+    "nein",
+    "non",
+    "neg",
+    "none",
+    "never",
+    "alive",
+    "live",
+    "living",
+    "survived",
+    "censored",
+    "healthy",
+    "normal",
+)
 #: Share of values that must be plausible in a unit for it to be believed.
 GOOD = 0.8
 
@@ -83,6 +98,8 @@ def guess_codes(values: pd.Series, column: Column, attrs: Mapping[Any, Any]) -> 
     known = {label.lower() for label in known_labels(column)}
     words = as_text(values, ()).dropna()
     found = [str(word) for word in words.unique() if word.lower() in MISSING_WORDS and word.lower() not in known]
+    if column.type not in NUMERIC_TYPES or not _mostly_numbers(words[~words.isin(found)], attrs):
+        found = [word for word in found if word.lower() not in ALSO_LABELS]
     if column.type in NUMERIC_TYPES:
         numbers, _ = as_numbers(values, found, attrs.get("decimal", "."), attrs.get("thousands"))
         low = column.range.low if column.range is not None else None
@@ -95,6 +112,11 @@ def guess_codes(values: pd.Series, column: Column, attrs: Mapping[Any, Any]) -> 
         negative = {f"{code:g}" for code in MISSING_NUMBERS if code < 0} - known
         found += [str(word) for word in words.unique() if re.sub(r"[.,]0+$", "", word) in negative]
     return found
+
+
+def _mostly_numbers(words: pd.Series, attrs: Mapping[Any, Any]) -> bool:
+    numbers, _ = as_numbers(words, (), attrs.get("decimal", "."), attrs.get("thousands"))
+    return len(words) > 0 and float(np.isfinite(numbers).mean()) >= 0.5
 
 
 def guess_unit(

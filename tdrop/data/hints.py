@@ -20,31 +20,34 @@ from tdrop.types import Doubles
 #: Text that means missing somewhere in the world.
 MISSING_WORDS = frozenset(
     (
-        "na",
-        "n/a",
-        "n.a.",
-        "nan",
-        "null",
-        "none",
-        "nil",
-        ".",
-        "..",
-        "?",
-        "-",
-        "--",
-        "*",
-        "missing",
-        "unknown",
-        "unk",
-        "#n/a",
-        "#null!",
-        "#ref!",
-        "#value!",
-        "#div/0!",
-        "nd",
-        "n.d.",
+        *("na", "n/a", "n.a.", "nan", "null", "none", "nil", ".", "..", "?", "-", "--", "*", "nd", "n.d.", "nk", "n/k"),
+        *(
+            "missing",
+            "unknown",
+            "unk",
+            "not known",
+            "not recorded",
+            "not available",
+            "not stated",
+            "not done",
+            "no data",
+        ),
+        *(
+            "unbekannt",
+            "keine angabe",
+            "k.a.",
+            "k. a.",
+            "inconnu",
+            "inconnue",
+            "desconocido",
+            "sconosciuto",
+            "onbekend",
+        ),
+        *("#n/a", "#null!", "#ref!", "#value!", "#div/0!"),
     )
 )
+#: Such words that in a column of labels are more often one of them: no treatment, no disease.
+ALSO_LABELS = frozenset(("none", "nil"))
 #: Numbers that mean missing somewhere in the world.
 MISSING_NUMBERS = (-1.0, -8.0, -9.0, -88.0, -99.0, -888.0, -999.0, -9999.0, 99.0, 888.0, 999.0, 9999.0, 99999.0)
 #: A label is quoted if at least so many rows hold it.

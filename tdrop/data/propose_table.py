@@ -9,36 +9,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from tdrop.contracts.record import plain_label
-from tdrop.contracts.table import Column
-from tdrop.data.columns import Guess, answers, guess_column, missing_codes
-from tdrop.data.find_id import find_id, rises
-from tdrop.data.guesses import guess_labels, sniff
+from tdrop.data.columns import Guess, answers, guess_column
+from tdrop.data.find_id import find_id, names_id, names_place, rises
+from tdrop.data.guesses import sniff
 from tdrop.data.hints import clean
-from tdrop.data.names import split_words, unit_in
+from tdrop.data.leaks import find_leak
+from tdrop.data.propose_outcome import Asked, ProposedOutcome, propose_outcome
 from tdrop.data.readers import kind_of, read_file
 from tdrop.data.suspicions import numbers_patients
 from tdrop.data.values import as_numbers, as_text
-from tdrop.errors import DataError, UsageError, did_you_mean
+from tdrop.errors import DataError, UsageError
+from tdrop.types import Doubles
 
 #: A table of more columns is a matrix of measurements: whoever uses it says which of them predict.
 MOST_COLUMNS = 500
 #: Fewer patients teach nothing.
 FEWEST_ROWS = 20
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a person says about a file: which column is the outcome, or the time and the event, and which is the id."""
-
-    outcome: str | None = None
-    time: str | None = None
-    event: str | None = None
-    horizon: str | None = None
-    id_column: str | None = None
 
 
 @dataclass(frozen=True)
@@ -49,11 +38,15 @@ class TableProposal:
         text: Its YAML.
         headers: By column of the table, the file's header.
         left_out: By header, why a column cannot predict.
+        doubts: By header, why a column that predicts perhaps should not.
+        outcome: What was taken for the outcome.
     """
 
     text: str
     headers: Mapping[str, str]
     left_out: Mapping[str, str]
+    doubts: Mapping[str, str]
+    outcome: ProposedOutcome
 
 
 def propose_table(name: str, file: Path, asked: Asked) -> TableProposal:
@@ -63,21 +56,23 @@ def propose_table(name: str, file: Path, asked: Asked) -> TableProposal:
     kind = kind_of(file)
     raw = read_file(file, kind, sniff(file)[0] if kind == "csv" else {})
     _check_shape(raw)
-    labels = _outcome_headers(asked, raw)
-    id_header = find_id(raw, asked.id_column, [str(header) for header in raw.columns if header not in labels])
+    outcome = propose_outcome(asked, raw)
+    id_header = find_id(raw, asked.id_column, [str(header) for header in raw.columns if header not in outcome.headers])
     names = _names(raw)
-    guesses = [_guess(names[header], header, raw, id_header, labels) for header in map(str, raw.columns)]
+    guesses = [_guess(names[header], header, raw, id_header, outcome) for header in map(str, raw.columns)]
     if id_header is None:
         guesses.insert(0, _numbered(names))
+    left_out = {guess.header: _reason(guess) for guess in guesses if guess.role == "ignored"}
     if not any(guess.role == "feature" for guess in guesses):
-        raise DataError(
-            "no column of the file can predict: beside the id and the outcome all are constant or free text"
-        )
-    outcome = _outcome_lines(asked, raw, names)
-    left_out = {guess.header: guess.why["role"] for guess in guesses if guess.role == "ignored"}
-    plain = {header: why.removeprefix("guess (likely): ") for header, why in left_out.items()}
+        listed = "; ".join(f"'{clean(header)}': {why}" for header, why in list(left_out.items())[:5])
+        raise DataError(f"no column of the file can predict beside the id and the outcome ({listed})")
+    doubts = {guess.header: _reason(guess) for guess in guesses if guess.role == "feature" and "role" in guess.why}
     headers = {names[header]: header for header in names}
-    return TableProposal(_write(name, guesses, outcome, file.name), headers, plain)
+    return TableProposal(_write(name, guesses, outcome.lines(names), file.name), headers, left_out, doubts, outcome)
+
+
+def _reason(guess: Guess) -> str:
+    return re.sub(r"^guess \(\w+\): ", "", guess.why["role"])
 
 
 def _check_shape(raw: pd.DataFrame) -> None:
@@ -101,25 +96,6 @@ def _check_shape(raw: pd.DataFrame) -> None:
             raise DataError(f"columns '{clean(other)}' and '{clean(header)}' differ only in case; rename one of them")
 
 
-def _outcome_headers(asked: Asked, raw: pd.DataFrame) -> tuple[str, ...]:
-    """The headers that hold the outcome; they exist, and say one of two things."""
-    if (asked.time is None) != (asked.event is None) or (asked.outcome is None) == (asked.time is None):
-        raise UsageError("say which column is the outcome: --outcome COLUMN, or both --time COLUMN and --event COLUMN")
-    headers = [header for header in (asked.outcome, asked.time, asked.event) if header is not None]
-    for header in [*headers, *([asked.id_column] if asked.id_column else [])]:
-        if header not in raw.columns:
-            known = did_you_mean(clean(header), [clean(str(name)) for name in raw.columns][:40])
-            raise UsageError(f"the file has no column '{clean(header)}'{known}")
-    said = str(asked.outcome or asked.event)
-    values = as_text(raw[said], missing_codes(raw[said], raw.attrs)).dropna().map(plain_label).nunique()
-    if values != 2:
-        raise DataError(
-            f"the outcome '{clean(said)}' holds {values:,} different values, and must hold two; name another column, "
-            "or make one that is 1 where it happened and 0 where not"
-        )
-    return tuple(headers)
-
-
 def _names(raw: pd.DataFrame) -> dict[str, str]:
     """By header, a name that a contract can hold: letters, digits and underscores, each once."""
     names: dict[str, str] = {}
@@ -138,29 +114,51 @@ def _numbered(names: Mapping[str, str]) -> Guess:
     return Guess(name, "", keys, {"role": "guess (likely): no column tells the patients apart: rows are numbered"})
 
 
-def _guess(name: str, header: str, raw: pd.DataFrame, id_header: str | None, labels: Sequence[str]) -> Guess:
+def _guess(name: str, header: str, raw: pd.DataFrame, id_header: str | None, outcome: ProposedOutcome) -> Guess:
     if header == id_header:
         keys = {"title": "Patient", "role": "id", "type": "categorical"}
         return Guess(name, header, keys, {"role": "guess (likely): no two rows share a value"})
     guess = guess_column(name, header, raw[header], raw.attrs)
-    if header in labels:
-        return _label_guess(guess, raw, is_time=len(labels) == 2 and header == labels[0])
-    if guess.keys["type"] == "continuous" and _counts_rows(raw, header, guess, id_header):
-        keys = {"title": guess.keys["title"], "type": "categorical", "role": "ignored"}
-        return replace(guess, keys=keys, why={"role": "guess (likely): it numbers the patients"})
-    return guess
+    if header in outcome.headers:
+        return _label_guess(guess, raw, outcome, is_time=header == outcome.time_header)
+    if guess.role == "ignored":
+        return guess
+    numbers = None
+    if guess.keys["type"] in ("continuous", "ordinal"):
+        numbers, _ = as_numbers(raw[header], guess.codes, raw.attrs.get("decimal", "."), raw.attrs.get("thousands"))
+    if numbers is not None and (why := _no_number(header, guess, numbers, raw, id_header)):
+        return _left_out(guess, why)
+    leak = find_leak(header, as_text(raw[header], guess.codes), numbers, outcome)
+    if leak is None:
+        return guess
+    if leak.certain:
+        return _left_out(guess, f"guess (likely): {leak.why}")
+    return replace(
+        guess, keys={**guess.keys, "role": "feature"}, why={**guess.why, "role": f"guess (possible): {leak.why}"}
+    )
 
 
-def _counts_rows(raw: pd.DataFrame, header: str, guess: Guess, id_header: str | None) -> bool:
-    numbers, _ = as_numbers(raw[header], guess.codes, raw.attrs.get("decimal", "."), raw.attrs.get("thousands"))
+def _left_out(guess: Guess, why: str) -> Guess:
+    keys = {"title": guess.keys["title"], "type": "categorical", "role": "ignored"}
+    return replace(guess, keys=keys, why={"role": why})
+
+
+def _no_number(header: str, guess: Guess, numbers: Doubles, raw: pd.DataFrame, id_header: str | None) -> str:
+    """Why numbers (rows,) measure nothing: they count the patients, or name somebody or some place; "" if they may."""
+    if names_place(header):
+        return "guess (possible): its numbers name places or people, and others elsewhere"
+    if guess.keys["type"] != "continuous":
+        return ""
     ids = None if id_header is None else as_text(raw[id_header], ())
-    return rises(numbers) or numbers_patients(pd.Series(numbers), ids)
+    if rises(numbers) or numbers_patients(pd.Series(numbers), ids):
+        return "guess (likely): it numbers the patients"
+    return "guess (likely): an id by its name" if names_id(header) else ""
 
 
-def _label_guess(guess: Guess, raw: pd.DataFrame, *, is_time: bool) -> Guess:
+def _label_guess(guess: Guess, raw: pd.DataFrame, outcome: ProposedOutcome, *, is_time: bool) -> Guess:
     keys = {"title": guess.keys["title"], "role": "label"}
     if is_time:
-        unit, why = _time_unit(guess.header, raw)
+        unit, why = outcome.unit
         return replace(guess, keys={**keys, "type": "continuous", "unit": unit, "missing": {"budget": 0.2}},
                        why={"unit": why})  # fmt: skip
     text = as_text(raw[guess.header], guess.codes).dropna()
@@ -170,61 +168,6 @@ def _label_guess(guess: Guess, raw: pd.DataFrame, *, is_time: bool) -> Guess:
     return replace(
         guess, keys={**keys, "type": "categorical", "categories": labels, "missing": {"budget": 0.2}}, why={}
     )
-
-
-def _time_unit(header: str, raw: pd.DataFrame) -> tuple[str, str]:
-    unit, _ = unit_in(f"x_{header}")
-    if unit in ("days", "weeks", "months", "years"):
-        return str(unit), "guess (likely): by its name"
-    numbers, _ = as_numbers(raw[header], missing_codes(raw[header], raw.attrs), raw.attrs.get("decimal", "."))
-    longest = float(np.nanmax(numbers)) if np.isfinite(numbers).any() else 0.0
-    unit = "days" if longest > 400 else "months" if longest > 40 else "years"
-    # One digit: the longest follow-up is a patient's own.
-    about = float(f"{longest:.1g}")
-    return (
-        unit,
-        f"guess (possible): follow-up of up to about {about:,.0f}; 40 could be years, 400 months, more are days",
-    )
-
-
-def _outcome_lines(asked: Asked, raw: pd.DataFrame, names: Mapping[str, str]) -> list[str]:
-    said = str(asked.outcome or asked.event)
-    text = as_text(raw[said], missing_codes(raw[said], raw.attrs)).dropna().map(plain_label)
-    if answers(text) is not None:
-        positive, why = "1", ""
-    else:
-        positive, why = _positive(text, said)
-    lines = ["outcome:", f"  name: {names[said]}", f"  title: {_quoted(' '.join(split_words(said)) or said)}"]
-    if asked.time is None:
-        lines.append(f"  column: {names[said]}")
-    else:
-        unit, _ = _time_unit(asked.time, raw)
-        numbers, _ = as_numbers(
-            raw[asked.time], missing_codes(raw[asked.time], raw.attrs), raw.attrs.get("decimal", ".")
-        )
-        middle = max(1, round(float(np.nanmedian(numbers))))
-        horizon = asked.horizon or f"{middle} {unit}"
-        remark = (
-            "" if asked.horizon else "    # guess: half of the patients were followed for less; name the one you need"
-        )
-        lines += [f"  time: {names[asked.time]}", f"  event: {names[said]}", f"  horizon: {horizon}{remark}"]
-    if asked.time is None and asked.horizon:
-        lines.append(f"  horizon: {asked.horizon}")
-    return [*lines, f"  positive: {_quoted(positive)}" + (f"    # {why}" if why else "")]
-
-
-def _positive(text: pd.Series, header: str) -> tuple[str, str]:
-    """Which of two labels means that it happened, and why."""
-    counts = text.value_counts()
-    binary = Column(name=re.sub(r"\W", "_", header)[:40] if re.match(r"[A-Za-z]", header) else "x", type="binary")
-    guessed = guess_labels([str(label) for label in counts.index], binary)
-    yes = [label for label, (to, _) in guessed.items() if to == "1"]
-    no = [label for label, (to, _) in guessed.items() if to == "0"]
-    if len(yes) == 1:
-        return yes[0], guessed[yes[0]][1]
-    if len(no) == 1:
-        return next(str(label) for label in counts.index if label != no[0]), "guess (likely): the other is a no"
-    return str(counts.index[-1]), "guess (possible): the rarer of the two"
 
 
 def _quoted(value: Any) -> str:

@@ -17,7 +17,7 @@ from flows.printer import Printer
 from tdrop.contracts.network import load_network, parse_site
 from tdrop.data.prepare import prepare
 from tdrop.data.propose import propose_site
-from tdrop.data.propose_table import Asked
+from tdrop.data.propose_outcome import Asked
 from tdrop.errors import DataError, TdropError, UsageError
 
 

@@ -16,7 +16,7 @@ from tdrop.contracts.table import Contract
 from tdrop.data.outcomes import read_labels
 from tdrop.data.prepare import Prepared, prepare
 from tdrop.data.propose import propose_site
-from tdrop.data.propose_table import Asked
+from tdrop.data.propose_outcome import Asked
 from tdrop.errors import DataError
 
 
@@ -163,3 +163,49 @@ def test_a_column_that_hardly_anybody_has_is_told_as_left_out(tmp_path: Path) ->
     assert "116 of 120 values missing here" in found.sentence
     assert "a model for this site does without it" in found.sentence
     assert not validation.stopped
+
+
+def proposed(tmp_path: Path, **columns: object) -> tuple[Contract, str]:
+    file = tmp_path / "source.csv"
+    measured().assign(**columns).to_csv(file, index=False)
+    _, contract, output = network_of(file)
+    return contract, output
+
+
+def test_none_is_a_label_among_labels_and_missing_among_numbers(tmp_path: Path) -> None:
+    word = np.where(np.arange(120) % 4 == 0, "None", "airbag")
+    number = np.where(np.arange(120) % 4 == 0, "None", np.arange(120).astype(str))
+    contract, _ = proposed(tmp_path, restraint=word, lactate=np.roll(number, 7))
+    assert set(contract.column("restraint").categories) == {"None", "airbag"}
+    assert contract.column("lactate").type == "continuous"
+
+
+def test_words_for_not_known_are_missing_values(tmp_path: Path) -> None:
+    word = np.where(np.arange(120) % 5 == 0, "nk", np.where(np.arange(120) % 2 == 0, "y", "n"))
+    contract, _ = proposed(tmp_path, angina=word, stroke=np.where(word == "nk", "unbekannt", word))
+    assert {contract.column(name).type for name in ("angina", "stroke")} == {"binary"}
+
+
+def test_a_column_of_a_few_patients_values_is_left_out(tmp_path: Path) -> None:
+    values = np.where(np.arange(120) < 2, np.arange(120) + 249, np.nan)
+    contract, output = proposed(tmp_path, fifth_event=values)
+    assert contract.column("fifth_event").role == "ignored"
+    assert "only 2 of 120 patients have a value" in output
+
+
+def test_row_names_and_ids_of_other_things_predict_nothing(tmp_path: Path) -> None:
+    shuffled = np.random.default_rng(0).permutation(120) + 1
+    contract, output = proposed(
+        tmp_path, rownames=shuffled, case_id=np.arange(120) // 2 * 7 % 97, center=np.arange(120) % 13
+    )
+    assert contract.id_column == "rownames"
+    assert features(contract) == ["age", "platelets", "smoker"]
+    assert "column 'case_id' is left out: an id by its name" in output
+    assert "column 'center' is left out: its numbers name places or people" in output
+
+
+def test_years_of_the_calendar_have_no_unit_and_only_a_patients_age_is_in_years(tmp_path: Path) -> None:
+    contract, _ = proposed(tmp_path, sample_yr=1990 + np.arange(120) % 9, gestational_age=24 + np.arange(120) % 17)
+    assert contract.column("sample_yr").unit is None
+    assert contract.column("gestational_age").unit is None
+    assert contract.column("age").unit == "years"

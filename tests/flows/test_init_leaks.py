@@ -1,0 +1,103 @@
+"""`tdrop init` keeps out what is known only after the outcome, and says what it took for the outcome."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from flows.init import run_init
+from flows.printer import Printer
+from tdrop.contracts.network import load_network
+from tdrop.contracts.table import Contract
+from tdrop.data.propose_outcome import Asked
+
+
+def clinic(rows: int = 300, seed: int = 0) -> pd.DataFrame:
+    """Patients with a follow-up, a weight that defines the outcome, a cause that only the dead have, and a stay."""
+    generator = np.random.default_rng(seed)
+    died = generator.random(rows) < 0.3
+    time = generator.integers(30, 2_000, rows)
+    weight = np.where(died, generator.integers(900, 2_500, rows), generator.integers(2_500, 4_500, rows))
+    return pd.DataFrame(
+        {
+            "patient_id": [f"p{index}" for index in range(rows)],
+            "age": generator.integers(30, 90, rows),
+            "creatinine": generator.normal(90, 10, rows).round(1) + 5 * died,
+            "prothrombin_time": generator.normal(12, 2, rows).round(1),
+            "futime": time,
+            "time_to_relapse": np.where(generator.random(rows) < 0.4, time, time // 2),
+            "bwt": weight,
+            "cause": np.where(died, generator.choice(["cancer", "heart"], rows), None),
+            "los": generator.integers(1, 30, rows),
+            "died": died.astype(int),
+        }
+    )
+
+
+def start(frame: pd.DataFrame, folder: Path, asked: Asked) -> tuple[str, Contract]:
+    frame.to_csv(folder / "source.csv", index=False)
+    output = io.StringIO()
+    printer = Printer(file=output, width=10_000)
+    run_init(folder / "net", folder / "source.csv", asked, table="clinic", console=printer)
+    return output.getvalue(), load_network(folder / "net" / "data_contracts").contracts["clinic"]
+
+
+def features(contract: Contract) -> set[str]:
+    return {column.name for column in contract.features}
+
+
+def test_what_is_known_only_afterwards_does_not_predict(tmp_path: Path) -> None:
+    output, contract = start(clinic(), tmp_path, Asked(outcome="died"))
+    assert features(contract) == {"age", "creatinine", "prothrombin_time", "los"}
+    assert "column 'futime' is left out: a time of follow-up" in output
+    assert "--time futime --event died" in output
+    assert "column 'bwt' is left out: by itself it tells the outcome of nearly every patient" in output
+    assert "column 'cause' is left out: by itself" in output
+    assert "check column 'los'" in output
+    assert "prothrombin" not in output
+    text = (tmp_path / "net" / "data_contracts" / "tables" / "clinic.yaml").read_text()
+    assert text.count('role: "ignored"    # guess (likely)') == 4
+    assert 'role: "feature"    # guess (possible)' in text
+
+
+def test_a_second_clock_beside_the_time_of_follow_up_does_not_predict(tmp_path: Path) -> None:
+    frame = clinic().rename(columns={"time_to_relapse": "rx"})
+    output, contract = start(frame, tmp_path, Asked(time="futime", event="died", horizon="1 year"))
+    assert features(contract) == {"age", "creatinine", "prothrombin_time", "los"}
+    assert "column 'rx' is left out: it is the time of follow-up itself" in output
+
+
+def test_few_outcomes_accuse_no_column(tmp_path: Path) -> None:
+    frame = clinic(60).drop(columns=["futime", "time_to_relapse", "los", "cause"])
+    frame["died"] = (frame.index < 4).astype(int)
+    frame["bwt"] = np.where(frame["died"] == 1, 900, 3_000) + np.arange(60) % 7
+    assert "bwt" in features(start(frame, tmp_path, Asked(outcome="died"))[1])
+
+
+@pytest.mark.parametrize(
+    ("labels", "positive", "sure"),
+    [(("A", "D"), "D", "likely"), (("live", "dead"), "dead", "likely"), (("blue", "red"), "red", "possible")],
+)
+def test_what_was_taken_for_the_outcome_is_said(
+    labels: tuple[str, str], positive: str, sure: str, tmp_path: Path
+) -> None:
+    frame = clinic()[["patient_id", "age", "creatinine", "died"]]
+    frame["died"] = np.where(frame["died"] == 1, labels[1], labels[0])
+    frame = frame.rename(columns={"died": "state"})
+    output, contract = start(frame, tmp_path, Asked(outcome="state"))
+    assert contract.outcome.positive == positive
+    happened = int((frame["state"] == labels[1]).sum())
+    assert f"Outcome 'state': '{positive}' means that it happened, to {happened} of 300 patients" in output
+    assert sure in output
+
+
+def test_a_guessed_horizon_and_unit_are_said(tmp_path: Path) -> None:
+    output, _ = start(clinic(), tmp_path, Asked(time="futime", event="died"))
+    [line] = [line for line in output.splitlines() if line.startswith("Outcome 'died'")]
+    assert "within" in line
+    assert "days" in line
+    assert "--horizon" in line
