@@ -114,7 +114,10 @@ def _tell(prepared: Prepared, proposal: TableProposal, contracts: Path, which: s
     for header, why in proposal.left_out.items():
         console.print(f"- column '{clean(header)}' is left out: {why}", markup=False)
     for header, why in proposal.doubts.items():
-        console.print(f"- check column '{clean(header)}': {why}; where it is not, give it role ignored", markup=False)
+        console.print(
+            f"- check column '{clean(header)}': {why}; if it is known only afterwards, give it role ignored",
+            markup=False,
+        )
     for finding in validation.findings:
         console.print(f"- {finding.sentence}" + (f"; {finding.fix}" if finding.fix else ""), markup=False)
     if validation.stopped:

@@ -34,7 +34,8 @@ def find_id(raw: pd.DataFrame, asked: str | None, among: Sequence[str]) -> str |
         among: Headers that may be it.
     """
     likely = [header for header in among if names_id(header) or similarity(header, _PATIENT) >= 0.9]
-    likely.sort(key=_names_rows)
+    # Row names tell rows apart, not patients: they are asked only where no other column is named an id.
+    likely = [header for header in likely if not _names_rows(header)] or likely
     for header in [asked] if asked else likely:
         values = as_text(raw[header], ()).dropna()
         if len(values) == len(raw) and values.is_unique:

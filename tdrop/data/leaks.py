@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,10 +24,12 @@ SAME_CLOCK = 0.2
 #: Bins of a number, where its relation to the outcome need not rise or fall.
 _BINS = 20
 _FOLLOWED = re.compile(
-    r"^(time|t?te|fu|futime|fuptime|followup\w*|survival|surv(ival)?(time|days|months|years)|ostime|pfs(time)?|"
-    r"rfs(time)?|dfs(time)?|efs(time)?|[dr]time|eventtime|deathtime|lastcontact|lastseen)$"
+    r"^(time|t?te|fu|futime|fuptime|followup\w*|survival|surv(ival)?(time|days|months|years)|"
+    r"(os|pfs|rfs|dfs|efs)(time|days|months|years)?|[dr]time|eventtime|deathtime|lastcontact|lastseen)$"
     r"|followup|(time|days|weeks|months|years)to(death|event|relapse|recurr\w*|progress\w*|failure|last\w*|censor\w*)"
 )
+#: How the name of an outcome ends beside the time of the same name: srv.s, pgstat, os_event.
+_STATE = re.compile(r"(s|stat|status|event|ind|cens|censor)$")
 #: Words of what happens to a patient later, and of a stay that ends with the outcome.
 _LATER = re.compile(
     r"^(los|lengthofstay|stay|discharge\w*|dischtime|censor\w*|died|death\w*|dead|deceased|alive|vital|vitalstatus|"
@@ -42,7 +45,9 @@ class Leak:
     certain: bool
 
 
-def find_leak(header: str, values: pd.Series, numbers: Doubles | None, outcome: ProposedOutcome) -> Leak | None:
+def find_leak(
+    header: str, values: pd.Series, numbers: Doubles | None, outcome: ProposedOutcome, clocks: Sequence[Doubles]
+) -> Leak | None:
     """What speaks against predicting with a column.
 
     Args:
@@ -50,22 +55,30 @@ def find_leak(header: str, values: pd.Series, numbers: Doubles | None, outcome: 
         values: Its values as text, missing where they are (rows,).
         numbers: Its values as numbers (rows,), None where it holds labels.
         outcome: What is to be predicted.
+        clocks: Times of follow-up that the file holds, each (rows,).
     """
-    if numbers is not None and outcome.time is not None and _same_clock(numbers, outcome.time):
-        return Leak("it is the time of follow-up itself for many patients, and so known only afterwards", True)
     words = split_words(header)
-    if numbers is not None and _FOLLOWED.search("".join(words)):
+    if numbers is not None and names_follow_up(header, outcome.header):
         return Leak(f"a time of follow-up, known only afterwards{_advice(header, outcome)}", True)
+    if numbers is not None and any(_same_clock(numbers, clock) for clock in clocks):
+        return Leak("it is the time of follow-up itself for many patients, and so known only afterwards", True)
     told = _told(values, numbers, outcome)
     if told >= COPY:
         return Leak(
             "by itself it tells the outcome of nearly every patient, as what is known only afterwards does", True
         )
     if told >= NEARLY:
-        return Leak("by itself it tells the outcome of most patients: is it known before?", False)
+        return Leak("by itself it tells the outcome of most patients", False)
     if any(_LATER.match(word) for word in (*words, "".join(words))):
-        return Leak("by its name it may be known only after the outcome", False)
+        return Leak("its name is that of something later than the outcome, or of the outcome itself", False)
     return None
+
+
+def names_follow_up(header: str, outcome: str) -> bool:
+    """Whether a column is a time of follow-up by its name: futime, time_to_relapse, srv beside the outcome srv.s."""
+    name, state = "".join(split_words(header)), "".join(split_words(outcome))
+    stem = _STATE.sub("", state)
+    return _FOLLOWED.search(name) is not None or (1 < len(stem) < len(state) and name in (stem, f"{stem}time"))
 
 
 def _advice(header: str, outcome: ProposedOutcome) -> str:
@@ -76,7 +89,9 @@ def _advice(header: str, outcome: ProposedOutcome) -> str:
 
 def _same_clock(numbers: Doubles, time: Doubles) -> bool:
     both = np.isfinite(numbers) & np.isfinite(time)
-    return len(np.unique(numbers[both])) > FEWEST and float((numbers[both] == time[both]).mean()) >= SAME_CLOCK
+    same = both & (numbers == time)
+    # Small numbers agree by chance: it is many different times that must be the same.
+    return len(np.unique(numbers[same])) > _BINS and int(same.sum()) >= SAME_CLOCK * int(both.sum())
 
 
 def _told(values: pd.Series, numbers: Doubles | None, outcome: ProposedOutcome) -> float:

@@ -88,12 +88,15 @@ class ProposedOutcome:
             f"Outcome '{clean(self.header)}': '{clean(label)}' means that it happened, to {int(self.happened.sum()):,} "
             f"of {int(self.known.sum()):,} patients"
         )
-        words += f" ({why})" if why else ""
+        words += f"; {why}." if why else "."
         if self.time_header is None:
-            return f"{words}."
+            return words
         unit, reason = self.unit
-        words += f", by '{clean(self.time_header)}' in {unit} ({reason}); predicted is whether it happens within "
-        return f"{words}{self.horizon}" + (", a guess: name the time you need with --horizon." if self.guessed else ".")
+        said = "a guess: name the time you need with --horizon" if self.guessed else "as was asked"
+        return (
+            f"{words} Follow-up '{clean(self.time_header)}' is in {unit}; {reason}. "
+            f"Predicted is whether it happens within {self.horizon}, {said}."
+        )
 
 
 def propose_outcome(asked: Asked, raw: pd.DataFrame) -> ProposedOutcome:

@@ -16,7 +16,7 @@ from tdrop.data.columns import Guess, answers, guess_column
 from tdrop.data.find_id import find_id, names_id, names_place, rises
 from tdrop.data.guesses import sniff
 from tdrop.data.hints import clean
-from tdrop.data.leaks import find_leak
+from tdrop.data.leaks import find_leak, names_follow_up
 from tdrop.data.propose_outcome import Asked, ProposedOutcome, propose_outcome
 from tdrop.data.readers import kind_of, read_file
 from tdrop.data.suspicions import numbers_patients
@@ -59,7 +59,8 @@ def propose_table(name: str, file: Path, asked: Asked) -> TableProposal:
     outcome = propose_outcome(asked, raw)
     id_header = find_id(raw, asked.id_column, [str(header) for header in raw.columns if header not in outcome.headers])
     names = _names(raw)
-    guesses = [_guess(names[header], header, raw, id_header, outcome) for header in map(str, raw.columns)]
+    clocks = _clocks(raw, outcome)
+    guesses = [_guess(names[header], header, raw, id_header, outcome, clocks) for header in map(str, raw.columns)]
     if id_header is None:
         guesses.insert(0, _numbered(names))
     left_out = {guess.header: _reason(guess) for guess in guesses if guess.role == "ignored"}
@@ -114,7 +115,21 @@ def _numbered(names: Mapping[str, str]) -> Guess:
     return Guess(name, "", keys, {"role": "guess (likely): no column tells the patients apart: rows are numbered"})
 
 
-def _guess(name: str, header: str, raw: pd.DataFrame, id_header: str | None, outcome: ProposedOutcome) -> Guess:
+def _clocks(raw: pd.DataFrame, outcome: ProposedOutcome) -> list[Doubles]:
+    """The times of follow-up that the file holds, by what was asked or by their names."""
+    named = [str(header) for header in raw.columns if names_follow_up(str(header), outcome.header)]
+    found = [as_numbers(raw[header], (), raw.attrs.get("decimal", "."))[0] for header in named]
+    return [*found, *([] if outcome.time is None else [outcome.time])]
+
+
+def _guess(
+    name: str,
+    header: str,
+    raw: pd.DataFrame,
+    id_header: str | None,
+    outcome: ProposedOutcome,
+    clocks: Sequence[Doubles],
+) -> Guess:
     if header == id_header:
         keys = {"title": "Patient", "role": "id", "type": "categorical"}
         return Guess(name, header, keys, {"role": "guess (likely): no two rows share a value"})
@@ -128,7 +143,7 @@ def _guess(name: str, header: str, raw: pd.DataFrame, id_header: str | None, out
         numbers, _ = as_numbers(raw[header], guess.codes, raw.attrs.get("decimal", "."), raw.attrs.get("thousands"))
     if numbers is not None and (why := _no_number(header, guess, numbers, raw, id_header)):
         return _left_out(guess, why)
-    leak = find_leak(header, as_text(raw[header], guess.codes), numbers, outcome)
+    leak = find_leak(header, as_text(raw[header], guess.codes), numbers, outcome, clocks)
     if leak is None:
         return guess
     if leak.certain:

@@ -14,6 +14,7 @@ from flows.printer import Printer
 from tdrop.contracts.network import load_network
 from tdrop.contracts.table import Contract
 from tdrop.data.propose_outcome import Asked
+from tdrop.errors import DataError
 
 
 def clinic(rows: int = 300, seed: int = 0) -> pd.DataFrame:
@@ -64,9 +65,10 @@ def test_what_is_known_only_afterwards_does_not_predict(tmp_path: Path) -> None:
     assert 'role: "feature"    # guess (possible)' in text
 
 
-def test_a_second_clock_beside_the_time_of_follow_up_does_not_predict(tmp_path: Path) -> None:
+@pytest.mark.parametrize("asked", [Asked(time="futime", event="died", horizon="1 year"), Asked(outcome="died")])
+def test_a_second_clock_beside_the_time_of_follow_up_does_not_predict(asked: Asked, tmp_path: Path) -> None:
     frame = clinic().rename(columns={"time_to_relapse": "rx"})
-    output, contract = start(frame, tmp_path, Asked(time="futime", event="died", horizon="1 year"))
+    output, contract = start(frame, tmp_path, asked)
     assert features(contract) == {"age", "creatinine", "prothrombin_time", "los"}
     assert "column 'rx' is left out: it is the time of follow-up itself" in output
 
@@ -97,7 +99,19 @@ def test_what_was_taken_for_the_outcome_is_said(
 
 def test_a_guessed_horizon_and_unit_are_said(tmp_path: Path) -> None:
     output, _ = start(clinic(), tmp_path, Asked(time="futime", event="died"))
+    assert "--horizon" in output
     [line] = [line for line in output.splitlines() if line.startswith("Outcome 'died'")]
+    assert "Follow-up 'futime' is in days; guess" in line
     assert "within" in line
-    assert "days" in line
-    assert "--horizon" in line
+
+
+def test_a_time_is_known_by_the_outcomes_own_name(tmp_path: Path) -> None:
+    frame = clinic()[["patient_id", "age", "creatinine", "futime", "died"]]
+    frame = frame.rename(columns={"futime": "srv", "died": "srv.s"})
+    assert features(start(frame, tmp_path, Asked(outcome="srv.s"))[1]) == {"age", "creatinine"}
+
+
+def test_row_names_do_not_hide_that_an_id_repeats(tmp_path: Path) -> None:
+    frame = clinic().assign(rownames=range(1, 301), patient_id=[f"p{row // 2}" for row in range(300)])
+    with pytest.raises(DataError, match="150 of 300 rows repeat"):
+        start(frame, tmp_path, Asked(outcome="died"))

@@ -196,9 +196,9 @@ def test_a_column_of_a_few_patients_values_is_left_out(tmp_path: Path) -> None:
 def test_row_names_and_ids_of_other_things_predict_nothing(tmp_path: Path) -> None:
     shuffled = np.random.default_rng(0).permutation(120) + 1
     contract, output = proposed(
-        tmp_path, rownames=shuffled, case_id=np.arange(120) // 2 * 7 % 97, center=np.arange(120) % 13
+        tmp_path, rownames=shuffled, patid=shuffled[::-1], case_id=np.arange(120) // 2 * 7 % 97, center=shuffled % 13
     )
-    assert contract.id_column == "rownames"
+    assert contract.id_column == "patid"
     assert features(contract) == ["age", "platelets", "smoker"]
     assert "column 'case_id' is left out: an id by its name" in output
     assert "column 'center' is left out: its numbers name places or people" in output
@@ -209,3 +209,8 @@ def test_years_of_the_calendar_have_no_unit_and_only_a_patients_age_is_in_years(
     assert contract.column("sample_yr").unit is None
     assert contract.column("gestational_age").unit is None
     assert contract.column("age").unit == "years"
+
+
+def test_row_names_in_any_order_are_an_id(tmp_path: Path) -> None:
+    contract, _ = proposed(tmp_path, rownames=np.random.default_rng(0).permutation(120) + 1)
+    assert contract.id_column == "rownames"
