@@ -14,7 +14,7 @@ from flows.transfer import Transferred, explain, transfer_site
 from tasks.step import in_a_flow_run, run_logger
 from tdrop.home import stopping
 from tdrop.home.place import Place
-from tdrop.home.pool import worker_processes
+from tdrop.home.pool import turn, worker_processes
 from tdrop.runs.publish import publish_index
 from tdrop.runs.settings import TransferSettings
 
@@ -60,9 +60,12 @@ def transfer_network(
     with worker_processes(processes), task_runner(runner, address) as tasks_run_on:
         transfer = transfer_site.on(tasks_run_on)
 
+        asked = tuple(dict.fromkeys(sites))
+
         def transfer_or_explain(site: str) -> Transferred | Failed:
             try:
-                return transfer(site, settings, contracts, home, processes, again)
+                with turn(asked.index(site)):
+                    return transfer(site, settings, contracts, home, processes, again)
             except stopping.Interrupted:
                 raise
             except Exception as error:
@@ -72,7 +75,7 @@ def transfer_network(
                     run_logger().error("%s", sentence)
                 return Failed(sentence)
 
-        results = _for_each(transfer_or_explain, tuple(dict.fromkeys(sites)), at_once or AT_ONCE[runner])
+        results = _for_each(transfer_or_explain, asked, at_once or AT_ONCE[runner])
     publish_index(place)
     return results
 

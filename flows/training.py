@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tasks.step import Future, run_logger
@@ -37,6 +37,7 @@ def train(place: Place, site: str, encoded: Ref, matching: Ref, settings: Transf
     weighed = settings.criterion == "importance_weighted"
     propensity = fitted_propensity(place, encoded) if weighed else None
     refits: dict[str, list[Future[Ref]]] = {}
+    twins: dict[str, Future[Ref]] = {}
     for method, future in tuned.items():
         ref = _pick(site, method, future, trained)
         if ref is None:
@@ -46,6 +47,7 @@ def train(place: Place, site: str, encoded: Ref, matching: Ref, settings: Transf
         refits[method] = [
             fit_seed.submit(place, encoded, method, chosen, seed, settings, level) for seed in range(settings.seeds)
         ]
+        twins |= _submit_twin(place, encoded, method, chosen, settings, level)
         if propensity is not None:
             refits[method].append(score_out_of_fold.submit(place, encoded, propensity, method, ref))
     expect(site, "fit", sum(map(len, refits.values())))
@@ -57,20 +59,19 @@ def train(place: Place, site: str, encoded: Ref, matching: Ref, settings: Transf
                 trained.folds[method] = refs[-1]
     if not trained.fits:
         raise FitError(f"site '{site}': every method failed, the first with: {next(iter(trained.failed.values()))}")
-    _fit_twins(place, site, encoded, settings, level, trained)
+    _collect_twins(site, {method: twin for method, twin in twins.items() if method in trained.fits}, trained)
     return trained
 
 
-def _fit_twins(
-    place: Place, site: str, encoded: Ref, settings: TransferSettings, level: float, trained: Trained
-) -> None:
-    """Fits every method that used the target's unlabelled patients once without them, to show what they did."""
-    twins = {method: without_target(trained.picked[method]) for method in trained.fits}
-    futures = {
-        method: fit_seed.submit(place, encoded, method, twin, FIRST_SEED, settings, level)
-        for method, twin in twins.items()
-        if twin is not None
-    }
+def _submit_twin(
+    place: Place, encoded: Ref, method: str, picked: Trial, settings: TransferSettings, level: float
+) -> dict[str, Future[Ref]]:
+    """Starts a fit without the target's unlabelled patients where the method used them, to show what they did."""
+    twin = without_target(picked)
+    return {} if twin is None else {method: fit_seed.submit(place, encoded, method, twin, FIRST_SEED, settings, level)}
+
+
+def _collect_twins(site: str, futures: Mapping[str, Future[Ref]], trained: Trained) -> None:
     for method, future in futures.items():
         try:
             trained.twins[method] = future.result()

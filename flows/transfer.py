@@ -21,7 +21,7 @@ from tasks.forecast import forecast_site
 from tasks.held_pages import release_pages
 from tasks.prepare import look_for_changes
 from tasks.recording import record_or_explain
-from tasks.report import assemble, publish_report
+from tasks.report import publish_report
 from tasks.step import run_logger
 from tdrop.errors import SiteStopped, TdropError, Unwritable, UsageError, describe, unwritable
 from tdrop.home import stopping
@@ -30,7 +30,7 @@ from tdrop.home.pool import warm_up, worker_processes
 from tdrop.home.progress import report
 from tdrop.home.status import Inputs, Status, now, one_at_a_time, unchanged, write_status
 from tdrop.records import plain, read_record
-from tdrop.report import SiteSummary
+from tdrop.report import SiteSummary, report_summary
 from tdrop.runs.export import site_record
 from tdrop.runs.labels import remembered_labels
 from tdrop.runs.publish import publish_halt, publish_index
@@ -163,14 +163,14 @@ def _transfer(site: ResolvedSite, settings: TransferSettings) -> Transferred:
 
 def publish(place: Place, run: Run) -> Transferred:
     """Publishes the report folder, then the record; a record that fails costs nothing but itself."""
-    summary = publish_report(place, run)
+    data = publish_report(place, run)
     with tempfile.TemporaryDirectory(dir=place.root, prefix=".record-") as folder:
-        record = site_record(place, run, assemble(place, run), Path(folder))
+        record = site_record(place, run, data, Path(folder))
         release_pages(place, run.site, record.tags.get(WITHHELD))
         sentence = record_or_explain(place, record)
     if sentence is not None:
         run_logger().warning(sentence)
-    return Transferred(summary, not_recorded=sentence)
+    return Transferred(report_summary(data), not_recorded=sentence)
 
 
 def _nothing_to_do(place: Place, site: str) -> Transferred:

@@ -14,11 +14,7 @@ from tdrop.home.place import Place
 from tdrop.home.progress import report
 from tdrop.home.status import read_status, write_status
 from tdrop.records import whole
-from tdrop.report import (
-    ReportData,
-    SiteSummary,
-    report_summary,
-)
+from tdrop.report import ReportData, SiteSummary, report_summary
 from tdrop.runs.gather import gather
 from tdrop.runs.publish import publish_halt, publish_index, write_latest
 from tdrop.runs.run import Run, last_run
@@ -26,19 +22,19 @@ from tdrop.served.promotion import Promotion
 
 
 @step("report", "report {run.site}")
-def publish_report(place: Place, run: Run) -> SiteSummary:
-    """Writes the site's `latest/` and returns its summary."""
+def publish_report(place: Place, run: Run) -> ReportData:
+    """Writes the site's `latest/` and returns what it shows."""
     data = assemble(place, run)
-    summary = write_latest(place, run, data)
+    write_latest(place, run, data)
     publish_index(place)
     leave_numbers(place.resolve(run.site), "summary", _page_of(place, data))
     report(run.site, "report", detail=str(place.latest(run.site) / "report.html"))
-    return summary
+    return data
 
 
 def refresh_report(place: Place, site: str) -> None:
     """Renders a site's report anew from what it was made of, for instance after a promotion."""
-    summary = publish_report(place, last_run(place, site))
+    summary = report_summary(publish_report(place, last_run(place, site)))
     publish_halt(place, site)
     status = read_status(place, site)
     if status is not None and status.outcome == "done":

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import queue
 import signal
 import sys
 import threading
@@ -17,8 +16,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
-from contextvars import copy_context
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
 from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, ParamSpec, TypeVar
@@ -26,12 +25,17 @@ from typing import Any, ParamSpec, TypeVar
 from tdrop.errors import FitError
 from tdrop.home import stopping
 from tdrop.home.collecting import collect_seldom
+from tdrop.home.line import Line
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: Workers are spawned, not forked: the parent runs threads, and torch does not survive a fork of them.
-SPAWN = multiprocessing.get_context("spawn")
+#: Not forked from this process, whose threads torch would not survive: on Linux from one that runs none, which loads
+#: once what every worker needs, so that they share its memory; elsewhere each loads it anew.
+STARTED = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
+STARTED.set_forkserver_preload(["tdrop.home.preload"])
+#: Threads only wait for worker processes; enough of them that whose turn it is never waits for one.
+THREADS = 256
 #: A fit that takes this long will not end well.
 FIT_LIMIT_SECONDS = 24 * 3600
 TOO_LONG = f"a fit took longer than {FIT_LIMIT_SECONDS / 3600:.0f} h; use fewer rows or steps"
@@ -41,6 +45,22 @@ TRIES = 3
 _pool: Workers | None = None
 _threads: ThreadPoolExecutor | None = None
 _spans: list[tuple[float, float]] = []
+_turn: ContextVar[int] = ContextVar("turn", default=0)
+
+
+@contextmanager
+def turn(place: int) -> Iterator[None]:
+    """Lets the work of the block go before that of a later place: a site's report is then written while others fit."""
+    token = _turn.set(place)
+    try:
+        yield
+    finally:
+        _turn.reset(token)
+
+
+def place_in_line() -> int:
+    """Whose turn the work of this thread waits for."""
+    return _turn.get()
 
 
 class Workers:
@@ -49,17 +69,15 @@ class Workers:
     def __init__(self, count: int) -> None:
         self.count, self.closed = count, False
         # A worker ends when the other end of its pipe does: with this process, or when this one is told to stop.
-        self._lifeline, self._hold = SPAWN.Pipe(duplex=False)
-        self._idle: queue.SimpleQueue[ProcessPoolExecutor] = queue.SimpleQueue()
-        for _ in range(count):
-            self._idle.put(self._start())
+        self._lifeline, self._hold = STARTED.Pipe(duplex=False)
+        self._line: Line[ProcessPoolExecutor] = Line([self._start() for _ in range(count)])
 
     def _start(self) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(1, SPAWN, initializer=_start_worker, initargs=(self._lifeline,))
+        return ProcessPoolExecutor(1, STARTED, initializer=_start_worker, initargs=(self._lifeline,))
 
     def run(self, function: Callable[..., R], args: Any, kwargs: Any) -> tuple[float, float, R]:
         """Runs a picklable function in the next idle worker; one that dies is replaced and its work tried again."""
-        worker = self._idle.get()
+        worker = self._line.take(place_in_line())
         try:
             for _ in range(TRIES):
                 stopping.check()
@@ -73,18 +91,12 @@ class Workers:
                     if isinstance(ended, TimeoutError):
                         raise FitError(TOO_LONG) from ended
         finally:
-            self._idle.put(worker)
+            self._line.put(worker)
         raise FitError(f"its worker process died {TRIES} times (out of memory?); run again with fewer processes")
 
     def warm_up(self) -> None:
         """Starts the workers, which otherwise start with their first work: loading what they need takes seconds."""
-        idle: list[ProcessPoolExecutor] = []
-        with suppress(queue.Empty):
-            while True:
-                idle.append(self._idle.get_nowait())
-        for worker in idle:
-            worker.submit(os.getpid)
-            self._idle.put(worker)
+        self._line.each(lambda worker: worker.submit(os.getpid))
 
     def end(self) -> None:
         """Ends every worker in the midst of its work."""
@@ -94,10 +106,10 @@ class Workers:
         """Waits until the workers have ended."""
         self.closed = True
         for _ in range(self.count):
-            worker = self._idle.get()
+            worker = self._line.take(place_in_line())
             worker.shutdown(wait=True, cancel_futures=True)
         # Goes round among those who still wait for one, so that each learns that there is none.
-        self._idle.put(worker)
+        self._line.put(worker)
         self._hold.close()
         self._lifeline.close()
 
@@ -110,8 +122,7 @@ def worker_processes(count: int | None = None) -> Iterator[None]:
         yield
         return
     workers = _pool = Workers(count or os.cpu_count() or 1)
-    # Threads only wait for worker processes; a few more keep those busy.
-    threads = _threads = ThreadPoolExecutor(2 * workers.count + 2, thread_name_prefix="tdrop-step")
+    threads = _threads = ThreadPoolExecutor(THREADS, thread_name_prefix="tdrop-step")
     try:
         with stopping.when_asked(workers.end):
             yield
@@ -154,7 +165,8 @@ def side_by_side(function: Callable[..., R], calls: Sequence[tuple[Any, ...]], d
 
     if _pool is not None:
         with ThreadPoolExecutor(len(calls)) as threads:
-            return list(threads.map(call, calls))
+            futures = [threads.submit(copy_context().run, call, given) for given in calls]
+            return [future.result() for future in futures]
     if _on_a_cluster():
         from distributed import worker_client
 

@@ -47,9 +47,9 @@ COPIED = {
 }
 
 
-def write_latest(place: Place, run: Run, data: ReportData) -> SiteSummary:
-    """Writes the site's `latest/` and returns its summary."""
-    summary, stages = report_summary(data), run.stages.all()
+def write_latest(place: Place, run: Run, data: ReportData) -> None:
+    """Writes the site's `latest/`."""
+    stages = run.stages.all()
     cohort = load_cohort(run.stages.encoded.path / TARGET)
     told = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS)
     with replacing(place.latest(run.site)) as folder:
@@ -63,10 +63,9 @@ def write_latest(place: Place, run: Run, data: ReportData) -> SiteSummary:
             data.site, data.source_title, data.shift, data.matching, data.validation, data.contract
         )
         (folder / "shift.html").write_text(page, encoding="utf-8")
-        write_record(folder / SUMMARY, summary)
+        write_record(folder / SUMMARY, report_summary(data))
         write_record(folder / RUN, run)
     (place.site(run.site) / HALTED).unlink(missing_ok=True)
-    return summary
 
 
 def publish_index(place: Place) -> Path:

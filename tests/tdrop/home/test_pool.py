@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
@@ -95,8 +96,6 @@ def test_nobody_waits_for_ever_for_workers_that_were_closed():
 
 def loaded_by_training() -> list[str]:
     """What a worker process has loaded once it can fit."""
-    import sys
-
     import tasks.tune  # noqa: F401
 
     return sorted({"prefect", "mlflow", "great_expectations", "matplotlib"} & set(sys.modules))
@@ -113,3 +112,51 @@ def test_workers_that_were_started_early_do_the_work():
         assert pool.compute(os.getpid) != os.getpid()
     pool.warm_up()
     assert pool.compute(os.getpid) == os.getpid(), "without workers there is nothing to start"
+
+
+def own_megabytes() -> float:
+    """Memory of this process that it shares with no other."""
+    lines = (line.split() for line in Path("/proc/self/smaps_rollup").read_text().splitlines())
+    return sum(int(line[1]) for line in lines if line[0].startswith("Private_")) / 1024
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every worker loads what it needs anew")
+def test_workers_share_the_memory_of_what_they_loaded():
+    with pool.worker_processes(1):
+        assert pool.compute(loaded_already) == ["sklearn", "torch"]
+        assert pool.compute(own_megabytes) < 60, "loading them anew takes 200"
+
+
+def loaded_already() -> list[str]:
+    return sorted({"torch", "sklearn", "torch._dynamo"} & set(sys.modules))
+
+
+def test_work_of_an_earlier_turn_goes_first(tmp_path):
+    order = tmp_path / "order"
+
+    def work(place: int) -> None:
+        with pool.turn(place):
+            pool.compute(write_after, str(order), place)
+
+    with pool.worker_processes(1), ThreadPoolExecutor(5) as threads:
+        futures = [threads.submit(work, 9)]
+        while not order.exists():
+            time.sleep(0.02)
+        futures += [threads.submit(work, place) for place in (3, 1, 2, 0)]
+        wait(futures)
+    assert order.read_text().split() == ["9", "0", "1", "2", "3"]
+
+
+def write_after(file: str, place: int) -> None:
+    with Path(file).open("a") as stream:
+        stream.write(f"{place}\n")
+    time.sleep(1.0 if place == 9 else 0)
+
+
+def test_calls_side_by_side_keep_their_turn():
+    seen = []
+    with pool.worker_processes(1), pool.turn(7):
+        pool.side_by_side(lambda: seen.append(pool.place_in_line()), [(), ()], lambda: None)
+        pool.in_a_thread(lambda: seen.append(pool.place_in_line())).result()
+    assert seen == [7, 7, 7]
+    assert pool.place_in_line() == 0

@@ -56,6 +56,22 @@ def test_decay_shrinks_the_weights_between_units_and_nothing_else(name, features
     assert any("weights.0" in key for key in before)
 
 
+def test_weights_take_the_steps_of_torchs_adam():
+    method, network = make("mlp", weight_decay=0.0, clip=1e9, learning_rate=0.01)
+    optimiser = Optimiser(network, method.schedule())
+    copies = [parameter.detach().clone().requires_grad_() for parameter in network.parameters()]
+    adam = torch.optim.Adam(copies, lr=0.01, fused=True)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(5):
+        for parameter, copy in zip(network.parameters(), copies, strict=True):
+            copy.grad = torch.randn(copy.shape, generator=generator)
+            parameter.grad.copy_(copy.grad)
+        optimiser.step(0.0)
+        adam.step()
+    for parameter, copy in zip(network.parameters(), copies, strict=True):
+        assert torch.allclose(parameter, copy, rtol=1e-6, atol=1e-7)
+
+
 @pytest.mark.parametrize("masks", ["concrete", "gaussian"])
 @pytest.mark.parametrize("bias", [-8.0, 8.0])
 def test_a_rate_near_its_bound_has_a_gradient(masks, bias):
