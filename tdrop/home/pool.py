@@ -19,6 +19,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from functools import partial
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from typing import Any, ParamSpec, TypeVar
 
@@ -132,6 +133,12 @@ def worker_processes(count: int | None = None) -> Iterator[None]:
         workers.shutdown()
         threads.shutdown(wait=True)
         _pool = _threads = None
+
+
+def load_ahead() -> None:
+    """Starts loading what workers need, before it is known how many there will be."""
+    if STARTED.get_start_method() == "forkserver":
+        forkserver.ensure_running()
 
 
 def warm_up() -> None:
