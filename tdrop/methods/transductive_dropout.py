@@ -11,8 +11,9 @@ Paper: Chan et al., Unlabelled Data Improves Bayesian Uncertainty Calibration un
 Two forms. In the paper's (`form="paper"`) one network gives risk and doubt, and the variance that marks target rows
 also moves their risk: it ranks its own errors well and makes more of them. By default (`form="separate"`) two networks
 are trained: the risk's is TDNR to the last bit (o_m), the doubt's is the paper's (q_m), and a sample is
-    s_m = sigmoid(o_m) +- p (1 - p) (q_m - q),     p = sigmoid(o) and q without noise, held to [0, 1],
-with + and - taking turns over the same q_m, so that doubt widens a risk and does not move it across one half.
+    s_m = sigmoid(o_m +- tanh(q_m - q)),     q without noise,
+with + and - taking turns over the same q_m: doubt widens a risk and draws it towards one half, never across, and by at
+most one unit of log odds, so that a variance without bound says no more than "far away".
 
 Where this code departs from the printed text, and why:
 - Sign. The printed Omega, sum_source log(1 - z) + sum_target log z, is the negative cross entropy: minimised,
@@ -52,8 +53,6 @@ from tdrop.methods.parts.settings import setting
 from tdrop.methods.parts.training import Rows, Trained, one_torch_thread
 from tdrop.types import Floats, StepCallback, Task
 
-#: Where samples are held, so that their logits are finite.
-_SMALLEST_RISK = 1e-6
 #: Row-passes that go through together when sampling: tensors of half a megabyte stay in the cache.
 _AT_ONCE = 1024
 #: Keeps logarithms and roots of a vanishing variance finite.
@@ -330,11 +329,7 @@ class SeparateNetworks(NeuralNetwork):
         outputs = self.risk.outputs(x, draw[:parts])
         doubt = self.doubt.outputs(x, draw[parts:]) - self.doubt.noise_free(x)
         doubt = torch.stack([doubt, -doubt], dim=1).flatten(0, 1)[: len(outputs)]
-        if self.risk.task != "binary":
-            return outputs + doubt
-        centre = torch.sigmoid(self.risk.noise_free(x))
-        samples = torch.sigmoid(outputs) + centre * (1 - centre) * doubt
-        return torch.logit(samples.clamp(_SMALLEST_RISK, 1 - _SMALLEST_RISK))
+        return outputs + (torch.tanh(doubt) if self.risk.task == "binary" else doubt)
 
 
 def transductive_regulariser(

@@ -160,6 +160,16 @@ def test_the_risk_of_the_separate_form_is_tdnrs_and_the_doubt_widens_it():
     assert doubted.sd.mean() > plain.sd.mean()
 
 
+def test_doubt_moves_a_sample_by_at_most_one_unit_of_log_odds_and_up_as_often_as_down():
+    source, target, _ = small_cohorts()
+    tdnr = quick("tdnr", steps=60).fit(source, target, seed=1)
+    separate = quick("transductive_dropout", steps=60, lambda_=10.0).fit(source, target, seed=1)
+    plain, doubted = (model.sample(target.X, 40, seed=0).samples for model in (tdnr, separate))
+    moved = np.log(doubted / (1 - doubted)) - np.log(plain / (1 - plain))
+    assert 0.5 < np.abs(moved).max() < 1 + 1e-3
+    assert np.allclose(moved[::2], -moved[1::2], atol=1e-3)
+
+
 def test_the_separate_form_at_lambda_0_is_one_network():
     source, target, _ = small_cohorts()
     zero = quick("transductive_dropout", lambda_=0.0).fit(source, target, seed=1)
