@@ -13,15 +13,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from flows.benchmarks.encoding import encode
 from flows.benchmarks.extracts import load_table
 from flows.benchmarks.real_pairs import cohort_of, within
 from tdrop.types import Cohort
 
 Sides = Callable[[pd.DataFrame], Any]
-
-#: Right-skewed positive measurements are taken as logarithms: what a contract's `log` would say.
-_SKEWED_ABOVE = 2.0
-_FEWEST_MISSING = 10
 
 
 @dataclass(frozen=True)
@@ -99,23 +96,7 @@ def real_transfer(transfer: Transfer) -> tuple[Cohort, Cohort]:
     outcome = within(table, transfer.horizon, 1.0)
     side = np.asarray(transfer.source(table), dtype=bool)
     known = ~np.isnan(outcome)
-    X = _encode(table.drop(columns=[*transfer.leave_out, "pid", "event", "time"]), side & known)
+    features = table.drop(columns=[*transfer.leave_out, "pid", "event", "time"])
+    kinds = {name: str if str(name).startswith("fac_") else float for name in features}
+    X = encode(features.astype(kinds), side & known)
     return cohort_of("source", X[side], outcome[side]), cohort_of("target", X[~side], outcome[~side])
-
-
-def _encode(table: pd.DataFrame, source: Any) -> pd.DataFrame:
-    """Numbers, skewed ones as logarithms, and dummies; medians and decisions are the source's."""
-    columns: dict[str, Any] = {}
-    for name in table:
-        values = table[name]
-        if str(name).startswith("fac_"):
-            for level in sorted(values.astype(str)[source].unique())[1:]:
-                columns[f"{name}={level}"] = (values.astype(str) == level).astype(float)
-            continue
-        number = values.astype(float)
-        if number[source].skew() > _SKEWED_ABOVE and number.min() >= 0:
-            number = number.map(np.log1p)
-        if number[source].isna().sum() >= _FEWEST_MISSING:
-            columns[f"{name}_missing"] = number.isna().astype(float)
-        columns[str(name)] = number.fillna(number[source].median())
-    return pd.DataFrame(columns)

@@ -14,7 +14,7 @@ import numpy as np
 from flows.benchmarks.paired import mean_over_problems
 from flows.benchmarks.results import Results, Row, Scale, Table
 from flows.benchmarks.rules import lowest_log_loss, within_one_error
-from flows.benchmarks.transductive_doubt import DRAWS, doubt_table, measure_doubt
+from flows.benchmarks.transductive_doubt import measure_doubts
 from flows.benchmarks.transductive_judge import MEASURES, Judged, judge, pooled
 from flows.benchmarks.transductive_problems import MEMBERS, METHOD, PROBLEMS, Tried, draw, predict_target, try_settings
 from flows.benchmarks.units import run_units
@@ -63,9 +63,7 @@ def run(place: Place, scale: Scale) -> Results:
         if not (scale.quick and family == "real")
     ]
     found = measure(place, keys, refits, quick=scale.quick)
-    draws = [{"seed": seed, "quick": scale.quick} for seed in (DRAWS[:2] if scale.quick else DRAWS)]
-    doubt = doubt_table(run_units(place, NAME, measure_doubt, draws))
-    return results(found, doubt, refits)
+    return results(found, measure_doubts(place, quick=scale.quick), refits)
 
 
 def measure(place: Place, keys: Sequence[Key], refits: int, *, quick: bool) -> Found:
