@@ -91,7 +91,7 @@ def measure(place: Place, keys: Sequence[Key], refits: int, *, quick: bool) -> F
     return found
 
 
-def results(found: Found, doubt: Table, refits: int) -> Results:
+def results(found: Found, doubt: Sequence[Table], refits: int) -> Results:
     """The tables of what was measured."""
     groups = list(dict.fromkeys((part, family) for part, family, _ in found))
     rows = [
@@ -110,7 +110,7 @@ def results(found: Found, doubt: Table, refits: int) -> Results:
             "Settings are picked on source patients alone. Problems named so are simulated; settling problems may have "
             "settled a rule, judging ones have not."
         ),
-        tables=[Table("transductive_rules", caption, rows), _problems_table(found, refits), doubt],
+        tables=[Table("transductive_rules", caption, rows), _problems_table(found, refits), *doubt],
         metrics=_metrics(found),
         params={"refits": refits, "members": MEMBERS},
     )

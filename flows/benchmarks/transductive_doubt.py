@@ -46,12 +46,13 @@ DOUBT_PROBLEMS: Mapping[str, Sequence[str]] = {CURVED: [str(draw) for draw in DR
 Measured = Mapping[str, Mapping[str, float | None]]
 
 
-def measure_doubts(place: Place, *, quick: bool) -> Table:
-    """The table of doubts: every problem of both families, or two simulated ones to see that it works."""
+def measure_doubts(place: Place, *, quick: bool) -> list[Table]:
+    """The tables of doubt: every problem of both families, or two simulated ones to see that it works."""
     problems = {CURVED: DOUBT_PROBLEMS[CURVED][:2]} if quick else DOUBT_PROBLEMS
     units = [{"family": family, "name": name, "quick": quick} for family, names in problems.items() for name in names]
     measured = iter(run_units(place, "transductive", measure_doubt, units))
-    return doubt_table({family: [next(measured) for _ in names] for family, names in problems.items()})
+    found = {family: {name: next(measured) for name in names} for family, names in problems.items()}
+    return [doubt_table({family: list(own.values()) for family, own in found.items()}), _problems_table(found)]
 
 
 def measure_doubt(family: str, name: str, quick: bool) -> Measured:
@@ -113,3 +114,13 @@ def doubt_table(found: Mapping[str, Sequence[Measured]]) -> Table:
         f"ranking of errors where both methods make at least {FEWEST_ERRORS}."
     )
     return Table("transductive_doubt", caption, rows)
+
+
+def _problems_table(found: Mapping[str, Mapping[str, Measured]]) -> Table:
+    rows: list[Row] = [
+        {"problems": family, "problem": name, "method": label(method), **own[method]}
+        for family, problems in found.items()
+        for name, own in problems.items()
+        for method in (MAIN, RIVAL)
+    ]
+    return Table("transductive_doubt_problems", "The same by problem, simulated and real as named; one fit each.", rows)

@@ -23,7 +23,12 @@ FILES = {
     "prostate": {"prostate_paper_methods.csv", "prostate_bars.csv"},
     "lambda_rule": {"lambda_rules.csv", "lambda_problems.csv"},
     "settle": {"settled_defaults.csv"},
-    "transductive": {"transductive_rules.csv", "transductive_problems.csv", "transductive_doubt.csv"},
+    "transductive": {
+        "transductive_rules.csv",
+        "transductive_problems.csv",
+        "transductive_doubt.csv",
+        "transductive_doubt_problems.csv",
+    },
     "choosing": {"choosing.csv", "choosing_measurements.csv"},
     "forecast": {"forecast_estimators.csv", "forecast_intervals.csv", "forecast_labels.csv", "forecast_pairs.csv"},
     "breast": {"gbsg_methods.csv", "breast_bars.csv", "breast_shift.csv"},
