@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from tdrop.errors import FitError
 from tdrop.methods import load
 from tdrop.methods.parts.reference_method import dump_estimators, load_estimators
-from tdrop.methods.parts.save import canonical_bytes
+from tdrop.methods.parts.save import FORM, canonical_bytes
 
 
 def reseal(folder, **changes) -> None:
@@ -41,7 +41,7 @@ def test_a_resealed_record_of_another_form_or_method_is_refused(tmp_path):
     reseal(tmp_path, form=99)
     with pytest.raises(FitError, match="form 99"):
         load(tmp_path)
-    reseal(tmp_path, form=2, method="mpl")
+    reseal(tmp_path, form=FORM, method="mpl")
     with pytest.raises(FitError, match="no method 'mpl'"):
         load(tmp_path)
     reseal(tmp_path, method="mlp", settings={"hidden": [3], "speed": 1})
