@@ -17,7 +17,7 @@ from tdrop.contracts.record import Severity
 from tdrop.contracts.site import Extract, Site
 from tdrop.contracts.table import NUMERIC_TYPES, Column, Contract
 from tdrop.data.hints import clean, hint_categories, hint_range, hint_unreadable, quote
-from tdrop.data.names import closest
+from tdrop.data.names import are_names, closest
 from tdrop.data.units import convert
 from tdrop.data.values import as_labels, as_numbers, as_text, unmatched_keys
 from tdrop.errors import ContractError, did_you_mean
@@ -65,12 +65,18 @@ def rename(raw: pd.DataFrame, contract: Contract, extract: Extract, file: str) -
     if clashes:
         raise ContractError(f"{file}: the extract already has a column '{clashes[0]}' and `renames` makes another")
     named = raw.rename(columns=extract.renames)
-    return named, [*_absent_names(raw, extract, file), *_columns_left_over(named, contract, file), *_blank_lines(raw)]
+    said = _may_be_said(named, contract)
+    left_over = _columns_left_over(named, contract, file, said)
+    return named, [*_absent_names(raw, extract, file, said), *left_over, *_blank_lines(raw)]
 
 
-def _absent_names(raw: pd.DataFrame, extract: Extract, file: str) -> Iterator[Finding]:
+def _may_be_said(named: pd.DataFrame, contract: Contract) -> bool:
+    return are_names([str(name) for name in named], contract.names)
+
+
+def _absent_names(raw: pd.DataFrame, extract: Extract, file: str, said: bool) -> Iterator[Finding]:
     for name in (name for name in extract.renames if name not in raw):
-        known = did_you_mean(clean(name), map(clean, map(str, raw.columns)))
+        known = did_you_mean(clean(name), map(clean, map(str, raw.columns))) if said else ""
         sentence = f"`renames` speaks of a column '{clean(name)}' that the extract does not have{known}"
         fix = f"change `renames` in {file}"
         ours, total = extract.renames[name], raw.shape[1]
@@ -89,7 +95,7 @@ def _unmatched_labels(named: pd.DataFrame, extract: Extract, file: str) -> Itera
         yield Finding(f"{name}.unmatched", name, severity, len(keys), len(labels), sentence, fix)
 
 
-def _columns_left_over(named: pd.DataFrame, contract: Contract, file: str) -> Iterator[Finding]:
+def _columns_left_over(named: pd.DataFrame, contract: Contract, file: str, said: bool) -> Iterator[Finding]:
     extra, total = [str(name) for name in named if name not in contract.names], named.shape[1]
     if extra and len(extra) == total:
         # Without a header the first patient's values stand where names should: they must not be quoted.
@@ -97,7 +103,8 @@ def _columns_left_over(named: pd.DataFrame, contract: Contract, file: str) -> It
         fix = "check that the first line holds the names, and the separator under `reader`"
         yield Finding("table.header", None, "table_stop", total, total, sentence, fix, about="file")
     elif extra:
-        sentence = f"{len(extra):,} columns are not in the contract and were left out: {_list_names(extra)}"
+        listed = f": {_list_names(extra)}" if said else ""
+        sentence = f"{len(extra):,} columns are not in the contract and were left out{listed}"
         fix = f"name them in the table, or under `renames` in {file}"
         yield Finding("table.extra_columns", None, "info", len(extra), total, sentence, fix, about="file")
 
@@ -140,7 +147,8 @@ def _hints(
     """What to do about each rule that is broken, where the values themselves suggest it."""
     decimal = named.attrs.get("decimal", ".")
     hints = {f"{name}.readable": hint_unreadable(named[name], mask, decimal) for name, mask in unreadable.items()}
-    unused = [str(name) for name in named if name not in contract.names]
+    said = _may_be_said(named, contract)
+    unused = [str(name) for name in named if said and name not in contract.names]
     for column in contract.columns:
         other = closest(column, unused) if column.name not in named else None
         if other is not None:

@@ -72,7 +72,7 @@ def _is_damaged(value: Any, limit: float) -> bool:
 
 
 def _as_written(value: Any) -> str | None:
-    if value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and np.isnan(value)):
+    if value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float | Decimal) and value != value):
         return None
     plain = value.item() if isinstance(value, np.generic) else value
     return next((write(plain) for kind, write in _WRITERS if isinstance(plain, kind)), str(plain))

@@ -74,19 +74,22 @@ def resolve(
             f"location '{without_secrets(shown)}': the environment variable {unset[0]} is not set; set it and run again"
         )
     address = _VARIABLE.sub(lambda match: os.environ[match.group(1)], shown)
-    if address.startswith("file://"):
-        # The same file by its path: what is checked about local files is checked about this one.
-        address = address.removeprefix("file://")
+    # The same file by its path: what is checked about local files is checked about this one.
+    address = re.sub(r"^(?:file|local)://", "", address)
     if "://" not in address and not Path(address).is_absolute():
         address, shown = str(base / address), str(base / shown)
     return Location(address, without_secrets(shown), settle_seconds, wait_seconds, read_seconds)
 
 
 def without_secrets(shown: str) -> str:
-    """An address for messages: no user, no password, no query, which may hold a token."""
+    """An address for messages, on one line: no user, no password, no query, which may hold a token."""
     if "://" not in shown:
-        return shown
-    return re.sub(r"[?#].*$", "?***", re.sub(r"://\S*@", "://***@", shown), flags=re.DOTALL)
+        return _on_one_line(shown)
+    return _on_one_line(re.sub(r"[?#;].*$", "?***", re.sub(r"://\S*@", "://***@", shown), flags=re.DOTALL))
+
+
+def _on_one_line(text: str) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def read_bytes(location: Location) -> bytes:
@@ -131,7 +134,9 @@ def open_bytes(location: Location) -> Iterator[IO[bytes]]:
         changed = _state(location) != before
     except TdropError:
         raise
-    except FileNotFoundError:
+    except FileNotFoundError as error:
+        if _did_not_answer(error):
+            raise _refusal(location, ConnectionError()) from None
         raise Absent(f"extract '{location.shown}' does not exist; check `location` in the site's YAML") from None
     except IsADirectoryError:
         raise DataError(f"extract '{location.shown}' is a folder; give the path of a file") from None
@@ -141,6 +146,12 @@ def open_bytes(location: Location) -> Iterator[IO[bytes]]:
         raise _refusal(location, error) from None
     if changed:
         raise Unavailable(f"extract '{location.shown}' changed while it was read; run again once it is complete")
+
+
+def _did_not_answer(error: FileNotFoundError) -> bool:
+    """Whether fsspec says that a page does not exist where its server was never reached, or would not give it."""
+    cause = error.__cause__
+    return type(cause).__module__.startswith("aiohttp") and getattr(cause, "status", None) not in (404, 410)
 
 
 def _refusal(location: Location, error: Exception) -> DataError:
@@ -155,7 +166,7 @@ def _refusal(location: Location, error: Exception) -> DataError:
 
 def printable(path: str, most: int = 120) -> str:
     """A path for a sentence: no control characters, and not longer than one can read."""
-    plain = re.sub(r"[\x00-\x1f\x7f]", "?", path)
+    plain = _on_one_line(path)
     return plain if len(plain) <= most else f"{plain[:most]}..."
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 from difflib import SequenceMatcher
 
 from tdrop.contracts.table import Column
@@ -31,6 +32,30 @@ _SYNONYMS = (
 )
 #: From here on two names are taken for the same column.
 CLOSE_ENOUGH = 0.6
+#: A number, a date or a time: the name of nothing.
+_A_VALUE = re.compile(r"[+-]?\d[\d.,:/\-+ T]*(?:[eE][+-]?\d+)?%?")
+#: What stands in other kinds of file than a table.
+_OTHER_TEXT = re.compile(r"[<>{}'\"=]|(?<!Unnamed):")
+#: So many names that differ in their digits alone may be patients.
+_FAMILY = 3
+
+
+def are_names(header: Iterable[str], known: Collection[str]) -> bool:
+    """Whether a header holds names, which may be said, and not patients' values or ids, which may not.
+
+    A line of values stands there when the header is lost or runs into the first record, ids when patients are columns.
+
+    Args:
+        header: What stands where the names of the columns should.
+        known: Names that the contract or the site knows.
+    """
+    strange = [name.strip() for name in header if name not in known]
+    if any(_A_VALUE.fullmatch(name) for name in strange):
+        return False
+    shapes = Counter(re.sub(r"\d+", "0", name) for name in strange if re.search(r"\d", name))
+    if max(shapes.values(), default=0) >= _FAMILY:
+        return False
+    return any(name in known for name in header) or not any(map(_OTHER_TEXT.search, strange))
 
 
 def split_words(name: str) -> list[str]:

@@ -15,7 +15,7 @@ from tdrop.contracts.site import Extract, LabelFile, Site
 from tdrop.contracts.table import Contract
 from tdrop.data.cells import restore
 from tdrop.data.harmonise import convert_columns, rename
-from tdrop.data.identify import id_column, number_rows, with_text_ids
+from tdrop.data.identify import damaged, id_column, number_rows, with_text_ids
 from tdrop.data.readers import fingerprint, kind_of, read
 from tdrop.data.units import factor
 from tdrop.errors import DataError
@@ -135,7 +135,9 @@ def read_labels(
     raw = read(extract, home=home, base=base)
     if like is not None and like.number_rows:
         raw = _numbered_as_its_extract(raw, extract, contract, like, home, base)
-    raw = with_text_ids(raw, id_column(raw, contract, extract))
+    their_id = id_column(raw, contract, extract)
+    lost = damaged(raw[their_id]) if their_id is not None else np.zeros(len(raw), dtype=bool)
+    raw = with_text_ids(raw, their_id)
     named, _ = rename(raw, contract, extract, name)
     absent = [column for column in (contract.id_column, *contract.outcome.columns) if column not in named]
     if absent:
@@ -149,7 +151,7 @@ def read_labels(
     bad = np.logical_or.reduce([_unknown_labels(frame, contract), *unreadable.values()])
     patients = pd.Index(np.asarray(ids)).astype("str")
     frame, unclear = _with_ids_of(frame, contract, patients)
-    table = _label_table(frame, bad, unclear, contract, patients, np.asarray(raw.index))
+    table = _label_table(frame, bad, unclear | lost, contract, patients, np.asarray(raw.index))
     _refuse_beyond_tolerance(table, extract, len(np.asarray(ids)), name)
     return _align(table, np.asarray(ids))
 

@@ -19,7 +19,7 @@ from tdrop.contracts.table import NUMERIC_TYPES, Column, Contract
 from tdrop.data.find_id import looks_like_id
 from tdrop.data.guesses import guess_codes, guess_labels, guess_unit, sniff
 from tdrop.data.hints import clean
-from tdrop.data.names import CLOSE_ENOUGH, similarity
+from tdrop.data.names import CLOSE_ENOUGH, are_names, similarity
 from tdrop.data.readers import kind_of, read_file
 from tdrop.data.values import translate_label
 from tdrop.errors import DataError, UsageError
@@ -103,8 +103,10 @@ def _match_columns(raw: pd.DataFrame, contract: Contract, proposal: Proposal) ->
     proposal.notes += [f"nothing in the file looks like '{column.name}': rename a column to it" for column in absent]
     left = [clean(str(name)) for name in raw.columns if name not in matched.values()]
     proposal.strangers = bool(set(left) - {column.name for column in contract.columns})
-    if left:
+    if left and are_names([str(name) for name in raw.columns], matched.values()):
         proposal.notes.append(f"not used: {', '.join(left[:12])}" + (" and more" if len(left) > 12 else ""))
+    elif left:
+        proposal.notes.append(f"not used: {len(left):,} columns")
     return matched
 
 

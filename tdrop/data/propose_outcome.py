@@ -16,7 +16,7 @@ from tdrop.contracts.table import Column
 from tdrop.data.columns import answers, missing_codes
 from tdrop.data.guesses import guess_labels
 from tdrop.data.hints import clean
-from tdrop.data.names import split_words, unit_in
+from tdrop.data.names import are_names, split_words, unit_in
 from tdrop.data.values import YES, as_numbers, as_text
 from tdrop.errors import DataError, UsageError, did_you_mean
 from tdrop.types import Doubles
@@ -131,7 +131,8 @@ def _check(asked: Asked, raw: pd.DataFrame) -> None:
         raise UsageError("say which column is the outcome: --outcome COLUMN, or both --time COLUMN and --event COLUMN")
     for header in (asked.outcome, asked.time, asked.event, asked.id_column):
         if header is not None and header not in raw.columns:
-            known = did_you_mean(clean(header), [clean(str(name)) for name in raw.columns][:40])
+            names = [str(name) for name in raw.columns]
+            known = did_you_mean(clean(header), list(map(clean, names))[:40]) if are_names(names, ()) else ""
             raise UsageError(f"the file has no column '{clean(header)}'{known}")
     said = str(asked.outcome or asked.event)
     values = _labels(said, raw).dropna().nunique()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from functools import cache
 from typing import Any
@@ -34,6 +35,7 @@ _USUAL = frozenset(name for kind in _ALTERNATIVES for name in kind)
 _ONE: Doubles = np.asarray([1.0])
 #: A unit is short, and a power in it is a small whole number: a tower of powers would be worked out for ever.
 _LONGEST_UNIT = 60
+_LETTERS = re.compile(r"(?!.*//)[\w .,*/^()%°+\-]*")
 _POWER = re.compile(r"(?:\*\*|\^)")
 _SMALL_POWER = re.compile(r"(?<![)\s])(?:\*\*|\^)[+-]?\d{1,2}(?![\d.eE*^(]|\s*\*\*|\s*\^)")
 
@@ -51,14 +53,20 @@ def _registry() -> Any:
 @cache
 def _parse(text: str) -> tuple[float, Any]:
     """A unit and the number before it, such as the 1e9 of 1e9/L."""
-    if len(text) > _LONGEST_UNIT or len(_POWER.findall(text)) != len(_SMALL_POWER.findall(text)):
+    if len(text) > _LONGEST_UNIT or not _LETTERS.fullmatch(text):
+        raise ValueError("no unit")
+    if len(_POWER.findall(text)) != len(_SMALL_POWER.findall(text)):
         raise ValueError("no unit")
     registry = _registry()
     try:
         return 1.0, registry.Unit(text)
     except ValueError:
         quantity = registry.Quantity(registry.parse_expression(text))
-        return float(quantity.magnitude), quantity.units
+    scale = float(quantity.magnitude)
+    if not 0 < scale < math.inf:
+        # Every value would become nothing, or the same.
+        raise ValueError("no unit")
+    return scale, quantity.units
 
 
 def convert(values: Doubles, unit: str, to: str, *, molar_mass: float | None = None, where: str = "units") -> Doubles:
@@ -88,7 +96,7 @@ def convert(values: Doubles, unit: str, to: str, *, molar_mass: float | None = N
         raise ContractError(f"{where}: '{unit}' cannot be converted to '{to}'{hint}") from None
     except Exception:
         # pint raises whatever its tokenizer meets; all of it means that the text is not a unit.
-        raise ContractError(f"{where}: '{unit:.40}' or '{to:.40}' is not a known unit; {_EXAMPLES}") from None
+        raise ContractError(f"{where}: {unit[:40]!r} or {to[:40]!r} is not a known unit; {_EXAMPLES}") from None
 
 
 def check_units(contract: Contract, site: Site) -> None:
@@ -108,7 +116,7 @@ def _require(unit: str, where: str) -> None:
     try:
         _parse(unit)
     except Exception:
-        raise ContractError(f"{where}: '{unit:.40}' is not a known unit; {_EXAMPLES}") from None
+        raise ContractError(f"{where}: {unit[:40]!r} is not a known unit; {_EXAMPLES}") from None
 
 
 def factor(unit: str, to: str, *, molar_mass: float | None = None, where: str = "units") -> float:

@@ -17,8 +17,12 @@ SITES = ("harbour", "lakeside", "quayside")
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
+    return three_sites(tmp_path_factory.mktemp("together"))
+
+
+def three_sites(folder):
     """A fresh home and three sites; the third is the first under another name."""
-    place = write_tiny_network(tmp_path_factory.mktemp("together"))
+    place = write_tiny_network(folder)
     sites = Path(place.contracts) / "sites"
     (sites / "quayside.yaml").write_text((sites / "harbour.yaml").read_text().replace("harbour", "quayside"))
     for name in ("harbour.csv", "harbour_outcomes.csv"):
@@ -30,7 +34,11 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def ended(place, prefect_server):
-    """Three sites at once, one of them twice, all starting from the empty home."""
+    return run_together(place)
+
+
+def run_together(place, seconds=600):
+    """Three sites at once, one of them twice, all starting from the empty home; exit codes and outputs."""
     from tdrop.runs.settings import TransferSettings
 
     methods = {name: TINY_METHODS[name] for name in ("mlp", "logistic_regression")}
@@ -38,17 +46,24 @@ def ended(place, prefect_server):
         methods=tuple(methods), method_settings=methods, seeds=1, trials=1, passes=10, folds=2, bootstrap=50
     )
     started: list[subprocess.Popen[str]] = [start_transfer(place, settings, site, 0) for site in (*SITES, "harbour")]
-    outputs = [process.communicate(timeout=600)[0] for process in started]
+    outputs = [process.communicate(timeout=seconds)[0] for process in started]
     return [process.returncode for process in started], outputs
 
 
 def test_every_process_ends_well(ended):
-    codes, outputs = ended
+    assert_ended_well(*ended)
+
+
+def assert_ended_well(codes, outputs):
     assert codes == [0] * 4, "\n".join(outputs)[-4000:]
     assert "locked" not in "".join(outputs)
 
 
 def test_no_run_is_lost_doubled_or_mixed_up(place, ended):
+    assert_each_recorded_once(place)
+
+
+def assert_each_recorded_once(place):
     from tasks.tracking import EXPERIMENTS, connect
 
     client = connect(place)
@@ -66,6 +81,15 @@ def test_no_run_is_lost_doubled_or_mixed_up(place, ended):
             assert run.data.tags["site"] == site
             assert run.data.metrics == pytest.approx({**run.data.metrics, **values(evaluation, run)})
             assert len(values(evaluation, run)) >= 8
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("time", range(20))
+def test_four_at_once_twenty_times_lose_nothing(time, tmp_path, prefect_server):
+    place = three_sites(tmp_path)
+    assert_ended_well(*run_together(place, seconds=3600))
+    assert_each_recorded_once(place)
 
 
 def what_leaves(place, site):

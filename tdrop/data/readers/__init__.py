@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from tdrop.contracts.site import Extract, Reader, Site
 from tdrop.data.deadline import within
-from tdrop.data.locations import Location, chunks_of, open_bytes, resolve, took_too_long
+from tdrop.data.locations import Location, chunks_of, open_bytes, resolve, took_too_long, without_secrets
 from tdrop.errors import Absent, ContractError, DataError, did_you_mean
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def read(site: Extract, *, home: Path, base: Path) -> pd.DataFrame:
 
 def read_file(path: Path, kind: str | None = None, options: Mapping[str, Any] | None = None) -> pd.DataFrame:
     """Returns the extract in a file; the kind follows from its name unless given."""
-    return _whole(*_read(kind or kind_of(path), options or {}, Location(str(path), str(path)), str(path)))
+    return _whole(*_read(kind or kind_of(path), options or {}, _local(path), str(path)))
 
 
 def _read(kind: str, options: Mapping[str, Any], location: Location, where: str) -> tuple[pd.DataFrame, Location]:
@@ -81,7 +81,7 @@ def read_batch(path: Path, reader: Reader) -> pd.DataFrame:
     # Any other kind knows its own files, whatever they are called.
     kind = kind_of(path, usual) if usual in _ENDINGS else usual
     options = reader.options if kind == reader.kind else {}
-    return _read(kind, options, Location(str(path), str(path)), str(path))[0]
+    return _read(kind, options, _local(path), str(path))[0]
 
 
 def kind_of(path: Path | str, otherwise: str = "csv") -> str:
@@ -120,6 +120,10 @@ def label_fingerprint(site: Site, *, home: Path, base: Path) -> str | None:
 
 def _file_of(site: Extract) -> str:
     return site.file if isinstance(site, Site) else "the label file's reader"
+
+
+def _local(path: Path) -> Location:
+    return Location(str(path), without_secrets(str(path)))
 
 
 def _location(site: Extract, home: Path, base: Path) -> Location:

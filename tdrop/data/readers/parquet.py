@@ -39,7 +39,7 @@ def read(options: Options, location: Location) -> pd.DataFrame:
         raise DataError(f"extract '{location.shown}' is empty (0 bytes); check that the export was complete")
     try:
         frame = _read(content, location)
-    except (arrow.ArrowException, OSError, ValueError, OverflowError, MemoryError):
+    except (arrow.ArrowException, OSError, ValueError, OverflowError, MemoryError, LookupError):
         raise DataError(f"extract '{location.shown}' is not a readable Parquet file; send it again") from None
     frame.index = pd.RangeIndex(1, len(frame) + 1, name="row")
     return frame
@@ -56,6 +56,10 @@ def _read(content: bytes, location: Location) -> pd.DataFrame:
     for place, column in enumerate(table.schema):
         if _is_bytes(column.type):
             table = table.set_column(place, column.name, _as_text(table.column(place), column.type))
+        elif arrow.types.is_timestamp(column.type) and column.type.tz is not None:
+            # The same moments, whatever the file calls its time zone: not every name is known everywhere.
+            moments = table.column(place).cast(arrow.timestamp(column.type.unit, "UTC"))
+            table = table.set_column(place, column.name, moments)
     frame: pd.DataFrame = table.to_pandas(
         ignore_metadata=True, split_blocks=True, self_destruct=True, types_mapper=_WHOLE.get
     )

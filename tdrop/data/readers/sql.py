@@ -31,6 +31,8 @@ CHUNK_ROWS = 50_000
 #: Steps of a sqlite query between two looks at the clock.
 _STEPS_BETWEEN_LOOKS = 100_000
 _BYTES = (bytes, bytearray, memoryview)
+#: How each kind of database marks a column of short floats, which cannot hold every whole number of eight digits.
+_SHORT_FLOAT = {"postgresql": 700, "mysql": 4, "mariadb": 4}
 _SAFE_MESSAGE = re.compile(r"(no such (?:table|column): [\w.]+|near \"\w+\": syntax error)")
 
 
@@ -59,12 +61,12 @@ class Options(Record):
 def read(options: Options, location: Location) -> pd.DataFrame:
     """Returns the rows; the index is each row's number from 1."""
     size = 0
-    with _rows(options, location) as (names, chunks):
+    with _rows(options, location) as (names, short, chunks):
         if any(repeated(names)):
             raise DataError(f"{_place(options)}: a column name is given twice; name the columns apart in the query")
         frames = []
         for chunk in chunks:
-            frames.append(_frame(chunk, names))
+            frames.append(_frame(chunk, names, short))
             size += int(frames[-1].memory_usage(deep=True).sum())
             if size > locations.LARGEST_BYTES:
                 raise DataError(f"{_place(options)} {locations.too_large()}")
@@ -76,25 +78,25 @@ def read(options: Options, location: Location) -> pd.DataFrame:
 def fingerprint(options: Options, location: Location) -> str:
     """sha256 over names and rows; the order of rows, which a database does not promise, does not matter."""
     total = 0
-    with _rows(options, location) as (names, chunks):
+    with _rows(options, location) as (names, _, chunks):
         for chunk in chunks:
             for row in chunk:
                 total += int.from_bytes(hashlib.sha256(repr(row).encode("utf-8")).digest(), "big")
     return hashlib.sha256(f"{names!r}{total % 2**256:x}".encode()).hexdigest()
 
 
-def _frame(rows: list[tuple[Any, ...]], names: list[str]) -> pd.DataFrame:
-    columns = [_column(values) for values in zip(*rows, strict=True)]
+def _frame(rows: list[tuple[Any, ...]], names: list[str], short: frozenset[int]) -> pd.DataFrame:
+    columns = [_column(values, place in short) for place, values in enumerate(zip(*rows, strict=True))]
     return pd.DataFrame(dict(enumerate(columns))).set_axis(names, axis=1)
 
 
-def _column(values: tuple[Any, ...]) -> pd.Series:
+def _column(values: tuple[Any, ...], short: bool) -> pd.Series:
     """One column as it was stored: whole numbers never become floats, which cannot hold every one of them."""
     kinds = set(map(type, values)) - {type(None)}
     if kinds == {int} and all(value is None or -(2**63) <= value < 2**63 for value in values):
         return pd.Series(pd.array(values, dtype="Int64"))
     if kinds <= {float}:
-        return pd.Series(values, dtype="float64")
+        return pd.Series(values, dtype="float32" if short else "float64")
     if kinds == {str}:
         return pd.Series(values, dtype="str")
     return pd.Series([text_of_bytes(value) if isinstance(value, _BYTES) else value for value in values], dtype=object)
@@ -111,9 +113,15 @@ def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
+Rows = tuple[list[str], frozenset[int], Iterator[list[tuple[Any, ...]]]]
+
+
 @contextmanager
-def _rows(options: Options, location: Location) -> Iterator[tuple[list[str], Iterator[list[tuple[Any, ...]]]]]:
-    """Yields the names of the columns and the rows in chunks, inside a transaction that is rolled back."""
+def _rows(options: Options, location: Location) -> Iterator[Rows]:
+    """Yields the names of the columns, the places of short floats, and the rows in chunks.
+
+    All of it happens inside a transaction that is rolled back.
+    """
     engine = _engine(options)
     deadline = time.monotonic() + location.read_seconds
     try:
@@ -121,9 +129,14 @@ def _rows(options: Options, location: Location) -> Iterator[tuple[list[str], Ite
             _limit_time(connection, deadline)
             _forbid_writing(connection)
             result = connection.execution_options(stream_results=True).execute(_statement(options))
-            yield list(result.keys()), _chunks(result, deadline)
+            yield list(result.keys()), _short_floats(result, connection.dialect.name), _chunks(result, deadline)
             connection.rollback()
-    except (exc.SQLAlchemyError, TimeoutError) as error:
+    except (exc.SQLAlchemyError, TimeoutError, UnicodeError) as error:
+        if isinstance(error, UnicodeError) or "not in repertoire" in _reason(error):
+            raise DataError(
+                f"{_place(options)}: the database holds text in another encoding than it says; name it in the address "
+                f"in {options.url_env}, such as ?client_encoding=latin1"
+            ) from None
         if "database is locked" in str(error):
             raise Unavailable(f"{_place(options)}: another program keeps the database locked; try again") from None
         if time.monotonic() > deadline:
@@ -137,6 +150,11 @@ def _rows(options: Options, location: Location) -> Iterator[tuple[list[str], Ite
         ) from None
     finally:
         engine.dispose()
+
+
+def _short_floats(result: sqlalchemy.CursorResult[Any], database: str) -> frozenset[int]:
+    described: Any = result.cursor.description if result.cursor is not None else ()
+    return frozenset(place for place, column in enumerate(described) if column[1] == _SHORT_FLOAT.get(database, ""))
 
 
 def _chunks(result: sqlalchemy.CursorResult[Any], deadline: float) -> Iterator[list[tuple[Any, ...]]]:
@@ -186,12 +204,18 @@ def _address(options: Options) -> sqlalchemy.URL:
 def _engine(options: Options) -> sqlalchemy.Engine:
     url = _address(options)
     try:
-        return sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
+        return sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool, connect_args=_encoding(url))
     except ImportError:
         raise DataError(
             f"{_place(options)}: the driver for {url.get_backend_name()} databases is not installed; install it beside "
             "tdrop, and name it in the address, such as mysql+pymysql://..."
         ) from None
+
+
+def _encoding(url: sqlalchemy.URL) -> dict[str, str]:
+    """A PostgreSQL database that names no encoding would be met with bytes, its own version included."""
+    asked = url.drivername != "postgresql+psycopg" or "client_encoding" in url.query
+    return {} if asked else {"client_encoding": "utf8"}
 
 
 def _refuse_absent_file(url: sqlalchemy.URL, options: Options) -> None:

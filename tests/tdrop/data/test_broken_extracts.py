@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import re
 import sqlite3
 from collections.abc import Callable
@@ -12,6 +13,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as arrow
+import pyarrow.parquet as arrow_parquet
 import pytest
 
 from tdrop.contracts.network import Network
@@ -78,14 +81,20 @@ def edit_lines(change: Callable[[list[str]], list[str]]) -> Make:
 
 def typed_parquet(**columns: Any) -> Make:
     def make(frame: pd.DataFrame) -> bytes:
-        import io
-
         frame = frame.astype({"age": float, "psa": float}).assign(**columns)
         stream = io.BytesIO()
         frame.to_parquet(stream)
         return stream.getvalue()
 
     return make
+
+
+def zoned(frame: pd.DataFrame) -> bytes:
+    moments = arrow.array([0] * len(frame), type=arrow.timestamp("us", "Mars/Olympus"))
+    stream = io.BytesIO()
+    table = arrow.Table.from_pandas(frame.drop(columns="age"), preserve_index=False)
+    arrow_parquet.write_table(table.append_column("age", moments), stream)
+    return stream.getvalue()
 
 
 STOP, WARN, SET_ASIDE, UNUSUAL = "table_stop", "table_warning", "row_critical", "row_warning"
@@ -168,6 +177,8 @@ CASES = [
     Case("no_id", put("patient_id", "", 2), "2 of 100 rows have no patient id", severity=SET_ASIDE, out=2),
     Case("times_for_numbers", typed_parquet(age=pd.Timestamp("1950-01-01")), "'age': 100 of 100 values cannot be read",
          severity=SET_ASIDE, site=PARQUET, suffix="parquet"),
+    Case("an_unknown_time_zone", zoned, "'age': 100 of 100 values cannot be read", severity=SET_ASIDE, site=PARQUET,
+         suffix="parquet"),
     Case("infinite_parquet", typed_parquet(age=np.inf), "'age': 100 of 100 values cannot be read", severity=SET_ASIDE,
          site=PARQUET, suffix="parquet"),
     Case("lists_in_parquet", typed_parquet(stage=[["T1"]] * ROWS), "'stage': 100 of 100 values", severity=SET_ASIDE,

@@ -214,6 +214,36 @@ def test_shortened_ids_are_suspected(shared_network: Network, patients: Any, mak
     assert [item.severity for item in accepted.findings] == ["info"]
 
 
+IN_THE_HEADER: dict[str, Callable[[list[str]], list[str]]] = {
+    "the first record ran into it": lambda lines: [lines[0] + lines[1], *lines[2:]],
+    "with a separator between": lambda lines: [f"{lines[0]},{lines[1]}", *lines[2:]],
+    "all lines ran together": lambda lines: ["\x85".join(lines[:2])],
+    "it is lost, but for one name": lambda lines: [lines[1].replace("P00000", "patient_id"), *lines[2:]],
+    "patients are columns": lambda lines: [
+        ",".join(["age", *(f"P000{n}" for n in range(10, 90))]),
+        *(["60" + ",1" * 80] * 30),
+    ],
+    "it is YAML": lambda lines: ["patient_id: P00007", "age: 812"],
+    "it is XML": lambda lines: ["<patients><p id='P00007'/></patients>"],
+    "it is a program's": lambda lines: ["{'patient_id': 'P00007', 'age': 812}"],
+    "it is a database's": lambda lines: ["INSERT INTO patients VALUES ('P00007',812,1,2,3,4,5);"] * 2,
+}
+
+
+@pytest.mark.parametrize("case", IN_THE_HEADER)
+def test_values_that_stand_in_the_header_are_never_said(
+    case: str, shared_network: Network, patients: Any, make_site: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "batch.csv").write_bytes(joined(IN_THE_HEADER[case](sound(patients))))
+    site = make_site(renames={"AgeInYears": "age"})
+    found = prepare(site, shared_network, home=tmp_path, file=tmp_path / "batch.csv").validation
+    assert found.stopped
+    first = [value for value in sound(patients)[1].split(",") if "." in value]
+    for text in (found.message(), *(f"{item.sentence}; {item.fix}" for item in found.findings)):
+        assert not re.search(r"P000\d\d|812", text), text
+        assert not any(value in text for value in first), text
+
+
 def test_five_thousand_columns(shared_network: Network, patients: Any, make_site: Any, tmp_path: Path) -> None:
     frame = patients(ROWS)
     wide = pd.concat([frame, pd.DataFrame("1", index=frame.index, columns=[f"x{n}" for n in range(5000)])], axis=1)
@@ -236,6 +266,9 @@ SITES: list[tuple[dict[str, Any], str]] = [
     ({"units": {"psa": "9**9**9**9"}}, "not a known unit"), ({"units": {"psa": "((9^99)^99)^99"}}, "not a known unit"),
     ({"units": {"psa": "9^9^9^9^9"}}, "not a known unit"), ({"units": {"psa": "m**(9**9)"}}, "not a known unit"), ({"units": {"psa": "ng" * 500}}, "not a known unit"),
     ({"units": {"psa": "wobbles"}}, "not a known unit"), ({"units": {"psa": ""}}, "cannot be converted|not a known unit"), ({"units": {"psa": "ng/mL; import os"}}, "not a known unit"),
+    *(({"units": {"psa": unit}}, "not a known unit") for unit in ("0 ng/mL", "nan ng/mL", "-1 ng/mL", "1e400 ng/mL", "1e-400 ng/mL", "ng/mL ± 3", "ng//mL", "ng/mL#x", "ng/mL!", "ng\n/mL")),
+    ({"units": {"age": "0 years"}}, "not a known unit"), ({"location": "x\nTraceback.csv"}, r"x\?Traceback.csv' does not exist"), ({"location": "\u202ex.csv"}, r"\?x.csv' does not exist"),
+    ({"location": "local:///dev/zero"}, "a pipe, a socket or a device"), ({"location": "http://127.0.0.1:9/x.csv"}, "did not answer"),
     ({"units": {"psa": "years"}}, "'years' cannot be converted to 'ng/mL'"), ({"units": {"psa": "umol/L"}}, "molar_mass"),
     ({"location": "x" * 5000}, "File name too long"), ({"location": "a\0b.csv"}, "cannot be read"), ({"location": "/dev/zero"}, "a pipe, a socket or a device"),
     ({"location": "/dev/null"}, "a pipe, a socket or a device"), ({"location": "file:///dev/zero"}, "a pipe, a socket or a device"), ({"location": "/"}, "is a folder"),

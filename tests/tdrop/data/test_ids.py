@@ -25,6 +25,7 @@ from tdrop.data.identify import damaged, with_text_ids
 from tdrop.data.outcomes import read_labels
 from tdrop.data.prepare import prepare_frame
 from tdrop.data.readers import read, read_file
+from tdrop.errors import DataError
 
 FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 #: Texts as ids are written: no spaces around, which nobody counts to an id, and no control characters.
@@ -160,3 +161,12 @@ def test_an_id_that_may_be_two_patients_gives_neither_an_outcome(prostate: Contr
     found = read_labels(tmp_path / "l.csv", prostate, ids, home=tmp_path, base=tmp_path)
     assert np.isnan(found.y[-2:]).all()
     assert found.problems["why"].tolist() == ["unclear id"]
+
+
+def test_an_outcome_never_moves_to_the_patient_whose_id_a_float_stands_for(prostate: Contract, tmp_path: Path) -> None:
+    numbers = [2**60 + number for number in range(40)]
+    known = np.asarray([*(f"P{number}" for number in range(400)), *map(str, numbers)], dtype=object)
+    listed = arrow.array([float(numbers[1])], type=arrow.float64())
+    arrow_parquet.write_table(arrow.table({"patient_id": listed, "died_10y": [1]}), tmp_path / "l.parquet")
+    with pytest.raises(DataError, match=r"1 of its 1 rows cannot be used \(1 unclear id\)"):
+        read_labels(tmp_path / "l.parquet", prostate, known, home=tmp_path, base=tmp_path)

@@ -148,6 +148,7 @@ def test_a_server_that_never_answers_is_left(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize("url", [
     "https://host.invalid/a.csv?token=s3cret-word", "https://doctor:s3cret-word@host.invalid/a.csv", "https://doctor:p@s3cret-word@host.invalid/a.csv",
     "https://doctor:a/s3cret-word@host.invalid/a.csv", "s3://bucket/a.csv?X-Amz-Signature=s3cret-word&x=y", "https://host.invalid/a.csv#s3cret-word",
+    "https://host.invalid/a.csv;token=s3cret-word",
     "https://host.invalid/${NOT_SET_ANYWHERE}?sig=s3cret-word", "gopher://doctor:s3cret-word@host/a.csv?key=s3cret-word",
 ])  # fmt: skip
 def test_a_secret_in_an_address_is_never_shown(url: str, tmp_path: Path) -> None:

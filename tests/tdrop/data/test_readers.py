@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from tdrop.contracts.site import Reader, Site
 from tdrop.data import readers
-from tdrop.data.identify import with_text_ids
+from tdrop.data.identify import damaged, with_text_ids
 from tdrop.data.locations import resolve
 from tdrop.data.readers import fingerprint, kinds, label_fingerprint, read, read_file
 from tdrop.data.readers.sql import Options as SqlOptions
@@ -280,6 +280,35 @@ def test_every_id_comes_through_postgres(kind: str, data: st.DataObject, postgre
     found = with_text_ids(frame, "id")["id"]
     assert found.iloc[:-1].tolist() == [str(value) for value in ids]
     assert found.isna().tolist() == [False] * len(ids) + [True]
+
+
+def test_short_floats_and_no_numbers_of_postgres_are_no_ids(
+    postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOSPITAL_DB_URL", postgres)
+    short = read_sql(tmp_path, query="select n::real as id, n::real as age from generate_series(16777214, 16777218) n")
+    assert damaged(short["id"]).tolist() == [False, False, True, True, True]
+    absent = read_sql(tmp_path, query="select 'NaN'::numeric as id union all select 7")
+    assert set(with_text_ids(absent, "id")["id"].dropna()) == {"7"}
+
+
+def test_a_database_that_names_no_encoding_is_read(
+    postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = sqlalchemy.create_engine(
+        postgres.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT"
+    )
+    with engine.connect() as connection:
+        connection.execute(sqlalchemy.text("create database plain encoding 'SQL_ASCII' locale 'C' template template0"))
+    engine.dispose()
+    url = sqlalchemy.make_url(postgres).set(database="plain")
+    monkeypatch.setenv("HOSPITAL_DB_URL", url.render_as_string(False))
+    assert read_sql(tmp_path, query="select 'Müller' as id")["id"].tolist() == ["Müller"]
+    latin = r"select convert_from('\x4de9'::bytea, 'SQL_ASCII') as id"
+    with pytest.raises(DataError, match=r"another encoding than it says; name it in the address in"):
+        read_sql(tmp_path, query=latin)
+    monkeypatch.setenv("HOSPITAL_DB_URL", url.update_query_dict({"client_encoding": "latin1"}).render_as_string(False))
+    assert read_sql(tmp_path, query=latin)["id"].tolist() == ["Mé"]
 
 
 def test_a_refused_user_is_told_so_without_the_password(
