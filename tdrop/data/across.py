@@ -133,7 +133,8 @@ def _categories(column: Column, source: pd.Series, target: pd.Series, site: Site
         for label in column.categories
         if not here.get(label, 0) and share.get(label, 0.0) * int(here.sum()) >= EXPECTED_AT_LEAST
     ]
-    if gone and target.nunique() > 1:
+    # Where not one label is known, the rule about categories says so already.
+    if gone and target.nunique() > 1 and set(here.index) & set(column.categories):
         yield _suspicion(
             column,
             "lost_categories",

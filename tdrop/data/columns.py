@@ -15,6 +15,7 @@ from tdrop.contracts.table import Column, Role
 from tdrop.data.guesses import guess_codes
 from tdrop.data.hints import hint_unreadable
 from tdrop.data.names import split_words, unit_in
+from tdrop.data.units import molar_mass_of
 from tdrop.data.values import NO, YES, as_numbers, as_text
 from tdrop.types import Doubles
 
@@ -212,7 +213,10 @@ def _limits(distinct: Doubles, header: str) -> Keys:
     room = USUAL_ROOM * (high - low)
     seen = [max(bounds[0], _round(low - room, -1)), min(bounds[1], _round(high + room, 1))]
     why |= {"range": "guess: five times the spread that was seen", "plausible": "guess: twice the spread that was seen"}
-    return Keys(({"unit": unit} if unit else {}) | {"range": bounds, "plausible": seen}, why)
+    mass = molar_mass_of(words, unit)
+    why |= {"molar_mass": "guess (likely): by its name, so that a site may send another kind of unit"} if mass else {}
+    named = ({"unit": unit} if unit else {}) | ({"molar_mass": mass} if mass else {})
+    return Keys(named | {"range": bounds, "plausible": seen}, why)
 
 
 def _round(value: float, direction: int) -> float:

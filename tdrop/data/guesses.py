@@ -103,9 +103,11 @@ def guess_codes(values: pd.Series, column: Column, attrs: Mapping[Any, Any]) -> 
     if column.type in NUMERIC_TYPES:
         numbers, _ = as_numbers(values, found, attrs.get("decimal", "."), attrs.get("thousands"))
         low = column.range.low if column.range is not None else None
-        usual = np.nanquantile(numbers, [0.02, 0.98]) if np.isfinite(numbers).any() else (0.0, 0.0)
+        # Codes may be many: what is usual is asked of the other values.
+        others = numbers[np.isfinite(numbers) & ~np.isin(numbers, MISSING_NUMBERS)]
+        usual = float(np.quantile(others, 0.98)) if len(others) else 0.0
         for code in MISSING_NUMBERS:
-            odd = (code < 0 and low is not None and low >= 0) or (code > 0 and code > 5 * usual[1] > 0)
+            odd = (code < 0 and low is not None and low >= 0) or (code > 0 and code > 5 * usual > 0)
             if odd and (numbers == code).any():
                 found.append(f"{code:g}")
     else:
@@ -132,6 +134,9 @@ def guess_unit(
         share = _share_plausible(numbers, named, column)
         if share is not None and share >= GOOD:
             return named, f"guess (likely): by its name, and {share:.0%} of the values are plausible then"
+    if named is not None and _share_plausible(numbers, named, column) is None and named != column.unit:
+        # The name says what it is: another unit that fits by chance would be wrong.
+        return None, ""
     if not len(numbers) or (_share_plausible(numbers, column.unit, column) or 0.0) >= GOOD:
         return None, ""
     shares = {
@@ -161,6 +166,9 @@ def guess_labels(labels: Sequence[str], column: Column) -> dict[str, tuple[str |
     if set(known) == {"0", "1"}:
         return _guess_answers(sorted(labels), column)
     ordered = _by_order(labels, column)
+    paired = _by_sex(labels, column) or _by_initial(labels, known) or _by_answer(labels, known)
+    if paired:
+        return {label: paired[label] for label in sorted(labels)}
     return {label: _guess_label(label, column, known, ordered) for label in sorted(labels)}
 
 
@@ -173,11 +181,61 @@ def _guess_answers(labels: Sequence[str], column: Column) -> dict[str, tuple[str
     found = {label: "1" if word in _YES else "0" if word in _NO else None for label, word in words.items()}
     why = "guess (likely): a yes or a no"
     if len(labels) == 2 and None in found.values():
-        named = {label for label, word in words.items() if _names_column(word, column)}
+        named = {label for label, word in words.items() if _names_column(word, column) or _same_sex(word, column)}
         if len(named) == 1:
             found = {label: "1" if label in named else "0" for label in labels}
             why = "guess (likely): the column is named after one of two labels"
     return {label: (answer, why if answer is not None else "") for label, answer in found.items()}
+
+
+#: Words for men and women, and what code books write for them.
+_SEXES = {
+    "male": ("m", "male", "man", "men", "männlich", "maennlich", "homme", "hombre"),
+    "female": ("f", "female", "woman", "women", "w", "weiblich", "femme", "mujer"),
+}
+_SEX_CODES = {"1": "male", "2": "female"}
+
+
+def _sex_of(word: str) -> str | None:
+    return next((sex for sex, words in _SEXES.items() if word.lower().strip() in words), None)
+
+
+def _same_sex(word: str, column: Column) -> bool:
+    """Whether a label is the sex that a column of 0 and 1 is named after."""
+    return _sex_of(word) is not None and _sex_of(word) in {
+        _sex_of(own) for own in split_words(column.name) if len(own) > 1
+    }
+
+
+def _by_sex(labels: Sequence[str], column: Column) -> dict[str, tuple[str | None, str]]:
+    """Pairs the words or codes of the sexes; empty where the labels or the categories are something else."""
+    ours = {_sex_of(category): category for category in column.categories}
+    if None in ours or len(ours) != 2 or len(column.categories) != 2:
+        return {}
+    if all(_sex_of(label) for label in labels):
+        return {label: (ours[_sex_of(label)], "guess (likely): the same sex") for label in labels}
+    if {plain_label(label) for label in labels} == set(_SEX_CODES):
+        why = "guess (possible): most code books write 1 for male and 2 for female"
+        return {label: (ours[_SEX_CODES[plain_label(label)]], why) for label in labels}
+    return {}
+
+
+def _by_initial(labels: Sequence[str], known: Sequence[str]) -> dict[str, tuple[str | None, str]]:
+    """Pairs single letters and the categories that begin with them, where every letter means one of them."""
+    initials = {category[0].lower(): category for category in known if len(category) > 1}
+    if len(initials) < len(known) or not all(len(label) == 1 and label.lower() in initials for label in labels):
+        return {}
+    return {label: (initials[label.lower()], "guess (possible): its first letter") for label in labels}
+
+
+def _by_answer(labels: Sequence[str], known: Sequence[str]) -> dict[str, tuple[str | None, str]]:
+    """Pairs yes and no with two codes of which one is 0."""
+    words = {label: label.lower() for label in labels}
+    if len(known) != 2 or "0" not in known or not all(word in _YES or word in _NO for word in words.values()):
+        return {}
+    other = next(label for label in known if label != "0")
+    why = "guess (possible): 0 taken for no"
+    return {label: ("0" if word in _NO else other, why) for label, word in words.items()}
 
 
 def _names_column(word: str, column: Column) -> bool:

@@ -103,8 +103,11 @@ def _columns_left_over(named: pd.DataFrame, contract: Contract, file: str, said:
         fix = "check that the first line holds the names, and the separator under `reader`"
         yield Finding("table.header", None, "table_stop", total, total, sentence, fix, about="file")
     elif extra:
+        many = (
+            "column is not in the contract and was" if len(extra) == 1 else "columns are not in the contract and were"
+        )
         listed = f": {_list_names(extra)}" if said else ""
-        sentence = f"{len(extra):,} columns are not in the contract and were left out{listed}"
+        sentence = f"{len(extra):,} {many} left out{listed}"
         fix = f"name them in the table, or under `renames` in {file}"
         yield Finding("table.extra_columns", None, "info", len(extra), total, sentence, fix, about="file")
 
@@ -147,6 +150,9 @@ def _hints(
     """What to do about each rule that is broken, where the values themselves suggest it."""
     decimal = named.attrs.get("decimal", ".")
     hints = {f"{name}.readable": hint_unreadable(named[name], mask, decimal) for name, mask in unreadable.items()}
+    for name, mask in unreadable.items():
+        if contract.column(name).type == "binary" and not hints[f"{name}.readable"]:
+            hints[f"{name}.readable"] = hint_categories(as_text(named[name][mask], ()), contract.column(name))
     said = _may_be_said(named, contract)
     unused = [str(name) for name in named if said and name not in contract.names]
     for column in contract.columns:

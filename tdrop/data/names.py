@@ -21,14 +21,15 @@ UNITS_IN_NAMES = {
 _SYNONYMS = (
     {"id", "identifier", "number", "no", "nr", "key", "code", "mrn", "pseudonym"},
     {"patient", "pat", "subject", "person", "case", "participant"},
-    {"sex", "gender"},
+    {"sex", "gender", "geschlecht", "sexe", "sexo"},
+    {"age", "alter", "edad"},
     {"treatment", "therapy", "tx", "treat"},
     {"stage", "ct", "tstage", "tnm", "clinicalt"},
     {"comorbidity", "comorbidities", "charlson", "cci", "comorb"},
     {"died", "death", "dead", "deceased"},
     {"grade", "isup", "gradegroup"},
-    {"weight", "wt"},
-    {"height", "ht"},
+    {"weight", "wt", "gewicht"},
+    {"height", "ht", "groesse"},
 )
 #: From here on two names are taken for the same column.
 CLOSE_ENOUGH = 0.6
@@ -87,6 +88,8 @@ def similarity(name: str, column: Column) -> float:
         shared = sum(any(_same(word, other) for other in theirs) for word in words)
         overlap = shared / max(len(words), min(len(theirs), 2))
         spelling = SequenceMatcher(None, "".join(words), "".join(theirs)).ratio()
+        if _abbreviates(words, theirs):
+            best = max(best, CLOSE_ENOUGH)
         # Short words differ by one letter and mean another thing: age, wage, stage.
         alike = spelling > 0.75 and min(len("".join(words)), len("".join(theirs))) >= 5
         best = max(best, overlap * 0.9, spelling if alike else 0.0)
@@ -95,6 +98,14 @@ def similarity(name: str, column: Column) -> float:
     if any(_same(word, other) for word in (*words, "".join(words)) for other in telling):
         best = max(best, 0.65)
     return best
+
+
+def _abbreviates(words: list[str], theirs: list[str]) -> bool:
+    """Whether one name of one word is the start of the other: glu and glucose, but not age and agent."""
+    if len(words) != 1 or len(theirs) != 1:
+        return False
+    short, long = sorted((words[0], theirs[0]), key=len)
+    return len(short) == 3 and short not in ("age", "sex") and len(long) >= 5 and long.startswith(short)
 
 
 def _same(word: str, other: str) -> bool:

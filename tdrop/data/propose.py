@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from tdrop.contracts.coherence import known_labels
@@ -17,11 +18,11 @@ from tdrop.contracts.record import is_number, plain_label, to_label
 from tdrop.contracts.site import Site
 from tdrop.contracts.table import NUMERIC_TYPES, Column, Contract
 from tdrop.data.find_id import looks_like_id
-from tdrop.data.guesses import guess_codes, guess_labels, guess_unit, sniff
+from tdrop.data.guesses import GOOD, guess_codes, guess_labels, guess_unit, sniff
 from tdrop.data.hints import clean
 from tdrop.data.names import CLOSE_ENOUGH, are_names, similarity
 from tdrop.data.readers import kind_of, read_file
-from tdrop.data.values import translate_label
+from tdrop.data.values import as_numbers, as_text, translate_label
 from tdrop.errors import DataError, UsageError
 
 #: A map of more labels than this is not worth guessing.
@@ -36,9 +37,8 @@ class Proposal:
     units: dict[str, tuple[str, str]] = field(default_factory=dict)
     categories: dict[str, dict[str, tuple[str | None, str]]] = field(default_factory=dict)
     codes: dict[str, tuple[list[str], str]] = field(default_factory=dict)
-    absent: list[str] = field(default_factory=list)
+    absent: dict[str, bool] = field(default_factory=dict)
     numbered: bool = False
-    strangers: bool = False
     notes: list[str] = field(default_factory=list)
 
 
@@ -99,15 +99,36 @@ def _match_columns(raw: pd.DataFrame, contract: Contract, proposal: Proposal) ->
     if matched and contract.id_column not in matched:
         _match_id(raw, contract, matched, proposal)
     absent = [column for column in wanted if column.name not in matched and column.role == "feature"]
-    proposal.absent = [column.name for column in absent]
-    proposal.notes += [f"nothing in the file looks like '{column.name}': rename a column to it" for column in absent]
-    left = [clean(str(name)) for name in raw.columns if name not in matched.values()]
-    proposal.strangers = bool(set(left) - {column.name for column in contract.columns})
-    if left and are_names([str(name) for name in raw.columns], matched.values()):
+    left = [str(name) for name in raw.columns if name not in matched.values()]
+    strangers = [name for name in left if name not in contract.names]
+    said = are_names([str(name) for name in raw.columns], matched.values())
+    for column in absent:
+        perhaps = [clean(name) for name in strangers if _could_hold(raw[name], column, raw.attrs)]
+        proposal.absent[column.name] = bool(perhaps)
+        words = f"is it one of {', '.join(perhaps[:5])}?" if perhaps and said else "is it one that is not used?"
+        words = words if perhaps else "no column could hold it"
+        proposal.notes.append(f"nothing in the file is named like '{column.name}': {words}")
+    left = [clean(name) for name in left]
+    if left and said:
         proposal.notes.append(f"not used: {', '.join(left[:12])}" + (" and more" if len(left) > 12 else ""))
     elif left:
         proposal.notes.append(f"not used: {len(left):,} columns")
     return matched
+
+
+def _could_hold(values: pd.Series, column: Column, attrs: Mapping[Any, Any]) -> bool:
+    """Whether a column of a strange name may be the one that is missed, by its values."""
+    text = as_text(values, ()).dropna()
+    if text.nunique() < 2:
+        return False
+    if column.type in NUMERIC_TYPES:
+        numbers, _ = as_numbers(text, (), attrs.get("decimal", "."), attrs.get("thousands"))
+        low, high = column.range.ends if column.range is not None else (-np.inf, np.inf)
+        return float((np.isfinite(numbers) & (numbers >= low) & (numbers <= high)).mean()) >= GOOD
+    labels = [plain_label(str(label)) for label in text.unique()]
+    known = known_labels(column)
+    meant = guess_labels(labels, column) if 2 <= len(labels) <= MOST_LABELS else {}
+    return any(translate_label(label, column, {}) in known or meant.get(label, (None, ""))[0] for label in labels)
 
 
 def _match_id(raw: pd.DataFrame, contract: Contract, matched: dict[str, str], proposal: Proposal) -> None:
@@ -224,12 +245,12 @@ def _write(
         for column_name, (codes, why) in proposal.codes.items():
             lines.append(f"  {column_name}: {json.dumps(codes)}    # {why}")
     if proposal.absent and _sources(contract, network):
-        listed = f"not_recorded: {json.dumps(proposal.absent)}"
-        lines.append(
-            f"# {listed}    # if the site does not record it, and no column that is not used holds it"
-            if proposal.strangers
-            else f"{listed}    # guess (likely): no column is left that could hold it"
-        )
+        listed = f"not_recorded: {json.dumps([name for name in proposal.absent if not proposal.absent[name]])}"
+        if any(not perhaps for perhaps in proposal.absent.values()):
+            lines.append(f"{listed}    # guess (likely): no column is left that could hold it")
+        doubtful = [name for name, perhaps in proposal.absent.items() if perhaps]
+        if doubtful:
+            lines.append(f"# not_recorded: {json.dumps(doubtful)}    # too, if no column that is not used holds it")
     lines += [f"# note: {note}" for note in proposal.notes]
     return "\n".join(lines) + "\n"
 

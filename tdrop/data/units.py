@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -29,6 +30,12 @@ _ALTERNATIVES = (
     ("1/L", "1e3/L", "1e6/L", "1e9/L", "1/uL", "1e3/uL"),
     ("kg/m^2", "g/cm^2"),
 )
+
+#: g/mol, by how an analyte's name starts: with it sites may send mg/dL or mmol/L.
+MOLAR_MASSES = {
+    "crea": 113.12, "chol": 386.65, "gluc": 180.16, "trig": 885.4, "bili": 584.66, "urea": 60.06, "uric": 168.11,
+}  # fmt: skip
+_AMOUNTS = ("mg/dL", "mg/L", "g/L", "g/dL", "ug/dL", "ug/L", "mmol/L", "umol/L", "nmol/L")
 
 _EXAMPLES = "write it like ng/mL, umol/L, 1e9/L, years"
 _USUAL = frozenset(name for kind in _ALTERNATIVES for name in kind)
@@ -97,6 +104,13 @@ def convert(values: Doubles, unit: str, to: str, *, molar_mass: float | None = N
     except Exception:
         # pint raises whatever its tokenizer meets; all of it means that the text is not a unit.
         raise ContractError(f"{where}: {unit[:40]!r} or {to[:40]!r} is not a known unit; {_EXAMPLES}") from None
+
+
+def molar_mass_of(words: Sequence[str], unit: str | None) -> float | None:
+    """The molar mass of the analyte that a column is named after, where its unit is one of mass or amount."""
+    if unit not in _AMOUNTS:
+        return None
+    return next((mass for start, mass in MOLAR_MASSES.items() if any(word.startswith(start) for word in words)), None)
 
 
 def check_units(contract: Contract, site: Site) -> None:

@@ -138,7 +138,7 @@ def test_what_cannot_be_guessed_is_left_open(
     )
     frame.to_csv(tmp_path / "north.csv", index=False)
     text = propose_site("north", tmp_path / "north.csv", prostate, network)
-    assert "nothing in the file looks like 'psa'" in text
+    assert "nothing in the file is named like 'psa': is it one of lab_17?" in text
     # lab_17 may be it: nobody but a person can say that the site does without.
     assert '# not_recorded: ["psa"]' in text
     assert '# "q": one of none, prostatectomy, radiotherapy, hormone?' in text
@@ -199,5 +199,7 @@ def test_names_are_taken_apart() -> None:
     assert unit_in("PSA_ug_L") == ("ug/L", ["psa"])
     assert unit_in("Age (months)") == ("months", ["age"])
     assert unit_in("months") == (None, ["months"])
-    assert closest(Column(name="age", title="Age"), ["stage", "Alter", "Age_at_dx", "wage"]) == "Age_at_dx"
+    assert closest(Column(name="age", title="Age"), ["stage", "Age_at_dx", "wage"]) == "Age_at_dx"
+    assert closest(Column(name="age", title="Age"), ["stage", "Alter", "agent"]) == "Alter"
+    assert closest(Column(name="glu", title="Glu"), ["Glucose", "bp"]) == "Glucose"
     assert closest(Column(name="age", title="Age"), ["stage", "wage"]) is None

@@ -1,0 +1,118 @@
+"""Two files of one disease as hospitals write them: what a person would understand is understood, and marked."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from flows.init import run_init
+from flows.printer import Printer
+from tdrop.contracts.network import load_network, parse_site
+from tdrop.contracts.site import Site
+from tdrop.data.prepare import Prepared, prepare
+from tdrop.data.propose import propose_site
+from tdrop.data.propose_outcome import Asked
+
+
+def patients(rows: int = 200, seed: int = 0) -> pd.DataFrame:
+    generator = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "patient_id": [f"{seed}-{row}" for row in range(rows)],
+            "sex": generator.choice(["Female", "Male"], rows),
+            "creatinine_mg_dL": np.exp(generator.normal(0, 0.3, rows)).round(2),
+            "glu": generator.normal(120, 20, rows).round(),
+            "smoke_years": generator.integers(0, 50, rows),
+            "meno": generator.choice([0, 1], rows),
+            "prior": generator.choice([0, 10], rows),
+            "died": generator.choice([0, 1], rows),
+        }
+    )
+
+
+@pytest.fixture
+def beside(tmp_path: Path):
+    """Proposes and checks a second hospital's file beside that of the first."""
+    patients().to_csv(tmp_path / "source.csv", index=False)
+    run_init(
+        tmp_path / "net", tmp_path / "source.csv", Asked("died"), table="ward", console=Printer(file=io.StringIO())
+    )
+    network = load_network(tmp_path / "net" / "data_contracts")
+
+    def propose(**changes: object) -> tuple[str, Site, Prepared]:
+        frame = patients(seed=1).drop(columns="died")
+        frame = changes["change"](frame) if callable(changes.get("change")) else frame.assign(**changes)
+        frame.to_csv(tmp_path / "north.csv", index=False)
+        text = propose_site("north", tmp_path / "north.csv", network.contract("ward"), network)
+        site = parse_site(text, "north", network)
+        source = prepare(network.site("source"), network, home=tmp_path).frame
+        return text, site, prepare(site, network, home=tmp_path, source=source)
+
+    return propose
+
+
+@pytest.mark.parametrize(
+    ("female", "male", "sure"),
+    [("F", "M", "likely"), ("w", "m", "likely"), ("2", "1", "possible"), ("weiblich", "männlich", "likely")],
+)
+def test_the_sexes_are_known_by_word_letter_and_code(beside, female: str, male: str, sure: str) -> None:
+    theirs = patients(seed=1)["sex"].map({"Female": female, "Male": male})
+    text, site, prepared = beside(sex=theirs)
+    assert site.categories["sex"] == {female: "Female", male: "Male"}
+    assert f"guess ({sure})" in text
+    assert prepared.frame["sex"].astype(str).tolist() == patients(seed=1)["sex"].tolist()
+
+
+def test_yes_and_no_are_paired_with_two_codes_of_which_one_is_0(beside) -> None:
+    _, site, prepared = beside(prior=patients(seed=1)["prior"].map({0: "no", 10: "yes"}))
+    assert site.categories["prior"] == {"no": "0", "yes": "10"}
+    assert prepared.validation.used == 200
+
+
+def test_an_analyte_in_the_other_kind_of_unit_is_converted(beside) -> None:
+    def other_unit(frame: pd.DataFrame) -> pd.DataFrame:
+        frame["creatinine_umol_L"] = (frame.pop("creatinine_mg_dL") * 88.4).round(1)
+        return frame
+
+    _, site, prepared = beside(change=other_unit)
+    assert site.units == {"creatinine_mg_dL": "umol/L"}
+    converted = prepared.frame["creatinine_mg_dL"].to_numpy()
+    np.testing.assert_allclose(converted, patients(seed=1)["creatinine_mg_dL"], rtol=0.01)
+
+
+def test_a_code_for_missing_is_found_however_often_it_stands(beside) -> None:
+    years = patients(seed=1)["smoke_years"].where(np.arange(200) % 5 > 0, 999)
+    _, site, prepared = beside(smoke_years=years)
+    assert site.codes_of("smoke_years") == {"999"}
+    assert prepared.validation.used == 200
+
+
+def test_a_name_cut_short_is_the_same_name(beside) -> None:
+    _, site, _ = beside(change=lambda frame: frame.rename(columns={"glu": "Glucose"}))
+    assert site.renames == {"Glucose": "glu"}
+
+
+def test_a_column_that_could_not_hold_what_is_missed_does_not_stop_a_site(beside) -> None:
+    text, site, prepared = beside(change=lambda frame: frame.drop(columns=["glu", "meno"]).assign(ward="3B"))
+    assert set(site.not_recorded) == {"glu", "meno"}
+    assert not prepared.validation.stopped
+    text, site, prepared = beside(change=lambda frame: frame.rename(columns={"glu": "lab_17"}).drop(columns="meno"))
+    assert "named like 'glu': is it one of lab_17?" in text
+    assert site.not_recorded == ("meno",)
+    assert prepared.validation.stopped
+
+
+def test_labels_of_a_column_of_0_and_1_that_nobody_knows_are_named(beside) -> None:
+    _, _, prepared = beside(meno=patients(seed=1)["meno"].map({0: "pre", 1: "post"}))
+    [finding] = [finding for finding in prepared.validation.findings if finding.rule == "meno.readable"]
+    assert "'pre'" in finding.fix
+    assert "`categories`" in finding.fix
+
+
+def test_labels_of_which_none_is_known_are_told_once(beside) -> None:
+    _, _, prepared = beside(sex=patients(seed=1)["sex"].map({"Female": "x", "Male": "y"}))
+    assert [finding.rule for finding in prepared.validation.findings if finding.column == "sex"] == ["sex.categories"]
