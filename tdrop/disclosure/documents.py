@@ -17,6 +17,7 @@ from tdrop.records import Amount, Count, Hidden
 if TYPE_CHECKING:
     # A check of an extract uses this module and loads no method.
     from tdrop.choose import Choice
+    from tdrop.choose.choice import ChoiceRow
     from tdrop.tune import Trial
 
 
@@ -97,20 +98,34 @@ def _short(value: float | None) -> float | None:
     return None if value is None else round(value, DECIMALS)
 
 
-def disclose_choice(choice: Choice, policy: Policy) -> Choice:
-    """Returns a choice with rounded counts."""
+def disclose_choice(choice: Choice, policy: Policy, matched: Count = 0) -> Choice:
+    """Returns a choice with rounded counts and losses; a mean of all digits tells the outcomes behind it.
+
+    Args:
+        choice: The choice.
+        policy: The site's disclosure settings.
+        matched: Rows of the matched validation set, where its losses are to leave.
+    """
     threshold = limit(policy)
     if not threshold:
         return choice
-    table = tuple(
-        replace(
-            row,
-            n=shown_count(row.n, threshold),
-            effective_n=None if row.effective_n is None else shown_count(row.effective_n, threshold),
-        )
-        for row in choice.table
+    return replace(choice, table=tuple(_choice_row(row, to_number(matched), threshold) for row in choice.table))
+
+
+def _choice_row(row: ChoiceRow, matched: int, threshold: int) -> ChoiceRow:
+    few = is_small(to_number(row.n), threshold)
+    return replace(
+        row,
+        log_loss=None if few else _short(row.log_loss),
+        standard_error=None if few else _short(row.standard_error),
+        behind=None if few else _short(row.behind),
+        behind_error=None if few else _short(row.behind_error),
+        matched_log_loss=None if matched < threshold else _short(row.matched_log_loss),
+        weighted_log_loss=_short(row.weighted_log_loss),
+        plain_log_loss=_short(row.plain_log_loss),
+        n=shown_count(row.n, threshold),
+        effective_n=None if row.effective_n is None else shown_count(row.effective_n, threshold),
     )
-    return replace(choice, table=table)
 
 
 def disclose_labels(labels: LabelCounts, policy: Policy) -> LabelCounts:

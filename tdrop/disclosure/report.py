@@ -39,7 +39,7 @@ def disclose(document: Document, policy: Policy) -> Document:
         shift=shift,
         matching=None if data.matching is None else disclose_matching(data.matching, shift, policy),
         tuning={method: disclose_trials(trials, policy) for method, trials in data.tuning.items()},
-        choice=disclose_choice(data.choice, policy),
+        choice=disclose_choice(data.choice, policy, 0 if data.matching is None else data.matching.retained),
         evaluation=evaluation,
         moved=disclose_moved(data.moved, policy),
         observations=disclose_observations(data.observations, evaluation, policy),

@@ -34,6 +34,8 @@ from tdrop.tune import Trial
 
 #: The report before, beside the page that says why there is no newer one.
 EARLIER = "earlier_report.html"
+#: What a trial says of source patients who were left out of its fit.
+_OF_THE_SOURCE = ("log_loss", "auroc", "error_auroc", "brier")
 
 
 @dataclass(frozen=True)
@@ -146,21 +148,21 @@ def _method_records(site: ResolvedSite, run: Run, leaving: Leaving, folder: Path
     records = []
     for method, refs in run.trained.fits.items():
         picked = run.trained.picked[method]
-        (shown,) = disclose_trials([picked], policy)
         measured: dict[str, float | None] = {}
+        tables: dict[str, str] = {}
         if not leaving.withheld:
+            (shown,) = disclose_trials([picked], policy)
             measured = {**_at_the_site(data.evaluation.rows, method), **_behind_the_choice(data.choice, method)}
-        measured |= {f"source/{name}": getattr(shown, name) for name in ("log_loss", "auroc", "error_auroc", "brier")}
+            measured |= {f"source/{name}": getattr(shown, name) for name in _OF_THE_SOURCE}
+            tables = {"trials.csv": _trials_table(disclose_trials(run.trained.trials[method], policy))}
         records.append(
             MethodRecord(
                 method=method,
                 params={"method": method, **picked.settings},
                 metrics={name: float(value) for name, value in measured.items() if isinstance(value, int | float)},
-                history=refs[0].json("history.json"),
-                files={
-                    "trials.csv": _trials_table(disclose_trials(run.trained.trials[method], policy)),
-                    **figures.get(method, {}),
-                },
+                # The source's patients may be those who differ: their numbers stay too.
+                history=[] if leaving.withheld else refs[0].json("history.json"),
+                files={**tables, **figures.get(method, {})},
                 seconds=_sum_of(ref.seconds for ref in refs),
                 served=str(_served(site, run, data, method, folder / method)) if data.shift.serves else None,
             )

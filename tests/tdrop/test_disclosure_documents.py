@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from report_cases import make_forecast, make_observations, report_data
 
+from tdrop.choose.choice import Choice, ChoiceRow
 from tdrop.contracts.findings import Finding, Validation
 from tdrop.contracts.schema import Disclosure
 from tdrop.data.outcomes import LabelCounts
 from tdrop.disclosure.cells import shown_count
-from tdrop.disclosure.documents import disclose_summary, disclose_trials, disclose_validation
+from tdrop.disclosure.documents import disclose_choice, disclose_summary, disclose_trials, disclose_validation
 from tdrop.disclosure.report import disclose
 from tdrop.disclosure.shift import disclose_matching, disclose_shift
 from tdrop.matching import Balance, Matching
@@ -294,3 +295,16 @@ def test_figures_of_the_export_draw_no_small_bar(secret_report: Any) -> None:
     drawn = np.round(np.array(heights[:-1]) * shown_count(int(counts.max()), 10) / max(heights))
     assert len(drawn[drawn > 0])
     assert (drawn % 10 == 0).all()
+
+
+@pytest.mark.parametrize(("matched", "shown"), [(9, None), (30, 0.346)])
+def test_a_choice_leaves_with_three_decimals_and_none_of_few_matched_rows(matched: int, shown: float | None) -> None:
+    loss = 0.3456789
+    row = ChoiceRow("mlp", True, loss, loss, loss, loss, True, loss, loss, 123, 45.6, loss)
+    choice = Choice("mlp", None, "importance_weighted", (row,), mlp_better=False)
+    (left,) = disclose_choice(choice, Disclosure(), matched).table
+    means = [getattr(left, name) for name in ("log_loss", "standard_error", "behind", "behind_error")]
+    assert {*means, left.weighted_log_loss, left.plain_log_loss} == {0.346}
+    assert (left.matched_log_loss, left.n, left.effective_n) == (shown, 120, 50)
+    (few,) = disclose_choice(replace(choice, table=(replace(row, n=9),)), Disclosure(), matched).table
+    assert (few.log_loss, few.behind, few.standard_error) == (None, None, None)
