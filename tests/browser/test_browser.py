@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from report_cases import report_data
 
-from tdrop.report import IndexLine, render_index, render_report, render_shift_page, report_summary
+from tdrop.home.status import Status
+from tdrop.report import IndexLine, render_halt, render_index, render_report, render_shift_page, report_summary
+from tdrop.report.halted import halt_of
 from tdrop.served.promotion import Promotion
 
 CHROMIUM = shutil.which("chromium")
@@ -39,6 +41,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "index.html").write_text(render_index(lines), encoding="utf-8")
     page = render_shift_page(full.site, full.source_title, full.shift, full.matching, full.validation, full.contract)
     (place / "shift.html").write_text(page, encoding="utf-8")
+    halt = halt_of(Status("ferryside", None, "stopped", "2026-11-16T09:30:00+00:00", reason="column 'stage' is not in the extract"), "Ferryside", "full.html",
+                   letter="Your extract cannot be used as it is.")  # fmt: skip
+    (place / "halted.html").write_text(render_halt(halt), encoding="utf-8")
     return place
 
 
@@ -71,7 +76,7 @@ def visit(browser: Any, file: Path, screen: str = "desk") -> Opened:
     return opened
 
 
-@pytest.mark.parametrize("name", ["full", "bare", "stopped", "index", "shift"])
+@pytest.mark.parametrize("name", ["full", "bare", "stopped", "index", "shift", "halted"])
 @pytest.mark.parametrize("screen", list(SCREENS))
 def test_no_console_message_no_request_no_sideways_scroll(browser: Any, folder: Path, name: str, screen: str) -> None:
     opened = visit(browser, folder / f"{name}.html", screen)
@@ -239,6 +244,18 @@ def test_text_has_enough_contrast(browser: Any, folder: Path) -> None:
     )
     assert len(ratios) > 50
     assert min(ratios)[0] >= 4.5, min(ratios)
+    page.close()
+
+
+@pytest.mark.parametrize("name", ["full", "stopped", "index", "shift", "halted"])
+def test_axe_finds_nothing(browser: Any, folder: Path, name: str) -> None:
+    """Every rule of axe-core, best practices too, with all that is folded open."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    page = visit(browser, folder / f"{name}.html").page
+    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    found = Axe().run(page).response
+    assert [(one["id"], one["nodes"][0]["html"][:200]) for one in found["violations"]] == []
     page.close()
 
 
