@@ -24,10 +24,13 @@ SHIFTED = "tdrop.site.shifted"
 #: A site that is stopped fails its run; a person who cancels one knows.
 ENDED_BADLY = ("prefect.flow-run.Failed", "prefect.flow-run.Crashed", "prefect.flow-run.TimedOut")
 SENTENCE = "tdrop.sentence"
+#: Prefect writes this and the exception's class before its sentence, which is all that people want.
+EXCEPTION = "Flow run encountered an exception: "
 #: Both kinds of event have their words among the labels of what they are about; all of them have passed disclosure.
 BODY = (
-    f"{{{{ event.resource['{SENTENCE}'] or event.resource['prefect.state-message'] }}}}\n\n"
-    "{{ event.resource['prefect.resource.name'] }}, {{ event.occurred }}"
+    f"{{% set said = event.resource['{SENTENCE}'] or event.resource['prefect.state-message'] %}}"
+    f"{{{{ said.split(': ', 2)[-1] if said.startswith('{EXCEPTION}') else said }}}}\n\n"
+    "{{ event.resource['prefect.resource.name'] }}, {{ event.occurred.strftime('%Y-%m-%d %H:%M UTC') }}"
 )
 
 

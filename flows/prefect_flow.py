@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
 import prefect
 from prefect import Flow
 from prefect.client.orchestration import get_client
+from prefect.runtime import flow_run
 from prefect.states import Cancelled
 from prefect.task_runners import ThreadPoolTaskRunner
 
@@ -25,7 +26,7 @@ def as_flow(name: str, run_name: str, function: Callable[P, R]) -> Flow[P, R]:
     runner: Any = ThreadPoolTaskRunner(max_workers=2 * (os.cpu_count() or 1) + 2)
     declare: Any = prefect.flow(
         name=name,
-        flow_run_name=run_name,
+        flow_run_name=lambda: name_of_run(run_name, flow_run.parameters),
         persist_result=False,
         task_runner=runner,
         on_completion=[tell_of_shift],
@@ -34,6 +35,12 @@ def as_flow(name: str, run_name: str, function: Callable[P, R]) -> Flow[P, R]:
     )
     found: Flow[P, R] = declare(function)
     return found
+
+
+def name_of_run(template: str, parameters: Mapping[str, Any]) -> str:
+    """What a run is called: its template with the run's arguments, several of them with commas between."""
+    told = {name: ", ".join(value) if isinstance(value, list | tuple) else value for name, value in parameters.items()}
+    return template.format(**told)
 
 
 def _cancel_when_stopped(flow: Any, flow_run: Any, state: Any) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
-from typing import Any
 
 from tasks.step import in_a_flow_run
 
@@ -26,17 +24,3 @@ def leave(site: str, stage: str, markdown: str) -> None:
         create_markdown_artifact(markdown, key=key, description=f"{stage}, site {site}")
     except Exception as error:  # the server's trouble must not cost the run
         logger.warning("site %s, %s: no artifact was left (%s)", site, stage, type(error).__name__)
-
-
-def table(headers: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """A Markdown table."""
-    lines = ["| " + " | ".join(headers) + " |", "|" + "---|" * len(headers)]
-    lines += ["| " + " | ".join(_cell(value) for value in row) + " |" for row in rows]
-    return "\n".join(lines)
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "n/a"
-    text = f"{value:.3f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
-    return text.replace("|", "\\|").replace("\n", " ")

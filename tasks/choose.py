@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tasks.artifacts import table
 from tasks.held_pages import leave_numbers
 from tasks.step import step
 from tdrop.choose import Choice, FoldScore, Score, choose
@@ -17,6 +16,7 @@ from tdrop.home.stage import stage
 from tdrop.home.store import Ref
 from tdrop.methods import method_class
 from tdrop.records import write_record
+from tdrop.runs.pages import choice_page
 from tdrop.tune import Trial
 
 
@@ -45,8 +45,6 @@ def choose_method(
     # Here, so that worker processes, which read this module's names, load no drawing.
     from tdrop.report.sentences import choice_sentence
 
-    rows = [[row.method, row.log_loss, row.standard_error, row.n] for row in choice.table]
-    page = f"# {site.name}: {choice.method}\n\n{choice_sentence(choice)}\n\n"
-    leave_numbers(site, "choice", page + table(["method", "log loss", "standard error", "rows"], rows))
+    leave_numbers(site, "choice", choice_page(site.name, choice, choice_sentence(choice)))
     report(site.name, "choose", detail=choice.method)
     return ref

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from tasks.artifacts import table
 from tasks.held_pages import leave_numbers
 from tasks.step import step, when_unavailable
 from tdrop.data.subgroups import subgroups_of
@@ -20,10 +19,10 @@ from tdrop.home.pool import compute
 from tdrop.home.progress import report
 from tdrop.home.stage import stage
 from tdrop.home.store import Ref
-from tdrop.metrics import in_view
 from tdrop.records import write_json
 from tdrop.runs.evidence import load_predictions
 from tdrop.runs.labels import OutcomeFile, find_labels, open_or_refuse
+from tdrop.runs.pages import evaluation_page
 from tdrop.runs.propensity import fitted_propensity, unlike_patients
 
 MODELS = "models.json"
@@ -119,10 +118,8 @@ def _digests(fits: Fits) -> dict[str, list[str]]:
 def _show(site: ResolvedSite, ref: Ref) -> None:
     evaluation = Evaluation.from_dict(ref.json("evaluation.json"))
     rows = disclose_rows(evaluation.rows, site.policy)
-    shown = {(row.method, row.metric): row.value for row in rows if row.seed == "all" and row.group == "all"}
-    names = in_view("main")
-    body = [[method, *(shown.get((method, metric)) for metric in names)] for method in evaluation.methods]
-    leave_numbers(site, "evaluation", f"# {site.name}: evaluation\n\n" + table(["method", *names], body))
+    page = evaluation_page(site.name, evaluation.methods, rows, labelled=evaluation.labelled != 0)
+    leave_numbers(site, "evaluation", page)
     known = f"{evaluation.patients:,} patients, {evaluation.labelled:,} with known outcome"
     if (ref.path / REFUSED).is_file():
         known += "; the label file was refused, its report says why"

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tasks.artifacts import table
 from tasks.held_pages import leave_numbers
 from tasks.step import step
 from tdrop.choose import Choice
@@ -20,6 +19,7 @@ from tdrop.home.store import Ref, Store
 from tdrop.records import read_record, write_record
 from tdrop.runs.evidence import list_bounds, list_promises, load_evidence
 from tdrop.runs.ledger import seal
+from tdrop.runs.pages import forecast_page
 from tdrop.runs.propensity import SEED
 
 logger = logging.getLogger(__name__)
@@ -80,9 +80,7 @@ def _seal(place: Place, site: str, models: Ref, chosen: str, found: Forecast) ->
 
 
 def _show(site: ResolvedSite, chosen: str, found: Forecast) -> None:
-    rows = [[one.method, one.quantity, one.value, one.low, one.high] for one in found.answers]
-    page = f"# {site.name}: forecast\n\n" + table(["method", "number", "expected", "low", "high"], rows)
-    leave_numbers(site, "forecast", page)
+    leave_numbers(site, "forecast", forecast_page(site.name, found))
     answer = found.of(chosen)
     if answer is not None and answer.value is not None and answer.low is not None and answer.high is not None:
         report(

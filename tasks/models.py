@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 
 #: Alias of the model behind a site's last report.
 CANDIDATE = "candidate"
+#: What a site's registered model is, for whoever meets it in MLflow.
+ABOUT = (
+    "The model of one site. `candidate` is what its last run chose; `champion` is what a person took into use with "
+    "`tdrop promote`, by name and with a note: an alias set by hand is refused by `tdrop score`."
+)
 #: Tag on a promoted version: the digest of its every byte.
 SEAL = "tdrop.seal"
 #: Tag on a recalibrated version: the version it was made from.
@@ -101,6 +106,7 @@ def register(client: MlflowClient, run_id: str, record: SiteRecord, logged: Any)
     tags = {**record.tags, "method": record.chosen, "run": run_id, ENCODED: described.encoded}
     for key, value in tags.items():
         client.set_model_version_tag(name, version, key, value)
+    client.update_model_version(name, version, record.about_model())
     return version
 
 
@@ -125,7 +131,7 @@ def same_model(client: MlflowClient, record: SiteRecord) -> str | None:
 def new_version(client: MlflowClient, name: str, logged: Any, run_id: str) -> str:
     """Registers a logged model without MLflow's messages on the terminal."""
     with _passing_over("RESOURCE_ALREADY_EXISTS"):
-        client.create_registered_model(name)
+        client.create_registered_model(name, description=ABOUT)
     return str(client.create_model_version(name, logged.model_uri, run_id, model_id=logged.model_id).version)
 
 

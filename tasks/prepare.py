@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from tasks.artifacts import leave, table
+from tasks.artifacts import leave
 from tasks.held_pages import leave_numbers
 from tasks.step import step, when_unavailable
 from tdrop.contracts.findings import Validation
@@ -26,6 +26,7 @@ from tdrop.home.stage import stage
 from tdrop.home.status import Inputs
 from tdrop.home.store import Ref, program_digest
 from tdrop.records import plain, write_json, write_record, written
+from tdrop.runs.markdown import validation_page
 from tdrop.runs.settings import TransferSettings
 
 READ_LIMIT_SECONDS = 3600
@@ -67,8 +68,8 @@ def prepare_site(site: ResolvedSite, source: Ref | None = None) -> Ref:
     data = fingerprint(site.site, home=site.place.root, base=site.network.base)
     ref = checked_rows(site.place, site, data, source)
     validation = ref.record(Validation, "validation.json")
-    page = _validation_page(site, disclose_validation(validation, site.policy))
-    leave_numbers(site, "validation", page, _validation_page(site, conceal_validation(validation, site.policy)))
+    page = validation_page(site.name, disclose_validation(validation, site.policy))
+    leave_numbers(site, "validation", page, validation_page(site.name, conceal_validation(validation, site.policy)))
     report(site.name, "read and check", detail=f"{written(validation.read)} rows read, {written(validation.used)} used")
     return ref
 
@@ -141,14 +142,3 @@ def encode_pair(site: ResolvedSite, source: Ref, target: Ref) -> Ref:
     leave(site.name, "encoding", f"# {site.name}: encoding\n\n{len(names)} features: {', '.join(names)}{without}")
     report(site.name, "encode", detail=f"{len(names)} features{without}")
     return ref
-
-
-def _validation_page(site: ResolvedSite, shown: Validation) -> str:
-    counts = [[shown.read, shown.used, shown.quarantined, shown.duplicates]]
-    findings = [[each.severity, each.column or "", each.count, each.sentence] for each in shown.findings]
-    return (
-        f"# {site.name}: validation\n\n"
-        + table(["read", "used", "quarantined", "duplicates"], counts)
-        + "\n\n"
-        + (table(["severity", "column", "rows", "finding"], findings) if findings else "Nothing to report.")
-    )

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from tasks.artifacts import leave
 from tasks.models import find_model, log_model, point_candidate, register, same_model
 from tasks.step import step, unless_lasting
-from tasks.tracking import PARENT, connect, experiment_id
-from tasks.views import keep_view
+from tasks.tracking import PARENT, connect, experiment_id, tracking_uri
+from tasks.views import compare_sentence, keep_view
 from tdrop.errors import TdropError
 from tdrop.home.place import Place
 from tdrop.home.progress import report
@@ -55,7 +55,8 @@ def record_site(place: Place, record: SiteRecord) -> str:
     point_candidate(client, record.site, version)
     labelled = any("target/error_auroc_sd" in method.metrics for method in record.methods)
     keep_view(client, experiment, record.site, parent, labelled=labelled)
-    leave(record.site, "record", f"# {record.site}: recorded\n\nMLflow run `{parent}`, {len(record.methods)} methods.")
+    where = compare_sentence(tracking_uri(place), experiment, record.site)
+    leave(record.site, "record", f"# {record.site}: recorded\n\n{len(record.methods)} methods, run `{parent}`. {where}")
     report(record.site, "record", detail="already recorded" if found else f"{len(record.methods)} methods in MLflow")
     return parent
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tasks.artifacts import table
 from tasks.held_pages import leave_numbers
 from tasks.registry import champion_record
 from tasks.step import step
@@ -16,6 +15,7 @@ from tdrop.home.status import read_status, write_status
 from tdrop.records import whole
 from tdrop.report import ReportData, SiteSummary, report_summary
 from tdrop.runs.gather import gather
+from tdrop.runs.markdown import table
 from tdrop.runs.publish import publish_halt, publish_index, write_latest
 from tdrop.runs.run import Run, last_run
 from tdrop.served.promotion import Promotion

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.artifacts import table
 from tasks.held_pages import leave_numbers
 from tasks.step import step
 from tdrop.disclosure.shift import disclose_matching, disclose_shift
@@ -15,6 +14,7 @@ from tdrop.home.stage import stage
 from tdrop.home.store import Ref
 from tdrop.matching import Matching, match
 from tdrop.records import write_record
+from tdrop.runs.pages import matching_page
 from tdrop.runs.propensity import SEED, fitted_propensity, load_propensity
 from tdrop.shift import Shift, estimate_shift, judge_shared_patients, judge_source_outcomes
 
@@ -58,9 +58,7 @@ def match_validation(site: ResolvedSite, encoded: Ref, shift: Ref) -> Ref:
     """Chooses the source rows that look like the target."""
     ref = matched_rows(site.place, encoded)
     matching = disclose_matching(ref.record(Matching, "matching.json"), shown_shift(site, shift), site.policy)
-    rows = [[row.feature, row.before, row.after] for row in matching.balance]
-    page = f"# {site.name}: balance before and after\n\n" + table(["feature", "before", "after"], rows)
-    leave_numbers(site, "matching", page)
+    leave_numbers(site, "matching", matching_page(site.name, matching))
     report(site.name, "match", detail=f"{matching.retained} source rows held out")
     return ref
 

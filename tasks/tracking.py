@@ -37,8 +37,8 @@ EXPERIMENTS = "name LIKE 'tdrop %'"
 EXPERIMENT_TAGS: Mapping[str, str] = {
     "mlflow.experimentKind": "custom_model_development",
     "mlflow.note.content": (
-        "One run a site, one run a method below it. To compare the methods of a site, filter by "
-        "`tags.site = 'NAME'`, open the site (+), select its methods and press Compare."
+        "**Views**, at the right, holds a site's methods side by side, the best first. One run a site, one run a "
+        "method below it; `target/` is measured at the site, the rest on source patients."
     ),
 }
 

@@ -50,3 +50,10 @@ def keep_view(client: MlflowClient, experiment: str, site: str, parent: str, *, 
 def view_address(tracking: str, experiment: str, site: str) -> str:
     """Where MLflow's page opens a site's view."""
     return f"{tracking}/#/experiments/{experiment}/runs?{urlencode({'viewStateShareKey': key_of(site)})}"
+
+
+def compare_sentence(tracking: str, experiment: str, site: str) -> str:
+    """Says where a site's methods are compared; a link where MLflow's page has an address of its own."""
+    if tracking.startswith(("http://", "https://")):
+        return f"[Compare its methods in MLflow]({view_address(tracking.rstrip('/'), experiment, site)})."
+    return "`tdrop ui` opens the comparison of its methods in MLflow."

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tasks import artifacts
+from tdrop.runs.markdown import table
 
 #: What a cell without a number says.
 MISSING = "n/a"
@@ -81,7 +81,7 @@ class Table:
             return self.caption
         headers = list(self.rows[0])
         cells = [[_shown(row[header]) for header in headers] for row in self.rows]
-        return f"{self.caption}\n\n{artifacts.table(headers, cells)}"
+        return f"{self.caption}\n\n{table(headers, cells)}"
 
     def write_csv(self, path: Path) -> None:
         """The table for programs: an estimate becomes three columns."""
@@ -142,8 +142,8 @@ def write_results(results: Results, folder: Path) -> None:
     """Writes results.md, one CSV a table, one SVG a figure and numbers.json."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "results.md").write_text(results.markdown(), encoding="utf-8")
-    for table in results.tables:
-        table.write_csv(folder / f"{table.name}.csv")
+    for one in results.tables:
+        one.write_csv(folder / f"{one.name}.csv")
     for name, drawing in results.figures.items():
         (folder / f"{name}.svg").write_text(drawing, encoding="utf-8")
     numbers = {"metrics": dict(results.metrics), "params": dict(results.params)}

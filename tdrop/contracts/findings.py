@@ -47,6 +47,14 @@ _ASKS = {
 }
 #: Findings about our own files, which a site cannot do anything about.
 _OURS = ("renames", "unmatched")
+#: What a finding of each severity means for the rows or the site.
+MEANINGS: Mapping[Severity, str] = {
+    "table_stop": "the extract cannot be used",
+    "row_critical": "rows set aside",
+    "table_warning": "worth a question",
+    "row_warning": "rows used, unusual",
+    "info": "for information",
+}
 _ORDER: tuple[Severity, ...] = ("table_stop", "row_critical", "table_warning", "row_warning", "info")
 
 

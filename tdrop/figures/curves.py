@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from tdrop import metrics
 from tdrop.figures.methods import Naming
-from tdrop.figures.style import MUTED, TARGET_COLOUR, WIDTH, Canvas, look, styled
-from tdrop.metrics import FEWEST_EVENTS
+from tdrop.figures.style import MUTED, TARGET_COLOUR, WIDTH, Canvas, enough, look, styled
 from tdrop.types import Doubles, Summary
 
 Predictions = Mapping[str, Sequence[Summary]]
@@ -19,11 +18,6 @@ Tracing = Callable[[NDArray[Any], NDArray[Any]], metrics.Curve | None]
 
 #: Points kept of a curve over single patients.
 _POINTS = 60
-
-
-def _enough(y: NDArray[Any]) -> bool:
-    """Whether there are events and non-events enough to draw a curve of them."""
-    return bool(min(np.sum(y == 1), np.sum(y == 0)) >= FEWEST_EVENTS)
 
 
 @styled
@@ -64,7 +58,7 @@ def draw_precision_recall(predictions: Predictions, y: NDArray[Any], naming: Nam
 
 def _ranking(predictions: Predictions, y: NDArray[Any], naming: Naming, chosen: str, trace: Tracing) -> Canvas | None:
     known = np.isfinite(y)
-    if not _enough(y[known]):
+    if not enough(y[known]):
         return None
     canvas = Canvas(WIDTH, 4.1)
     panel = canvas.panels[0][0]
@@ -100,7 +94,7 @@ def draw_smooth_calibration(summary: Summary, y: NDArray[Any], level: float) -> 
     """
     known = np.isfinite(y)
     outcome, risk = y[known], summary.mean[known].astype(np.float64)
-    curve = metrics.smooth_calibration(outcome, risk) if _enough(outcome) else None
+    curve = metrics.smooth_calibration(outcome, risk) if enough(outcome) else None
     if curve is None:
         return None
     canvas = Canvas(WIDTH, 3.6)

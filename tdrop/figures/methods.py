@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tdrop import metrics
 from tdrop.evaluate import Evaluation
-from tdrop.figures.style import MUTED, SOURCE_COLOUR, TARGET_COLOUR, WIDTH, Canvas, look, styled
+from tdrop.figures.style import MUTED, SOURCE_COLOUR, TARGET_COLOUR, WIDTH, Canvas, enough, look, styled
 from tdrop.metrics import METRICS
 from tdrop.types import Doubles, Summary
 
@@ -117,7 +117,7 @@ def _sweep(summary: Summary, y: NDArray[Any], known: NDArray[np.bool_]) -> Doubl
 def draw_calibration(predictions: Mapping[str, Sequence[Summary]], y: NDArray[Any], naming: Naming) -> str | None:
     """Draws observed against predicted risk in ten groups, one panel a method, same scale; first seed."""
     known = np.isfinite(y)
-    if not known.any():
+    if not enough(y[known]):
         return None
     columns = min(3, len(predictions))
     lines = -(-len(predictions) // columns)

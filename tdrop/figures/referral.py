@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tdrop import metrics
 from tdrop.disclosure.cells import shown_parts
 from tdrop.figures.methods import Naming
-from tdrop.figures.style import HIGHLIGHT, INK, MUTED, SOURCE_COLOUR, TARGET_COLOUR, WIDTH, Canvas, look, styled
+from tdrop.figures.style import HIGHLIGHT, INK, MUTED, SOURCE_COLOUR, TARGET_COLOUR, WIDTH, Canvas, enough, look, styled
 from tdrop.types import Doubles, Summary
 
 #: Shares referred at which a risk-coverage curve is drawn.
@@ -61,7 +61,7 @@ def draw_risk_coverage(
 ) -> str | None:
     """Draws the error rate among those not referred as more are referred, by expected loss and by sd; first seed."""
     known = np.isfinite(y)
-    if not known.any():
+    if not enough(y[known]):
         return None
     canvas = Canvas(WIDTH, 3.6, 1, 2, sharex=True, sharey=True)
     for method, summaries in predictions.items():
@@ -70,7 +70,7 @@ def draw_risk_coverage(
         scores += [summary.sd] if summary.passes > 1 else []
         for panel, score in zip(canvas.panels[0], scores, strict=False):
             curve = metrics.risk_coverage(y[known], summary.mean[known], score[known], threshold)
-            share, error = _enough(curve)
+            share, error = _thinned(curve)
             panel.plot(share, error, color=style.colour, linestyle=style.dash, linewidth=1.1, label=naming(method))
     for panel, title in zip(canvas.panels[0], ("By expected loss", "By sd"), strict=True):
         panel.set_title(title, fontsize=8)
@@ -88,7 +88,7 @@ def draw_risk_coverage(
     )
 
 
-def _enough(curve: metrics.RiskCoverage) -> tuple[Doubles, Doubles]:
+def _thinned(curve: metrics.RiskCoverage) -> tuple[Doubles, Doubles]:
     """Keeps some points of a curve."""
     index = np.unique(np.minimum((_SHARES * len(curve.referred)).astype(int), len(curve.referred) - 1))
     return curve.referred[index], curve.error[index]
@@ -101,7 +101,7 @@ def draw_decision_curve(
     """Draws net benefit by the risk from which one acts: nobody, everybody, the model, the model with referral."""
     known = np.isfinite(y)
     outcome, risk = y[known], summary.mean[known].astype(np.float64)
-    if not known.any() or len(np.unique(outcome)) < 2:
+    if not enough(outcome):
         return None
     _, high = summary.interval(interval_level)
     thresholds = _THRESHOLDS

@@ -18,9 +18,13 @@ from functools import wraps
 from threading import RLock
 from typing import Any, ParamSpec, TypeVar
 
+import numpy as np
 from matplotlib import rc_context
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from tdrop.metrics import FEWEST_EVENTS
 
 SOURCE_COLOUR = "#56606b"
 TARGET_COLOUR = "#0072b2"
@@ -132,6 +136,11 @@ def _digest_of(content: Any) -> bytes | None:
         return hashlib.sha256(pickle.dumps(content)).digest()
     except (pickle.PicklingError, TypeError, AttributeError):
         return None
+
+
+def enough(y: NDArray[Any]) -> bool:
+    """Whether there are events and non-events enough, among known outcomes (rows,), to draw a curve of them."""
+    return bool(min(np.sum(y == 1), np.sum(y == 0)) >= FEWEST_EVENTS)
 
 
 def look(method: str) -> Look:

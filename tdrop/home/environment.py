@@ -39,7 +39,7 @@ def prepare_environment() -> None:
     os.umask(0o077)
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
-    if "PREFECT_API_URL" not in os.environ:
+    if not os.environ.get("PREFECT_API_URL"):  # set to nothing is not set
         os.environ.setdefault("PREFECT_HOME", str(default_home() / "prefect"))
 
 

@@ -74,7 +74,7 @@ def auroc(of: Patients) -> Ranking:
 
 @metric(
     "Error AUROC by sd",
-    "How often, of two patients, the wrongly classed one has the larger sd.",
+    "How often, of two patients, the one whose class at 0.5 is wrong has the larger sd.",
     needs="errors",
     better="higher",
     spread=True,
@@ -106,7 +106,7 @@ def error_auroc_risk(of: Patients) -> Ranking:
 
 @metric(
     "Misclassified sd",
-    "Average sd at wrongly classed patients.",
+    "Average sd at patients whose class at 0.5 is wrong.",
     needs="errors",
     better="higher",
     spread=True,
@@ -117,7 +117,7 @@ def misclassified_sd(of: Patients) -> Mean:
     return Mean(of.wrong * of.sd, of.wrong)
 
 
-@metric("Errors", "Patients whose class at 0.5 is wrong.", shape="count", better="lower", views=("main",))
+@metric("Errors at 0.5", "Patients whose class at 0.5 is wrong.", shape="count", better="lower", views=("main",))
 def errors(of: Patients) -> Total:
     """patients whose class at 0.5 is wrong"""
     return Total(of.wrong)

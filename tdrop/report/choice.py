@@ -14,12 +14,15 @@ from tdrop.tune import Trial
 def choice_table(data: ReportData) -> Table:
     """How the method was chosen, without outcomes of this site."""
     rows = data.choice.table
-    head = ("Method", "Log loss", "Behind the best", "Matched log loss", "Matched AUROC", "Matched error AUROC by sd",
+    head = ("Method", "Log loss", "Behind the best", "Matched log loss", "Source AUROC", "Source error AUROC by sd",
             "Can be chosen")  # fmt: skip
     note = (
-        "All of it on source patients; “matched” ones were picked to look like this site's. A method that gives one "
-        "number a patient, without an interval, is shown and cannot be chosen."
+        "All of it on source patients who took no part in the fit; the first two columns weigh them to resemble this "
+        "site's, “matched” ones were picked to look like these. A method that gives one number a patient, without an "
+        "interval, is shown and cannot be chosen."
     )
+    if any(row.behind is not None and row.behind < 0 for row in rows):
+        note += " A method behind by less than 0 leads, though not by as much as it would have to."
     methods = [row.method for row in rows]
     marked = methods.index(data.method) if data.method in methods else None
     lines = tuple(_choice_line(row, picked_trial(data.tuning.get(row.method, ()))) for row in rows)
@@ -53,7 +56,7 @@ def settings_table(data: ReportData) -> Table | None:
         if trial is not None
     )
     head = ("Method", "Trials", "Steps", "Settings")
-    return Table("settings", "Settings of the winning trials", head, lines) if lines else None
+    return Table("settings", "Settings of the winning trials", head, lines, prose=("Settings",)) if lines else None
 
 
 def picked_trial(trials: Sequence[Trial]) -> Trial | None:

@@ -12,8 +12,8 @@ from tdrop.report.text import NOTHING, count, method_label, number, share
 
 #: What no forecast without outcomes can see.
 CANNOT_KNOW = (
-    "What no forecast can know is a concept shift: where patients with the same findings fare differently here than at "
-    "the source, these numbers may lie outside their intervals, and only outcomes will show it."
+    "What no forecast can know is whether patients with the same findings fare differently here than at the source: "
+    "then these numbers may lie outside their intervals, and only outcomes will show it."
 )
 
 
@@ -26,12 +26,14 @@ class Expectation:
         value: The forecast.
         interval: Its interval.
         observed: What the outcomes showed, and whether that lies inside; empty before they are known.
+        about: What must be known to read it; empty where nothing must.
     """
 
     title: str
     value: str
     interval: str
     observed: str
+    about: str = ""
 
 
 def _hundredths(value: float) -> str:
@@ -72,8 +74,22 @@ def expectations(data: ReportData) -> list[Expectation]:
         if answer is not None and answer.value is not None and answer.low is not None and answer.high is not None:
             interval = f"{_hundredths(answer.low)} to {_hundredths(answer.high)}"
             told = _observed(_observation(data, data.method, quantity))
-            found.append(Expectation(title, f"{_hundredths(answer.value)} in 100", interval, told))
+            about = in_vain(data) if quantity == "error_rate" else ""
+            found.append(Expectation(title, f"{_hundredths(answer.value)} in 100", interval, told, about))
     return found
+
+
+def in_vain(data: ReportData) -> str:
+    """Says which errors a level makes, by the risks themselves: a low one acts on many without need."""
+    level, risk = data.site.decision.threshold, data.predictions[data.method][0].mean.astype(float)
+    vain, missed = float((1 - risk)[risk >= level].sum()), float(risk[risk < level].sum())
+    if not vain + missed:
+        return ""
+    # To a twentieth: the risks do not know it better, and one patient more or less does not show.
+    twentieths = round(20 * vain / (vain + missed))
+    if twentieths in (0, 20):
+        return f"nearly all of these {'acted on without need' if twentieths else 'missed'}"
+    return f"about {5 * twentieths} in 100 of these acted on without need, the others missed"
 
 
 def _observation(data: ReportData, method: str, quantity: Quantity) -> Observation | None:
@@ -140,7 +156,7 @@ def track_sentence(track: TrackRecord | None) -> str:
     one = track.sites == 1
     told = f"Forecasts are sealed for {count(track.sites)} {'site' if one else 'sites'} before outcomes are opened."
     if not track.opened or track.share_low is None or track.share_high is None or track.mean_error is None:
-        return f"{told} No audit has opened any yet."
+        return f"{told} How often they held is counted by audits, of which there was none yet."
     return (
         f"{told} Outcomes have come at {count(track.opened)}: the observed AUROC of the chosen method lay inside its "
         f"interval at {count(track.inside)} of {count(track.opened)} ({share(track.inside / track.opened, 0)}; 95% "

@@ -5,35 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tdrop.contracts.findings import Validation
+from tdrop.contracts.findings import MEANINGS, Validation
 from tdrop.contracts.schema import Contract
 from tdrop.data.outcomes import LabelCounts
 from tdrop.evaluate.left_out import LeftOut
 from tdrop.report.tables import Cell, Table, cells
-from tdrop.report.text import count, number, share, write_out
+from tdrop.report.text import NOTHING, count, number, share, write_out
 from tdrop.shift import Shift
 
 
 def validation_table(validation: Validation, name: str, caption: str) -> Table:
     """What became of the rows of an extract, and what was found."""
     head = ("Finding", "Rows", "Of", "What it means")
-    words = {
-        "table_stop": "the extract cannot be used",
-        "row_critical": "rows set aside",
-        "table_warning": "worth a question",
-        "row_warning": "rows used, unusual",
-        "info": "for information",
-    }
     lines = [
         cells(
             Cell(finding.sentence, finding.fix),
-            count(finding.count),
-            count(finding.total),
-            words[finding.severity],
+            *(NOTHING if finding.about == "file" else count(one) for one in (finding.count, finding.total)),
+            MEANINGS[finding.severity],
         )
         for finding in validation.findings
     ]
-    return Table(name, caption, head, tuple(lines))
+    return Table(name, caption, head, tuple(lines), prose=("What it means",))
 
 
 def rows_sentence(validation: Validation) -> str:

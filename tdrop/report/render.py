@@ -21,6 +21,7 @@ from tdrop.report import text, words
 from tdrop.report.data import ReportData
 from tdrop.report.expected import expectations, forecast_sentence, track_sentence
 from tdrop.report.halted import Halt
+from tdrop.report.reasons import method_sentence
 from tdrop.report.sections import report_sections, shift_sections
 from tdrop.report.site_summary import SiteSummary
 from tdrop.report.summary import report_summary
@@ -70,7 +71,7 @@ def render_report(data: ReportData) -> str:
         verdict=words.verdict_words(data.verdict, data.shift.grounds),
         use=words.use_sentence(data),
         approval=words.approval_sentence(data),
-        method_sentence=words.method_sentence(data),
+        method_sentence=method_sentence(data),
         outcome_text=words.outcome_text(data),
         referred=words.referred_text(data),
         referred_share=words.referred_share(data),

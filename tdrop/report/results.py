@@ -6,13 +6,14 @@ import numpy as np
 
 from tdrop import figures, metrics
 from tdrop.evaluate import Recalibration, suggest_recalibration
+from tdrop.metrics import METRICS
 from tdrop.report import tables
 from tdrop.report.choice import choice_table
 from tdrop.report.data import ReportData
 from tdrop.report.expected import forecast_table
 from tdrop.report.parts import Part, Section, Views, drawing, found
 from tdrop.report.sentences import evaluation_warnings
-from tdrop.report.text import method_label
+from tdrop.report.text import count, method_label
 
 #: The views of the table of methods, as they are called on its switch.
 MAIN, SCORES, EQUAL, RETAINED = "Ranking and doubt", "Are the risks right", "At equal referrals", "Error left"
@@ -44,7 +45,7 @@ def hindsight(data: ReportData) -> str:
     """Says whether the outcomes agree with a choice that was made without them."""
     losses = {method: data.evaluation.value(method, "log_loss") for method in data.evaluation.methods}
     known = {method: loss for method, loss in losses.items() if loss is not None}
-    if data.method not in known or len(known) < 2:
+    if data.method not in known or len(known) < 2 or too_few(data):
         return ""
     best = min(known, key=known.__getitem__)
     chosen = f"{method_label(data.method)} was chosen without the outcomes"
@@ -56,6 +57,20 @@ def hindsight(data: ReportData) -> str:
     )
 
 
+def too_few(data: ReportData) -> bool:
+    """Whether the known outcomes are too few to say which method is right, or how far; where hidden, they are."""
+    labelled, outcomes = data.evaluation.labelled, data.evaluation.outcomes
+    return labelled is None or outcomes is None or min(outcomes, labelled - outcomes) < metrics.FEWEST_EVENTS
+
+
+def over(data: ReportData) -> str:
+    """How many patients a figure rests on, after a comma; nothing where that is hidden."""
+    labelled, outcomes = data.evaluation.labelled, data.evaluation.outcomes
+    if labelled is None or outcomes is None:
+        return ""
+    return f", {count(labelled)} patients, {count(outcomes)} with the outcome"
+
+
 def ranking_section(data: ReportData) -> Section:
     """How well methods rank patients, and their own errors."""
     if not data.labelled:
@@ -64,13 +79,14 @@ def ranking_section(data: ReportData) -> Section:
     if data.y is not None:
         chosen = method_label(data.method)
         svg = figures.draw_roc(data.predictions, data.y, method_label, data.method)
-        parts += drawing(svg, f"ROC curves (first seed). Bold: {chosen}. Dashed: guessing.")
+        parts += drawing(svg, f"ROC curves (first seed{over(data)}). Bold: {chosen}. Dashed: guessing.")
         svg = figures.draw_precision_recall(data.predictions, data.y, method_label, data.method)
-        parts += drawing(svg, f"Precision against recall (first seed). Bold: {chosen}. Dashed: guessing.")
+        parts += drawing(svg, f"Precision against recall (first seed{over(data)}). Bold: {chosen}. Dashed: guessing.")
     span = figures.metric_span(data.evaluation, _RANKINGS)
     for name in _RANKINGS:
         svg = figures.draw_metric(data.evaluation, name, method_label, data.method, span)
-        parts += drawing(svg, "By method, with 95% intervals. These figures have one scale.")
+        caption = f"{METRICS[name].title} by method, with 95% intervals{over(data)}. These figures have one scale."
+        parts += drawing(svg, caption)
     return Section("ranking", "How well it ranks patients, and its own errors", parts=tuple(parts), see=(MAIN,))
 
 
@@ -84,7 +100,8 @@ def benefit_section(data: ReportData) -> Section:
         svg = figures.draw_decision_curve(
             data.predictions[data.method][0], data.y, decision.interval_level, decision.capacity, decision.risk_level
         )
-        parts += drawing(svg, f"Net benefit of {method_label(data.method)} (first seed), with 95% intervals.")
+        chosen = method_label(data.method)
+        parts += drawing(svg, f"Net benefit of {chosen} (first seed{over(data)}), with 95% intervals.")
     sentences = (
         "Net benefit counts the patients rightly acted on, less those wrongly acted on, weighed by the risk from which "
         "one acts. With referral, referred patients are taken to be decided rightly by the clinician, which is a bound "
@@ -103,20 +120,21 @@ def calibration_section(data: ReportData) -> Section:
         first = data.predictions[data.method][0]
         parts += drawing(
             figures.draw_smooth_calibration(first, data.y, data.site.decision.risk_level),
-            f"Observed share against the risk that {method_label(data.method)} predicts (first seed), with a 95% "
-            "interval over patients.",
+            f"Observed share against the risk that {method_label(data.method)} predicts (first seed{over(data)}), with "
+            "a 95% interval over patients.",
         )
         parts += drawing(
             figures.draw_calibration(data.predictions, data.y, method_label),
             "The same in ten groups of patients, by method (first seed).",
         )
         parts += _recalibrating(data)
-    return Section("calibration", "Are the risks right?", parts=tuple(parts), see=(SCORES,))
+    told = ("The known outcomes are too few to draw or to correct the risks by.",) if not parts else ()
+    return Section("calibration", "Are the risks right?", told, tuple(parts), see=(SCORES,))
 
 
 def _recalibrating(data: ReportData) -> list[Part]:
     recalibration = _recalibration(data)
-    if recalibration is None or data.evaluation.outcomes is None or data.y is None:
+    if recalibration is None or data.y is None or too_few(data):
         return []
     known = np.isfinite(data.y)
     risk = data.predictions[data.method][0].mean[known]

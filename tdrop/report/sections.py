@@ -23,7 +23,6 @@ from tdrop.report.extract import (
 from tdrop.report.parts import Part, Section, drawing, found
 from tdrop.report.sentences import (
     choice_sentence,
-    label_sentences,
     matching_sentences,
     referral_sentence,
     shift_notes,
@@ -61,12 +60,14 @@ def _referrals(data: ReportData) -> Section:
     summary = data.predictions[data.method][0]
     parts = drawing(
         figures.draw_risk_histogram(summary, data.referrals.referred, decision.risk_level, data.hide_below),
-        f"Predicted risks of {method_label(data.method)} and who is referred (first seed).",
+        f"Predicted risks of {method_label(data.method)} and who is referred (first seed, "
+        f"{count(data.evaluation.patients)} patients).",
     )
     if data.labelled and data.y is not None:
         parts += drawing(
             figures.draw_risk_coverage(data.predictions, data.y, decision.threshold, method_label),
-            "Error rate among patients who are not referred, as more are referred (first seed).",
+            f"Error rate at {share(decision.threshold, 0)} among patients who are not referred, as more are referred "
+            f"(first seed{results.over(data)}).",
         )
     sentences = (
         f"A patient is referred when the risk is below {share(decision.risk_level, 0)} but the "
@@ -80,7 +81,11 @@ def _referrals(data: ReportData) -> Section:
 
 
 def _who(data: ReportData) -> Section:
-    return Section("who", "Who is misclassified, who is referred", parts=tuple(found(who_table(data))))
+    return Section(
+        "who",
+        "Who is wrongly classed, who is referred" if data.labelled else "Who is referred, feature by feature",
+        parts=tuple(found(who_table(data))),
+    )
 
 
 def _choice(data: ReportData) -> Section:
@@ -184,8 +189,7 @@ def _making(data: ReportData) -> Section:
     if data.provenance is not None:
         written = {**vars(data.provenance), "created": moment(data.provenance.created)}
         parts.append(plain_table("provenance", "How this report was made", written))
-    told = label_sentences(data.labels) + shift_notes(data.shift)
-    return Section("making", "How it was made", tuple(told), tuple(parts))
+    return Section("making", "How it was made", tuple(shift_notes(data.shift)), tuple(parts))
 
 
 def attrition_section(data: ReportData) -> Section:

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 
 from tdrop.choose import Choice
 from tdrop.choose.choice import HANDICAP, TOLERANCE
-from tdrop.data.outcomes import LabelCounts
 from tdrop.evaluate import Evaluation
 from tdrop.matching import Balance, Matching
 from tdrop.metrics import FEWEST_EVENTS
@@ -59,13 +58,19 @@ def _alike(shift: Shift) -> str:
     )
     if outside is None:
         return f"{told}."
+    if not outside:
+        return f"{told}; every patient here has some like them at the source."
     return f"{told}; {share(outside)} of the patients here have hardly anyone like them at the source."
 
 
 def shift_notes(shift: Shift) -> list[str]:
     """Says which rows stand behind the comparison."""
+    fitted: dict[str, list[str]] = {}
+    for auroc in shift.aurocs:
+        fitted.setdefault(count(auroc.rows_fitted), []).append(auroc.kind)
     told = [
-        f"Each {auroc.kind} classifier was fitted on at most {count(auroc.rows_fitted)} rows." for auroc in shift.aurocs
+        f"What told the sites apart ({', '.join(kinds)}) was fitted on at most {rows} rows."
+        for rows, kinds in fitted.items()
     ]
     test = shift.permutation
     if test:
@@ -90,7 +95,7 @@ def matching_sentences(matching: Matching, titles: Mapping[str, str]) -> list[st
         named = f" in {', '.join(apart[:5])}" if apart else ""
         told.append(f"They could not be made to resemble this site's patients{named}; the closest set was kept.")
     elif matching.fallback == "shorter":
-        told.append(f"{count(matching.wanted)} were asked for; no longer set resembles this site's patients.")
+        told.append(f"{count(matching.wanted)} were asked for; a larger set would resemble this site's patients less.")
     return told
 
 
@@ -146,29 +151,10 @@ def evaluation_warnings(evaluation: Evaluation, hide_below: int = 0) -> list[str
 def referral_sentence(counts: Mapping[str, Count | None]) -> str:
     """Says how many are referred for each reason; a patient can have several."""
     told = (
-        f"{count(counts.get('referred'))} patients are on the list: the interval of "
-        f"{count(counts.get('referrals'))} reaches the risk level, {count(counts.get('capacity_referrals'))} are among "
-        f"those with most expected loss, {count(counts.get('unlike_referrals'))} are unlike anyone the model learned "
-        "from; a patient can have several reasons."
+        f"Patients on the list: {count(counts.get('referred'))}. For an interval that reaches the risk level: "
+        f"{count(counts.get('referrals'))}; for being among those with most expected loss: "
+        f"{count(counts.get('capacity_referrals'))}; for being unlike anyone the model learned from: "
+        f"{count(counts.get('unlike_referrals'))}. A patient can have several reasons."
     )
     left = counts.get("left_out")
-    return f"{told} {count(left)} more have a reason and no place within the capacity." if left else told
-
-
-#: What the counts of a label file are, in a sentence after the count.
-_LABELS = {
-    "known": "patients have a known outcome",
-    "missing": "patients have none in the label file",
-    "horizon_not_reached": "patients left before the horizon without the event",
-    "unknown_ids": "patients of the label file are not among the patients used",
-    "duplicates": "rows of the label file repeat a patient",
-    "conflicting": "patients have contradicting outcomes, taken as unknown",
-    "unreadable": "rows of the label file have no id or no readable outcome",
-}
-
-
-def label_sentences(labels: LabelCounts | None) -> list[str]:
-    """Says what became of the rows of a label file."""
-    if labels is None:
-        return []
-    return [f"{count(number)} {words}." for name, words in _LABELS.items() if (number := getattr(labels, name))]
+    return f"{told} With a reason and no place within the capacity: {count(left)}." if left else told

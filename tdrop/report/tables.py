@@ -35,6 +35,7 @@ class Table:
         note: What a reader must know about it.
         marked: Index of the line to emphasise (the chosen method), or None.
         meanings: Column titles with a sentence each.
+        prose: Titles of columns that hold words, which stand to the left.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Table:
     note: str = ""
     marked: int | None = None
     meanings: tuple[tuple[str, str], ...] = ()
+    prose: tuple[str, ...] = ()
 
 
 def cells(*texts: Any) -> tuple[Cell, ...]:
@@ -110,7 +112,8 @@ def _basis(evaluation: Evaluation) -> str:
 
 def score_table(data: ReportData) -> Table:
     """Calibration and proper scores."""
-    note = f"Over {_basis(data.evaluation)}."
+    level = share(data.site.decision.threshold, 0)
+    note = f"Over {_basis(data.evaluation)}. Error rate: share of wrong classes when acting from {level} risk on."
     return metric_table(data, "scores", "Calibration and accuracy of the risks", in_view("scores"), note)
 
 
@@ -164,7 +167,11 @@ def subgroup_table(data: ReportData) -> Table | None:
         for group in evaluation.groups
     )
     head = ("Subgroup", *(METRICS[name].title for name in names))
-    return Table("subgroups", f"{method_label(data.method)} by subgroup", head, lines)
+    level = share(data.site.decision.threshold, 0)
+    note = "Mean over seeds, with 95% intervals over patients in small print." + (
+        f" Error rate: share of wrong classes when acting from {level} risk on." if data.labelled else ""
+    )
+    return Table("subgroups", f"{method_label(data.method)} by subgroup", head, lines, note)
 
 
 def recalibration_table(recalibration: Recalibration) -> Table:

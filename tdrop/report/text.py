@@ -59,11 +59,6 @@ def moment(value: Any) -> str:
     return f"{parsed:%Y-%m-%d %H:%M} {zone}".strip()
 
 
-def of_hundred(value: float) -> str:
-    """Writes .184 as `18 of 100`."""
-    return f"{100 * value:.0f} of 100"
-
-
 def metric_text(name: str, value: float | None) -> str:
     """Writes a metric's value the way its shape asks for."""
     metric = METRICS[name]
@@ -114,12 +109,13 @@ def row_spread(row: Row | None) -> str:
 
 def write_out(value: Any) -> str:
     """Writes a setting or a record of settings as text."""
+    if value is None or (isinstance(value, Mapping | list | tuple) and not value):
+        return "not set"
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {write_out(item)}" for key, item in value.items())
+        # A field called lambda needs an underscore in Python; a reader does not.
+        return ", ".join(f"{key.removesuffix('_')} {write_out(item)}" for key, item in value.items())
     if isinstance(value, list | tuple):
         return ", ".join(write_out(item) for item in value)
-    if value is None:
-        return "not set"
     if isinstance(value, bool):
         return "yes" if value else "no"
     return count(value) if isinstance(value, int) else str(value)

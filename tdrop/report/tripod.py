@@ -31,7 +31,9 @@ def tripod_table(data: ReportData) -> Table:
         for number, title in enumerate(ITEMS, start=1)
     )
     note = "Values are of this run. Nothing here is a judgement of whether an item is met."
-    return Table("tripod", "TRIPOD+AI: what this run states", ("Item", "What is stated"), lines, note)
+    return Table(
+        "tripod", "TRIPOD+AI: what this run states", ("Item", "What is stated"), lines, note, prose=("What is stated",)
+    )
 
 
 def _about_data(data: ReportData) -> dict[int, str]:

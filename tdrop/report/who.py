@@ -1,4 +1,4 @@
-"""Who is misclassified and who is referred: the mean of each feature in each group, in natural units."""
+"""Who is wrongly classed and who is referred: the mean of each feature in each group, in natural units."""
 
 from __future__ import annotations
 
@@ -33,7 +33,12 @@ def who_table(data: ReportData) -> Table | None:
     for column in data.contract.features:
         if all(column.name in frame for frame in groups.values()):
             lines += _lines(column, groups, small, data.hide_below)
-    note = "Means and shares of the chosen method's first seed. Missing values are left out."
+    note = (
+        "Means and shares of the chosen method's first seed. Missing values are left out. Wrong: at the level from "
+        "which this site acts, the risk is above it without the outcome, or below it with the outcome."
+        if data.y is not None
+        else "Means and shares of the chosen method's first seed. Missing values are left out."
+    )
     return Table("who", "Patients of both sites, in groups", ("Feature", *groups), tuple(lines), note)
 
 
@@ -43,8 +48,9 @@ def _groups(data: ReportData, source: pd.DataFrame, target: pd.DataFrame) -> dic
     if data.y is not None:
         known = np.isfinite(data.y)
         wrong = np.zeros(len(target), dtype=np.bool_)
-        wrong[known] = metrics.misclassified(data.y[known], summary.mean[known])
-        groups["Misclassified"] = target[wrong]
+        level = data.site.decision.threshold
+        wrong[known] = metrics.misclassified(data.y[known], summary.mean[known], level)
+        groups[f"Wrong at {share(level, 0)}"] = target[wrong]
     groups["Referred"] = target[data.referrals.referred]
     return groups
 

@@ -14,13 +14,14 @@ from tdrop.report.data import ReportData
 from tdrop.report.extract import left_out_sentence
 from tdrop.report.sentences import evaluation_warnings, ground_sentence
 from tdrop.report.site_summary import SiteSummary
-from tdrop.report.text import count, method_label, moment, of_hundred, share
+from tdrop.report.text import count, method_label, moment, number, share
 from tdrop.report.titles import in_sentence, known_features
 from tdrop.served.promotion import Promotion
 from tdrop.shift import FeatureShift, Ground
 from tdrop.types import Feature
 
-SIMPLE = "logistic_regression"
+#: A mean from which on decimals say nothing.
+_LARGE = 1000
 
 #: By verdict: its word, its style, and what it means.
 VERDICTS: Mapping[str, tuple[str, str, str]] = {
@@ -110,34 +111,6 @@ def approval_sentence(data: ReportData) -> str:
     return f"{which} was approved by {promotion.by or 'somebody'}{when}."
 
 
-def method_sentence(data: ReportData) -> str:
-    """Says why this method, without jargon."""
-    if data.method == SIMPLE:
-        return _simple_sentence(data)
-    if not data.choice.runner_up:
-        return "The only method that could be compared."
-    simple = next((row for row in data.choice.table if row.method == SIMPLE), None)
-    if simple is None or simple.behind is None:
-        return "Best on source patients like these."
-    if simple.tied:
-        return "Best on source patients like these; plain logistic regression is as good within error."
-    return "Best on source patients like these; clearly better than plain logistic regression."
-
-
-def _simple_sentence(data: ReportData) -> str:
-    """What may be said of plain logistic regression: no more than the tables say."""
-    better = [
-        row.method
-        for row in data.evaluation.rows
-        if row.metric == "log_loss_difference" and row.high is not None and row.high < 0
-    ]
-    if better:
-        return f"Chosen without outcomes; by them, {method_label(better[0])} has clearly lower log loss here."
-    if data.labelled:
-        return "The simplest method; by the outcomes no other is clearly better here."
-    return "The simplest method; on source patients like these no other is clearly better."
-
-
 def things_to_know(data: ReportData) -> list[str]:
     """Returns the three things to know, most important first."""
     things = [_refused(data), *evaluation_warnings(data.evaluation, data.hide_below)[:1]]
@@ -170,10 +143,16 @@ def _with_outcomes(data: ReportData) -> list[str]:
     risk, rate = (data.evaluation.value(data.method, name) for name in ("mean_risk", "outcome_rate"))
     if risk is not None and rate is not None:
         things.append(
-            f"It expects the outcome in {of_hundred(risk)} patients; it happened in {100 * rate:.0f}"
+            f"The average risk is {share(risk, 0)}; {share(rate, 0)} had the outcome{_known(data)}"
             f"{_too(risk, rate, data)}."
         )
     return things
+
+
+def _known(data: ReportData) -> str:
+    """How many patients an observed share rests on; nothing where that is hidden."""
+    labelled, outcomes = data.evaluation.labelled, data.evaluation.outcomes
+    return "" if labelled is None or outcomes is None else f" ({count(outcomes)} of {count(labelled)})"
 
 
 def _too(risk: float, rate: float, data: ReportData) -> str:
@@ -193,7 +172,7 @@ def _without_outcomes(data: ReportData) -> list[str]:
     similar = ""
     if trial is not None and trial.auroc is not None:
         similar = (
-            f" Of two similar source patients, the one who had the outcome got the higher risk "
+            f" Of two source patients whom it had not seen, the one who had the outcome got the higher risk "
             f"{100 * trial.auroc:.0f} times in 100; guessing gives 50."
         )
     return [
@@ -220,7 +199,11 @@ def _describe_feature(data: ReportData, row: FeatureShift, feature: Feature) -> 
         means = [_mean(frame, feature.column, data.hide_below) for frame in (data.source_frame, data.target_frame)]
         unit = f" {feature.unit}" if feature.unit else ""
         name = in_sentence(data.contract.column(feature.column).label)
-        return name if None in means else f"{name} ({means[0]:.3g} there, {means[1]:.3g}{unit} here)"
+        there, here = means
+        if there is None or here is None:
+            return name
+        digits = 0 if max(abs(there), abs(here)) >= _LARGE else 1
+        return f"{name} ({number(there, digits)} there, {number(here, digits)}{unit} here)"
     if row.kind in ("level", "binary", "missing"):
         return f"{title} ({share(row.source_mean, 0)} there, {share(row.target_mean, 0)} here)"
     return f"{title} ({'higher' if (row.smd or 0.0) > 0 else 'lower'} here)"
@@ -287,9 +270,9 @@ def _approved(before: Promotion | None, now: Promotion | None) -> str:
 def unknowns(data: ReportData) -> list[str]:
     """Says what this report cannot know."""
     told = [
-        "That patients with the same findings have the same risk at both sites (covariate shift) is an assumption. "
-        "If treatment or follow-up differ in ways that the table does not hold, every risk here may be off, and no "
-        "figure without outcomes would show it.",
+        "That patients with the same findings have the same risk at both sites is an assumption. If treatment "
+        "or follow-up differ in ways that the table does not hold, every risk here may be off, and no figure without "
+        "outcomes would show it.",
         "A referral list finds patients for whom the model is unsure of itself. It does not find those for whom it is "
         "sure and wrong.",
     ]
@@ -300,8 +283,6 @@ def unknowns(data: ReportData) -> list[str]:
             "too high or too low, or how many referred patients needed the look.",
         )
     if data.shift.outside_overlap:
-        outside = share(data.shift.outside_overlap)
-        told.append(
-            f"{outside} of the patients here have hardly any counterpart at the source; there the model guesses."
-        )
+        outside = f"{share(data.shift.outside_overlap)} of the {count(data.shift.target_rows)} patients here"
+        told.append(f"{outside} have hardly any counterpart at the source; there the model guesses.")
     return told

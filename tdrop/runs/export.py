@@ -32,6 +32,8 @@ from tdrop.runs.run import Run
 from tdrop.served.model import MODEL, SERVED, Description, Digests
 from tdrop.tune import Trial
 
+#: Decimals of what MLflow is told: more are noise, and fill its columns.
+DIGITS = 4
 #: The report before, beside the page that says why there is no newer one.
 EARLIER = "earlier_report.html"
 #: What a trial says of source patients who were left out of its fit.
@@ -159,7 +161,11 @@ def _method_records(site: ResolvedSite, run: Run, leaving: Leaving, folder: Path
             MethodRecord(
                 method=method,
                 params={"method": method, **picked.settings},
-                metrics={name: float(value) for name, value in measured.items() if isinstance(value, int | float)},
+                metrics={
+                    name: round(float(value), DIGITS)
+                    for name, value in measured.items()
+                    if isinstance(value, int | float)
+                },
                 # The source's patients may be those who differ: their numbers stay too.
                 history=[] if leaving.withheld else refs[0].json("history.json"),
                 files={**tables, **figures.get(method, {})},

@@ -77,6 +77,13 @@ class SiteRecord:
             "Each method is a run below this one; the report is among the artifacts."
         )
 
+    def about_model(self) -> str:
+        """What a version of the site's model is, in two sentences."""
+        return (
+            f"{label(self.chosen)}, fitted on {self.tags['source']} and chosen for {self.site} without a label of it; "
+            f"verdict {self.tags['verdict']}. Nobody is scored with it before a person promotes it."
+        )
+
     def about_method(self, method: str) -> str:
         """What a method's run is, in two sentences."""
         chosen = "chosen" if method == self.chosen else "not chosen"

@@ -10,6 +10,7 @@ from tdrop.choose import Choice
 from tdrop.errors import UsageError
 from tdrop.home.place import Place
 from tdrop.home.store import Ref
+from tdrop.methods import method_names
 from tdrop.records import read_record
 from tdrop.runs.settings import TransferSettings
 from tdrop.tune import Trial
@@ -69,6 +70,16 @@ class Trained:
     twins: dict[str, Ref] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
 
+    def in_order(self) -> Trained:
+        """The same with methods in the paper's order, in which a report shows them; a file has them by the alphabet."""
+        order = {method: number for number, method in enumerate(method_names())}
+        return Trained(
+            **{
+                name: dict(sorted(found.items(), key=lambda pair: order.get(pair[0], len(order))))
+                for name, found in vars(self).items()
+            }
+        )
+
 
 @dataclass(frozen=True)
 class Run:
@@ -126,7 +137,8 @@ class Run:
 
 def read_run(place: Place, file: Path) -> Run:
     """The run that a report's folder tells of."""
-    return read_record(Run, file).below(place.store)
+    run = read_record(Run, file).below(place.store)
+    return replace(run, trained=run.trained.in_order())
 
 
 def last_run(place: Place, site: str) -> Run:

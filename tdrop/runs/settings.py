@@ -18,7 +18,7 @@ class TransferSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    methods: tuple[str, ...] = Field(default=(), description="Methods to train; empty for all ten")
+    methods: tuple[str, ...] = Field(default=(), description="Methods to train; empty for all of them")
     seeds: int = Field(
         default=3, ge=1, le=50, description="How often the tuned method is trained again, to show spread"
     )

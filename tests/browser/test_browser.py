@@ -41,8 +41,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "index.html").write_text(render_index(lines), encoding="utf-8")
     page = render_shift_page(full.site, full.source_title, full.shift, full.matching, full.validation, full.contract)
     (place / "shift.html").write_text(page, encoding="utf-8")
-    halt = halt_of(Status("ferryside", None, "stopped", "2026-11-16T09:30:00+00:00", reason="column 'stage' is not in the extract"), "Ferryside", "full.html",
-                   letter="Your extract cannot be used as it is.")  # fmt: skip
+    status = Status("ferryside", None, "stopped", "2026-11-16T09:30:00+00:00", reason="column 'stage' is missing")
+    halt = halt_of(status, "Ferryside", "full.html", letter="Your extract cannot be used as it is.")
     (place / "halted.html").write_text(render_halt(halt), encoding="utf-8")
     return place
 
@@ -221,6 +221,22 @@ def test_index_sorts_and_links(browser: Any, folder: Path) -> None:
     assert sites.locator("tbody tr").first.locator("th").inner_text().startswith("stopped")
     sites.get_by_role("link", name="full").click()
     assert page.url == (folder / "full.html").as_uri()
+    page.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "copy"), [("full", "sites/harbour/latest/report.html"), ("halted", "sites/ferryside/stopped.html")]
+)
+def test_a_page_below_its_home_leads_back_to_all_sites(browser: Any, folder: Path, name: str, copy: str) -> None:
+    mailed = visit(browser, folder / f"{name}.html").page
+    assert not mailed.get_by_text("All sites").is_visible(), "a copy that was mailed has nowhere to go back to"
+    mailed.close()
+    at_home = folder / copy
+    at_home.parent.mkdir(parents=True)
+    at_home.write_text((folder / f"{name}.html").read_text(encoding="utf-8"), encoding="utf-8")
+    page = visit(browser, at_home).page
+    page.get_by_role("link", name="All sites").click()
+    assert page.url == (folder / "index.html").as_uri()
     page.close()
 
 

@@ -217,6 +217,10 @@ def test_a_worker_runs_scheduled_and_manual_deployments_and_people_are_told(serv
     second = run(served, "tdrop", "deploy", "--notify", "custom-webhook/ward")
     assert (first.returncode, second.returncode) == (0, 0), first.stdout + first.stderr + second.stderr
     assert "3 deployments, in step" in second.stdout
+    shifted = run(
+        served, "tdrop", "transfer", "lakeside", "--method", "logistic_regression", "--trials", "1", "--seeds", "1"
+    )
+    assert shifted.returncode == 0, shifted.stderr
     (sites / "lakeside.yaml").rename(folder / "lakeside.yaml")
     (place.root / "demo" / "hillside.csv").unlink()
 
@@ -236,7 +240,8 @@ def test_a_worker_runs_scheduled_and_manual_deployments_and_people_are_told(serv
         try:
             runs = wait_for(client, manual, deployed["harbour"].id, folder / "worker.log")
             assert len(client.read_automations_by_name("tdrop: a site needs a look")) == 1
-            wait_for_texts(texts, ["hillside.csv' does not exist", "no site 'lakeside'"])
+            shift = "Lakeside Hospital (simulated): the verdict is"
+            wait_for_texts(texts, ["hillside.csv' does not exist", "no site 'lakeside'", shift])
         finally:
             # The schedule has the next run under way already: a polite worker would wait for it.
             os.killpg(process.pid, signal.SIGKILL)
@@ -247,6 +252,7 @@ def test_a_worker_runs_scheduled_and_manual_deployments_and_people_are_told(serv
     assert "hillside.csv' does not exist" in runs["hillside"].state.message
     assert all(text.startswith("tdrop: a site needs a look | ") for text in texts)
     assert not any("harbour" in text.lower() for text in texts), "a verdict of go is no news"
+    assert not any("exception" in text.lower() or "Error:" in text for text in texts), "sentences, not Python's words"
     status = json.loads((place.site("harbour") / "status.json").read_text())
     assert status["outcome"] == "done"
     assert status["inputs"]["settings"]["methods"] == SETTINGS["methods"]

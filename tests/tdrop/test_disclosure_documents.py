@@ -26,10 +26,10 @@ from tdrop.report import MethodLine, SiteSummary, render_report, report_summary
 from tdrop.report.choice import choice_table
 from tdrop.report.expected import expectations, forecast_sentence, forecast_table
 from tdrop.report.extract import LABEL_COUNTS, rows_sentence
+from tdrop.report.reasons import method_sentence
 from tdrop.report.sentences import (
     choice_sentence,
     evaluation_warnings,
-    label_sentences,
     matching_sentences,
     referral_sentence,
     shift_notes,
@@ -38,7 +38,6 @@ from tdrop.report.sentences import (
 from tdrop.report.text import row_text
 from tdrop.report.words import (
     changes,
-    method_sentence,
     outcome_text,
     referral_counts,
     referred_text,
@@ -242,7 +241,7 @@ def every_sentence(data: Any) -> list[str]:
     """What the page says of every record that counts patients."""
     return [
         *choice_words(data), *forecast_words(data),
-        *label_sentences(data.labels), shift_sentence(data.shift), *shift_notes(data.shift),
+        shift_sentence(data.shift), *shift_notes(data.shift),
         *matching_sentences(data.matching, {}), *(finding.sentence for finding in data.validation.findings),
         rows_sentence(data.validation), referral_sentence(referral_counts(data)),
         *evaluation_warnings(data.evaluation, data.hide_below), *map(row_text, data.evaluation.rows),

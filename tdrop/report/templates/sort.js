@@ -53,6 +53,13 @@ document.querySelectorAll("table.sortable").forEach(function (table) {
     });
   });
 });
+// A page below its home has a way back to all sites; a copy that was mailed has nowhere to go back to.
+const place = /\/sites\/[^/]+\/(latest\/)?[^/]+$/.exec(window.location.pathname);
+document.querySelectorAll(".back").forEach(function (back) {
+  if (!place) { return; }
+  back.firstChild.setAttribute("href", place[1] ? "../../../index.html" : "../../index.html");
+  back.hidden = false;
+});
 // What the columns mean belongs on paper too.
 window.addEventListener("beforeprint", function () {
   document.querySelectorAll("details").forEach(function (details) { details.open = true; });
