@@ -105,9 +105,10 @@ def what_leaves(place, site):
 def values(evaluation, run) -> dict[str, float]:
     """What the evaluation says about a method, by metric."""
     from tdrop.metrics import METRICS
+    from tdrop.runs.export import DIGITS
 
     return {
-        f"target/{row['metric']}": row["value"]
+        f"target/{row['metric']}": round(row["value"], DIGITS)
         for row in evaluation["rows"]
         if row["method"] == run.data.tags["method"]
         and (row["seed"], row["group"]) == ("all", "all")
