@@ -71,13 +71,18 @@ class LeakError(TdropError):
     """A label turned up where none may be."""
 
 
+#: Names that a sentence lists.
+_MOST_NAMED = 40
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Returns `; did you mean 'x'?` or, with nothing close, `; known: a, b, c`."""
+    """Returns `; did you mean 'x'?` or, with nothing close, `; known: a, b, c`, of which no sentence holds hundreds."""
     names = sorted(known)
     close = get_close_matches(word, names, n=1)
     if close:
         return f"; did you mean '{close[0]}'?"
-    return f"; known: {', '.join(names)}" if names else ""
+    more = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
+    return f"; known: {', '.join(names[:_MOST_NAMED])}{more}" if names else ""
 
 
 def unwritable(error: BaseException | None) -> Unwritable | None:

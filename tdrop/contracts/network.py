@@ -134,6 +134,8 @@ def _documents(folder: Path) -> list[Document]:
     # Editors and other systems leave files whose names start with a dot.
     paths = {path.stem: path for path in files if not path.name.startswith(".")}
     for path in files:
+        if not path.name.isprintable():
+            raise ContractError(f"{folder}: {path.name!a} cannot be the name of a file here; rename it")
         if path.stem in paths and paths[path.stem] != path:
             raise ContractError(f"{path}: {paths[path.stem].name} beside it has the same name; keep one of them")
     return [_named(read_yaml(path)) for path in paths.values()]

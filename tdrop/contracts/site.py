@@ -12,6 +12,8 @@ from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model
 from tdrop.contracts.record import Name, Record, Scalar, Scalars, Share, Title, plain_label, to_label
 from tdrop.types import INTERVAL_LEVEL
 
+#: A week: no clock that a program can wait by goes on for ever.
+LONGEST_SECONDS = 604_800.0
 #: Stands for every column under `missing_codes`.
 ALL_COLUMNS = "*"
 
@@ -86,9 +88,9 @@ class Extract(Record):
     units: dict[Name, str] = Field(default_factory=dict)
     categories: Annotated[dict[Name, dict[str, Scalar]], BeforeValidator(_label_maps)] = Field(default_factory=dict)
     missing_codes: Annotated[dict[str, Scalars], BeforeValidator(_codes_by_column)] = Field(default_factory=dict)
-    settle_seconds: float = Field(default=1.0, ge=0)
-    wait_seconds: float = Field(default=60.0, ge=0)
-    read_seconds: float = Field(default=1800.0, gt=0)
+    settle_seconds: float = Field(default=1.0, ge=0, le=LONGEST_SECONDS)
+    wait_seconds: float = Field(default=60.0, ge=0, le=LONGEST_SECONDS)
+    read_seconds: float = Field(default=1800.0, gt=0, le=LONGEST_SECONDS)
 
     @model_validator(mode="before")
     @classmethod

@@ -140,15 +140,26 @@ def _kind(data: Any) -> str:
     return "nothing" if data is None else "a list" if isinstance(data, list) else "a single value"
 
 
+def _meant(key: yaml.Node) -> str | float:
+    """What a key is to a map that is built of it: 1, 1.0 and true are the same one, and the last would win."""
+    kind, text = key.tag.rpartition(":")[2], str(key.value)
+    if kind == "bool":
+        return float(text.lower() == "true")
+    try:
+        return float(text) if kind in ("int", "float") else text
+    except ValueError:
+        return text
+
+
 def _collect(node: yaml.Node, place: Place, lines: dict[Place, int], path: Path) -> None:
     lines.setdefault(place, node.start_mark.line + 1)
     if isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
+        seen: set[str | float] = set()
         for key, value in node.value:
-            name = str(key.value)
-            if name in seen:
+            name, meant = str(key.value), _meant(key)
+            if meant in seen or name in seen:
                 raise ContractError(f"{path}:{key.start_mark.line + 1}: key '{name}' is given twice; keep one")
-            seen.add(name)
+            seen |= {name, meant}
             lines[(*place, name)] = key.start_mark.line + 1
             _collect(value, (*place, name), lines, path)
     elif isinstance(node, yaml.SequenceNode):

@@ -57,6 +57,7 @@ DOCUMENTS = {
     "two_documents": ("a: b\n---\nc: d\n", "not valid YAML"), "tab": ("a:\n\tb: c\n", "not valid YAML"),
     "null_byte": ("a: b\0\n", "not valid YAML"), "bell": ("a: b\x07\n", "not valid YAML"), "unclosed_quote": ('a: "b\n', "not valid YAML"),
     "unclosed_list": ("a: [b\n", "not valid YAML"), "unclosed_map": ("a: {b: c\n", "not valid YAML"), "key_twice": ("a: b\na: c\n", "key 'a' is given twice"),
+    "number_twice": ("a: {1: b, 1.0: c}\n", "key '1.0' is given twice"), "truth_and_number": ("a: {1: b, true: c}\n", "key 'true' is given twice"), "nought_twice": ("a: {0: b, -0.0: c}\n", "given twice"),
     "list_as_key": ("[a, b]: c\n", "not valid YAML"), "map_as_key": ("{a: b}: c\n", "not valid YAML"), "colon_in_value": ("a: b: c\n", "not valid YAML"),
     "percent": ("%YAML 9.9\n---\na: b\n", "not valid YAML"), "at_sign": ("a: @b\n", "not valid YAML"), "backtick": ("a: `b`\n", "not valid YAML"),
     "nothing": ("", "got nothing"), "remark": ("# nothing\n", "got nothing"), "list": ("- a\n", "got a list"), "word": ("hello\n", "got a single value"),
@@ -99,7 +100,7 @@ SITE_LINES = {
     "accept_of_nothing": ("accept: [psa.scael]", "no suspicion 'psa.scael'; did you mean 'psa.scale'"), "accept_of_a_rule": ("accept: [age.range]", "no suspicion 'age.range'"),
     "accept_of_everything": ('accept: ["*"]', r"no suspicion '\*'; it names suspicions such as"), "accept_of_no_column": ("accept: [weight.scale]", "no suspicion 'weight.scale'"),
     "accept_of_a_word": ("accept: psa.scale", "accept"), "accept_of_the_id": ("accept: [patient_id.scale]", "no suspicion"), "accept_of_the_outcome": ("accept: [died_10y.scale]", "no suspicion"),
-    "endless_reading": ("read_seconds: 0", "read_seconds"), "reading_for_ever": ("read_seconds: .inf", "read_seconds"), "waiting_backwards": ("wait_seconds: -1", "wait_seconds"),
+    "endless_reading": ("read_seconds: 0", "read_seconds"), "reading_for_ever": ("read_seconds: .inf", "read_seconds"), "waiting_backwards": ("wait_seconds: -1", "wait_seconds"), "reading_for_ages": ("read_seconds: 1.0e300", "read_seconds"), "waiting_for_ages": ("wait_seconds: 1.0e9", "wait_seconds"),
     "settling_for_ever": ("settle_seconds: .nan", "settle_seconds"), "unknown_key": ("locatoin: x", "unknown key 'locatoin'; did you mean 'location'"), "number_for_a_name": ("name: 7", "name is '7'"),
     "nothing_recorded": ("not_recorded: [age, psa, grade_group, stage, comorbidity, treatment]", "no feature of table 'prostate' is left"),
     "title_on_two_lines": ('title: "a\\nb"', "a title is one line"), "title_with_a_null_byte": ('title: "a\\0"', "a title is one line"), "title_without_end": (f"title: {'x' * 201}", "at most 200 characters"),
@@ -138,6 +139,7 @@ TABLE_CHANGES = {
     "title_of_a_column": ("title: PSA", 'title: "P\\tSA"', "a title is one line"),
     "category_twice": ("[T1, T2, T3, T4]", "[T1, T1, T3, T4]", "a category is listed twice"), "one_category": ("[T1, T2, T3, T4]", "[T1]", "at least two categories"),
     "alias_of_two": ("hormone: [ADT,", "hormone: [as, ADT,", "an alias stands for two categories"), "alias_of_nothing": ("none: [AS", "nothing: [AS", "'nothing' is no category"),
+    "thousands_of_categories": ("[T1, T2, T3, T4]", f"[{', '.join(f'c{n}' for n in range(3000))}]", "and 2,960 more"),
     "range_backwards": ("range: [18, 120]", "range: [120, 18]", "above the high end"), "range_of_one": ("range: [18, 120]", "range: [18]", "a range is"), "range_of_none": ("range: [18, 120]", "range: [.nan, 120]", "finite number"),
     "truth_as_an_end": ("range: [18, 120]", "range: [true, 120]", "expected a number, got true"), "truth_as_a_budget": ("budget: 0.02", "budget: true", "expected a number"),
     "horizon_of_nothing": ("horizon: 10 years", "horizon: 0 years", "longer than nothing"), "horizon_soon": ("horizon: 10 years", "horizon: soon", "a number and a unit"),
@@ -185,6 +187,14 @@ def test_a_name_is_given_once(folder: Path) -> None:
     (folder / "sites/._harbour.yml").write_bytes(b"\xff\x00")
     (folder / "sites/notes.txt").write_text("no site")
     assert "harbour" in load_network(folder).sites
+
+
+@pytest.mark.parametrize("name", ["a\nb.yaml", "a\u202eb.yaml"])
+def test_a_name_on_two_lines_is_told_on_one(name: str, folder: Path) -> None:
+    shutil.copy(folder / "sites/harbour.yaml", folder / "sites" / name)
+    with pytest.raises(ContractError, match="cannot be the name of a file here") as caught:
+        load_network(folder)
+    assert str(caught.value).isprintable()
 
 
 def test_what_is_no_file_is_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
