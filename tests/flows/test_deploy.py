@@ -197,6 +197,28 @@ def test_a_verdict_other_than_go_is_an_event_that_the_automation_looks_for(verdi
         assert any(wanted.matches(one) for one in related)
 
 
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ({"tdrop.sentence": "Hillside: the verdict is caution"}, "Hillside: the verdict is caution"),
+        ({"prefect.state-message": "Flow run encountered an exception: SiteStopped: it is stopped: no stage"},
+         "it is stopped: no stage"),
+        ({"prefect.state-message": "Process exited with status code: 1"}, "Process exited with status code: 1"),
+    ],
+)  # fmt: skip
+def test_a_message_is_a_sentence_and_a_time_for_people(labels, words):
+    from datetime import UTC, datetime
+
+    from prefect.server.utilities.user_templates import render_user_template_sync
+
+    from flows.notify import BODY
+
+    resource = {"tdrop.sentence": None, **labels, "prefect.resource.name": "transfer hillside"}
+    event = SimpleNamespace(resource=resource, occurred=datetime(2026, 11, 17, 10, 18, 30, 765994, UTC))
+    text = render_user_template_sync(BODY, {"event": event})
+    assert text == f"{words}\n\ntransfer hillside, 2026-11-17 10:18 UTC"
+
+
 def wait_for_texts(texts: list[str], wanted: list[str]) -> None:
     """Waits until each of the words has come in some text."""
     deadline = time.monotonic() + RUN_LIMIT_SECONDS
