@@ -28,7 +28,7 @@ FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
 
 def draw_report(browser: Browser, place: Place) -> None:
     """Writes the report's first screen as a small PNG file."""
-    page = browser.new_page(viewport={"width": 1000, "height": 720})
+    page = browser.new_page(viewport={"width": 1000, "height": 800})
     page.goto((place.latest(SITE) / "report.html").resolve().as_uri())
     _keep(page, "report.png")
 
