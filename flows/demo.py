@@ -8,7 +8,7 @@ from flows.printer import Printer
 from flows.transfer_command import run_transfer
 from tdrop.data.demo import DEMO_ROWS, DEMO_STOPPED, DEMO_TARGETS, FULL_ROWS, write_demo_network
 from tdrop.home.place import Place
-from tdrop.home.pool import load_ahead
+from tdrop.home.pool import warm_up
 from tdrop.runs.settings import TransferSettings
 
 #: The demo's search: every method's defaults and its most restrained settings.
@@ -28,7 +28,7 @@ def run_demo(*, full: bool, seeds: int, processes: int | None, console: Printer)
         f"of {', '.join(f'{rows[site]:,}' for site in DEMO_TARGETS)}; the last one's extract lacks a column, so that "
         "tdrop has to stop it."
     )
-    load_ahead()
+    warm_up()
     write_demo_network(place.root / "demo", rows)
     settings = TransferSettings(seeds=seeds, trials=FULL_TRIALS if full else DEMO_TRIALS)
     run_transfer(

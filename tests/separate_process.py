@@ -34,9 +34,10 @@ def start_transfer(place, settings, site: str, processes: int) -> subprocess.Pop
 
 
 def worker_processes_of(pid: int) -> list[int]:
-    """The processes that a process started and that have not ended."""
+    """The processes that a process started, and those that these started, and that have not ended."""
     tasks = Path(f"/proc/{pid}/task")
-    return [int(child) for file in tasks.glob("*/children") for child in file.read_text().split()]
+    children = [int(child) for file in tasks.glob("*/children") for child in file.read_text().split()]
+    return children + [each for child in children for each in worker_processes_of(child)]
 
 
 def small_transfer(place, site: str, url: str, trials: int, **settings: str) -> tuple[list[str], dict[str, str]]:

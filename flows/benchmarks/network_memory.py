@@ -2,35 +2,28 @@
 
     python -m flows.benchmarks.network_memory --sites 40
 
-Prints, after every site, the memory of this process and of its worker processes; at the end what a site spends on
-each kind of work, and the time that was not fitting, sampling or bootstrap, on a running server.
+Prints, after every site, the memory of this process and of those it started; at the end the time a site spent outside
+fitting, sampling, comparing and evaluating.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import os
 import shutil
-import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import tasks.report
-import tdrop.home.store
-import tdrop.report
-import tdrop.runs.export
 from flows.benchmarks.drawings import draw_memory
 from flows.network import Failed, transfer_network
 from flows.orchestration import orchestrated
 from tdrop.data.demo import write_demo_network
 from tdrop.home.place import Place
+from tdrop.home.pool import busy_seconds, reset_spans
 from tdrop.home.progress import Event, listen
 from tdrop.runs.settings import TransferSettings
 
@@ -44,9 +37,6 @@ METHOD_SETTINGS: dict[str, dict[str, Any]] = {
     "logistic_regression": {"refits": 5},
     "gradient_boosting": {"refits": 2},
 }
-MEGABYTE = 1 << 20
-#: Stages of the store that fit, sample or resample.
-FITTING = ("held-out", "model", "fit", "fold", "evaluation")
 
 
 def main() -> None:
@@ -88,14 +78,12 @@ def _run(place: Place, sites: list[str], seeds: int, processes: int | None) -> l
         method_settings=METHOD_SETTINGS, seeds=seeds, trials=1, passes=10, folds=2, bootstrap=50
     )
     curve: list[tuple[float, float]] = []
-    ends: list[float] = []
     started = time.monotonic()
 
     def watch(event: Event) -> None:
         if event.stage == "record":
-            own, workers = _memory(os.getpid()), sum(_memory(pid) for pid in _children(os.getpid()))
+            own, workers = _memory(os.getpid()), sum(map(_memory, _started_by(os.getpid())))
             curve.append((own, workers))
-            ends.append(time.monotonic())
             print(
                 f"{len(curve):3d} {event.site}: {time.monotonic() - started:6.0f} s, "
                 f"{own:5.0f} MB here, {workers:5.0f} MB in workers",
@@ -103,10 +91,12 @@ def _run(place: Place, sites: list[str], seeds: int, processes: int | None) -> l
             )
 
     listen(watch)
-    with orchestrated(), _work_measured() as spans:
+    with orchestrated():
+        reset_spans()
         results = transfer_network(sites, settings, place.contracts, place.home, processes)
     failed = [site for site, result in results.items() if isinstance(result, Failed)]
-    _print_overhead(spans, ends, len(METHOD_SETTINGS))
+    outside = (time.monotonic() - started - busy_seconds()) / len(sites)
+    print(f"{outside:.2f} s a site outside fitting, sampling, comparing and evaluating, {len(METHOD_SETTINGS)} methods")
     middle = curve[len(curve) // 2][0] if curve else 0.0
     print(json.dumps({"sites": len(sites), "failed": failed, "growth_mb_second_half": round(curve[-1][0] - middle, 1)}))
     return curve
@@ -123,86 +113,20 @@ def write_curve(curve: Sequence[tuple[float, float]], folder: Path) -> None:
     (folder / "network_memory.svg").write_text(draw_memory(curve), encoding="utf-8")
 
 
-@dataclass(frozen=True)
-class Span:
-    """When one piece of work ran, on the monotonic clock."""
-
-    kind: str
-    start: float
-    end: float
-
-
-@contextmanager
-def _work_measured() -> Iterator[list[Span]]:
-    """Collects when work ran: whatever the store builds, by stage, the drawing and the export."""
-    spans: list[Span] = []
-
-    def timed(kind: str, function: Any) -> Any:
-        def run(*given: Any, **named: Any) -> Any:
-            start = time.monotonic()
-            try:
-                return function(*given, **named)
-            finally:
-                spans.append(Span(kind, start, time.monotonic()))
-
-        return run
-
-    make = tdrop.home.store.Store.make
-    replaced: list[tuple[Any, str, Any]] = [
-        (
-            tdrop.home.store.Store,
-            "make",
-            lambda self, stage, inputs, build: make(self, stage, inputs, timed(stage, build)),
-        ),
-        (tasks.report, "assemble", timed("assemble", tasks.report.assemble)),
-        (tdrop.runs.export, "site_record", timed("export", tdrop.runs.export.site_record)),
-        (tdrop.report, "render_report", timed("report", tdrop.report.render_report)),
-    ]
-    with ExitStack() as stack:
-        for owner, name, replacement in replaced:
-            stack.callback(setattr, owner, name, getattr(owner, name))
-            setattr(owner, name, replacement)
-        yield spans
-
-
-def _print_overhead(spans: list[Span], ends: list[float], methods: int) -> None:
-    """Prints the time by kind of work and outside it; the first site is left out, which pays for the imports."""
-    sites = list(itertools.pairwise(ends))
-    if not sites:
-        return
-    for kind in dict.fromkeys(span.kind for span in spans):
-        own = [span for span in spans if span.kind == kind]
-        print(f"{kind}: median {statistics.median(_busy(own, *site) for site in sites):.2f} s a site")
-    fitting = [span for span in spans if span.kind in FITTING]
-    for title, work in (("outside fitting, sampling and bootstrap", fitting), ("outside all work", spans)):
-        outside = [end - start - _busy(work, start, end) for start, end in sites]
-        print(
-            f"{title}: median {statistics.median(outside):.2f} s a site, least {min(outside):.2f} s, "
-            f"for {methods} methods; at most {2 + methods / 2:.1f} s are allowed"
-        )
-
-
-def _busy(spans: list[Span], start: float, end: float) -> float:
-    """Seconds between start and end during which at least one span ran."""
-    busy, reached = 0.0, start
-    for span in sorted(spans, key=lambda span: span.start):
-        busy += max(0.0, min(span.end, end) - max(span.start, reached))
-        reached = max(reached, min(span.end, end))
-    return busy
-
-
 def _memory(pid: int) -> float:
-    """Resident megabytes of a process; 0 when it has ended."""
+    """Megabytes of a process, what it shares with others in equal parts; 0 when it has ended."""
     try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
     except OSError:
         return 0.0
-    return pages * os.sysconf("SC_PAGE_SIZE") / MEGABYTE
+    return int(text.split("Pss:")[1].split()[0]) / 1024
 
 
-def _children(pid: int) -> list[int]:
+def _started_by(pid: int) -> list[int]:
+    """The processes that a process started, and those that these started."""
     files = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for file in files for child in file.read_text().split()]
+    children = [int(child) for file in files for child in file.read_text().split()]
+    return children + [each for child in children for each in _started_by(child)]
 
 
 if __name__ == "__main__":

@@ -43,6 +43,10 @@ TOO_LONG = f"a fit took longer than {FIT_LIMIT_SECONDS / 3600:.0f} h; use fewer 
 #: A fit whose worker died is tried this often: it may have been a neighbour's memory that ran out.
 TRIES = 3
 
+#: A worker that could not be started at all is tried this often, after a moment: who forks them was killed, and the
+#: system is still about it.
+REFUSALS, REFUSED_SECONDS = 50, 0.1
+
 _pool: Workers | None = None
 _threads: ThreadPoolExecutor | None = None
 _spans: list[tuple[float, float]] = []
@@ -64,6 +68,10 @@ def place_in_line() -> int:
     return _turn.get()
 
 
+class NotStarted(Exception):
+    """A worker process could not be started."""
+
+
 class Workers:
     """Worker processes, each with one piece of work at a time: a death is known to be of that piece and no other's."""
 
@@ -79,20 +87,27 @@ class Workers:
     def run(self, function: Callable[..., R], args: Any, kwargs: Any) -> tuple[float, float, R]:
         """Runs a picklable function in the next idle worker; one that dies is replaced and its work tried again."""
         worker = self._line.take(place_in_line())
+        died = refused = 0
         try:
-            for _ in range(TRIES):
+            while died < TRIES and refused < REFUSALS:
                 stopping.check()
                 if self.closed:
                     raise FitError("the worker processes were closed before this fit began; run again")
                 try:
-                    return worker.submit(_timed, function, args, kwargs).result(FIT_LIMIT_SECONDS)
-                except (BrokenProcessPool, TimeoutError) as ended:
+                    return _submit(worker, function, args, kwargs).result(FIT_LIMIT_SECONDS)
+                except NotStarted:
+                    refused += 1
+                    time.sleep(REFUSED_SECONDS)
+                except BrokenProcessPool:
+                    died += 1
+                except TimeoutError as late:
                     stopping.check()
                     worker = self._start()
-                    if isinstance(ended, TimeoutError):
-                        raise FitError(TOO_LONG) from ended
+                    raise FitError(TOO_LONG) from late
+                worker = self._start()
         finally:
             self._line.put(worker)
+        stopping.check()
         raise FitError(f"its worker process died {TRIES} times (out of memory?); run again with fewer processes")
 
     def warm_up(self) -> None:
@@ -115,6 +130,16 @@ class Workers:
         self._lifeline.close()
 
 
+def _submit(
+    worker: ProcessPoolExecutor, function: Callable[..., R], args: Any, kwargs: Any
+) -> Future[tuple[float, float, R]]:
+    """Hands work to a worker, which starts with its first; who forks it may have been killed and is then replaced."""
+    try:
+        return worker.submit(_timed, function, args, kwargs)
+    except (OSError, EOFError) as error:
+        raise NotStarted from error
+
+
 @contextmanager
 def worker_processes(count: int | None = None) -> Iterator[None]:
     """Opens `count` worker processes (default: one a core) for the steps inside the block; 0 works in place."""
@@ -135,15 +160,14 @@ def worker_processes(count: int | None = None) -> Iterator[None]:
         _pool = _threads = None
 
 
-def load_ahead() -> None:
-    """Starts loading what workers need, before it is known how many there will be."""
+def warm_up() -> None:
+    """Starts loading what workers need, while this process has other things to do.
+
+    They are not forked yet: that takes no time, but would have to wait until all is loaded.
+    """
     if STARTED.get_start_method() == "forkserver":
         forkserver.ensure_running()
-
-
-def warm_up() -> None:
-    """Starts the worker processes that are open, while this process has other things to do."""
-    if _pool is not None and not _pool.closed:
+    elif _pool is not None and not _pool.closed:
         _pool.warm_up()
 
 

@@ -7,9 +7,11 @@ import signal
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from separate_process import worker_processes_of
 
 from tdrop.errors import FitError
 from tdrop.home import pool, stopping
@@ -50,6 +52,24 @@ def test_work_that_always_kills_its_worker_fails_alone():
         with pytest.raises(FitError, match="died 3 times"):
             pool.compute(die)
         assert pool.compute(os.getpid) != os.getpid()
+
+
+def kill_what_was_started(count: int) -> None:
+    """Kills everything that this process started, who forks the workers included, once there is that much."""
+    while len(started := worker_processes_of(os.getpid())) < count:
+        time.sleep(0.01)
+    for process in reversed(started):
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+
+
+@pytest.mark.filterwarnings("ignore:resource_tracker")
+def test_whoever_starts_the_workers_may_die_with_them():
+    with pool.worker_processes(1), ThreadPoolExecutor(1) as threads:
+        pool.compute(os.getpid)
+        killed = threads.submit(kill_what_was_started, 3)
+        pool.compute(time.sleep, 0.3)
+        killed.result()
 
 
 def mark_and_sleep(folder: str) -> None:
