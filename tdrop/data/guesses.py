@@ -185,6 +185,13 @@ def _guess_answers(labels: Sequence[str], column: Column) -> dict[str, tuple[str
         if len(named) == 1:
             found = {label: "1" if label in named else "0" for label in labels}
             why = "guess (likely): the column is named after one of two labels"
+    sure = [answer for answer in found.values() if answer is not None]
+    if len(labels) == 2 and len(sure) == 1:
+        other, rest = (
+            "0" if sure == ["1"] else "1",
+            f"guess (possible): the other is a {'yes' if sure == ['1'] else 'no'}",
+        )
+        return {label: (answer or other, why if answer is not None else rest) for label, answer in found.items()}
     return {label: (answer, why if answer is not None else "") for label, answer in found.items()}
 
 
@@ -209,6 +216,10 @@ def _same_sex(word: str, column: Column) -> bool:
 
 def _by_sex(labels: Sequence[str], column: Column) -> dict[str, tuple[str | None, str]]:
     """Pairs the words or codes of the sexes; empty where the labels or the categories are something else."""
+    coded = set(column.categories) == set(_SEX_CODES) and {"sex", "gender"} & set(split_words(column.name))
+    if coded and all(_sex_of(label) for label in labels):
+        codes, why = {sex: code for code, sex in _SEX_CODES.items()}, "guess (possible): in most code books 1 is male"
+        return {label: (codes[str(_sex_of(label))], why) for label in labels}
     ours = {_sex_of(category): category for category in column.categories}
     if None in ours or len(ours) != 2 or len(column.categories) != 2:
         return {}

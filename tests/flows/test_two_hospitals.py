@@ -13,6 +13,8 @@ from flows.init import run_init
 from flows.printer import Printer
 from tdrop.contracts.network import load_network, parse_site
 from tdrop.contracts.site import Site
+from tdrop.contracts.table import Column
+from tdrop.data.guesses import guess_labels
 from tdrop.data.prepare import Prepared, prepare
 from tdrop.data.propose import propose_site
 from tdrop.data.propose_outcome import Asked
@@ -116,3 +118,14 @@ def test_labels_of_a_column_of_0_and_1_that_nobody_knows_are_named(beside) -> No
 def test_labels_of_which_none_is_known_are_told_once(beside) -> None:
     _, _, prepared = beside(sex=patients(seed=1)["sex"].map({"Female": "x", "Male": "y"}))
     assert [finding.rule for finding in prepared.validation.findings if finding.column == "sex"] == ["sex.categories"]
+
+
+def test_of_two_answers_one_that_is_known_tells_the_other(beside) -> None:
+    text, site, _ = beside(meno=patients(seed=1)["meno"].map({0: "never", 1: "current"}))
+    assert site.categories["meno"] == {"never": "0", "current": "1"}
+    assert '"current": "1"    # guess (possible): the other is a no' in text
+
+
+def test_words_of_the_sexes_are_paired_with_their_codes() -> None:
+    column = Column(name="sex", title="Sex", type="categorical", categories=("1", "2"))
+    assert {label: to for label, (to, _) in guess_labels(["F", "M"], column).items()} == {"F": "2", "M": "1"}
