@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from flows.orchestration import orchestrated
@@ -11,7 +12,7 @@ from flows.recipe import recipe
 from flows.transfer import Transferred, publish
 from tasks.evaluate import evaluate_site, lock_models
 from tdrop.data.readers import fingerprint
-from tdrop.errors import UsageError
+from tdrop.errors import DataError, LabelsRefused, UsageError
 from tdrop.home.place import Place
 from tdrop.home.status import one_at_a_time, read_status
 from tdrop.records import read_record, written
@@ -45,7 +46,7 @@ def run_audit(site: str, labels: Path, *, contracts: Path, console: Printer) -> 
     last_run(place, site)
     if not labels.is_file():
         raise UsageError(f"there is no file '{labels}'; give the outcomes as a file with patient ids")
-    with orchestrated():
+    with orchestrated(), saying_why_refused():
         found = audit_site(site, str(labels.absolute()), str(contracts), place.home)
     page = str(place.latest(site) / "report.html")
     held = list(forecasts_held(place, site))
@@ -57,6 +58,15 @@ def run_audit(site: str, labels: Path, *, contracts: Path, console: Printer) -> 
     for sentence in held:
         console.print(f"- {sentence}")
     console.print(page)
+
+
+@contextmanager
+def saying_why_refused() -> Iterator[None]:
+    """Tells whoever gave a label file why it was refused; what Prefect keeps of it holds no counts."""
+    try:
+        yield
+    except LabelsRefused as error:
+        raise DataError(error.file.read_text(encoding="utf-8").strip()) from None
 
 
 def forecasts_held(place: Place, site: str) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from flows.commands.options import repeat
 from flows.printer import Printer
 from tdrop.home.place import Place
 from tdrop.home.status import idle
@@ -19,4 +20,4 @@ def run_label_list(site: str, n: int, *, seed: int, contracts: Path, console: Pr
         sheet = write_list(place, run, n, seed=seed)
     console.answer({"site": site, "patients": n, "seed": seed, "sheet": str(sheet)})
     console.print(f"[bold]{site}[/]: {n:,} patients to look up, drawn with known probabilities. {sheet}")
-    console.remark(f"Fill in their outcomes and run: tdrop audit {site} FILE")
+    console.remark(f"Fill in their outcomes and run: tdrop audit {site} {sheet}{repeat(contracts)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from flows.commands.options import repeat
 from flows.orchestration import orchestrated
 from flows.printer import Printer
 from flows.recipe import recipe
@@ -39,4 +40,4 @@ def run_recalibrate(site: str, labels: Path | None, *, contracts: Path, console:
         f"{found.labels:,} known outcomes (log loss {found.log_loss_before:.3f}, then {found.log_loss_after:.3f} out "
         "of fold)."
     )
-    console.remark(f"A person takes it into use: tdrop promote {site} --by NAME --note TEXT")
+    console.remark(f"A person takes it into use: tdrop promote {site} --by NAME --note TEXT{repeat(contracts)}")

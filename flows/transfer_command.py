@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.table import Table
 
+from flows.commands.options import repeat
 from flows.console import watching
 from flows.network import Failed, transfer_network
 from flows.orchestration import orchestrated
@@ -55,6 +56,7 @@ def run_transfer(
         elapsed = time.monotonic() - ready
     console.answer({"sites": {site: result.answer() for site, result in results.items()}})
     _show(place, results, console)
+    _say_next([site for site, result in results.items() if isinstance(result, Transferred)], contracts, console)
     if runner == "processes":  # what a cluster's workers spent is not known here
         _show_time(console, elapsed, ready - started)
     judged = [result for site, result in results.items() if site not in may_stop]
@@ -100,6 +102,14 @@ def _show(place: Place, results: Mapping[str, Transferred | Failed], console: Pr
         console.print(f"{site}: {place.latest(site) / 'report.html'}")
     console.print(f"all sites: {place.root / 'index.html'}")
     console.remark("compare in MLflow and Prefect: tdrop ui")
+
+
+def _say_next(sites: Sequence[str], contracts: Path, console: Printer) -> None:
+    """Tells what a person does after reading the reports."""
+    if sites:
+        site = sites[0] if len(sites) == 1 else "SITE"
+        console.remark(f"Next, where a report convinces: tdrop promote {site} --by NAME --note TEXT{repeat(contracts)}")
+        console.remark(f"and before that, whose outcomes to look up: tdrop label-list {site}{repeat(contracts)}")
 
 
 def _legend(labelled: Sequence[bool]) -> str:

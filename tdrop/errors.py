@@ -37,6 +37,14 @@ class DataError(TdropError):
     """An extract cannot be read or does not hold what it should."""
 
 
+class LabelsRefused(DataError):
+    """A label file cannot be used; its counts stay with the site, in `file`."""
+
+    def __init__(self, sentence: str, file: Path) -> None:
+        super().__init__(sentence)
+        self.file = file
+
+
 class Absent(DataError):
     """An extract is not where its site says."""
 

@@ -14,7 +14,7 @@ from tdrop.data.cells import write_patients
 from tdrop.data.outcomes import read_labels
 from tdrop.data.readers import label_fingerprint
 from tdrop.disclosure.cells import limit
-from tdrop.errors import DataError, Unavailable
+from tdrop.errors import DataError, LabelsRefused, Unavailable
 from tdrop.home.files import REFUSED
 from tdrop.home.place import PRIVATE, Place, ResolvedSite, write_private
 from tdrop.records import write_json, write_record
@@ -63,7 +63,7 @@ def _refusal(site: ResolvedSite, error: DataError) -> DataError:
         return error
     file = site.place.site(site.name) / "refused" / "labels.txt"
     write_private(file, f"{error}\n")
-    return DataError(f"the label file for site '{site.name}' was refused; why is in {file}")
+    return LabelsRefused(f"the label file for site '{site.name}' was refused; why is in {file}", file)
 
 
 def _open_labels(site: ResolvedSite, folder: Path, ids: NDArray[Any], labels_path: str | None) -> NDArray[Any]:

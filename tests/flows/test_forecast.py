@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pytest
 from conftest import settle, write_tiny_network
 
 from flows.audit import audit_site, forecasts_held
+from flows.label_list import run_label_list
+from flows.printer import Printer
 from flows.transfer import transfer_site
 from tdrop.errors import DataError, UsageError
 from tdrop.forecast import Forecast, track_record
@@ -177,3 +180,11 @@ def test_an_edited_ledger_stops_the_audit_and_loses_nothing(place):
         assert (place.latest("harbour") / "report.html").read_bytes() == report
     finally:
         ledger.write_bytes(good)
+
+
+def test_a_list_says_the_command_that_takes_it_back(place, monkeypatch):
+    monkeypatch.setenv("TDROP_HOME", str(place.home))
+    output = io.StringIO()
+    run_label_list("harbour", 20, seed=0, contracts=Path(place.contracts), console=Printer(file=output))
+    sheet = place.site("harbour") / SHEET
+    assert f"tdrop audit harbour {sheet} --contracts {place.contracts}" in output.getvalue()

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from conftest import settle, write_tiny_network
 
+from flows.printer import Printer
 from flows.promotion import run_export
 from flows.transfer import transfer_site
 from flows.validate import validate_site
@@ -160,9 +161,9 @@ def test_one_patient_more_changes_neither_the_export_nor_the_record(place, tmp_p
     assert not list((place.site(SITE) / "pages").iterdir())
 
 
-def test_a_run_that_ends_early_leaves_no_number(place):
+def test_a_run_that_ends_early_leaves_no_number(place, monkeypatch):
     """Its patients are one fewer than those whose numbers left, and its label file is refused."""
-    from flows.audit import audit_site
+    from flows.audit import audit_site, run_audit
 
     labels = place.root / "labels.csv"
     labels.write_text("patient_id,died_10y\nP1,perhaps\nP2,1\n")
@@ -170,6 +171,9 @@ def test_a_run_that_ends_early_leaves_no_number(place):
         audit_site(SITE, str(labels), place.contracts, place.home)
     assert not (tokens(str(caught.value).replace(str(place.root), "")))
     assert "2 rows" in (place.site(SITE) / "refused" / "labels.txt").read_text()
+    monkeypatch.setenv("TDROP_HOME", str(place.home))
+    with pytest.raises(DataError, match=r"label file of .*2 rows"):
+        run_audit(SITE, labels, contracts=Path(place.contracts), console=Printer(as_json=True))
     keep_patients(place, PATIENTS - 1)
     validate_site(SITE, place.contracts, place.home)
     page = pages_of_prefect()[f"{SITE}-validation"]
