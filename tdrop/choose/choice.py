@@ -20,23 +20,25 @@ Criterion = Literal["importance_weighted", "matched_validation"]
 CRITERIA: tuple[str, ...] = get_args(Criterion)
 DEFAULT_CRITERION: Criterion = "importance_weighted"
 
-#: What is taken among methods that score alike, first to last: a line that a reader can check by hand; networks, of
-#: which members trained apart extrapolate most gently; then trees, which say beyond the source what they said at its
-#: edge; last what learns from its own guesses. docs/CHOOSING.md has the measurement.
+#: What is taken among methods that score alike, first to last: members that this site's unlabelled patients keep
+#: humble; a line that a reader can check by hand; other networks; then trees, which say beyond the source what they
+#: said at its edge; last what learns from its own guesses. docs/CHOOSING.md has the measurement.
 PREFERENCE = (
+    "transductive_ensemble",
     "logistic_regression",
     "ensemble",
-    "transductive_ensemble",
+    "transductive_dropout",
     "tdnr",
     "mc_dropout",
     "concrete_dropout",
     "last_layer",
-    "transductive_dropout",
     "mlp",
     "gradient_boosting",
     "mixmatch",
 )
-#: Log loss within which methods count as alike: weights that rest on few patients cannot tell smaller differences.
+#: Methods count as alike whose difference, patient by patient, is within this many standard errors ...
+ERRORS = 2.0
+#: ... and within this log loss: under a large shift the error grows until a straight line counts as good as a curve.
 TOLERANCE = 0.02
 #: Added to a method's log loss before methods are compared: what trees gain where source patients are, and lose again
 #: beyond them, where their risk no longer changes.
@@ -128,10 +130,8 @@ class Choice:
 def choose(scores: Sequence[Score], *, criterion: Criterion = DEFAULT_CRITERION) -> Choice:
     """Chooses, among the candidates that source patients cannot tell from the best, the first of PREFERENCE.
 
-    These are within TOLERANCE of the lowest log loss by the criterion; a method with a HANDICAP has it added first.
-
-    A standard error as the tolerance was measured to cost more: under a large shift it grows until a straight line
-    counts as good as the curve that the source shows, and under a small one it trusts differences that do not transfer.
+    These are within ERRORS standard errors and within TOLERANCE of the lowest log loss by the criterion; a method with
+    a HANDICAP has it added first.
     """
     if criterion not in CRITERIA:
         raise UsageError(f"unknown criterion '{criterion}'{did_you_mean(criterion, CRITERIA)}")
@@ -140,7 +140,7 @@ def choose(scores: Sequence[Score], *, criterion: Criterion = DEFAULT_CRITERION)
     if not candidates:
         raise FitError(f"no method could be scored by '{criterion}'; see the trials for what failed")
     best = min(candidates, key=lambda name: scored[name].mean + _handicap(name))
-    tied = _near({name: scored[name].mean for name in candidates}, TOLERANCE)
+    tied = {name for name in candidates if _alike(name, best, scored)}
     described = (_describe(score, scored, best, criterion, score.method in tied) for score in scores)
     table = tuple(sorted(described, key=_table_order))
     chosen = min(tied, key=_preference)
@@ -154,11 +154,11 @@ def choose(scores: Sequence[Score], *, criterion: Criterion = DEFAULT_CRITERION)
     )
 
 
-def _near(losses: Mapping[str, float], tolerance: float) -> set[str]:
-    """The methods whose log loss, with its handicap, is within the tolerance of the lowest."""
-    handicapped = {name: loss + _handicap(name) for name, loss in losses.items()}
-    lowest = min(handicapped.values(), default=0.0)
-    return {name for name, loss in handicapped.items() if loss <= lowest + tolerance}
+def _alike(name: str, best: str, scored: Mapping[str, Losses]) -> bool:
+    """Whether source patients cannot tell the method from the best, each with its handicap."""
+    behind, error = scored[name].compare(scored[best])
+    reach = TOLERANCE if error is None else min(TOLERANCE, ERRORS * error)
+    return behind + _handicap(name) - _handicap(best) <= reach
 
 
 def _describe(score: Score, scored: Mapping[str, Losses], best: str, criterion: Criterion, tied: bool) -> ChoiceRow:

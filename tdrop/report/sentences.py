@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tdrop.choose import Choice
-from tdrop.choose.choice import HANDICAP, TOLERANCE
+from tdrop.choose.choice import HANDICAP
 from tdrop.evaluate import Evaluation
 from tdrop.matching import Balance, Matching
 from tdrop.metrics import FEWEST_EVENTS
@@ -115,12 +115,12 @@ def choice_sentence(choice: Choice) -> str:
         other = choice.runner_up
         return f"{lowest}; {method_label(other)} follows with {losses[other]:.4f}." if other in losses else f"{lowest}."
     if best in HANDICAP:
-        needed = TOLERANCE + HANDICAP[best]
-        return f"{lowest}, but must lead by {needed:g} because trees do not extrapolate: {name} has {loss}."
+        lead = f"must lead by more than chance and {HANDICAP[best]:g}"
+        return f"{lowest}, but {lead} because trees do not extrapolate: {name} has {loss}."
     tied = sum(row.tied for row in choice.table if row.candidate)
     return (
-        f"{lowest}; {name} ({loss}) is within {TOLERANCE} of it, and of the {tied} methods that are it comes "
-        "first in the order that transfers best."
+        f"{lowest}; source patients cannot tell {name} ({loss}) from it, and of the {tied} methods of which that holds "
+        "it comes first in the order that transfers best."
     )
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -41,11 +40,6 @@ class Losses:
         blocks = min(BLOCKS, len(losses))
         sums = np.bincount(block, weights * losses, minlength=blocks)
         return cls(mean, error, tuple(sums.tolist()), tuple(np.bincount(block, weights, minlength=blocks).tolist()))
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Reads what `dataclasses.asdict` wrote."""
-        return cls(data["mean"], data["standard_error"], tuple(data["sums"]), tuple(data["weights"]))
 
     def compare(self, other: Losses) -> tuple[float, float | None]:
         """Returns this mean minus the other's and the standard error of that difference.
