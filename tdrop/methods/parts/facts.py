@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from tdrop.records import Numbers, read
 from tdrop.types import Cohort, Doubles, Floats, Task
 
+#: A saved model leaves for the record: nothing in it tells counts of patients more finely than this.
+PATIENTS = 10
 #: A standardised value further out than this is held there: a network's answer is long saturated,
 #: and sums of such values stay finite in float32.
 FURTHEST = 1e6
@@ -52,7 +54,7 @@ class Facts:
         task: What is predicted.
         steps: Steps (or iterations) behind the kept weights.
         history: Training curve; see `tdrop.types.Fitted`.
-        rows: Source rows of the fit.
+        rows: Source rows of the fit, to the nearest ten.
         scaling: Centre and scale learnt from those rows.
     """
 
@@ -71,7 +73,25 @@ def learn_scaling(source: Cohort) -> Scaling:
     if source.task == "regression" and source.y is not None:
         center = float(source.y.astype(np.float64).mean())
         outcome_scale = _scale(source.y.astype(np.float64)[:, None])[0]
-    return Scaling(X.mean(axis=0), _scale(X), center, float(outcome_scale))
+    marks = ((X == 0) | (X == 1)).all(axis=0)
+    shares = np.where(marks, coarse_counts(np.where(marks, X.sum(axis=0), 0.0), len(X)) / len(X), 0.0)
+    spreads = np.sqrt(shares * (1 - shares))
+    centers = np.where(marks, shares, X.mean(axis=0))
+    scales = np.where(spreads > 0, spreads, _scale(X))
+    return Scaling(centers, scales, center, float(outcome_scale))
+
+
+def coarse_rows(rows: int) -> int:
+    """So many rows to the nearest ten: exact, two models would tell that one patient came."""
+    return PATIENTS * max(1, int(rows / PATIENTS + 0.5))
+
+
+def coarse_counts(counts: Doubles, rows: int) -> Doubles:
+    """How many of so many rows have a mark (features,), or have it not, so that few patients cannot be counted."""
+    rarer = np.minimum(counts, rows - counts)
+    tens = PATIENTS * np.floor(rarer / PATIENTS + 0.5)
+    told = np.where((rarer > 0) & (rarer < PATIENTS), min(PATIENTS / 2, rows / 2), np.minimum(tens, rows / 2))
+    return np.where(counts <= rows / 2, told, rows - told)
 
 
 def _scale(X: Doubles) -> Doubles:

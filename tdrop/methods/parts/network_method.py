@@ -18,7 +18,7 @@ from torch import Tensor
 
 from tdrop.errors import FitError
 from tdrop.methods.parts.checks import check_cohorts, check_passes, check_rows, check_seed
-from tdrop.methods.parts.facts import Facts, Scaling, learn_scaling, read_facts
+from tdrop.methods.parts.facts import Facts, Scaling, coarse_rows, learn_scaling, read_facts
 from tdrop.methods.parts.network import NeuralNetwork
 from tdrop.methods.parts.noise import spawn, torch_generator
 from tdrop.methods.parts.sampling import summarise_samples
@@ -92,7 +92,8 @@ class NetworkMethod(Settings):
         with one_torch_thread():
             network = self.network(source.X.shape[1], len(source), source.task, torch_generator(start))
             trained = self.train(network, rows, int(training.integers(2**62)), progress)
-        facts = Facts(source.features, source.task, trained.steps, trained.history, len(source), scaling)
+        rows_told = coarse_rows(len(source))
+        facts = Facts(source.features, source.task, trained.steps, trained.history, rows_told, scaling)
         return self.fitted_class()(self, network, facts)
 
     def train(self, network: NeuralNetwork, rows: Rows, seed: int, progress: StepCallback | None) -> Trained:

@@ -29,7 +29,7 @@ from threadpoolctl import threadpool_limits
 
 from tdrop.errors import FitError
 from tdrop.methods.parts.checks import check_cohorts, check_passes, check_rows, check_seed
-from tdrop.methods.parts.facts import Facts, Scaling, learn_scaling, read_facts
+from tdrop.methods.parts.facts import Facts, Scaling, coarse_rows, learn_scaling, read_facts
 from tdrop.methods.parts.sampling import summarise_samples
 from tdrop.methods.parts.save import write_model
 from tdrop.methods.parts.settings import Settings, setting
@@ -94,7 +94,7 @@ class ReferenceMethod(Settings):
                 if progress is not None:
                     loss = prediction_loss(predict(fresh, X, source.task), y, source.task)
                     progress(place + 1, self.refits, loss, None)
-        facts = Facts(source.features, source.task, self.steps, (), len(source), scaling)
+        facts = Facts(source.features, source.task, self.steps, (), coarse_rows(len(source)), scaling)
         return FittedReference(self, estimators, facts)
 
     def restore(self, record: Mapping[str, Any], files: Mapping[str, bytes]) -> FittedReference:

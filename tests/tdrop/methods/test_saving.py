@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 
+import numpy as np
 import pytest
-from method_cases import fit_quick
+from method_cases import fit_quick, quick, small_cohorts
 from sklearn.base import BaseEstimator
 
 from tdrop.errors import FitError
-from tdrop.methods import load
+from tdrop.methods import load, method_names
+from tdrop.methods.parts.facts import coarse_counts
 from tdrop.methods.parts.reference_method import dump_estimators, load_estimators
 from tdrop.methods.parts.save import FORM, canonical_bytes
+from tdrop.types import Cohort
 
 
 def reseal(folder, **changes) -> None:
@@ -70,3 +73,28 @@ def test_saving_twice_overwrites(tmp_path):
     fit_quick("mlp").save(tmp_path)
     fit_quick("mc_dropout").save(tmp_path)
     assert load(tmp_path).method.name == "mc_dropout"
+
+
+@pytest.mark.parametrize("name", method_names())
+def test_a_saved_model_does_not_tell_how_few_patients_have_a_mark(tmp_path, name):
+    def saved(rows: int, marked: int) -> dict[str, object]:
+        source, target, _ = small_cohorts()
+        X = np.resize(source.X, (rows, source.X.shape[1])).astype(np.float32)
+        X[:, 0] = np.arange(rows) < marked
+        y = (np.arange(rows) % 3 == 0).astype(np.float32)
+        cohort = Cohort("source", np.arange(rows), source.features, X, y)
+        quick(name).fit(cohort, target.unlabelled(), seed=0).save(tmp_path / f"{rows}-{marked}")
+        return json.loads((tmp_path / f"{rows}-{marked}" / "model.json").read_text())
+
+    models = [saved(100, marked) for marked in (1, 4, 9)]
+    told = [(model["scaling"]["center"][0], model["scaling"]["scale"][0]) for model in models]
+    assert len(set(told)) == 1
+    assert saved(100, 40)["scaling"]["center"][0] == pytest.approx(0.4)
+    assert saved(97, 40)["rows"] == saved(103, 40)["rows"] == 100
+
+
+def test_a_mark_that_few_lack_is_told_no_better_than_one_that_few_have():
+    few, lacking = coarse_counts(np.array([1.0, 9.0]), 100), coarse_counts(np.array([99.0, 91.0]), 100)
+    assert few.tolist() == [5, 5]
+    assert lacking.tolist() == [95, 95]
+    assert coarse_counts(np.array([0.0, 14.0, 15.0, 50.0, 86.0, 100.0]), 100).tolist() == [0, 10, 20, 50, 90, 100]
