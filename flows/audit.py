@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from flows.commands.options import repeat
 from flows.orchestration import orchestrated
 from flows.printer import Printer
 from flows.recipe import recipe
@@ -52,12 +53,17 @@ def run_audit(site: str, labels: Path, *, contracts: Path, console: Printer) -> 
     held = list(forecasts_held(place, site))
     console.answer({**found.answer(), "forecast": held, "page": page})
     known, patients = (written(count or 0) for count in (found.summary.labelled, found.summary.patients))
-    console.print(f"[bold]{site}[/]: {known} of {patients} patients have a known outcome.")
+    console.print(
+        f"[bold]{site}[/]: {known} of {patients} patients have a known outcome; verdict {found.summary.verdict}."
+    )
     for thing in found.summary.things:
         console.print(f"- {thing}")
     for sentence in held:
         console.print(f"- {sentence}")
     console.print(page)
+    console.remark(
+        f"Next, where a promoted model's risks are too low or too high: tdrop recalibrate {site}{repeat(contracts)}"
+    )
 
 
 @contextmanager

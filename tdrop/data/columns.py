@@ -170,7 +170,8 @@ def _in_order(labels: list[str]) -> list[str] | None:
 
 def _of_numbers(numbers: Doubles, header: str) -> Keys:
     distinct = np.unique(numbers)
-    whole = bool((distinct == np.round(distinct)).all())
+    # Of years of the calendar another hospital has others.
+    whole = bool((distinct == np.round(distinct)).all()) and not _calendar(distinct)
     if len(distinct) == 2 and whole:
         labels = [f"{value:g}" for value in distinct]
         return Keys(
@@ -195,12 +196,15 @@ def _of_numbers(numbers: Doubles, header: str) -> Keys:
     return Keys(keys, why)
 
 
+def _calendar(distinct: Doubles) -> bool:
+    return bool(((distinct >= 1850) & (distinct <= 2150) & (distinct == np.round(distinct))).all())
+
+
 def _limits(distinct: Doubles, header: str) -> Keys:
     """Unit and ranges of a number: what its name shows, and room beyond what was seen."""
     low, high = float(distinct[0]), float(distinct[-1])
     unit, words = unit_in(header)
-    calendar = bool(((distinct >= 1850) & (distinct <= 2150) & (distinct == np.round(distinct))).all())
-    if unit == "years" and calendar:
+    if unit == "years" and _calendar(distinct):
         # 1998 is a date: it lasted no 1998 years.
         unit = None
     why = {"unit": "guess (likely): by its name"} if unit else {}

@@ -129,15 +129,17 @@ def guess_unit(
         return None, ""
     numbers, _ = as_numbers(values, codes, attrs.get("decimal", "."), attrs.get("thousands"))
     numbers = numbers[np.isfinite(numbers)]
+    if not len(numbers):
+        return None, ""
     named, _ = unit_in(extract_name)
-    if named is not None and named != column.unit and len(numbers):
+    if named is not None and named != column.unit:
         share = _share_plausible(numbers, named, column)
         if share is not None and share >= GOOD:
             return named, f"guess (likely): by its name, and {share:.0%} of the values are plausible then"
     if named is not None and _share_plausible(numbers, named, column) is None and named != column.unit:
         # The name says what it is: another unit that fits by chance would be wrong.
         return None, ""
-    if not len(numbers) or (_share_plausible(numbers, column.unit, column) or 0.0) >= GOOD:
+    if (_share_plausible(numbers, column.unit, column) or 0.0) >= GOOD:
         return None, ""
     shares = {
         unit: _share_plausible(numbers, unit, column) or 0.0 for unit in alternatives(column.unit, column.molar_mass)
@@ -240,13 +242,14 @@ def _by_initial(labels: Sequence[str], known: Sequence[str]) -> dict[str, tuple[
 
 
 def _by_answer(labels: Sequence[str], known: Sequence[str]) -> dict[str, tuple[str | None, str]]:
-    """Pairs yes and no with two codes of which one is 0."""
+    """Pairs yes and no with two categories of which one is a no: 0 and 10, none and airbag."""
     words = {label: label.lower() for label in labels}
-    if len(known) != 2 or "0" not in known or not all(word in _YES or word in _NO for word in words.values()):
+    no = [category for category in known if category.lower() in _NO]
+    if len(known) != 2 or len(no) != 1 or not all(word in _YES or word in _NO for word in words.values()):
         return {}
-    other = next(label for label in known if label != "0")
-    why = "guess (possible): 0 taken for no"
-    return {label: ("0" if word in _NO else other, why) for label, word in words.items()}
+    other = next(category for category in known if category != no[0])
+    why = f"guess (possible): '{no[0]}' taken for no"
+    return {label: (no[0] if word in _NO else other, why) for label, word in words.items()}
 
 
 def _names_column(word: str, column: Column) -> bool:
@@ -268,11 +271,19 @@ def _guess_label(
         return aliases[word], "guess (likely): the table knows it by this name too"
     if label in ordered:
         return ordered[label], "guess (likely): the same number"
-    close = get_close_matches(word, list(lowered), n=1, cutoff=0.75)
-    starts = [name for name in lowered if len(word) >= 4 and (name.startswith(word) or word.startswith(name))]
+    # What is not belted is spelled nearly as what is, and the opposite.
+    alike = [name for name in lowered if _denies(name) == _denies(word)]
+    close = get_close_matches(word, alike, n=1, cutoff=0.75)
+    starts = [name for name in alike if len(word) >= 4 and (name.startswith(word) or word.startswith(name))]
     if close or len(starts) == 1:
         return lowered[(close or starts)[0]], "guess (possible): spelled alike"
     return None, ""
+
+
+def _denies(word: str) -> bool:
+    return (
+        re.match(r"(no|not|non|none|never|un|in|im|without|nicht|kein\w*|sans)([ _-]|(?<=un|in|im))", word) is not None
+    )
 
 
 def _by_order(labels: Sequence[str], column: Column) -> dict[str, str]:

@@ -167,7 +167,8 @@ def _hints(
             hints[f"{name}.categories"] = hint_categories(frame[name], column)
         elif column.type in NUMERIC_TYPES and name not in site.units:
             hints[f"{name}.range"] = hint_range(frame[name].to_numpy(np.float64), column)
-    return {rule: f"{hint} in {site.file}" for rule, hint in hints.items() if hint}
+    # A hint that names no key of the YAML is about the export.
+    return {rule: f"{hint} in {site.file}" if "`" in hint else hint for rule, hint in hints.items() if hint}
 
 
 def _in_unit(numbers: NDArray[np.float64], column: Column, extract: Extract, file: str) -> NDArray[np.float64]:

@@ -17,11 +17,12 @@ UNITS_IN_NAMES = {
     "umoll": "umol/L", "nmoll": "nmol/L", "pmoll": "pmol/L", "mmhg": "mmHg", "kpa": "kPa", "cm": "cm", "mm": "mm",
     "kg": "kg", "lb": "lb", "lbs": "lb", "percent": "percent",
 }  # fmt: skip
+_SEX = {"sex", "gender", "geschlecht", "sexe", "sexo"}
 #: Words for the same thing; each line is one thing.
 _SYNONYMS = (
     {"id", "identifier", "number", "no", "nr", "key", "code", "mrn", "pseudonym"},
     {"patient", "pat", "subject", "person", "case", "participant"},
-    {"sex", "gender", "geschlecht", "sexe", "sexo"},
+    _SEX,
     {"age", "alter", "edad"},
     {"treatment", "therapy", "tx", "treat"},
     {"stage", "ct", "tstage", "tnm", "clinicalt"},
@@ -93,6 +94,8 @@ def similarity(name: str, column: Column) -> float:
         # Short words differ by one letter and mean another thing: age, wage, stage.
         alike = spelling > 0.75 and min(len("".join(words)), len("".join(theirs))) >= 5
         best = max(best, overlap * 0.9, spelling if alike else 0.0)
+    if column.type == "binary" and {"male", "female"} & set(split_words(column.name)) and _SEX & set(words):
+        best = max(best, CLOSE_ENOUGH)
     # One telling word is enough to ask: `Charlson_ge1` may be the comorbidity, `cT` the stage.
     telling = ("patient", "id") if column.role == "id" else split_words(column.name)
     if any(_same(word, other) for word in (*words, "".join(words)) for other in telling):

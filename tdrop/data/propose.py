@@ -105,9 +105,9 @@ def _match_columns(raw: pd.DataFrame, contract: Contract, proposal: Proposal) ->
     for column in absent:
         perhaps = [clean(name) for name in strangers if _could_hold(raw[name], column, raw.attrs)]
         proposal.absent[column.name] = bool(perhaps)
-        words = f"is it one of {', '.join(perhaps[:5])}?" if perhaps and said else "is it one that is not used?"
-        words = words if perhaps else "no column could hold it"
-        proposal.notes.append(f"nothing in the file is named like '{column.name}': {words}")
+        if perhaps:
+            words = f"is it one of {', '.join(perhaps[:5])}?" if said else "is it one that is not used?"
+            proposal.notes.append(f"nothing in the file is named like '{column.name}': {words}")
     left = [clean(name) for name in left]
     if left and said:
         proposal.notes.append(f"not used: {', '.join(left[:12])}" + (" and more" if len(left) > 12 else ""))

@@ -205,7 +205,11 @@ def test_row_names_and_ids_of_other_things_predict_nothing(tmp_path: Path) -> No
 
 
 def test_years_of_the_calendar_have_no_unit_and_only_a_patients_age_is_in_years(tmp_path: Path) -> None:
-    contract, _ = proposed(tmp_path, sample_yr=1990 + np.arange(120) % 9, gestational_age=24 + np.arange(120) % 17)
+    years = np.arange(120)
+    contract, _ = proposed(
+        tmp_path, sample_yr=1990 + years % 9, accident=1997 + years % 3, gestational_age=24 + years % 17
+    )
+    assert contract.column("accident").type == "continuous"
     assert contract.column("sample_yr").unit is None
     assert contract.column("gestational_age").unit is None
     assert contract.column("age").unit == "years"

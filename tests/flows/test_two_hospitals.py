@@ -15,6 +15,7 @@ from tdrop.contracts.network import load_network, parse_site
 from tdrop.contracts.site import Site
 from tdrop.contracts.table import Column
 from tdrop.data.guesses import guess_labels
+from tdrop.data.names import closest
 from tdrop.data.prepare import Prepared, prepare
 from tdrop.data.propose import propose_site
 from tdrop.data.propose_outcome import Asked
@@ -129,3 +130,25 @@ def test_of_two_answers_one_that_is_known_tells_the_other(beside) -> None:
 def test_words_of_the_sexes_are_paired_with_their_codes() -> None:
     column = Column(name="sex", title="Sex", type="categorical", categories=("1", "2"))
     assert {label: to for label, (to, _) in guess_labels(["F", "M"], column).items()} == {"F": "2", "M": "1"}
+
+
+def test_a_column_of_one_sex_is_found_in_one_of_both() -> None:
+    assert closest(Column(name="male", title="Male", type="binary"), ["age", "Sex"]) == "Sex"
+
+
+def test_what_is_denied_is_not_what_is_spelled_alike() -> None:
+    column = Column(name="belt", title="Belt", type="categorical", categories=("belted", "none"))
+    assert guess_labels(["not belted", "unbelted"], column)["not belted"][0] is None
+    assert {label: to for label, (to, _) in guess_labels(["no", "yes"], column).items()} == {
+        "no": "none",
+        "yes": "belted",
+    }
+    assert guess_labels(["inpatients", "x"], column.model_copy(update={"categories": ("inpatient", "out")}))[
+        "inpatients"
+    ] == ("inpatient", "guess (possible): spelled alike")
+
+
+def test_advice_about_the_export_names_no_file_of_ours(beside) -> None:
+    _, _, prepared = beside(smoke_years=patients(seed=1)["smoke_years"].astype(str) + " years")
+    [finding] = [finding for finding in prepared.validation.findings if finding.rule == "smoke_years.readable"]
+    assert finding.fix.endswith("export the number alone")
