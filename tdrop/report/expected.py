@@ -73,7 +73,7 @@ def expectations(data: ReportData) -> list[Expectation]:
         answer = forecast.of(data.method, quantity)
         if answer is not None and answer.value is not None and answer.low is not None and answer.high is not None:
             interval = f"{_hundredths(answer.low)} to {_hundredths(answer.high)}"
-            told = _observed(_observation(data, data.method, quantity))
+            told = _observed(observation(data, data.method, quantity))
             about = in_vain(data) if quantity == "error_rate" else ""
             found.append(Expectation(title, f"{_hundredths(answer.value)} in 100", interval, told, about))
     return found
@@ -92,7 +92,8 @@ def in_vain(data: ReportData) -> str:
     return f"about {5 * twentieths} in 100 of these acted on without need, the others missed"
 
 
-def _observation(data: ReportData, method: str, quantity: Quantity) -> Observation | None:
+def observation(data: ReportData, method: str, quantity: Quantity) -> Observation | None:
+    """What outcomes showed of one sealed number; None before they came."""
     found = (one for one in data.observations if one.method == method and one.quantity == quantity)
     return next(found, None)
 
@@ -135,7 +136,7 @@ def forecast_table(data: ReportData) -> Table | None:
 def _line(data: ReportData, forecast: Forecast, method: str) -> tuple[Cell, ...]:
     cells = [Cell(method_label(method))]
     for quantity, (_, write) in _COLUMNS.items():
-        cells.append(_cell(forecast.of(method, quantity), _observation(data, method, quantity), write))
+        cells.append(_cell(forecast.of(method, quantity), observation(data, method, quantity), write))
     bound = next((one.value for one in forecast.bounds if one.method == method), None)
     return (*cells, Cell(NOTHING if bound is None else _percent(bound)))
 

@@ -11,6 +11,7 @@ from tdrop.evaluate import Row
 from tdrop.records import Count
 from tdrop.report.choice import picked_trial
 from tdrop.report.data import ReportData
+from tdrop.report.expected import observation
 from tdrop.report.extract import left_out_sentence
 from tdrop.report.sentences import evaluation_warnings, ground_sentence
 from tdrop.report.site_summary import SiteSummary
@@ -136,8 +137,11 @@ def _with_outcomes(data: ReportData) -> list[str]:
     things = []
     if auroc is not None and auroc.value is not None:
         span = f" ({100 * auroc.low:.0f} to {100 * auroc.high:.0f})" if auroc.low and auroc.high else ""
+        # The forecast was of the model that patients get; the appendix has the mean over its refits.
+        seen = observation(data, data.method, "auroc")
+        value = auroc.value if seen is None else seen.observed
         things.append(
-            f"Of two patients, the one who had the outcome gets the higher risk {100 * auroc.value:.0f} times in "
+            f"Of two patients, the one who had the outcome gets the higher risk {100 * value:.0f} times in "
             f"100{span}; guessing gives 50."
         )
     risk, rate = (data.evaluation.value(data.method, name) for name in ("mean_risk", "outcome_rate"))

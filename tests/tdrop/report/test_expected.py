@@ -66,6 +66,14 @@ def test_known_outcomes_stand_beside_the_forecast(labelled: ReportData) -> None:
     assert {one.observed for one in expectations(missed)} == {"observed 2: outside the interval"}
 
 
+def test_the_first_screen_tells_one_observed_ranking(labelled: ReportData) -> None:
+    ranking = next(one for one in labelled.observations if one.quantity == "auroc" and one.method == "mc_dropout")
+    others = [one for one in labelled.observations if one is not ranking]
+    text = head(replace(labelled, observations=(*others, replace(ranking, observed=0.87))))
+    assert "observed 87" in text
+    assert "gets the higher risk 87 times in 100" in text
+
+
 def test_the_table_marks_the_chosen_method_and_bounds_its_error(labelled: ReportData) -> None:
     table = forecast_table(labelled)
     assert table is not None
