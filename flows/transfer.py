@@ -113,6 +113,7 @@ def _transfer_if_changed(
     except Exception as error:
         error = unwritable(error) or error
         outcome, sentence = "stopped" if isinstance(error, SiteStopped) else "failed", explain(site, error)
+        report(site, outcome)
         # On a full disk the status cannot be written either; what went wrong is worth more.
         with suppress(Unwritable):
             reason = error.reason if isinstance(error, SiteStopped) else ""

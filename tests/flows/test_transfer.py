@@ -233,9 +233,12 @@ def test_labels_are_opened_only_after_the_models_are_locked(network, settings, t
 
 def test_a_site_that_stops_keeps_its_last_good_report(network, settings):
     from tdrop.errors import SiteStopped
+    from tdrop.home import progress
 
     place, _ = network
     extract = place.root / "demo" / "lakeside.csv.gz"
+    told = []
+    progress.listen(told.append)
     good = extract.read_bytes()
     before = place.latest("lakeside").resolve()
     try:
@@ -245,8 +248,10 @@ def test_a_site_that_stops_keeps_its_last_good_report(network, settings):
         with pytest.raises(SiteStopped, match="age"):
             transfer(place, "lakeside", settings)
     finally:
+        progress.silence()
         extract.write_bytes(good)
         settle(extract.parent)
+    assert (told[-1].site, told[-1].stage) == ("lakeside", "stopped")
     assert place.latest("lakeside").resolve() == before
     status = json.loads((place.site("lakeside") / "status.json").read_text())
     assert status["outcome"] == "stopped"
