@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tdrop.evaluate import ALL
 from tdrop.report.data import ReportData
-from tdrop.report.extract import rows_sentence
+from tdrop.report.extract import left_out_sentence, rows_sentence
 from tdrop.report.tables import Cell, Table, cells
 from tdrop.report.text import count, method_label, row_interval, row_text, share
 from tdrop.report.words import difference_sentence, outcome_text, unknowns, verdict_words
@@ -46,6 +46,8 @@ def _about_data(data: ReportData) -> dict[int, str]:
         8: contract.outcome.title,
         9: f"{len(contract.features)} columns: {', '.join(column.label for column in contract.features)}",
         10: f"{count(used)} source patients, {count(patients)} patients here" if patients is not None else "",
+        11: _missing_values(data),
+        13: "the classes are as they came: neither resampled nor weighted",
         16: " ".join(filter(None, [verdict_words(data.verdict)["sentence"], difference_sentence(data)])),
         20: f"{rows_sentence(data.validation)} {outcome_text(data).capitalize()}.",
         26: " ".join(unknowns(data)),
@@ -70,5 +72,26 @@ def _about_model(data: ReportData) -> dict[int, str]:
         23: f"AUROC {row_text(auroc)} ({row_interval(auroc) or 'no interval'}); more in “Results at this site”"
         if known
         else "",
+        24: _updating(data),
         27: f"patients in doubt are referred to a clinician, capacity {share(decision.capacity, 0)}",
     }
+
+
+def _missing_values(data: ReportData) -> str:
+    marked = [column.label for column in data.contract.features if column.missing.policy == "indicator"]
+    told = "a missing value takes the source's median or commonest category"
+    if marked:
+        told += f", with a mark that it was missing for {', '.join(marked)} where enough source patients lack it"
+    return f"{told}. {left_out_sentence(data.left_out, data.contract)}".strip()
+
+
+def _updating(data: ReportData) -> str:
+    """What known outcomes say about moving the risks; nothing before they are known."""
+    found = data.recalibration
+    if found is None or len(found.adjustments) < 2:
+        return ""
+    if found.helps is None:
+        return "no recalibration to the known outcomes does better than the risks as they are"
+    return (
+        f"a recalibration to the known outcomes ({found.helps}) is suggested; it is applied only by `tdrop recalibrate`"
+    )

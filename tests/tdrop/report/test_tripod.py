@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from report_cases import report_data
 
 from tdrop.disclosure.report import disclose
+from tdrop.evaluate import suggest_recalibration
 from tdrop.figures import draw_attrition
 from tdrop.report import ReportData
 from tdrop.report.sections import attrition_section
@@ -30,12 +32,24 @@ def test_all_27_items_are_stated_or_left_to_the_authors(labelled: ReportData) ->
     assert list(found) == list(range(1, 28))
     assert all(text == TO_WRITE or text.startswith("stated: ") for text in found.values())
     assert "None" not in " ".join(found.values())
-    for number in (1, 2, 3, 4, 6, 11, 13, 17, 18, 19, 24, 25):
+    for number in (1, 2, 3, 4, 6, 17, 18, 19, 25):
         assert found[number] == TO_WRITE
     auroc = labelled.evaluation.value("mc_dropout", "auroc")
     assert f"AUROC {auroc:.3f}" in found[23]
     assert "800 source patients, 400 patients here" in found[10]
     assert "c3c3" in found[22]
+
+
+def test_missing_values_classes_and_updating_are_stated_from_the_run(labelled: ReportData) -> None:
+    risk = np.clip(labelled.predictions["mc_dropout"][0].mean / 3, 0.01, 0.99)
+    moved = replace(labelled, recalibration=suggest_recalibration(labelled.y, risk))
+    found = items(moved)
+    assert "the source's median" in found[11]
+    assert "neither resampled" in found[13]
+    assert "a recalibration to the known outcomes (" in found[24]
+    right = replace(moved.recalibration, helps=None)
+    assert "as they are" in items(replace(labelled, recalibration=right))[24]
+    assert items(replace(labelled, recalibration=None))[24] == TO_WRITE
 
 
 def test_without_outcomes_no_performance_is_stated() -> None:
