@@ -15,7 +15,7 @@ from tasks.evaluate import evaluate_site, lock_models
 from tdrop.data.readers import fingerprint
 from tdrop.errors import DataError, LabelsRefused, UsageError
 from tdrop.home.place import Place
-from tdrop.home.status import one_at_a_time, read_status
+from tdrop.home.status import one_at_a_time, read_status, tell_use
 from tdrop.records import read_record, written
 from tdrop.runs.audit import AUDIT, Audit, audit_forecast
 from tdrop.runs.labels import remember_labels
@@ -38,6 +38,7 @@ def audit_site(site: str, labels: str, contracts: str = "data_contracts", home: 
         remember_labels(place, site, Path(labels))
         published = publish(place, run.with_evaluation(evaluation, found))
         publish_halt(place, site)
+        tell_use(place, site, published.summary.use)
         return published
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tasks.held_pages import leave_numbers
 from tasks.registry import champion_record
 from tasks.step import step
@@ -11,7 +9,7 @@ from tdrop.disclosure.report import disclose
 from tdrop.errors import Unavailable
 from tdrop.home.place import Place
 from tdrop.home.progress import report
-from tdrop.home.status import read_status, write_status
+from tdrop.home.status import tell_use
 from tdrop.records import whole
 from tdrop.report import ReportData, SiteSummary, report_summary
 from tdrop.runs.gather import gather
@@ -36,9 +34,7 @@ def refresh_report(place: Place, site: str) -> None:
     """Renders a site's report anew from what it was made of, for instance after a promotion."""
     summary = report_summary(publish_report(place, last_run(place, site)))
     publish_halt(place, site)
-    status = read_status(place, site)
-    if status is not None and status.outcome == "done":
-        write_status(place, replace(status, sentence=summary.use))
+    tell_use(place, site, summary.use)
 
 
 def assemble(place: Place, run: Run) -> ReportData:

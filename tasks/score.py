@@ -17,7 +17,7 @@ from tdrop.evaluate import patients_table
 from tdrop.home.place import Place, replacing, write_private
 from tdrop.home.status import now
 from tdrop.records import read_record, write_json, write_record
-from tdrop.runs.batch import Champion, Scored, compare_sentences, made_for, unseen_sentences, what_changed
+from tdrop.runs.batch import Champion, Scored, compare_sentences, last_verdict, made_for, unseen_sentences, what_changed
 from tdrop.runs.batches import keep_batch
 from tdrop.runs.records import model_name
 from tdrop.served.batches import Batch, feature_differences
@@ -40,6 +40,7 @@ def score_batch(place: Place, site: str, file: str) -> Scored:
     table = table.assign(filled_in=encoder.filled_in(prepared.frame))
     unseen = {column: count for column, count in encoder.unseen(prepared.frame).items() if count}
     sentences = [
+        *last_verdict(place, site),
         *what_changed(place, site, champion),
         *unseen_sentences(unseen, len(cohort)),
         *compare_sentences(those, champion, cohort),

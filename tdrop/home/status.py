@@ -10,7 +10,7 @@ import json
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -119,6 +119,13 @@ def read_status(place: Place, site: str) -> Status | None:
 def write_status(place: Place, status: Status) -> None:
     """Replaces the site's status."""
     write_private(place.site(status.site) / STATUS, json.dumps(plain(status), indent=1, sort_keys=True) + "\n")
+
+
+def tell_use(place: Place, site: str, use: str) -> None:
+    """Lets the status of a site whose report was made anew say what that report says."""
+    status = read_status(place, site)
+    if status is not None and status.outcome == "done":
+        write_status(place, replace(status, sentence=use))
 
 
 def unchanged(place: Place, site: str, inputs: Inputs) -> bool:

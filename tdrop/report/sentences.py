@@ -36,7 +36,13 @@ def ground_sentence(ground: Ground) -> str:
         return f"The rarer outcome was seen in {found} of {of} source patients: too few to learn from."
     if ground.kind == "shared_patients":
         return (
-            f"{found} of the {of} patients here are the source's own (same ids): they say nothing about new patients."
+            f"{found} of the {of} patients here are the source's own (same ids, or the same values throughout): they "
+            "say nothing about new patients."
+        )
+    if ground.kind == "known_ranking":
+        return (
+            f"Among the {of} patients with a known outcome, those who had it were given the lower risks: the risks "
+            "rank patients here worse than guessing would."
         )
     known = ground.low is not None and ground.high is not None
     chance = f"; chance allows {count(ground.low)} to {count(ground.high)}" if known else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,6 +65,16 @@ def what_changed(place: Place, site: str, champion: Champion) -> list[str]:
     if older is not None:
         sentences.append(f"version {champion.version} was trained on {older}; {advice}")
     return sentences
+
+
+def last_verdict(place: Place, site: str) -> list[str]:
+    """Whether the site's last report, which may be newer than the promotion, says not to use a model here."""
+    try:
+        # Not as a record: reports load what draws them, and scoring does not.
+        verdict = json.loads((place.latest(site) / "summary.json").read_text(encoding="utf-8"))["verdict"]
+    except (OSError, ValueError, KeyError):
+        return []
+    return ["the site's last report says: stop; read it before anybody uses these risks"] if verdict == "stop" else []
 
 
 def _older_source(place: Place, site: str, champion: Champion) -> str | None:

@@ -31,7 +31,7 @@ from tdrop.runs.propensity import fitted_propensity, load_propensity, unlike_pat
 from tdrop.runs.published import SUMMARY
 from tdrop.runs.run import Run
 from tdrop.served.promotion import Promotion
-from tdrop.shift import Shift, judge_known_outcomes
+from tdrop.shift import Shift, judge_known_outcomes, judge_known_ranking
 from tdrop.tune import Trial
 
 PACKAGES = ("tdrop", "torch", "scikit-learn", "numpy", "pandas", "great-expectations", "prefect", "mlflow")
@@ -99,8 +99,8 @@ def _observations(place: Place, run: Run, forecast: Forecast | None, y: NDArray[
 def _judged(run: Run, y: NDArray[Any] | None) -> Shift:
     """The shift under the verdict that known outcomes leave; its stage, made before any was read, stays as it is."""
     risk = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS).mean
-    known = None if y is None else judge_known_outcomes(y, risk)
-    return run.stages.shift.record(Shift, "shift.json").judged(known)
+    said = () if y is None else (judge_known_outcomes(y, risk), judge_known_ranking(y, risk))
+    return run.stages.shift.record(Shift, "shift.json").judged(*said)
 
 
 def _marked_trials(run: Run) -> dict[str, list[Trial]]:

@@ -2,7 +2,13 @@
 
 from tdrop.shift.classifier import propensity, unlike_newcomers
 from tdrop.shift.estimate import Shift, estimate_shift
-from tdrop.shift.grounds import Ground, judge_known_outcomes, judge_shared_patients, judge_source_outcomes
+from tdrop.shift.grounds import (
+    Ground,
+    judge_known_outcomes,
+    judge_known_ranking,
+    judge_shared_patients,
+    judge_source_outcomes,
+)
 from tdrop.shift.joint import Driver, PermutationTest
 from tdrop.shift.marginal import Density, FeatureShift
 from tdrop.shift.overlap import WEIGHT_CAP, DomainAuroc, Kind, Propensity, density_ratio_weights, effective_n
@@ -22,6 +28,7 @@ __all__ = [
     "effective_n",
     "estimate_shift",
     "judge_known_outcomes",
+    "judge_known_ranking",
     "judge_shared_patients",
     "judge_source_outcomes",
     "propensity",

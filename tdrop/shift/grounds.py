@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
+from tdrop.metrics.ranking import auroc
 from tdrop.records import Amount, Count
 from tdrop.shift.verdict import Verdict
 from tdrop.types import INTERVAL_LEVEL, Cohort
@@ -23,6 +24,8 @@ CAUTION_SHARED = 0.10
 STOP_SHARED = 0.50
 #: So far from chance (0) to certainty (1) must values of the same id agree, for the id to name one patient.
 BELIEVED_SURPLUS = 0.2
+#: Where more source patients than this have another's values throughout, the same values do not name one patient.
+MOST_TWINS = 0.01
 #: From these ratios of outcomes to what was expected (or its inverse) the risks are doubtful, or not to be used. Many
 #: patients make any difference sure; one below a tenth is what methods miss by at sites where only the patients differ.
 CAUTION_RATIO = 1.1
@@ -46,7 +49,7 @@ class Ground:
         high: Upper end.
     """
 
-    kind: Literal["source_outcomes", "shared_patients", "known_outcomes"]
+    kind: Literal["source_outcomes", "shared_patients", "known_outcomes", "known_ranking"]
     verdict: Verdict
     count: Count
     of: Count
@@ -66,9 +69,10 @@ def judge_shared_patients(source: Cohort, target: Cohort) -> Ground:
     """Says whether target patients are the source's own.
 
     Hospitals that number their patients from 1 share ids and no patients. Ids are believed where the values behind
-    them agree more often than those of other pairs; otherwise only patients who agree in every value are counted.
+    them agree more often than those of other pairs; otherwise only patients who agree in every value are counted. Ids
+    may also be new ones for old patients: where values tell patients apart, the same values throughout are one patient.
     """
-    shared = _count_shared(source, target)
+    shared = max(_count_shared(source, target), _count_same_values(source, target))
     share = shared / max(1, len(target))
     verdict: Verdict = "stop" if share >= STOP_SHARED else "caution" if share >= CAUTION_SHARED else "go"
     return Ground("shared_patients", verdict, shared, len(target))
@@ -87,6 +91,22 @@ def _count_shared(source: Cohort, target: Cohort) -> int:
     by_chance = float((ours == np.roll(theirs, 1, axis=0)).mean()) if len(pairs) > 1 else 0.0
     surplus = (float(agree.mean()) - by_chance) / max(1.0 - by_chance, 1e-9)
     return len(pairs) if surplus >= BELIEVED_SURPLUS else int(agree.all(axis=1).sum())
+
+
+def _count_same_values(source: Cohort, target: Cohort) -> int:
+    """Counts target patients with the values of a source patient, 0 where source patients have each other's."""
+    features = [name for name in source.features if name in target.features]
+    if not features or not len(source):
+        return 0
+    # Adding 0 makes one of the two zeros: rows are compared by their bytes.
+    ours, theirs = (
+        [row.tobytes() for row in one.X[:, [one.features.index(name) for name in features]] + np.float32(0)]
+        for one in (source, target)
+    )
+    known = set(ours)
+    if len(ours) - len(known) > MOST_TWINS * len(ours):
+        return 0
+    return sum(row in known for row in theirs)
 
 
 def judge_known_outcomes(y: NDArray[Any], risk: NDArray[Any]) -> Ground | None:
@@ -108,6 +128,24 @@ def judge_known_outcomes(y: NDArray[Any], risk: NDArray[Any]) -> Ground | None:
         ratio = max(happened + 0.5, expected + 0.5) / min(happened + 0.5, expected + 0.5)
         verdict = "stop" if ratio >= STOP_RATIO else "caution" if ratio >= CAUTION_RATIO else "go"
     return Ground("known_outcomes", verdict, happened, int(known.sum()), expected, low, high)
+
+
+def judge_known_ranking(y: NDArray[Any], risk: NDArray[Any]) -> Ground | None:
+    """Says whether known outcomes (rows,), NaN where unknown, went to the lower risks (rows,); None without both kinds.
+
+    As many outcomes as expected say nothing about whose they were. Risks that rank patients worse than guessing, by
+    more than chance, are those of nobody here.
+    """
+    known = np.isfinite(np.asarray(y, dtype=np.float64))
+    happened = np.asarray(y)[known] > 0.5
+    with_it, without = int(happened.sum()), int((~happened).sum())
+    value = auroc(happened, np.asarray(risk, dtype=np.float64)[known])
+    if value is None:
+        return None
+    # The spread of the AUROC of guesses, after Mann and Whitney.
+    spread = float(np.sqrt((with_it + without + 1) / (12 * with_it * without)))
+    worse = value < 0.5 - float(norm.ppf(0.5 + INTERVAL_LEVEL / 2)) * spread
+    return Ground("known_ranking", "stop" if worse else "go", with_it, with_it + without)
 
 
 def worst(verdict: Verdict, *grounds: Ground | None) -> Verdict:

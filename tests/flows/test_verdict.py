@@ -11,9 +11,12 @@ import pandas as pd
 import pytest
 from conftest import settle
 
+from flows.audit import audit_site
 from flows.shift import compare_with_source
 from flows.transfer import transfer_site
 from tasks.report import assemble
+from tdrop.home.status import read_status
+from tdrop.runs.batch import last_verdict
 from tdrop.runs.export import export_site, site_record
 from tdrop.runs.run import last_run
 from tdrop.runs.settings import TransferSettings
@@ -95,6 +98,24 @@ def test_outcomes_that_contradict_the_risks_harden_the_verdict(tiny_network, tmp
     ground = json.loads((tmp_path / "export" / "shift.json").read_text())["grounds"][-1]
     assert (ground["kind"], ground["count"]) == ("known_outcomes", 0)
     assert (ground["low"] is None) == hidden
+
+
+def test_outcomes_of_the_lower_risks_leave_no_candidate(tiny_network, tmp_path):
+    """As many outcomes as expected, and all with the patients of whom the fewest were expected."""
+    transfer(tiny_network)
+    listed = pd.read_csv(tiny_network.latest(SITE) / "patients.csv", dtype={"id": str})
+    risk = listed.set_index("id")["risk"]
+    lowest = set(risk.nsmallest(round(risk.sum())).index)
+    known = pd.DataFrame({"patient_id": risk.index, "died_10y": risk.index.isin(lowest).astype(int)})
+    known.to_csv(tmp_path / "known.csv", index=False)
+    assert last_verdict(tiny_network, SITE) == []
+    audited = audit_site(SITE, str(tmp_path / "known.csv"), tiny_network.contracts, tiny_network.home)
+    assert audited.summary.verdict == "stop"
+    assert "rank patients here worse than guessing would" in page(tiny_network)
+    assert read_status(tiny_network, SITE).sentence.startswith("Do not use the model here.")
+    assert "stop" in last_verdict(tiny_network, SITE)[0]
+    run = last_run(tiny_network, SITE)
+    assert site_record(tiny_network, run, assemble(tiny_network, run), tmp_path / "record").candidate is None
 
 
 def test_a_refused_label_file_costs_the_labels_and_not_the_report(tiny_network):

@@ -193,7 +193,7 @@ def with_few(data: Any, few: int) -> Any:
     whole = make_validation(303, few, few)
     finding = replace(whole.findings[0], others={"conflicting": few}, words=words)
     grounds = [Ground(kind, "caution", few, 300, expected=few + 0.4) for kind in
-               ("source_outcomes", "shared_patients", "known_outcomes")]  # fmt: skip
+               ("source_outcomes", "shared_patients", "known_outcomes", "known_ranking")]  # fmt: skip
     counted = [replace(row, n=few, events=few, value=None, why="few events") for row in data.evaluation.rows]
     rows = [replace(row, value=float(few)) if METRICS[row.metric].shape == "count" else row for row in counted]
     expected = replace(

@@ -9,7 +9,14 @@ import pytest
 
 from tdrop.records import plain, read
 from tdrop.shift import estimate_shift
-from tdrop.shift.grounds import Ground, judge_known_outcomes, judge_shared_patients, judge_source_outcomes, worst
+from tdrop.shift.grounds import (
+    Ground,
+    judge_known_outcomes,
+    judge_known_ranking,
+    judge_shared_patients,
+    judge_source_outcomes,
+    worst,
+)
 from tdrop.types import Cohort
 
 FEW = "too few to say"
@@ -48,6 +55,32 @@ def test_a_patient_who_was_measured_again_is_the_same_patient():
     again = source.X.copy()
     again[:, 0] += 1
     assert judge_shared_patients(source, replace(source, X=again)).count == 100
+
+
+def test_the_sources_own_patients_under_new_ids_are_no_new_site():
+    source = ward(np.arange(200))
+    renamed = replace(source, ids=np.array([f"x{i}" for i in range(200)]))
+    assert (judge_shared_patients(source, renamed).verdict, judge_shared_patients(source, renamed).count) == (
+        "stop",
+        200,
+    )
+    answers = [replace(one, features=("p", "q", "r"), X=one.X[:, 2:], described=()) for one in (source, renamed)]
+    assert judge_shared_patients(*answers).count == 0, "three answers do not name a patient"
+
+
+def test_outcomes_of_the_lower_risks_stop_although_they_are_as_many_as_expected():
+    generator = np.random.default_rng(0)
+    risk = generator.beta(1, 1, 200)
+    happened = (generator.uniform(size=200) < risk).astype(float)
+    turned = (generator.uniform(size=200) < 1 - risk).astype(float)
+    assert judge_known_outcomes(turned, risk).verdict == "go"
+    assert judge_known_ranking(turned, risk).verdict == "stop"
+    assert judge_known_ranking(happened, risk).verdict == "go"
+    assert judge_known_ranking(np.r_[turned[:5], np.full(195, np.nan)], risk).verdict == "go", "five say little"
+    assert judge_known_ranking(np.zeros(200), risk) is None
+    assert judge_known_ranking(np.full(200, np.nan), risk) is None
+    guesses = [judge_known_ranking(turned, generator.uniform(size=200)).verdict for _ in range(200)]
+    assert guesses.count("go") >= 0.94 * len(guesses)
 
 
 def test_outcomes_that_contradict_every_risk_stop_and_right_ones_do_not():
