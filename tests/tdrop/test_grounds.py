@@ -40,7 +40,8 @@ def test_the_sources_own_patients_are_no_new_site():
     source = ward(np.array([f"p{i}" for i in range(100)]))
     assert judge_shared_patients(source, source).verdict == "stop"
     other = np.r_[source.ids[:20], [f"q{i}" for i in range(80)]]
-    assert judge_shared_patients(source, replace(source, ids=other)).verdict == "caution"
+    theirs = np.r_[source.X[:20], ward(np.arange(80), seed=1).X]
+    assert judge_shared_patients(source, replace(source, ids=other, X=theirs)).verdict == "caution"
     assert judge_shared_patients(ward(np.arange(100)), ward(np.arange(100, 200))).verdict == "go"
     assert judge_shared_patients(ward(np.arange(3)), ward(np.arange(3).astype(str))).count == 3
 
