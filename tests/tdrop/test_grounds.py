@@ -77,7 +77,9 @@ def test_outcomes_of_the_lower_risks_stop_although_they_are_as_many_as_expected(
     assert judge_known_outcomes(turned, risk).verdict == "go"
     assert judge_known_ranking(turned, risk).verdict == "stop"
     assert judge_known_ranking(happened, risk).verdict == "go"
-    assert judge_known_ranking(np.r_[turned[:5], np.full(195, np.nan)], risk).verdict == "go", "five say little"
+    two = np.full(200, np.nan)
+    two[[risk.argmin(), risk.argmax()]] = 1, 0
+    assert judge_known_ranking(two, risk).verdict == "go", "two patients say little"
     assert judge_known_ranking(np.zeros(200), risk) is None
     assert judge_known_ranking(np.full(200, np.nan), risk) is None
     guesses = [judge_known_ranking(turned, generator.uniform(size=200)).verdict for _ in range(200)]
