@@ -8,25 +8,21 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
+from pool_work import (
+    die,
+    die_at_first,
+    loaded_already,
+    loaded_by_training,
+    mark_and_sleep,
+    own_megabytes,
+    write_after,
+)
 from separate_process import worker_processes_of
 
 from tdrop.errors import FitError
 from tdrop.home import pool, stopping
-
-
-def die_at_first(marker: str) -> str:
-    """Kills its own process, as a machine without memory does, unless it has done so before."""
-    if not Path(marker).exists():
-        Path(marker).touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return "done"
-
-
-def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_work_runs_in_place_without_a_pool():
@@ -72,11 +68,6 @@ def test_whoever_starts_the_workers_may_die_with_them():
         killed.result()
 
 
-def mark_and_sleep(folder: str) -> None:
-    Path(folder, str(os.getpid())).touch()
-    time.sleep(60)
-
-
 def test_a_death_is_the_dead_workers_work_alone():
     """Whoever fits beside one that dies again and again is not drawn into it."""
     with pool.worker_processes(2), ThreadPoolExecutor(2) as threads:
@@ -96,6 +87,7 @@ def test_a_request_ends_work_at_once_and_counts_as_nobodys_failure(tmp_path, tol
     with pool.worker_processes(1), ThreadPoolExecutor(3) as threads:
         working = [threads.submit(pool.compute, mark_and_sleep, str(tmp_path)) for _ in range(3)]
         while not any(tmp_path.iterdir()):
+            assert not any(future.done() for future in working)
             time.sleep(0.02)
         told_to_stop()
         assert all(isinstance(future.exception(20), stopping.Interrupted) for future in working)
@@ -114,13 +106,6 @@ def test_nobody_waits_for_ever_for_workers_that_were_closed():
     threads.shutdown()
 
 
-def loaded_by_training() -> list[str]:
-    """What a worker process has loaded once it can fit."""
-    import tasks.tune  # noqa: F401
-
-    return sorted({"prefect", "mlflow", "great_expectations", "matplotlib"} & set(sys.modules))
-
-
 def test_a_worker_loads_no_orchestrator_and_no_record():
     with pool.worker_processes(1):
         assert pool.compute(loaded_by_training) == []
@@ -134,21 +119,11 @@ def test_workers_that_were_started_early_do_the_work():
     assert pool.compute(os.getpid) == os.getpid(), "without workers there is nothing to start"
 
 
-def own_megabytes() -> float:
-    """Memory of this process that it shares with no other."""
-    lines = (line.split() for line in Path("/proc/self/smaps_rollup").read_text().splitlines())
-    return sum(int(line[1]) for line in lines if line[0].startswith("Private_")) / 1024
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every worker loads what it needs anew")
 def test_workers_share_the_memory_of_what_they_loaded():
     with pool.worker_processes(1):
         assert pool.compute(loaded_already) == ["sklearn", "torch"]
         assert pool.compute(own_megabytes) < 60, "loading them anew takes 200"
-
-
-def loaded_already() -> list[str]:
-    return sorted({"torch", "sklearn", "torch._dynamo"} & set(sys.modules))
 
 
 def test_work_of_an_earlier_turn_goes_first(tmp_path):
@@ -165,12 +140,6 @@ def test_work_of_an_earlier_turn_goes_first(tmp_path):
         futures += [threads.submit(work, place) for place in (3, 1, 2, 0)]
         wait(futures)
     assert order.read_text().split() == ["9", "0", "1", "2", "3"]
-
-
-def write_after(file: str, place: int) -> None:
-    with Path(file).open("a") as stream:
-        stream.write(f"{place}\n")
-    time.sleep(1.0 if place == 9 else 0)
 
 
 def test_calls_side_by_side_keep_their_turn():
