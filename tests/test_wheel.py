@@ -57,9 +57,8 @@ def _run(command, folder: Path, installed: Path) -> str:
 def test_an_installed_wheel_starts_a_network_in_an_empty_folder(installed, tmp_path):
     generator = np.random.default_rng(0)
     age = generator.normal(60, 8, 60).round(1)
-    pd.DataFrame({"patient": range(60), "age": age, "died": (age > 60).astype(int)}).to_csv(
-        tmp_path / "a.csv", index=False
-    )
+    died = (age + generator.normal(0, 10, 60) > 60).astype(int)
+    pd.DataFrame({"patient": range(60), "age": age, "died": died}).to_csv(tmp_path / "a.csv", index=False)
     command = [sys.executable, installed / "bin" / "tdrop", "init", ".", "--data", "a.csv", "--outcome", "died"]
     assert "60 rows read, 60 used" in _run(command, tmp_path, installed)
     assert (tmp_path / "data_contracts" / "schemas" / "table.json").is_file()
