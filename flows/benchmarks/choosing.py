@@ -2,7 +2,8 @@
 
 Over simulated, synthetic and real pairs of sites every method is tuned, scored by each criterion and
 refitted; only then are the target's labels opened. The regret of a choice is what the best method in
-hindsight does better there: in AUROC, and in log loss. docs/CHOOSING.md reports a run.
+hindsight does better there: in AUROC, and in log loss. Beside it stands what is left when one half of the target's
+patients finds the best method and the other half judges it (`hindsight`). docs/CHOOSING.md reports a run.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
+from flows.benchmarks.hindsight import behind_other_half
 from flows.benchmarks.problems import find_problem, list_problems, quick_problems
 from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
 from flows.benchmarks.units import run_units
@@ -51,6 +54,8 @@ class Scored:
         unweighted: The same without weights.
         auroc: AUROC at the target.
         log_loss: Log loss there.
+        auroc_behind: How far its AUROC is behind that of the candidate which other patients' outcomes pick.
+        log_loss_behind: How far its log loss is behind.
     """
 
     candidate: bool
@@ -59,6 +64,17 @@ class Scored:
     unweighted: float | None
     auroc: float
     log_loss: float
+    auroc_behind: float
+    log_loss_behind: float
+
+
+class Regret(NamedTuple):
+    """What a choice cost: against the best candidate in hindsight, and against the best by other patients' outcomes."""
+
+    auroc: float
+    log_loss: float
+    auroc_halves: float
+    log_loss_halves: float
 
 
 @dataclass(frozen=True)
@@ -85,12 +101,16 @@ class Measurement:
     scores: Mapping[str, Scored]
     chosen: Mapping[str, str]
 
-    def regret(self, rule: str) -> tuple[float, float]:
-        """What the best candidate in hindsight does better than the rule's: in AUROC and in log loss."""
+    def regret(self, rule: str) -> Regret:
+        """What others do better than the rule's method."""
         candidates = [each for each in self.scores.values() if each.candidate]
         own = self.scores[self.chosen[rule]]
-        behind = max(each.auroc for each in candidates) - own.auroc
-        return behind, own.log_loss - min(each.log_loss for each in candidates)
+        return Regret(
+            auroc=max(each.auroc for each in candidates) - own.auroc,
+            log_loss=own.log_loss - min(each.log_loss for each in candidates),
+            auroc_halves=own.auroc_behind,
+            log_loss_halves=own.log_loss_behind,
+        )
 
 
 def run(place: Place, scale: Scale) -> Results:
@@ -103,7 +123,7 @@ def run(place: Place, scale: Scale) -> Results:
     ]
     measurements = run_units(place, "choosing", measure, units)
     counts = Counter(one.chosen[DEFAULT_CRITERION] for one in measurements).most_common()
-    overall = _regret(measurements, DEFAULT_CRITERION)
+    overall, _ = _regrets(measurements, DEFAULT_CRITERION)
     return Results(
         title="Choosing without target labels",
         about=(
@@ -112,7 +132,7 @@ def run(place: Place, scale: Scale) -> Results:
             f"{', '.join(f'{label(name)} {count}' for name, count in counts)}."
         ),
         tables=[regret_table(measurements), _measurements_table(measurements)],
-        metrics={f"{DEFAULT_CRITERION}_{name}": value for name, value in overall.items()},
+        metrics={f"{DEFAULT_CRITERION}_{name}": value for name, value in overall._asdict().items()},
         params={"trials": trials, "methods": len(names), "runs": len(measurements)},
     )
 
@@ -134,6 +154,7 @@ def measure(problem: str, seed: int, methods: Sequence[str], trials: int) -> Mea
     chosen = choose_by_every_rule(scores)
     y = labelled.y
     assert y is not None
+    behind = behind_other_half(y, np.stack(risks), np.array([score.has_samples for score in scores]), seed=seed)
     return Measurement(
         problem=problem,
         family=found.family,
@@ -149,8 +170,10 @@ def measure(problem: str, seed: int, methods: Sequence[str], trials: int) -> Mea
                 unweighted=score.folds.plain_log_loss if score.folds else None,
                 auroc=auroc(y, risk) or 0.5,
                 log_loss=float(per_row_log_loss(y, risk).mean()),
+                auroc_behind=float(behind.auroc[row]),
+                log_loss_behind=float(behind.log_loss[row]),
             )
-            for score, risk in zip(scores, risks, strict=True)
+            for row, (score, risk) in enumerate(zip(scores, risks, strict=True))
         },
         chosen=chosen,
     )
@@ -183,18 +206,13 @@ def _choose_by_error_of_the_difference(choice: Choice) -> str:
     return min(tied, key=PREFERENCE.index)
 
 
-def _regret(measurements: Sequence[Measurement], rule: str) -> dict[str, float]:
+def _regrets(measurements: Sequence[Measurement], rule: str) -> tuple[Regret, Regret]:
     """Mean and largest regret of a rule, every problem counting once."""
-    by_problem: dict[str, list[tuple[float, float]]] = {}
+    by_problem: dict[str, list[Regret]] = {}
     for one in measurements:
         by_problem.setdefault(one.problem, []).append(one.regret(rule))
-    means = np.array([np.mean(pairs, axis=0) for pairs in by_problem.values()])
-    return {
-        "auroc": float(means[:, 0].mean()),
-        "auroc_worst": float(means[:, 0].max()),
-        "log_loss": float(means[:, 1].mean()),
-        "log_loss_worst": float(means[:, 1].max()),
-    }
+    means = np.array([np.mean(regrets, axis=0) for regrets in by_problem.values()])
+    return Regret(*map(float, means.mean(axis=0))), Regret(*map(float, means.max(axis=0)))
 
 
 def regret_table(measurements: Sequence[Measurement]) -> Table:
@@ -202,22 +220,26 @@ def regret_table(measurements: Sequence[Measurement]) -> Table:
     rows: list[Row] = []
     for family in (EVERYTHING, *dict.fromkeys(one.family for one in measurements)):
         kept = [one for one in measurements if family in (EVERYTHING, one.family)]
-        found = {rule: _regret(kept, rule) for rule in kept[0].chosen}
-        for rule, regret in sorted(found.items(), key=lambda item: item[1]["auroc"]):
-            auroc_mean, auroc_worst, loss_mean, loss_worst = (Estimate(each, digits=4) for each in regret.values())
+        found = {rule: _regrets(kept, rule) for rule in kept[0].chosen}
+        for rule, (mean, worst) in sorted(found.items(), key=lambda item: item[1][0].auroc):
             rows.append(
                 {
                     "family": family,
                     "rule": rule,
                     "problems": len({one.problem for one in kept}),
                     "runs": len(kept),
-                    "AUROC regret": auroc_mean,
-                    "AUROC regret, worst": auroc_worst,
-                    "log-loss regret": loss_mean,
-                    "log-loss regret, worst": loss_worst,
+                    "AUROC regret": Estimate(mean.auroc, digits=4),
+                    "AUROC regret, worst": Estimate(worst.auroc, digits=4),
+                    "AUROC regret, by halves": Estimate(mean.auroc_halves, digits=4),
+                    "log-loss regret": Estimate(mean.log_loss, digits=4),
+                    "log-loss regret, worst": Estimate(worst.log_loss, digits=4),
+                    "log-loss regret, by halves": Estimate(mean.log_loss_halves, digits=4),
                 }
             )
-    caption = "Regret of every rule, simulated and real pairs by family; every problem counts once."
+    caption = (
+        "Regret of every rule, simulated and real pairs by family; every problem counts once. By halves: one half of a "
+        "target's patients finds the best method, the other half compares."
+    )
     return Table("choosing", caption, rows)
 
 

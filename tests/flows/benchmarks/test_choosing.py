@@ -12,7 +12,7 @@ from tdrop.data.families import SHAPES
 
 def measured(problem, seed, chosen):
     figures = {"a": (0.70, 0.20), "b": (0.80, 0.15), "mlp": (0.99, 0.01)}
-    scores = {name: Scored(name != "mlp", None, None, None, *pair) for name, pair in figures.items()}
+    scores = {name: Scored(name != "mlp", None, None, None, *pair, 0.01, 0.02) for name, pair in figures.items()}
     return Measurement(problem, problem, seed, "go", None, None, scores, {"importance_weighted": chosen})
 
 
@@ -23,6 +23,7 @@ def test_regret_is_what_the_best_candidate_does_better_and_every_problem_counts_
     assert (second["AUROC regret"].value, second["log-loss regret"].value) == pytest.approx((0, 0))
     assert overall["AUROC regret"].value == pytest.approx(0.025)
     assert overall["AUROC regret, worst"].value == pytest.approx(0.05)
+    assert overall["AUROC regret, by halves"].value == pytest.approx(0.01)
     assert (overall["problems"], overall["runs"]) == (2, 3)
     assert "| all | importance_weighted | 2 | 3 | 0.0250 | 0.0500 |" in table.markdown()
 
