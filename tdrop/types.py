@@ -248,7 +248,6 @@ class Method(Protocol):
         """How much these settings hold the method back, the most important part first; larger is more restrained."""
         ...
 
-    @classmethod
-    def search_space(cls) -> dict[str, tuple[Any, ...]]:
+    def search_space(self) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try, by setting."""
         ...

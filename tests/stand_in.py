@@ -47,6 +47,5 @@ class Watcher:
     def with_settings(self, **settings):
         return replace(self, **settings)
 
-    @classmethod
-    def search_space(cls):
+    def search_space(self):
         return {"risk": (0.1, 0.2, 0.3), "steps": (5, 10)}

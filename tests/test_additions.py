@@ -40,8 +40,7 @@ class NaiveBayes(ReferenceMethod):
 
     refits: int = setting(5, "Bootstrap refits K: the samples.", low=1)
 
-    @classmethod
-    def search_space(cls) -> dict[str, tuple[Any, ...]]:
+    def search_space(self) -> dict[str, tuple[Any, ...]]:
         return {}
 
     def estimator(self, task: Any, seed: int) -> Any:

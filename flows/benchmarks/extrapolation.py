@@ -37,7 +37,7 @@ METHODS: Mapping[str, Mapping[str, Any]] = {
     "last_layer": NETWORK,
     "tdnr": NETWORK,
     "transductive_dropout": {**NETWORK, "lambda_": 0.03, "form": "paper"},
-    "transductive_ensemble": {**NETWORK, "lambda_": 0.03},
+    "transductive_ensemble": NETWORK,
     "logistic_regression": {},
     "gradient_boosting": {},
 }

@@ -109,8 +109,11 @@ def measure_steps(rounds: int) -> list[Measure]:
             "mc_dropout": training_step("mc_dropout", Batch(x, y, None, 0.5)),
             "mlp": training_step("mlp", Batch(x, y, None, 0.5)),
             "ensemble": training_step("ensemble", Batch(x.expand(10, -1, -1), y.expand(10, -1), None, 0.5)),
-            "transductive_ensemble": training_step(
-                "transductive_ensemble", Batch(x.expand(10, -1, -1), y.expand(10, -1), target, 0.5)
+            "doubters": training_step(
+                "transductive_ensemble",
+                Batch(x.expand(3, -1, -1), y.expand(3, -1), target, 0.5),
+                form="joint",
+                members=3,
             ),
             # As long as a step, so that both have the same chance of a quiet moment.
             "sgemm": lambda: [torch.mm(left, right, out=space) for _ in range(6)],
@@ -161,9 +164,7 @@ def _ratio_measures(seconds: Mapping[str, float]) -> list[Measure]:
             for name in ("concrete", "gaussian")
         ],
         Measure("ensemble of 10 / one MLP", seconds["ensemble"] / seconds["mlp"], "times", 8.0),
-        Measure(
-            "transductive ensemble / ensemble", seconds["transductive_ensemble"] / seconds["ensemble"], "times", 1.3
-        ),
+        Measure("transductive ensemble / ensemble", 1 + seconds["doubters"] / seconds["ensemble"], "times", 1.3),
     ]
 
 

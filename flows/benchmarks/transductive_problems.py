@@ -75,8 +75,8 @@ def draw(part: str, family: str, name: str) -> tuple[Cohort, Cohort]:
 
 
 def method_of(decay: float, lambda_: float, quick: bool) -> Method:
-    """The ensemble at one point of the grid; everything else at its default."""
-    options: dict[str, Any] = {"members": MEMBERS, **(QUICK if quick else {})}
+    """The ensemble at one point of the grid, in the form whose risk lambda moves; everything else at its default."""
+    options: dict[str, Any] = {"form": "joint", "members": MEMBERS, **(QUICK if quick else {})}
     return build(METHOD, weight_decay=decay, lambda_=lambda_, **options)
 
 

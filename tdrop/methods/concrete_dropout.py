@@ -42,8 +42,7 @@ class ConcreteDropout(NetworkMethod):
     initial_rate: float = setting(0.1, "Dropout rate at the start.", low=0.001, high=0.95)
     temperature: float = setting(0.1, "Softness of the relaxed masks.", low=0.01, high=10)
 
-    @classmethod
-    def search_space(cls) -> dict[str, tuple[Any, ...]]:
+    def search_space(self) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try, by setting."""
         return {
             "length_scale": (0.01, 0.1, 0.3, 1.0),

@@ -35,8 +35,7 @@ class Ensemble(NetworkMethod):
 
     members: int = setting(10, "Networks in the ensemble.", low=2)
 
-    @classmethod
-    def search_space(cls) -> dict[str, tuple[Any, ...]]:
+    def search_space(self) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try, by setting."""
         return {**super().search_space(), **RESTRAINT, "batch": (128, 256)}
 

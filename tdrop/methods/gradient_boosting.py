@@ -41,8 +41,7 @@ class GradientBoosting(ReferenceMethod):
     l2: float = setting(1.0, "Penalty on the leaves' values.", low=0.0)
     steps: int = setting(80, "Boosting iterations.", low=1)
 
-    @classmethod
-    def search_space(cls) -> dict[str, tuple[Any, ...]]:
+    def search_space(self) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try, by setting."""
         return {
             "learning_rate": (0.05, 0.1, 0.2),

@@ -31,8 +31,7 @@ class LastLayer(NetworkMethod):
 
     rate: float = setting(0.5, "Share of the last hidden layer's units dropped in a pass.", low=0.01, high=0.95)
 
-    @classmethod
-    def search_space(cls) -> dict[str, tuple[Any, ...]]:
+    def search_space(self) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try, by setting."""
         return {**super().search_space(), "rate": (0.2, 0.5)}
 

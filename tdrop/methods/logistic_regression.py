@@ -44,8 +44,7 @@ class LogisticRegression(ReferenceMethod):
     )
     steps: int = setting(200, "Most iterations of the solver.", low=1)
 
-    @classmethod
-    def search_space(cls) -> dict[str, tuple[Any, ...]]:
+    def search_space(self) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try, by setting."""
         return {"C": (0.01, 0.1, 1.0, 10.0), "terms": ("linear", "squares", "products")}
 

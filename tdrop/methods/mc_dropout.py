@@ -32,8 +32,7 @@ class McDropout(NetworkMethod):
 
     rate: float = setting(0.5, "Share of hidden units dropped in a pass.", low=0.01, high=0.95)
 
-    @classmethod
-    def search_space(cls) -> dict[str, tuple[Any, ...]]:
+    def search_space(self) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try; the rate stays at the paper's 0.5."""
         return {**super().search_space(), "batch": (128, 256)}
 

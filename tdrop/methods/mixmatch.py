@@ -42,8 +42,7 @@ class MixMatch(NetworkMethod):
     alpha: float = setting(0.75, "Shape of the Beta distribution of the mixing share.", low=0.01)
     guess_weight: float = setting(1.0, "Weight of the guessed rows' squared error at the end of training.", low=0.0)
 
-    @classmethod
-    def search_space(cls) -> dict[str, tuple[Any, ...]]:
+    def search_space(self) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try, by setting."""
         return {**super().search_space(), "guess_weight": (0.1, 0.3, 1.0, 3.0), "alpha": (0.2, 0.75)}
 

@@ -30,8 +30,7 @@ class Mlp(NetworkMethod):
     summary: ClassVar[str] = "A plain neural network with one prediction a patient and no measure of its own doubt."
     has_samples: ClassVar[bool] = False
 
-    @classmethod
-    def search_space(cls) -> dict[str, tuple[Any, ...]]:
+    def search_space(self) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try, by setting."""
         return {**super().search_space(), **RESTRAINT, "batch": (128, 256)}
 

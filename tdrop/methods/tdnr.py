@@ -26,8 +26,7 @@ class Tdnr(TransductiveDropout):
     lambda_: float = field(default=0.0, init=False)
     form: str = field(default="paper", init=False, metadata={"choices": ("paper",)})
 
-    @classmethod
-    def search_space(cls) -> dict[str, tuple[Any, ...]]:
+    def search_space(self) -> dict[str, tuple[Any, ...]]:
         """Transductive dropout's values without lambda."""
         return {name: values for name, values in super().search_space().items() if name != "lambda_"}
 

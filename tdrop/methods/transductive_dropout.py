@@ -45,6 +45,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tdrop.methods.parts.doubt import RiskAndDoubt, bounded, rows_apart
 from tdrop.methods.parts.fused import SMALLEST_VARIANCE, Workspace, concrete_passes, gaussian_passes
 from tdrop.methods.parts.network import Batch, Layers, NeuralNetwork, mean_prediction_loss
 from tdrop.methods.parts.network_method import FittedNetwork, NetworkMethod
@@ -96,10 +97,10 @@ class TransductiveDropout(NetworkMethod):
     )
     temperature: float = setting(0.1, "Softness of the relaxed masks.", low=0.1, high=10)
 
-    @classmethod
-    def search_space(cls) -> dict[str, tuple[Any, ...]]:
-        """The documented values that tuning may try; lambda 0 is TDNR and may win."""
-        return {"lambda_": (0.0, 0.01, 0.03, 0.1), **super().search_space(), "passes": (5, 10)}
+    def search_space(self) -> dict[str, tuple[Any, ...]]:
+        """The documented values that tuning may try; lambda where it moves the risk, and then TDNR may win."""
+        priced = {"lambda_": (0.0, 0.01, 0.03, 0.1)} if self.form == "paper" else {}
+        return {**priced, **super().search_space(), "passes": (5, 10)}
 
     def restraint(self) -> tuple[float, ...]:
         """As for every network, then lambda: the target's patients are used where that costs the source nothing."""
@@ -130,8 +131,9 @@ class TransductiveDropout(NetworkMethod):
         """Trains the network; of two, the doubt's with the target's rows and the risk's without."""
         if not isinstance(network, SeparateNetworks):
             return super().train(network, rows, seed, progress)
-        super().train(network.doubt, replace(rows, validation=None), seed, None)
-        return super().train(network.risk, replace(rows, target=None), seed, progress)
+        for_doubt, for_risk = rows_apart(rows)
+        super().train(network.doubt, for_doubt, seed, None)
+        return super().train(network.risk, for_risk, seed, progress)
 
 
 class FittedRates(FittedNetwork):
@@ -307,17 +309,11 @@ class TransductiveNetwork(NeuralNetwork):
         return sums * scale[:, 1] + self.layers.bias(-1)
 
 
-class SeparateNetworks(NeuralNetwork):
+class SeparateNetworks(RiskAndDoubt):
     """One network for the risk and one for the doubt around it."""
 
-    def __init__(self, risk: TransductiveNetwork, doubt: TransductiveNetwork) -> None:
-        super().__init__()
-        self.risk = risk
-        self.doubt = doubt
-
-    def loss(self, batch: Batch, pool: Pool | None) -> Tensor:
-        """Each network has its own loss and is trained by itself."""
-        raise NotImplementedError("the two networks are trained one after the other")
+    risk: TransductiveNetwork
+    doubt: TransductiveNetwork
 
     def draw(self, passes: int, seed: int) -> list[Tensor]:
         """Noise of the risk's passes, then of the doubt's, of which each serves two."""
@@ -327,9 +323,8 @@ class SeparateNetworks(NeuralNetwork):
         """Outputs (passes, rows) around those of the risk's network."""
         parts = len(draw) // 2
         outputs = self.risk.outputs(x, draw[:parts])
-        doubt = self.doubt.outputs(x, draw[parts:]) - self.doubt.noise_free(x)
-        doubt = torch.stack([doubt, -doubt], dim=1).flatten(0, 1)[: len(outputs)]
-        return outputs + (torch.tanh(doubt) if self.risk.task == "binary" else doubt)
+        doubt = bounded(self.doubt.outputs(x, draw[parts:]) - self.doubt.noise_free(x), self.risk.task)
+        return outputs + torch.stack([doubt, -doubt], dim=1).flatten(0, 1)[: len(outputs)]
 
 
 def transductive_regulariser(

@@ -1,13 +1,18 @@
-"""Transductive ensemble: members that agree where labels are and are asked to differ among the target's patients.
+"""Transductive ensemble: an ensemble, and beside it members that are asked to differ among the target's patients.
 
-Formula: K networks f_k as in `ensemble`, each with its own start and its own order of the labelled rows,
-    loss = mean_k mean_source CE(y, sigmoid(f_k)) + lambda Omega,     V = (1 / K) sum_k (f_k - mean f)^2,
+Formula: K networks o_k as in `ensemble` give the risk. D further ones q_j, each with its own start and its own order of
+the labelled rows, give the doubt around it:
+    loss of the q = mean_j mean_source CE(y, sigmoid(q_j)) + lambda Omega,     V = (1 / D) sum_j (q_j - mean q)^2,
     Omega = mean_source log(1 + V) + mean_target log((1 + V) / V):
-the regulariser of `transductive_dropout`, with the variance between members in place of that between passes.
-Members that fit the source in different ways answer differently away from it, and the mean of their risks is then less
-certain there, which is what it should be when the source does not settle the answer.
+the regulariser of `transductive_dropout`, with the variance between members in place of that between passes. Members
+that fit the source in different ways answer differently away from it. The samples are all pairs, with both signs:
+    s_kj = sigmoid(o_k +- tanh(q_j - mean q)),
+so that where the source does not settle the answer risks are drawn towards one half, by at most one unit of log odds,
+and hardly change their order.
 Paper: the future work of Chan et al. (ICML 2020); close to D-BAT (Pagliardini et al., ICLR 2023) and DivDis (Lee et
 al., ICLR 2023), which ask for disagreement on unlabelled rows to find other hypotheses; here it is for calibration.
+Two forms: in `form="joint"` the K members themselves have the regulariser, give the risk, and D is not used. Their mean
+then moves too, which on real patients gains much at few sites and loses at others (docs/UNLABELLED.md).
 Departures: V of a step is taken over an eighth of a batch from each side, the same rows for all members, because
 members have different labelled rows at hand and every further row costs K times. With lambda = 0 no target row is
 read and the result is that of `ensemble` to the last bit.
@@ -16,18 +21,20 @@ read and the result is that of `ensemble` to the last bit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from tdrop.methods.ensemble import Ensemble, EnsembleNetwork
+from tdrop.methods.parts.doubt import RiskAndDoubt, bounded, rows_apart
 from tdrop.methods.parts.network import Batch, NeuralNetwork, output_loss
 from tdrop.methods.parts.noise import Pool
 from tdrop.methods.parts.settings import setting
+from tdrop.methods.parts.training import Rows, Trained
 from tdrop.methods.transductive_dropout import transductive_regulariser
-from tdrop.types import Task
+from tdrop.types import StepCallback, Task
 
 #: Rows a side that all members answer in a step, as a share of the batch.
 COMMON_SHARE = 1 / 8
@@ -40,16 +47,20 @@ class TransductiveEnsemble(Ensemble):
     name: ClassVar[str] = "transductive_ensemble"
     label: ClassVar[str] = "Transductive ensemble"
     summary: ClassVar[str] = (
-        "Ten neural networks that agree where outcomes are known and may differ among the target's patients."
+        "Ten neural networks, and three that differ among the target's patients, to say where the ten cannot know."
     )
     uses_target: ClassVar[bool] = True
 
-    lambda_: float = setting(0.03, "Weight of the transductive regulariser; 0 is the plain ensemble.", low=0.0)
+    form: str = setting(
+        "separate", "Risk and doubt from networks of their own, or from the same.", choices=("separate", "joint")
+    )
+    lambda_: float = setting(0.1, "Weight of the transductive regulariser; 0 is the plain ensemble.", low=0.0)
+    doubters: int = setting(3, "Networks that are asked to differ, in the separate form.", low=2)
 
-    @classmethod
-    def search_space(cls) -> dict[str, tuple[Any, ...]]:
-        """The documented values that tuning may try; lambda 0 is the plain ensemble and may win."""
-        return {"lambda_": (0.0, 0.03, 0.1), **super().search_space()}
+    def search_space(self) -> dict[str, tuple[Any, ...]]:
+        """The documented values that tuning may try; lambda where it moves the risk, and then the ensemble may win."""
+        priced = {"lambda_": (0.0, 0.03, 0.1)} if self.form == "joint" else {}
+        return {**priced, **super().search_space()}
 
     def restraint(self) -> tuple[float, ...]:
         """As for every network, then lambda: what costs the source nothing may make the target's risks humbler."""
@@ -59,9 +70,26 @@ class TransductiveEnsemble(Ensemble):
         """Without the regulariser no target row enters the loss."""
         return self.lambda_ > 0
 
+    def risk_alone(self) -> Self:
+        """The risk's networks have no lambda where doubt has networks of its own."""
+        return replace(self, lambda_=0.0) if self.form == "separate" else self
+
     def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
-        """Makes the untrained networks."""
-        return TransductiveEnsembleNetwork((features, *self.hidden, 1), self, task, generator)
+        """Makes the untrained networks; those of the doubt last, so that the risk's start as in `ensemble`."""
+        sizes = (features, *self.hidden, 1)
+        if self.form == "joint" or not self.needs_target():
+            return TransductiveEnsembleNetwork(sizes, self, task, generator)
+        risk = EnsembleNetwork(sizes, self, task, generator)
+        doubters = replace(self, members=self.doubters)
+        return SeparateEnsembles(risk, TransductiveEnsembleNetwork(sizes, doubters, task, generator))
+
+    def train(self, network: NeuralNetwork, rows: Rows, seed: int, progress: StepCallback | None) -> Trained:
+        """Trains the members; of the separate form the doubters with the target's rows and the others without."""
+        if not isinstance(network, SeparateEnsembles):
+            return super().train(network, rows, seed, progress)
+        for_doubt, for_risk = rows_apart(rows)
+        super().train(network.doubt, for_doubt, seed, None)
+        return super().train(network.risk, for_risk, seed, progress)
 
 
 class TransductiveEnsembleNetwork(EnsembleNetwork):
@@ -87,6 +115,25 @@ class TransductiveEnsembleNetwork(EnsembleNetwork):
         variance = (answers - answers.mean(0)).square().mean(0)
         penalty = transductive_regulariser(variance[:count], variance[count:])
         return (fit + self._lambda * penalty) * self.members
+
+
+class SeparateEnsembles(RiskAndDoubt):
+    """An ensemble for the risk and one for the doubt around it."""
+
+    risk: EnsembleNetwork
+    doubt: TransductiveEnsembleNetwork
+
+    def draw(self, passes: int, seed: int) -> list[Tensor]:
+        """The weights of all members: what is drawn is a pair of them, so passes and seed change nothing."""
+        return [*self.risk.draw(passes, seed), *self.doubt.draw(passes, seed)]
+
+    def outputs(self, x: Tensor, draw: list[Tensor]) -> Tensor:
+        """Outputs (pairs and signs, rows)."""
+        parts = len(draw) // 2
+        answers = self.doubt.outputs(x, draw[parts:])
+        doubt = bounded(answers - answers.mean(0), self.risk.task)
+        around = torch.cat([doubt, -doubt])
+        return (self.risk.outputs(x, draw[:parts])[:, None] + around).flatten(0, 1)
 
 
 METHOD = TransductiveEnsemble

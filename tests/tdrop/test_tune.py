@@ -70,7 +70,7 @@ def test_a_draw_covers_every_value_evenly():
     ("name", "restrained"),
     [
         ("ensemble", {"weight_decay": 3e-2, "linear": True}),
-        ("transductive_ensemble", {"weight_decay": 3e-2, "linear": True, "lambda_": 0.1}),
+        ("transductive_ensemble", {"weight_decay": 3e-2, "linear": True}),
         ("tdnr", {"weight_decay": 1e-3}),
         ("logistic_regression", {"C": 0.01}),
         ("gradient_boosting", {"leaves": 4, "learning_rate": 0.05, "steps": 40, "l2": 10.0}),

@@ -55,8 +55,7 @@ class NetworkMethod(Settings):
     clip: float = setting(5.0, "Largest norm of a step's gradient.", low=1e-6)
     validation_passes: int = setting(20, "Passes behind the validation loss.", low=1)
 
-    @classmethod
-    def search_space(cls) -> dict[str, tuple[Any, ...]]:
+    def search_space(self) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try, by setting.
 
         Where passes differ by dropout, neither more decay nor the linear term: the risk stays the same and the sd no

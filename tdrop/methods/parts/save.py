@@ -16,7 +16,7 @@ from typing import Any
 from tdrop.errors import FitError
 
 #: Form of the folder; a reader of another form says so instead of guessing.
-FORM = 3
+FORM = 4
 _RECORD = "model.json"
 
 
