@@ -120,12 +120,15 @@ def watching(sites: Sequence[str], console: Console) -> Iterator[None]:
 def _lines(display: RunDisplay, console: Console) -> Iterator[None]:
     """One line a stage, and a sign of life when no stage has ended for a while."""
     started, news, over = time.monotonic(), threading.Event(), threading.Event()
+    # Sites with one source all read it; once is enough for a reader.
+    told: set[Event] = set()
 
     def say(words: str) -> None:
         console.print(f"[{_clock(time.monotonic() - started)}] {words}", markup=False)
 
     def show(event: Event) -> None:
-        if event.done >= event.total:
+        if event.done >= event.total and event not in told:
+            told.add(event)
             say(f"{event.site}: {event.stage}" + (f": {event.detail}" if event.detail else ""))
             news.set()
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import copy_context
-from dataclasses import dataclass
 from typing import TypeVar
 
-from flows.recipe import recipe
+from flows.recipe import Failed, recipe
 from flows.runners import AT_ONCE, WIND_UP_SECONDS, task_runner
 from flows.transfer import Transferred, explain, transfer_site
 from tasks.step import in_a_flow_run, run_logger
@@ -19,17 +18,6 @@ from tdrop.runs.publish import publish_index
 from tdrop.runs.settings import TransferSettings
 
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True)
-class Failed:
-    """A transfer that failed, and why."""
-
-    sentence: str
-
-    def answer(self) -> dict[str, object]:
-        """What `--json` prints of it."""
-        return {"failed": self.sentence}
 
 
 @recipe("transfer-network", "transfer to {sites}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
@@ -12,6 +13,17 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Failed:
+    """What a recipe returns of a part of it that failed while the others went on: why, in a sentence."""
+
+    sentence: str
+
+    def answer(self) -> dict[str, object]:
+        """What `--json` prints of it."""
+        return {"failed": self.sentence}
 
 
 class Recipe(Generic[P, R]):

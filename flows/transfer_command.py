@@ -11,9 +11,10 @@ from rich.table import Table
 
 from flows.commands.options import repeat
 from flows.console import watching
-from flows.network import Failed, transfer_network
+from flows.network import transfer_network
 from flows.orchestration import orchestrated
 from flows.printer import Printer
+from flows.recipe import Failed
 from flows.runners import check_runner
 from flows.transfer import Transferred
 from tdrop.errors import TdropError, UsageError

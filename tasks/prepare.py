@@ -70,7 +70,8 @@ def prepare_site(site: ResolvedSite, source: Ref | None = None) -> Ref:
     validation = ref.record(Validation, "validation.json")
     page = validation_page(site.name, disclose_validation(validation, site.policy))
     leave_numbers(site, "validation", page, validation_page(site.name, conceal_validation(validation, site.policy)))
-    report(site.name, "read and check", detail=f"{written(validation.read)} rows read, {written(validation.used)} used")
+    used = "none" if validation.stopped else written(validation.used)
+    report(site.name, "read and check", detail=f"{written(validation.read)} rows read, {used} used")
     return ref
 
 

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from flows.benchmarks.drawings import draw_memory
-from flows.network import Failed, transfer_network
+from flows.network import transfer_network
 from flows.orchestration import orchestrated
+from flows.recipe import Failed
 from tdrop.data.demo import write_demo_network
 from tdrop.home.place import Place
 from tdrop.home.pool import busy_seconds, reset_spans

@@ -16,6 +16,8 @@ from tdrop.shift import Density, FeatureShift
 #: More features than this make a figure nobody reads; the table has the rest.
 MOST_FEATURES = 15
 MOST_DENSITIES = 6
+#: Letters of a category's name below its bar: slanting, longer ones run into the next panel.
+LONGEST_TICK = 14
 
 
 @styled
@@ -129,7 +131,7 @@ def _draw_density(
     panel.set_yticks([])
     panel.set_ylim(bottom=0)
     if ticks:
-        names = [f"{name[:11]}…" if len(name) > 12 else name for name in ticks.values()]
+        names = [f"{name[: LONGEST_TICK - 1]}…" if len(name) > LONGEST_TICK else name for name in ticks.values()]
         crowded = sum(map(len, names)) > 20 and len(names) > 2
         panel.set_xticks(list(ticks), names, **({"rotation": 25, "ha": "right"} if crowded and slanting else {}))
     panel.grid(visible=False)

@@ -11,10 +11,7 @@ from tdrop.report.tables import Cell, Table
 from tdrop.report.text import NOTHING, count, method_label, number, share
 
 #: What no forecast without outcomes can see.
-CANNOT_KNOW = (
-    "What no forecast can know is whether patients with the same findings fare differently here than at the source: "
-    "then these numbers may lie outside their intervals, and only outcomes will show it."
-)
+CANNOT_KNOW = "It cannot know whether patients with the same findings fare otherwise here; only outcomes show that."
 
 
 @dataclass(frozen=True)
@@ -64,9 +61,9 @@ def expectations(data: ReportData) -> list[Expectation]:
     if forecast is None:
         return []
     titles: dict[Quantity, str] = {
-        "auroc": "Of two patients, ranks the right one higher",
+        "auroc": "Ranks two patients rightly",
         "error_rate": f"Wrong when acting from {share(forecast.threshold, 0)} risk",
-        "outcomes": "Patients who will have the outcome",
+        "outcomes": "Will have the outcome",
     }
     found = []
     for quantity, title in titles.items():
@@ -110,8 +107,8 @@ def forecast_sentence(data: ReportData) -> str:
     if forecast is None:
         return ""
     made = (
-        "Forecast before any outcome of this site was opened, from source patients weighed to resemble these; in "
-        f"brackets {share(forecast.level, 0)} intervals."
+        "Forecast before any outcome of this site was opened, from source patients weighed to resemble these "
+        f"({share(forecast.level, 0)} intervals)."
     )
     return f"{made} {CANNOT_KNOW}"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tdrop.choose import Choice
+from tdrop.choose.choice import HANDICAP
 from tdrop.evaluate import ALL
 from tdrop.report.data import ReportData
 from tdrop.report.text import method_label
@@ -19,15 +21,35 @@ def method_sentence(data: ReportData) -> str:
     if data.method == SIMPLE:
         if data.labelled:
             return "The simplest method; by the outcomes no other is clearly better here."
-        return "The simplest method; on source patients like these no other is clearly better."
+        aside = " (leaving out trees, which do not extrapolate)" if _lowest(data.choice) in HANDICAP else ""
+        return f"The simplest method; on source patients like these no other is clearly better{aside}."
     if not data.choice.runner_up:
         return "The only method that could be compared."
-    simple = next((row for row in data.choice.table if row.method == SIMPLE), None)
+    return f"{_standing(data.choice)}{_beside_simple(data.choice)}."
+
+
+def _lowest(choice: Choice) -> str:
+    """Of the methods that could be chosen, the one with the lowest log loss; empty where none was scored."""
+    losses = {row.method: row.log_loss for row in choice.table if row.candidate and row.log_loss is not None}
+    return min(losses, key=losses.__getitem__, default="")
+
+
+def _standing(choice: Choice) -> str:
+    """How the chosen method did on source patients: as the table under "Chosen by" has it, not better."""
+    lowest = _lowest(choice)
+    if lowest == choice.method:
+        return "Best on source patients like these"
+    alike = "as good as any on source patients like these, within error"
+    return f"Leaving out trees, which do not extrapolate, {alike}" if lowest in HANDICAP else alike.capitalize()
+
+
+def _beside_simple(choice: Choice) -> str:
+    simple = next((row for row in choice.table if row.method == SIMPLE), None)
     if simple is None or simple.behind is None:
-        return "Best on source patients like these."
+        return ""
     if simple.tied:
-        return "Best on source patients like these; plain logistic regression is as good within error."
-    return "Best on source patients like these; clearly better than plain logistic regression."
+        return "; plain logistic regression is as good within error"
+    return "; clearly better than plain logistic regression"
 
 
 def clearly_better(data: ReportData) -> str:

@@ -23,6 +23,7 @@ from tdrop.report.expected import expectations, forecast_sentence, track_sentenc
 from tdrop.report.halted import Halt
 from tdrop.report.reasons import method_sentence
 from tdrop.report.sections import report_sections, shift_sections
+from tdrop.report.sentences import referral_reasons, referral_sentence
 from tdrop.report.site_summary import SiteSummary
 from tdrop.report.summary import report_summary
 from tdrop.shift import Shift
@@ -62,7 +63,7 @@ def _render(template: str, **values: Any) -> str:
 
 def render_report(data: ReportData) -> str:
     """Returns report.html of one site."""
-    summary = report_summary(data)
+    summary, counts = report_summary(data), words.referral_counts(data)
     return _render(
         "report.html",
         data=data,
@@ -80,6 +81,8 @@ def render_report(data: ReportData) -> str:
         things=words.things_to_know(data),
         changes=words.changes(data, summary),
         unknowns=words.unknowns(data),
+        referred_sentence=referral_sentence(counts),
+        reasons=referral_reasons(counts, data.site.decision),
         sections=report_sections(data),
     )
 

@@ -24,7 +24,6 @@ from tdrop.report.parts import Part, Section, drawing, found
 from tdrop.report.sentences import (
     choice_sentence,
     matching_sentences,
-    referral_sentence,
     shift_notes,
     shift_sentence,
 )
@@ -33,7 +32,6 @@ from tdrop.report.titles import feature_titles, value_names
 from tdrop.report.tripod import tripod_table
 from tdrop.report.unlabelled import unlabelled_sentences
 from tdrop.report.who import who_table
-from tdrop.report.words import referral_counts
 from tdrop.served.batches import FEWEST, drawable
 from tdrop.shift import Shift
 
@@ -69,15 +67,8 @@ def _referrals(data: ReportData) -> Section:
             f"Error rate at {share(decision.threshold, 0)} among patients who are not referred, as more are referred "
             f"(first seed{results.over(data)}).",
         )
-    sentences = (
-        f"A patient is referred when the risk is below {share(decision.risk_level, 0)} but the "
-        f"{share(decision.interval_level, 0)} interval reaches it, when the prediction is among the "
-        f"{share(decision.capacity, 0)} with most expected loss, or when the patient is unlike anyone the model "
-        "learned from. No outcome is needed for that.",
-        referral_sentence(referral_counts(data)),
-    )
     see = (results.EQUAL, results.RETAINED) if data.labelled else (results.MAIN,)
-    return Section("referrals", "Who is referred", sentences, tuple(parts), see=see)
+    return Section("referrals", "Risks and referrals", parts=tuple(parts), see=see)
 
 
 def _who(data: ReportData) -> Section:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from tdrop.choose import Choice
 from tdrop.choose.choice import HANDICAP
+from tdrop.contracts.site import Decision
 from tdrop.evaluate import Evaluation
 from tdrop.matching import Balance, Matching
 from tdrop.metrics import FEWEST_EVENTS
@@ -155,12 +156,19 @@ def evaluation_warnings(evaluation: Evaluation, hide_below: int = 0) -> list[str
 
 
 def referral_sentence(counts: Mapping[str, Count | None]) -> str:
-    """Says how many are referred for each reason; a patient can have several."""
-    told = (
-        f"Patients on the list: {count(counts.get('referred'))}. For an interval that reaches the risk level: "
-        f"{count(counts.get('referrals'))}; for being among those with most expected loss: "
-        f"{count(counts.get('capacity_referrals'))}; for being unlike anyone the model learned from: "
-        f"{count(counts.get('unlike_referrals'))}. A patient can have several reasons."
-    )
+    """Says how many are on the list, and who has a reason without a place on it."""
+    told = f"Patients on the list: {count(counts.get('referred'))}, found without any outcome."
     left = counts.get("left_out")
-    return f"{told} With a reason and no place within the capacity: {count(left)}." if left else told
+    left_out = f" With a reason and no place within the capacity: {count(left)}." if left else ""
+    return f"{told}{left_out} A patient can have several reasons:"
+
+
+def referral_reasons(counts: Mapping[str, Count | None], decision: Decision) -> list[str]:
+    """Says how many are referred for each reason."""
+    level, interval = share(decision.risk_level, 0), share(decision.interval_level, 0)
+    most = "the largest sd" if decision.rank_by == "sd" else "most to lose by acting on the risk (expected loss)"
+    return [
+        f"the risk is below {level} but its {interval} interval reaches it: {count(counts.get('referrals'))}",
+        f"among the {share(decision.capacity, 0)} with {most}: {count(counts.get('capacity_referrals'))}",
+        f"unlike anyone the model learned from: {count(counts.get('unlike_referrals'))}",
+    ]

@@ -280,6 +280,25 @@ def test_a_failed_site_does_not_take_the_network_down(network, settings, tmp_pat
     assert 'href="sites/hillside/stopped.html"' in (other.root / "index.html").read_text()
 
 
+def test_a_run_over_several_sites_says_in_prefect_who_has_no_result(session_server, settings, tmp_path):
+    """It is green, because it went on: an engineer who looks at nothing else must see it on it."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import FlowFilter
+    from prefect.client.schemas.sorting import FlowRunSort
+
+    from flows.network import transfer_network
+
+    place = write_tiny_network(tmp_path)
+    (place.root / "demo" / "hillside.csv").unlink()
+    with on_server(session_server), get_client(sync_client=True) as client:
+        transfer_network(["hillside"], settings, place.contracts, place.home, 0)
+        ours = FlowFilter.model_validate({"name": {"any_": ["transfer-network"]}})
+        run = client.read_flow_runs(flow_filter=ours, sort=FlowRunSort.START_TIME_DESC, limit=1)[0]
+    assert run.state.is_completed()
+    assert run.state.name == "Completed without hillside"
+    assert "hillside.csv" in run.state.message
+
+
 def test_a_failed_method_is_reported_and_the_site_goes_on(network, settings, tmp_path, monkeypatch):
     from tdrop.errors import FitError
     from tdrop.methods import method_class

@@ -147,5 +147,5 @@ def test_every_place_counts_the_same_referrals(tiny_network):
     assert summary.reasons["unlike_referrals"] == unlike
     assert summary.referred == listed["refer"].sum()
     text = (tiny_network.latest(SITE) / "report.html").read_text(encoding="utf-8")
-    assert f"for being unlike anyone the model learned from: {unlike}." in text
-    assert f"Patients on the list: {summary.referred}." in text
+    assert f"<li>unlike anyone the model learned from: {unlike}</li>" in text
+    assert f"Patients on the list: {summary.referred}," in text

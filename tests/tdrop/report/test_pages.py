@@ -196,6 +196,33 @@ def test_a_tie_with_logistic_regression_is_not_called_better(unlabelled: ReportD
     assert "plain logistic regression is as good" in head
 
 
+@pytest.mark.parametrize(
+    ("ahead", "said"),
+    [("gradient_boosting", "Leaving out trees, which do not extrapolate, as good"), ("ensemble", "As good as any")],
+)
+def test_the_chosen_method_is_called_best_only_where_the_table_says_so(
+    unlabelled: ReportData, ahead: str, said: str
+) -> None:
+    assert "Best on source patients" in first_screen(unlabelled)
+    choice = unlabelled.choice
+    better = replace(choice.table[0], method=ahead, candidate=True, log_loss=0.01)
+    others = (row for row in choice.table if row.method != ahead)
+    head = first_screen(replace(unlabelled, choice=replace(choice, table=(better, *others))))
+    assert said in head
+    assert "Best on source patients" not in head
+
+
+def test_the_index_lists_no_methods_of_a_site_that_never_had_a_report(unlabelled: ReportData) -> None:
+    lines = [
+        IndexLine(report_summary(unlabelled), "harbour.html"),
+        IndexLine(SiteSummary("ferryside", "Ferryside"), "stopped.html"),
+    ]
+    first, second = render_index(lines).split('id="table-methods"')
+    assert "Ferryside" in first
+    assert "Ferryside" not in second
+    assert "table-methods" not in render_index(lines[1:])
+
+
 def test_without_outcomes_the_page_says_what_cannot_be_known(unlabelled: ReportData) -> None:
     page = render_report(unlabelled)
     text = Page(page).text

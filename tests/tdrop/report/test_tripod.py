@@ -37,6 +37,11 @@ def test_all_27_items_are_stated_or_left_to_the_authors(labelled: ReportData) ->
     auroc = labelled.evaluation.value("mc_dropout", "auroc")
     assert f"AUROC {auroc:.3f}" in found[23]
     assert "800 source patients, 400 patients here" in found[10]
+    events = int(np.nansum(labelled.y))
+    assert f"evaluated on 400 patients with a known outcome, {events} of whom had it" in found[21]
+    assert "matched" in found[21]
+    for number in (5, 8, 9, 10, 27):
+        assert found[number].endswith(TO_WRITE), "what of the item no run can know"
     assert "c3c3" in found[22]
 
 
