@@ -13,9 +13,9 @@ from importlib.metadata import version as installed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tasks.tracking import connect
 from tdrop.errors import DataError, TdropError, Unavailable, UsageError
 from tdrop.home.place import PRIVATE, Place, write_private
+from tdrop.home.record_file import Version
 from tdrop.home.store import digest_of
 from tdrop.records import read_record
 from tdrop.runs.records import ENCODED, MODELS_DIGEST, SiteRecord, model_name
@@ -135,29 +135,31 @@ def new_version(client: MlflowClient, name: str, logged: Any, run_id: str) -> st
     return str(client.create_model_version(name, logged.model_uri, run_id, model_id=logged.model_id).version)
 
 
-def download_model(place: Place, name: str, version: str) -> Path:
+def download_model(place: Place, registered: Version) -> Path:
     """The folder of a registered version: model/ and served.json.
 
     A copy is kept by the run and the logged model behind the version, not by its number: MLflow begins again at 1
     when a site comes back after it was erased.
     """
-    registered = connect(place).get_model_version(name, version)
     folder = _copy_of(place, registered)
     if not folder.is_dir():
         _fetch(registered, folder)
     found = next(folder.rglob(SERVED), None)
     if found is None:
-        raise Unavailable(f"the copy of version {version} of '{name}' was damaged; remove '{folder}'")
+        raise Unavailable(f"the copy of {_called(registered)} was damaged; remove '{folder}'")
     return found.parent
 
 
-def _copy_of(place: Place, registered: Any) -> Path:
+def _called(registered: Version) -> str:
+    return f"version {registered.version} of '{registered.name}'"
+
+
+def _copy_of(place: Place, registered: Version) -> Path:
     return place.root / "models" / registered.name / digest_of([registered.run_id, registered.source])[:32]
 
 
-def seal_version(place: Place, name: str, version: str) -> str:
+def seal_version(place: Place, registered: Version) -> str:
     """Takes a version's files from MLflow and returns the digest of their every byte, also kept beside the copy."""
-    registered = connect(place).get_model_version(name, version)
     folder = _copy_of(place, registered)
     shutil.rmtree(folder, ignore_errors=True)
     _fetch(registered, folder)
@@ -166,11 +168,10 @@ def seal_version(place: Place, name: str, version: str) -> str:
     return seal
 
 
-def require_sealed(place: Place, name: str, version: str) -> None:
+def require_sealed(place: Place, registered: Version) -> None:
     """Refuses a version of which one byte is not as it was promoted, here or in MLflow's store."""
-    registered = connect(place).get_model_version(name, version)
     seal, folder = registered.tags.get(SEAL), _copy_of(place, registered)
-    which = f"version {version} of '{name}'"
+    which = _called(registered)
     if seal is None:
         raise UsageError(f"{which} was promoted without a seal; promote it again with `tdrop promote`")
     beside = folder.with_suffix(".seal")
@@ -188,15 +189,13 @@ def require_sealed(place: Place, name: str, version: str) -> None:
                 stored.rename(folder)
 
 
-def _fetch(registered: Any, folder: Path) -> None:
-    """Downloads a version's files and moves them into place whole."""
-    import mlflow
-
-    which = f"version {registered.version} of '{registered.name}'"
+def _fetch(registered: Version, folder: Path) -> None:
+    """Takes a version's files from MLflow's store and moves them into place whole."""
+    which = _called(registered)
     incoming = folder.with_name(f".{folder.name}-{uuid.uuid4().hex[:8]}")
     incoming.mkdir(parents=True, mode=PRIVATE)
     try:
-        mlflow.artifacts.download_artifacts(registered.source, dst_path=str(incoming))
+        take_files(registered, incoming)
         if not any(incoming.rglob(SERVED)):
             raise Unavailable(f"{which} has no files in MLflow; check its artifact store")
         incoming.rename(folder)
@@ -210,6 +209,16 @@ def _fetch(registered: Any, folder: Path) -> None:
             ) from error
     finally:
         shutil.rmtree(incoming, ignore_errors=True)
+
+
+def take_files(registered: Version, folder: Path) -> None:
+    """Copies or downloads a version's files."""
+    if registered.folder is not None:
+        shutil.copytree(registered.folder, folder, dirs_exist_ok=True)
+        return
+    import mlflow
+
+    mlflow.artifacts.download_artifacts(registered.source, dst_path=str(folder))
 
 
 def point_candidate(client: MlflowClient, site: str, version: str | None) -> None:

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from tasks.models import CANDIDATE, RECALIBRATED_FROM, SEAL, require_sealed, seal_version
-from tasks.tracking import connect, every_page
+from tasks.tracking import connect, every_page, find_version
 from tdrop.errors import UsageError
 from tdrop.home.place import Place
+from tdrop.home.record_file import Version
 from tdrop.home.status import now
 from tdrop.runs.records import ENCODED, MODELS_DIGEST, model_name
 from tdrop.runs.run import last_run
@@ -21,15 +22,9 @@ MODELS = "name LIKE 'tdrop-%'"
 BY, NOTE, WHEN, BEFORE = "tdrop.promoted_by", "tdrop.promotion_note", "tdrop.promoted_at", "tdrop.champion_before"
 
 
-def version_at(place: Place, site: str, alias: str) -> Any | None:
-    """The model version behind an alias, or None."""
-    client = connect(place)
-    try:
-        return client.get_model_version_by_alias(model_name(site), alias)
-    except Exception as error:
-        if _absent(error):
-            return None
-        raise
+def version_at(place: Place, site: str, alias: str) -> Version | None:
+    """The version of a site's model behind an alias, or None."""
+    return find_version(place, model_name(site), alias)
 
 
 def promote(place: Place, site: str, *, by: str, note: str) -> Promotion:
@@ -44,7 +39,7 @@ def promote(place: Place, site: str, *, by: str, note: str) -> Promotion:
     if not by.strip() or not note.strip():
         raise UsageError("a promotion needs the name of a person (--by) and a note (--note)")
     champion = version_at(place, site, CHAMPION)
-    recalibrated = champion is not None and candidate.tags.get(RECALIBRATED_FROM) == str(champion.version)
+    recalibrated = champion is not None and candidate.tags.get(RECALIBRATED_FROM) == champion.version
     # A report whose record failed stands beside an older candidate, which nobody has read about.
     if not recalibrated and candidate.tags.get(MODELS_DIGEST) != last_run(place, site).stages.models.digest:
         raise UsageError(
@@ -54,7 +49,7 @@ def promote(place: Place, site: str, *, by: str, note: str) -> Promotion:
     client, name = connect(place), model_name(site)
     if champion is not None and champion.version != candidate.version:
         client.set_model_version_tag(name, candidate.version, BEFORE, champion.version)
-    seal = seal_version(place, name, str(candidate.version))
+    seal = seal_version(place, candidate)
     for key, value in ((SEAL, seal), (BY, by), (NOTE, note), (WHEN, now())):
         client.set_model_version_tag(name, candidate.version, key, value)
     client.set_registered_model_alias(name, CHAMPION, candidate.version)
@@ -76,8 +71,8 @@ def rollback(place: Place, site: str) -> Promotion:
     return record
 
 
-def require_promoted(place: Place, site: str) -> str:
-    """The version of the site's champion, every byte of it as a person promoted it; a sentence refuses any other."""
+def require_promoted(place: Place, site: str) -> Version:
+    """The site's champion, every byte of it as a person promoted it; a sentence refuses any other."""
     place.network().site(site)
     version = version_at(place, site, CHAMPION)
     how = f"a person promotes one with `tdrop promote {site} --by NAME --note TEXT`"
@@ -87,8 +82,8 @@ def require_promoted(place: Place, site: str) -> str:
         raise UsageError(
             f"version {version.version} of site '{site}' was made champion without a name and a note; {how}"
         )
-    require_sealed(place, model_name(site), str(version.version))
-    return str(version.version)
+    require_sealed(place, version)
+    return version
 
 
 def champion_record(place: Place, site: str) -> Promotion | None:
@@ -99,7 +94,7 @@ def champion_record(place: Place, site: str) -> Promotion | None:
     tags = version.tags
     return Promotion(
         site=site,
-        version=str(version.version),
+        version=version.version,
         method=tags.get("method", ""),
         by=tags.get(BY, ""),
         note=tags.get(NOTE, ""),
@@ -132,8 +127,3 @@ def kept_stages(place: Place, *, besides: str | None = None) -> set[Path]:
     """
     others = [version for version in kept_versions(place) if besides is None or version.name != model_name(besides)]
     return {place.store / version.tags[ENCODED] for version in others if ENCODED in version.tags}
-
-
-def _absent(error: Exception) -> bool:
-    code = getattr(error, "error_code", "")
-    return code in {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"}

@@ -19,7 +19,6 @@ from tdrop.home.status import now
 from tdrop.records import read_record, write_json, write_record
 from tdrop.runs.batch import Champion, Scored, compare_sentences, last_verdict, made_for, unseen_sentences, what_changed
 from tdrop.runs.batches import keep_batch
-from tdrop.runs.records import model_name
 from tdrop.served.batches import Batch, feature_differences
 from tdrop.served.model import SERVED, Description, Served
 
@@ -69,8 +68,8 @@ def score_batch(place: Place, site: str, file: str) -> Scored:
 def find_champion(place: Place, site: str) -> Champion:
     """The site's promoted model; a UsageError says how to get one."""
     version = require_promoted(place, site)
-    folder = download_model(place, model_name(site), version)
-    return Champion(folder, version, read_record(Description, folder / SERVED))
+    folder = download_model(place, version)
+    return Champion(folder, version.version, read_record(Description, folder / SERVED))
 
 
 def _refusal(place: Place, site: str, validation: Validation) -> str:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import socket
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,15 +19,15 @@ from filelock import FileLock
 
 from tdrop.errors import Damaged, Unavailable, unwritable
 from tdrop.home.place import PRIVATE, Place
-from tdrop.home.record_file import require_whole, take_artifacts_along
+from tdrop.home.record_file import Version, require_whole, take_artifacts_along, version_in
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
     from tdrop.contracts.network import Network
 
-#: A home's own record, and the files of its runs.
-RECORD, ARTIFACTS = "mlflow.db", "artifacts"
+#: A home's own record, who changes it, and the files of its runs.
+RECORD, LOCK, ARTIFACTS = "mlflow.db", "mlflow.lock", "artifacts"
 #: The tag that makes a run another's child.
 PARENT = "mlflow.parentRunId"
 CONNECT_LIMIT_SECONDS = 10
@@ -78,24 +80,49 @@ def _point_at(uri: str) -> None:
 def _connect(uri: str, home: str) -> MlflowClient:
     from mlflow import MlflowClient
 
-    # Two processes that migrate one fresh sqlite file at once break it for good.
-    with FileLock(Path(home) / "mlflow.lock"):
-        try:
-            _require_listener(uri)
-            if uri.startswith("sqlite:///"):
-                require_whole(Path(uri.removeprefix("sqlite:///")))
-            if uri == _own_record(home):
-                take_artifacts_along(Path(home) / RECORD, Path(home) / ARTIFACTS)
+    try:
+        _require_listener(uri)
+        if uri == _own_record(home):
+            _own_file(home)
+        elif uri.startswith("sqlite:///"):
+            require_whole(Path(uri.removeprefix("sqlite:///")))
+        # Two processes that migrate one fresh sqlite file at once break it for good.
+        with FileLock(Path(home) / LOCK):
             client = MlflowClient(uri, uri)
             client.search_experiments(max_results=1)
-        except Damaged:
-            raise
-        except Exception as error:
-            raise unwritable(error) or Unavailable(
-                f"MLflow does not answer at {_without_password(uri)} ({type(error).__name__}); "
-                "check MLFLOW_TRACKING_URI and that its server runs"
-            ) from error
+    except Damaged:
+        raise
+    except Exception as error:
+        raise unwritable(error) or Unavailable(
+            f"MLflow does not answer at {_without_password(uri)} ({type(error).__name__}); "
+            "check MLFLOW_TRACKING_URI and that its server runs"
+        ) from error
     return client
+
+
+def find_version(place: Place, name: str, alias: str) -> Version | None:
+    """The version of a registered model behind an alias, or None."""
+    if tracking_uri(place) == _own_record(place.home):
+        # Where its tables are not as they were, or the home cannot be written to, MLflow is asked and has the say.
+        with suppress(sqlite3.OperationalError, OSError):
+            return version_in(_own_file(place.home), name, alias)
+    try:
+        found = connect(place).get_model_version_by_alias(name, alias)
+    except Exception as error:
+        if getattr(error, "error_code", "") in {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"}:
+            return None
+        raise
+    return Version(found.name, str(found.version), found.run_id, found.source, found.tags)
+
+
+@lru_cache(maxsize=8)
+def _own_file(home: str) -> Path:
+    """The home's own record, looked after once: whole, and with the addresses that its files have now."""
+    database = Path(home) / RECORD
+    with FileLock(Path(home) / LOCK):
+        require_whole(database)
+        take_artifacts_along(database, Path(home) / ARTIFACTS)
+    return database
 
 
 def _require_listener(uri: str) -> None:
@@ -114,7 +141,7 @@ def experiment_name(network: Network) -> str:
 def experiment_id(place: Place, network: Network) -> str:
     """The network's experiment, created once with a fixed place for its artifacts."""
     client, name = connect(place), experiment_name(network)
-    with FileLock(place.root / "mlflow.lock"):
+    with FileLock(place.root / LOCK):
         found = client.get_experiment_by_name(name)
         if found is not None:
             return str(found.experiment_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -18,6 +19,33 @@ site, settings, contracts, home, processes = sys.argv[1:]
 transfer_site(site, TransferSettings.model_validate_json(settings), contracts, home, int(processes))
 print("imported", sorted({"torch", "great_expectations"} & set(sys.modules)))
 """
+#: A command of `tdrop` that writes down which packages it loaded.
+COMMAND = """
+import json, sys
+from pathlib import Path
+report, sys.argv = Path(sys.argv[1]), ["tdrop", *sys.argv[2:]]
+import flows.cli
+code = 0
+try:
+    flows.cli.main()
+except SystemExit as stop:
+    code = stop.code or 0
+report.write_text(json.dumps({"code": code, "modules": sorted(name for name in sys.modules if "." not in name)}))
+"""
+
+
+def modules_loaded(place, arguments) -> set[str]:
+    """The packages that a command loads which succeeds, without a Prefect server."""
+    environment = {**os.environ, "TDROP_HOME": place.home, "PREFECT_HOME": str(place.root / "prefect")}
+    environment.pop("PREFECT_API_URL", None)
+    report = place.root / "loaded.json"
+    subprocess.run(
+        [sys.executable, "-c", COMMAND, str(report), *map(str, arguments)],
+        cwd=PROJECT, env=environment, capture_output=True, check=True, timeout=600,
+    )  # fmt: skip
+    found = json.loads(report.read_text())
+    assert found["code"] == 0
+    return set(found["modules"])
 
 
 def start_transfer(place, settings, site: str, processes: int) -> subprocess.Popen[str]:

@@ -1,13 +1,16 @@
-"""MLflow's record as a file: whether it is whole, and its addresses of files, which a home that was moved takes along.
+"""MLflow's record as a file: whether it is whole, its registered models, and its addresses of files.
 
-Only addresses of files that are found below the home's own `artifacts/` are changed: an artifact root elsewhere, as
+A model is found here without MLflow, which takes a second to load. A home that was moved takes the addresses along:
+only addresses of files that are found below the home's own `artifacts/` are changed: an artifact root elsewhere, as
 `$TDROP_ARTIFACTS` may name one, stays where it is.
 """
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -20,6 +23,49 @@ _ADDRESSES = (
     ("model_versions", "source"),
     ("model_versions", "storage_location"),
 )
+
+
+@dataclass(frozen=True)
+class Version:
+    """A registered version of a site's model.
+
+    Attributes:
+        name: Of the registered model.
+        version: Its number.
+        run_id: The run behind it.
+        source: MLflow's address of its files.
+        tags: What is known about it.
+        folder: Where its files are, when that is a folder of this machine.
+    """
+
+    name: str
+    version: str
+    run_id: str
+    source: str
+    tags: Mapping[str, str]
+    folder: Path | None = None
+
+
+def version_in(database: Path, name: str, alias: str) -> Version | None:
+    """The version behind an alias, or None; sqlite3.OperationalError where MLflow's tables are not as they were."""
+    if not database.is_file():
+        return None
+    with closing(sqlite3.connect(database, timeout=60)) as record:
+        found = record.execute(
+            "SELECT version, run_id, source FROM model_versions JOIN registered_model_aliases USING (name, version) "
+            "WHERE name = ? AND alias = ?",
+            (name, alias),
+        ).fetchone()
+        if found is None:
+            return None
+        version, run_id, source = found
+        asked = "SELECT key, value FROM model_version_tags WHERE name = ? AND version = ?"
+        tags = dict(record.execute(asked, (name, version)).fetchall())
+        asked = "SELECT artifact_location FROM logged_models WHERE model_id = ?"
+        location = record.execute(asked, (source.removeprefix("models:/"),)).fetchone()
+    parts = urlsplit("" if location is None else location[0])
+    folder = Path(unquote(parts.path)) if parts.scheme == "file" else None
+    return Version(name, str(version), run_id, source, tags, folder)
 
 
 def require_whole(database: Path) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tdrop.shift import DomainAuroc, Shift, estimate_shift
+from tdrop.shift import DomainAuroc, Propensity, propensity
+from tdrop.shift.verdict import judge
 from tdrop.types import Cohort
 
 #: A batch smaller than this says too little about a shift.
@@ -16,12 +17,16 @@ class Comparison:
     """A batch beside the patients that a model was made for.
 
     Attributes:
-        shift: From those patients (its source) to the batch (its target).
+        rows: The batch's patients.
+        those_rows: The patients that the model was made for.
+        apart: What tells the two apart; None where one has too few patients.
         then: How far those patients were from the model's source; None where nobody could say.
         now: How far the batch is from the model's source; None where it was not asked or nobody can say.
     """
 
-    shift: Shift
+    rows: int
+    those_rows: int
+    apart: Propensity | None
     then: DomainAuroc | None = None
     now: DomainAuroc | None = None
 
@@ -32,22 +37,23 @@ class Comparison:
 
     def sentence(self) -> str | None:
         """What a person must know, or None when the patients are alike."""
-        these = f"these {self.shift.target_rows:,} patients"
-        those = f"the {self.shift.source_rows:,} that the model was made for"
+        these = f"these {self.rows:,} patients"
+        those = f"the {self.those_rows:,} that the model was made for"
         if self.then is not None and self.now is not None and self.further:
             return (
                 f"{these} differ from the source more ({_told(self.now)}) than {those} ({self.then.value:.2f}): "
                 "a new transfer is recommended"
             )
-        if self.shift.verdict == "go":
-            return None
-        if self.shift.domain_auroc is None or self.shift.outside_overlap is None:
+        if self.apart is None or self.apart.auroc is None:
             return f"{these} and {those} are too few to say whether they are alike"
-        told = _told(self.shift.domain_auroc)
-        if self.shift.verdict == "too few to say":
+        told, outside = _told(self.apart.auroc), self.apart.outside
+        verdict = judge(self.apart.auroc, outside)
+        if verdict == "go":
+            return None
+        if verdict == "too few to say":
             return f"{these} and {those} are too few to say whether they are alike ({told})"
-        told += f"; {self.shift.outside_overlap:.0%} have hardly anybody like them there"
-        if self.shift.verdict == "caution":
+        told += f"; {outside:.0%} have hardly anybody like them there"
+        if verdict == "caution":
             return f"{these} differ noticeably from {those} ({told})"
         return f"{these} are not like {those} ({told}): a new transfer is recommended"
 
@@ -55,7 +61,8 @@ class Comparison:
 def compare_batch(batch: Cohort, target: Cohort, source: Cohort, then: DomainAuroc | None) -> Comparison:
     """Compares a batch with the patients that a model was made for, and then with its source.
 
-    With those patients first: as far from the source as they were may be elsewhere.
+    With those patients first: as far from the source as they were may be elsewhere. By what tells patients apart
+    alone: the rest of a shift is not asked for, and somebody waits.
 
     Args:
         batch: New patients.
@@ -63,10 +70,11 @@ def compare_batch(batch: Cohort, target: Cohort, source: Cohort, then: DomainAur
         source: Those that it learned from.
         then: How far the target was from the source when the model was made.
     """
-    shift = estimate_shift(target, batch)
-    if shift.verdict == "stop" or then is None:
-        return Comparison(shift, then)
-    return Comparison(shift, then, estimate_shift(source, batch).domain_auroc)
+    rows = (len(batch), len(target))
+    apart = propensity(target, batch) if min(rows) >= 2 else None
+    if apart is None or then is None or judge(apart.auroc, apart.outside) == "stop":
+        return Comparison(*rows, apart, then)
+    return Comparison(*rows, apart, then, propensity(source, batch).auroc)
 
 
 def _told(auroc: DomainAuroc) -> str:

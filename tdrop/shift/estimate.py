@@ -100,7 +100,7 @@ def estimate_shift(source: Cohort, target: Cohort, *, seed: int = 0, fitted: Pro
         fitted = propensity(source, target, seed=seed)
     test = None if fitted is None else permutation_test(source, target, seed=seed)
     auroc = None if fitted is None else fitted.auroc
-    outside = None if fitted is None else float(fitted.unlike.mean())
+    outside = None if fitted is None else fitted.outside
     verdict = judge(auroc, outside)
     logger.info("site '%s' against '%s': %s", target.site, source.site, verdict)
     return Shift(

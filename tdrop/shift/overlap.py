@@ -103,6 +103,11 @@ class Propensity:
         return next((one for one in self.candidates if one.kind == self.kind), None)
 
     @property
+    def outside(self) -> float:
+        """Share of the target's patients who are unlike anyone at the source."""
+        return float(self.unlike.mean())
+
+    @property
     def coverage(self) -> float:
         """Share of the target that the source's patients can stand for.
 

@@ -232,30 +232,40 @@ def test_a_model_asks_an_index_for_exact_versions_and_never_for_tdrop(place):
     from tasks.models import download_model
     from tasks.registry import CHAMPION, version_at
 
-    folder = download_model(place, "tdrop-harbour", str(version_at(place, "harbour", CHAMPION).version)).parents[1]
+    folder = download_model(place, version_at(place, "harbour", CHAMPION)).parents[1]
     pinned = dict(line.split("==") for line in (folder / "requirements.txt").read_text().split())
     assert {"mlflow", "torch", "scikit-learn", "skops", "numpy", "pandas", "pydantic", "safetensors"} <= set(pinned)
     assert pinned == {name: installed(name).split("+")[0] for name in pinned}
     assert not any("tdrop" in (folder / name).read_text() for name in ("requirements.txt", "conda.yaml"))
 
 
-def test_a_download_that_is_cut_off_leaves_nothing_behind(place, monkeypatch):
-    import mlflow
+def test_what_is_read_from_the_record_s_file_is_what_mlflow_says(place, monkeypatch):
+    from tasks.registry import CHAMPION, version_at
 
+    read = version_at(place, "harbour", CHAMPION)
+    # Another way to write the same file's name: it is nobody's own record, and MLflow is asked.
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{place.root}/./mlflow.db")
+    assert version_at(place, "harbour", CHAMPION) == replace(read, folder=None)
+    assert stored_model(place).is_relative_to(read.folder)
+    assert version_at(place, "hillside", CHAMPION) is None
+
+
+def test_a_download_that_is_cut_off_leaves_nothing_behind(place, monkeypatch):
+    import tasks.models
     from tasks.score import find_champion
     from tdrop.methods import load
 
     kept = place.root / "models" / "tdrop-harbour"
     shutil.rmtree(kept, ignore_errors=True)
-    real = mlflow.artifacts.download_artifacts
+    real = tasks.models.take_files
 
-    def cut_off(uri, dst_path):
-        real(uri, dst_path=dst_path)
-        next(Path(dst_path).rglob("model.json")).unlink()
+    def cut_off(registered, folder):
+        real(registered, folder)
+        next(folder.rglob("model.json")).unlink()
         raise OSError("the connection was lost")
 
     with monkeypatch.context() as patch:
-        patch.setattr(mlflow.artifacts, "download_artifacts", cut_off)
+        patch.setattr(tasks.models, "take_files", cut_off)
         with pytest.raises(Unavailable, match="could not be fetched"):
             find_champion(place, "harbour")
     assert not kept.is_dir() or not [each for each in kept.iterdir() if each.is_dir()]
@@ -263,19 +273,18 @@ def test_a_download_that_is_cut_off_leaves_nothing_behind(place, monkeypatch):
 
 
 def test_two_scores_at_once_download_the_same_model(place, monkeypatch):
-    import mlflow
-
+    import tasks.models
     from tasks.score import find_champion
 
     kept = place.root / "models" / "tdrop-harbour"
     shutil.rmtree(kept)
-    real, both = mlflow.artifacts.download_artifacts, threading.Barrier(2, timeout=60)
+    real, both = tasks.models.take_files, threading.Barrier(2, timeout=60)
 
-    def together(uri, dst_path):
-        real(uri, dst_path=dst_path)
+    def together(registered, folder):
+        real(registered, folder)
         both.wait()
 
-    monkeypatch.setattr(mlflow.artifacts, "download_artifacts", together)
+    monkeypatch.setattr(tasks.models, "take_files", together)
     with ThreadPoolExecutor(2) as threads:
         first, second = threads.map(lambda _: find_champion(place, "harbour"), range(2))
     assert first == second
@@ -445,14 +454,20 @@ def test_the_export_hides_what_the_site_wants_hidden(place, tmp_path):
 def test_a_version_number_that_is_used_again_is_another_model(place):
     """As after a site was erased: MLflow's numbers begin at 1 again."""
     from tasks.models import download_model
+    from tasks.registry import CHAMPION, version_at
     from tasks.tracking import connect
 
     client, name = connect(place), "tdrop-harbour"
     first, second = (client.get_model_version(name, version) for version in ("1", "3"))
-    before = json.loads((download_model(place, name, "1") / "served.json").read_text())
+
+    def served(version):
+        client.set_registered_model_alias(name, CHAMPION, version)
+        return json.loads((download_model(place, version_at(place, "harbour", CHAMPION)) / "served.json").read_text())
+
+    before = served("1")
     client.delete_registered_model(name)
     client.create_registered_model(name)
     again = client.create_model_version(name, second.source, second.run_id)
-    after = json.loads((download_model(place, name, "1") / "served.json").read_text())
+    after = served("1")
     assert again.version == first.version
     assert (before["passes"], after["passes"]) == (10, 12)

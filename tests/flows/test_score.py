@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import TINY_METHODS, leave_reports_out, settle, write_tiny_network
+from separate_process import modules_loaded
 
 from flows.printer import Printer
 from flows.score import run_score
@@ -109,6 +110,13 @@ def test_a_database_site_scores_the_file_not_the_database(place, tmp_path, monke
     scored = pd.read_csv(place.site(SITE) / "scores" / "patients.csv")
     assert set(scored["id"]) == set(batch["patient_id"])
     assert result.scored == len(batch)
+
+
+def test_a_reference_scores_without_the_record_a_server_or_a_training_library(place, tmp_path):
+    """MLflow takes a second to load, and the champion stands in the home's own file."""
+    patients().to_csv(tmp_path / "batch.csv", index=False)
+    loaded = modules_loaded(place, ["score", SITE, tmp_path / "batch.csv", "--contracts", place.contracts])
+    assert not {"mlflow", "prefect", "torch", "matplotlib"} & loaded
 
 
 def test_a_category_that_the_source_never_had_is_scored_and_counted(place, tmp_path):
