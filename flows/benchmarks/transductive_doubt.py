@@ -1,7 +1,7 @@
-"""Does transductive dropout's doubt harm or help? Its separate form against TDNR, where nothing was settled.
+"""Does doubt harm or help? Transductive dropout and ensemble against TDNR and ensemble, where nothing was settled.
 
-Draws of the simulated extrapolation family, and real transfers of `rdatasets_transfers`. Both methods with the decay
-that tuning mostly picks, everything else at its default, one fit each. docs/UNLABELLED.md reports a run.
+Draws of the simulated extrapolation family, and real transfers of `rdatasets_transfers` and `rdatasets_further`. All
+methods with the same decay, everything else at its default, one fit each. docs/UNLABELLED.md reports a run.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import numpy as np
 
 from flows.benchmarks.extrapolation import error_left
 from flows.benchmarks.paired import error_auroc, mean_over_problems
-from flows.benchmarks.rdatasets_transfers import TRANSFERS, rdatasets_transfer
+from flows.benchmarks.rdatasets_further import FURTHER
+from flows.benchmarks.rdatasets_tables import rdatasets_transfer
+from flows.benchmarks.rdatasets_transfers import TRANSFERS
 from flows.benchmarks.results import Row, Table
 from flows.benchmarks.units import QUICK_NETWORK, run_units
 from tdrop.data.families import extrapolation
@@ -21,14 +23,16 @@ from tdrop.methods import build, label
 from tdrop.metrics import CalibrationError, auroc, misclassified, per_row_log_loss
 from tdrop.types import Cohort
 
-MAIN, RIVAL = "transductive_dropout", "tdnr"
+#: What reads the unlabelled patients, and the same networks without them.
+RIVALS: Mapping[str, str] = {"transductive_dropout": "tdnr", "transductive_ensemble": "ensemble"}
+METHODS = tuple(name for pair in RIVALS.items() for name in pair)
 #: Draws of the family that settled nothing.
 DRAWS = range(400, 420)
 DECAY = 1e-3
 PASSES = 200
 #: A ranking of fewer errors is mostly chance.
 FEWEST_ERRORS = 10
-CURVED, REAL = "curved (simulated)", "real"
+CURVED, REAL, SECOND = "curved (simulated)", "real", "real, second collection"
 #: What is measured.
 MEASURES = (
     "errors in 1,000",
@@ -40,7 +44,11 @@ MEASURES = (
     "width of the intervals",
 )
 #: By family and name, the problems of a full run.
-DOUBT_PROBLEMS: Mapping[str, Sequence[str]] = {CURVED: [str(draw) for draw in DRAWS], REAL: list(TRANSFERS)}
+DOUBT_PROBLEMS: Mapping[str, Sequence[str]] = {
+    CURVED: [str(draw) for draw in DRAWS],
+    REAL: list(TRANSFERS),
+    SECOND: list(FURTHER),
+}
 
 #: By method and measure; None where a measure is not defined.
 Measured = Mapping[str, Mapping[str, float | None]]
@@ -61,7 +69,7 @@ def measure_doubt(family: str, name: str, quick: bool) -> Measured:
     assert labelled.y is not None
     y = labelled.y
     found = {}
-    for method in (MAIN, RIVAL):
+    for method in METHODS:
         settings = {"weight_decay": DECAY, **(QUICK_NETWORK if quick else {})}
         fitted = build(method, **settings).fit(source, labelled.unlabelled(), None, seed=0)
         summary = fitted.summarise(labelled.X, 10 if quick else PASSES, seed=0)
@@ -83,35 +91,41 @@ def measure_doubt(family: str, name: str, quick: bool) -> Measured:
 
 
 def _draw(family: str, name: str, rows: int) -> tuple[Cohort, Cohort]:
-    return extrapolation(rows, seed=int(name)) if family == CURVED else rdatasets_transfer(TRANSFERS[name])
+    if family == CURVED:
+        return extrapolation(rows, seed=int(name))
+    return rdatasets_transfer((TRANSFERS if family == REAL else FURTHER)[name])
 
 
 def doubt_table(found: Mapping[str, Sequence[Measured]]) -> Table:
-    """By family, both methods and their difference, paired by problem."""
+    """By family and pair of methods, both and their difference, paired by problem."""
     rows: list[Row] = []
     for family, problems in found.items():
-        known = {
-            each: [own for own in problems if own[MAIN][each] is not None and own[RIVAL][each] is not None]
-            for each in MEASURES
-        }
-        values = {
-            method: {each: np.array([own[method][each] for own in known[each]], dtype=float) for each in MEASURES}
-            for method in (MAIN, RIVAL)
-        }
-        values["difference"] = {each: values[MAIN][each] - values[RIVAL][each] for each in MEASURES}
-        rows += [
-            {
-                "problems": family,
-                "method": method if method == "difference" else label(method),
-                **{each: mean_over_problems(own[each].tolist(), 1 if each == MEASURES[0] else 3) for each in MEASURES},
-                "n": len(problems),
+        for main, rival in RIVALS.items():
+            known = {
+                each: [own for own in problems if own[main][each] is not None and own[rival][each] is not None]
+                for each in MEASURES
             }
-            for method, own in values.items()
-        ]
+            values = {
+                method: {each: np.array([own[method][each] for own in known[each]], dtype=float) for each in MEASURES}
+                for method in (main, rival)
+            }
+            values["difference"] = {each: values[main][each] - values[rival][each] for each in MEASURES}
+            rows += [
+                {
+                    "problems": family,
+                    "method": method if method == "difference" else label(method),
+                    **{
+                        each: mean_over_problems(own[each].tolist(), 1 if each == MEASURES[0] else 3)
+                        for each in MEASURES
+                    },
+                    "n": len(problems),
+                }
+                for method, own in values.items()
+            ]
     caption = (
-        "Transductive dropout with risk apart from doubt, and TDNR, on problems that settled nothing, simulated and "
-        "real as named. Mean over problems with Student's 95% interval; the difference is paired by problem; the "
-        f"ranking of errors where both methods make at least {FEWEST_ERRORS}."
+        "Methods with risk apart from doubt, and the same networks without the unlabelled patients, on problems that "
+        "settled nothing, simulated and real as named. Mean over problems with Student's 95% interval; the difference "
+        f"is paired by problem; the ranking of errors where both methods make at least {FEWEST_ERRORS}."
     )
     return Table("transductive_doubt", caption, rows)
 
@@ -121,6 +135,6 @@ def _problems_table(found: Mapping[str, Mapping[str, Measured]]) -> Table:
         {"problems": family, "problem": name, "method": label(method), **own[method]}
         for family, problems in found.items()
         for name, own in problems.items()
-        for method in (MAIN, RIVAL)
+        for method in METHODS
     ]
     return Table("transductive_doubt_problems", "The same by problem, simulated and real as named; one fit each.", rows)

