@@ -20,6 +20,7 @@ from flows.benchmarks.units import run_units
 from tdrop.forecast import ESTIMATORS, QUANTITIES, Ranked, binomial_interval, bound_error, fit_tau, forecast
 from tdrop.home.place import Place
 from tdrop.methods import method_names
+from tdrop.metrics import delong
 from tdrop.types import Doubles
 
 THRESHOLD = 0.15
@@ -43,6 +44,7 @@ class Judged:
         values: The default forecast of the five numbers.
         sampling: Their standard deviations.
         observed: What the outcomes showed.
+        chance: Standard deviation of the observed AUROC: what no forecast can know.
         bound: The disagreement bound on the error rate.
     """
 
@@ -54,6 +56,7 @@ class Judged:
     values: tuple[float, ...]
     sampling: tuple[float, ...]
     observed: tuple[float, ...]
+    chance: float
     bound: float
 
 
@@ -104,8 +107,14 @@ def judge(pair: Gathered) -> Iterator[Judged]:
             tuple(float(answer.value or 0.0) if answer else np.nan for answer in answers),
             tuple(float(answer.sampling or 0.0) if answer else np.nan for answer in answers),
             tuple(map(float, truth)),
+            _chance(pair.outcomes, one.target),
             bound.value,
         )
+
+
+def _chance(outcomes: Doubles, risk: Doubles) -> float:
+    """DeLong's standard deviation of the AUROC."""
+    return float(np.sqrt(delong(risk[outcomes < 0.5], risk[outcomes > 0.5])[1]))
 
 
 def _groups(judged: Sequence[Judged]) -> dict[str, list[Judged]]:
@@ -126,6 +135,7 @@ def _estimators(judged: Sequence[Judged]) -> Iterator[Row]:
     for name, kept in _groups(judged).items():
         for estimator in ESTIMATORS:
             error = np.array([one.by[estimator] - one.observed[0] for one in kept])
+            chance = np.array([max(one.chance, 1e-9) for one in kept])
             yield {
                 "on": name,
                 "estimator": estimator,
@@ -135,7 +145,16 @@ def _estimators(judged: Sequence[Judged]) -> Iterator[Row]:
                 "within_03": float((np.abs(error) <= 0.03).mean()),
                 "within_05": float((np.abs(error) <= 0.05).mean()),
                 "largest": float(np.abs(error).max()),
+                **{
+                    f"perfect_{name}": _perfect(chance, each)
+                    for name, each in (("within_03", 0.03), ("within_05", 0.05))
+                },
             }
+
+
+def _perfect(chance: Doubles, distance: float) -> float:
+    """Share of pairs for which a forecast that knows the true AUROC is within a distance of the observed one."""
+    return float(np.mean(2 * norm.cdf(distance / chance) - 1))
 
 
 def misses(judged: Sequence[Judged], row: int, without: str = "") -> tuple[list[Doubles], list[Doubles]]:

@@ -3,9 +3,10 @@
 - **importance_weighted**: what the method did on source patients it had not seen, weighted to look like the target.
 - **confidence**: the target's own risks, recalibrated on the weighted source rows, taken at their word (the idea of
   CBPE and M-CBPE, NannyML 2024).
-- **committee**: the mean of all methods' risks, taken at its word.
-- **pessimistic**: the worse of the last two, number by number; for the share of outcomes, the one further from what
-  the method itself expects.
+- **committee**: the mean risk of the methods that source patients cannot tell from the best, taken at its word.
+- **blend**: the mean of these two risks, taken at its word.
+- **pessimistic**: the worse of confidence and committee, number by number; for the share of outcomes, the one further
+  from what the method itself expects.
 
 None of them can see that the same patients fare differently here: that takes outcomes.
 """
@@ -18,15 +19,17 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from tdrop.choose import TOLERANCE
 from tdrop.errors import DataError
 from tdrop.forecast.masses import QUANTITIES, WORSE, Ranked
+from tdrop.metrics import log_loss
 from tdrop.metrics.lines import apply_lines, weighted_lines
 from tdrop.types import Doubles
 
-Estimator = Literal["importance_weighted", "confidence", "committee", "pessimistic"]
+Estimator = Literal["importance_weighted", "confidence", "committee", "blend", "pessimistic"]
 ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
-#: The one that was best on the pairs rules were settled on, and on those that judged them: docs/FORECAST.md.
-DEFAULT_ESTIMATOR: Estimator = "confidence"
+#: The one that was best on the pairs rules were settled on: docs/FORECAST.md.
+DEFAULT_ESTIMATOR: Estimator = "blend"
 
 
 @dataclass(frozen=True)
@@ -58,11 +61,16 @@ class Evidence:
 
 
 def committee_risk(evidence: Sequence[Evidence]) -> Doubles:
-    """The mean of all methods' risks (target rows,)."""
+    """The mean risk of the methods within `TOLERANCE` of the lowest weighted log loss (target rows,).
+
+    A method that left-out source patients know to be worse has nothing to say about the truth.
+    """
     lengths = {len(one.target) for one in evidence}
     if len(lengths) != 1:
         raise DataError(f"the methods' risks cover {sorted(lengths)} patients; give the same patients to all")
-    return np.asarray(np.mean([one.target for one in evidence], axis=0), dtype=np.float64)
+    losses = [log_loss(one.y, one.source, one.weights) or 0.0 for one in evidence]
+    alike = [one.target for one, loss in zip(evidence, losses, strict=True) if loss <= min(losses) + TOLERANCE]
+    return np.asarray(np.mean(alike, axis=0), dtype=np.float64)
 
 
 def estimate(
@@ -72,7 +80,7 @@ def estimate(
 
     Args:
         one: The method's evidence.
-        committee: The mean of all methods' risks (target rows,).
+        committee: The committee's risks (target rows,).
         threshold: The decision level.
         source_counts: How often each source row was drawn (resamples, source rows); ones for the point estimate.
         target_counts: How often each target row was drawn (resamples, target rows).
@@ -83,11 +91,14 @@ def estimate(
     target = Ranked.of(one.target, threshold)
     confidence = target.quantities(target_counts * recalibrated, target_counts * (1 - recalibrated))
     together = target.quantities(target_counts * committee, target_counts * (1 - committee))
+    middle = (recalibrated + committee) / 2
+    blend = target.quantities(target_counts * middle, target_counts * (1 - middle))
     own = target_counts @ one.target / target_counts.sum(axis=1)
     return {
         "importance_weighted": source,
         "confidence": confidence,
         "committee": together,
+        "blend": blend,
         "pessimistic": more_pessimistic(confidence, together, own),
     }
 
@@ -109,11 +120,8 @@ def more_pessimistic(first: Doubles, second: Doubles, expected: Doubles) -> Doub
 
 
 def true_risk(one: Evidence, committee: Doubles) -> Doubles:
-    """The risks behind the default estimate of the AUROC: those of the estimator that expects less (target rows,)."""
-    recalibrated = apply_lines(one.target, _point(one)[None])[0]
-    ranked = Ranked.of(one.target, 0.5)
-    both = np.stack([recalibrated, committee])
-    return np.asarray(both[int(np.nanargmin(ranked.quantities(both, 1 - both)[0]))], dtype=np.float64)
+    """The risks behind the default estimate (target rows,)."""
+    return np.asarray((apply_lines(one.target, _point(one)[None])[0] + committee) / 2, dtype=np.float64)
 
 
 def _point(one: Evidence) -> Doubles:

@@ -33,7 +33,7 @@ def test_labels_are_measured_for_every_size_and_way(pair: Gathered) -> None:
 
 def test_tau_is_fitted_without_the_pair_at_hand() -> None:
     judged = [
-        Judged(pair, "real", method, method == "a", {}, (0.7,) * 5, (0.01,) * 5, (seen,) * 5, 1.0)
+        Judged(pair, "real", method, method == "a", {}, (0.7,) * 5, (0.01,) * 5, (seen,) * 5, 0.02, 1.0)
         for pair, seen in (("one", 0.7), ("two", 0.9))
         for method in ("a", "b")
     ]
