@@ -96,13 +96,15 @@ def tune_method(
 ) -> list[Ref]:
     """Runs every trial of a method on one fold and the promising ones on all; returns a stage each."""
     planned = planned_trials(method, settings)
-
-    rows = [rows_to_fit(encoded, build(method, **each).risk_alone()) for each in planned]
+    # Methods with the same risk share its fits.
+    alone = [build(method, **each).risk_alone() for each in planned]
 
     def fitted(asked: Sequence[tuple[int, int]], done: Callable[[], None]) -> list[Ref]:
         """One fit for every trial and fold asked."""
+        risks = [(alone[trial], held) for trial, held in asked]
         calls = [
-            (place, rows[trial], method, planned[trial], held, settings.folds, FIRST_SEED) for trial, held in asked
+            (place, rows_to_fit(encoded, risk), risk.name, risk.settings(), held, settings.folds, FIRST_SEED)
+            for risk, held in risks
         ]
         return side_by_side(held_out_risks, calls, done)
 

@@ -236,8 +236,8 @@ class Method(Protocol):
         """Whether a fit with these settings reads the target's rows."""
         ...
 
-    def risk_alone(self) -> Self:
-        """These settings without what only widens the risk: what tuning fits, which asks for nothing but the risk."""
+    def risk_alone(self) -> Method:
+        """The method without what only widens the risk: what tuning fits, which asks for nothing but the risk."""
         ...
 
     def with_settings(self, **settings: Any) -> Self:

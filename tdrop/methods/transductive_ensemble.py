@@ -21,8 +21,8 @@ read and the result is that of `ensemble` to the last bit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -70,9 +70,11 @@ class TransductiveEnsemble(Ensemble):
         """Without the regulariser no target row enters the loss."""
         return self.lambda_ > 0
 
-    def risk_alone(self) -> Self:
-        """The risk's networks have no lambda where doubt has networks of its own."""
-        return replace(self, lambda_=0.0) if self.form == "separate" else self
+    def risk_alone(self) -> Ensemble:
+        """The ensemble itself, where doubt has networks of its own: its fits then serve both methods."""
+        if self.form == "joint":
+            return self
+        return Ensemble(**{each.name: getattr(self, each.name) for each in fields(Ensemble) if each.init})
 
     def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
         """Makes the untrained networks; those of the doubt last, so that the risk's start as in `ensemble`."""

@@ -114,8 +114,7 @@ def predict_folds(
         if not (np.isfinite(summary.mean).all() and np.isfinite(summary.sd).all()):
             raise FitError(f"method '{method.name}' predicted values that are not finite; lower its learning rate")
         risk, sd = summary.mean.astype(np.float64), summary.sd.astype(np.float64)
-        # Without its doubt a fit's spread is not the method's.
-        parts.append(OutOfFold(rows[away], fold[away], risk, sd, summary.passes if alone == method else 1))
+        parts.append(OutOfFold(rows[away], fold[away], risk, sd, summary.passes))
     joined = parts[0]
     for part in parts[1:]:
         joined = joined.join(part)

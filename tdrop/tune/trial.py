@@ -118,6 +118,8 @@ def score_trial(method: Method, source: Cohort, found: OutOfFold, matching_rows:
     per_row = per_row_log_loss(y, found.risk)
     losses = Losses.collect(per_row)
     wrong = misclassified(y, found.risk)
+    # Without its doubt a fit's spread is not the method's.
+    has_spread = found.passes > 1 and method.risk_alone() == method
     matched = np.isin(found.rows, matching_rows)
     settings = settings_of(method)
     return Trial(
@@ -126,7 +128,7 @@ def score_trial(method: Method, source: Cohort, found: OutOfFold, matching_rows:
         folds=len(np.unique(found.fold)),
         log_loss=losses.mean,
         standard_error=losses.standard_error,
-        error_auroc=auroc(wrong, found.sd) if found.passes > 1 else None,
+        error_auroc=auroc(wrong, found.sd) if has_spread else None,
         errors=int(wrong.sum()),
         n=len(found),
         steps=int(settings.get("steps", 0)),

@@ -64,8 +64,8 @@ class Settings:
         """Whether a fit with these settings reads the target's rows."""
         return self.uses_target
 
-    def risk_alone(self) -> Self:
-        """These settings without what only widens the risk: what tuning fits, which asks for nothing but the risk."""
+    def risk_alone(self) -> Settings:
+        """The method without what only widens the risk: what tuning fits, which asks for nothing but the risk."""
         return self
 
     def restraint(self) -> tuple[float, ...]:
