@@ -12,6 +12,7 @@ from flows.printer import Printer
 from flows.recipe import recipe
 from flows.transfer import Transferred, publish
 from tasks.evaluate import evaluate_site, lock_models
+from tasks.registry import refuse_altered_champion
 from tdrop.data.readers import fingerprint
 from tdrop.errors import DataError, LabelsRefused, UsageError
 from tdrop.home.place import Place
@@ -29,6 +30,7 @@ def audit_site(site: str, labels: str, contracts: str = "data_contracts", home: 
     place = Place.at(home, contracts)
     with one_at_a_time(place, site):
         run, resolved = last_run(place, site), place.resolve(site)
+        refuse_altered_champion(place, site)
         fits, stages = run.trained.fits, run.stages
         models = lock_models(resolved, fits, stages.choice)
         evaluation = evaluate_site(

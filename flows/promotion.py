@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from flows.printer import Printer
-from tasks.registry import promote, rollback
+from tasks.registry import promote, refuse_altered_champion, rollback
 from tasks.report import assemble, refresh_report
 from tdrop.errors import UsageError
 from tdrop.home.place import Place
@@ -47,6 +47,7 @@ def run_export(site: str, *, folder: Path | None, contracts: Path, console: Prin
     chosen = (folder or place.site(site) / "export").absolute()
     if chosen.is_dir() and any(chosen.iterdir()) and folder is not None:
         raise UsageError(f"'{chosen}' is not empty; give a new folder, so that nothing else is mailed by accident")
+    refuse_altered_champion(place, site)
     leaving = export_site(place, run, assemble(place, run), chosen)
     hidden = place.network().site(site).disclosure
     rule = "nothing hidden (exempt)" if hidden.exempt else f"counts under {hidden.threshold} hidden"

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 import threading
-import uuid
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib.metadata import version as installed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tdrop.errors import DataError, TdropError, Unavailable, UsageError
-from tdrop.home.place import PRIVATE, Place, write_private
+from tasks.tracking import connect, numbered_version
+from tdrop.home.place import Place
 from tdrop.home.record_file import Version
 from tdrop.home.store import digest_of
 from tdrop.records import read_record
 from tdrop.runs.records import ENCODED, MODELS_DIGEST, SiteRecord, model_name
-from tdrop.served import seal_of
+from tdrop.served.kept_copy import KeptCopy
 from tdrop.served.model import SERVED, Description
+from tdrop.served.promotion import promoted_seal
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -32,12 +31,10 @@ ABOUT = (
     "The model of one site. `candidate` is what its last run chose; `champion` is what a person took into use with "
     "`tdrop promote`, by name and with a note: an alias set by hand is refused by `tdrop score`."
 )
-#: Tag on a promoted version: the digest of its every byte.
-SEAL = "tdrop.seal"
+#: Tag on a version: the digest of its every byte as its run registered it.
+REGISTERED = "tdrop.registered"
 #: Tag on a recalibrated version: the version it was made from.
 RECALIBRATED_FROM = "tdrop.recalibrated_from"
-#: What MLflow adds to a copy and is no part of the model.
-ADDED = ("registered_model_meta",)
 #: What the served model imports at run time, without tdrop itself (see `requirements`).
 NEEDED = (
     "mlflow",
@@ -98,12 +95,13 @@ def log_model(run_id: str, served: Path, record: SiteRecord, method: str) -> Any
         )
 
 
-def register(client: MlflowClient, run_id: str, record: SiteRecord, logged: Any) -> str:
+def register(place: Place, run_id: str, record: SiteRecord, logged: Any) -> str:
     """Makes the chosen method's logged model a version of the site's, and returns that."""
-    name = model_name(record.site)
+    client, name = connect(place), model_name(record.site)
     described = read_record(Description, Path(str(record.candidate), SERVED))
     version = new_version(client, name, logged, run_id)
     tags = {**record.tags, "method": record.chosen, "run": run_id, ENCODED: described.encoded}
+    tags[REGISTERED] = copy_of(place, numbered_version(place, name, version)).stored_seal()
     for key, value in tags.items():
         client.set_model_version_tag(name, version, key, value)
     client.update_model_version(name, version, record.about_model())
@@ -124,7 +122,11 @@ def same_model(client: MlflowClient, record: SiteRecord) -> str | None:
     # A recalibrated version's risks are not those of the report.
     wanted: dict[str, str | None] = {RECALIBRATED_FROM: None, "method": record.chosen}
     wanted |= {key: record.tags[key] for key in (MODELS_DIGEST, "contract_digest")}
-    found = [int(one.version) for one in versions if {key: one.tags.get(key) for key in wanted} == wanted]
+    found = [
+        int(one.version)
+        for one in versions
+        if REGISTERED in one.tags and {key: one.tags.get(key) for key in wanted} == wanted
+    ]
     return str(max(found)) if found else None
 
 
@@ -135,86 +137,32 @@ def new_version(client: MlflowClient, name: str, logged: Any, run_id: str) -> st
     return str(client.create_model_version(name, logged.model_uri, run_id, model_id=logged.model_id).version)
 
 
-def download_model(place: Place, registered: Version) -> Path:
-    """The folder of a registered version: model/ and served.json.
+def copy_of(place: Place, registered: Version) -> KeptCopy:
+    """A version's copy on this machine.
 
-    A copy is kept by the run and the logged model behind the version, not by its number: MLflow begins again at 1
-    when a site comes back after it was erased.
+    It is kept by the run and the logged model behind the version, not by its number: MLflow begins again at 1 when a
+    site comes back after it was erased.
     """
-    folder = _copy_of(place, registered)
-    if not folder.is_dir():
-        _fetch(registered, folder)
-    found = next(folder.rglob(SERVED), None)
-    if found is None:
-        raise Unavailable(f"the copy of {_called(registered)} was damaged; remove '{folder}'")
-    return found.parent
-
-
-def _called(registered: Version) -> str:
-    return f"version {registered.version} of '{registered.name}'"
-
-
-def _copy_of(place: Place, registered: Version) -> Path:
-    return place.root / "models" / registered.name / digest_of([registered.run_id, registered.source])[:32]
+    folder = place.root / "models" / registered.name / digest_of([registered.run_id, registered.source])[:32]
+    which = f"version {registered.version} of '{registered.name}'"
+    return KeptCopy(which, folder, place.root, lambda files: take_files(registered, files))
 
 
 def seal_version(place: Place, registered: Version) -> str:
-    """Takes a version's files from MLflow and returns the digest of their every byte, also kept beside the copy."""
-    folder = _copy_of(place, registered)
-    shutil.rmtree(folder, ignore_errors=True)
-    _fetch(registered, folder)
-    seal = seal_of(folder, besides=ADDED)
-    write_private(folder.with_suffix(".seal"), seal)
-    return seal
+    """The seal of what a version's run registered, and what MLflow's store must still have."""
+    return copy_of(place, registered).renew(registered.tags.get(REGISTERED))
 
 
 def require_sealed(place: Place, registered: Version) -> None:
-    """Refuses a version of which one byte is not as it was promoted, here or in MLflow's store."""
-    seal, folder = registered.tags.get(SEAL), _copy_of(place, registered)
-    which = _called(registered)
-    if seal is None:
-        raise UsageError(f"{which} was promoted without a seal; promote it again with `tdrop promote`")
-    beside = folder.with_suffix(".seal")
-    if beside.is_file() and beside.read_text(encoding="utf-8") != seal:
-        raise DataError(f"the seal of {which} in MLflow is not the one of its promotion; promote a model again")
-    if folder.is_dir() and seal_of(folder, besides=ADDED) != seal:
-        raise DataError(f"the copy of {which} was altered since its promotion; remove '{folder}' and find out by whom")
-    with tempfile.TemporaryDirectory(dir=place.root, prefix=".model-") as fresh:
-        _fetch(registered, stored := Path(fresh, "stored"))
-        if seal_of(stored, besides=ADDED) != seal:
-            raise DataError(f"{which} was altered in MLflow's store since its promotion; promote a model again")
-        if not folder.is_dir():
-            folder.parent.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
-            with suppress(OSError):  # somebody else may have been first with the same files
-                stored.rename(folder)
-
-
-def _fetch(registered: Version, folder: Path) -> None:
-    """Takes a version's files from MLflow's store and moves them into place whole."""
-    which = _called(registered)
-    incoming = folder.with_name(f".{folder.name}-{uuid.uuid4().hex[:8]}")
-    incoming.mkdir(parents=True, mode=PRIVATE)
-    try:
-        take_files(registered, incoming)
-        if not any(incoming.rglob(SERVED)):
-            raise Unavailable(f"{which} has no files in MLflow; check its artifact store")
-        incoming.rename(folder)
-    except TdropError:
-        raise
-    except Exception as error:
-        # Somebody else may have been first with the same files.
-        if not folder.is_dir():
-            raise Unavailable(
-                f"{which} could not be fetched from MLflow ({type(error).__name__}); check its artifact store"
-            ) from error
-    finally:
-        shutil.rmtree(incoming, ignore_errors=True)
+    """Refuses a version that nobody promoted, or of which one byte is not as it was promoted, here or in MLflow."""
+    copy = copy_of(place, registered)
+    copy.require(promoted_seal(copy.which, registered.tags))
 
 
 def take_files(registered: Version, folder: Path) -> None:
     """Copies or downloads a version's files."""
     if registered.folder is not None:
-        shutil.copytree(registered.folder, folder, dirs_exist_ok=True)
+        shutil.copytree(registered.folder, folder, symlinks=True, dirs_exist_ok=True)
         return
     import mlflow
 

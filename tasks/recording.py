@@ -51,7 +51,7 @@ def record_site(place: Place, record: SiteRecord) -> str:
     client, experiment = connect(place), experiment_id(place, place.network())
     key = digest_of([record.site, record.tags, record.params, record.metrics, [m.metrics for m in record.methods]])
     found = _find(client, experiment, key, record)
-    parent, version = found or _write(client, experiment, key, record)
+    parent, version = found or _write(place, experiment, key, record)
     point_candidate(client, record.site, version)
     labelled = any("target/error_auroc_sd" in method.metrics for method in record.methods)
     keep_view(client, experiment, record.site, parent, labelled=labelled)
@@ -73,9 +73,9 @@ def _find(client: MlflowClient, experiment: str, key: str, record: SiteRecord) -
     return None
 
 
-def _write(client: MlflowClient, experiment: str, key: str, record: SiteRecord) -> tuple[str, str | None]:
+def _write(place: Place, experiment: str, key: str, record: SiteRecord) -> tuple[str, str | None]:
     """Writes a record; returns its run, and the version of its model where one was registered."""
-    version = None
+    client, version = connect(place), None
     tags = {**record.tags, RECORD: key, "kind": "site", NOTE: record.about()}
     seconds = sum(method.seconds or 0.0 for method in record.methods)
     with recorded_run(client, experiment, record.site, tags, seconds) as parent:
@@ -84,14 +84,13 @@ def _write(client: MlflowClient, experiment: str, key: str, record: SiteRecord) 
         log_datasets(client, parent, record.datasets)
         client.log_artifacts(parent, record.exported, "report")
         for method in record.methods:
-            version = _write_method(client, experiment, parent, record, method) or version
+            version = _write_method(place, experiment, parent, record, method) or version
     return parent, version
 
 
-def _write_method(
-    client: MlflowClient, experiment: str, parent: str, record: SiteRecord, method: MethodRecord
-) -> str | None:
+def _write_method(place: Place, experiment: str, parent: str, record: SiteRecord, method: MethodRecord) -> str | None:
     """Writes a method's run; returns the version of its model where it is the candidate."""
+    client = connect(place)
     chosen = method.method == record.chosen
     tags = {**record.tags, "kind": "method", "method": method.method, "chosen": str(chosen).lower(), PARENT: parent}
     tags |= {NOTE: record.about_method(method.method)}
@@ -105,7 +104,7 @@ def _write_method(
             client.log_text(run_id, text, name)
         if model is None or not chosen:
             return None
-        return same_model(client, record) or register(client, run_id, record, model)
+        return same_model(client, record) or register(place, run_id, record, model)
 
 
 def _keep_model(
@@ -231,7 +230,7 @@ def record_recalibration(place: Place, record: SiteRecord) -> str:
         _log_params(client, run_id, record.params)
         _log_metrics(client, run_id, record.metrics)
         log_datasets(client, run_id, record.datasets)
-        return register(client, run_id, record, log_model(run_id, Path(str(record.candidate)), record, record.chosen))
+        return register(place, run_id, record, log_model(run_id, Path(str(record.candidate)), record, record.chosen))
 
 
 def record_benchmark(

@@ -5,21 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tasks.models import CANDIDATE, RECALIBRATED_FROM, SEAL, require_sealed, seal_version
-from tasks.tracking import connect, every_page, find_version
-from tdrop.errors import UsageError
+from tasks.models import CANDIDATE, RECALIBRATED_FROM, require_sealed, seal_version
+from tasks.tracking import connect, every_page, find_version, numbered_version
+from tdrop.errors import Damaged, Unavailable, UsageError
 from tdrop.home.place import Place
 from tdrop.home.record_file import Version
 from tdrop.home.status import now
 from tdrop.runs.records import ENCODED, MODELS_DIGEST, model_name
 from tdrop.runs.run import last_run
-from tdrop.served.promotion import Promotion
+from tdrop.served.promotion import BEFORE, BY, CHAMPION, NOTE, SEAL, WHEN, Promotion
 
-CHAMPION = "champion"
 #: Finds the sites' registered models.
 MODELS = "name LIKE 'tdrop-%'"
-#: Tags on a version: who promoted it, why, when, and what was champion before.
-BY, NOTE, WHEN, BEFORE = "tdrop.promoted_by", "tdrop.promotion_note", "tdrop.promoted_at", "tdrop.champion_before"
 
 
 def version_at(place: Place, site: str, alias: str) -> Version | None:
@@ -65,6 +62,7 @@ def rollback(place: Place, site: str) -> Promotion:
     before = None if champion is None else champion.tags.get(BEFORE)
     if before is None:
         raise UsageError(f"site '{site}' has no earlier champion to go back to")
+    require_sealed(place, numbered_version(place, model_name(site), before))
     connect(place).set_registered_model_alias(model_name(site), CHAMPION, before)
     record = champion_record(place, site)
     assert record is not None
@@ -75,15 +73,22 @@ def require_promoted(place: Place, site: str) -> Version:
     """The site's champion, every byte of it as a person promoted it; a sentence refuses any other."""
     place.network().site(site)
     version = version_at(place, site, CHAMPION)
-    how = f"a person promotes one with `tdrop promote {site} --by NAME --note TEXT`"
     if version is None:
+        how = f"a person promotes one with `tdrop promote {site} --by NAME --note TEXT`"
         raise UsageError(f"site '{site}' has no champion; {how}")
-    if not version.tags.get(BY, "").strip() or not version.tags.get(NOTE, "").strip():
-        raise UsageError(
-            f"version {version.version} of site '{site}' was made champion without a name and a note; {how}"
-        )
     require_sealed(place, version)
     return version
+
+
+def refuse_altered_champion(place: Place, site: str) -> None:
+    """Lets nothing more be said about a site whose champion is not as promoted; one without a champion goes on."""
+    try:
+        if version_at(place, site, CHAMPION) is not None:
+            require_promoted(place, site)
+    except Unavailable as error:
+        # A record out of reach costs the record, never the report.
+        if isinstance(error, Damaged):
+            raise
 
 
 def champion_record(place: Place, site: str) -> Promotion | None:

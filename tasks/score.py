@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from tasks.models import download_model
+from tasks.models import copy_of
 from tasks.registry import require_promoted
 from tasks.step import step
 from tdrop.contracts.findings import Validation
@@ -68,7 +68,7 @@ def score_batch(place: Place, site: str, file: str) -> Scored:
 def find_champion(place: Place, site: str) -> Champion:
     """The site's promoted model; a UsageError says how to get one."""
     version = require_promoted(place, site)
-    folder = download_model(place, version)
+    folder = copy_of(place, version).model()
     return Champion(folder, version.version, read_record(Description, folder / SERVED))
 
 

@@ -13,10 +13,15 @@ import mlflow
 import pandas as pd
 
 from tdrop.errors import DataError
-from tdrop.served import seal_of
+from tdrop.served.model import Served
+from tdrop.served.promotion import CHAMPION, promoted_seal
+from tdrop.served.seal import ADDED, seal_of
 
-#: MLflow's note of what it downloaded, and the tag with the digest of every byte.
-ADDED, SEAL = "registered_model_meta", "tdrop.seal"
+#: How else a model may be looked at, and how one gets into use.
+ELSE = (
+    "to study it, download its files and open them with `tdrop.served.model.Served.load`, and for patients a person "
+    "promotes one with `tdrop promote`"
+)
 
 
 class ServedModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
@@ -24,10 +29,8 @@ class ServedModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
 
     def load_context(self, context: Any) -> None:
         """Reads the method, the encoder, a recalibration and the site's decision."""
-        from tdrop.served.model import Served
-
         folder = Path(context.artifacts["transfer"])
-        require_sealed(folder)
+        require_champion(folder)
         self.served = Served.load(folder)
 
     def predict(self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
@@ -35,28 +38,24 @@ class ServedModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
         return self.served.predict(model_input)
 
 
-def require_sealed(folder: Path) -> None:
-    """Refuses a registered version that nobody promoted, or of which one byte is not as it was promoted.
+def require_champion(folder: Path) -> None:
+    """Refuses whatever is not a site's champion, or not in every byte as a person promoted it.
 
-    MLflow writes down beside its copy of a registered version which one it is. What has no such note is a model that
-    is just being logged.
+    MLflow writes down beside its copy of a registered version which one it is; a folder without such a note could be
+    anybody's.
     """
     whole = next(parent for parent in folder.parents if (parent / "MLmodel").is_file())
-    note = whole / ADDED
-    if not note.is_file():
-        return
-    facts = dict(line.split(":", 1) for line in note.read_text(encoding="utf-8").splitlines() if ":" in line)
-    name, version = (facts[key].strip().strip("'\"") for key in ("model_name", "model_version"))
+    note = (whole / ADDED).read_text(encoding="utf-8") if (whole / ADDED).is_file() else ""
+    facts = dict(line.split(":", 1) for line in note.splitlines() if ":" in line)
+    name, version = (facts.get(key, "").strip().strip("'\"") for key in ("model_name", "model_version"))
     if not version.isdecimal():
-        raise DataError(
-            "this model was logged for comparison and never promoted; to study it, download its files and open them "
-            "with `tdrop.served.model.Served.load`, and for patients a person promotes one with `tdrop promote`"
-        )
-    tags = mlflow.MlflowClient().get_model_version(name, version).tags
-    if SEAL not in tags:
-        raise DataError(f"version {version} of '{name}' was not promoted; a person does that with `tdrop promote`")
-    if seal_of(whole, besides=(ADDED,)) != tags[SEAL]:
-        raise DataError(f"version {version} of '{name}' was altered since its promotion; promote a model again")
+        raise DataError(f"this model is no registered version, which alone can be promoted; {ELSE}")
+    which, client = f"version {version} of '{name}'", mlflow.MlflowClient()
+    registered = client.get_model_version(name, version)
+    if seal_of(whole) != promoted_seal(which, registered.tags):
+        raise DataError(f"{which} was altered since its promotion; promote a model again")
+    if client.get_registered_model(name).aliases.get(CHAMPION) != registered.version:
+        raise DataError(f"{which} is not the champion; serve `models:/{name}@{CHAMPION}`")
 
 
 mlflow.models.set_model(ServedModel())

@@ -112,6 +112,15 @@ def find_version(place: Place, name: str, alias: str) -> Version | None:
         if getattr(error, "error_code", "") in {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"}:
             return None
         raise
+    return _version(found)
+
+
+def numbered_version(place: Place, name: str, number: str) -> Version:
+    """A version of a registered model by its number."""
+    return _version(connect(place).get_model_version(name, number))
+
+
+def _version(found: Any) -> Version:
     return Version(found.name, str(found.version), found.run_id, found.source, found.tags)
 
 

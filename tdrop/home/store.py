@@ -66,6 +66,11 @@ class Ref:
         file = self.path / TIMES
         return float(self.json(TIMES)["seconds"]) if file.is_file() else None
 
+    @property
+    def intact(self) -> bool:
+        """Whether every file is as the stage was finished."""
+        return digest_of(_contents(self.path)) == self.digest
+
     def json(self, name: str) -> Any:
         """Reads one of the stage's JSON files."""
         return json.loads((self.path / name).read_text(encoding="utf-8"))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from tdrop.choose import Choice
-from tdrop.errors import UsageError
+from tdrop.errors import DataError, UsageError
 from tdrop.home.place import Place
 from tdrop.home.store import Ref
 from tdrop.methods import method_names
@@ -150,4 +150,10 @@ def last_run(place: Place, site: str) -> Run:
         raise UsageError(f"site '{site}' has no report yet; run `tdrop transfer {site}` first") from None
     if not all(ref.path.is_dir() for ref in run.refs()):
         raise UsageError(f"the models behind site '{site}' were pruned; run `tdrop transfer {site} --again`")
+    damaged = sorted({ref.stage for ref in run.refs() if not ref.intact})
+    if damaged:
+        raise DataError(
+            f"what the report of site '{site}' rests on was altered on disk ({', '.join(damaged)}); "
+            f"run `tdrop transfer {site} --again`, which makes it anew"
+        )
     return run

@@ -229,10 +229,10 @@ def answers(address) -> bool:
 
 def test_a_model_asks_an_index_for_exact_versions_and_never_for_tdrop(place):
     """Whoever took the name tdrop on a public index would otherwise run beside the patients."""
-    from tasks.models import download_model
+    from tasks.models import copy_of
     from tasks.registry import CHAMPION, version_at
 
-    folder = download_model(place, version_at(place, "harbour", CHAMPION)).parents[1]
+    folder = copy_of(place, version_at(place, "harbour", CHAMPION)).folder
     pinned = dict(line.split("==") for line in (folder / "requirements.txt").read_text().split())
     assert {"mlflow", "torch", "scikit-learn", "skops", "numpy", "pandas", "pydantic", "safetensors"} <= set(pinned)
     assert pinned == {name: installed(name).split("+")[0] for name in pinned}
@@ -345,7 +345,7 @@ def test_a_champion_made_by_hand_is_refused(place):
     try:
         with pytest.raises(UsageError, match="without a name and a note; a person promotes one"):
             score(place, place.root / "demo" / "harbour.csv")
-        with pytest.raises(DataError, match="was not promoted"):
+        with pytest.raises(UsageError, match="was not promoted"):
             mlflow.pyfunc.load_model("models:/tdrop-harbour@champion")
         client.set_model_version_tag("tdrop-harbour", unknown.version, BY, "Dr Nobody")
         with pytest.raises(UsageError, match="without a name and a note"):
@@ -453,7 +453,7 @@ def test_the_export_hides_what_the_site_wants_hidden(place, tmp_path):
 
 def test_a_version_number_that_is_used_again_is_another_model(place):
     """As after a site was erased: MLflow's numbers begin at 1 again."""
-    from tasks.models import download_model
+    from tasks.models import copy_of
     from tasks.registry import CHAMPION, version_at
     from tasks.tracking import connect
 
@@ -462,7 +462,7 @@ def test_a_version_number_that_is_used_again_is_another_model(place):
 
     def served(version):
         client.set_registered_model_alias(name, CHAMPION, version)
-        return json.loads((download_model(place, version_at(place, "harbour", CHAMPION)) / "served.json").read_text())
+        return json.loads((copy_of(place, version_at(place, "harbour", CHAMPION)).model() / "served.json").read_text())
 
     before = served("1")
     client.delete_registered_model(name)

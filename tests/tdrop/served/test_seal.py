@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
-from tdrop.served import seal_of
+from tdrop.served.seal import ADDED, seal_of
 
 
 @pytest.fixture
@@ -38,12 +40,28 @@ def remove(folder):
     (folder / "inner" / "weights").unlink()
 
 
+def link_a_file(folder):
+    (folder / "served.json").rename(folder.parent / "elsewhere")
+    (folder / "served.json").symlink_to(folder.parent / "elsewhere")
+
+
+def link_a_folder(folder):
+    (folder / "more").symlink_to(folder.parent)
+
+
+def add_a_pipe(folder):
+    os.mkfifo(folder / "pipe")
+
+
 def move_a_byte_between_files(folder):
     (folder / "served.json").write_bytes(b'{"level": 0.15')
     (folder / "inner" / "weights").write_bytes(bytes(range(256)) + b"}")
 
 
-@pytest.mark.parametrize("change", [alter_a_byte, rename, add, remove, move_a_byte_between_files])
+CHANGES = [alter_a_byte, rename, add, remove, link_a_file, link_a_folder, add_a_pipe, move_a_byte_between_files]
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_any_change_breaks_it(folder, change):
     before = seal_of(folder)
     change(folder)
@@ -51,6 +69,8 @@ def test_any_change_breaks_it(folder, change):
 
 
 def test_what_is_no_part_of_the_model_does_not_count(folder):
-    before = seal_of(folder, besides=("note",))
-    (folder / "note").write_text("downloaded today")
-    assert seal_of(folder, besides=("note",)) == before
+    before = seal_of(folder)
+    (folder / ADDED).write_text("downloaded today")
+    assert seal_of(folder) == before
+    (folder / "inner" / ADDED).write_text("MLflow puts its note at the top")
+    assert seal_of(folder) != before

@@ -1,0 +1,378 @@
+"""Whatever happens to a promoted model behind a person's back: nobody is scored with it, and a sentence says so."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from conftest import leave_reports_out, write_tiny_network
+
+from tdrop.errors import TdropError
+from tdrop.served.seal import ADDED
+
+NAME = "tdrop-harbour"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """One tiny site with two champions: version 1, and in use version 2."""
+    from flows.transfer import transfer_site
+    from tasks.registry import promote
+    from tdrop.runs.settings import TransferSettings
+
+    place = write_tiny_network(tmp_path_factory.mktemp("altered"))
+    method = "logistic_regression"
+    with pytest.MonkeyPatch.context() as patch:
+        leave_reports_out(patch)
+        for refits in (5, 6):
+            chosen = {"methods": (method,), "method_settings": {method: {"refits": refits}}}
+            settings = TransferSettings(**chosen, seeds=1, trials=1, folds=2, bootstrap=50)
+            transfer_site("harbour", settings, place.contracts, place.home, processes=0)
+            promote(place, "harbour", by="Dr Chen", note="review clinics only")
+    return place
+
+
+def version(place):
+    from tasks.registry import CHAMPION, version_at
+
+    return version_at(place, "harbour", CHAMPION)
+
+
+def kept(place) -> Path:
+    """The champion's copy below the home."""
+    from tasks.models import copy_of
+
+    return copy_of(place, version(place)).folder
+
+
+def stored(place, number: str | None = None) -> Path:
+    """A version's files in MLflow's own store."""
+    from tasks.tracking import connect
+
+    client = connect(place)
+    source = client.get_model_version(NAME, number or str(version(place).version)).source
+    return Path(client.get_logged_model(source.removeprefix("models:/")).artifact_location.removeprefix("file://"))
+
+
+def files_of(folder: Path) -> list[Path]:
+    """Every file of a model; MLflow's own note is none."""
+    found = (file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
+    return sorted(file for file in found if str(file) != ADDED)
+
+
+@contextmanager
+def put_back(folder: Path):
+    """Has a folder and what lies beside it as they were when the block ends."""
+    kept = folder.with_name(f"kept-{folder.name}")
+    beside = folder.with_suffix(".seal")
+    seal = beside.read_bytes() if beside.is_file() else None
+    shutil.copytree(folder, kept)
+    try:
+        yield
+    finally:
+        if folder.is_symlink() or folder.is_file():
+            folder.unlink()
+        shutil.rmtree(folder, ignore_errors=True)
+        kept.rename(folder)
+        if seal is not None:
+            beside.unlink(missing_ok=True)
+            beside.write_bytes(seal)
+
+
+def served(place):
+    """The model as `mlflow models serve` loads it."""
+    import mlflow
+
+    from tasks.tracking import connect
+
+    connect(place)
+    return mlflow.pyfunc.load_model(f"models:/{NAME}@champion")
+
+
+def score(place):
+    from flows.score import score_site
+
+    return score_site("harbour", str(place.root / "demo" / "harbour.csv"), place.contracts, place.home)
+
+
+def score_one(place):
+    from tasks.score import find_champion
+
+    return find_champion(place, "harbour")
+
+
+def alter(folder, file):
+    (folder / file).write_bytes((folder / file).read_bytes() + b" ")
+
+
+def remove(folder, file):
+    (folder / file).unlink()
+
+
+def link(folder, file):
+    elsewhere = folder.with_name(f"kept-{folder.name}") / file
+    (folder / file).unlink()
+    (folder / file).symlink_to(elsewhere)
+
+
+def add_file(folder):
+    (folder / "artifacts" / "more").write_bytes(b"")
+
+
+def add_pipe(folder):
+    os.mkfifo(folder / "pipe")
+
+
+def add_note_inside(folder):
+    """A name that MLflow's own note has, where MLflow puts none."""
+    (folder / "artifacts" / "registered_model_meta").write_bytes(b"")
+
+
+def add_linked_folder(folder):
+    (folder / "more").symlink_to(folder.parent)
+
+
+def link_folder(folder):
+    shutil.rmtree(folder)
+    folder.symlink_to(folder.with_name(f"kept-{folder.name}"))
+
+
+def link_inner(folder):
+    shutil.rmtree(folder / "artifacts")
+    (folder / "artifacts").symlink_to(folder.with_name(f"kept-{folder.name}") / "artifacts")
+
+
+def empty(folder):
+    shutil.rmtree(folder)
+    folder.mkdir()
+
+
+def a_file_instead(folder):
+    shutil.rmtree(folder)
+    folder.write_bytes(b"")
+
+
+WHOLE = [add_file, add_pipe, add_note_inside, add_linked_folder, link_folder, link_inner, empty]
+
+
+@pytest.mark.parametrize("change", [alter, remove, link])
+def test_every_file_of_the_copy_counts(place, change):
+    for file in files_of(kept(place)):
+        with put_back(folder := kept(place)):
+            change(folder, file)
+            with pytest.raises(TdropError, match="altered since its promotion; remove"):
+                score_one(place)
+    assert score_one(place)
+
+
+@pytest.mark.parametrize("change", [*WHOLE, a_file_instead])
+def test_the_copy_is_as_promoted_or_refused(place, change):
+    with put_back(folder := kept(place)):
+        change(folder)
+        with pytest.raises(TdropError, match="altered since its promotion; remove"):
+            score_one(place)
+    assert score_one(place)
+
+
+def test_another_versions_files_are_not_the_champion(place):
+    with put_back(folder := kept(place)):
+        shutil.rmtree(folder)
+        shutil.copytree(stored(place, "1"), folder)
+        with pytest.raises(TdropError, match="altered since its promotion; remove"):
+            score_one(place)
+    with put_back(folder := stored(place)):
+        shutil.rmtree(folder)
+        shutil.copytree(stored(place, "1"), folder)
+        for use in (score_one, served):
+            with pytest.raises(TdropError, match="altered"):
+                use(place)
+
+
+@pytest.mark.parametrize("change", [alter, remove])
+def test_every_file_of_the_store_counts(place, change):
+    for file in files_of(stored(place)):
+        with put_back(folder := stored(place)):
+            change(folder, file)
+            with pytest.raises(TdropError, match=r"altered in MLflow's store|has no files in MLflow"):
+                score_one(place)
+    assert score_one(place)
+
+
+def remove_seal(beside):
+    beside.unlink()
+
+
+def empty_seal(beside):
+    beside.write_bytes(b"")
+
+
+def unreadable_seal(beside):
+    beside.write_bytes(b"\xff\xfe\x00")
+
+
+def pipe_for_seal(beside):
+    beside.unlink()
+    os.mkfifo(beside)
+
+
+@pytest.mark.parametrize("change", [remove_seal, empty_seal, unreadable_seal, pipe_for_seal])
+def test_a_seal_that_is_not_that_of_the_promotion_is_refused(place, change):
+    with put_back(folder := kept(place)):
+        change(folder.with_suffix(".seal"))
+        with pytest.raises(TdropError, match="seal") as refused:
+            score_one(place)
+        assert "remove" in str(refused.value) or "promote" in str(refused.value)
+    assert score_one(place)
+
+
+def test_a_machine_that_never_had_the_model_takes_it_by_mlflows_seal(place):
+    folder = kept(place)
+    shutil.rmtree(folder)
+    folder.with_suffix(".seal").unlink()
+    assert score_one(place)
+    assert folder.with_suffix(".seal").is_file()
+    with put_back(folder):
+        folder.with_suffix(".seal").unlink()
+        with pytest.raises(TdropError, match="seal"):
+            score_one(place)
+
+
+TAGS = {
+    "tdrop.seal": "without a seal|was not promoted",
+    "tdrop.promoted_by": "without a name",
+    "tdrop.promotion_note": "without a name",
+}
+
+
+@pytest.mark.parametrize("tag", TAGS)
+def test_a_version_without_what_a_promotion_leaves_is_refused(place, tag):
+    from tasks.tracking import connect
+
+    client, champion = connect(place), version(place)
+    client.delete_model_version_tag(NAME, champion.version, tag)
+    try:
+        for use in (score_one, served):
+            with pytest.raises(TdropError, match=TAGS[tag]):
+                use(place)
+    finally:
+        client.set_model_version_tag(NAME, champion.version, tag, champion.tags[tag])
+    assert score_one(place)
+
+
+def test_a_seal_of_other_bytes_in_mlflow_is_refused(place):
+    from tasks.tracking import connect
+
+    client, champion = connect(place), version(place)
+    other = client.get_model_version(NAME, "1").tags["tdrop.seal"]
+    client.set_model_version_tag(NAME, champion.version, "tdrop.seal", other)
+    try:
+        with pytest.raises(TdropError, match="not the one beside its copy"):
+            score_one(place)
+        with pytest.raises(TdropError, match="altered since its promotion"):
+            served(place)
+    finally:
+        client.set_model_version_tag(NAME, champion.version, "tdrop.seal", champion.tags["tdrop.seal"])
+
+
+@pytest.mark.parametrize("change", [alter, remove])
+def test_what_is_served_is_what_was_promoted(place, change):
+    import mlflow
+
+    for file in files_of(stored(place)):
+        if file.name in {"MLmodel", "served_model.py"}:
+            continue  # MLflow cannot load without the one, and runs the other
+        with put_back(folder := stored(place)):
+            change(folder, file)
+            with pytest.raises((TdropError, mlflow.exceptions.MlflowException, OSError)):
+                served(place)
+    assert served(place)
+
+
+def test_only_the_champion_is_served(place, tmp_path):
+    import mlflow
+
+    from tasks.tracking import connect
+
+    connect(place)
+    with pytest.raises(TdropError, match="not the champion"):
+        mlflow.pyfunc.load_model(f"models:/{NAME}/1")
+    shutil.copytree(stored(place), tmp_path / "model", ignore=shutil.ignore_patterns(ADDED))
+    with pytest.raises(TdropError, match="no registered version"):
+        mlflow.pyfunc.load_model(str(tmp_path / "model"))
+
+
+def recalibrate(place):
+    from tasks.recalibrate import recalibrate
+
+    return recalibrate(place, "harbour", str(place.root / "demo" / "harbour_outcomes.csv"))
+
+
+def export(place):
+    from flows.printer import Printer
+    from flows.promotion import run_export
+
+    folder = place.root / "mailed"
+    try:
+        run_export("harbour", folder=folder, contracts=Path(place.contracts), console=Printer())
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def audit(place):
+    from flows.audit import audit_site
+
+    return audit_site("harbour", str(place.root / "demo" / "harbour_outcomes.csv"), place.contracts, place.home)
+
+
+@pytest.mark.parametrize("use", [score, recalibrate, export, audit])
+def test_every_command_that_speaks_of_the_champion_refuses(place, use, monkeypatch):
+    monkeypatch.setenv("TDROP_HOME", place.home)
+    before = {path: path.lstat().st_mtime_ns for path in place.site("harbour").rglob("*")}
+    for where in (kept, stored):
+        with put_back(folder := where(place)):
+            alter(folder, next(file for file in files_of(folder) if file.name == "served.json"))
+            with pytest.raises(TdropError, match="altered"):
+                use(place)
+    after = {path: path.lstat().st_mtime_ns for path in place.site("harbour").rglob("*") if path.name != ".lock"}
+    assert {path for path in after if after[path] != before.get(path)} <= {place.site("harbour")}
+
+
+@pytest.mark.parametrize("use", [export, audit])
+def test_a_report_whose_models_were_altered_on_disk_is_not_told_again(place, use, monkeypatch):
+    from tdrop.runs.run import last_run
+
+    monkeypatch.setenv("TDROP_HOME", place.home)
+    file = last_run(place, "harbour").trained.fits["logistic_regression"][0].path / "predictions.npz"
+    before = file.read_bytes()
+    file.write_bytes(before + b" ")
+    try:
+        with pytest.raises(TdropError, match=r"altered on disk .*--again"):
+            use(place)
+    finally:
+        file.write_bytes(before)
+
+
+def test_a_champion_before_that_was_altered_is_not_gone_back_to(place):
+    from tasks.registry import rollback
+
+    now = version(place).version
+    with put_back(folder := stored(place, "1")):
+        alter(folder, next(file for file in files_of(folder) if file.name == "served.json"))
+        with pytest.raises(TdropError, match=r"version 1 of .* altered in MLflow's store"):
+            rollback(place, "harbour")
+    assert version(place).version == now
+
+
+def test_a_candidate_that_was_altered_after_its_run_is_not_promoted(place):
+    from tasks.registry import promote
+
+    sealed = version(place).tags["tdrop.seal"]
+    with put_back(folder := stored(place)):
+        alter(folder, next(file for file in files_of(folder) if file.name == "served.json"))
+        with pytest.raises(TdropError, match="not those that its run registered"):
+            promote(place, "harbour", by="Dr Chen", note="again")
+    assert version(place).tags["tdrop.seal"] == sealed
+    assert score_one(place)
