@@ -37,6 +37,8 @@ from tdrop.runs.publish import publish_halt, publish_index
 from tdrop.runs.published import SUMMARY, WITHHELD
 from tdrop.runs.run import Run, Stages
 from tdrop.runs.settings import TransferSettings
+from tdrop.shift import Shift
+from tdrop.shift.grounds import require_source_outcomes
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,8 @@ def explain(site: str, error: Exception) -> str:
 def _transfer(site: ResolvedSite, settings: TransferSettings) -> Transferred:
     """The recipe."""
     compared = compare_with_source(site)
+    grounds = compared.shift.record(Shift, "shift.json").grounds
+    require_source_outcomes(site.name, grounds, settings.folds)
     encoded, level = compared.encoded, site.site.decision.interval_level
     trained = train(site.place, site.name, encoded, compared.matching, settings, level)
     choice = choose_method(site, trained.picked, trained.folds, settings.criterion)

@@ -23,6 +23,8 @@ from tdrop.types import Doubles
 
 #: Fewer values than this say nothing about a column.
 FEW = 20
+#: Where more source patients than this have another's values throughout, the same values do not name one patient.
+MOST_TWINS = 0.01
 #: A category of the source that should have shown up at least so often by its share there.
 EXPECTED_AT_LEAST = 20.0
 #: Distances of quartiles on the log scale: from where a scale is suspect, and what another unit must bring it to.
@@ -228,23 +230,29 @@ def _is_concentration(unit: str) -> bool:
 def _shared_patients(
     source_frame: pd.DataFrame, target_frame: pd.DataFrame, contract: Contract, site: Site
 ) -> Iterator[Finding]:
-    """Patients with the same id and the same values in both extracts: one of them was sent twice."""
-    names = [contract.id_column, *(column.name for column in contract.features)]
-    names = [name for name in names if name in source_frame and name in target_frame]
-    if contract.id_column not in names:
+    """Patients with the same values in both extracts: one of them was sent twice, maybe under new ids.
+
+    Where values do not tell the source's own patients apart, the id must be the same too.
+    """
+    names = [column.name for column in contract.features if column.name in source_frame and column.name in target_frame]
+    if not names or source_frame.duplicated(names).mean() > MOST_TWINS:
+        names.append(contract.id_column)
+    if not all(name in frame for frame in (source_frame, target_frame) for name in names):
         return
-    ids = target_frame[contract.id_column].isin(source_frame[contract.id_column])
-    if not ids.any():
-        return
-    both = target_frame.loc[ids, names].astype("str").merge(source_frame[names].astype("str"), on=names)
-    if len(both):
+    known = set(_whole_rows(source_frame[names]))
+    shared = sum(row in known for row in _whole_rows(target_frame[names]))
+    if shared:
         yield _suspicion(
             None,
             "shared_patients",
             "table_warning",
-            (len(both), len(target_frame)),
+            (shared, len(target_frame)),
             "{count} of {total} patients are in the source's extract too, value for value",
             "check that the export selects this site's patients only",
             "likely",
             site,
         )
+
+
+def _whole_rows(frame: pd.DataFrame) -> Iterator[tuple[str, ...]]:
+    return frame.astype("str").itertuples(index=False, name=None)

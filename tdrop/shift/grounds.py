@@ -5,6 +5,7 @@ Each ground is numbers; the sentences are made from them by `tdrop.report`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
+from tdrop.errors import SiteStopped
 from tdrop.metrics.ranking import auroc
 from tdrop.records import Amount, Count
 from tdrop.shift.verdict import Verdict
@@ -63,6 +65,20 @@ def judge_source_outcomes(y: NDArray[Any]) -> Ground:
     events = int(np.sum(np.asarray(y) > 0.5))
     rarer = min(events, len(y) - events)
     return Ground("source_outcomes", "too few to say" if rarer < FEWEST_OUTCOMES else "go", rarer, len(y))
+
+
+def require_source_outcomes(site: str, grounds: Sequence[Ground], fewest: int) -> None:
+    """Stops a site whose source has fewer than `fewest` patients with the outcome, or without it: nothing can be fitted.
+
+    The sentence leaves with Prefect's record, so it has the bar and not the count.
+    """
+    for one in grounds:
+        if one.kind == "source_outcomes" and isinstance(one.count, int) and one.count < fewest:
+            raise SiteStopped(
+                f"site '{site}': too few to say, because the rarer outcome was seen in fewer than {FEWEST_OUTCOMES} "
+                f"source patients, and {fewest} are the least that a method can be fitted with; give a source with more "
+                "outcomes"
+            )
 
 
 def judge_shared_patients(source: Cohort, target: Cohort) -> Ground:

@@ -15,6 +15,7 @@ from flows.audit import audit_site
 from flows.shift import compare_with_source
 from flows.transfer import transfer_site
 from tasks.report import assemble
+from tdrop.errors import SiteStopped
 from tdrop.home.status import read_status
 from tdrop.runs.batch import last_verdict
 from tdrop.runs.export import export_site, site_record
@@ -65,6 +66,26 @@ def test_two_source_outcomes_are_no_go_and_make_no_candidate(tiny_network, tmp_p
     transfer(tiny_network)
     run = last_run(tiny_network, SITE)
     assert site_record(tiny_network, run, assemble(tiny_network, run), tmp_path / "record").candidate is None
+
+
+def test_a_source_that_nothing_can_be_fitted_on_stops_the_site_before_any_fit(tiny_network):
+    rewrite(tiny_network, "registry.csv", lambda frame: frame.assign(died_10y=[1, 1] + [0] * (len(frame) - 2)))
+    settings = SETTINGS.model_copy(update={"folds": 3})
+    with pytest.raises(SiteStopped, match=r"too few to say, because .* fewer than 10 source patients"):
+        transfer_site(SITE, settings, tiny_network.contracts, tiny_network.home, processes=0)
+    assert read_status(tiny_network, SITE).outcome == "stopped"
+    assert "too few to say" in (tiny_network.site(SITE) / "stopped.html").read_text(encoding="utf-8")
+    assert {"encoded", "shift"} <= (made := {folder.name for folder in tiny_network.store.iterdir()})
+    assert not made & {"trial", "fit", "models"}
+
+
+def test_one_patient_many_times_over_is_no_go(tiny_network):
+    rewrite(
+        tiny_network,
+        "harbour.csv",
+        lambda frame: pd.concat([frame.head(1)] * len(frame)).assign(patient_id=list(frame["patient_id"])),
+    )
+    assert compare_with_source(tiny_network.resolve(SITE)).shift.json("shift.json")["verdict"] == "stop"
 
 
 def test_a_target_of_the_sources_own_patients_stops_and_makes_no_candidate(tiny_network, tmp_path):

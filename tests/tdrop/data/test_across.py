@@ -111,8 +111,21 @@ def test_patients_of_the_source_in_the_target(source: Any, target: Any, prostate
     mixed = pd.concat([target, source.head(9)], ignore_index=True)
     finding = only(compare_with_source(source, mixed, prostate, make_site()))
     assert (finding.rule, finding.count) == ("table.shared_patients", 9)
+    renamed = pd.concat([target, source.head(9).assign(patient_id=[f"new {row}" for row in range(9)])])
+    assert only(compare_with_source(source, renamed, prostate, make_site())).count == 9
     same_numbers = target.assign(patient_id=source["patient_id"])
     assert compare_with_source(source, same_numbers, prostate, make_site()) == ()
+
+
+def test_values_that_many_share_name_nobody_without_the_id(
+    source: Any, target: Any, prostate: Contract, make_site: Any
+) -> None:
+    def rounded(frame: pd.DataFrame) -> pd.DataFrame:
+        same = frame[["grade_group", "stage", "comorbidity", "treatment"]].iloc[0].to_dict()
+        return frame.assign(age=(frame["age"] / 20).round() * 20, psa=5.0, **same)
+
+    assert not [one for one in compare_with_source(rounded(source), rounded(target), prostate, make_site())
+                if one.rule == "table.shared_patients"]  # fmt: skip
 
 
 def test_few_rows_raise_no_suspicion(source: Any, target: Any, prostate: Contract, make_site: Any) -> None:
