@@ -25,6 +25,8 @@ from tdrop.types import Doubles
 FEW = 20
 #: Where more source patients than this have another's values throughout, the same values do not name one patient.
 MOST_TWINS = 0.01
+#: Share of a target's patients with a source patient's values from where that is no chance, whatever their ids.
+FEWEST_BY_VALUES = 0.05
 #: A category of the source that should have shown up at least so often by its share there.
 EXPECTED_AT_LEAST = 20.0
 #: Distances of quartiles on the log scale: from where a scale is suspect, and what another unit must bring it to.
@@ -232,15 +234,16 @@ def _shared_patients(
 ) -> Iterator[Finding]:
     """Patients with the same values in both extracts: one of them was sent twice, maybe under new ids.
 
-    Where values do not tell the source's own patients apart, the id must be the same too.
+    A few strangers agree in every value by chance: without the id only many count, where values tell patients apart.
     """
     names = [column.name for column in contract.features if column.name in source_frame and column.name in target_frame]
-    if not names or source_frame.duplicated(names).mean() > MOST_TWINS:
+    shared = 0
+    if names and _whole_rows(source_frame[names]).duplicated().mean() <= MOST_TWINS:
+        shared = _count_same(source_frame[names], target_frame[names])
+    if shared < FEWEST_BY_VALUES * len(target_frame):
         names.append(contract.id_column)
-    if not all(name in frame for frame in (source_frame, target_frame) for name in names):
-        return
-    known = set(_whole_rows(source_frame[names]))
-    shared = sum(row in known for row in _whole_rows(target_frame[names]))
+        known = all(contract.id_column in frame for frame in (source_frame, target_frame))
+        shared = _count_same(source_frame[names], target_frame[names]) if known else 0
     if shared:
         yield _suspicion(
             None,
@@ -254,5 +257,11 @@ def _shared_patients(
         )
 
 
-def _whole_rows(frame: pd.DataFrame) -> Iterator[tuple[str, ...]]:
-    return frame.astype("str").itertuples(index=False, name=None)
+def _count_same(source: pd.DataFrame, target: pd.DataFrame) -> int:
+    """Counts the target's rows that are the source's too."""
+    return int(_whole_rows(target).isin(_whole_rows(source)).sum())
+
+
+def _whole_rows(frame: pd.DataFrame) -> pd.Series:
+    """One number a row, the same for the same values."""
+    return pd.util.hash_pandas_object(frame, index=False)

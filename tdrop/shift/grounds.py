@@ -68,7 +68,7 @@ def judge_source_outcomes(y: NDArray[Any]) -> Ground:
 
 
 def require_source_outcomes(site: str, grounds: Sequence[Ground], fewest: int) -> None:
-    """Stops a site whose source has fewer than `fewest` patients with the outcome, or without it: nothing can be fitted.
+    """Stops a site whose source has fewer than `fewest` patients of either outcome: nothing can be fitted.
 
     The sentence leaves with Prefect's record, so it has the bar and not the count.
     """
@@ -76,8 +76,7 @@ def require_source_outcomes(site: str, grounds: Sequence[Ground], fewest: int) -
         if one.kind == "source_outcomes" and isinstance(one.count, int) and one.count < fewest:
             raise SiteStopped(
                 f"site '{site}': too few to say, because the rarer outcome was seen in fewer than {FEWEST_OUTCOMES} "
-                f"source patients, and {fewest} are the least that a method can be fitted with; give a source with more "
-                "outcomes"
+                f"source patients and no method can be fitted with fewer than {fewest}; give a source with more"
             )
 
 
