@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tasks.models import RECALIBRATED_FROM, point_candidate
 from tasks.recording import record_recalibration
-from tasks.registry import CHAMPION, version_at
+from tasks.registry import version_at
 from tasks.score import find_champion
 from tasks.step import step
 from tasks.tracking import connect
@@ -30,6 +30,7 @@ from tdrop.runs.recalibration import Recalibrated, label_file, read_outcomes, wh
 from tdrop.runs.records import MODELS_DIGEST, SiteRecord, model_name
 from tdrop.served.line import CalibrationLine
 from tdrop.served.model import SERVED, Served
+from tdrop.served.promotion import CHAMPION
 
 if TYPE_CHECKING:
     from tdrop.evaluate.recalibration import Adjustment
