@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
+
 from flows.commands.options import repeat
 from flows.printer import Printer
 from flows.validate import check_sites
+from tasks.prepare import checked_rows
 from tdrop.contracts.network import Network, parse_site
 from tdrop.data.propose import propose_site
-from tdrop.errors import SiteStopped, UsageError
+from tdrop.data.readers import fingerprint
+from tdrop.errors import SiteStopped, TdropError, UsageError
+from tdrop.home.files import FRAME
 from tdrop.home.place import Place
 
 
@@ -19,7 +24,8 @@ def run_add_site(name: str, data: Path, table: str | None, *, contracts: Path, c
     network = place.network()
     if not data.is_file():
         raise UsageError(f"there is no file '{data}'; give the extract that the site sent")
-    text = propose_site(name, data.absolute(), network.contract(table or _only_table(network)), network)
+    contract = network.contract(table or _only_table(network))
+    text = propose_site(name, data.absolute(), contract, network, beside=_source_rows(place, network, contract.name))
     site = parse_site(text, name, network)
     path = network.folder / "sites" / f"{name}.yaml"
     path.write_text(text, encoding="utf-8")
@@ -35,6 +41,20 @@ def run_add_site(name: str, data: Path, table: str | None, *, contracts: Path, c
         # The file that was sent holds them: nobody needs to make another one.
         audit = f"tdrop audit {name} {data}{repeat(contracts)}"
         console.remark(f"and, to check the result on the outcomes that the file holds,\n  {audit}")
+
+
+def _source_rows(place: Place, network: Network, table: str) -> pd.DataFrame | None:
+    """The checked rows of the table's source, which the validation asks for anyway; None where they cannot be had."""
+    sources = [site.name for site in network.sites.values() if site.role == "source" and site.table == table]
+    if len(sources) != 1:
+        return None
+    source = place.resolve(sources[0])
+    try:
+        found = checked_rows(place, source, fingerprint(source.site, home=place.root, base=network.base), None)
+    except TdropError:
+        # The validation says why.
+        return None
+    return pd.read_parquet(found.path / FRAME)
 
 
 def _only_table(network: Network) -> str:

@@ -107,7 +107,7 @@ UNREADABLE = [
     Way("cut_inside_a_letter", lambda lines: joined(lines) + b"\xc3", Refused("not utf-8 text .line 102.|not utf-8 text .line 101.")),
     Way("odd_utf_16", lambda lines: codecs.BOM_UTF16_LE + joined(lines).decode().encode("utf-16-le")[:-1], Refused("not utf-16 text")),
     Way("a_null_byte", with_line(4, lambda line: line + "\0"), Refused("holds null bytes")),
-    Way("a_name_twice", lambda lines: joined([f"{lines[0]},{lines[0].split(',')[0]}", *(f"{line},x" for line in lines[1:])]), Refused("gives 1 names twice")),
+    Way("a_name_twice", lambda lines: joined([f"{lines[0]},{lines[0].split(',')[0]}", *(f"{line},x" for line in lines[1:])]), Refused("gives 1 name twice")),
     Way("two_names_twice", lambda lines: joined([f"{lines[0]},{lines[0]}", *(f"{line},{line}" for line in lines[1:])]), Refused("names twice")),
     Way("a_quote_in_the_header", lambda lines: joined([f'"{lines[0]}', *lines[1:]]), Refused("header has a stray quotation mark")),
     Way("values_without_a_name", lambda lines: joined([f"{lines[0]},", *(f"{line},5" for line in lines[1:])]), Refused("1 columns hold values and have no name")),
@@ -210,7 +210,7 @@ STRANGE_IDS = [
 
 #: Texts that no column of numbers can hold.
 NO_NUMBERS = [
-    "old", "4.5 ng/mL", "4,5", "1.234,5", "12.", "<0.1", ">100", "~5", "€ 12", "$12", "12 %", "12%", "1/2", "1951-03-02", "02.03.1951", "3/2/51", "inf", "-inf", "Infinity", "nan", "NaN", "NA",
+    "old", "4.5 mg/L", "4,5", "1.234,5", "12.", "<0.1", ">100", "~5", "€ 12", "$12", "12 %", "12%", "1/2", "1951-03-02", "02.03.1951", "3/2/51", "inf", "-inf", "Infinity", "nan", "NaN", "NA",
     "N/A", "#N/A", "#REF!", "#DIV/0!", "NULL", "None", ".", "-", "?", "unknown", "1e999", "-1e999", "0x1F", "1_000", "1 000", "1'000", "٤٥", "４５", "½", "4.5.6", "--4", "4-", "=4+1", "=A1", "true", "yes",
     "4.5*", "4.5 (H)", "(4.5)", "'4.5", "4\u00a0000", "1e", "e5", "+", "{}", "[4.5]", "4.5;4.6", "four", "\u22124.5", "4·5", "x" * 400,
 ]  # fmt: skip

@@ -82,7 +82,7 @@ def table_findings(account: Account, contract: Contract, site: Site) -> Iterator
         yield Finding("table.rows", None, "table_stop", read, read, sentence, "check that the export was complete")
     if out > limits.quarantine * read:
         sentence = f"{{count}} of {{total}} rows had to be set aside, more than the {limits.quarantine:.0%} allowed"
-        yield Finding("table.quarantine", None, "table_stop", out, read, sentence, "settle the row-critical findings")
+        yield Finding("table.quarantine", None, "table_stop", out, read, sentence, "settle what sets them aside")
     if account.repeated.any():
         yield _duplicates(account, contract, site)
 

@@ -138,9 +138,11 @@ class Validation:
     def with_findings(self, more: tuple[Finding, ...]) -> Validation:
         """Returns a copy with more findings; a table-level stop among them stops the site.
 
-        What was found about a column that is not there says nothing more, and in a letter contradicts what is asked.
+        What was found about a column that is not there, or of which nothing can be read, says nothing more, and in a
+        letter contradicts what is asked.
         """
         absent = {finding.column for finding in self.by_severity("table_stop") if finding.rule.endswith(".present")}
+        absent |= {one.column for one in self.findings if one.rule.endswith(".readable") and _most(one)}
         more = tuple(finding for finding in more if finding.column is None or finding.column not in absent)
         return replace(self, findings=sort_findings(self.findings + more), stopped=self.stopped or _stops(more))
 
@@ -189,6 +191,10 @@ class Validation:
 def sort_findings(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """Orders findings by severity, keeping the contract's order within each."""
     return tuple(sorted(findings, key=lambda finding: _ORDER.index(finding.severity)))
+
+
+def _most(finding: Finding) -> bool:
+    return isinstance(finding.count, int) and isinstance(finding.total, int) and finding.count * 2 > finding.total
 
 
 def _stops(findings: tuple[Finding, ...]) -> bool:

@@ -84,7 +84,11 @@ def validate(
     expectations = [replace(item, fix=(hints or {}).get(item.rule) or item.fix) for item in expectations]
     table = _checkable(frame, contract, marks)
     counts = _once(run_expectations(table, expectations, _STEP_COUNTS))
-    failing = [item for item in expectations if counts[item.rule] and not item.rule.endswith(".unique")]
+    failing = [
+        item
+        for item in expectations
+        if counts[item.rule] and not item.rule.endswith(".unique") and not _said_already(item, counts, len(table))
+    ]
     broken = _broken_rows(table, [item for item in failing if item.severity == "row_critical"])
     account = account_for(table, contract, site, broken, aside=0 if aside is None else len(aside))
     found = (
@@ -145,6 +149,14 @@ def _once(counts: Mapping[str, int]) -> dict[str, int]:
     return {
         rule: count - (impossible.get(rule, 0) if rule.endswith(".plausible") else 0) for rule, count in counts.items()
     }
+
+
+def _said_already(item: Expectation, counts: Mapping[str, int], rows: int) -> bool:
+    """Whether values are too many that are missing only with those that cannot be read, which are told apart."""
+    unread = counts.get(f"{item.column}.readable", 0)
+    allowed = rows * (1 - float(item.kwargs.get("mostly", 1.0)))
+    warns = item.rule.endswith(".missing") and item.severity != "row_critical"
+    return warns and unread > 0 and counts[item.rule] - unread <= allowed
 
 
 def run_expectations(

@@ -152,23 +152,40 @@ def _categories(column: Column, source: pd.Series, target: pd.Series, site: Site
 
 
 def _scale(column: Column, source: pd.Series, target: pd.Series, site: Site) -> Iterator[Finding]:
-    ours, theirs = _quartiles(source), _quartiles(target)
-    if ours is None or theirs is None or (before := _distance(ours, theirs)) < SUSPECT:
+    stated = site.units.get(column.name, column.unit)
+    best = _explain_scale(column, source, target, stated, site.file)
+    if best is None:
         return
-    best = min(_explanations(column, theirs, ours, site), key=lambda found: found.distance, default=None)
-    if best is None or best.distance > min(max(CLOSE, before / 6), before / 3):
-        return
-    certain_enough = best.fix is not None and best.distance <= max(VERY_CLOSE, before / 7)
     yield _suspicion(
         column,
         "scale",
-        "table_stop" if certain_enough else "table_warning",
+        "table_stop" if best.likely else "table_warning",
         (int(target.notna().sum()), len(target)),
-        f"the median is {theirs[1] / ours[1]:,.3g} times the source's, {best.words}",
+        f"the median is {best.ratio:,.3g} times the source's, {best.words}",
         best.fix or "check the unit",
-        "likely" if certain_enough else "possible",
+        "likely" if best.likely else "possible",
         site,
     )
+
+
+def likely_unit(column: Column, source: pd.Series, target: pd.Series) -> str | None:
+    """The unit that a target's column is likely in, by the source's values; None where that is the table's own."""
+    best = _explain_scale(column, source, target, column.unit, "")
+    return best.unit if best is not None and best.likely else None
+
+
+def _explain_scale(
+    column: Column, source: pd.Series, target: pd.Series, stated: str | None, file: str
+) -> Explanation | None:
+    """The best explanation why a target's values are far from the source's; None where they are not, or none is."""
+    ours, theirs = _quartiles(source), _quartiles(target)
+    if ours is None or theirs is None or (before := _distance(ours, theirs)) < SUSPECT:
+        return None
+    best = min(_explanations(column, theirs, ours, stated, file), key=lambda found: found.distance, default=None)
+    if best is None or best.distance > min(max(CLOSE, before / 6), before / 3):
+        return None
+    likely = best.fix is not None and best.distance <= max(VERY_CLOSE, before / 7)
+    return replace(best, ratio=theirs[1] / ours[1], likely=likely)
 
 
 def _quartiles(values: pd.Series) -> Doubles | None:
@@ -187,23 +204,36 @@ def _distance(ours: Doubles, theirs: Doubles) -> float:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a column's scale may be off, how far from the source it would be without, and what to write then."""
+    """Why a column's scale may be off.
+
+    Attributes:
+        words: Why.
+        distance: How far from the source it would be without.
+        fix: What to write then, or None.
+        unit: The unit that it would be in, where a unit is the explanation.
+        ratio: Of the medians, the target's to the source's.
+        likely: Whether it explains nearly all.
+    """
 
     words: str
     distance: float
     fix: str | None = None
+    unit: str | None = None
+    ratio: float = 1.0
+    likely: bool = False
 
 
-def _explanations(column: Column, theirs: Doubles, ours: Doubles, site: Site) -> Iterator[Explanation]:
+def _explanations(
+    column: Column, theirs: Doubles, ours: Doubles, stated: str | None, file: str
+) -> Iterator[Explanation]:
     """Units that the extract may really be in, and factors that are known to cause trouble."""
-    if column.unit is not None:
-        stated = site.units.get(column.name, column.unit)
+    if column.unit is not None and stated is not None:
         raw = convert(theirs, column.unit, stated, molar_mass=column.molar_mass)
         for unit in (column.unit, *alternatives(column.unit, column.molar_mass)):
             guess = convert(raw, unit, column.unit, molar_mass=column.molar_mass)
             if unit != stated and (guess > 0).all():
-                fix = f"set `units: {{{column.name}: {unit}}}` in {site.file}"
-                yield Explanation(f"as if it were in {unit} rather than {stated}", _distance(ours, guess), fix)
+                fix = f"set `units: {{{column.name}: {unit}}}` in {file}"
+                yield Explanation(f"as if it were in {unit} rather than {stated}", _distance(ours, guess), fix, unit)
     named = f"{column.name} {column.title}".lower()
     analytes = ANALYTES if column.molar_mass is None and column.unit and _is_concentration(column.unit) else {}
     for start, (analyte, number) in analytes.items():
@@ -211,7 +241,7 @@ def _explanations(column: Column, theirs: Doubles, ours: Doubles, site: Site) ->
             distance = _distance(ours, theirs * factor)
             if start in named or distance < NEAR:
                 words = f"near {number:g}, the factor between mg/dL and SI units of {analyte}"
-                fix = f"give the column a molar_mass, and set its unit under `units` in {site.file}"
+                fix = f"give the column a molar_mass, and set its unit under `units` in {file}"
                 yield Explanation(words, distance, fix if start in named else None)
     for factor in (10.0, 0.1, 100.0, 0.01, 1000.0, 0.001):
         # A real unit that explains as much is the better guess.

@@ -212,6 +212,9 @@ def _limits(distinct: Doubles, header: str) -> Keys:
         why |= {"range": "guess (likely): by its name"} | ({} if unit else {"unit": "guess (likely): by its name"})
         plausible = [max(0.0, _round(low - 10, -1)), min(120.0, _round(high + 10, 1))]
         return Keys({"unit": "years", "range": [0, 120], "plausible": plausible}, why)
+    if re.search("year|yr|jahr|date", header.lower()) and _calendar(distinct):
+        # The next site's extract is often a later one.
+        return Keys({"range": [1850.0, 2150.0], "plausible": [1900.0, 2100.0]}, {"range": "guess (likely): a calendar"})
     room = ROOM * (high - low)
     bounds = [0.0 if low >= 0 else _round(low - room, -1), _round(high + room, 1)]
     room = USUAL_ROOM * (high - low)

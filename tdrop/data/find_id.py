@@ -22,6 +22,8 @@ _ID_WORDS = {
 }  # fmt: skip
 #: What programs call the names of rows that they write into a file.
 _ROW_NAMES = {"rownames", "rowname", "rowid", "unnamed0", "index"}
+#: A column with so few values for its rows says of what kind they are.
+_FEW_VALUES = 0.01
 _PLACES = {"center", "centre", "institution", "inst", "institute", "provider", "provnum", "physician", "surgeon"}
 
 
@@ -34,6 +36,9 @@ def find_id(raw: pd.DataFrame, asked: str | None, among: Sequence[str]) -> str |
         among: Headers that may be it.
     """
     likely = [header for header in among if names_id(header) or similarity(header, _PATIENT) >= 0.9]
+    # What is the same for nearly everybody, such as which test was done, is nobody's id.
+    many = max(1, _FEW_VALUES * len(raw))
+    likely = [header for header in likely if _names_patient(header) or raw[header].nunique() > many]
     # Row names tell rows apart, not patients: they are asked only where no other column is named an id.
     likely = [header for header in likely if not _names_rows(header)] or likely
     for header in [asked] if asked else likely:
@@ -72,6 +77,11 @@ def rises(numbers: Doubles) -> bool:
 def names_id(header: str) -> bool:
     """Whether a column is an id by its name, the patient's or another thing's."""
     return _names_rows(header) or bool(_ID_WORDS & _words(header))
+
+
+def _names_patient(header: str) -> bool:
+    """Whether it is a patient's id that a column is named after: that of another thing may be one of few."""
+    return "".join(split_words(header)) in _ID_WORDS or similarity(header, _PATIENT) >= 0.9
 
 
 def names_place(header: str) -> bool:

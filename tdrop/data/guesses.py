@@ -14,7 +14,8 @@ import pandas as pd
 from tdrop.contracts.coherence import known_labels
 from tdrop.contracts.record import plain_label
 from tdrop.contracts.table import NUMERIC_TYPES, Column
-from tdrop.data.hints import ALSO_LABELS, MISSING_NUMBERS, MISSING_WORDS
+from tdrop.data.across import likely_unit
+from tdrop.data.hints import ALSO_LABELS, MISSING_NUMBERS, MISSING_WORDS, denies
 from tdrop.data.locations import Location, read_bytes
 from tdrop.data.names import split_words, unit_in
 from tdrop.data.units import alternatives, convert
@@ -122,12 +123,29 @@ def _mostly_numbers(words: pd.Series, attrs: Mapping[Any, Any]) -> bool:
 
 
 def guess_unit(
-    values: pd.Series, column: Column, extract_name: str, codes: Sequence[str], attrs: Mapping[Any, Any]
+    values: pd.Series,
+    column: Column,
+    extract_name: str,
+    codes: Sequence[str],
+    attrs: Mapping[Any, Any],
+    source: pd.Series | None = None,
 ) -> tuple[str | None, str]:
-    """The unit of a column if it seems not to be the contract's, and why."""
+    """The unit of a column if it seems not to be the contract's, and why.
+
+    Args:
+        values: As they came (rows,).
+        column: The table's column.
+        extract_name: What the file calls it.
+        codes: Its missing-value codes.
+        attrs: How the file was read.
+        source: The source's checked values, where they are at hand.
+    """
     if column.unit is None:
         return None, ""
-    numbers, _ = as_numbers(values, codes, attrs.get("decimal", "."), attrs.get("thousands"))
+    written = _written_unit(as_text(values, codes).dropna(), column)
+    if written is not None:
+        return written, "guess (likely): it stands beside the numbers"
+    numbers, _ = as_numbers(values, codes, attrs.get("decimal", "."), attrs.get("thousands"), unit=column.unit)
     numbers = numbers[np.isfinite(numbers)]
     if not len(numbers):
         return None, ""
@@ -139,6 +157,10 @@ def guess_unit(
     if named is not None and _share_plausible(numbers, named, column) is None and named != column.unit:
         # The name says what it is: another unit that fits by chance would be wrong.
         return None, ""
+    if source is not None:
+        beside = likely_unit(column, source, pd.Series(numbers))
+        if beside is not None:
+            return beside, "guess (likely): beside the source's values"
     if (_share_plausible(numbers, column.unit, column) or 0.0) >= GOOD:
         return None, ""
     shares = {
@@ -148,6 +170,15 @@ def guess_unit(
     if best is None or shares[best] < GOOD:
         return None, ""
     return best, f"guess (possible): {shares[best]:.0%} of the values are plausible then"
+
+
+def _written_unit(text: pd.Series, column: Column) -> str | None:
+    """The unit that stands behind most of the numbers, where it is another one than the table's."""
+    behind = text.str.extract(r"^[+-]?[\d.,]+\s*([A-Za-zµμ%][\w/^%µμ]*)$", expand=False).dropna()
+    if not len(behind) or len(behind) < GOOD * len(text):
+        return None
+    unit = str(behind.mode().iloc[0])
+    return unit if unit in alternatives(str(column.unit), column.molar_mass) else None
 
 
 def _share_plausible(numbers: Doubles, unit: str, column: Column) -> float | None:
@@ -272,7 +303,7 @@ def _guess_label(
     if label in ordered:
         return ordered[label], "guess (likely): the same number"
     # What is not belted is spelled nearly as what is, and the opposite.
-    alike = [name for name in lowered if _denies(name) == _denies(word)]
+    alike = [name for name in lowered if denies(name) == denies(word)]
     close = get_close_matches(word, alike, n=1, cutoff=0.75)
     starts = [name for name in alike if len(word) >= 4 and (name.startswith(word) or word.startswith(name))]
     if close or len(starts) == 1:
@@ -280,20 +311,20 @@ def _guess_label(
     return None, ""
 
 
-def _denies(word: str) -> bool:
-    return (
-        re.match(r"(no|not|non|none|never|un|in|im|without|nicht|kein\w*|sans)([ _-]|(?<=un|in|im))", word) is not None
-    )
-
-
 def _by_order(labels: Sequence[str], column: Column) -> dict[str, str]:
-    """Pairs labels and categories by the one number in each, such as 2, cT2a and T2."""
+    """Pairs labels and categories by the one number in each, such as 2, cT2a, T2 and II."""
     numbered = {_number_in(category): category for category in column.categories}
     if None in numbered or len(numbered) < len(column.categories):
         return {}
     return {label: numbered[number] for label in labels if (number := _number_in(label)) in numbered and number}
 
 
+_ROMAN = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x")
+
+
 def _number_in(label: str) -> str | None:
     numbers = re.findall(r"\d+", label)
-    return str(int(numbers[0])) if len(numbers) == 1 else None
+    if numbers:
+        return str(int(numbers[0])) if len(numbers) == 1 else None
+    roman = re.fullmatch(r"(?:stage|grade)?[ _]*(i{1,3}|iv|vi{0,3}|ix|x)", label.strip().lower())
+    return str(_ROMAN.index(roman[1]) + 1) if roman else None

@@ -134,7 +134,8 @@ def convert_columns(
             # Spreadsheets write ="007" for the text 007; any other id is what it is, and our lists keep it harmless.
             mask = columns[name].str.match(r'^=".*"$').fillna(False).to_numpy(dtype=bool)
         elif column.type in NUMERIC_TYPES:
-            numbers, mask = as_numbers(named[name], codes, decimal, thousands, whole=column.type == "count")
+            unit = extract.units.get(name, column.unit)
+            numbers, mask = as_numbers(named[name], codes, decimal, thousands, whole=column.type == "count", unit=unit)
             columns[name] = pd.Series(_in_unit(numbers, column, extract, file))
         else:
             columns[name], mask = as_labels(named[name], codes, column, extract.categories.get(name, {}))

@@ -94,6 +94,9 @@ def hint_range(numbers: Doubles, column: Column) -> str:
     low, high = column.range.ends
     outside = numbers[(numbers < low) | (numbers > high)]
     codes = [f"{code:g}" for code in MISSING_NUMBERS if (outside == code).sum() >= MANY]
+    # Where most values are impossible, all of them are in another unit: 99 is one of many temperatures then.
+    if int(np.isin(outside, [float(code) for code in codes]).sum()) * 2 < len(outside):
+        return ""
     return f"{quote(codes)} looks like a missing-value code: add it to `missing_codes`" if codes else ""
 
 
@@ -108,8 +111,17 @@ def hint_categories(labels: pd.Series, column: Column) -> str:
     lowered: Mapping[str, str] = {label.lower(): label for label in known_labels(column)}
     meant = {label: lowered.get(label.lower()) for label in shared}
     words = [f"{quote([label])} as '{to}'" if to else quote([label]) for label, to in meant.items()]
-    hint = did_you_mean(shared[0], known_labels(column)) if len(shared) == 1 and not meant[shared[0]] else ""
+    hint = ""
+    if len(shared) == 1 and not meant[shared[0]]:
+        alike = [label for label in known_labels(column) if denies(label) == denies(shared[0])]
+        hint = did_you_mean(shared[0], alike)
     return f"map {', '.join(words)} under `categories`{hint if 'did you mean' in hint else ''}"
+
+
+def denies(label: str) -> bool:
+    """Whether a label says that something is not so: what is not belted is spelled nearly as what is."""
+    words = r"(no|not|non|none|never|un|in|im|without|nicht|kein\w*|sans)([ _-]|(?<=un|in|im))"
+    return re.match(words, label.lower()) is not None
 
 
 def _frequent(labels: pd.Series, most: int = 5) -> list[str]:

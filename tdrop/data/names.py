@@ -16,6 +16,7 @@ UNITS_IN_NAMES = {
     "gdl": "g/dL", "gl": "g/L", "ugdl": "ug/dL", "pgml": "pg/mL", "ngdl": "ng/dL", "mmoll": "mmol/L",
     "umoll": "umol/L", "nmoll": "nmol/L", "pmoll": "pmol/L", "mmhg": "mmHg", "kpa": "kPa", "cm": "cm", "mm": "mm",
     "kg": "kg", "lb": "lb", "lbs": "lb", "percent": "percent",
+    "celsius": "degC", "degc": "degC", "fahrenheit": "degF", "degf": "degF",
 }  # fmt: skip
 _SEX = {"sex", "gender", "geschlecht", "sexe", "sexo"}
 #: Words for the same thing; each line is one thing.
@@ -31,6 +32,12 @@ _SYNONYMS = (
     {"grade", "isup", "gradegroup"},
     {"weight", "wt", "gewicht"},
     {"height", "ht", "groesse"},
+    {"sbp", "sysbp", "systolic"},
+    {"dbp", "diasbp", "diabp", "diastolic"},
+    {"hr", "heartrate", "pulse"},
+    {"hb", "hgb", "hemoglobin", "haemoglobin"},
+    {"wbc", "leukocytes", "leucocytes"},
+    {"bmi", "bodymassindex"},
 )
 #: From here on two names are taken for the same column.
 CLOSE_ENOUGH = 0.6
@@ -73,7 +80,9 @@ def unit_in(name: str) -> tuple[str | None, list[str]]:
         unit = UNITS_IN_NAMES.get("".join(words[-length:])) if len(words) > length else None
         if unit is not None:
             return unit, words[:-length]
-    return None, words
+    # A letter alone is a unit beside what it measures only.
+    degrees = {"c": "degC", "f": "degF"}.get(words[-1]) if len(words) > 1 and words[-2].startswith("temp") else None
+    return (degrees, words[:-1]) if degrees is not None else (None, words)
 
 
 def similarity(name: str, column: Column) -> float:

@@ -43,7 +43,12 @@ class Proposal:
 
 
 def propose_site(
-    name: str, file: Path | str, contract: Contract, network: Network, headers: Mapping[str, str] | None = None
+    name: str,
+    file: Path | str,
+    contract: Contract,
+    network: Network,
+    headers: Mapping[str, str] | None = None,
+    beside: pd.DataFrame | None = None,
 ) -> str:
     """Returns the YAML of a new site, for a person to read before it is used.
 
@@ -53,6 +58,7 @@ def propose_site(
         contract: The table that it delivers.
         network: Where it will belong.
         headers: By column of the table, the file's header, where the table was made from this very file.
+        beside: The source's checked rows, which tell a unit that the table's ranges allow and the values do not.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
         raise UsageError(f"site name '{clean(name)}': use lower-case letters, digits, - and _, starting with a letter")
@@ -75,7 +81,8 @@ def propose_site(
         column = contract.column(column_name)
         if column.role == "id":
             continue
-        _propose_column(column, extract_name, raw[extract_name], raw.attrs, proposal)
+        known = None if beside is None else beside.get(column_name)
+        _propose_column(column, extract_name, raw[extract_name], raw.attrs, known, proposal)
         _propose_labels(column, raw[extract_name], _maps_of_source(column, contract, network), proposal)
     reader = json.dumps({"kind": kind, **options}) + (f"    # {why}" if why else "")
     return _write(name, path, reader, contract, network, proposal, matched)
@@ -160,14 +167,19 @@ def _refuse_strangers(matched: Mapping[str, str], raw: pd.DataFrame, contract: C
 
 
 def _propose_column(
-    column: Column, extract_name: str, values: pd.Series, attrs: Mapping[Any, Any], proposal: Proposal
+    column: Column,
+    extract_name: str,
+    values: pd.Series,
+    attrs: Mapping[Any, Any],
+    source: pd.Series | None,
+    proposal: Proposal,
 ) -> None:
     codes = guess_codes(values, column, attrs)
     if codes:
         sure = "possible" if any(is_number(code) for code in codes) else "likely"
         proposal.codes[column.name] = (codes, f"guess ({sure}): not values of this column")
     if column.type in NUMERIC_TYPES:
-        unit, why = guess_unit(values, column, extract_name, codes, attrs)
+        unit, why = guess_unit(values, column, extract_name, codes, attrs, source)
         if unit is not None:
             proposal.units[column.name] = (unit, why)
 
@@ -191,8 +203,21 @@ def _propose_labels(column: Column, values: pd.Series, theirs: Mapping[str, str]
         label: (theirs[label], "guess (likely): as the source's file maps it") for label in held if label in theirs
     }
     guessed = guess_labels([label for label in labels if label not in taken], column)
+    guessed |= _other_of_two(held, guessed, column)
     needed = {label: found for label, found in guessed.items() if found[0] != translate_label(label, column, {})}
     proposal.categories[column.name] = dict(sorted(taken.items())) | needed
+
+
+def _other_of_two(
+    held: Sequence[str], guessed: Mapping[str, tuple[str | None, str]], column: Column
+) -> dict[str, tuple[str | None, str]]:
+    """Of two labels that the file holds and two that the table knows, one is the same: then the others are too."""
+    known = set(known_labels(column))
+    same = {to for label in held if (to := translate_label(label, column, {})) in known}
+    unknown = [label for label, (to, _) in guessed.items() if to is None]
+    if len(known) != 2 or len(held) != 2 or len(same) != 1 or len(unknown) != 1:
+        return {}
+    return {unknown[0]: ((known - same).pop(), "guess (possible): the other of two")}
 
 
 def _needs_no_map(held: Sequence[str], column: Column, theirs: Mapping[str, str]) -> bool:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tdrop.contracts.coherence import known_labels
 from tdrop.contracts.record import is_number, plain_label, to_label
 from tdrop.contracts.table import Column
+from tdrop.data.names import UNITS_IN_NAMES
 from tdrop.types import Doubles
 
 Mask = NDArray[np.bool_]
@@ -39,16 +40,25 @@ def as_text(values: pd.Series, codes: Collection[str]) -> pd.Series:
 
 
 def as_numbers(
-    values: pd.Series, codes: Collection[str], decimal: str = ".", thousands: str | None = None, *, whole: bool = False
+    values: pd.Series,
+    codes: Collection[str],
+    decimal: str = ".",
+    thousands: str | None = None,
+    *,
+    whole: bool = False,
+    unit: str | None = None,
 ) -> tuple[Doubles, Mask]:
-    """Returns numbers (rows,), NaN where missing or unreadable, and which were unreadable (rows,)."""
+    """Returns numbers (rows,), NaN where missing or unreadable, and which were unreadable (rows,).
+
+    A number may be followed by `unit`, the one that the column is known to be in; by no other.
+    """
     if isinstance(values.dtype, pd.CategoricalDtype):
         values = values.astype(values.cat.categories.dtype)
     if is_text(values):
         text = compute.utf8_trim_whitespace(arrow.array(values.astype("str"), type=arrow.large_string()))
         blank = compute.is_in(text, value_set=arrow.array(["", *codes], type=arrow.large_string()))
         absent = np.asarray(compute.or_(compute.is_null(text), blank), dtype=bool)
-        numbers = _parse(compute.if_else(blank, None, text), decimal, thousands)
+        numbers = _parse(_without_unit(compute.if_else(blank, None, text), unit), decimal, thousands)
     elif pd.api.types.is_numeric_dtype(values.dtype):
         numbers = values.to_numpy(np.float64, na_value=np.nan, copy=True)
         absent = values.isna().to_numpy(dtype=bool)
@@ -61,6 +71,15 @@ def as_numbers(
         bad |= np.isfinite(numbers) & (numbers != np.round(numbers))
     numbers[bad] = np.nan
     return numbers, bad
+
+
+def _without_unit(text: arrow.Array, unit: str | None) -> arrow.Array:
+    """The text without its unit: 34 years, 1 year, 12.5 mg/dL, 40 %."""
+    if not unit:
+        return text
+    spellings = [unit, unit.removesuffix("s"), *(short for short, whole in UNITS_IN_NAMES.items() if whole == unit)]
+    spellings += ["%"] if unit == "percent" else []
+    return compute.replace_substring_regex(text, rf"(?i)(\d)\s*({'|'.join(map(re.escape, spellings))})$", r"\1")
 
 
 def _parse(text: arrow.Array, decimal: str, thousands: str | None) -> Doubles:

@@ -218,3 +218,98 @@ def test_years_of_the_calendar_have_no_unit_and_only_a_patients_age_is_in_years(
 def test_row_names_in_any_order_are_an_id(tmp_path: Path) -> None:
     contract, _ = proposed(tmp_path, rownames=np.random.default_rng(0).permutation(120) + 1)
     assert contract.id_column == "rownames"
+
+
+def test_a_number_may_have_its_unit_beside_it(tmp_path: Path) -> None:
+    """The table's own is read as it is; another one is proposed, and read then."""
+    source, north = tmp_path / "source.csv", tmp_path / "north.csv"
+    frame = measured().assign(weight_kg=lambda f: 50 + f["age"] % 40)
+    frame.to_csv(source, index=False)
+    network, contract, _ = network_of(source)
+    words = frame.assign(age=frame["age"].astype(str) + " years", weight=(frame["weight_kg"] * 1000).astype(str) + " g")
+    words.drop(columns="weight_kg").to_csv(north, index=False)
+    prepared = added(north, network, contract)
+    assert prepared.site.units == {"weight_kg": "g"}
+    assert not prepared.validation.stopped
+    for name in ("age", "weight_kg"):
+        assert prepared.frame[name].tolist() == frame[name].astype(float).tolist()
+
+
+def test_a_unit_that_the_ranges_allow_is_known_beside_the_source(tmp_path: Path) -> None:
+    source, north = tmp_path / "source.csv", tmp_path / "north.csv"
+    frame = measured().assign(weight_kg=lambda f: (50.0 + f["age"] / 2).where(f.index > 2, 200.0))
+    frame.to_csv(source, index=False)
+    network, contract, _ = network_of(source)
+    frame.assign(weight=(frame["weight_kg"] * 2.2046).round()).drop(columns="weight_kg").to_csv(north, index=False)
+    alone = parse_site(propose_site("north", north, contract, network), "north", network)
+    known = prepare(network.site("source"), network, home=tmp_path).frame
+    beside = parse_site(propose_site("north", north, contract, network, beside=known), "north", network)
+    assert (alone.units, beside.units) == ({}, {"weight_kg": "lb"})
+    assert prepare(alone, network, home=tmp_path, source=known).validation.stopped
+    assert not prepare(beside, network, home=tmp_path, source=known).validation.stopped
+
+
+def test_of_two_labels_the_other_follows_and_is_never_its_opposite(tmp_path: Path) -> None:
+    source, north = tmp_path / "source.csv", tmp_path / "north.csv"
+    frame = measured().assign(belt=lambda f: f["smoker"].map({"yes": "belted", "no": "none"}))
+    frame.to_csv(source, index=False)
+    network, contract, _ = network_of(source)
+    frame.assign(belt=frame["belt"].replace("none", "not belted")).to_csv(north, index=False)
+    prepared = added(north, network, contract)
+    assert prepared.site.categories["belt"] == {"not belted": "none"}
+    assert prepared.frame["belt"].tolist() == frame["belt"].tolist()
+    unmapped = prepare(prepared.site.model_copy(update={"categories": {}}), network, home=tmp_path).validation
+    assert not any("did you mean" in finding.fix for finding in unmapped.findings)
+
+
+def test_a_later_extract_has_later_years(tmp_path: Path) -> None:
+    source, north = tmp_path / "source.csv", tmp_path / "north.csv"
+    frame = measured().assign(year_seen=lambda f: 1997 + f["age"] % 3, year_made=lambda f: 1960 + f["age"] % 40)
+    frame.to_csv(source, index=False)
+    network, contract, _ = network_of(source)
+    frame.assign(year_seen=frame["year_seen"] + 5).to_csv(north, index=False)
+    assert [one.rule for one in added(north, network, contract).validation.findings] == ["table.labels"]
+
+
+def test_what_cannot_be_read_is_not_called_missing_too(tmp_path: Path) -> None:
+    source, north = tmp_path / "source.csv", tmp_path / "north.csv"
+    measured().to_csv(source, index=False)
+    network, contract, _ = network_of(source)
+    measured(seed=1).assign(smoker=lambda f: f["smoker"].map({"yes": "pre", "no": "post"})).to_csv(north, index=False)
+    site = parse_site(propose_site("north", north, contract, network), "north", network)
+    known = prepare(network.site("source"), network, home=tmp_path).frame
+    found = prepare(site, network, home=tmp_path, source=known).validation.findings
+    assert [one.rule for one in found if one.column == "smoker"] == ["smoker.readable"]
+
+
+def test_names_units_and_numerals_of_a_second_hospital_are_known(tmp_path: Path) -> None:
+    source, north = tmp_path / "source.csv", tmp_path / "north.csv"
+    frame = measured().assign(
+        sysbp=lambda f: 100 + f["age"], hr=lambda f: 50 + f["age"] % 60, temp_c=lambda f: 35 + f["age"] / 20,
+        creatinine_mg_dl=lambda f: (f["age"] / 60).round(2), stage=lambda f: 1 + f["age"] % 4,
+    )  # fmt: skip
+    frame.to_csv(source, index=False)
+    network, contract, _ = network_of(source)
+    other = frame.rename(columns={"sysbp": "Systolic BP", "hr": "Heart Rate"}).assign(
+        temp_f=frame["temp_c"] * 1.8 + 32, creatinine=(frame["creatinine_mg_dl"] * 88.4).round(),
+        stage=frame["stage"].map({1: "I", 2: "II", 3: "III", 4: "IV"}),
+    )  # fmt: skip
+    other.drop(columns=["temp_c", "creatinine_mg_dl"]).to_csv(north, index=False)
+    known = prepare(network.site("source"), network, home=tmp_path).frame
+    site = parse_site(propose_site("north", north, contract, network, beside=known), "north", network)
+    assert site.units == {"temp_c": "degF", "creatinine_mg_dl": "umol/L"}
+    prepared = prepare(site, network, home=tmp_path, source=known)
+    assert not prepared.validation.stopped
+    assert prepared.frame["stage"].astype(str).tolist() == frame["stage"].astype(str).tolist()
+    for name in ("sysbp", "hr", "temp_c", "creatinine_mg_dl"):
+        np.testing.assert_allclose(prepared.frame[name], frame[name], rtol=0.02)
+    # Without the unit most are impossible, and one of many temperatures is no missing-value code.
+    fever = prepare(site.model_copy(update={"units": {}}), network, home=tmp_path).validation
+    assert not any("missing-value code" in one.fix and "'" in one.fix for one in fever.findings)
+
+
+def test_what_is_the_same_for_many_is_no_id(tmp_path: Path) -> None:
+    file = tmp_path / "source.csv"
+    measured(300).assign(test_id=lambda f: f["smoker"].map({"yes": "covid", "no": "xcvd1"})).to_csv(file, index=False)
+    _, contract, _ = network_of(file)
+    assert contract.id_column == "row"

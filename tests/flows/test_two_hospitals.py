@@ -149,6 +149,6 @@ def test_what_is_denied_is_not_what_is_spelled_alike() -> None:
 
 
 def test_advice_about_the_export_names_no_file_of_ours(beside) -> None:
-    _, _, prepared = beside(smoke_years=patients(seed=1)["smoke_years"].astype(str) + " years")
+    _, _, prepared = beside(smoke_years=patients(seed=1)["smoke_years"].astype(str) + " Jahre")
     [finding] = [finding for finding in prepared.validation.findings if finding.rule == "smoke_years.readable"]
     assert finding.fix.endswith("export the number alone")

@@ -98,7 +98,8 @@ def _header(line: bytes, options: Options, location: Location) -> list[str]:
     names = [name.strip().strip("\ufeff") for name in row]
     twice = len(list(repeated([name for name in names if name])))
     if twice:
-        raise DataError(f"extract '{location.shown}': the header gives {twice:,} names twice; rename those columns")
+        many = "1 name" if twice == 1 else f"{twice:,} names"
+        raise DataError(f"extract '{location.shown}': the header gives {many} twice; rename those columns")
     other = [mark for mark in _USUAL_SEPARATORS if len(names) == 1 and mark in names[0]]
     if other:
         shown = "a tab" if other[0] == "\t" else f"'{other[0]}'"
