@@ -11,6 +11,7 @@ missing             the source's median (numbers, ordinals) or most frequent cat
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -210,10 +211,19 @@ def _learn(frame: pd.DataFrame, column: Column) -> Coding:
         fill = max(column.categories, key=lambda label: int(counts.get(label, 0)))
     else:
         numbers = numbers_of(frame, column.name, column.categories)
-        fill = float(np.nanmedian(numbers))
-        fill = fill if column.type in NUMERIC_TYPES else float(np.floor(fill))
+        fill = _typical(numbers) if column.type in NUMERIC_TYPES else float(np.floor(np.nanmedian(numbers)))
     seen = () if labels is None else tuple(label for label in column.categories if labels.eq(label).any())
     return _coding(column, seen=seen, fill=fill, indicator=_worth_an_indicator(frame[column.name], column))
+
+
+def _typical(numbers: Doubles) -> float:
+    """The median (of rows,), to a digit that is small beside the middle half of the rows.
+
+    Exact it may be one patient's value, and a model leaves with it.
+    """
+    low, median, high = np.nanquantile(numbers, (0.25, 0.5, 0.75))
+    digits = 1 - math.floor(math.log10(high - low)) if high > low else None
+    return float(median) if digits is None else round(float(median), digits)
 
 
 def _worth_an_indicator(values: pd.Series, column: Column) -> bool:

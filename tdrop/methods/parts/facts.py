@@ -67,18 +67,17 @@ class Facts:
 
 
 def learn_scaling(source: Cohort) -> Scaling:
-    """Learns centre and scale from the source rows; a constant feature keeps scale 1."""
+    """Learns centre and scale from the source rows, neither finer than a model may tell; constants keep scale 1."""
     X = source.X.astype(np.float64)
-    center, outcome_scale = 0.0, 1.0
+    center, outcome_scale = np.zeros(1), np.ones(1)
     if source.task == "regression" and source.y is not None:
-        center = float(source.y.astype(np.float64).mean())
-        outcome_scale = _scale(source.y.astype(np.float64)[:, None])[0]
+        center, outcome_scale = coarse_scaling(source.y.astype(np.float64)[:, None])
     marks = ((X == 0) | (X == 1)).all(axis=0)
-    shares = np.where(marks, coarse_counts(np.where(marks, X.sum(axis=0), 0.0), len(X)) / len(X), 0.0)
+    shares = np.where(marks, coarse_shares(np.where(marks, X.sum(axis=0), 0.0), len(X)), 0.0)
     spreads = np.sqrt(shares * (1 - shares))
-    centers = np.where(marks, shares, X.mean(axis=0))
-    scales = np.where(spreads > 0, spreads, _scale(X))
-    return Scaling(centers, scales, center, float(outcome_scale))
+    centers, scales = coarse_scaling(X)
+    centers, scales = np.where(marks, shares, centers), np.where(spreads > 0, spreads, scales)
+    return Scaling(centers, scales, float(center[0]), float(outcome_scale[0]))
 
 
 def coarse_rows(rows: int) -> int:
@@ -86,19 +85,27 @@ def coarse_rows(rows: int) -> int:
     return PATIENTS * max(1, int(rows / PATIENTS + 0.5))
 
 
-def coarse_counts(counts: Doubles, rows: int) -> Doubles:
-    """How many of so many rows have a mark (features,), or have it not, so that few patients cannot be counted."""
+def coarse_shares(counts: Doubles, rows: int) -> Doubles:
+    """Which share of so many rows has a mark (features,), so that neither few patients nor all can be counted."""
     rarer = np.minimum(counts, rows - counts)
     tens = PATIENTS * np.floor(rarer / PATIENTS + 0.5)
-    told = np.where((rarer > 0) & (rarer < PATIENTS), min(PATIENTS / 2, rows / 2), np.minimum(tens, rows / 2))
-    return np.where(counts <= rows / 2, told, rows - told)
+    told = np.where((rarer > 0) & (rarer < PATIENTS), PATIENTS / 2, tens)
+    share = np.minimum(told / coarse_rows(rows), 0.5)
+    return np.where(counts <= rows / 2, share, 1 - share)
 
 
-def _scale(X: Doubles) -> Doubles:
-    sd = X.std(axis=0)
+def coarse_scaling(X: Doubles) -> tuple[Doubles, Doubles]:
+    """Mean and sd (features,) of X (rows, features) as a model may tell them: two digits of the sd, hundredths of it.
+
+    An exact mean of whole numbers is a fraction that gives the number of rows away, and with a second model's the
+    values of a patient who came between them.
+    """
+    mean, sd = X.mean(axis=0), X.std(axis=0)
     # Rounding leaves a constant column of large numbers with a tiny sd, not with zero.
     constant = sd <= 1e-7 * np.abs(X).max(axis=0)
-    return np.where(constant, 1.0, sd)
+    scale = np.array([float(f"{value:.2g}") for value in np.where(constant, 1.0, sd)])
+    step = scale / 100
+    return np.where(constant, mean, np.round(mean / step) * step), scale
 
 
 def read_facts(record: Mapping[str, Any]) -> Facts:

@@ -90,12 +90,16 @@ class ReferenceMethod(Settings):
             simplefilter("ignore", ConvergenceWarning)
             for place, drawn in enumerate(_bootstrap(y, source.task, self.refits, seed)):
                 fresh = self.estimator(source.task, seed + place)
-                estimators.append(fresh.fit(X[drawn], y[drawn]))
+                estimators.append(self.forget_patients(fresh.fit(X[drawn], y[drawn])))
                 if progress is not None:
                     loss = prediction_loss(predict(fresh, X, source.task), y, source.task)
                     progress(place + 1, self.refits, loss, None)
         facts = Facts(source.features, source.task, self.steps, (), coarse_rows(len(source)), scaling)
         return FittedReference(self, estimators, facts)
+
+    def forget_patients(self, fitted: Any) -> Any:
+        """The model without what counts patients and predicts nothing: a saved model leaves for the record."""
+        return fitted
 
     def restore(self, record: Mapping[str, Any], files: Mapping[str, bytes]) -> FittedReference:
         """Rebuilds the fitted half from a saved record and its files."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from sklearn.base import BaseEstimator
 
 from tdrop.errors import FitError
 from tdrop.methods import load, method_names
-from tdrop.methods.parts.facts import coarse_counts
+from tdrop.methods.gradient_boosting import METHOD
+from tdrop.methods.parts.facts import coarse_scaling, coarse_shares, learn_scaling
 from tdrop.methods.parts.reference_method import dump_estimators, load_estimators
 from tdrop.methods.parts.save import FORM, canonical_bytes
 from tdrop.types import Cohort
@@ -94,7 +96,35 @@ def test_a_saved_model_does_not_tell_how_few_patients_have_a_mark(tmp_path, name
 
 
 def test_a_mark_that_few_lack_is_told_no_better_than_one_that_few_have():
-    few, lacking = coarse_counts(np.array([1.0, 9.0]), 100), coarse_counts(np.array([99.0, 91.0]), 100)
-    assert few.tolist() == [5, 5]
-    assert lacking.tolist() == [95, 95]
-    assert coarse_counts(np.array([0.0, 14.0, 15.0, 50.0, 86.0, 100.0]), 100).tolist() == [0, 10, 20, 50, 90, 100]
+    few, lacking = coarse_shares(np.array([1.0, 9.0]), 100), coarse_shares(np.array([99.0, 91.0]), 100)
+    assert few.tolist() == [0.05, 0.05]
+    assert lacking.tolist() == [0.95, 0.95]
+    shares = coarse_shares(np.array([0.0, 14.0, 15.0, 50.0, 86.0, 100.0]), 100)
+    assert shares.tolist() == [0, 0.1, 0.2, 0.5, 0.9, 1]
+
+
+@pytest.mark.parametrize("rows", [97, 101, 187, 1009])
+def test_a_saved_model_does_not_tell_its_rows_by_a_mean_or_a_share(rows):
+    """An exact mean of whole ages, or share of a mark, is a fraction whose denominator is the number of rows."""
+    random = np.random.default_rng(rows)
+    X = np.column_stack([random.integers(40, 90, rows), random.random(rows) < 0.3]).astype(np.float32)
+    told = learn_scaling(Cohort("source", np.arange(rows), ("age", "mark"), X, (X[:, 0] > 60).astype(np.float32)))
+    assert Fraction(float(X[:, 0].astype(np.float64).mean())).limit_denominator(2000).denominator == rows
+    for center in told.center:
+        assert Fraction(float(center)).limit_denominator(2000).denominator % rows
+    assert told.center[0] == pytest.approx(X[:, 0].mean(), abs=told.scale[0] / 100)
+    assert told.scale[0] == pytest.approx(X[:, 0].std(), rel=0.05)
+
+
+def test_one_patient_more_leaves_the_same_centre():
+    X = np.random.default_rng(0).integers(40, 90, (1000, 1)).astype(np.float64)
+    one_more = [coarse_scaling(np.vstack([X, [[age]]])) for age in range(40, 90)]
+    assert len({(float(center[0]), float(scale[0])) for center, scale in one_more}) <= 2
+
+
+def test_a_saved_forest_counts_no_patients(tmp_path):
+    fit_quick("gradient_boosting").save(tmp_path)
+    (file,) = [path for path in tmp_path.iterdir() if path.name != "model.json"]
+    for one in load_estimators(file.read_bytes(), "gradient_boosting", METHOD.trusted):
+        assert not any(tree.nodes["count"].any() for trees in one._predictors for tree in trees)
+        assert one._baseline_prediction == pytest.approx(np.round(one._baseline_prediction, 3), abs=0)
