@@ -45,14 +45,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tdrop.methods.parts.doubt import RiskAndDoubt, bounded, rows_apart
+from tdrop.methods.parts.doubt import RiskAndDoubt, bounded
 from tdrop.methods.parts.fused import SMALLEST_VARIANCE, Workspace, concrete_passes, gaussian_passes
 from tdrop.methods.parts.network import Batch, Layers, NeuralNetwork, mean_prediction_loss
 from tdrop.methods.parts.network_method import FittedNetwork, NetworkMethod
 from tdrop.methods.parts.noise import Pool, as_odds, draw_logistic, draw_normal, normal_pool, odds_pool
 from tdrop.methods.parts.settings import setting
-from tdrop.methods.parts.training import Rows, Trained, one_torch_thread
-from tdrop.types import Floats, StepCallback, Task
+from tdrop.methods.parts.training import one_torch_thread
+from tdrop.types import Floats, Task
 
 #: Row-passes that go through together when sampling: tensors of half a megabyte stay in the cache.
 _AT_ONCE = 1024
@@ -126,14 +126,6 @@ class TransductiveDropout(NetworkMethod):
         if self.form == "paper" or not self.needs_target():
             return first
         return SeparateNetworks(first, TransductiveNetwork(sizes, self, task, generator))
-
-    def train(self, network: NeuralNetwork, rows: Rows, seed: int, progress: StepCallback | None) -> Trained:
-        """Trains the network; of two, the doubt's with the target's rows and the risk's without."""
-        if not isinstance(network, SeparateNetworks):
-            return super().train(network, rows, seed, progress)
-        for_doubt, for_risk = rows_apart(rows)
-        super().train(network.doubt, for_doubt, seed, None)
-        return super().train(network.risk, for_risk, seed, progress)
 
 
 class FittedRates(FittedNetwork):

@@ -28,13 +28,12 @@ import torch
 from torch import Tensor
 
 from tdrop.methods.ensemble import Ensemble, EnsembleNetwork
-from tdrop.methods.parts.doubt import RiskAndDoubt, bounded, rows_apart
+from tdrop.methods.parts.doubt import RiskAndDoubt, bounded
 from tdrop.methods.parts.network import Batch, NeuralNetwork, output_loss
 from tdrop.methods.parts.noise import Pool
 from tdrop.methods.parts.settings import setting
-from tdrop.methods.parts.training import Rows, Trained
 from tdrop.methods.transductive_dropout import transductive_regulariser
-from tdrop.types import StepCallback, Task
+from tdrop.types import Task
 
 #: Rows a side that all members answer in a step, as a share of the batch.
 COMMON_SHARE = 1 / 8
@@ -84,14 +83,6 @@ class TransductiveEnsemble(Ensemble):
         risk = EnsembleNetwork(sizes, self, task, generator)
         doubters = replace(self, members=self.doubters)
         return SeparateEnsembles(risk, TransductiveEnsembleNetwork(sizes, doubters, task, generator))
-
-    def train(self, network: NeuralNetwork, rows: Rows, seed: int, progress: StepCallback | None) -> Trained:
-        """Trains the members; of the separate form the doubters with the target's rows and the others without."""
-        if not isinstance(network, SeparateEnsembles):
-            return super().train(network, rows, seed, progress)
-        for_doubt, for_risk = rows_apart(rows)
-        super().train(network.doubt, for_doubt, seed, None)
-        return super().train(network.risk, for_risk, seed, progress)
 
 
 class TransductiveEnsembleNetwork(EnsembleNetwork):

@@ -6,14 +6,11 @@ the risk's network never sees a target row, and the other only says how far to s
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
 from tdrop.methods.parts.network import Batch, NeuralNetwork
 from tdrop.methods.parts.noise import Pool
-from tdrop.methods.parts.training import Rows
 from tdrop.types import Task
 
 
@@ -28,11 +25,6 @@ class RiskAndDoubt(NeuralNetwork):
     def loss(self, batch: Batch, pool: Pool | None) -> Tensor:
         """Each network has its own loss and is trained by itself."""
         raise NotImplementedError("the two networks are trained one after the other")
-
-
-def rows_apart(rows: Rows) -> tuple[Rows, Rows]:
-    """What the doubt's network learns from, and what the risk's does: no target row, but the validation rows."""
-    return replace(rows, validation=None), replace(rows, target=None)
 
 
 def bounded(doubt: Tensor, task: Task) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from tdrop.errors import FitError
 from tdrop.methods.parts.checks import check_cohorts, check_passes, check_rows, check_seed
+from tdrop.methods.parts.doubt import RiskAndDoubt
 from tdrop.methods.parts.facts import Facts, Scaling, coarse_rows, learn_scaling, read_facts
 from tdrop.methods.parts.network import NeuralNetwork
 from tdrop.methods.parts.noise import spawn, torch_generator
@@ -96,7 +97,10 @@ class NetworkMethod(Settings):
         return self.fitted_class()(self, network, facts)
 
     def train(self, network: NeuralNetwork, rows: Rows, seed: int, progress: StepCallback | None) -> Trained:
-        """Trains the network in place."""
+        """Trains the network in place; of two, the doubt's with the target's rows and the risk's without."""
+        if isinstance(network, RiskAndDoubt):
+            self.train(network.doubt, replace(rows, validation=None), seed, None)
+            return self.train(network.risk, replace(rows, target=None), seed, progress)
         return train(network, rows, self.schedule(), method=self.name, seed=seed, progress=progress)
 
     @classmethod
