@@ -53,7 +53,7 @@ def test_missing_values_become_the_sources_typical_ones(encoder: Encoder, frame:
     X = dict(zip(NAMES, encoder.matrix(empty)[0], strict=True))
     assert X["age"] == pytest.approx(frame["age"].median(), abs=0.5)
     assert round(float(X["age"]), 4) == round(float(X["age"]), 1), "exact it may be one patient's"
-    assert X["log_psa"] == pytest.approx(np.log1p(frame["psa"].median()))
+    assert X["log_psa"] == pytest.approx(np.log1p(frame["psa"].median()), abs=0.05)
     assert X["psa_missing"] == 1
     assert X["stage"] == np.floor(frame["stage"].cat.codes.median() + 1)
     mode = frame["treatment"].value_counts().idxmax()
