@@ -4,11 +4,14 @@ A state is one number a patient, made of everything that is known about the pati
 that left before, or when at least `threshold` patients tell it from every one that did. That must hold for the patients
 with what is known of their outcomes, for the patients alone (outcomes that arrive would else cover who came), and for
 those of the source.
+
+Nor may it part few patients from the others who were in exactly the same states before: a group that is empty in one
+report and not in the next would tell of those few, and several reports can be added up and taken from each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,8 +19,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 Prints = NDArray[np.uint64]
-#: By name, one number a row (rows,): `known`, `patients`, `source`.
+#: By name, one number a row (rows,): `known` and `patients` with the rows that were set aside, `outcomes` and `rows`
+#: the same without, and `source`.
 State = Mapping[str, Prints]
+#: Parts of a state that hold patients and nothing else.
+PATIENTS = ("outcomes", "rows", "source")
 
 
 def state_of(
@@ -38,9 +44,12 @@ def state_of(
     known = np.full(len(frame), np.nan) if outcomes is None else np.asarray(outcomes, dtype=np.float64)
     counted = [f"{rule} {number}" for rule, count in (aside or {}).items() for number in range(count)]
     others = _prints(pd.DataFrame({"": pd.Series(counted, dtype="str")}))
+    outcome_rows, rows = _prints(frame.assign(**{"": known})), _prints(frame)
     state = {
-        "known": np.union1d(_prints(frame.assign(**{"": known})), others),
-        "patients": np.union1d(_prints(frame), others),
+        "known": np.union1d(outcome_rows, others),
+        "patients": np.union1d(rows, others),
+        "outcomes": outcome_rows,
+        "rows": rows,
     }
     return state if source is None else {**state, "source": _prints(source)}
 
@@ -57,7 +66,26 @@ def patients_apart(now: State, then: State) -> int:
 
 def may_leave(now: State, left: Iterable[State], threshold: int) -> bool:
     """Whether a state tells nothing of few patients to someone who has every state that left."""
-    return not any(0 < apart < threshold for then in left for apart in _apart(now, then))
+    before = list(left)
+    if any(0 < apart < threshold for then in before for apart in _apart(now, then)):
+        return False
+    told = ([now[part], *(then[part] for then in before if part in then)] for part in PATIENTS if part in now)
+    return not any(_parts_few(states, threshold) for states in told)
+
+
+def _parts_few(states: Sequence[Prints], threshold: int) -> bool:
+    """Whether the first of several states parts few patients from those who were in the same of the others."""
+    if len(states) == 1:
+        return False
+    patients = np.unique(np.concatenate(states))
+    within = np.column_stack([np.isin(patients, state) for state in states])  # (patients, states)
+    alike = np.unique(np.packbits(within[:, 1:], axis=1), axis=0, return_inverse=True)[1].ravel()
+    taken = np.bincount(alike, weights=within[:, 0])
+    rest = np.bincount(alike) - taken
+    # Whoever was in none before is new and parted from nobody, but all the better told from the others.
+    rest[alike[~within[:, 1:].any(axis=1)]] = threshold
+    parted = (taken > 0) & (rest > 0)
+    return bool((parted & (np.minimum(taken, rest) < threshold)).any())
 
 
 def _apart(now: State, then: State) -> list[int]:
