@@ -8,6 +8,7 @@ from pathlib import Path
 
 from flows.printer import Printer
 from tasks.prepare import look_for_changes
+from tdrop.data.locations import resolve
 from tdrop.errors import TdropError
 from tdrop.home.place import Place, ResolvedSite
 from tdrop.home.status import Inputs, is_running, read_status
@@ -28,6 +29,7 @@ class Standing:
         reason: Why, in a sentence; empty where there is nothing to say.
         ended: When its last run ended (UTC), or None.
         report: When its report was made (UTC), or None without one.
+        data: When its extract was written (UTC), or None where that is no file of this machine.
     """
 
     site: str
@@ -35,25 +37,40 @@ class Standing:
     reason: str
     ended: str | None
     report: str | None
+    data: str | None = None
 
 
 def standing_of(site: ResolvedSite) -> Standing:
     """Reads a site's status and compares what it was made from with what is there now."""
     place, name = site.place, site.name
-    page = place.latest(name) / "report.html"
-    report = None
-    if page.is_file():
-        report = datetime.fromtimestamp(page.stat().st_mtime, UTC).isoformat(timespec="seconds")
+    times = (_written(place.latest(name) / "report.html"), _data_written(site))
     status = read_status(place, name)
     ended = None if status is None else status.ended
     if is_running(place, name):
-        return Standing(name, "running", "", ended, report)
+        return Standing(name, "running", "", ended, *times)
     if status is None:
-        return Standing(name, "never run", f"run `tdrop transfer {name}`", None, report)
+        return Standing(name, "never run", f"run `tdrop transfer {name}`", None, *times)
     changed = _changes(site, status.inputs) if status.outcome == "done" and status.inputs is not None else ""
     if changed:
-        return Standing(name, "stale", changed, ended, report)
-    return Standing(name, status.outcome, status.sentence, ended, report)
+        return Standing(name, "stale", changed, ended, *times)
+    return Standing(name, status.outcome, status.sentence, ended, *times)
+
+
+def _written(file: Path) -> str | None:
+    """When a file was written (UTC); None where there is none."""
+    if not file.is_file():
+        return None
+    return datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat(timespec="seconds")
+
+
+def _data_written(site: ResolvedSite) -> str | None:
+    if site.site.location is None:
+        return None
+    try:
+        location = resolve(site.site.location, home=site.place.root, base=site.network.base)
+    except TdropError:
+        return None
+    return None if location.is_url else _written(Path(location.address))
 
 
 def _changes(site: ResolvedSite, before: Inputs) -> str:
@@ -72,7 +89,12 @@ def run_status(*, contracts: Path, console: Printer) -> None:
     found = [standing_of(place.resolve(site.name)) for site in place.network().targets]
     console.answer({"sites": [plain(each) for each in found]})
     for each in found:
-        report = f"report of {each.report}" if each.report else "no report"
-        console.print(f"[bold]{each.site}[/]: {each.state}, {report}")
+        data = f"data of {_minute(each.data)}, " if each.data else ""
+        report = f"report of {_minute(each.report)}" if each.report else "no report"
+        console.print(f"[bold]{each.site}[/]: {each.state}, {data}{report}")
         if each.reason:
             console.print(f"  {each.reason}", markup=False)
+
+
+def _minute(moment: str) -> str:
+    return f"{moment[:16].replace('T', ' ')} UTC"

@@ -80,8 +80,8 @@ def _check_shape(raw: pd.DataFrame) -> None:
     rows, columns = raw.shape
     if columns < 3:
         raise DataError(
-            f"the file has {columns} column(s); a table needs an id, an outcome and something that predicts it: check "
-            "the separator and the export"
+            f"the file has {columns} {'column' if columns == 1 else 'columns'}; a table needs an id, an outcome and "
+            "something that predicts it: check the separator and the export"
         )
     if columns > MOST_COLUMNS:
         raise DataError(

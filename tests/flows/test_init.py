@@ -154,7 +154,7 @@ BAD = {
     "three_values": (ward, {"outcome": "cT"}, DataError, "holds 3 different values, and must hold two"),
     "an_id_that_repeats": (
         lambda: ward().assign(**{"Pat-ID": "1"}), {"outcome": "died"}, DataError, "199 of 200 rows repeat"),
-    "one_column": (lambda: ward()[["died"]], {"outcome": "died"}, DataError, r"has 1 column\(s\)"),
+    "one_column": (lambda: ward()[["died"]], {"outcome": "died"}, DataError, "has 1 column; a table"),
     "5000_columns": (many_columns, {"outcome": "died"}, DataError, "5,010 columns, and a table of at most 500"),
     "case": (lambda: ward().assign(age=1), {"outcome": "died"}, DataError, "'Age' and 'age' differ only in case"),
     "few_rows": (lambda: ward(12), {"outcome": "died"}, DataError, "12 rows; give at least 20"),

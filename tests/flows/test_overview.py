@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from io import StringIO
 
 from conftest import settle
@@ -30,6 +31,14 @@ def test_every_state_is_told_with_its_reason(tiny_network):
     settle(found.parent)
     assert standing_of(site).state == "stale"
     assert "the source's data changed" in standing_of(site).reason
+
+
+def test_the_age_of_the_data_is_told(tiny_network, monkeypatch):
+    os.utime(tiny_network.root / "demo" / "harbour.csv", (1_700_000_000, 1_700_000_000))
+    monkeypatch.setenv("TDROP_HOME", tiny_network.home)
+    out = StringIO()
+    run_status(contracts=tiny_network.contracts, console=Printer(file=out))
+    assert "harbour: never run, data of 2023-11-14 22:13 UTC, no report\n" in out.getvalue()
 
 
 def test_json_is_one_document_with_every_target(tiny_network, monkeypatch):
