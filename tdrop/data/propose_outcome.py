@@ -137,9 +137,10 @@ def _check(asked: Asked, raw: pd.DataFrame) -> None:
     said = str(asked.outcome or asked.event)
     values = _labels(said, raw).dropna().nunique()
     if values != 2:
+        held = "one value" if values == 1 else f"{values:,} different values"
         raise DataError(
-            f"the outcome '{clean(said)}' holds {values:,} different values, and must hold two; name another column, "
-            "or make one that is 1 where it happened and 0 where not"
+            f"the outcome '{clean(said)}' holds {held}, and must hold two; name another column, or make one that is 1 "
+            "where it happened and 0 where not"
         )
 
 

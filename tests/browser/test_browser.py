@@ -280,6 +280,16 @@ def test_axe_finds_nothing(browser: Any, folder: Path, name: str) -> None:
     page.close()
 
 
+@pytest.mark.parametrize("name", ["full", "bare", "stopped"])
+def test_what_is_signed_is_one_printed_page(browser: Any, folder: Path, name: str) -> None:
+    page = visit(browser, folder / f"{name}.html").page
+    page.emulate_media(media="print")
+    # A4 less its margins of 14 mm: 182 by 269 mm.
+    page.set_viewport_size({"width": 688, "height": 1016})
+    assert page.evaluate("document.getElementById('approval').getBoundingClientRect().bottom") <= 1016
+    page.close()
+
+
 @pytest.mark.parametrize("name", ["full", "index"])
 def test_print_to_a4_cuts_no_table(browser: Any, folder: Path, name: str) -> None:
     page = visit(browser, folder / f"{name}.html").page
