@@ -9,6 +9,7 @@ import gc
 from importlib import import_module
 
 from tdrop.home.collecting import collect_seldom
+from tdrop.home.orphan import ending_with_parent
 
 #: Each with what it loads in turn: torch, scikit-learn, scipy, pandas.
 NEEDED = (
@@ -21,7 +22,9 @@ NEEDED = (
 )
 
 collect_seldom()
-for name in NEEDED:
-    import_module(name)
+# A command that is interrupted meanwhile is gone, and its output would stay open until all is loaded.
+with ending_with_parent():
+    for name in NEEDED:
+        import_module(name)
 # What stays for ever is not looked through, and so not copied, in every worker.
 gc.freeze()
