@@ -55,11 +55,18 @@ def test_importing_tdrop_and_naming_the_methods_loads_nothing_heavy():
         """
         import sys, tdrop
         from tdrop import errors, method_names, types
-        assert len(method_names()) >= 10
+        from tdrop.methods import describe, label
+        assert len({label(name) for name in method_names()} | {describe(name) for name in method_names()}) >= 20
         print([name for name in ("torch", "sklearn", "pandas", "scipy", "matplotlib") if name in sys.modules])
         """
     )
     assert loaded == "[]"
+
+
+@pytest.mark.parametrize("name", methods.method_names())
+def test_what_is_said_of_a_method_is_what_its_class_says(name):
+    said = methods.method_class(name)
+    assert (methods.label(name), methods.describe(name)) == (said.label, said.summary)
 
 
 def test_the_front_door_names_everything_it_promises():
