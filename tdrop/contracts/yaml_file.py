@@ -123,7 +123,8 @@ def _refuse_bombs(node: yaml.Node, path: Path) -> None:
         if id(node) in under_way:
             raise ContractError(f"{path}:{line}: refers to itself; write the values out")
         if node.tag not in _TAGS:
-            raise ContractError(f"{path}:{line}: a tag such as `!{node.tag[-20:]}` has no meaning here; leave it out")
+            tag = node.tag.replace("tag:yaml.org,2002:", "!!")[:40]
+            raise ContractError(f"{path}:{line}: a tag such as `{tag}` has no meaning here; leave it out")
         under_way.add(id(node))
         children = node.value if isinstance(node, yaml.CollectionNode) else ()
         inner = [part for child in children for part in (child if isinstance(child, tuple) else (child,))]

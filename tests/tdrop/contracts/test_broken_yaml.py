@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 from pathlib import Path
@@ -226,3 +227,9 @@ def test_what_is_no_file_is_not_read(folder: Path, monkeypatch: pytest.MonkeyPat
 def test_a_folder_that_cannot_be_one(name: str, tmp_path: Path) -> None:
     with pytest.raises(ContractError, match="expected a folder with `tables/` and `sites/`"):
         load_network(tmp_path / name)
+
+
+@pytest.mark.parametrize("tag", ["!!set", "!!python/object/apply:os.system", "!own"])
+def test_a_tag_is_named_as_it_is_written(tag: str, tmp_path: Path) -> None:
+    with pytest.raises(ContractError, match=f"`{re.escape(tag)}` has no meaning"):
+        parse_yaml(f"title: {tag} x\n", tmp_path / "north.yaml")
