@@ -234,7 +234,8 @@ def forecast_words(data: Any) -> list[str]:
     """What the page says of the forecast and of what was observed beside it."""
     table = forecast_table(data)
     assert table is not None
-    told = [f"{one.title}: {one.value} ({one.interval}) {one.observed}" for one in expectations(data)]
+    # An interval's ends are hundredths: 9 to 64 in 100 counts nobody.
+    told = [f"{one.title}: {one.value} {one.observed}" for one in expectations(data)]
     return [forecast_sentence(data), table.note, *told, *(cell.below for line in table.lines for cell in line)]
 
 
