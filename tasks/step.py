@@ -71,6 +71,7 @@ class Step(Generic[P, R]):
                 wait = next(waits, None) if self.retry is not None and self.retry(error) else None
                 if wait is None:
                     raise
+                sys.stderr.write(f"tdrop: {self.name}: no answer yet; trying again in {wait:g} s\n")
                 time.sleep(wait)
 
     def submit(self, *given: P.args, **named: P.kwargs) -> Future[R]:

@@ -194,6 +194,8 @@ def _protocol_problem(location: Location, error: Exception) -> str:
     protocol = location.address.split("://", 1)[0]
     if isinstance(error, ImportError):
         return f"'{protocol}' needs a package that is not installed"
+    if protocol in fsspec.available_protocols():
+        return "it names no file"
     return f"'{protocol}' is not a known protocol; file, https and s3 are usual"
 
 

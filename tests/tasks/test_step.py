@@ -91,3 +91,15 @@ def test_only_what_was_out_of_reach_is_tried_again(around, prefect_server, monke
     with pytest.raises(DataError):
         attempt(DataError("wrong"))()
     assert tries == ["DataError"]
+
+
+def test_waiting_for_an_answer_is_said(monkeypatch, capsys):
+    monkeypatch.setattr(steps, "BACKOFF_SECONDS", (0.0,))
+
+    @step("read", "read", retry=when_unavailable)
+    def read():
+        raise Unavailable("away")
+
+    with pytest.raises(Unavailable):
+        read()
+    assert capsys.readouterr().err == "tdrop: read: no answer yet; trying again in 0 s\n"

@@ -273,7 +273,7 @@ SITES: list[tuple[dict[str, Any], str]] = [
     ({"location": "x" * 5000}, "File name too long"), ({"location": "a\0b.csv"}, "cannot be read"), ({"location": "/dev/zero"}, "a pipe, a socket or a device"),
     ({"location": "/dev/null"}, "a pipe, a socket or a device"), ({"location": "file:///dev/zero"}, "a pipe, a socket or a device"), ({"location": "/"}, "is a folder"),
     ({"location": "north.csv/x"}, "cannot be read"), ({"location": "${NO_SUCH_VARIABLE}"}, "NO_SUCH_VARIABLE is not set"),
-    ({"location": "gopher://x/y"}, "'gopher' is not a known protocol"), ({"location": "memory://nothing/here.csv"}, "does not exist"),
+    ({"location": "gopher://x/y"}, "'gopher' is not a known protocol"), ({"location": "s3://"}, "it names no file"), ({"location": "memory://nothing/here.csv"}, "does not exist"),
 ]  # fmt: skip
 
 
