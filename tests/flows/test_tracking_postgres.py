@@ -124,7 +124,7 @@ def test_every_method_has_its_model_with_what_was_measured_of_it(recorded, tmp_p
         files = Path(mlflow.artifacts.download_artifacts(model.model_uri, dst_path=str(tmp_path / method)))
         (served,) = files.rglob("served.json")
         assert 0 < Served.load(served.parent).predict(pd.DataFrame([row]))["risk"].item() < 1
-    with pytest.raises(DataError, match="logged for comparison and never promoted"):
+    with pytest.raises(DataError, match="is no registered version, which alone can be promoted"):
         mlflow.pyfunc.load_model(model.model_uri)
 
 
