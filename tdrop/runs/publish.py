@@ -31,6 +31,7 @@ from tdrop.runs.gather import last_summary
 from tdrop.runs.ledger import entries as ledger_entries
 from tdrop.runs.published import SUMMARY
 from tdrop.runs.run import RUN, Run
+from tdrop.shift import Shift
 
 #: The page of a site that never had a report.
 HALTED = "stopped.html"
@@ -59,9 +60,9 @@ def write_latest(place: Place, run: Run, data: ReportData) -> None:
                     shutil.copyfile(stages[stage].path / name, folder / name)
         write_patients(folder / "patients.csv", patients_table(cohort.ids, told, data.site.decision, data.unlike))
         (folder / "report.html").write_text(render_report(data), encoding="utf-8")
-        page = render_shift_page(
-            data.site, data.source_title, data.shift, data.matching, data.validation, data.contract
-        )
+        # That page is about patients before any outcome, which may have a say in the report's verdict.
+        before = run.stages.shift.record(Shift, "shift.json")
+        page = render_shift_page(data.site, data.source_title, before, data.matching, data.validation, data.contract)
         (folder / "shift.html").write_text(page, encoding="utf-8")
         write_record(folder / SUMMARY, report_summary(data))
         write_record(folder / RUN, run)

@@ -110,6 +110,9 @@ def test_outcomes_that_contradict_the_risks_harden_the_verdict(tiny_network, tmp
     assert summary.verdict == "stop"
     words = r"expected in \d+ of the 150 patients with a known outcome and happened in none"
     assert re.search(words, page(tiny_network))
+    before = (tiny_network.latest(SITE) / "shift.html").read_text(encoding="utf-8")
+    assert "without any outcome" in before
+    assert "known outcome" not in before, "a page about patients before any outcome tells of outcomes"
     run = last_run(tiny_network, SITE)
     assert run.stages.shift.json("shift.json")["verdict"] != "stop"
     record = site_record(tiny_network, run, assemble(tiny_network, run), tmp_path / "record")
