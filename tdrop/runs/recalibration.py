@@ -48,7 +48,9 @@ def label_file(place: Place, site: str, labels: str | None) -> Path:
     """The label file given, or the one of the last audit; a UsageError says how to come by one."""
     found = labels or remembered_labels(place, site)
     if found is None:
-        raise UsageError(f"site '{site}' has no known outcomes; give a file, or run `tdrop audit {site} LABELS` first")
+        raise UsageError(
+            f"site '{site}' has no outcomes from an audit; give a file, or run `tdrop audit {site} LABELS` first"
+        )
     return Path(found)
 
 
