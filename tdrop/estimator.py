@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tdrop.methods import build
-from tdrop.types import Cohort, Doubles, Floats
+from tdrop.types import Cohort, Doubles, Fitted, Floats
 
 
 class TransferClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -66,19 +66,23 @@ class TransferClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: ArrayLike) -> Doubles:
         """Probabilities (rows, 2) of the two classes, in the order of `classes_`."""
-        risk = self._summary(X).mean.astype(np.float64)
+        # In double precision: a row's mean may not depend on the rows beside it, as that of many floats does.
+        risk = self._fitted().sample(self._rows(X), self.passes, seed=self.seed).samples.mean(axis=0, dtype=np.float64)
         return np.column_stack([1.0 - risk, risk])
 
     def predict_uncertainty(self, X: ArrayLike) -> Floats:
         """Standard deviation (rows,) of the samples of the second class's probability."""
-        return np.asarray(self._summary(X).sd)
+        return np.asarray(self._fitted().summarise(self._rows(X), self.passes, seed=self.seed).sd)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The more likely class (rows,)."""
         chosen = (self.predict_proba(X)[:, 1] >= 0.5).astype(int)
         return np.asarray(self.classes_[chosen])
 
-    def _summary(self, X: ArrayLike) -> Any:
+    def _fitted(self) -> Fitted:
         check_is_fitted(self)
-        rows = validate_data(self, X, dtype=np.float32, reset=False)
-        return self.fitted_.summarise(rows, self.passes, seed=self.seed)
+        fitted: Fitted = self.fitted_
+        return fitted
+
+    def _rows(self, X: ArrayLike) -> Floats:
+        return np.asarray(validate_data(self, X, dtype=np.float32, reset=False))

@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from tdrop import TransferClassifier
 
 
-@parametrize_with_checks([TransferClassifier(settings={"refits": 5}, passes=5)])
+@parametrize_with_checks([TransferClassifier()])
 def test_scikit_learns_own_checks(estimator: Any, check: Any) -> None:
     check(estimator)
 
