@@ -1,5 +1,5 @@
 """Prefect flows and the command line; recipes over `tasks`."""
 
-from tdrop.home.environment import prepare_environment
+from tdrop.home import prepare_environment
 
 prepare_environment()

@@ -10,12 +10,10 @@ from flows.commands.options import repeat
 from flows.printer import Printer
 from flows.validate import check_sites
 from tasks.prepare import checked_rows
-from tdrop.contracts.network import Network, parse_site
-from tdrop.data.propose import propose_site
-from tdrop.data.readers import fingerprint
+from tdrop.contracts import Network, parse_site
+from tdrop.data import fingerprint, propose_site
 from tdrop.errors import SiteStopped, TdropError, UsageError
-from tdrop.home.files import FRAME
-from tdrop.home.place import Place
+from tdrop.home import FRAME, Place
 
 
 def run_add_site(name: str, data: Path, table: str | None, *, contracts: Path, console: Printer) -> None:

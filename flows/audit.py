@@ -13,15 +13,11 @@ from flows.recipe import recipe
 from flows.transfer import Transferred, publish
 from tasks.evaluate import evaluate_site, lock_models
 from tasks.registry import refuse_altered_champion
-from tdrop.data.readers import fingerprint
+from tdrop.data import fingerprint
 from tdrop.errors import DataError, LabelsRefused, UsageError
-from tdrop.home.place import Place
-from tdrop.home.status import one_at_a_time, read_status, tell_use
+from tdrop.home import Place, one_at_a_time, read_status, tell_use
 from tdrop.records import read_record, written
-from tdrop.runs.audit import AUDIT, Audit, audit_forecast
-from tdrop.runs.labels import remember_labels
-from tdrop.runs.publish import publish_halt
-from tdrop.runs.run import last_run
+from tdrop.runs import AUDIT, Audit, audit_forecast, last_run, publish_halt, remember_labels
 
 
 @recipe("audit-site", "audit {site}")

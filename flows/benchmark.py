@@ -17,8 +17,7 @@ from tasks.artifacts import leave
 from tasks.recording import record_benchmark
 from tasks.step import run_logger
 from tdrop.errors import TdropError, UsageError, did_you_mean
-from tdrop.home.place import Place
-from tdrop.home.pool import worker_processes
+from tdrop.home import Place, worker_processes
 
 CONTRACTS = Path(__file__).with_name("data_contracts").resolve() / "benchmarks"
 

@@ -19,8 +19,7 @@ from flows.commands.options import console
 from flows.interrupts import heeding_signals
 from flows.orchestration import ServerSilent
 from tdrop.errors import TdropError, describe
-from tdrop.home.collecting import collect_seldom
-from tdrop.home.environment import quieten
+from tdrop.home import collect_seldom, quieten
 
 VERBOSE = {"-v", "--verbose"}
 QUIET = {"-q", "--quiet"}

@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from tdrop.home.progress import Event, listen, silence
+from tdrop.home import Event, listen, silence
 
 #: Stages in the order they come, with their rough share of the time: what an estimate starts from.
 STAGES: Mapping[str, float] = {

@@ -19,9 +19,9 @@ from flows.deployments_file import FILE, FLOW, POOL, TAG, Deployments, plan_file
 from flows.notify import NAME, keep_automation
 from flows.orchestration import require_server
 from flows.printer import Printer
-from tdrop.contracts.network import load_network
+from tdrop.contracts import load_network
 from tdrop.errors import TdropError
-from tdrop.home.place import write_private
+from tdrop.home import write_private
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

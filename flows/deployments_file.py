@@ -15,8 +15,7 @@ from typing import Any
 import yaml
 from prefect.client.schemas.schedules import CronSchedule
 
-from tdrop.contracts.network import Network
-from tdrop.contracts.site import Site
+from tdrop.contracts import Network, Site
 from tdrop.errors import ContractError
 
 FILE = Path("prefect.yaml")

@@ -9,15 +9,10 @@ from pathlib import Path
 
 from flows.commands.options import repeat
 from flows.printer import Printer
-from tdrop.contracts.network import Network, load_network, parse_table
-from tdrop.data.hints import clean
-from tdrop.data.json_schemas import write_json_schemas
-from tdrop.data.prepare import Prepared, prepare
-from tdrop.data.propose import propose_site
-from tdrop.data.propose_outcome import Asked
-from tdrop.data.propose_table import TableProposal, propose_table
+from tdrop.contracts import Network, load_network, parse_table
+from tdrop.data import Asked, Prepared, TableProposal, clean, prepare, propose_site, propose_table, write_json_schemas
 from tdrop.errors import SiteStopped, UsageError
-from tdrop.home.place import Place
+from tdrop.home import Place
 from tdrop.records import plain
 
 

@@ -6,10 +6,8 @@ from pathlib import Path
 
 from flows.commands.options import repeat
 from flows.printer import Printer
-from tdrop.home.place import Place
-from tdrop.home.status import idle
-from tdrop.runs.label_list import write_list
-from tdrop.runs.run import last_run
+from tdrop.home import Place, idle
+from tdrop.runs import last_run, write_list
 
 
 def run_label_list(site: str, n: int, *, seed: int, contracts: Path, console: Printer) -> None:

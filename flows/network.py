@@ -11,11 +11,8 @@ from flows.recipe import Failed, recipe
 from flows.runners import AT_ONCE, WIND_UP_SECONDS, task_runner
 from flows.transfer import Transferred, explain, transfer_site
 from tasks.step import in_a_flow_run, run_logger
-from tdrop.home import stopping
-from tdrop.home.place import Place
-from tdrop.home.pool import turn, worker_processes
-from tdrop.runs.publish import publish_index
-from tdrop.runs.settings import TransferSettings
+from tdrop.home import Place, stopping, turn, worker_processes
+from tdrop.runs import TransferSettings, publish_index
 
 Result = TypeVar("Result")
 

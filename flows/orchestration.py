@@ -19,8 +19,7 @@ from filelock import FileLock
 
 from flows import closed_server
 from tdrop.errors import TdropError, Unavailable, UsageError
-from tdrop.home import stopping
-from tdrop.home.place import PRIVATE, default_home, write_private
+from tdrop.home import PRIVATE, default_home, stopping, write_private
 
 START_LIMIT_SECONDS = 180
 STOP_LIMIT_SECONDS = 8

@@ -8,12 +8,11 @@ from pathlib import Path
 
 from flows.printer import Printer
 from tasks.prepare import look_for_changes
-from tdrop.data.locations import resolve
+from tdrop.data import resolve
 from tdrop.errors import TdropError
-from tdrop.home.place import Place, ResolvedSite
-from tdrop.home.status import Inputs, is_running, read_status
+from tdrop.home import Inputs, Place, ResolvedSite, is_running, read_status
 from tdrop.records import plain
-from tdrop.runs.settings import TransferSettings
+from tdrop.runs import TransferSettings
 
 #: What a status file is asked about when it is compared with what is there now; other code or settings are no news.
 DATA = {"contract": "its contract", "source_data": "the source's data", "target_data": "its data", "labels": "labels"}

@@ -15,8 +15,7 @@ from flows.closed_server import own_hosts
 from flows.orchestration import Server, announcing, answers, prefect_command, require_free, starting, starting_alone
 from tasks.tracking import EXPERIMENTS, connect, tracking_uri
 from tasks.views import SAVED, key_of, view_address
-from tdrop.home import stopping
-from tdrop.home.place import PRIVATE, Place
+from tdrop.home import PRIVATE, Place, stopping
 
 POLL_SECONDS = 0.5
 

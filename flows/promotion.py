@@ -8,12 +8,9 @@ from flows.printer import Printer
 from tasks.registry import promote, refuse_altered_champion, rollback
 from tasks.report import assemble, refresh_report
 from tdrop.errors import UsageError
-from tdrop.home.place import Place
-from tdrop.home.status import one_at_a_time
+from tdrop.home import Place, one_at_a_time
 from tdrop.records import plain
-from tdrop.runs.export import export_site
-from tdrop.runs.published import withheld_sentence
-from tdrop.runs.run import last_run
+from tdrop.runs import export_site, last_run, withheld_sentence
 
 
 def run_promote(site: str, *, by: str, note: str, contracts: Path, console: Printer) -> None:

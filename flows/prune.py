@@ -12,10 +12,8 @@ from flows.printer import Printer
 from tasks.forget import forget_old, forget_site
 from tasks.registry import kept_stages
 from tdrop.errors import UsageError, did_you_mean
-from tdrop.home.place import Place
-from tdrop.home.status import idle
-from tdrop.runs.prune import erase_files, prune_stages
-from tdrop.runs.publish import publish_index
+from tdrop.home import Place, idle
+from tdrop.runs import erase_files, prune_stages, publish_index
 
 
 def run_prune(*, days: int, contracts: Path, console: Printer) -> None:

@@ -10,10 +10,9 @@ from flows.printer import Printer
 from flows.recipe import recipe
 from tasks.recalibrate import recalibrate
 from tdrop.errors import UsageError
-from tdrop.home.place import Place
-from tdrop.home.status import one_at_a_time
+from tdrop.home import Place, one_at_a_time
 from tdrop.records import plain
-from tdrop.runs.recalibration import Recalibrated
+from tdrop.runs import Recalibrated
 
 
 @recipe("recalibrate-site", "recalibrate {site}")

@@ -9,11 +9,11 @@ from flows.orchestration import orchestrated
 from flows.printer import Printer
 from flows.recipe import recipe
 from tasks.score import score_batch
-from tdrop.contracts.findings import Validation
+from tdrop.contracts import Validation
 from tdrop.errors import UsageError
-from tdrop.home.place import Place
+from tdrop.home import Place
 from tdrop.records import plain, read_record, written
-from tdrop.runs.batch import Scored
+from tdrop.runs import Scored
 
 
 @recipe("score-site", "score {site}")

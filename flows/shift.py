@@ -10,14 +10,13 @@ from flows.printer import Printer
 from flows.recipe import recipe
 from tasks.prepare import encode_pair, prepare_site, require_usable
 from tasks.shift import estimate_site_shift, match_validation
-from tdrop.contracts.findings import Validation
+from tdrop.contracts import Validation
 from tdrop.errors import UsageError
-from tdrop.home.place import Place, ResolvedSite, replacing
+from tdrop.home import Place, ResolvedSite, replacing
 from tdrop.matching import Matching
 from tdrop.records import write_record
-from tdrop.report import render_shift_page
-from tdrop.report.sentences import shift_sentence
-from tdrop.runs.run import Compared
+from tdrop.report import render_shift_page, shift_sentence
+from tdrop.runs import Compared
 from tdrop.shift import Shift
 
 

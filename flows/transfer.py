@@ -24,21 +24,34 @@ from tasks.recording import record_or_explain
 from tasks.report import publish_report
 from tasks.step import run_logger
 from tdrop.errors import SiteStopped, TdropError, Unwritable, UsageError, describe, unwritable
-from tdrop.home import stopping
-from tdrop.home.place import Place, ResolvedSite
-from tdrop.home.pool import warm_up, worker_processes
-from tdrop.home.progress import report
-from tdrop.home.status import Inputs, Status, now, one_at_a_time, unchanged, write_status
+from tdrop.home import (
+    Inputs,
+    Place,
+    ResolvedSite,
+    Status,
+    now,
+    one_at_a_time,
+    report,
+    stopping,
+    unchanged,
+    warm_up,
+    worker_processes,
+    write_status,
+)
 from tdrop.records import plain, read_record
 from tdrop.report import SiteSummary, report_summary
-from tdrop.runs.export import site_record
-from tdrop.runs.labels import remembered_labels
-from tdrop.runs.publish import publish_halt, publish_index
-from tdrop.runs.published import SUMMARY, WITHHELD
-from tdrop.runs.run import Run, Stages
-from tdrop.runs.settings import TransferSettings
-from tdrop.shift import Shift
-from tdrop.shift.grounds import require_source_outcomes
+from tdrop.runs import (
+    SUMMARY,
+    WITHHELD,
+    Run,
+    Stages,
+    TransferSettings,
+    publish_halt,
+    publish_index,
+    remembered_labels,
+    site_record,
+)
+from tdrop.shift import Shift, require_source_outcomes
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,9 @@ from flows.runners import check_runner
 from flows.transfer import Transferred
 from tdrop.errors import TdropError, UsageError
 from tdrop.evaluate import Evaluation
-from tdrop.home.place import Place
-from tdrop.home.pool import busy_seconds, reset_spans
+from tdrop.home import Place, busy_seconds, reset_spans
 from tdrop.methods import label, method_names
-from tdrop.runs.settings import TransferSettings
+from tdrop.runs import TransferSettings
 
 
 def run_transfer(

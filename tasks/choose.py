@@ -7,16 +7,12 @@ from pathlib import Path
 
 from tasks.held_pages import leave_numbers
 from tasks.step import step
-from tdrop.choose import Choice, FoldScore, Score, choose
-from tdrop.choose.choice import Criterion
-from tdrop.disclosure.documents import disclose_choice
-from tdrop.home.place import ResolvedSite
-from tdrop.home.progress import report
-from tdrop.home.stage import stage
-from tdrop.home.store import Ref
+from tdrop.choose import Choice, Criterion, FoldScore, Score, choose
+from tdrop.disclosure import disclose_choice
+from tdrop.home import Ref, ResolvedSite, report, stage
 from tdrop.methods import method_class
 from tdrop.records import write_record
-from tdrop.runs.pages import choice_page
+from tdrop.runs import choice_page
 from tdrop.tune import Trial
 
 
@@ -43,7 +39,7 @@ def choose_method(
     ref = chosen_of_all(site.place, picked, folds, criterion)
     choice = disclose_choice(ref.record(Choice, "choice.json"), site.policy)
     # Here, so that worker processes, which read this module's names, load no drawing.
-    from tdrop.report.sentences import choice_sentence
+    from tdrop.report import choice_sentence
 
     leave_numbers(site, "choice", choice_page(site.name, choice, choice_sentence(choice)))
     report(site.name, "choose", detail=choice.method)

@@ -9,21 +9,21 @@ import pandas as pd
 
 from tasks.held_pages import leave_numbers
 from tasks.step import step, when_unavailable
-from tdrop.data.subgroups import subgroups_of
-from tdrop.disclosure.evaluation import disclose_rows
+from tdrop.data import subgroups_of
+from tdrop.disclosure import disclose_rows
 from tdrop.errors import LeakError
 from tdrop.evaluate import Evaluation, evaluate
-from tdrop.home.files import FRAME, REFUSED, load_cohort
-from tdrop.home.place import ResolvedSite
-from tdrop.home.pool import compute
-from tdrop.home.progress import report
-from tdrop.home.stage import stage
-from tdrop.home.store import Ref
+from tdrop.home import FRAME, REFUSED, Ref, ResolvedSite, compute, load_cohort, report, stage
 from tdrop.records import write_json
-from tdrop.runs.evidence import load_predictions
-from tdrop.runs.labels import OutcomeFile, find_labels, open_or_refuse
-from tdrop.runs.pages import evaluation_page
-from tdrop.runs.propensity import fitted_propensity, unlike_patients
+from tdrop.runs import (
+    OutcomeFile,
+    evaluation_page,
+    find_labels,
+    fitted_propensity,
+    load_predictions,
+    open_or_refuse,
+    unlike_patients,
+)
 
 MODELS = "models.json"
 Fits = Mapping[str, Sequence[Ref]]

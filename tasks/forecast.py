@@ -11,16 +11,9 @@ from tasks.step import step
 from tdrop.choose import Choice
 from tdrop.errors import DataError
 from tdrop.forecast import Forecast, forecast
-from tdrop.home.files import FORECAST, RISKS, SETS
-from tdrop.home.place import Place, ResolvedSite
-from tdrop.home.pool import compute
-from tdrop.home.progress import report
-from tdrop.home.store import Ref, Store
+from tdrop.home import FORECAST, RISKS, SETS, Place, Ref, ResolvedSite, Store, compute, report
 from tdrop.records import read_record, write_record
-from tdrop.runs.evidence import list_bounds, list_promises, load_evidence
-from tdrop.runs.ledger import seal
-from tdrop.runs.pages import forecast_page
-from tdrop.runs.propensity import SEED
+from tdrop.runs import SEED, forecast_page, list_bounds, list_promises, load_evidence, seal
 
 logger = logging.getLogger(__name__)
 

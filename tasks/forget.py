@@ -8,9 +8,8 @@ from typing import Any
 
 from tasks.registry import MODELS, kept_versions
 from tasks.tracking import EXPERIMENTS, PARENT, connect, delete_for_good, every_page, experiment_name
-from tdrop.home.place import Place
-from tdrop.runs.prune import DAY_SECONDS
-from tdrop.runs.records import model_name
+from tdrop.home import Place
+from tdrop.runs import DAY_SECONDS, model_name
 
 
 def forget_old(place: Place, days: int) -> int:

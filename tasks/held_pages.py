@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tasks.artifacts import leave
 from tasks.step import in_a_flow_run
-from tdrop.disclosure.cells import limit
-from tdrop.home.place import Place, ResolvedSite, write_private
+from tdrop.disclosure import limit
+from tdrop.home import Place, ResolvedSite, write_private
 
 WAITING = "Done. Its numbers leave with the site's report, where at least as many patients as its threshold differ."
 

@@ -12,14 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasks.tracking import connect, numbered_version
-from tdrop.home.place import Place
-from tdrop.home.record_file import Version
-from tdrop.home.store import digest_of
+from tdrop.home import Place, Version, digest_of
 from tdrop.records import read_record
-from tdrop.runs.records import ENCODED, MODELS_DIGEST, SiteRecord, model_name
-from tdrop.served.kept_copy import KeptCopy
-from tdrop.served.model import SERVED, Description
-from tdrop.served.promotion import promoted_seal
+from tdrop.runs import ENCODED, MODELS_DIGEST, SiteRecord, model_name
+from tdrop.served import SERVED, Description, KeptCopy, promoted_seal
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -11,23 +11,38 @@ import pandas as pd
 from tasks.artifacts import leave
 from tasks.held_pages import leave_numbers
 from tasks.step import step, when_unavailable
-from tdrop.contracts.findings import Validation
-from tdrop.data.cells import write_patients
-from tdrop.data.encode import Encoder, learn_encoder, not_recorded
-from tdrop.data.outcomes import source_outcome
-from tdrop.data.prepare import prepare
-from tdrop.data.readers import fingerprint, label_fingerprint
-from tdrop.disclosure.documents import conceal_validation, disclose_validation
+from tdrop.contracts import Validation
+from tdrop.data import (
+    Encoder,
+    fingerprint,
+    label_fingerprint,
+    learn_encoder,
+    not_recorded,
+    prepare,
+    source_outcome,
+    write_patients,
+)
+from tdrop.disclosure import conceal_validation, disclose_validation
 from tdrop.errors import DataError, SiteStopped
-from tdrop.home.files import ENCODER, FRAME, LABELLED, LETTER, REFUSED_EXTRACT, SOURCE, TARGET, save_cohort
-from tdrop.home.place import PRIVATE, ResolvedSite
-from tdrop.home.progress import report
-from tdrop.home.stage import stage
-from tdrop.home.status import Inputs
-from tdrop.home.store import Ref, program_digest
+from tdrop.home import (
+    ENCODER,
+    FRAME,
+    LABELLED,
+    LETTER,
+    PRIVATE,
+    REFUSED_EXTRACT,
+    SOURCE,
+    TARGET,
+    Inputs,
+    Ref,
+    ResolvedSite,
+    program_digest,
+    report,
+    save_cohort,
+    stage,
+)
 from tdrop.records import plain, write_json, write_record, written
-from tdrop.runs.markdown import validation_page
-from tdrop.runs.settings import TransferSettings
+from tdrop.runs import TransferSettings, validation_page
 
 READ_LIMIT_SECONDS = 3600
 

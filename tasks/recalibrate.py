@@ -16,24 +16,28 @@ from tasks.registry import version_at
 from tasks.score import find_champion
 from tasks.step import step
 from tasks.tracking import connect
-from tdrop.disclosure.cells import limit, shown_count
+from tdrop.disclosure import limit, shown_count
 from tdrop.errors import UsageError
 from tdrop.evaluate import suggest_recalibration
-from tdrop.home.files import TARGET, load_cohort
-from tdrop.home.place import Place
+from tdrop.home import TARGET, Place, load_cohort
 from tdrop.records import plain, write_record
-from tdrop.runs.audit import weighed_outcomes
-from tdrop.runs.batch import Champion
-from tdrop.runs.export import example_of
-from tdrop.runs.label_list import read_list
-from tdrop.runs.recalibration import Recalibrated, label_file, read_outcomes, what_helps
-from tdrop.runs.records import MODELS_DIGEST, SiteRecord, model_name
-from tdrop.served.line import CalibrationLine
-from tdrop.served.model import SERVED, Served
-from tdrop.served.promotion import CHAMPION
+from tdrop.runs import (
+    MODELS_DIGEST,
+    Champion,
+    Recalibrated,
+    SiteRecord,
+    example_of,
+    label_file,
+    model_name,
+    read_list,
+    read_outcomes,
+    weighed_outcomes,
+    what_helps,
+)
+from tdrop.served import CHAMPION, SERVED, CalibrationLine, Served
 
 if TYPE_CHECKING:
-    from tdrop.evaluate.recalibration import Adjustment
+    from tdrop.evaluate import Adjustment
 
 #: Tags on a recalibrated version, beside the one it was made from.
 METHOD, LABELS, KNOWN, LINE = (f"tdrop.recalibration_{name}" for name in ("method", "labels_digest", "labels", "line"))

@@ -18,10 +18,8 @@ from tasks.step import step, unless_lasting
 from tasks.tracking import PARENT, connect, experiment_id, tracking_uri
 from tasks.views import compare_sentence, keep_view
 from tdrop.errors import TdropError
-from tdrop.home.place import Place
-from tdrop.home.progress import report
-from tdrop.home.store import digest_of
-from tdrop.runs.records import MethodRecord, SiteRecord
+from tdrop.home import Place, digest_of, report
+from tdrop.runs import MethodRecord, SiteRecord
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -8,12 +8,9 @@ from typing import Any
 from tasks.models import CANDIDATE, RECALIBRATED_FROM, require_sealed, seal_version
 from tasks.tracking import connect, every_page, find_version, numbered_version
 from tdrop.errors import Damaged, Unavailable, UsageError
-from tdrop.home.place import Place
-from tdrop.home.record_file import Version
-from tdrop.home.status import now
-from tdrop.runs.records import ENCODED, MODELS_DIGEST, model_name
-from tdrop.runs.run import last_run
-from tdrop.served.promotion import BEFORE, BY, CHAMPION, NOTE, SEAL, WHEN, Promotion
+from tdrop.home import Place, Version, now
+from tdrop.runs import ENCODED, MODELS_DIGEST, last_run, model_name
+from tdrop.served import BEFORE, BY, CHAMPION, NOTE, SEAL, WHEN, Promotion
 
 #: Finds the sites' registered models.
 MODELS = "name LIKE 'tdrop-%'"

@@ -5,18 +5,13 @@ from __future__ import annotations
 from tasks.held_pages import leave_numbers
 from tasks.registry import champion_record
 from tasks.step import step
-from tdrop.disclosure.report import disclose
+from tdrop.disclosure import disclose
 from tdrop.errors import Unavailable
-from tdrop.home.place import Place
-from tdrop.home.progress import report
-from tdrop.home.status import tell_use
+from tdrop.home import Place, report, tell_use
 from tdrop.records import whole
 from tdrop.report import ReportData, SiteSummary, report_summary
-from tdrop.runs.gather import gather
-from tdrop.runs.markdown import table
-from tdrop.runs.publish import publish_halt, publish_index, write_latest
-from tdrop.runs.run import Run, last_run
-from tdrop.served.promotion import Promotion
+from tdrop.runs import Run, gather, last_run, publish_halt, publish_index, table, write_latest
+from tdrop.served import Promotion
 
 
 @step("report", "report {run.site}")

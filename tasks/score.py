@@ -8,19 +8,24 @@ from pathlib import Path
 from tasks.models import copy_of
 from tasks.registry import require_promoted
 from tasks.step import step
-from tdrop.contracts.findings import Validation
-from tdrop.data.cells import write_patients
-from tdrop.data.prepare import prepare
-from tdrop.disclosure.documents import disclose_validation
+from tdrop.contracts import Validation
+from tdrop.data import prepare, write_patients
+from tdrop.disclosure import disclose_validation
 from tdrop.errors import SiteStopped
 from tdrop.evaluate import patients_table
-from tdrop.home.place import Place, replacing, write_private
-from tdrop.home.status import now
+from tdrop.home import Place, now, replacing, write_private
 from tdrop.records import read_record, write_json, write_record
-from tdrop.runs.batch import Champion, Scored, compare_sentences, last_verdict, made_for, unseen_sentences, what_changed
-from tdrop.runs.batches import keep_batch
-from tdrop.served.batches import Batch, feature_differences
-from tdrop.served.model import SERVED, Description, Served
+from tdrop.runs import (
+    Champion,
+    Scored,
+    compare_sentences,
+    keep_batch,
+    last_verdict,
+    made_for,
+    unseen_sentences,
+    what_changed,
+)
+from tdrop.served import SERVED, Batch, Description, Served, feature_differences
 
 
 @step("score", "score {site}")

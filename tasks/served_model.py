@@ -13,9 +13,7 @@ import mlflow
 import pandas as pd
 
 from tdrop.errors import DataError
-from tdrop.served.model import Served
-from tdrop.served.promotion import CHAMPION, promoted_seal
-from tdrop.served.seal import ADDED, seal_of
+from tdrop.served import ADDED, CHAMPION, Served, promoted_seal, seal_of
 
 #: How else a model may be looked at, and how one gets into use.
 ELSE = (

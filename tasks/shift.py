@@ -6,16 +6,11 @@ from pathlib import Path
 
 from tasks.held_pages import leave_numbers
 from tasks.step import step
-from tdrop.disclosure.shift import disclose_matching, disclose_shift
-from tdrop.home.files import load_pair
-from tdrop.home.place import Place, ResolvedSite
-from tdrop.home.progress import report
-from tdrop.home.stage import stage
-from tdrop.home.store import Ref
+from tdrop.disclosure import disclose_matching, disclose_shift
+from tdrop.home import Place, Ref, ResolvedSite, load_pair, report, stage
 from tdrop.matching import Matching, match
 from tdrop.records import write_record
-from tdrop.runs.pages import matching_page
-from tdrop.runs.propensity import SEED, fitted_propensity, load_propensity
+from tdrop.runs import SEED, fitted_propensity, load_propensity, matching_page
 from tdrop.shift import Shift, estimate_shift, judge_shared_patients, judge_source_outcomes
 
 
@@ -46,7 +41,7 @@ def estimate_site_shift(site: ResolvedSite, encoded: Ref) -> Ref:
     ref = compared_patients(site.place, encoded, fitted_propensity(site.place, encoded))
     shift = shown_shift(site, ref)
     # Here, so that worker processes, which read this module's names, load no drawing.
-    from tdrop.report.sentences import shift_sentence
+    from tdrop.report import shift_sentence
 
     leave_numbers(site, "shift", f"# {site.name}: {shift.verdict}\n\n{shift_sentence(shift)}")
     report(site.name, "estimate shift", detail=shift.verdict)

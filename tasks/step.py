@@ -17,8 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar
 
 from tdrop.errors import Damaged, TdropError, Unavailable, Unwritable, describe, unwritable
-from tdrop.home import stopping
-from tdrop.home.pool import in_a_thread
+from tdrop.home import in_a_thread, stopping
 
 if TYPE_CHECKING:
     from prefect import Task

@@ -18,13 +18,12 @@ from urllib.parse import urlsplit
 from filelock import FileLock
 
 from tdrop.errors import Damaged, Unavailable, unwritable
-from tdrop.home.place import PRIVATE, Place
-from tdrop.home.record_file import Version, require_whole, take_artifacts_along, version_in
+from tdrop.home import PRIVATE, Place, Version, require_whole, take_artifacts_along, version_in
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-    from tdrop.contracts.network import Network
+    from tdrop.contracts import Network
 
 #: A home's own record, who changes it, and the files of its runs.
 RECORD, LOCK, ARTIFACTS = "mlflow.db", "mlflow.lock", "artifacts"

@@ -18,7 +18,7 @@ import numpy as np
 from tasks.step import step
 from tdrop.choose import weigh_out_of_fold
 from tdrop.errors import FitError
-from tdrop.home.files import (
+from tdrop.home import (
     FAILURE,
     HISTORY,
     LABELLED,
@@ -28,22 +28,32 @@ from tdrop.home.files import (
     PROPENSITY,
     RISKS,
     SOURCE,
+    TIMES,
+    Place,
+    Ref,
+    advance,
     load_cohort,
     load_pair,
     save_summary,
+    side_by_side,
+    stage,
 )
-from tdrop.home.place import Place
-from tdrop.home.pool import side_by_side
-from tdrop.home.progress import advance
-from tdrop.home.stage import stage
-from tdrop.home.store import TIMES, Ref
 from tdrop.matching import Matching
 from tdrop.methods import build, load
 from tdrop.records import write_json, write_record
-from tdrop.runs.settings import SWEEP, TransferSettings
+from tdrop.runs import SWEEP, TransferSettings
 from tdrop.shift import Propensity, density_ratio_weights
-from tdrop.tune import OutOfFold, Trial, deal_folds, plan_trials, predict_folds, promising, refit, score_trial
-from tdrop.tune.trial import settings_of
+from tdrop.tune import (
+    OutOfFold,
+    Trial,
+    deal_folds,
+    plan_trials,
+    predict_folds,
+    promising,
+    refit,
+    score_trial,
+    settings_of,
+)
 from tdrop.types import Method
 
 #: Tuning happens once, with the first seed.

@@ -17,7 +17,7 @@ from tdrop.contracts.findings import Finding, Validation
 from tdrop.contracts.network import load_network
 from tdrop.data.encode import learn_encoder
 from tdrop.data.outcomes import LabelCounts
-from tdrop.data.simulate import simulate
+from tdrop.data.simulation import simulate
 from tdrop.data.subgroups import subgroups_of
 from tdrop.evaluate import evaluate
 from tdrop.figures.methods import DropoutRates

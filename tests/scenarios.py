@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tdrop.data.families import extrapolation, toy
-from tdrop.data.simulate import simulated_cohort
+from tdrop.data.simulation import simulated_cohort
 from tdrop.types import Cohort
 
 __all__ = ["extrapolation", "no_overlap", "no_shift", "prostate", "toy_regression"]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from conftest import PROJECT, settle
 
-from tdrop.data.simulate import simulate
+from tdrop.data.simulation import simulate
 
 METHOD = '''
 """Naive Bayes: every feature speaks for itself."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from flows.benchmarks.extracts import write_breast
 from flows.benchmarks.results import Results, Scale
 from flows.benchmarks.sites import run_sites
-from tdrop.home.place import Place
+from tdrop.home import Place
 
 TARGETS = ("gbsg", "gbsg_extrapolated")
 

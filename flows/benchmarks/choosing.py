@@ -29,7 +29,7 @@ from tdrop.choose import (
     choose,
     weigh_out_of_fold,
 )
-from tdrop.home.place import Place
+from tdrop.home import Place
 from tdrop.matching import match
 from tdrop.methods import build, label, method_names
 from tdrop.metrics import auroc, per_row_log_loss

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flows.benchmarks.results import Estimate
-from tdrop.data.families import toy_truth
-from tdrop.figures.style import INK, MUTED, SOURCE_COLOUR, TARGET_COLOUR, Canvas, look, styled
+from tdrop.data import toy_truth
+from tdrop.figures import INK, MUTED, SOURCE_COLOUR, TARGET_COLOUR, Canvas, look, styled
 
 if TYPE_CHECKING:
     from flows.benchmarks.toy import Curve

@@ -18,7 +18,7 @@ from flows.benchmarks.problems import FURTHER, further_pairs, pairs_of_sites, qu
 from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
 from flows.benchmarks.units import run_units
 from tdrop.forecast import ESTIMATORS, QUANTITIES, Ranked, binomial_interval, bound_error, fit_tau, forecast
-from tdrop.home.place import Place
+from tdrop.home import Place
 from tdrop.methods import method_names
 from tdrop.metrics import delong
 from tdrop.types import Doubles

@@ -25,8 +25,7 @@ from tdrop.forecast import (
     forecast,
     true_risk,
 )
-from tdrop.metrics import CalibrationError, delong, divide
-from tdrop.metrics.lines import apply_lines, weighted_lines
+from tdrop.metrics import CalibrationError, apply_lines, delong, divide, weighted_lines
 from tdrop.types import Doubles
 
 #: Labels a site can afford.

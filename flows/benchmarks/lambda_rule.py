@@ -22,13 +22,10 @@ from flows.benchmarks.units import QUICK_NETWORK, collect
 from tasks.shift import matched_rows
 from tasks.tune import fit_seed, planned_trials, tune_method
 from tdrop import metrics
-from tdrop.data.families import extrapolation
-from tdrop.data.simulate import simulated_cohort
-from tdrop.disclosure.cells import to_number
-from tdrop.home.files import PREDICTIONS, load_summary
-from tdrop.home.place import Place
-from tdrop.home.progress import expect
-from tdrop.runs.settings import TransferSettings
+from tdrop.data import extrapolation, simulated_cohort
+from tdrop.disclosure import to_number
+from tdrop.home import PREDICTIONS, Place, expect, load_summary
+from tdrop.runs import TransferSettings
 from tdrop.shift import propensity
 from tdrop.tune import Trial, pick_trial
 from tdrop.types import INTERVAL_LEVEL, Cohort, Doubles, Summary

@@ -22,11 +22,9 @@ from flows.benchmarks.drawings import draw_memory
 from flows.network import transfer_network
 from flows.orchestration import orchestrated
 from flows.recipe import Failed
-from tdrop.data.demo import write_demo_network
-from tdrop.home.place import Place
-from tdrop.home.pool import busy_seconds, reset_spans
-from tdrop.home.progress import Event, listen
-from tdrop.runs.settings import TransferSettings
+from tdrop.data import write_demo_network
+from tdrop.home import Event, Place, busy_seconds, listen, reset_spans
+from tdrop.runs import TransferSettings
 
 CONTRACTS = Path(__file__).parents[1].joinpath("data_contracts").resolve()
 ROWS = {"registry": 300, "harbour": 150, "hillside": 130, "lakeside": 120}

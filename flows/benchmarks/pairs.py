@@ -15,16 +15,12 @@ from flows.training import train
 from tasks.shift import matched_rows
 from tasks.step import step
 from tasks.tune import fit_seed
-from tdrop.contracts.schema import Decision
-from tdrop.home.files import PREDICTIONS, load_summary, save_cohort
-from tdrop.home.place import Place
-from tdrop.home.store import Ref, Store
+from tdrop.contracts import Decision
+from tdrop.home import PREDICTIONS, Place, Ref, Store, load_summary, save_cohort
 from tdrop.methods import build
 from tdrop.metrics import take
 from tdrop.records import read_arrays
-from tdrop.runs.evidence import load_predictions
-from tdrop.runs.run import Trained
-from tdrop.runs.settings import TransferSettings
+from tdrop.runs import Trained, TransferSettings, load_predictions
 from tdrop.tune import Trial
 from tdrop.types import INTERVAL_LEVEL, Cohort, Doubles, Summary
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from flows.benchmarks.real_pairs import SUPPORT_SOURCE, SUPPORT_TARGETS, between_sexes, rotterdam_to_gbsg, support_to
 from flows.benchmarks.real_transfers import JUDGING, SETTLING, real_transfer
-from tdrop.data.families import SHAPES, extrapolation, shaped
-from tdrop.data.simulate import simulated_cohort
+from tdrop.data import SHAPES, extrapolation, shaped, simulated_cohort
 from tdrop.types import Cohort
 
 #: Draws of the shapes that settle rules, and of those that judge them.

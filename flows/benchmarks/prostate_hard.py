@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from flows.benchmarks.prostate import Version, collect_results, judge_versions
 from flows.benchmarks.results import Results, Scale
-from tdrop.home.place import Place
+from tdrop.home import Place
 
 SEEDS, TRIALS = 10, 12
 TARGET_ROWS = 3_000

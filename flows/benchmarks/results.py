@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tdrop.runs.markdown import table
+from tdrop.runs import table
 
 #: What a cell without a number says.
 MISSING = "n/a"

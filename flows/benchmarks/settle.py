@@ -17,9 +17,8 @@ from flows.benchmarks.paired import mean_over_problems
 from flows.benchmarks.real_pairs import SUPPORT_TARGETS, rotterdam_to_gbsg, support_to
 from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
 from flows.benchmarks.units import run_units
-from tdrop.data.families import extrapolation, shaped
-from tdrop.data.simulate import Support, simulated_cohort
-from tdrop.home.place import Place
+from tdrop.data import Support, extrapolation, shaped, simulated_cohort
+from tdrop.home import Place
 from tdrop.methods import build, label, method_names
 from tdrop.tune import FOLDS, run_trial
 from tdrop.types import Cohort

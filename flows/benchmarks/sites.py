@@ -16,15 +16,11 @@ from flows.benchmarks.units import QUICK_NETWORK
 from tasks.prepare import encode_pair, prepare_site, require_usable
 from tasks.shift import estimate_site_shift
 from tasks.step import step
-from tdrop.data.outcomes import read_labels
-from tdrop.data.readers import label_fingerprint
-from tdrop.home.files import load_cohort
-from tdrop.home.place import Place, ResolvedSite
-from tdrop.home.stage import stage
-from tdrop.home.store import Ref
+from tdrop.data import label_fingerprint, read_labels
+from tdrop.home import Place, Ref, ResolvedSite, load_cohort, stage
 from tdrop.records import write_record
-from tdrop.report.sentences import shift_sentence
-from tdrop.runs.settings import TransferSettings
+from tdrop.report import shift_sentence
+from tdrop.runs import TransferSettings
 from tdrop.shift import Shift
 
 SEEDS, TRIALS, PASSES, BOOTSTRAP = 10, 12, 200, 1000

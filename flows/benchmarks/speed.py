@@ -22,7 +22,7 @@ import torch
 
 from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
 from flows.benchmarks.textbook import textbook_step
-from tdrop.home.place import Place
+from tdrop.home import Place
 from tdrop.methods import build, method_names
 from tdrop.methods.parts.network import Batch
 from tdrop.methods.parts.training import Optimiser, run_step

@@ -8,7 +8,7 @@ from __future__ import annotations
 from flows.benchmarks.extracts import SUPPORT_GROUPS, write_support
 from flows.benchmarks.results import Results, Scale
 from flows.benchmarks.sites import run_sites
-from tdrop.home.place import Place
+from tdrop.home import Place
 
 TARGETS = tuple(site for site in SUPPORT_GROUPS if site != "sepsis")
 

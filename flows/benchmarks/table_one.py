@@ -10,10 +10,10 @@ import numpy as np
 from flows.benchmarks.paired import error_auroc_difference
 from flows.benchmarks.pairs import Pair, keep_known, predictions_of
 from flows.benchmarks.results import MISSING, Estimate, Row, Table
-from tdrop.contracts.schema import Decision
+from tdrop.contracts import Decision
 from tdrop.evaluate import Evaluation, evaluate
 from tdrop.methods import label
-from tdrop.runs.run import Trained
+from tdrop.runs import Trained
 from tdrop.types import Summary
 
 MAIN, UNREGULARISED = "transductive_dropout", "tdnr"

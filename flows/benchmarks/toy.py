@@ -17,10 +17,9 @@ from flows.benchmarks.drawings import draw_toy
 from flows.benchmarks.paired import mean_over_problems
 from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
 from flows.benchmarks.units import Unit, run_units
-from tdrop.data.families import toy, toy_truth
-from tdrop.figures import draw_dropout_rates
-from tdrop.figures.methods import DropoutRates
-from tdrop.home.place import Place
+from tdrop.data import toy, toy_truth
+from tdrop.figures import DropoutRates, draw_dropout_rates
+from tdrop.home import Place
 from tdrop.methods import build, label
 from tdrop.metrics import percentile_interval
 from tdrop.records import Numbers

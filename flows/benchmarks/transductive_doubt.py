@@ -17,8 +17,8 @@ from flows.benchmarks.rdatasets_tables import rdatasets_transfer
 from flows.benchmarks.rdatasets_transfers import TRANSFERS
 from flows.benchmarks.results import Row, Table
 from flows.benchmarks.units import QUICK_NETWORK, run_units
-from tdrop.data.families import extrapolation
-from tdrop.home.place import Place
+from tdrop.data import extrapolation
+from tdrop.home import Place
 from tdrop.methods import build, label
 from tdrop.metrics import CalibrationError, auroc, misclassified, per_row_log_loss
 from tdrop.types import Cohort

@@ -15,8 +15,7 @@ import numpy as np
 
 from flows.benchmarks.real_pairs import SUPPORT_TARGETS, rotterdam_to_gbsg, support_to
 from flows.benchmarks.real_transfers import JUDGING, SETTLING, real_transfer
-from tdrop.data.families import extrapolation
-from tdrop.data.simulate import simulated_cohort
+from tdrop.data import extrapolation, simulated_cohort
 from tdrop.matching import match
 from tdrop.methods import build
 from tdrop.metrics import CLASS_THRESHOLD, expected_error, per_row_log_loss, risk_coverage

@@ -22,7 +22,7 @@ from flows.benchmarks.printed import UCI as PRINTED
 from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
 from flows.benchmarks.units import run_units
 from tdrop import metrics
-from tdrop.home.place import Place
+from tdrop.home import Place
 from tdrop.methods import build, label, method_names
 from tdrop.types import Cohort, Doubles
 

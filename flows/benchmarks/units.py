@@ -9,10 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from tasks.step import Future, step
-from tdrop.home.place import Place
-from tdrop.home.pool import compute
-from tdrop.home.progress import report
-from tdrop.home.store import Ref, Store
+from tdrop.home import Place, Ref, Store, compute, report
 from tdrop.records import write_record
 
 #: What one unit finds: a record, which the store keeps as JSON.

@@ -72,7 +72,7 @@ def transfer(
 ) -> None:
     """Check, compare, train, choose, evaluate and report, for one or several target sites."""
     from flows.transfer_command import run_transfer
-    from tdrop.runs.settings import TransferSettings
+    from tdrop.runs import TransferSettings
 
     run_transfer(
         sites,

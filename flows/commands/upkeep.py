@@ -30,7 +30,7 @@ def init(
 ) -> None:
     """Start a network from one labelled file: propose its table and source with each guess marked."""
     from flows.init import run_init
-    from tdrop.data.propose_outcome import Asked
+    from tdrop.data import Asked
 
     run_init(folder, data, Asked(outcome, time, event, horizon, id_column), table=table, console=answering(as_json))
 
@@ -48,7 +48,7 @@ def add_table(
 ) -> None:
     """Add a table and its source to a network, proposed from one labelled file."""
     from flows.init import run_add_table
-    from tdrop.data.propose_outcome import Asked
+    from tdrop.data import Asked
 
     asked = Asked(outcome, time, event, horizon, id_column)
     run_add_table(name, data, asked, contracts=contracts, console=answering(as_json))

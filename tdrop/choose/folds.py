@@ -9,8 +9,7 @@ import numpy as np
 from tdrop.errors import DataError, FitError, UsageError
 from tdrop.metrics import per_row_log_loss
 from tdrop.shift import effective_n
-from tdrop.tune import FOLDS, MOST_ROWS, PASSES, Losses, OutOfFold, deal_folds
-from tdrop.tune.out_of_fold import predict_folds
+from tdrop.tune import FOLDS, MOST_ROWS, PASSES, Losses, OutOfFold, deal_folds, predict_folds
 from tdrop.types import Cohort, Doubles, Method
 
 

@@ -12,10 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from tdrop.contracts.findings import Finding, Sureness
-from tdrop.contracts.record import Severity
-from tdrop.contracts.site import Site
-from tdrop.contracts.table import NUMERIC_TYPES, Column, Contract
+from tdrop.contracts import NUMERIC_TYPES, Column, Contract, Finding, Severity, Site, Sureness
 from tdrop.data.encode import NOT_RECORDED
 from tdrop.data.units import alternatives, convert
 from tdrop.errors import ContractError

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from tdrop.contracts.record import Interval, plain_label, to_label
-from tdrop.contracts.table import Column, Role
+from tdrop.contracts import Column, Interval, Role, plain_label, to_label
 from tdrop.data.guesses import guess_codes
 from tdrop.data.hints import hint_unreadable
 from tdrop.data.names import split_words, unit_in

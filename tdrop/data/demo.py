@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tdrop.data.simulate import simulate
+from tdrop.data.simulation import simulate
 
 #: The demo's target sites and the simulated population behind each.
 DEMO_TARGETS: Mapping[str, str] = {

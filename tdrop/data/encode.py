@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from tdrop.contracts.table import NUMERIC_TYPES, Column, Contract
+from tdrop.contracts import NUMERIC_TYPES, Column, Contract
 from tdrop.data.values import as_numbers, as_text
 from tdrop.errors import DataError
 from tdrop.types import Cohort, Doubles, Feature, FeatureKind, Floats

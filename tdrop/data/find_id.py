@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from tdrop.contracts.table import Column
+from tdrop.contracts import Column
 from tdrop.data.hints import clean
 from tdrop.data.names import similarity, split_words
 from tdrop.data.values import as_numbers, as_text

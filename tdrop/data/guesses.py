@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tdrop.contracts.coherence import known_labels
-from tdrop.contracts.record import plain_label
-from tdrop.contracts.table import NUMERIC_TYPES, Column
+from tdrop.contracts import NUMERIC_TYPES, Column, known_labels, plain_label
 from tdrop.data.across import likely_unit
 from tdrop.data.hints import ALSO_LABELS, MISSING_NUMBERS, MISSING_WORDS, denies
 from tdrop.data.locations import Location, read_bytes

@@ -12,10 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tdrop.contracts.findings import Finding
-from tdrop.contracts.record import Severity
-from tdrop.contracts.site import Extract, Site
-from tdrop.contracts.table import NUMERIC_TYPES, Column, Contract
+from tdrop.contracts import NUMERIC_TYPES, Column, Contract, Extract, Finding, Severity, Site
 from tdrop.data.hints import clean, hint_categories, hint_range, hint_unreadable, quote
 from tdrop.data.names import are_names, closest
 from tdrop.data.units import convert

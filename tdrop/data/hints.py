@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tdrop.contracts.coherence import known_labels
-from tdrop.contracts.table import Column
+from tdrop.contracts import Column, known_labels
 from tdrop.errors import did_you_mean
 from tdrop.types import Doubles
 

@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tdrop.contracts.site import Extract, Site
-from tdrop.contracts.table import Contract
+from tdrop.contracts import Contract, Extract, Site
 
 #: What conversions leave where they lost a character, characters that no id is written with, nothing that can be seen,
 #: and what a spreadsheet shows in place of a value.

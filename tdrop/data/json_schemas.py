@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tdrop.contracts.schema import Contract, Site
+from tdrop.contracts import Contract, Site
 from tdrop.data import readers
 
 #: A JSON Schema, or a part of one: plain data by its own grammar.

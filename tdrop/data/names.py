@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from difflib import SequenceMatcher
 
-from tdrop.contracts.table import Column
+from tdrop.contracts import Column
 
 #: Units as they are written at the end of column names, most specific first.
 UNITS_IN_NAMES = {

@@ -10,9 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from tdrop.contracts.coherence import known_labels
-from tdrop.contracts.site import Extract, LabelFile, Site
-from tdrop.contracts.table import Contract
+from tdrop.contracts import Contract, Extract, LabelFile, Site, known_labels
 from tdrop.data.cells import restore
 from tdrop.data.harmonise import convert_columns, rename
 from tdrop.data.identify import damaged, id_column, number_rows, with_text_ids

@@ -12,11 +12,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tdrop.contracts.coherence import known_labels
-from tdrop.contracts.network import Network
-from tdrop.contracts.record import is_number, plain_label, to_label
-from tdrop.contracts.site import Site
-from tdrop.contracts.table import NUMERIC_TYPES, Column, Contract
+from tdrop.contracts import (
+    NUMERIC_TYPES,
+    Column,
+    Contract,
+    Network,
+    Site,
+    is_number,
+    known_labels,
+    plain_label,
+    to_label,
+)
 from tdrop.data.find_id import looks_like_id
 from tdrop.data.guesses import GOOD, guess_codes, guess_labels, guess_unit, sniff
 from tdrop.data.hints import clean

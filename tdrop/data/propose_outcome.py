@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tdrop.contracts.record import plain_label
-from tdrop.contracts.table import Column
+from tdrop.contracts import Column, plain_label
 from tdrop.data.columns import answers, missing_codes
 from tdrop.data.guesses import guess_labels
 from tdrop.data.hints import clean

@@ -12,9 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tdrop.contracts.findings import Finding
-from tdrop.contracts.site import Extract, Site
-from tdrop.contracts.table import Contract
+from tdrop.contracts import Contract, Extract, Finding, Site
 from tdrop.data.identify import damaged, id_column, with_text_ids
 from tdrop.data.values import as_text
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tdrop.contracts.table import Contract, Subgroup
+from tdrop.contracts import Contract, Subgroup
 
 #: The group of those whose value is missing.
 UNKNOWN = "unknown"

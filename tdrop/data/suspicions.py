@@ -8,10 +8,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from tdrop.contracts.findings import Finding
-from tdrop.contracts.record import Interval
-from tdrop.contracts.site import Site
-from tdrop.contracts.table import NUMERIC_TYPES, Column, Contract
+from tdrop.contracts import NUMERIC_TYPES, Column, Contract, Finding, Interval, Site
 from tdrop.data.units import alternatives, convert
 
 #: Fewer rows than this say nothing.

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tdrop.contracts.site import Extract, Site
-from tdrop.contracts.table import Contract
+from tdrop.contracts import Contract, Extract, Site
 from tdrop.errors import ContractError
 from tdrop.types import Doubles
 

@@ -11,9 +11,7 @@ import pyarrow as arrow
 import pyarrow.compute as compute
 from numpy.typing import NDArray
 
-from tdrop.contracts.coherence import known_labels
-from tdrop.contracts.record import is_number, plain_label, to_label
-from tdrop.contracts.table import Column
+from tdrop.contracts import Column, is_number, known_labels, plain_label, to_label
 from tdrop.data.names import UNITS_IN_NAMES
 from tdrop.types import Doubles
 

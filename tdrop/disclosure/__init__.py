@@ -1,4 +1,5 @@
-"""Disclosure control: the one exit through which a site's numbers leave its own folder.
+"""Disclosure control: the one exit through which a site's numbers leave its own folder."""
 
-One file for each kind of document, imported by name: a check of an extract need not load what an evaluation needs.
-"""
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -9,15 +9,14 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tdrop.contracts.findings import Finding, Validation
-from tdrop.data.outcomes import LabelCounts
+from tdrop.contracts import Finding, Validation
+from tdrop.data import LabelCounts
 from tdrop.disclosure.cells import DECIMALS, HIDDEN, Policy, gives_away, is_small, limit, shown_count, to_number
 from tdrop.records import Amount, Count, Hidden
 
 if TYPE_CHECKING:
     # A check of an extract uses this module and loads no method.
-    from tdrop.choose import Choice
-    from tdrop.choose.choice import ChoiceRow
+    from tdrop.choose import Choice, ChoiceRow
     from tdrop.tune import Trial
 
 

@@ -21,8 +21,7 @@ from tdrop.disclosure.cells import (
     step_of,
     to_grid,
 )
-from tdrop.evaluate import ALL, Evaluation, Moved, MovedGroup, Row
-from tdrop.evaluate.records import Why
+from tdrop.evaluate import ALL, Evaluation, Moved, MovedGroup, Row, Why
 from tdrop.forecast import Observation
 from tdrop.metrics import METRICS, difference_of
 from tdrop.records import Hidden

@@ -15,7 +15,7 @@ from tdrop.disclosure.documents import (
 )
 from tdrop.disclosure.evaluation import disclose_evaluation, disclose_moved, disclose_observations
 from tdrop.disclosure.shift import disclose_matching, disclose_shift
-from tdrop.evaluate.left_out import LeftOut
+from tdrop.evaluate import LeftOut
 
 Document = TypeVar("Document")
 

@@ -17,8 +17,7 @@ from tdrop.disclosure.cells import (
     to_grid,
     to_number,
 )
-from tdrop.matching import Matching
-from tdrop.matching.balance import Balance
+from tdrop.matching import Balance, Matching
 from tdrop.shift import Density, DomainAuroc, Driver, FeatureShift, Ground, PermutationTest, Shift
 
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from tdrop import metrics
 from tdrop.evaluate.statistics import statistics_of
-from tdrop.metrics import Decision, Patients, refer, take
-from tdrop.metrics.referral import Mask
+from tdrop.metrics import Decision, Mask, Patients, refer, take
 from tdrop.types import Doubles, Floats, Indices, Summary
 
 

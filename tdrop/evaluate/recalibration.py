@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdrop import metrics
-from tdrop.metrics.lines import weighted_lines
+from tdrop.metrics import weighted_lines
 from tdrop.types import Doubles
 
 FOLDS = 5

@@ -14,6 +14,7 @@ from tdrop.metrics import (
     FEWEST_EVENTS,
     METRICS,
     Decision,
+    Mask,
     Mean,
     Part,
     Patients,
@@ -22,7 +23,6 @@ from tdrop.metrics import (
     has_spread,
     refer,
 )
-from tdrop.metrics.referral import Mask
 from tdrop.types import Indices, Summary
 
 

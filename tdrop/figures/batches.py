@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from textwrap import wrap
 
 from tdrop.figures.style import HIGHLIGHT, INK, SOURCE_COLOUR, TARGET_COLOUR, WIDTH, Canvas, styled
-from tdrop.served.batches import Batch
+from tdrop.served import Batch
 
 COLUMNS = 3
 #: Features that are drawn: those that moved most.

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdrop import metrics
-from tdrop.disclosure.cells import shown_parts
+from tdrop.disclosure import shown_parts
 from tdrop.figures.methods import Naming
 from tdrop.figures.style import HIGHLIGHT, INK, MUTED, SOURCE_COLOUR, TARGET_COLOUR, WIDTH, Canvas, enough, look, styled
 from tdrop.types import Doubles, Summary

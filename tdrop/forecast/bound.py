@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from tdrop.metrics.scores import logit, misclassified
+from tdrop.metrics import logit, misclassified
 from tdrop.types import Doubles
 
 #: The bound may fail this often by chance.

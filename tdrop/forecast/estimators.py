@@ -22,8 +22,7 @@ import numpy as np
 from tdrop.choose import TOLERANCE
 from tdrop.errors import DataError
 from tdrop.forecast.masses import QUANTITIES, WORSE, Ranked
-from tdrop.metrics import log_loss
-from tdrop.metrics.lines import apply_lines, weighted_lines
+from tdrop.metrics import apply_lines, log_loss, weighted_lines
 from tdrop.types import Doubles
 
 Estimator = Literal["importance_weighted", "confidence", "committee", "blend", "pessimistic"]

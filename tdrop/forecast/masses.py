@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdrop.errors import DataError
-from tdrop.metrics.scores import divide
+from tdrop.metrics import divide
 from tdrop.types import Doubles, Indices
 
 Quantity = Literal["auroc", "error_rate", "net_benefit", "brier", "outcomes"]

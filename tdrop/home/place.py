@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING
 from tdrop.errors import DataError, UsageError, unwritable
 
 if TYPE_CHECKING:
-    from tdrop.contracts.network import Network
-    from tdrop.contracts.site import Disclosure, Site
-    from tdrop.contracts.table import Contract
+    from tdrop.contracts import Contract, Disclosure, Network, Site
 
 #: Owner-only: reports hold patients' risks.
 PRIVATE = 0o700
@@ -125,7 +123,7 @@ class ResolvedSite:
 
 @lru_cache(maxsize=4)
 def _read_network(folder: Path, _files: tuple[tuple[str, int, int], ...]) -> Network:
-    from tdrop.contracts.network import load_network
+    from tdrop.contracts import load_network
 
     return load_network(folder)
 

@@ -110,7 +110,7 @@ def program_digest() -> str:
 
 def deciding_files() -> list[tuple[str, Path]]:
     """Names and paths of the source that decides a stage's content."""
-    return [file for file in _files_of(("tdrop", "tasks"), "*.py") if file[0].split("/")[1] not in DRAWING]
+    return [file for file in _files_of(("tdrop", "tasks"), "*.py*") if file[0].split("/")[1] not in DRAWING]
 
 
 def program_files() -> list[tuple[str, Path]]:

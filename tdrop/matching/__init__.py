@@ -1,6 +1,5 @@
 """A validation set of source patients that looks like the target."""
 
-from tdrop.matching.balance import BALANCED, Balance
-from tdrop.matching.matched import SHARE, Matching, match
+import lazy_loader
 
-__all__ = ["BALANCED", "SHARE", "Balance", "Matching", "match"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tdrop.shift.marginal import compare_means, standardise
+from tdrop.shift import compare_means, standardise
 from tdrop.types import Cohort, Doubles, Indices
 
 #: A standardised mean difference below this counts as balanced.

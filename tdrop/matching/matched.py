@@ -17,8 +17,7 @@ from tdrop.errors import DataError, UsageError
 from tdrop.matching.balance import Balance, Scale
 from tdrop.matching.nearest import Pairs, count_within, take_nearest
 from tdrop.records import Amount, Count, Rows
-from tdrop.shift import Kind, Propensity, effective_n, propensity
-from tdrop.shift.classifier import check_same_features
+from tdrop.shift import Kind, Propensity, check_same_features, effective_n, propensity
 from tdrop.types import Cohort, Doubles
 
 logger = logging.getLogger(__name__)

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression as SklearnLogistic
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import LogisticRegression as SklearnLogistic, Ridge
 
 from tdrop.methods.parts.reference_method import ReferenceMethod
 from tdrop.methods.parts.settings import setting

@@ -131,7 +131,7 @@ def per_row_benefit(y: Doubles, risk: Doubles, threshold: float, referred: Mask 
 
 
 class Decision(Protocol):
-    """What a site decides by; `tdrop.contracts.schema.Decision` is one."""
+    """What a site decides by; `tdrop.contracts.Decision` is one."""
 
     @property
     def risk_level(self) -> float: ...

@@ -12,8 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
-from scipy.stats import t as student
+from scipy.stats import norm, t as student
 
 from tdrop.metrics.scores import add_up, divide
 from tdrop.types import INTERVAL_LEVEL, Doubles, Floats

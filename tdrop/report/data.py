@@ -11,18 +11,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tdrop.choose import Choice
-from tdrop.contracts.findings import Validation
-from tdrop.contracts.schema import Contract, Site
-from tdrop.data.outcomes import LabelCounts
-from tdrop.evaluate import Evaluation, Moved, Recalibration
-from tdrop.evaluate.left_out import LeftOut
-from tdrop.figures.methods import DropoutRates
+from tdrop.contracts import Contract, Site, Validation
+from tdrop.data import LabelCounts
+from tdrop.evaluate import Evaluation, LeftOut, Moved, Recalibration
+from tdrop.figures import DropoutRates
 from tdrop.forecast import Forecast, Observation
 from tdrop.matching import Matching
 from tdrop.metrics import Referrals, refer
 from tdrop.report.site_summary import SiteSummary
-from tdrop.served.batches import Batch
-from tdrop.served.promotion import Promotion
+from tdrop.served import Batch, Promotion
 from tdrop.shift import Shift
 from tdrop.tune import Trial
 from tdrop.types import Summary

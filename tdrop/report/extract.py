@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tdrop.contracts.findings import MEANINGS, Validation
-from tdrop.contracts.schema import Contract
-from tdrop.data.outcomes import LabelCounts
-from tdrop.evaluate.left_out import LeftOut
+from tdrop.contracts import MEANINGS, Contract, Validation
+from tdrop.data import LabelCounts
+from tdrop.evaluate import LeftOut
 from tdrop.report.tables import Cell, Table, cells
 from tdrop.report.text import NOTHING, count, number, share, write_out
 from tdrop.shift import Shift

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tdrop.home.status import Status
+from tdrop.home import Status
 
 #: How a run can end that leaves no current report, its word, and what that means.
 HALTS: Mapping[str, tuple[str, str]] = {

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tdrop.choose import Choice
-from tdrop.choose.choice import HANDICAP
+from tdrop.choose import HANDICAP, Choice
 from tdrop.evaluate import ALL
 from tdrop.report.data import ReportData
 from tdrop.report.text import method_label

@@ -13,8 +13,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from tdrop.contracts.findings import Validation
-from tdrop.contracts.schema import Contract, Site
+from tdrop.contracts import Contract, Site, Validation
 from tdrop.forecast import TrackRecord
 from tdrop.matching import Matching
 from tdrop.report import text, words

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from tdrop import figures
-from tdrop.contracts.findings import Validation
-from tdrop.contracts.schema import Contract
+from tdrop.contracts import Contract, Validation
 from tdrop.errors import UsageError
-from tdrop.evaluate.left_out import LeftOut
+from tdrop.evaluate import LeftOut
 from tdrop.matching import Matching
 from tdrop.methods import describe
 from tdrop.report import results
@@ -32,7 +31,7 @@ from tdrop.report.titles import feature_titles, value_names
 from tdrop.report.tripod import tripod_table
 from tdrop.report.unlabelled import unlabelled_sentences
 from tdrop.report.who import who_table
-from tdrop.served.batches import FEWEST, drawable
+from tdrop.served import FEWEST, drawable
 from tdrop.shift import Shift
 
 

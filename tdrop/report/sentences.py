@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tdrop.choose import Choice
-from tdrop.choose.choice import HANDICAP
-from tdrop.contracts.site import Decision
+from tdrop.choose import HANDICAP, Choice
+from tdrop.contracts import Decision
 from tdrop.evaluate import Evaluation
 from tdrop.matching import Balance, Matching
 from tdrop.metrics import FEWEST_EVENTS

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tdrop.records import Amount, Count
-from tdrop.served.promotion import Promotion
+from tdrop.served import Promotion
 
 
 @dataclass(frozen=True)

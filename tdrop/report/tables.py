@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tdrop.evaluate import Evaluation, Recalibration, Row
-from tdrop.metrics import METRICS, difference_of, in_view, of_subgroups
-from tdrop.metrics.ranking import FEW_EVENTS
+from tdrop.metrics import FEW_EVENTS, METRICS, difference_of, in_view, of_subgroups
 from tdrop.report.data import ReportData
 from tdrop.report.text import count, method_label, number, row_interval, row_spread, row_text, share
 

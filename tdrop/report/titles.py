@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tdrop.contracts.schema import Contract
-from tdrop.data.encode import features_of
+from tdrop.contracts import Contract
+from tdrop.data import features_of
 from tdrop.types import Feature
 
 

@@ -10,8 +10,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tdrop import metrics
-from tdrop.contracts.schema import Column
-from tdrop.disclosure.cells import HIDDEN, is_small, shown_count, shown_mean, shown_share
+from tdrop.contracts import Column
+from tdrop.disclosure import HIDDEN, is_small, shown_count, shown_mean, shown_share
 from tdrop.report.data import ReportData
 from tdrop.report.tables import Cell, Table
 from tdrop.report.text import NOTHING, count, number, share

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
-from tdrop.disclosure.cells import shown_mean
+from tdrop.disclosure import shown_mean
 from tdrop.evaluate import Row
 from tdrop.records import Count
 from tdrop.report.choice import picked_trial
@@ -17,7 +17,7 @@ from tdrop.report.sentences import evaluation_warnings, ground_sentence
 from tdrop.report.site_summary import SiteSummary
 from tdrop.report.text import count, method_label, moment, number, share
 from tdrop.report.titles import in_sentence, known_features
-from tdrop.served.promotion import Promotion
+from tdrop.served import Promotion
 from tdrop.shift import FeatureShift, Ground
 from tdrop.types import Feature
 

@@ -28,9 +28,7 @@ from tdrop.forecast import (
     forecast_of,
     split_drop,
 )
-from tdrop.home.files import FORECAST, RISKS
-from tdrop.home.place import Place
-from tdrop.home.store import Ref, Store
+from tdrop.home import FORECAST, RISKS, Place, Ref, Store
 from tdrop.metrics import per_row_log_loss
 from tdrop.records import read_arrays, read_record, write_record
 from tdrop.runs.evidence import list_promises, load_evidence, site_propensity

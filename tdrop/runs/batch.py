@@ -6,19 +6,14 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from tdrop.data.readers import fingerprint
+from tdrop.data import fingerprint
 from tdrop.errors import TdropError, UsageError
-from tdrop.home.files import SOURCE, TARGET, load_pair
-from tdrop.home.place import Place
-from tdrop.home.status import read_status
-from tdrop.home.store import Ref
+from tdrop.home import SOURCE, TARGET, Place, Ref, load_pair, read_status
 from tdrop.runs.propensity import fitted_propensity, load_propensity
 from tdrop.runs.prune import stages
 from tdrop.runs.run import last_run
-from tdrop.served.comparison import FEWEST_TO_COMPARE, compare_batch
-from tdrop.served.model import Description
-from tdrop.shift import unlike_newcomers
-from tdrop.shift.overlap import Mask
+from tdrop.served import FEWEST_TO_COMPARE, Description, compare_batch
+from tdrop.shift import Mask, unlike_newcomers
 from tdrop.types import Cohort
 
 

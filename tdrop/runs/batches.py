@@ -5,8 +5,8 @@ from __future__ import annotations
 from filelock import FileLock
 from pydantic import TypeAdapter
 
-from tdrop.home.place import Place, write_private
-from tdrop.served.batches import Batch, remember
+from tdrop.home import Place, write_private
+from tdrop.served import Batch, remember
 
 FILE = "batches.json"
 _BATCHES = TypeAdapter(tuple[Batch, ...])

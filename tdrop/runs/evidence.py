@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 
 from tdrop.errors import DataError
 from tdrop.forecast import Evidence, Promise, bound_error, committee_risk, promise, true_risk
-from tdrop.home.files import PREDICTIONS, RISKS, SOURCE, TARGET, load_cohort, load_summary
-from tdrop.home.place import Place
-from tdrop.home.store import Ref
+from tdrop.home import PREDICTIONS, RISKS, SOURCE, TARGET, Place, Ref, load_cohort, load_summary
 from tdrop.records import read_arrays
 from tdrop.runs.propensity import SEED, fitted_propensity, load_propensity
 from tdrop.shift import Propensity, density_ratio_weights

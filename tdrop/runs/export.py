@@ -12,16 +12,12 @@ from typing import Any
 import pandas as pd
 
 from tdrop.choose import Choice
-from tdrop.contracts.table import Contract
-from tdrop.data.encode import Encoder
-from tdrop.disclosure.cells import limit
-from tdrop.disclosure.documents import disclose_trials
-from tdrop.disclosure.report import disclose
+from tdrop.contracts import Contract
+from tdrop.data import Encoder
+from tdrop.disclosure import disclose, disclose_trials, limit
 from tdrop.evaluate import ALL, Row
 from tdrop.figures import draw_calibration, draw_dropout_rates, draw_risk_histogram
-from tdrop.home.files import ENCODER
-from tdrop.home.place import Place, ResolvedSite
-from tdrop.home.store import canonical
+from tdrop.home import ENCODER, Place, ResolvedSite, canonical
 from tdrop.methods import label
 from tdrop.metrics import METRICS, refer
 from tdrop.records import plain, write_json, write_record
@@ -29,7 +25,7 @@ from tdrop.report import ReportData, SiteSummary, render_report, report_summary
 from tdrop.runs.published import WITHHELD, Published, patients_of, published_of, withheld_sentence
 from tdrop.runs.records import MODELS_DIGEST, MethodRecord, SiteRecord
 from tdrop.runs.run import Run
-from tdrop.served.model import MODEL, SERVED, Description, Digests
+from tdrop.served import MODEL, SERVED, Description, Digests
 from tdrop.tune import Trial
 
 #: Decimals of what MLflow is told: more are noise, and fill its columns.

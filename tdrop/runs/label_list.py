@@ -12,9 +12,7 @@ import numpy as np
 
 from tdrop.errors import UsageError
 from tdrop.forecast import Drawn, draw_list
-from tdrop.home.files import PREDICTIONS, RISKS, TARGET, load_cohort, load_summary
-from tdrop.home.place import Place, write_private
-from tdrop.home.store import digest_of
+from tdrop.home import PREDICTIONS, RISKS, TARGET, Place, digest_of, load_cohort, load_summary, write_private
 from tdrop.records import read_arrays
 from tdrop.runs.evidence import idea_of_truth, load_evidence
 from tdrop.runs.run import Run

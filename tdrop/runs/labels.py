@@ -10,13 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tdrop.data.cells import write_patients
-from tdrop.data.outcomes import read_labels
-from tdrop.data.readers import label_fingerprint
-from tdrop.disclosure.cells import limit
+from tdrop.data import label_fingerprint, read_labels, write_patients
+from tdrop.disclosure import limit
 from tdrop.errors import DataError, LabelsRefused, Unavailable
-from tdrop.home.files import REFUSED
-from tdrop.home.place import PRIVATE, Place, ResolvedSite, write_private
+from tdrop.home import PRIVATE, REFUSED, Place, ResolvedSite, write_private
 from tdrop.records import write_json, write_record
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from tdrop.forecast import Entry, Forecast, Observation, append, read_ledger
-from tdrop.home.place import Place
-from tdrop.home.status import now
+from tdrop.home import Place, now
 
 LEDGER = "ledger.jsonl"
 

@@ -6,12 +6,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from tdrop.data.encode import Encoder
-from tdrop.evaluate.left_out import LeftOut, measure_left_out
-from tdrop.home.files import FRAME
-from tdrop.home.place import ResolvedSite
-from tdrop.home.stage import stage
-from tdrop.home.store import Ref
+from tdrop.data import Encoder
+from tdrop.evaluate import LeftOut, measure_left_out
+from tdrop.home import FRAME, Ref, ResolvedSite, stage
 from tdrop.records import write_record
 
 LEFT_OUT = "left_out.json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tdrop.contracts.findings import MEANINGS, Validation
+from tdrop.contracts import MEANINGS, Validation
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

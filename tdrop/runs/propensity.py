@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tdrop.home.files import PROPENSITY, load_pair
-from tdrop.home.stage import stage
-from tdrop.home.store import Ref
-from tdrop.shift import Propensity, propensity
-from tdrop.shift.overlap import Mask
+from tdrop.home import PROPENSITY, Ref, load_pair, stage
+from tdrop.shift import Mask, Propensity, propensity
 
 #: The propensity, the shift and the matching are the same for every seed of a run.
 SEED = 0

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tdrop.home.lease import deciding, in_use
-from tdrop.home.place import Place
-from tdrop.home.store import MANIFEST, digest_of
+from tdrop.home import MANIFEST, Place, deciding, digest_of, in_use
 from tdrop.runs.records import model_name
 from tdrop.runs.run import RUN, read_run
 

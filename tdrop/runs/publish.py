@@ -7,13 +7,23 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from tdrop.data.cells import write_patients
+from tdrop.data import write_patients
 from tdrop.errors import DataError, TdropError
 from tdrop.evaluate import patients_table
 from tdrop.forecast import TrackRecord, track_record
-from tdrop.home.files import LETTER, PREDICTIONS, REFUSED, REFUSED_EXTRACT, TARGET, load_cohort, load_summary
-from tdrop.home.place import Place, replacing, write_private
-from tdrop.home.status import read_status
+from tdrop.home import (
+    LETTER,
+    PREDICTIONS,
+    REFUSED,
+    REFUSED_EXTRACT,
+    TARGET,
+    Place,
+    load_cohort,
+    load_summary,
+    read_status,
+    replacing,
+    write_private,
+)
 from tdrop.records import write_record
 from tdrop.report import (
     IndexLine,
@@ -27,7 +37,7 @@ from tdrop.report import (
     report_summary,
 )
 from tdrop.runs.export import EARLIER
-from tdrop.runs.gather import last_summary
+from tdrop.runs.gathering import last_summary
 from tdrop.runs.ledger import entries as ledger_entries
 from tdrop.runs.published import SUMMARY
 from tdrop.runs.run import RUN, Run

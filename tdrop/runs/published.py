@@ -14,12 +14,10 @@ from pathlib import Path
 import numpy as np
 from filelock import FileLock
 
-from tdrop.disclosure.cells import limit, to_number
-from tdrop.disclosure.differences import State, may_leave, patients_apart, state_of
-from tdrop.home.place import PRIVATE, Place
+from tdrop.disclosure import State, limit, may_leave, patients_apart, state_of, to_number
+from tdrop.home import PRIVATE, Place
 from tdrop.records import read_arrays, read_record, write_record
-from tdrop.report.data import ReportData
-from tdrop.report.site_summary import SiteSummary
+from tdrop.report import ReportData, SiteSummary
 
 #: Tag of a record that holds no number of the site, and says why.
 WITHHELD = "withheld"

@@ -8,11 +8,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from tdrop.data.outcomes import read_labels
+from tdrop.data import read_labels
 from tdrop.errors import DataError, UsageError
-from tdrop.evaluate import Recalibration
-from tdrop.evaluate.recalibration import Adjustment
-from tdrop.home.place import Place
+from tdrop.evaluate import Adjustment, Recalibration
+from tdrop.home import Place
 from tdrop.metrics import FEWEST_EVENTS
 from tdrop.runs.labels import remembered_labels
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from tdrop.choose import Choice
 from tdrop.errors import DataError, UsageError
-from tdrop.home.place import Place
-from tdrop.home.store import Ref
+from tdrop.home import Place, Ref
 from tdrop.methods import method_names
 from tdrop.records import read_record
 from tdrop.runs.settings import TransferSettings

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tdrop.shift import DomainAuroc, Propensity, propensity
-from tdrop.shift.verdict import judge
+from tdrop.shift import DomainAuroc, Propensity, judge, propensity
 from tdrop.types import Cohort
 
 #: A batch smaller than this says too little about a shift.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tdrop.errors import Damaged, DataError, TdropError, Unavailable
-from tdrop.home.place import PRIVATE, write_private
+from tdrop.home import PRIVATE, write_private
 from tdrop.served.model import SERVED
 from tdrop.served.seal import seal_of
 

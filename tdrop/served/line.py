@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tdrop.errors import DataError
-from tdrop.metrics.calibration import recalibrated
-from tdrop.metrics.scores import clip_risk
+from tdrop.metrics import clip_risk, recalibrated
 from tdrop.types import Floats, Summary
 
 

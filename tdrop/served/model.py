@@ -9,8 +9,8 @@ from typing import Any, Self
 
 import pandas as pd
 
-from tdrop.contracts.site import Decision
-from tdrop.data.encode import Encoder
+from tdrop.contracts import Decision
+from tdrop.data import Encoder
 from tdrop.methods import load
 from tdrop.metrics import referred_by_level
 from tdrop.records import read_record

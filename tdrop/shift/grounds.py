@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from tdrop.errors import SiteStopped
-from tdrop.metrics.ranking import auroc
+from tdrop.metrics import auroc
 from tdrop.records import Amount, Count
 from tdrop.shift.verdict import Verdict
 from tdrop.types import INTERVAL_LEVEL, Cohort

@@ -15,7 +15,7 @@ from flows.add_site import run_add_site
 from flows.init import run_add_table, run_init
 from flows.printer import Printer
 from tdrop.contracts.network import load_network, parse_site
-from tdrop.data.prepare import prepare
+from tdrop.data.preparation import prepare
 from tdrop.data.propose import propose_site
 from tdrop.data.propose_outcome import Asked
 from tdrop.errors import DataError, TdropError, UsageError

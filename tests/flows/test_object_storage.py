@@ -5,8 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 from conftest import leave_reports_out, write_tiny_network
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 SITE, BUCKET = "harbour", "hospital-network"
 

@@ -14,7 +14,7 @@ from flows.printer import Printer
 from tdrop.contracts.network import Network, load_network, parse_site
 from tdrop.contracts.table import Contract
 from tdrop.data.outcomes import read_labels
-from tdrop.data.prepare import Prepared, prepare
+from tdrop.data.preparation import Prepared, prepare
 from tdrop.data.propose import propose_site
 from tdrop.data.propose_outcome import Asked
 from tdrop.errors import DataError

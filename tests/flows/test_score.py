@@ -17,7 +17,7 @@ from separate_process import modules_loaded
 
 from flows.printer import Printer
 from flows.score import run_score
-from tdrop.data.simulate import simulate
+from tdrop.data.simulation import simulate
 from tdrop.errors import SiteStopped
 
 SITE = "harbour"

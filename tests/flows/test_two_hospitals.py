@@ -16,7 +16,7 @@ from tdrop.contracts.site import Site
 from tdrop.contracts.table import Column
 from tdrop.data.guesses import guess_labels
 from tdrop.data.names import closest
-from tdrop.data.prepare import Prepared, prepare
+from tdrop.data.preparation import Prepared, prepare
 from tdrop.data.propose import propose_site
 from tdrop.data.propose_outcome import Asked
 

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from report_cases import summarise
 
+from tdrop.contracts import Disclosure
 from tdrop.contracts.findings import Validation
-from tdrop.contracts.schema import Disclosure
 from tdrop.disclosure.cells import HIDDEN, bounds, shown_count, shown_parts, shown_share
 from tdrop.disclosure.documents import disclose_validation
 from tdrop.disclosure.evaluation import disclose_evaluation, disclose_rows

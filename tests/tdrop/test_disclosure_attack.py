@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from disclosure_attack import MOST, Attack
 
+from tdrop.contracts import Disclosure
 from tdrop.contracts.findings import Validation
-from tdrop.contracts.schema import Disclosure
 from tdrop.data.outcomes import LabelCounts
 from tdrop.disclosure.cells import step_of
 from tdrop.disclosure.documents import disclose_labels, disclose_summary, disclose_validation

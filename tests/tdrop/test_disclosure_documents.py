@@ -12,8 +12,8 @@ import pytest
 from report_cases import make_forecast, make_observations, report_data
 
 from tdrop.choose.choice import Choice, ChoiceRow
+from tdrop.contracts import Disclosure
 from tdrop.contracts.findings import Finding, Validation
-from tdrop.contracts.schema import Disclosure
 from tdrop.data.outcomes import LabelCounts
 from tdrop.disclosure.cells import shown_count
 from tdrop.disclosure.documents import disclose_choice, disclose_summary, disclose_trials, disclose_validation

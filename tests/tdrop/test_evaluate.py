@@ -6,6 +6,7 @@ import json
 import runpy
 import stat
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -285,16 +286,15 @@ def test_a_subgroup_has_the_events_of_its_patients(monkeypatch: pytest.MonkeyPat
     predictions, y = draw(seeds=1)
     groups = {"Age": np.where(np.arange(600) % 3 == 0, "under 65", "65 and over")}
     wider = {name: replace(METRICS[name], subgroups=True) for name in ("brier", "errors")}
-    monkeypatch.setattr("tdrop.evaluate.statistics.METRICS", {**METRICS, **wider})
+    statistics = import_module("tdrop.evaluate.statistics")
+    monkeypatch.setattr(statistics, "METRICS", {**METRICS, **wider})
     found = evaluate("a", predictions, y, Decision(), seeds=(0,), bootstrap=0, subgroups=groups)
     young, risk = np.arange(600) % 3 == 0, predictions["mc_dropout"][0].mean
     for name, value in (("brier", ((risk - y)[young] ** 2).mean()), ("errors", ((risk >= 0.5) != y)[young].sum())):
         row = found.row("mc_dropout", name, group="Age: under 65")
         assert (row.n, row.value) == (200, pytest.approx(value))
         assert row.events == (y[young].sum() if name == "brier" else value)
-    monkeypatch.setattr(
-        "tdrop.evaluate.statistics.METRICS", {**METRICS, "ece": replace(METRICS["ece"], subgroups=True)}
-    )
+    monkeypatch.setattr(statistics, "METRICS", {**METRICS, "ece": replace(METRICS["ece"], subgroups=True)})
     with pytest.raises(TypeError, match="totals, means and rankings only"):
         evaluate("a", predictions, y, Decision(), seeds=(0,), bootstrap=0, subgroups=groups)
 
@@ -372,7 +372,7 @@ def test_a_method_compared_with_itself_on_other_fits_shows_no_difference(
     """Fits scatter far more than patients do: intervals over patients alone would cover 0 in few draws."""
     # One metric of the table: all of them for 60 draws cost a minute.
     for user in ("statistics", "rows"):
-        monkeypatch.setattr(f"tdrop.evaluate.{user}.METRICS", {"log_loss": METRICS["log_loss"]})
+        monkeypatch.setattr(import_module(f"tdrop.evaluate.{user}"), "METRICS", {"log_loss": METRICS["log_loss"]})
     covered, narrow = 0, 0
     for seed in range(60):
         random = np.random.default_rng(seed)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from report_cases import report_data
 
+from tdrop.contracts import Disclosure
 from tdrop.contracts.network import load_network
-from tdrop.contracts.schema import Disclosure
 from tdrop.data.encode import learn_encoder
-from tdrop.data.simulate import simulate
+from tdrop.data.simulation import simulate
 from tdrop.disclosure.report import disclose_left_out
 from tdrop.evaluate.left_out import LeftOut, measure_left_out
 from tdrop.records import plain, read

@@ -8,11 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scenarios
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from flows.benchmarks.real_pairs import rotterdam_to_gbsg
-from tdrop.data.simulate import simulated_cohort
+from tdrop.data.simulation import simulated_cohort
 from tdrop.errors import DataError, UsageError
 from tdrop.matching import Balance, Matching, match
 from tdrop.matching.nearest import count_within, take_nearest

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.metrics import precision_recall_curve as reference_precision_recall
-from sklearn.metrics import roc_curve as reference_roc
+from sklearn.metrics import precision_recall_curve as reference_precision_recall, roc_curve as reference_roc
 
 from tdrop import metrics
 

@@ -11,7 +11,7 @@ import pytest
 import scenarios
 from scipy.stats import wasserstein_distance
 
-from tdrop.data.simulate import simulated_cohort
+from tdrop.data.simulation import simulated_cohort
 from tdrop.errors import DataError, UsageError
 from tdrop.matching import match
 from tdrop.records import plain, read

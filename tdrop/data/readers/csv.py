@@ -11,7 +11,7 @@ import pyarrow as arrow
 import pyarrow.csv as arrow_csv
 from pydantic import Field, model_validator
 
-from tdrop.contracts.record import Record
+from tdrop.contracts import Record
 from tdrop.data.lines import Lines, describe_broken, fields_of, repeated, split_lines
 from tdrop.data.locations import Location, read_bytes
 from tdrop.data.text import as_utf8

@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as arrow
 import pyarrow.parquet as arrow_parquet
 
-from tdrop.contracts.record import Record
+from tdrop.contracts import Record
 from tdrop.data import locations
 from tdrop.data.lines import repeated
 from tdrop.data.locations import Location, read_bytes

@@ -19,7 +19,7 @@ import sqlalchemy
 from pydantic import Field, model_validator
 from sqlalchemy import exc
 
-from tdrop.contracts.record import Record
+from tdrop.contracts import Record
 from tdrop.data import locations
 from tdrop.data.identify import text_of_bytes
 from tdrop.data.lines import repeated

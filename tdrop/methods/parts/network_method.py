@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.torch import load as load_tensors
-from safetensors.torch import save as save_tensors
+from safetensors.torch import load as load_tensors, save as save_tensors
 from torch import Tensor
 
 from tdrop.errors import FitError

@@ -65,7 +65,7 @@ def test_a_quick_benchmark_writes_its_files_is_recorded_and_resumes(finished, ho
     def refuse(*values, **named):
         raise AssertionError("everything was computed before")
 
-    monkeypatch.setattr("tdrop.home.stage.compute", refuse)
+    monkeypatch.setattr("tdrop.home.stages.compute", refuse)
     monkeypatch.setattr("flows.benchmarks.units.compute", refuse)
     assert command.benchmark(name, quick=True, output=str(folder), home=str(home), processes=0) == page
 

@@ -10,7 +10,7 @@ import pytest
 from flows.benchmark import CONTRACTS
 from tdrop.contracts.network import load_network
 from tdrop.data.outcomes import read_labels, source_outcome
-from tdrop.data.prepare import prepare
+from tdrop.data.preparation import prepare
 
 pytest.importorskip("SurvSet")
 

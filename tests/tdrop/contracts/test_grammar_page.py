@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from tdrop.contracts.schema import (
+from tdrop.contracts import (
     Column,
     Contract,
     Decision,

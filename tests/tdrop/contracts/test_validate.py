@@ -11,16 +11,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
-import tdrop.contracts.validate as validate_module
+import tdrop.contracts.validation as validate_module
 from tdrop.contracts.accounting import Account
 from tdrop.contracts.expectations import Expectation, suite
 from tdrop.contracts.findings import Finding, Validation
 from tdrop.contracts.site import Disclosure, Site
 from tdrop.contracts.table import Contract
-from tdrop.contracts.validate import Checked, validate
+from tdrop.contracts.validation import Checked, validate
 from tdrop.disclosure.documents import conceal_validation
 from tdrop.errors import DataError
 from tdrop.records import Hidden, plain, read
@@ -345,7 +344,7 @@ def test_the_suite_is_plain_data_and_names_every_rule() -> None:
 
 
 def test_great_expectations_is_asked_for_rows_only_where_rows_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tdrop.contracts import validate as module
+    from tdrop.contracts import validation as module
 
     asked: list[tuple[str, list[str]]] = []
     original = module.run_expectations

@@ -11,7 +11,7 @@ import pytest
 from tdrop.contracts.findings import Finding
 from tdrop.contracts.table import Contract
 from tdrop.data.across import compare_with_source
-from tdrop.data.prepare import prepare_frame
+from tdrop.data.preparation import prepare_frame
 
 
 def cohort(prostate: Contract, patients: Any, make_site: Any, rows: int = 400, seed: int = 0) -> pd.DataFrame:

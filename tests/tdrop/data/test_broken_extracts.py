@@ -20,7 +20,7 @@ import pytest
 from tdrop.contracts.network import Network
 from tdrop.contracts.site import Site
 from tdrop.data.cells import restore, write_patients
-from tdrop.data.prepare import Prepared, prepare
+from tdrop.data.preparation import Prepared, prepare
 from tdrop.errors import ContractError, DataError, TdropError, Unavailable
 
 Make = Callable[[pd.DataFrame], pd.DataFrame | bytes | None]

@@ -17,7 +17,7 @@ from broken_files import NO_NUMBERS, NUMBERS_AFTER_ALL, STRANGE_IDS, WAYS, Outco
 
 from tdrop.contracts.network import Network, load_network
 from tdrop.data.outcomes import read_labels
-from tdrop.data.prepare import Prepared, prepare
+from tdrop.data.preparation import Prepared, prepare
 from tdrop.errors import ContractError, DataError
 
 ROOT = Path(__file__).parents[3]

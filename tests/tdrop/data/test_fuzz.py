@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from tdrop.contracts.site import Reader, Site
 from tdrop.contracts.table import Contract
 from tdrop.contracts.yaml_file import parse_yaml
 from tdrop.data.outcomes import read_labels
-from tdrop.data.prepare import prepare
+from tdrop.data.preparation import prepare
 from tdrop.data.readers import read_batch, read_file
 from tdrop.data.values import as_labels, as_numbers
 from tdrop.errors import ContractError, DataError, TdropError

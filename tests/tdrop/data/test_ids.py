@@ -15,15 +15,14 @@ import pandas as pd
 import pyarrow as arrow
 import pyarrow.parquet as arrow_parquet
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from tdrop.contracts.site import Site
 from tdrop.contracts.table import Contract
 from tdrop.data.cells import neutralise, restore, write_patients
 from tdrop.data.identify import damaged, with_text_ids
 from tdrop.data.outcomes import read_labels
-from tdrop.data.prepare import prepare_frame
+from tdrop.data.preparation import prepare_frame
 from tdrop.data.readers import read, read_file
 from tdrop.errors import DataError
 

@@ -12,7 +12,7 @@ import pytest
 from tdrop.contracts.network import Network
 from tdrop.contracts.table import Contract
 from tdrop.data.outcomes import LabelCounts, read_labels, source_outcome
-from tdrop.data.prepare import prepare_frame
+from tdrop.data.preparation import prepare_frame
 from tdrop.errors import ContractError, DataError
 from tdrop.records import plain
 

@@ -21,7 +21,7 @@ from tdrop.contracts.table import Contract
 from tdrop.data.demo import DEMO_STOPPED, write_demo_network
 from tdrop.data.encode import learn_encoder
 from tdrop.data.outcomes import read_labels, source_outcome
-from tdrop.data.prepare import prepare, prepare_frame
+from tdrop.data.preparation import prepare, prepare_frame
 from tdrop.data.readers import fingerprint
 from tdrop.disclosure.documents import disclose_validation
 from tdrop.errors import Unavailable

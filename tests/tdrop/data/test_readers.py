@@ -20,8 +20,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sqlalchemy
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from tdrop.contracts.site import Reader, Site
 from tdrop.data import readers

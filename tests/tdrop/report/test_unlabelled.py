@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from report_cases import report_data
 
-from tdrop.contracts.schema import Disclosure
+from tdrop.contracts import Disclosure
 from tdrop.disclosure.report import disclose
 from tdrop.evaluate import compare_risks
 from tdrop.metrics import sigmoid

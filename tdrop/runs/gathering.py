@@ -9,16 +9,13 @@ from typing import Any
 import pandas as pd
 from numpy.typing import NDArray
 
-from tdrop.contracts.findings import Validation
-from tdrop.data.outcomes import LabelCounts
+from tdrop.contracts import Validation
+from tdrop.data import LabelCounts
 from tdrop.errors import DataError
 from tdrop.evaluate import Evaluation, Moved, Recalibration, compare_risks, suggest_recalibration
-from tdrop.figures.methods import DropoutRates
+from tdrop.figures import DropoutRates
 from tdrop.forecast import Forecast, Observation
-from tdrop.home.files import FORECAST, FRAME, PREDICTIONS, REFUSED, load_summary
-from tdrop.home.place import Place, ResolvedSite
-from tdrop.home.status import now
-from tdrop.home.store import code_digest
+from tdrop.home import FORECAST, FRAME, PREDICTIONS, REFUSED, Place, ResolvedSite, code_digest, load_summary, now
 from tdrop.matching import Matching
 from tdrop.records import read_arrays, read_record
 from tdrop.report import Provenance, ReportData, SiteSummary
@@ -30,7 +27,7 @@ from tdrop.runs.left_out import left_out
 from tdrop.runs.propensity import fitted_propensity, load_propensity, unlike_patients
 from tdrop.runs.published import SUMMARY
 from tdrop.runs.run import Run
-from tdrop.served.promotion import Promotion
+from tdrop.served import Promotion
 from tdrop.shift import Shift, judge_known_outcomes, judge_known_ranking
 from tdrop.tune import Trial
 

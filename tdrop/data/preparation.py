@@ -7,12 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from tdrop.contracts.expectations import Expectation
-from tdrop.contracts.findings import Validation
-from tdrop.contracts.network import Network
-from tdrop.contracts.site import Site
-from tdrop.contracts.table import Contract
-from tdrop.contracts.validate import validate
+from tdrop.contracts import Contract, Expectation, Network, Site, Validation, validate
 from tdrop.data.across import accept, compare_with_source
 from tdrop.data.harmonise import harmonise
 from tdrop.data.identify import number_rows

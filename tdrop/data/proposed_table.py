@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from tdrop.contracts.record import plain_label
+from tdrop.contracts import plain_label
 from tdrop.data.columns import Guess, answers, guess_column
 from tdrop.data.find_id import find_id, names_id, names_place, rises
 from tdrop.data.guesses import sniff

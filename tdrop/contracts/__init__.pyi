@@ -1,0 +1,38 @@
+from .coherence import known_labels as known_labels
+from .expectations import Expectation as Expectation
+from .findings import MEANINGS as MEANINGS, Finding as Finding, Sureness as Sureness, Validation as Validation
+from .network import (
+    Network as Network,
+    load_network as load_network,
+    parse_site as parse_site,
+    parse_table as parse_table,
+)
+from .record import (
+    Interval as Interval,
+    Record as Record,
+    Severity as Severity,
+    digest_of as digest_of,
+    is_number as is_number,
+    plain_label as plain_label,
+    to_label as to_label,
+)
+from .rule import Condition as Condition, Rule as Rule
+from .site import (
+    Decision as Decision,
+    Disclosure as Disclosure,
+    Extract as Extract,
+    LabelFile as LabelFile,
+    Reader as Reader,
+    Site as Site,
+)
+from .table import (
+    NUMERIC_TYPES as NUMERIC_TYPES,
+    Column as Column,
+    Contract as Contract,
+    Limits as Limits,
+    Missing as Missing,
+    Outcome as Outcome,
+    Role as Role,
+    Subgroup as Subgroup,
+)
+from .validation import validate as validate

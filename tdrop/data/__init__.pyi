@@ -1,0 +1,33 @@
+from .cells import write_patients as write_patients
+from .demo import (
+    DEMO_ROWS as DEMO_ROWS,
+    DEMO_STOPPED as DEMO_STOPPED,
+    DEMO_TARGETS as DEMO_TARGETS,
+    FULL_ROWS as FULL_ROWS,
+    write_demo_network as write_demo_network,
+)
+from .encode import (
+    Encoder as Encoder,
+    features_of as features_of,
+    learn_encoder as learn_encoder,
+    not_recorded as not_recorded,
+)
+from .families import (
+    SHAPES as SHAPES,
+    extrapolation as extrapolation,
+    extrapolation_risk as extrapolation_risk,
+    shaped as shaped,
+    toy as toy,
+    toy_truth as toy_truth,
+)
+from .hints import clean as clean
+from .json_schemas import write_json_schemas as write_json_schemas
+from .locations import resolve as resolve
+from .outcomes import LabelCounts as LabelCounts, read_labels as read_labels, source_outcome as source_outcome
+from .preparation import Prepared as Prepared, prepare as prepare
+from .propose import propose_site as propose_site
+from .propose_outcome import Asked as Asked
+from .proposed_table import TableProposal as TableProposal, propose_table as propose_table
+from .readers import fingerprint as fingerprint, label_fingerprint as label_fingerprint
+from .simulation import Support as Support, simulate as simulate, simulated_cohort as simulated_cohort
+from .subgroups import subgroups_of as subgroups_of

@@ -1,0 +1,20 @@
+from .cells import (
+    HIDDEN as HIDDEN,
+    is_small as is_small,
+    limit as limit,
+    shown_count as shown_count,
+    shown_mean as shown_mean,
+    shown_parts as shown_parts,
+    shown_share as shown_share,
+    to_number as to_number,
+)
+from .differences import State as State, may_leave as may_leave, patients_apart as patients_apart, state_of as state_of
+from .documents import (
+    conceal_validation as conceal_validation,
+    disclose_choice as disclose_choice,
+    disclose_trials as disclose_trials,
+    disclose_validation as disclose_validation,
+)
+from .evaluation import disclose_rows as disclose_rows
+from .report import disclose as disclose
+from .shift import disclose_matching as disclose_matching, disclose_shift as disclose_shift

@@ -1,0 +1,10 @@
+from .left_out import LeftOut as LeftOut, measure_left_out as measure_left_out
+from .moved import Moved as Moved, MovedGroup as MovedGroup, Reliability as Reliability, compare_risks as compare_risks
+from .patients import patients_table as patients_table
+from .recalibration import (
+    Adjustment as Adjustment,
+    Recalibration as Recalibration,
+    suggest_recalibration as suggest_recalibration,
+)
+from .records import ALL as ALL, Evaluation as Evaluation, Row as Row, Why as Why
+from .run import evaluate as evaluate

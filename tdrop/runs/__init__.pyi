@@ -1,0 +1,64 @@
+from .audit import (
+    AUDIT as AUDIT,
+    Audit as Audit,
+    audit_forecast as audit_forecast,
+    weighed_outcomes as weighed_outcomes,
+)
+from .batch import (
+    Champion as Champion,
+    Scored as Scored,
+    compare_sentences as compare_sentences,
+    last_verdict as last_verdict,
+    made_for as made_for,
+    unseen_sentences as unseen_sentences,
+    what_changed as what_changed,
+)
+from .batches import keep_batch as keep_batch
+from .evidence import (
+    list_bounds as list_bounds,
+    list_promises as list_promises,
+    load_evidence as load_evidence,
+    load_predictions as load_predictions,
+)
+from .export import example_of as example_of, export_site as export_site, site_record as site_record
+from .gathering import gather as gather
+from .label_list import read_list as read_list, write_list as write_list
+from .labels import (
+    OutcomeFile as OutcomeFile,
+    find_labels as find_labels,
+    open_or_refuse as open_or_refuse,
+    remember_labels as remember_labels,
+    remembered_labels as remembered_labels,
+)
+from .ledger import seal as seal
+from .markdown import table as table, validation_page as validation_page
+from .pages import (
+    choice_page as choice_page,
+    evaluation_page as evaluation_page,
+    forecast_page as forecast_page,
+    matching_page as matching_page,
+)
+from .propensity import (
+    SEED as SEED,
+    fitted_propensity as fitted_propensity,
+    load_propensity as load_propensity,
+    unlike_patients as unlike_patients,
+)
+from .prune import DAY_SECONDS as DAY_SECONDS, erase_files as erase_files, prune_stages as prune_stages
+from .publish import publish_halt as publish_halt, publish_index as publish_index, write_latest as write_latest
+from .published import SUMMARY as SUMMARY, WITHHELD as WITHHELD, withheld_sentence as withheld_sentence
+from .recalibration import (
+    Recalibrated as Recalibrated,
+    label_file as label_file,
+    read_outcomes as read_outcomes,
+    what_helps as what_helps,
+)
+from .records import (
+    ENCODED as ENCODED,
+    MODELS_DIGEST as MODELS_DIGEST,
+    MethodRecord as MethodRecord,
+    SiteRecord as SiteRecord,
+    model_name as model_name,
+)
+from .run import Compared as Compared, Run as Run, Stages as Stages, Trained as Trained, last_run as last_run
+from .settings import SWEEP as SWEEP, TransferSettings as TransferSettings
