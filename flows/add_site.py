@@ -10,9 +10,9 @@ from flows.commands.options import repeat
 from flows.printer import Printer
 from flows.validate import check_sites
 from tasks.prepare import checked_rows
+from tdrop.base import SiteStopped, TdropError, UsageError
 from tdrop.contracts import Network, parse_site
 from tdrop.data import fingerprint, propose_site
-from tdrop.errors import SiteStopped, TdropError, UsageError
 from tdrop.home import FRAME, Place
 
 

@@ -13,10 +13,9 @@ from flows.recipe import recipe
 from flows.transfer import Transferred, publish
 from tasks.evaluate import evaluate_site, lock_models
 from tasks.registry import refuse_altered_champion
+from tdrop.base import DataError, LabelsRefused, UsageError, read_record, written
 from tdrop.data import fingerprint
-from tdrop.errors import DataError, LabelsRefused, UsageError
 from tdrop.home import Place, one_at_a_time, read_status, tell_use
-from tdrop.records import read_record, written
 from tdrop.runs import AUDIT, Audit, audit_forecast, last_run, publish_halt, remember_labels
 
 

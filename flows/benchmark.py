@@ -16,7 +16,7 @@ from flows.recipe import recipe
 from tasks.artifacts import leave
 from tasks.recording import record_benchmark
 from tasks.step import run_logger
-from tdrop.errors import TdropError, UsageError, did_you_mean
+from tdrop.base import TdropError, UsageError, did_you_mean
 from tdrop.home import Place, worker_processes
 
 CONTRACTS = Path(__file__).with_name("data_contracts").resolve() / "benchmarks"

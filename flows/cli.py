@@ -18,7 +18,7 @@ from flows.commands import benchmarking, models, running, upkeep
 from flows.commands.options import console
 from flows.interrupts import heeding_signals
 from flows.orchestration import ServerSilent
-from tdrop.errors import TdropError, describe
+from tdrop.base import TdropError, describe
 from tdrop.home import collect_seldom, quieten
 
 VERBOSE = {"-v", "--verbose"}

@@ -19,8 +19,8 @@ from flows.deployments_file import FILE, FLOW, POOL, TAG, Deployments, plan_file
 from flows.notify import NAME, keep_automation
 from flows.orchestration import require_server
 from flows.printer import Printer
+from tdrop.base import TdropError
 from tdrop.contracts import load_network
-from tdrop.errors import TdropError
 from tdrop.home import write_private
 
 if TYPE_CHECKING:

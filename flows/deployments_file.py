@@ -15,8 +15,8 @@ from typing import Any
 import yaml
 from prefect.client.schemas.schedules import CronSchedule
 
+from tdrop.base import ContractError
 from tdrop.contracts import Network, Site
-from tdrop.errors import ContractError
 
 FILE = Path("prefect.yaml")
 FLOW, ENTRYPOINT = "transfer-site", "flows.deployed.transfer_site"

@@ -9,11 +9,10 @@ from pathlib import Path
 
 from flows.commands.options import repeat
 from flows.printer import Printer
+from tdrop.base import SiteStopped, UsageError, plain
 from tdrop.contracts import Network, load_network, parse_table
 from tdrop.data import Asked, Prepared, TableProposal, clean, prepare, propose_site, propose_table, write_json_schemas
-from tdrop.errors import SiteStopped, UsageError
 from tdrop.home import Place
-from tdrop.records import plain
 
 
 def run_init(folder: Path, data: Path, asked: Asked, *, table: str | None, console: Printer) -> None:

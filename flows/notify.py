@@ -10,7 +10,7 @@ from prefect.events.schemas.automations import AutomationCore, EventTrigger, Pos
 from prefect.exceptions import ObjectNotFound
 
 from flows.deployments_file import FLOW
-from tdrop.errors import UsageError
+from tdrop.base import UsageError
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

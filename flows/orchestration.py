@@ -18,7 +18,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from flows import closed_server
-from tdrop.errors import TdropError, Unavailable, UsageError
+from tdrop.base import TdropError, Unavailable, UsageError
 from tdrop.home import PRIVATE, default_home, stopping, write_private
 
 START_LIMIT_SECONDS = 180

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from flows.printer import Printer
 from tasks.prepare import look_for_changes
+from tdrop.base import TdropError, plain
 from tdrop.data import resolve
-from tdrop.errors import TdropError
 from tdrop.home import Inputs, Place, ResolvedSite, is_running, read_status
-from tdrop.records import plain
 from tdrop.runs import TransferSettings
 
 #: What a status file is asked about when it is compared with what is there now; other code or settings are no news.

@@ -7,9 +7,8 @@ from pathlib import Path
 from flows.printer import Printer
 from tasks.registry import promote, refuse_altered_champion, rollback
 from tasks.report import assemble, refresh_report
-from tdrop.errors import UsageError
+from tdrop.base import UsageError, plain
 from tdrop.home import Place, one_at_a_time
-from tdrop.records import plain
 from tdrop.runs import export_site, last_run, withheld_sentence
 
 

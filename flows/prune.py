@@ -11,7 +11,7 @@ from flows.orchestration import announced, configured_server, orchestrated
 from flows.printer import Printer
 from tasks.forget import forget_old, forget_site
 from tasks.registry import kept_stages
-from tdrop.errors import UsageError, did_you_mean
+from tdrop.base import UsageError, did_you_mean
 from tdrop.home import Place, idle
 from tdrop.runs import erase_files, prune_stages, publish_index
 

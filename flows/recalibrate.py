@@ -9,9 +9,8 @@ from flows.orchestration import orchestrated
 from flows.printer import Printer
 from flows.recipe import recipe
 from tasks.recalibrate import recalibrate
-from tdrop.errors import UsageError
+from tdrop.base import UsageError, plain
 from tdrop.home import Place, one_at_a_time
-from tdrop.records import plain
 from tdrop.runs import Recalibrated
 
 

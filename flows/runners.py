@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
-from tdrop.errors import Unavailable, UsageError, did_you_mean
+from tdrop.base import Unavailable, UsageError, did_you_mean
 
 RUNNERS = ("processes", "dask")
 CONNECT_LIMIT_SECONDS = 15

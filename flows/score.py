@@ -9,10 +9,9 @@ from flows.orchestration import orchestrated
 from flows.printer import Printer
 from flows.recipe import recipe
 from tasks.score import score_batch
+from tdrop.base import UsageError, plain, read_record, written
 from tdrop.contracts import Validation
-from tdrop.errors import UsageError
 from tdrop.home import Place
-from tdrop.records import plain, read_record, written
 from tdrop.runs import Scored
 
 

@@ -10,11 +10,10 @@ from flows.printer import Printer
 from flows.recipe import recipe
 from tasks.prepare import encode_pair, prepare_site, require_usable
 from tasks.shift import estimate_site_shift, match_validation
+from tdrop.base import UsageError, write_record
 from tdrop.contracts import Validation
-from tdrop.errors import UsageError
 from tdrop.home import Place, ResolvedSite, replacing
 from tdrop.matching import Matching
-from tdrop.records import write_record
 from tdrop.report import render_shift_page, shift_sentence
 from tdrop.runs import Compared
 from tdrop.shift import Shift

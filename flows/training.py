@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tasks.step import Future, run_logger
 from tasks.tune import FIRST_SEED, fit_seed, planned_trials, score_out_of_fold, tune_method
-from tdrop.errors import FitError, TdropError, Unwritable, describe
+from tdrop.base import FitError, TdropError, Unwritable, describe
 from tdrop.home import Place, Ref, advance, expect, reach, stopping
 from tdrop.runs import Trained, TransferSettings, fitted_propensity
 from tdrop.tune import Trial, mark_picked, pick_place

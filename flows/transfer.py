@@ -23,7 +23,7 @@ from tasks.prepare import look_for_changes
 from tasks.recording import record_or_explain
 from tasks.report import publish_report
 from tasks.step import run_logger
-from tdrop.errors import SiteStopped, TdropError, Unwritable, UsageError, describe, unwritable
+from tdrop.base import SiteStopped, TdropError, Unwritable, UsageError, describe, plain, read_record, unwritable
 from tdrop.home import (
     Inputs,
     Place,
@@ -38,7 +38,6 @@ from tdrop.home import (
     worker_processes,
     write_status,
 )
-from tdrop.records import plain, read_record
 from tdrop.report import SiteSummary, report_summary
 from tdrop.runs import (
     SUMMARY,

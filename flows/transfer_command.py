@@ -17,7 +17,7 @@ from flows.printer import Printer
 from flows.recipe import Failed
 from flows.runners import check_runner
 from flows.transfer import Transferred
-from tdrop.errors import TdropError, UsageError
+from tdrop.base import TdropError, UsageError
 from tdrop.evaluate import Evaluation
 from tdrop.home import Place, busy_seconds, reset_spans
 from tdrop.methods import label, method_names

@@ -12,10 +12,9 @@ from flows.orchestration import orchestrated
 from flows.printer import Printer
 from flows.recipe import recipe
 from tasks.prepare import prepare_site
+from tdrop.base import SiteStopped, TdropError, plain, written
 from tdrop.contracts import Validation
-from tdrop.errors import SiteStopped, TdropError
 from tdrop.home import Place
-from tdrop.records import plain, written
 
 SYMBOLS = {"table_stop": "[red]stop[/]", "row_critical": "[yellow]quarantined[/]", "info": "[dim]note[/]"}
 

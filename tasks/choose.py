@@ -7,11 +7,11 @@ from pathlib import Path
 
 from tasks.held_pages import leave_numbers
 from tasks.step import step
+from tdrop.base import write_record
 from tdrop.choose import Choice, Criterion, FoldScore, Score, choose
 from tdrop.disclosure import disclose_choice
 from tdrop.home import Ref, ResolvedSite, report, stage
 from tdrop.methods import method_class
-from tdrop.records import write_record
 from tdrop.runs import choice_page
 from tdrop.tune import Trial
 

@@ -9,12 +9,11 @@ import pandas as pd
 
 from tasks.held_pages import leave_numbers
 from tasks.step import step, when_unavailable
+from tdrop.base import LeakError, write_json
 from tdrop.data import subgroups_of
 from tdrop.disclosure import disclose_rows
-from tdrop.errors import LeakError
 from tdrop.evaluate import Evaluation, evaluate
 from tdrop.home import FRAME, REFUSED, Ref, ResolvedSite, compute, load_cohort, report, stage
-from tdrop.records import write_json
 from tdrop.runs import (
     OutcomeFile,
     evaluation_page,

@@ -8,11 +8,10 @@ from pathlib import Path
 
 from tasks.held_pages import leave_numbers
 from tasks.step import step
+from tdrop.base import DataError, read_record, write_record
 from tdrop.choose import Choice
-from tdrop.errors import DataError
 from tdrop.forecast import Forecast, forecast
 from tdrop.home import FORECAST, RISKS, SETS, Place, Ref, ResolvedSite, Store, compute, report
-from tdrop.records import read_record, write_record
 from tdrop.runs import SEED, forecast_page, list_bounds, list_promises, load_evidence, seal
 
 logger = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasks.tracking import connect, numbered_version
+from tdrop.base import read_record
 from tdrop.home import Place, Version, digest_of
-from tdrop.records import read_record
 from tdrop.runs import ENCODED, MODELS_DIGEST, SiteRecord, model_name
 from tdrop.served import SERVED, Description, KeptCopy, promoted_seal
 

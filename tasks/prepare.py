@@ -11,6 +11,7 @@ import pandas as pd
 from tasks.artifacts import leave
 from tasks.held_pages import leave_numbers
 from tasks.step import step, when_unavailable
+from tdrop.base import DataError, SiteStopped, plain, write_json, write_record, written
 from tdrop.contracts import Validation
 from tdrop.data import (
     Encoder,
@@ -23,7 +24,6 @@ from tdrop.data import (
     write_patients,
 )
 from tdrop.disclosure import conceal_validation, disclose_validation
-from tdrop.errors import DataError, SiteStopped
 from tdrop.home import (
     ENCODER,
     FRAME,
@@ -41,7 +41,6 @@ from tdrop.home import (
     save_cohort,
     stage,
 )
-from tdrop.records import plain, write_json, write_record, written
 from tdrop.runs import TransferSettings, validation_page
 
 READ_LIMIT_SECONDS = 3600

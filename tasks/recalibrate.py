@@ -16,11 +16,10 @@ from tasks.registry import version_at
 from tasks.score import find_champion
 from tasks.step import step
 from tasks.tracking import connect
+from tdrop.base import UsageError, plain, write_record
 from tdrop.disclosure import limit, shown_count
-from tdrop.errors import UsageError
 from tdrop.evaluate import suggest_recalibration
 from tdrop.home import TARGET, Place, load_cohort
-from tdrop.records import plain, write_record
 from tdrop.runs import (
     MODELS_DIGEST,
     Champion,

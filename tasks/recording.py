@@ -17,7 +17,7 @@ from tasks.models import find_model, log_model, point_candidate, register, same_
 from tasks.step import step, unless_lasting
 from tasks.tracking import PARENT, connect, experiment_id, tracking_uri
 from tasks.views import compare_sentence, keep_view
-from tdrop.errors import TdropError
+from tdrop.base import TdropError
 from tdrop.home import Place, digest_of, report
 from tdrop.runs import MethodRecord, SiteRecord
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tasks.models import CANDIDATE, RECALIBRATED_FROM, require_sealed, seal_version
 from tasks.tracking import connect, every_page, find_version, numbered_version
-from tdrop.errors import Damaged, Unavailable, UsageError
+from tdrop.base import Damaged, Unavailable, UsageError
 from tdrop.home import Place, Version, now
 from tdrop.runs import ENCODED, MODELS_DIGEST, last_run, model_name
 from tdrop.served import BEFORE, BY, CHAMPION, NOTE, SEAL, WHEN, Promotion

@@ -5,10 +5,9 @@ from __future__ import annotations
 from tasks.held_pages import leave_numbers
 from tasks.registry import champion_record
 from tasks.step import step
+from tdrop.base import Unavailable, whole
 from tdrop.disclosure import disclose
-from tdrop.errors import Unavailable
 from tdrop.home import Place, report, tell_use
-from tdrop.records import whole
 from tdrop.report import ReportData, SiteSummary, report_summary
 from tdrop.runs import Run, gather, last_run, publish_halt, publish_index, table, write_latest
 from tdrop.served import Promotion

@@ -8,13 +8,12 @@ from pathlib import Path
 from tasks.models import copy_of
 from tasks.registry import require_promoted
 from tasks.step import step
+from tdrop.base import SiteStopped, read_record, write_json, write_record
 from tdrop.contracts import Validation
 from tdrop.data import prepare, write_patients
 from tdrop.disclosure import disclose_validation
-from tdrop.errors import SiteStopped
 from tdrop.evaluate import patients_table
 from tdrop.home import Place, now, replacing, write_private
-from tdrop.records import read_record, write_json, write_record
 from tdrop.runs import (
     Champion,
     Scored,

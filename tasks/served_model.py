@@ -12,7 +12,7 @@ from typing import Any
 import mlflow
 import pandas as pd
 
-from tdrop.errors import DataError
+from tdrop.base import DataError
 from tdrop.served import ADDED, CHAMPION, Served, promoted_seal, seal_of
 
 #: How else a model may be looked at, and how one gets into use.

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar
 
-from tdrop.errors import Damaged, TdropError, Unavailable, Unwritable, describe, unwritable
+from tdrop.base import Damaged, TdropError, Unavailable, Unwritable, describe, unwritable
 from tdrop.home import in_a_thread, stopping
 
 if TYPE_CHECKING:

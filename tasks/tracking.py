@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from filelock import FileLock
 
-from tdrop.errors import Damaged, Unavailable, unwritable
+from tdrop.base import Damaged, Unavailable, unwritable
 from tdrop.home import PRIVATE, Place, Version, require_whole, take_artifacts_along, version_in
 
 if TYPE_CHECKING:

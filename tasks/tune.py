@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from tasks.step import step
+from tdrop.base import FitError, Method, write_json, write_record
 from tdrop.choose import weigh_out_of_fold
-from tdrop.errors import FitError
 from tdrop.home import (
     FAILURE,
     HISTORY,
@@ -40,7 +40,6 @@ from tdrop.home import (
 )
 from tdrop.matching import Matching
 from tdrop.methods import build, load
-from tdrop.records import write_json, write_record
 from tdrop.runs import SWEEP, TransferSettings
 from tdrop.shift import Propensity, density_ratio_weights
 from tdrop.tune import (
@@ -54,7 +53,6 @@ from tdrop.tune import (
     score_trial,
     settings_of,
 )
-from tdrop.types import Method
 
 #: Tuning happens once, with the first seed.
 FIRST_SEED = 0

@@ -1,9 +1,8 @@
-from .errors import TdropError as TdropError
+from .base import Cohort as Cohort, Predictive as Predictive, Summary as Summary, TdropError as TdropError
 from .estimator import TransferClassifier as TransferClassifier
 from .evaluate import evaluate as evaluate
 from .matching import match as match
 from .methods import build as build, load as load, method_names as method_names
 from .shift import estimate_shift as estimate_shift
-from .types import Cohort as Cohort, Predictive as Predictive, Summary as Summary
 
 __version__: str

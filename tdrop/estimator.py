@@ -11,8 +11,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from tdrop.base import Cohort, Doubles, Fitted, Floats
 from tdrop.methods import build
-from tdrop.types import Cohort, Doubles, Fitted, Floats
 
 
 class TransferClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
+from tdrop.base import Count, Hidden
 from tdrop.disclosure.cells import HIDDEN, bounds
-from tdrop.records import Count, Hidden
 
 MOST = 100_000
 

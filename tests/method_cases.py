@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from tdrop.base import Cohort, Fitted, Method
 from tdrop.methods import build, method_names
-from tdrop.types import Cohort, Fitted, Method
 
 #: What makes any method quick; each takes those that it has.
 QUICK = {"hidden": (16, 8), "steps": 12, "batch": 32, "refits": 3, "members": 3}

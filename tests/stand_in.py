@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tdrop.errors import FitError
-from tdrop.types import Summary
+from tdrop.base import FitError, Summary
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from tdrop.errors import UsageError
+from tdrop.base import UsageError
 
 #: Extracts lie here, below the home.
 FOLDER = Path("benchmarks", "extracts")

@@ -20,11 +20,11 @@ from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
 from flows.benchmarks.table_one import MAIN, NEURAL
 from flows.benchmarks.units import QUICK_NETWORK
 from tdrop import metrics
+from tdrop.base import Cohort, Doubles, Summary
 from tdrop.data import extrapolation, extrapolation_risk
 from tdrop.home import Place
 from tdrop.methods import label
 from tdrop.runs import TransferSettings
-from tdrop.types import Cohort, Doubles, Summary
 
 #: Networks' own default length.
 NETWORK: Mapping[str, Any] = {"steps": 160}

@@ -17,11 +17,11 @@ from flows.benchmarks.forecast_pairs import Gathered, gather
 from flows.benchmarks.problems import FURTHER, further_pairs, pairs_of_sites, quick_problems
 from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
 from flows.benchmarks.units import run_units
+from tdrop.base import Doubles
 from tdrop.forecast import ESTIMATORS, QUANTITIES, Ranked, binomial_interval, bound_error, fit_tau, forecast
 from tdrop.home import Place
 from tdrop.methods import method_names
 from tdrop.metrics import delong
-from tdrop.types import Doubles
 
 THRESHOLD = 0.15
 #: Lists drawn of every pair and size.

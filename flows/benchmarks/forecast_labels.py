@@ -13,6 +13,7 @@ import numpy as np
 from scipy.stats import norm
 
 from flows.benchmarks.forecast_pairs import Gathered
+from tdrop.base import Doubles
 from tdrop.forecast import (
     Answer,
     Known,
@@ -26,7 +27,6 @@ from tdrop.forecast import (
     true_risk,
 )
 from tdrop.metrics import CalibrationError, apply_lines, delong, divide, weighted_lines
-from tdrop.types import Doubles
 
 #: Labels a site can afford.
 SIZES = (10, 25, 50, 80, 100, 200)

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from flows.benchmarks.problems import find_problem
+from tdrop.base import Cohort, Doubles, Numbers
 from tdrop.forecast import Evidence
 from tdrop.methods import build
 from tdrop.metrics import log_loss
-from tdrop.records import Numbers
 from tdrop.shift import density_ratio_weights, propensity
-from tdrop.types import Cohort, Doubles
 
 FOLDS, PASSES, SEED = 3, 50, 0
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tdrop.base import Doubles
 from tdrop.metrics import auroc, per_row_log_loss
-from tdrop.types import Doubles
 
 HALVINGS = 100
 

@@ -11,8 +11,8 @@ from scipy.stats import t
 
 from flows.benchmarks.results import Estimate
 from tdrop import metrics
+from tdrop.base import Doubles, Summary
 from tdrop.metrics import RankedPairs, count_blocks, misclassified, over_fits, percentile_interval
-from tdrop.types import Doubles, Summary
 
 LEVEL = 0.95
 RESAMPLES = 2000

@@ -9,8 +9,8 @@ from typing import Any
 
 from flows.benchmarks.real_pairs import SUPPORT_SOURCE, SUPPORT_TARGETS, between_sexes, rotterdam_to_gbsg, support_to
 from flows.benchmarks.real_transfers import JUDGING, SETTLING, real_transfer
+from tdrop.base import Cohort
 from tdrop.data import SHAPES, extrapolation, shaped, simulated_cohort
-from tdrop.types import Cohort
 
 #: Draws of the shapes that settle rules, and of those that judge them.
 SETTLING_DRAWS, JUDGING_DRAWS = range(2), range(500, 503)

@@ -20,9 +20,9 @@ from flows.benchmarks.results import Results, Scale
 from flows.benchmarks.sites import transfer_settings
 from flows.benchmarks.table_one import Judged, bars_table, judge, key_numbers, table_one
 from flows.benchmarks.units import Unit
+from tdrop.base import Cohort, Doubles
 from tdrop.data import simulate, simulated_cohort
 from tdrop.home import Place
-from tdrop.types import Cohort, Doubles
 
 SOURCE_ROWS, TARGET_ROWS = 240_486, 10_086
 SEED, TRIALS = 0, 12

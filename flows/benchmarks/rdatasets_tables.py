@@ -13,8 +13,7 @@ import numpy as np
 import pandas as pd
 
 from flows.benchmarks.encoding import encode
-from tdrop.errors import UsageError
-from tdrop.types import Cohort
+from tdrop.base import Cohort, UsageError
 
 #: Patients a side, at most.
 MOST_ROWS = 3_000

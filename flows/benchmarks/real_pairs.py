@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from flows.benchmarks.extracts import load_table
-from tdrop.types import Cohort, Feature
+from tdrop.base import Cohort, Feature
 
 SUPPORT_SOURCE = "ARF/MOSF w/Sepsis"
 SUPPORT_TARGETS = ("COPD", "CHF", "Cirrhosis", "MOSF w/Malig")

@@ -16,7 +16,7 @@ import pandas as pd
 from flows.benchmarks.encoding import encode
 from flows.benchmarks.extracts import load_table
 from flows.benchmarks.real_pairs import cohort_of, within
-from tdrop.types import Cohort
+from tdrop.base import Cohort
 
 Sides = Callable[[pd.DataFrame], Any]
 

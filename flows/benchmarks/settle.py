@@ -17,11 +17,11 @@ from flows.benchmarks.paired import mean_over_problems
 from flows.benchmarks.real_pairs import SUPPORT_TARGETS, rotterdam_to_gbsg, support_to
 from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
 from flows.benchmarks.units import run_units
+from tdrop.base import Cohort
 from tdrop.data import Support, extrapolation, shaped, simulated_cohort
 from tdrop.home import Place
 from tdrop.methods import build, label, method_names
 from tdrop.tune import FOLDS, run_trial
-from tdrop.types import Cohort
 
 #: Log loss that a change must gain on average: what is less is not worth another default.
 LEAST = 0.002

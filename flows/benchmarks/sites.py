@@ -16,9 +16,9 @@ from flows.benchmarks.units import QUICK_NETWORK
 from tasks.prepare import encode_pair, prepare_site, require_usable
 from tasks.shift import estimate_site_shift
 from tasks.step import step
+from tdrop.base import write_record
 from tdrop.data import label_fingerprint, read_labels
 from tdrop.home import Place, Ref, ResolvedSite, load_cohort, stage
-from tdrop.records import write_record
 from tdrop.report import shift_sentence
 from tdrop.runs import TransferSettings
 from tdrop.shift import Shift

@@ -22,11 +22,11 @@ import torch
 
 from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
 from flows.benchmarks.textbook import textbook_step
+from tdrop.base import Cohort
 from tdrop.home import Place
 from tdrop.methods import build, method_names
 from tdrop.methods.parts.network import Batch
 from tdrop.methods.parts.training import Optimiser, run_step
-from tdrop.types import Cohort
 
 #: The setting of every training step: source and target rows, units of both hidden layers, passes, features.
 ROWS, TARGET_ROWS, UNITS, PASSES, FEATURES = 512, 256, 128, 10, 10

@@ -10,11 +10,11 @@ import numpy as np
 from flows.benchmarks.paired import error_auroc_difference
 from flows.benchmarks.pairs import Pair, keep_known, predictions_of
 from flows.benchmarks.results import MISSING, Estimate, Row, Table
+from tdrop.base import Summary
 from tdrop.contracts import Decision
 from tdrop.evaluate import Evaluation, evaluate
 from tdrop.methods import label
 from tdrop.runs import Trained
-from tdrop.types import Summary
 
 MAIN, UNREGULARISED = "transductive_dropout", "tdnr"
 NEURAL = (

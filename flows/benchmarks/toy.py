@@ -17,12 +17,12 @@ from flows.benchmarks.drawings import draw_toy
 from flows.benchmarks.paired import mean_over_problems
 from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
 from flows.benchmarks.units import Unit, run_units
+from tdrop.base import Numbers
 from tdrop.data import toy, toy_truth
 from tdrop.figures import DropoutRates, draw_dropout_rates
 from tdrop.home import Place
 from tdrop.methods import build, label
 from tdrop.metrics import percentile_interval
-from tdrop.records import Numbers
 
 NETWORK: Mapping[str, Any] = {"hidden": [32, 64], "learning_rate": 0.01, "steps": 300}
 #: By row of the table: the method and its settings.

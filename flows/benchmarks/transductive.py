@@ -18,9 +18,9 @@ from flows.benchmarks.transductive_doubt import measure_doubts
 from flows.benchmarks.transductive_judge import MEASURES, Judged, judge, pooled
 from flows.benchmarks.transductive_problems import MEMBERS, METHOD, PROBLEMS, Tried, draw, predict_target, try_settings
 from flows.benchmarks.units import run_units
+from tdrop.base import Doubles
 from tdrop.home import Place
 from tdrop.tune import Trial, pick_trial
-from tdrop.types import Doubles
 
 NAME = "transductive"
 REFITS = 10

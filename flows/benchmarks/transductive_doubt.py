@@ -17,11 +17,11 @@ from flows.benchmarks.rdatasets_tables import rdatasets_transfer
 from flows.benchmarks.rdatasets_transfers import TRANSFERS
 from flows.benchmarks.results import Row, Table
 from flows.benchmarks.units import QUICK_NETWORK, run_units
+from tdrop.base import Cohort
 from tdrop.data import extrapolation
 from tdrop.home import Place
 from tdrop.methods import build, label
 from tdrop.metrics import CalibrationError, auroc, misclassified, per_row_log_loss
-from tdrop.types import Cohort
 
 #: What reads the unlabelled patients, and the same networks without them.
 RIVALS: Mapping[str, str] = {"transductive_dropout": "tdnr", "transductive_ensemble": "ensemble"}

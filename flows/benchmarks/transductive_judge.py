@@ -9,6 +9,7 @@ import numpy as np
 from scipy.stats import norm
 
 from flows.benchmarks.results import Estimate
+from tdrop.base import INTERVAL_LEVEL, Doubles, Floats
 from tdrop.metrics import (
     CLASS_THRESHOLD,
     CalibrationError,
@@ -23,7 +24,6 @@ from tdrop.metrics import (
     percentile_interval,
     retained_error,
 )
-from tdrop.types import INTERVAL_LEVEL, Doubles, Floats
 
 MEASURES = ("AUROC", "log loss", "calibration error", "retained error")
 #: The share of patients that clinicians look at before the retained error is taken.

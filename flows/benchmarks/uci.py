@@ -22,9 +22,9 @@ from flows.benchmarks.printed import UCI as PRINTED
 from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
 from flows.benchmarks.units import run_units
 from tdrop import metrics
+from tdrop.base import Cohort, Doubles
 from tdrop.home import Place
 from tdrop.methods import build, label, method_names
-from tdrop.types import Cohort, Doubles
 
 #: Data set -> its scikit-learn loader and, where the largest class is a tie, which is meant.
 DATASETS: Mapping[str, tuple[str, int | None]] = {

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from tasks.step import Future, step
+from tdrop.base import write_record
 from tdrop.home import Place, Ref, Store, compute, report
-from tdrop.records import write_record
 
 #: What one unit finds: a record, which the store keeps as JSON.
 Found = TypeVar("Found")

@@ -21,7 +21,7 @@ from flows.commands.options import (
     Trials,
     answering,
 )
-from tdrop.errors import UsageError
+from tdrop.base import UsageError
 
 
 def demo(

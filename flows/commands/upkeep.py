@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from flows.commands.options import DEFAULT_CONTRACTS, AsJson, Contracts, answering, console
-from tdrop.errors import UsageError
+from tdrop.base import UsageError
 
 Outcome = Annotated[str | None, typer.Option(help="Column with the outcome, of two values", metavar="COLUMN")]
 Time = Annotated[str | None, typer.Option(help="Column with the time of follow-up", metavar="COLUMN")]

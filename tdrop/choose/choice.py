@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from tdrop.base import Amount, Count, FitError, UsageError, did_you_mean
 from tdrop.choose.folds import FoldScore
-from tdrop.errors import FitError, UsageError, did_you_mean
-from tdrop.records import Amount, Count
 from tdrop.tune import Losses, Trial
 
 Criterion = Literal["importance_weighted", "matched_validation"]

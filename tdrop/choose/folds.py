@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tdrop.errors import DataError, FitError, UsageError
+from tdrop.base import Cohort, DataError, Doubles, FitError, Method, UsageError
 from tdrop.metrics import per_row_log_loss
 from tdrop.shift import effective_n
 from tdrop.tune import FOLDS, MOST_ROWS, PASSES, Losses, OutOfFold, deal_folds, predict_folds
-from tdrop.types import Cohort, Doubles, Method
 
 
 @dataclass(frozen=True)

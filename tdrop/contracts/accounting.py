@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tdrop.base import Indices
 from tdrop.contracts.findings import Finding
 from tdrop.contracts.site import Site
 from tdrop.contracts.table import Contract
-from tdrop.types import Indices
 
 Mask = NDArray[np.bool_]
 

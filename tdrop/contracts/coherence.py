@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from tdrop.base import did_you_mean
 from tdrop.contracts.record import is_number
 from tdrop.contracts.rule import Condition, OtherColumn
-from tdrop.errors import did_you_mean
 
 if TYPE_CHECKING:
     from tdrop.contracts.site import Extract, Site

@@ -6,8 +6,8 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from tdrop.base import ContractError, did_you_mean
 from tdrop.contracts.yaml_file import Document, Place
-from tdrop.errors import ContractError, did_you_mean
 
 Model = TypeVar("Model", bound=BaseModel)
 #: Characters of a name or value that a sentence repeats.

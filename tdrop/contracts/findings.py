@@ -8,8 +8,8 @@ from typing import Literal
 
 from pydantic import computed_field
 
+from tdrop.base import Count, Hidden, written
 from tdrop.contracts.record import Severity
-from tdrop.records import Count, Hidden, written
 
 Sureness = Literal["certain", "likely", "possible"]
 About = Literal["patients", "file"]

@@ -8,13 +8,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from tdrop.base import ContractError, UsageError, did_you_mean
 from tdrop.contracts.coherence import Problem, site_problems
 from tdrop.contracts.explain import parse, refuse
 from tdrop.contracts.record import digest_of
 from tdrop.contracts.site import Site
 from tdrop.contracts.table import Contract
 from tdrop.contracts.yaml_file import Document, parse_yaml, read_yaml
-from tdrop.errors import ContractError, UsageError, did_you_mean
 
 
 @dataclass(frozen=True)

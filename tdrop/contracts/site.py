@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, Self
 from cronsim import CronSim, CronSimError
 from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model_validator
 
+from tdrop.base import INTERVAL_LEVEL
 from tdrop.contracts.record import Name, Record, Scalar, Scalars, Share, Title, plain_label, to_label
-from tdrop.types import INTERVAL_LEVEL
 
 #: A week: no clock that a program can wait by goes on for ever.
 LONGEST_SECONDS = 604_800.0

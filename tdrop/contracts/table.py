@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from tdrop.base import did_you_mean
 from tdrop.contracts.coherence import contract_problems
 from tdrop.contracts.record import (
     Interval,
@@ -23,7 +24,6 @@ from tdrop.contracts.record import (
     to_label_keys,
 )
 from tdrop.contracts.rule import Rule
-from tdrop.errors import did_you_mean
 
 if TYPE_CHECKING:
     from tdrop.contracts.expectations import Expectation

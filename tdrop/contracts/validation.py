@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tdrop.base import DataError, Indices
 from tdrop.contracts.accounting import Account, Mask, account_for, list_quarantine, table_findings
 from tdrop.contracts.engine import great_expectations
 from tdrop.contracts.expectations import READABLE_SUFFIX, Expectation, suite
 from tdrop.contracts.findings import Finding, Validation, sort_findings
 from tdrop.contracts.site import Site
 from tdrop.contracts.table import Contract
-from tdrop.errors import DataError
-from tdrop.types import Indices
 
 _SEVERITIES = {
     "row_critical": "critical",

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from tdrop.errors import ContractError
+from tdrop.base import ContractError
 
 #: No contract comes near it; a larger file is not a contract.
 LARGEST_BYTES = 1_000_000

@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from tdrop.base import ContractError, Doubles
 from tdrop.contracts import NUMERIC_TYPES, Column, Contract, Finding, Severity, Site, Sureness
 from tdrop.data.encode import NOT_RECORDED
 from tdrop.data.units import alternatives, convert
-from tdrop.errors import ContractError
-from tdrop.types import Doubles
 
 #: Fewer values than this say nothing about a column.
 FEW = 20

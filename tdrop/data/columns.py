@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from tdrop.base import Doubles
 from tdrop.contracts import Column, Interval, Role, plain_label, to_label
 from tdrop.data.guesses import guess_codes
 from tdrop.data.hints import hint_unreadable
 from tdrop.data.names import split_words, unit_in
 from tdrop.data.units import molar_mass_of
 from tdrop.data.values import NO, YES, as_numbers, as_text
-from tdrop.types import Doubles
 
 #: A column of more labels than this is no category.
 MOST_CATEGORIES = 30

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from queue import Empty, Queue
 from typing import TypeVar
 
-from tdrop.errors import Unavailable
+from tdrop.base import Unavailable
 
 Result = TypeVar("Result")
 

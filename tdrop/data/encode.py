@@ -19,10 +19,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from tdrop.base import Cohort, DataError, Doubles, Feature, FeatureKind, Floats
 from tdrop.contracts import NUMERIC_TYPES, Column, Contract
 from tdrop.data.values import as_numbers, as_text
-from tdrop.errors import DataError
-from tdrop.types import Cohort, Doubles, Feature, FeatureKind, Floats
 
 #: A feature missing for this share of a target's patients is not recorded there.
 NOT_RECORDED = 0.95

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from tdrop.types import Cohort, Doubles
+from tdrop.base import Cohort, Doubles
 
 #: Standard deviation of the toy problem's noise (section 5.1 of the paper).
 TOY_NOISE = 0.1

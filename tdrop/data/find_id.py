@@ -7,12 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from tdrop.base import DataError, Doubles
 from tdrop.contracts import Column
 from tdrop.data.hints import clean
 from tdrop.data.names import similarity, split_words
 from tdrop.data.values import as_numbers, as_text
-from tdrop.errors import DataError
-from tdrop.types import Doubles
 
 _PATIENT = Column(name="patient_id", title="Patient", role="id", type="categorical")
 _ID_WORDS = {

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tdrop.base import ContractError, Doubles
 from tdrop.contracts import NUMERIC_TYPES, Column, known_labels, plain_label
 from tdrop.data.across import likely_unit
 from tdrop.data.hints import ALSO_LABELS, MISSING_NUMBERS, MISSING_WORDS, denies
@@ -18,8 +19,6 @@ from tdrop.data.locations import Location, read_bytes
 from tdrop.data.names import split_words, unit_in
 from tdrop.data.units import alternatives, convert
 from tdrop.data.values import NO, YES, as_numbers, as_text
-from tdrop.errors import ContractError
-from tdrop.types import Doubles
 
 _SEPARATORS = (",", ";", "\t", "|")
 #: How much of a file is looked at to see how it is written.

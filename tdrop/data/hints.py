@@ -12,9 +12,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tdrop.base import Doubles, did_you_mean
 from tdrop.contracts import Column, known_labels
-from tdrop.errors import did_you_mean
-from tdrop.types import Doubles
 
 #: Text that means missing somewhere in the world.
 MISSING_WORDS = frozenset(

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tdrop.base import Doubles
 from tdrop.data.hints import clean
 from tdrop.data.names import split_words
 from tdrop.data.propose_outcome import ProposedOutcome
-from tdrop.types import Doubles
 
 #: Fewer patients with the outcome, or without, accuse no column.
 FEWEST = 10

@@ -22,7 +22,7 @@ from typing import IO, Any
 
 import fsspec
 
-from tdrop.errors import Absent, DataError, TdropError, Unavailable
+from tdrop.base import Absent, DataError, TdropError, Unavailable
 
 #: More than this, unpacked, is not read into memory.
 LARGEST_BYTES = 2 * 1024**3

@@ -10,15 +10,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from tdrop.base import Count, DataError, Doubles
 from tdrop.contracts import Contract, Extract, LabelFile, Site, known_labels
 from tdrop.data.cells import restore
 from tdrop.data.harmonise import convert_columns, rename
 from tdrop.data.identify import damaged, id_column, number_rows, with_text_ids
 from tdrop.data.readers import fingerprint, kind_of, read
 from tdrop.data.units import factor
-from tdrop.errors import DataError
-from tdrop.records import Count
-from tdrop.types import Doubles
 
 Mask = NDArray[np.bool_]
 

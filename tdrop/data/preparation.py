@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from tdrop.base import Unavailable
 from tdrop.contracts import Contract, Expectation, Network, Site, Validation, validate
 from tdrop.data.across import accept, compare_with_source
 from tdrop.data.harmonise import harmonise
@@ -15,7 +16,6 @@ from tdrop.data.readers import fingerprint, read, read_batch
 from tdrop.data.structure import sort_rows
 from tdrop.data.suspicions import find_suspicions
 from tdrop.data.units import check_units
-from tdrop.errors import Unavailable
 
 #: Share of a batch to be scored that may be set aside, or repeat a patient.
 BATCH_SHARE = 0.5

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tdrop.base import DataError, UsageError
 from tdrop.contracts import (
     NUMERIC_TYPES,
     Column,
@@ -29,7 +30,6 @@ from tdrop.data.hints import clean
 from tdrop.data.names import CLOSE_ENOUGH, are_names, similarity
 from tdrop.data.readers import kind_of, read_file
 from tdrop.data.values import as_numbers, as_text, translate_label
-from tdrop.errors import DataError, UsageError
 
 #: A map of more labels than this is not worth guessing.
 MOST_LABELS = 30

@@ -11,14 +11,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tdrop.base import DataError, Doubles, UsageError, did_you_mean
 from tdrop.contracts import Column, plain_label
 from tdrop.data.columns import answers, missing_codes
 from tdrop.data.guesses import guess_labels
 from tdrop.data.hints import clean
 from tdrop.data.names import are_names, split_words, unit_in
 from tdrop.data.values import YES, as_numbers, as_text
-from tdrop.errors import DataError, UsageError, did_you_mean
-from tdrop.types import Doubles
 
 _TIMES = ("days", "weeks", "months", "years")
 

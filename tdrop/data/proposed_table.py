@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from tdrop.base import DataError, Doubles, UsageError
 from tdrop.contracts import plain_label
 from tdrop.data.columns import Guess, answers, guess_column
 from tdrop.data.find_id import find_id, names_id, names_place, rises
@@ -21,8 +22,6 @@ from tdrop.data.propose_outcome import Asked, ProposedOutcome, propose_outcome
 from tdrop.data.readers import kind_of, read_file
 from tdrop.data.suspicions import numbers_patients
 from tdrop.data.values import as_numbers, as_text
-from tdrop.errors import DataError, UsageError
-from tdrop.types import Doubles
 
 #: A table of more columns is a matrix of measurements: whoever uses it says which of them predict.
 MOST_COLUMNS = 500

@@ -15,8 +15,7 @@ import pandas as pd
 from scipy.special import expit, logit, softmax
 from scipy.stats import norm
 
-from tdrop.errors import UsageError, did_you_mean
-from tdrop.types import Cohort, Doubles, Feature
+from tdrop.base import Cohort, Doubles, Feature, UsageError, did_you_mean
 
 Outcome = Literal["all_cause", "prostate"]
 Support = Literal["full", "truncated"]

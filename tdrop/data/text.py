@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 
-from tdrop.errors import DataError
+from tdrop.base import DataError
 
 #: How files begin that are no text, and what they are.
 _FOREIGN = {

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from tdrop.base import ContractError, Doubles
 from tdrop.contracts import Contract, Extract, Site
-from tdrop.errors import ContractError
-from tdrop.types import Doubles
 
 _CLINICAL = ("international_unit = [international_unit] = IU", "cell = count = cells")
 

@@ -11,9 +11,9 @@ import pyarrow as arrow
 import pyarrow.compute as compute
 from numpy.typing import NDArray
 
+from tdrop.base import Doubles
 from tdrop.contracts import Column, is_number, known_labels, plain_label, to_label
 from tdrop.data.names import UNITS_IN_NAMES
-from tdrop.types import Doubles
 
 Mask = NDArray[np.bool_]
 

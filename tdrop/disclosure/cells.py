@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tdrop.records import Amount, Count, Hidden
+from tdrop.base import Amount, Count, Hidden
 
 #: Stands for a count that is hidden only because it would give a small one away.
 HIDDEN = Hidden()

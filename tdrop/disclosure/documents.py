@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tdrop.base import Amount, Count, Hidden
 from tdrop.contracts import Finding, Validation
 from tdrop.data import LabelCounts
 from tdrop.disclosure.cells import DECIMALS, HIDDEN, Policy, gives_away, is_small, limit, shown_count, to_number
-from tdrop.records import Amount, Count, Hidden
 
 if TYPE_CHECKING:
     # A check of an extract uses this module and loads no method.

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from tdrop.base import Hidden
 from tdrop.disclosure.cells import (
     DECIMALS,
     HIDDEN,
@@ -24,7 +25,6 @@ from tdrop.disclosure.cells import (
 from tdrop.evaluate import ALL, Evaluation, Moved, MovedGroup, Row, Why
 from tdrop.forecast import Observation
 from tdrop.metrics import METRICS, difference_of
-from tdrop.records import Hidden
 
 #: Decimals of a mean over one group of patients.
 _MEANS = 2

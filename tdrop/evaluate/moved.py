@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tdrop.base import Count, Doubles
 from tdrop.metrics import CalibrationError, CalibrationTable, log_loss
-from tdrop.records import Count
-from tdrop.types import Doubles
 
 #: Groups of patients by how unlike the source they are, fewer where a group would be smaller than the second number.
 GROUPS = 5

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tdrop import metrics
+from tdrop.base import Doubles, Floats, Indices, Summary
 from tdrop.evaluate.statistics import statistics_of
 from tdrop.metrics import Decision, Mask, Patients, refer, take
-from tdrop.types import Doubles, Floats, Indices, Summary
 
 
 @dataclass(frozen=True)

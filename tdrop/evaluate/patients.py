@@ -8,9 +8,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tdrop.errors import DataError
+from tdrop.base import DataError, Summary
 from tdrop.metrics import Decision, has_spread, refer
-from tdrop.types import Summary
 
 
 def patients_table(

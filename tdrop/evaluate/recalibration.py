@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdrop import metrics
+from tdrop.base import Doubles
 from tdrop.metrics import weighted_lines
-from tdrop.types import Doubles
 
 FOLDS = 5
 #: With fewer known outcomes a fitted slope costs more than it mends; the intercept alone is offered.

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, Self
 
-from tdrop.errors import DataError
-from tdrop.records import Mark, plain, read
+from tdrop.base import DataError, Mark, plain, read
 
 #: The version of evaluation.json; a reader refuses one that it does not know.
 FORM = 1

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from tdrop import metrics
+from tdrop.base import Indices, Summary
 from tdrop.evaluate.numbers import KnownOutcomes, Numbers, patients_interval
 from tdrop.evaluate.records import ALL, Over, Row, Why
 from tdrop.metrics import (
@@ -23,7 +24,6 @@ from tdrop.metrics import (
     has_spread,
     refer,
 )
-from tdrop.types import Indices, Summary
 
 
 def free_rows(

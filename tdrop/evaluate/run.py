@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tdrop.errors import DataError
+from tdrop.base import DataError, Indices, Summary
 from tdrop.evaluate.numbers import KnownOutcomes, resample_all
 from tdrop.evaluate.records import Evaluation
 from tdrop.evaluate.rows import difference_rows, free_rows, labelled_rows
 from tdrop.metrics import Decision
-from tdrop.types import Indices, Summary
 
 #: The method whose results the others are compared with, where it was run.
 REFERENCE = "logistic_regression"

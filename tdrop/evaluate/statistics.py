@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from tdrop.base import Doubles, Indices
 from tdrop.metrics import METRICS, Mean, Part, Patients, Quotient, RankedPairs, Ranking, Ratio, Statistic, Sums, Total
-from tdrop.types import Doubles, Indices
 
 
 def statistics_of(patients: Patients, groups: Mapping[str, Indices]) -> list[Statistic]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tdrop.base import Count, written
 from tdrop.figures.style import INK, SOURCE_COLOUR, TARGET_COLOUR, WIDTH, Canvas, styled
-from tdrop.records import Count, written
 
 
 @styled

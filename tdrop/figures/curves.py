@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdrop import metrics
+from tdrop.base import Doubles, Summary
 from tdrop.figures.methods import Naming
 from tdrop.figures.style import MUTED, TARGET_COLOUR, WIDTH, Canvas, enough, look, styled
-from tdrop.types import Doubles, Summary
 
 Predictions = Mapping[str, Sequence[Summary]]
 Tracing = Callable[[NDArray[Any], NDArray[Any]], metrics.Curve | None]

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdrop import metrics
+from tdrop.base import Doubles, Summary
 from tdrop.evaluate import Evaluation
 from tdrop.figures.style import MUTED, SOURCE_COLOUR, TARGET_COLOUR, WIDTH, Canvas, enough, look, styled
 from tdrop.metrics import METRICS
-from tdrop.types import Doubles, Summary
 
 Naming = Callable[[str], str]
 Span = tuple[float, float]

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdrop import metrics
+from tdrop.base import Doubles, Summary
 from tdrop.disclosure import shown_parts
 from tdrop.figures.methods import Naming
 from tdrop.figures.style import HIGHLIGHT, INK, MUTED, SOURCE_COLOUR, TARGET_COLOUR, WIDTH, Canvas, enough, look, styled
-from tdrop.types import Doubles, Summary
 
 #: Shares referred at which a risk-coverage curve is drawn.
 _SHARES = np.linspace(0, 0.6, 41)

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from tdrop.base import Doubles
 from tdrop.metrics import logit, misclassified
-from tdrop.types import Doubles
 
 #: The bound may fail this often by chance.
 DELTA = 0.05

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tdrop.errors import DataError
+from tdrop.base import DataError, Doubles
 from tdrop.shift import effective_n
-from tdrop.types import Doubles
 
 ALPHA = 0.1
 #: A quantile of fewer effective patients of a class than this promises nothing.

@@ -19,11 +19,10 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from tdrop.base import DataError, Doubles
 from tdrop.choose import TOLERANCE
-from tdrop.errors import DataError
 from tdrop.forecast.masses import QUANTITIES, WORSE, Ranked
 from tdrop.metrics import apply_lines, log_loss, weighted_lines
-from tdrop.types import Doubles
 
 Estimator = Literal["importance_weighted", "confidence", "committee", "blend", "pessimistic"]
 ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)

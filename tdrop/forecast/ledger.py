@@ -16,10 +16,9 @@ from pathlib import Path
 
 from scipy.stats import beta
 
-from tdrop.errors import DataError
+from tdrop.base import DataError, plain, read
 from tdrop.forecast.masses import Quantity
 from tdrop.forecast.run import Forecast
-from tdrop.records import plain, read
 
 #: What the first line follows.
 START = "0" * 64

@@ -21,11 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from tdrop.errors import DataError, UsageError
+from tdrop.base import INTERVAL_LEVEL, DataError, Doubles, Indices, UsageError
 from tdrop.forecast.masses import QUANTITIES, Quantity, Ranked
 from tdrop.forecast.run import Answer
 from tdrop.metrics import apply_lines, weighted_lines
-from tdrop.types import INTERVAL_LEVEL, Doubles, Indices
 
 #: Share of the probability that is spread evenly: nobody counts for more than 1 / EVEN as many as in a plain draw.
 EVEN = 0.4

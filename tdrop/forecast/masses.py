@@ -19,9 +19,8 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from tdrop.errors import DataError
+from tdrop.base import DataError, Doubles, Indices
 from tdrop.metrics import divide
-from tdrop.types import Doubles, Indices
 
 Quantity = Literal["auroc", "error_rate", "net_benefit", "brier", "outcomes"]
 QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import norm
 
-from tdrop.errors import DataError
+from tdrop.base import INTERVAL_LEVEL, DataError, Doubles
 from tdrop.forecast.bound import Bound
 from tdrop.forecast.estimators import (
     DEFAULT_ESTIMATOR,
@@ -23,7 +23,6 @@ from tdrop.forecast.masses import QUANTITIES, Quantity, Ranked
 from tdrop.forecast.tau import tau_of
 from tdrop.metrics import count_blocks
 from tdrop.shift import effective_n
-from tdrop.types import INTERVAL_LEVEL, Doubles
 
 #: Resamples behind an interval: its half-width is then known to 5%.
 RESAMPLES = 200

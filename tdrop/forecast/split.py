@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tdrop.errors import DataError
+from tdrop.base import DataError, Doubles
 from tdrop.metrics import count_blocks, percentile_interval
-from tdrop.types import Doubles
 
 RESAMPLES = 500
 

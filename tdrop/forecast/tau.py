@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
+from tdrop.base import Doubles
 from tdrop.forecast.masses import Quantity
-from tdrop.types import Doubles
 
 #: Below this share of the source that counts after weighting, a site is far away.
 FAR = 0.08

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tdrop.records import plain, read, read_arrays
-from tdrop.types import Cohort, Feature, Summary
+from tdrop.base import Cohort, Feature, Summary, plain, read, read_arrays
 
 #: Files of a stage with encoded patients; its source alone is a stage too, which the last one names.
 SOURCE, TARGET, ENCODER, LABELLED = "source.npz", "target.npz", "encoder.json", "labelled.json"

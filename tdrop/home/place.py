@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tdrop.errors import DataError, UsageError, unwritable
+from tdrop.base import DataError, UsageError, unwritable
 
 if TYPE_CHECKING:
     from tdrop.contracts import Contract, Disclosure, Network, Site

@@ -23,7 +23,7 @@ from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from typing import Any, ParamSpec, TypeVar
 
-from tdrop.errors import FitError
+from tdrop.base import FitError
 from tdrop.home import stopping
 from tdrop.home.collecting import collect_seldom
 from tdrop.home.line import Line

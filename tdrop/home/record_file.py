@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from tdrop.errors import Damaged
+from tdrop.base import Damaged
 
 #: Where MLflow's tables hold the address of a file.
 _ADDRESSES = (

@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Concatenate, Generic, ParamSpec
 
+from tdrop.base import plain, write_json
 from tdrop.home.place import Place
 from tdrop.home.pool import compute
 from tdrop.home.store import TIMES, Ref, Store
-from tdrop.records import plain, write_json
 
 P = ParamSpec("P")
 

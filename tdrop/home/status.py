@@ -16,9 +16,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from tdrop.errors import DataError, UsageError
+from tdrop.base import DataError, UsageError, plain, read_record
 from tdrop.home.place import PRIVATE, Place, write_private
-from tdrop.records import plain, read_record
 
 logger = logging.getLogger(__name__)
 STATUS = "status.json"

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from tdrop.errors import TdropError
+from tdrop.base import TdropError
 
 SENTENCE = "interrupted: nothing is half-written, and the same command goes on from the last finished step"
 

@@ -24,9 +24,8 @@ from typing import Annotated, Any, TypeVar
 from filelock import FileLock
 from pydantic import Field
 
-from tdrop.errors import DataError
+from tdrop.base import DataError, read_record, write_json
 from tdrop.home.lease import leased
-from tdrop.records import read_record, write_json
 
 logger = logging.getLogger(__name__)
 MANIFEST = "manifest.json"

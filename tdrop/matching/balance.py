@@ -8,8 +8,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from tdrop.base import Cohort, Doubles, Indices
 from tdrop.shift import compare_means, standardise
-from tdrop.types import Cohort, Doubles, Indices
 
 #: A standardised mean difference below this counts as balanced.
 BALANCED = 0.1

@@ -13,12 +13,10 @@ from typing import Literal
 
 import numpy as np
 
-from tdrop.errors import DataError, UsageError
+from tdrop.base import Amount, Cohort, Count, DataError, Doubles, Rows, UsageError
 from tdrop.matching.balance import Balance, Scale
 from tdrop.matching.nearest import Pairs, count_within, take_nearest
-from tdrop.records import Amount, Count, Rows
 from tdrop.shift import Kind, Propensity, check_same_features, effective_n, propensity
-from tdrop.types import Cohort, Doubles
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from typing import Self
 
 import numpy as np
 
-from tdrop.types import Doubles, Indices
+from tdrop.base import Doubles, Indices
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
-from tdrop.errors import FitError, UsageError, did_you_mean
+from tdrop.base import FitError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
-    from tdrop.types import Fitted, Method
+    from tdrop.base import Fitted, Method
 
 __all__ = ["build", "describe", "digest", "label", "load", "method_class", "method_names"]
 

@@ -20,12 +20,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from tdrop.base import Task
 from tdrop.methods.parts.folded import fold_masks, folded_outputs
 from tdrop.methods.parts.network import Batch, Layers, NeuralNetwork, output_loss
 from tdrop.methods.parts.network_method import NetworkMethod
 from tdrop.methods.parts.noise import Pool, draw_logistic, logistic_pool
 from tdrop.methods.parts.settings import setting
-from tdrop.types import Task
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tdrop.base import Task
 from tdrop.methods.parts.folded import folded_outputs
 from tdrop.methods.parts.network import Batch, Layers, NeuralNetwork, output_loss
 from tdrop.methods.parts.network_method import RESTRAINT, NetworkMethod
 from tdrop.methods.parts.noise import Pool
 from tdrop.methods.parts.settings import setting
-from tdrop.types import Task
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
+from tdrop.base import Task
 from tdrop.methods.parts.reference_method import ReferenceMethod
 from tdrop.methods.parts.settings import setting
-from tdrop.types import Task
 
 
 @dataclass(frozen=True)

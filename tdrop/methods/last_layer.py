@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 
 import torch
 
+from tdrop.base import Task
 from tdrop.methods.parts.folded import FixedDropout
 from tdrop.methods.parts.network import NeuralNetwork
 from tdrop.methods.parts.network_method import NetworkMethod
 from tdrop.methods.parts.settings import setting
-from tdrop.types import Task
 
 
 @dataclass(frozen=True)

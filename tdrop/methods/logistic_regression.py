@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.linear_model import LogisticRegression as SklearnLogistic, Ridge
 
+from tdrop.base import Doubles, Floats, Task
 from tdrop.methods.parts.reference_method import ReferenceMethod
 from tdrop.methods.parts.settings import setting
-from tdrop.types import Doubles, Floats, Task
 
 
 @dataclass(frozen=True)

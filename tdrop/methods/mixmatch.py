@@ -21,12 +21,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tdrop.base import Task
 from tdrop.methods.parts.folded import FixedDropout
 from tdrop.methods.parts.network import Batch, NeuralNetwork, output_loss
 from tdrop.methods.parts.network_method import NetworkMethod
 from tdrop.methods.parts.noise import Pool, torch_generator
 from tdrop.methods.parts.settings import setting
-from tdrop.types import Task
 
 
 @dataclass(frozen=True)

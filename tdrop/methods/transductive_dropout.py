@@ -45,6 +45,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tdrop.base import Floats, Task
 from tdrop.methods.parts.doubt import RiskAndDoubt, bounded
 from tdrop.methods.parts.fused import SMALLEST_VARIANCE, Workspace, concrete_passes, gaussian_passes
 from tdrop.methods.parts.network import Batch, Layers, NeuralNetwork, mean_prediction_loss
@@ -52,7 +53,6 @@ from tdrop.methods.parts.network_method import FittedNetwork, NetworkMethod
 from tdrop.methods.parts.noise import Pool, as_odds, draw_logistic, draw_normal, normal_pool, odds_pool
 from tdrop.methods.parts.settings import setting
 from tdrop.methods.parts.training import one_torch_thread
-from tdrop.types import Floats, Task
 
 #: Row-passes that go through together when sampling: tensors of half a megabyte stay in the cache.
 _AT_ONCE = 1024

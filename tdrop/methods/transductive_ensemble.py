@@ -27,13 +27,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from tdrop.base import Task
 from tdrop.methods.ensemble import Ensemble, EnsembleNetwork
 from tdrop.methods.parts.doubt import RiskAndDoubt, bounded
 from tdrop.methods.parts.network import Batch, NeuralNetwork, output_loss
 from tdrop.methods.parts.noise import Pool
 from tdrop.methods.parts.settings import setting
 from tdrop.methods.transductive_dropout import transductive_regulariser
-from tdrop.types import Task
 
 #: Rows a side that all members answer in a step, as a share of the batch.
 COMMON_SHARE = 1 / 8

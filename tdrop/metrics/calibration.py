@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
+from tdrop.base import INTERVAL_LEVEL, Doubles, Floats, Indices
 from tdrop.metrics.scores import add_up, as_pair, divide, logit
-from tdrop.types import INTERVAL_LEVEL, Doubles, Floats, Indices
 
 #: Deciles: the usual number of groups in a calibration plot and in the calibration error.
 BINS = 10

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
+from tdrop.base import INTERVAL_LEVEL, Doubles
 from tdrop.metrics.calibration import fit_line, sigmoid
 from tdrop.metrics.referral import per_row_benefit
 from tdrop.metrics.scores import as_pair, logit
-from tdrop.types import INTERVAL_LEVEL, Doubles
 
 #: Where a spline's pieces meet, as quantiles of the risk; four where there are events enough to bend it twice.
 _KNOTS_MANY, _KNOTS_FEW = (0.05, 0.35, 0.65, 0.95), (0.1, 0.5, 0.9)

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tdrop.base import Doubles
 from tdrop.metrics.calibration import sigmoid
 from tdrop.metrics.scores import logit
-from tdrop.types import Doubles
 
 #: How far, as a standard deviation, a line may lie from "as it is" (0, 1) before any patient is seen. Hundreds of
 #: patients overrule it; a handful cannot bend the line out of reason, and one class alone still has an answer.

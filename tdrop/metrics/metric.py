@@ -10,11 +10,11 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tdrop.base import Doubles, Summary
 from tdrop.metrics.calibration import ResampledCalibration
 from tdrop.metrics.referral import Decision, Mask, Referrals
 from tdrop.metrics.resampling import Statistic
 from tdrop.metrics.scores import misclassified
-from tdrop.types import Doubles, Summary
 
 #: Below this many events, or this many non-events, a ranking or a calibration line is noise.
 FEWEST_EVENTS = 10

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm, rankdata
 
+from tdrop.base import INTERVAL_LEVEL, Doubles, Floats, Indices
 from tdrop.metrics.scores import as_pair, divide
-from tdrop.types import INTERVAL_LEVEL, Doubles, Floats, Indices
 
 #: With fewer events, or non-events, resamples of an AUROC are too narrow; DeLong's interval takes their place.
 FEW_EVENTS = 30

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tdrop.base import Doubles, Indices, Summary
 from tdrop.metrics.scores import as_pair, misclassified
-from tdrop.types import Doubles, Indices, Summary
 
 Mask = NDArray[np.bool_]
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm, t as student
 
+from tdrop.base import INTERVAL_LEVEL, Doubles, Floats
 from tdrop.metrics.scores import add_up, divide
-from tdrop.types import INTERVAL_LEVEL, Doubles, Floats
 
 #: Resamples handled at once: a block of 10,000 patients then fits a processor's cache.
 BLOCK = 64

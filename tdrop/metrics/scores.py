@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tdrop.errors import DataError
-from tdrop.types import Doubles, Floats
+from tdrop.base import DataError, Doubles, Floats
 
 #: Risks are kept this far from 0 and 1 wherever a logarithm is taken: float32 rounds to the ends.
 SMALLEST_RISK = 1e-7

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tdrop.base import Summary
 from tdrop.choose import Choice
 from tdrop.contracts import Contract, Site, Validation
 from tdrop.data import LabelCounts
@@ -22,7 +23,6 @@ from tdrop.report.site_summary import SiteSummary
 from tdrop.served import Batch, Promotion
 from tdrop.shift import Shift
 from tdrop.tune import Trial
-from tdrop.types import Summary
 
 
 @dataclass(frozen=True)

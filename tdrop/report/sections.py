@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tdrop import figures
+from tdrop.base import UsageError
 from tdrop.contracts import Contract, Validation
-from tdrop.errors import UsageError
 from tdrop.evaluate import LeftOut
 from tdrop.matching import Matching
 from tdrop.methods import describe

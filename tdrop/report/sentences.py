@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tdrop.base import Count
 from tdrop.choose import HANDICAP, Choice
 from tdrop.contracts import Decision
 from tdrop.evaluate import Evaluation
 from tdrop.matching import Balance, Matching
 from tdrop.metrics import FEWEST_EVENTS
-from tdrop.records import Count
 from tdrop.report.text import count, method_label, share
 from tdrop.shift import Ground, Shift
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tdrop.records import Amount, Count
+from tdrop.base import Amount, Count
 from tdrop.served import Promotion
 
 

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from tdrop.errors import UsageError
+from tdrop.base import Hidden, UsageError
 from tdrop.evaluate import Row
 from tdrop.methods import label
 from tdrop.metrics import METRICS
-from tdrop.records import Hidden
 
 NOTHING = "–"
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tdrop.base import Feature
 from tdrop.contracts import Contract
 from tdrop.data import features_of
-from tdrop.types import Feature
 
 
 def feature_titles(contract: Contract | None) -> dict[str, str]:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
+from tdrop.base import Count, Feature
 from tdrop.disclosure import shown_mean
 from tdrop.evaluate import Row
-from tdrop.records import Count
 from tdrop.report.choice import picked_trial
 from tdrop.report.data import ReportData
 from tdrop.report.expected import observation
@@ -19,7 +19,6 @@ from tdrop.report.text import count, method_label, moment, number, share
 from tdrop.report.titles import in_sentence, known_features
 from tdrop.served import Promotion
 from tdrop.shift import FeatureShift, Ground
-from tdrop.types import Feature
 
 #: A mean from which on decimals say nothing.
 _LARGE = 1000

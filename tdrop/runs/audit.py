@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tdrop.errors import DataError
+from tdrop.base import DataError, read_arrays, read_record, write_record
 from tdrop.evaluate import ALL, Evaluation
 from tdrop.forecast import (
     Answer,
@@ -30,7 +30,6 @@ from tdrop.forecast import (
 )
 from tdrop.home import FORECAST, RISKS, Place, Ref, Store
 from tdrop.metrics import per_row_log_loss
-from tdrop.records import read_arrays, read_record, write_record
 from tdrop.runs.evidence import list_promises, load_evidence, site_propensity
 from tdrop.runs.label_list import LabelList, read_list
 from tdrop.runs.ledger import answer, entries

@@ -6,15 +6,14 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from tdrop.base import Cohort, TdropError, UsageError
 from tdrop.data import fingerprint
-from tdrop.errors import TdropError, UsageError
 from tdrop.home import SOURCE, TARGET, Place, Ref, load_pair, read_status
 from tdrop.runs.propensity import fitted_propensity, load_propensity
 from tdrop.runs.prune import stages
 from tdrop.runs.run import last_run
 from tdrop.served import FEWEST_TO_COMPARE, Description, compare_batch
 from tdrop.shift import Mask, unlike_newcomers
-from tdrop.types import Cohort
 
 
 @dataclass(frozen=True)

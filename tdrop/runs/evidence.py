@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tdrop.errors import DataError
+from tdrop.base import DataError, Doubles, Summary, read_arrays
 from tdrop.forecast import Evidence, Promise, bound_error, committee_risk, promise, true_risk
 from tdrop.home import PREDICTIONS, RISKS, SOURCE, TARGET, Place, Ref, load_cohort, load_summary
-from tdrop.records import read_arrays
 from tdrop.runs.propensity import SEED, fitted_propensity, load_propensity
 from tdrop.shift import Propensity, density_ratio_weights
-from tdrop.types import Doubles, Summary
 
 
 def load_predictions(fits: Mapping[str, Sequence[Ref]]) -> dict[str, list[Summary]]:

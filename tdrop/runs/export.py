@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from tdrop.base import plain, write_json, write_record
 from tdrop.choose import Choice
 from tdrop.contracts import Contract
 from tdrop.data import Encoder
@@ -20,7 +21,6 @@ from tdrop.figures import draw_calibration, draw_dropout_rates, draw_risk_histog
 from tdrop.home import ENCODER, Place, ResolvedSite, canonical
 from tdrop.methods import label
 from tdrop.metrics import METRICS, refer
-from tdrop.records import plain, write_json, write_record
 from tdrop.report import ReportData, SiteSummary, render_report, report_summary
 from tdrop.runs.published import WITHHELD, Published, patients_of, published_of, withheld_sentence
 from tdrop.runs.records import MODELS_DIGEST, MethodRecord, SiteRecord

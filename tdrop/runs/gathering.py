@@ -9,15 +9,14 @@ from typing import Any
 import pandas as pd
 from numpy.typing import NDArray
 
+from tdrop.base import DataError, read_arrays, read_record
 from tdrop.contracts import Validation
 from tdrop.data import LabelCounts
-from tdrop.errors import DataError
 from tdrop.evaluate import Evaluation, Moved, Recalibration, compare_risks, suggest_recalibration
 from tdrop.figures import DropoutRates
 from tdrop.forecast import Forecast, Observation
 from tdrop.home import FORECAST, FRAME, PREDICTIONS, REFUSED, Place, ResolvedSite, code_digest, load_summary, now
 from tdrop.matching import Matching
-from tdrop.records import read_arrays, read_record
 from tdrop.report import Provenance, ReportData, SiteSummary
 from tdrop.runs.audit import AUDIT, Audit, observe, weighed_outcomes
 from tdrop.runs.batches import read_batches

@@ -10,13 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from tdrop.errors import UsageError
+from tdrop.base import Doubles, Indices, UsageError, read_arrays
 from tdrop.forecast import Drawn, draw_list
 from tdrop.home import PREDICTIONS, RISKS, TARGET, Place, digest_of, load_cohort, load_summary, write_private
-from tdrop.records import read_arrays
 from tdrop.runs.evidence import idea_of_truth, load_evidence
 from tdrop.runs.run import Run
-from tdrop.types import Doubles, Indices
 
 #: The list a reviewer gets, and what must be known to weigh what comes back.
 SHEET, DRAW = "label_list.csv", "label_list.npz"

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tdrop.base import DataError, LabelsRefused, Unavailable, write_json, write_record
 from tdrop.data import label_fingerprint, read_labels, write_patients
 from tdrop.disclosure import limit
-from tdrop.errors import DataError, LabelsRefused, Unavailable
 from tdrop.home import PRIVATE, REFUSED, Place, ResolvedSite, write_private
-from tdrop.records import write_json, write_record
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pandas as pd
 
+from tdrop.base import write_record
 from tdrop.data import Encoder
 from tdrop.evaluate import LeftOut, measure_left_out
 from tdrop.home import FRAME, Ref, ResolvedSite, stage
-from tdrop.records import write_record
 
 LEFT_OUT = "left_out.json"
 

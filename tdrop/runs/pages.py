@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tdrop.base import whole
 from tdrop.choose import Choice
 from tdrop.evaluate import ALL, Row
 from tdrop.forecast import Answer, Forecast
 from tdrop.matching import Matching
 from tdrop.methods import label
 from tdrop.metrics import METRICS, in_view
-from tdrop.records import whole
 from tdrop.runs.markdown import table
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from tdrop.base import DataError, TdropError, write_record
 from tdrop.data import write_patients
-from tdrop.errors import DataError, TdropError
 from tdrop.evaluate import patients_table
 from tdrop.forecast import TrackRecord, track_record
 from tdrop.home import (
@@ -24,7 +24,6 @@ from tdrop.home import (
     replacing,
     write_private,
 )
-from tdrop.records import write_record
 from tdrop.report import (
     IndexLine,
     ReportData,

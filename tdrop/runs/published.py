@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 from filelock import FileLock
 
+from tdrop.base import read_arrays, read_record, write_record
 from tdrop.disclosure import State, limit, may_leave, patients_apart, state_of, to_number
 from tdrop.home import PRIVATE, Place
-from tdrop.records import read_arrays, read_record, write_record
 from tdrop.report import ReportData, SiteSummary
 
 #: Tag of a record that holds no number of the site, and says why.

@@ -8,8 +8,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from tdrop.base import DataError, UsageError
 from tdrop.data import read_labels
-from tdrop.errors import DataError, UsageError
 from tdrop.evaluate import Adjustment, Recalibration
 from tdrop.home import Place
 from tdrop.metrics import FEWEST_EVENTS

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
+from tdrop.base import DataError, UsageError, read_record
 from tdrop.choose import Choice
-from tdrop.errors import DataError, UsageError
 from tdrop.home import Place, Ref
 from tdrop.methods import method_names
-from tdrop.records import read_record
 from tdrop.runs.settings import TransferSettings
 from tdrop.tune import Trial
 

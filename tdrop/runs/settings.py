@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tdrop.errors import UsageError, did_you_mean
+from tdrop.base import UsageError, did_you_mean
 from tdrop.methods import method_names
 
 #: Interval levels kept of every prediction: the paper sweeps 50 to 99%.

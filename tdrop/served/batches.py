@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tdrop.types import Cohort
+from tdrop.base import Cohort
 
 #: Fewer patients than this say nothing about a population.
 FEWEST = 30

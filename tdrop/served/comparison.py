@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tdrop.base import Cohort
 from tdrop.shift import DomainAuroc, Propensity, judge, propensity
-from tdrop.types import Cohort
 
 #: A batch smaller than this says too little about a shift.
 FEWEST_TO_COMPARE = 100

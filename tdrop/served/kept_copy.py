@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tdrop.errors import Damaged, DataError, TdropError, Unavailable
+from tdrop.base import Damaged, DataError, TdropError, Unavailable
 from tdrop.home import PRIVATE, write_private
 from tdrop.served.model import SERVED
 from tdrop.served.seal import seal_of

@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tdrop.errors import DataError
+from tdrop.base import DataError, Floats, Summary
 from tdrop.metrics import clip_risk, recalibrated
-from tdrop.types import Floats, Summary
 
 
 @dataclass(frozen=True)

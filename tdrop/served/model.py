@@ -9,14 +9,13 @@ from typing import Any, Self
 
 import pandas as pd
 
+from tdrop.base import Cohort, Fitted, Summary, read_record
 from tdrop.contracts import Decision
 from tdrop.data import Encoder
 from tdrop.methods import load
 from tdrop.metrics import referred_by_level
-from tdrop.records import read_record
 from tdrop.served.line import CalibrationLine
 from tdrop.shift import DomainAuroc
-from tdrop.types import Cohort, Fitted, Summary
 
 #: The two parts of a served model's folder.
 MODEL, SERVED = "model", "served.json"

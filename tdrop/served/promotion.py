@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tdrop.errors import UsageError
+from tdrop.base import UsageError
 
 #: Alias of the version that a person took into use.
 CHAMPION = "champion"

@@ -18,11 +18,10 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
-from tdrop.errors import DataError, UsageError, did_you_mean
+from tdrop.base import Cohort, DataError, Doubles, Indices, UsageError, did_you_mean
 from tdrop.metrics import auroc_interval, delong, fit_line, per_row_log_loss, sigmoid
 from tdrop.shift.overlap import LARGEST_LOGIT, DomainAuroc, Kind, Propensity, find_unlike
 from tdrop.shift.terms import Terms
-from tdrop.types import Cohort, Doubles, Indices
 
 #: From simple to involved.
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -7,15 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tdrop.errors import DataError
-from tdrop.records import Count
+from tdrop.base import Cohort, Count, DataError, Doubles
 from tdrop.shift.classifier import check_same_features, propensity
 from tdrop.shift.grounds import Ground, worst
 from tdrop.shift.joint import Driver, PermutationTest, permutation_test, rank_drivers
 from tdrop.shift.marginal import Density, FeatureShift, compare_features
 from tdrop.shift.overlap import WEIGHT_CAP, DomainAuroc, Propensity, density_ratio_weights
 from tdrop.shift.verdict import Verdict, judge
-from tdrop.types import Cohort, Doubles
 
 logger = logging.getLogger(__name__)
 

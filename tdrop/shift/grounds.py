@@ -13,11 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from tdrop.errors import SiteStopped
+from tdrop.base import INTERVAL_LEVEL, Amount, Cohort, Count, SiteStopped
 from tdrop.metrics import auroc
-from tdrop.records import Amount, Count
 from tdrop.shift.verdict import Verdict
-from tdrop.types import INTERVAL_LEVEL, Cohort
 
 #: Fewer source patients with the outcome, or without it, teach no model.
 FEWEST_OUTCOMES = 10

@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from threadpoolctl import threadpool_limits
 
+from tdrop.base import Cohort, Count, Doubles
 from tdrop.metrics import auroc
-from tdrop.records import Count
 from tdrop.shift.classifier import fit_classifier, stack, thin
 from tdrop.shift.marginal import FeatureShift
 from tdrop.shift.overlap import Kind
-from tdrop.types import Cohort, Doubles
 
 #: Rows a site of the permutation test; its cost grows with their square.
 PERMUTATION_ROWS = 1_000

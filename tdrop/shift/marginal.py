@@ -14,8 +14,7 @@ from typing import Literal
 import numpy as np
 from scipy.stats import wasserstein_distance
 
-from tdrop.records import Count
-from tdrop.types import Cohort, Doubles, Feature, FeatureKind, Floats
+from tdrop.base import Cohort, Count, Doubles, Feature, FeatureKind, Floats
 
 #: Features with more values than this are drawn as a histogram, the others value by value.
 MOST_VALUES = 12

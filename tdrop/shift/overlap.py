@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.neighbors import NearestNeighbors
 
-from tdrop.records import Count, plain, read, read_arrays
-from tdrop.types import Cohort, Doubles
+from tdrop.base import Cohort, Count, Doubles, plain, read, read_arrays
 
 Mask = NDArray[np.bool_]
 Kind = Literal["logistic", "quadratic", "boosting"]

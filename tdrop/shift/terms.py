@@ -11,7 +11,7 @@ from typing import Self
 
 import numpy as np
 
-from tdrop.types import Doubles, Indices
+from tdrop.base import Doubles, Indices
 
 #: Standardised values beyond this are held there before they are multiplied: one patient's square must not decide.
 FURTHEST = 5.0

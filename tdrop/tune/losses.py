@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from tdrop.types import Doubles
+from tdrop.base import Doubles
 
 #: Blocks of patients; fewer when there are fewer patients.
 BLOCKS = 100

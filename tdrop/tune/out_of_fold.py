@@ -7,9 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tdrop.errors import DataError, FitError, UsageError
-from tdrop.records import read_arrays
-from tdrop.types import Cohort, Doubles, Indices, Method
+from tdrop.base import Cohort, DataError, Doubles, FitError, Indices, Method, UsageError, read_arrays
 
 #: Folds of the source: each fit sees two thirds of the rows.
 FOLDS = 3

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tdrop.errors import FitError
+from tdrop.base import Cohort, FitError, Indices
 from tdrop.tune.out_of_fold import FOLDS, MOST_ROWS, PASSES, OutOfFold
 from tdrop.tune.plan import BUDGET, plan_trials
 from tdrop.tune.trial import Trial, run_trial
-from tdrop.types import Cohort, Indices
 
 #: Out-of-fold log loss that a more restrained setting may cost: below what any site's patients could tell.
 TOLERANCE = 0.005

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tdrop.errors import UsageError
+from tdrop.base import Method, UsageError
 from tdrop.methods import build
-from tdrop.types import Method
 
 #: Trials a method gets.
 BUDGET = 12

@@ -9,13 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from tdrop.errors import FitError
+from tdrop.base import Cohort, Count, Doubles, FitError, Fitted, Indices, Method, StepCallback
 from tdrop.methods import build
 from tdrop.metrics import auroc, brier, misclassified, per_row_log_loss
-from tdrop.records import Count
 from tdrop.tune.losses import Losses
 from tdrop.tune.out_of_fold import FOLDS, MOST_ROWS, PASSES, OutOfFold, deal_folds, predict_folds
-from tdrop.types import Cohort, Doubles, Fitted, Indices, Method, StepCallback
 
 logger = logging.getLogger(__name__)
 

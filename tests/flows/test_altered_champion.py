@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import leave_reports_out, write_tiny_network
 
-from tdrop.errors import TdropError
+from tdrop.base import TdropError
 from tdrop.served.seal import ADDED
 
 NAME = "tdrop-harbour"

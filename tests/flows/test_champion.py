@@ -22,7 +22,7 @@ import pandas as pd
 import pytest
 from conftest import TINY_METHODS, settle, write_tiny_network
 
-from tdrop.errors import DataError, SiteStopped, Unavailable, UsageError
+from tdrop.base import DataError, SiteStopped, Unavailable, UsageError
 from tdrop.home.status import read_status
 
 #: Two patients as a hospital would send them.

@@ -12,7 +12,7 @@ import pytest
 from conftest import TINY_METHODS, leave_reports_out, write_tiny_network
 
 from flows.runners import check_runner, task_runner
-from tdrop.errors import Unavailable, UsageError
+from tdrop.base import Unavailable, UsageError
 
 SITE = "harbour"
 #: Long enough for a worker to be caught in the middle of it.

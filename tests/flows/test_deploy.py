@@ -19,8 +19,8 @@ from conftest import PROJECT, TINY_METHODS, write_tiny_network
 
 from flows.deploy import WORKING_DIRECTORY, runs_here
 from flows.deployments_file import plan_file
+from tdrop.base import ContractError
 from tdrop.contracts.network import load_network
-from tdrop.errors import ContractError
 
 SETTINGS = {
     **{"methods": ["mlp", "logistic_regression"], "method_settings": dict(TINY_METHODS)},

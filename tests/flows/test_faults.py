@@ -13,7 +13,7 @@ import pytest
 from conftest import TINY_METHODS, leave_reports_out, write_tiny_network
 
 from flows.transfer import transfer_site
-from tdrop.errors import Unwritable, UsageError
+from tdrop.base import Unwritable, UsageError
 from tdrop.home import progress
 from tdrop.home.place import Place
 from tdrop.home.status import read_status

@@ -15,9 +15,8 @@ from flows.audit import audit_site, forecasts_held
 from flows.label_list import run_label_list
 from flows.printer import Printer
 from flows.transfer import transfer_site
-from tdrop.errors import DataError, UsageError
+from tdrop.base import DataError, UsageError, read_record
 from tdrop.forecast import Forecast, track_record
-from tdrop.records import read_record
 from tdrop.runs.audit import Audit, weighed_outcomes
 from tdrop.runs.label_list import SHEET, read_list, write_list
 from tdrop.runs.labels import remembered_labels

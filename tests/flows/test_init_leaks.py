@@ -11,10 +11,10 @@ import pytest
 
 from flows.init import run_init
 from flows.printer import Printer
+from tdrop.base import DataError
 from tdrop.contracts.network import load_network
 from tdrop.contracts.table import Contract
 from tdrop.data.propose_outcome import Asked
-from tdrop.errors import DataError
 
 
 def clinic(rows: int = 300, seed: int = 0) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from flows.printer import Printer
 from flows.promotion import run_export
 from flows.transfer import transfer_site
 from flows.validate import validate_site
-from tdrop.errors import DataError, SiteStopped
+from tdrop.base import DataError, SiteStopped
 from tdrop.runs.settings import TransferSettings
 
 pytestmark = pytest.mark.timeout(400)

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from flows.orchestration import announced, answers, free_port
-from tdrop.errors import TdropError
+from tdrop.base import TdropError
 
 TDROP = Path(sys.executable).with_name("tdrop")
 
@@ -122,7 +122,7 @@ def test_a_server_that_stops_while_starting_is_one_sentence(tmp_path):
 
 def test_a_configured_server_that_is_down_is_one_sentence(monkeypatch):
     from flows.orchestration import orchestrated
-    from tdrop.errors import Unavailable
+    from tdrop.base import Unavailable
 
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
     with pytest.raises(Unavailable, match=r"127\.0\.0\.1:9/api does not answer"), orchestrated():

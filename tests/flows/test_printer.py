@@ -14,7 +14,7 @@ from flows import cli
 from flows.printer import Printer
 from flows.shift import run_shift
 from flows.validate import run_validate
-from tdrop.errors import SiteStopped, UsageError
+from tdrop.base import SiteStopped, UsageError
 
 #: Commands that do not end in a result: they serve, write for people, or measure.
 WITHOUT_RESULT = {"benchmark", "ui"}

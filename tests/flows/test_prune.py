@@ -113,7 +113,7 @@ def test_the_patients_that_a_champion_was_made_for_stay(place, tiny_settings):
 
 
 def test_a_running_site_is_not_pruned(place):
-    from tdrop.errors import UsageError
+    from tdrop.base import UsageError
     from tdrop.home.status import one_at_a_time
 
     with one_at_a_time(place, "harbour"), pytest.raises(UsageError, match="a run of site 'harbour' is under way"):
@@ -168,7 +168,7 @@ def test_a_no_removes_nothing_and_says_so(place, what, answer):
 
 def test_a_source_is_not_erased_from_under_its_targets(place):
     from flows.prune import run_erase
-    from tdrop.errors import UsageError
+    from tdrop.base import UsageError
 
     with pytest.raises(UsageError, match="source of harbour, hillside"):
         said(run_erase, site="registry", contracts=Path(place.contracts))

@@ -17,7 +17,7 @@ from tasks.models import CANDIDATE, RECALIBRATED_FROM
 from tasks.recalibrate import KNOWN, LABELS, METHOD
 from tasks.registry import promote, rollback, version_at
 from tasks.report import refresh_report
-from tdrop.errors import DataError, UsageError
+from tdrop.base import DataError, UsageError
 from tdrop.runs.label_list import DRAW, write_list
 from tdrop.runs.labels import remember_labels
 from tdrop.runs.run import last_run

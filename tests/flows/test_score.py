@@ -17,8 +17,8 @@ from separate_process import modules_loaded
 
 from flows.printer import Printer
 from flows.score import run_score
+from tdrop.base import SiteStopped
 from tdrop.data.simulation import simulate
-from tdrop.errors import SiteStopped
 
 SITE = "harbour"
 ROWS = {"registry": 1200, "harbour": 500, "hillside": 50, "lakeside": 50}

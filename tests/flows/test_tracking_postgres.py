@@ -104,7 +104,7 @@ def test_every_method_has_its_model_with_what_was_measured_of_it(recorded, tmp_p
     import pandas as pd
 
     from tasks.tracking import EXPERIMENTS, connect
-    from tdrop.errors import DataError
+    from tdrop.base import DataError
     from tdrop.runs.run import last_run
     from tdrop.served.model import Served
 
@@ -133,7 +133,7 @@ def test_a_site_is_recorded_promoted_and_forgotten_on_postgres(recorded):
     from tasks.forget import forget_site
     from tasks.registry import CHAMPION, promote, rollback, version_at
     from tasks.tracking import EXPERIMENTS, connect
-    from tdrop.errors import UsageError
+    from tdrop.base import UsageError
 
     place = recorded
     assert not (place.root / "mlflow.db").exists()
@@ -155,7 +155,7 @@ def test_a_site_is_recorded_promoted_and_forgotten_on_postgres(recorded):
 
 def test_a_password_is_not_shown(place, monkeypatch):
     from tasks.tracking import connect
-    from tdrop.errors import Unavailable
+    from tdrop.base import Unavailable
 
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql+psycopg://tdrop:secret@127.0.0.1:9/mlflow")
     with pytest.raises(Unavailable) as caught:

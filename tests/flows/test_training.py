@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flows.training import without_target
-from tdrop.records import read
+from tdrop.base import read
 from tdrop.runs.run import Trained
 from tdrop.tune import Trial
 

@@ -232,7 +232,7 @@ def test_labels_are_opened_only_after_the_models_are_locked(network, settings, t
 
 
 def test_a_site_that_stops_keeps_its_last_good_report(network, settings):
-    from tdrop.errors import SiteStopped
+    from tdrop.base import SiteStopped
     from tdrop.home import progress
 
     place, _ = network
@@ -300,7 +300,7 @@ def test_a_run_over_several_sites_says_in_prefect_who_has_no_result(session_serv
 
 
 def test_a_failed_method_is_reported_and_the_site_goes_on(network, settings, tmp_path, monkeypatch):
-    from tdrop.errors import FitError
+    from tdrop.base import FitError
     from tdrop.methods import method_class
 
     def fail(*_, **__):

@@ -15,7 +15,7 @@ from flows.audit import audit_site
 from flows.shift import compare_with_source
 from flows.transfer import transfer_site
 from tasks.report import assemble
-from tdrop.errors import SiteStopped
+from tdrop.base import SiteStopped
 from tdrop.home.status import read_status
 from tdrop.runs.batch import last_verdict
 from tdrop.runs.export import export_site, site_record

@@ -9,7 +9,7 @@ from prefect.client.schemas.filters import FlowFilter, FlowFilterName
 
 from tasks import step as steps
 from tasks.step import discreet, step, when_unavailable
-from tdrop.errors import DataError, TdropError, Unavailable
+from tdrop.base import DataError, TdropError, Unavailable
 
 PATIENT_ID = "MIL0000001"
 

@@ -10,10 +10,9 @@ import pytest
 import scenarios
 from stand_in import Watcher
 
+from tdrop.base import DataError, FitError, UsageError, plain, read
 from tdrop.choose import Choice, FoldScore, Score, choose, out_of_fold_losses
-from tdrop.errors import DataError, FitError, UsageError
 from tdrop.methods import build
-from tdrop.records import plain, read
 from tdrop.report.sentences import choice_sentence
 from tdrop.shift import density_ratio_weights, propensity
 from tdrop.tune import Losses, Trial

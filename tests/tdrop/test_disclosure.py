@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from report_cases import summarise
 
+from tdrop.base import Hidden
 from tdrop.contracts import Disclosure
 from tdrop.contracts.findings import Validation
 from tdrop.disclosure.cells import HIDDEN, bounds, shown_count, shown_parts, shown_share
@@ -18,7 +19,6 @@ from tdrop.disclosure.documents import disclose_validation
 from tdrop.disclosure.evaluation import disclose_evaluation, disclose_rows
 from tdrop.evaluate import ALL, Evaluation, Row, evaluate
 from tdrop.metrics import METRICS
-from tdrop.records import Hidden
 from tdrop.report.sentences import evaluation_warnings
 from tdrop.report.text import missing_text
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from report_cases import make_forecast, make_observations, report_data
 
+from tdrop.base import Hidden, plain, read, written
 from tdrop.choose.choice import Choice, ChoiceRow
 from tdrop.contracts import Disclosure
 from tdrop.contracts.findings import Finding, Validation
@@ -21,7 +22,6 @@ from tdrop.disclosure.report import disclose
 from tdrop.disclosure.shift import disclose_matching, disclose_shift
 from tdrop.matching import Balance, Matching
 from tdrop.metrics import METRICS
-from tdrop.records import Hidden, plain, read, written
 from tdrop.report import MethodLine, SiteSummary, render_report, report_summary
 from tdrop.report.choice import choice_table
 from tdrop.report.expected import expectations, forecast_sentence, forecast_table

@@ -16,15 +16,13 @@ from conftest import PROJECT
 from report_cases import predict, summarise
 
 from tdrop import metrics
+from tdrop.base import DataError, Summary, plain, read
 from tdrop.data.cells import write_patients
-from tdrop.errors import DataError
 from tdrop.evaluate import Evaluation, evaluate, patients_table, suggest_recalibration
 from tdrop.evaluate.recalibration import Recalibration
 from tdrop.metrics import METRICS
-from tdrop.records import plain, read
 from tdrop.report.sentences import evaluation_warnings
 from tdrop.report.text import row_text
-from tdrop.types import Summary
 
 
 @dataclass(frozen=True)

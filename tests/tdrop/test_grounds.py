@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tdrop.records import plain, read
+from tdrop.base import Cohort, plain, read
 from tdrop.shift import estimate_shift
 from tdrop.shift.grounds import (
     Ground,
@@ -17,7 +17,6 @@ from tdrop.shift.grounds import (
     judge_source_outcomes,
     worst,
 )
-from tdrop.types import Cohort
 
 FEW = "too few to say"
 

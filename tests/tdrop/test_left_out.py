@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from report_cases import report_data
 
+from tdrop.base import plain, read
 from tdrop.contracts import Disclosure
 from tdrop.contracts.network import load_network
 from tdrop.data.encode import learn_encoder
 from tdrop.data.simulation import simulate
 from tdrop.disclosure.report import disclose_left_out
 from tdrop.evaluate.left_out import LeftOut, measure_left_out
-from tdrop.records import plain, read
 from tdrop.report import render_report
 from tdrop.report.extract import left_out_sentence
 

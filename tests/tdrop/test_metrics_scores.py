@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tdrop.errors import DataError
+from tdrop.base import DataError
 from tdrop.metrics import auroc, auroc_interval, brier, delong, log_loss, misclassified, per_row_log_loss
 from tdrop.metrics.ranking import RankedPairs
 

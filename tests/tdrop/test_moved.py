@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tdrop.base import plain, read
 from tdrop.evaluate import Moved, compare_risks
 from tdrop.metrics import log_loss
-from tdrop.records import plain, read
 
 RISK = np.linspace(0.1, 0.9, 200)
 

@@ -8,8 +8,7 @@ from typing import Literal
 
 import pytest
 
-from tdrop.errors import DataError
-from tdrop.records import Count, Hidden, plain, read, read_record, write_record
+from tdrop.base import Count, DataError, Hidden, plain, read, read_record, write_record
 
 
 @dataclass(frozen=True)

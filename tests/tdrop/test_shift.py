@@ -11,10 +11,9 @@ import pytest
 import scenarios
 from scipy.stats import wasserstein_distance
 
+from tdrop.base import Cohort, DataError, Feature, UsageError, plain, read
 from tdrop.data.simulation import simulated_cohort
-from tdrop.errors import DataError, UsageError
 from tdrop.matching import match
-from tdrop.records import plain, read
 from tdrop.shift import (
     DomainAuroc,
     Propensity,
@@ -27,7 +26,6 @@ from tdrop.shift import (
 )
 from tdrop.shift.joint import permutation_test
 from tdrop.shift.verdict import judge
-from tdrop.types import Cohort, Feature
 
 
 def cohort(site: str, **columns) -> Cohort:

@@ -12,10 +12,9 @@ import pytest
 import scenarios
 from stand_in import Watcher
 
-from tdrop.errors import DataError, FitError, UsageError
+from tdrop.base import DataError, FitError, UsageError, plain, read
 from tdrop.matching import match
 from tdrop.methods import build, method_names
-from tdrop.records import plain, read
 from tdrop.tune import (
     Losses,
     OutOfFold,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tdrop.types import Cohort, Feature
+from tdrop.base import Cohort, Feature
 
 PSA = Feature("log_psa", "psa", unit="ng/mL", title="PSA (log)")
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from tdrop.base import Absent, ContractError, DataError, did_you_mean
 from tdrop.contracts import Extract, Reader, Site
 from tdrop.data.deadline import within
 from tdrop.data.locations import Location, chunks_of, open_bytes, resolve, took_too_long, without_secrets
-from tdrop.errors import Absent, ContractError, DataError, did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,11 +11,11 @@ import pyarrow as arrow
 import pyarrow.csv as arrow_csv
 from pydantic import Field, model_validator
 
+from tdrop.base import DataError
 from tdrop.contracts import Record
 from tdrop.data.lines import Lines, describe_broken, fields_of, repeated, split_lines
 from tdrop.data.locations import Location, read_bytes
 from tdrop.data.text import as_utf8
-from tdrop.errors import DataError
 
 #: Separators that a header of one column is searched for.
 _USUAL_SEPARATORS = (";", "\t", "|", ",")

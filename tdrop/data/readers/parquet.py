@@ -9,11 +9,11 @@ import pandas as pd
 import pyarrow as arrow
 import pyarrow.parquet as arrow_parquet
 
+from tdrop.base import DataError
 from tdrop.contracts import Record
 from tdrop.data import locations
 from tdrop.data.lines import repeated
 from tdrop.data.locations import Location, read_bytes
-from tdrop.errors import DataError
 
 #: A float, which pandas takes for integers beside a missing one, cannot hold every integer.
 _WHOLE = {

@@ -19,12 +19,12 @@ import sqlalchemy
 from pydantic import Field, model_validator
 from sqlalchemy import exc
 
+from tdrop.base import Absent, DataError, Unavailable
 from tdrop.contracts import Record
 from tdrop.data import locations
 from tdrop.data.identify import text_of_bytes
 from tdrop.data.lines import repeated
 from tdrop.data.locations import Location
-from tdrop.errors import Absent, DataError, Unavailable
 
 #: Rows fetched at a time.
 CHUNK_ROWS = 50_000

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tdrop.errors import DataError, FitError, LeakError, UsageError
-from tdrop.types import Cohort, Doubles
+from tdrop.base import Cohort, DataError, Doubles, FitError, LeakError, UsageError
 
 
 def check_cohorts(method: str, uses_target: bool, source: Cohort, target: Cohort, validation: Cohort | None) -> None:

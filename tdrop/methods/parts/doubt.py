@@ -9,9 +9,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from tdrop.base import Task
 from tdrop.methods.parts.network import Batch, NeuralNetwork
 from tdrop.methods.parts.noise import Pool
-from tdrop.types import Task
 
 
 class RiskAndDoubt(NeuralNetwork):

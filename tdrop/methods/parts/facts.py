@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tdrop.records import Numbers, read
-from tdrop.types import Cohort, Doubles, Floats, Task
+from tdrop.base import Cohort, Doubles, Floats, Numbers, Task, read
 
 #: A saved model leaves for the record: nothing in it tells counts of patients more finely than this.
 PATIENTS = 10
@@ -53,7 +52,7 @@ class Facts:
         features: Names of the features.
         task: What is predicted.
         steps: Steps (or iterations) behind the kept weights.
-        history: Training curve; see `tdrop.types.Fitted`.
+        history: Training curve; see `tdrop.base.Fitted`.
         rows: Source rows of the fit, to the nearest ten.
         scaling: Centre and scale learnt from those rows.
     """

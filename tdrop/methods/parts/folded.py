@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tdrop.base import Task
 from tdrop.methods.parts.network import Batch, Layers, NeuralNetwork, output_loss
 from tdrop.methods.parts.noise import Pool, draw_uniform, mask_pool
-from tdrop.types import Task
 
 #: Passes that go through together: with blocks of 128 rows the tensors stay in the second-level cache.
 _PASSES_AT_ONCE = 8

@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tdrop.base import Task
 from tdrop.methods.parts.noise import Pool
-from tdrop.types import Task
 
 
 class Layers(nn.Module):

@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors, save as save_tensors
 from torch import Tensor
 
-from tdrop.errors import FitError
+from tdrop.base import INTERVAL_LEVEL, Cohort, FitError, Predictive, StepCallback, Summary, Task, plain
 from tdrop.methods.parts.checks import check_cohorts, check_passes, check_rows, check_seed
 from tdrop.methods.parts.doubt import RiskAndDoubt
 from tdrop.methods.parts.facts import Facts, Scaling, coarse_rows, learn_scaling, read_facts
@@ -25,8 +25,6 @@ from tdrop.methods.parts.sampling import summarise_samples
 from tdrop.methods.parts.save import write_model
 from tdrop.methods.parts.settings import Settings, setting
 from tdrop.methods.parts.training import Rows, Schedule, Trained, one_torch_thread, train
-from tdrop.records import plain
-from tdrop.types import INTERVAL_LEVEL, Cohort, Predictive, StepCallback, Summary, Task
 
 _WEIGHTS = "weights.safetensors"
 #: Rows that go through a network together. Shorter blocks are padded: every row then meets the same
@@ -83,7 +81,7 @@ class NetworkMethod(Settings):
         seed: int,
         progress: StepCallback | None = None,
     ) -> FittedNetwork:
-        """Trains on labelled source rows and unlabelled target rows; see `tdrop.types.Method`."""
+        """Trains on labelled source rows and unlabelled target rows; see `tdrop.base.Method`."""
         check_cohorts(self.name, self.needs_target(), source, target, validation)
         scaling = learn_scaling(source)
         rows = _tensors(scaling, source, target if self.needs_target() else None, validation)
@@ -134,7 +132,7 @@ class NetworkMethod(Settings):
 
 
 class FittedNetwork:
-    """A trained network with everything needed to predict; see `tdrop.types.Fitted`."""
+    """A trained network with everything needed to predict; see `tdrop.base.Fitted`."""
 
     def __init__(self, method: NetworkMethod, network: NeuralNetwork, facts: Facts) -> None:
         self.method = method

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tdrop.types import Doubles
+from tdrop.base import Doubles
 
 #: Random numbers in a training pool; beyond what one step reads, more brought no change in any result.
 POOL_SIZE = 1 << 20

@@ -27,14 +27,24 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
-from tdrop.errors import FitError
+from tdrop.base import (
+    INTERVAL_LEVEL,
+    Cohort,
+    Doubles,
+    FitError,
+    Floats,
+    Indices,
+    Predictive,
+    StepCallback,
+    Summary,
+    Task,
+    plain,
+)
 from tdrop.methods.parts.checks import check_cohorts, check_passes, check_rows, check_seed
 from tdrop.methods.parts.facts import Facts, Scaling, coarse_rows, learn_scaling, read_facts
 from tdrop.methods.parts.sampling import summarise_samples
 from tdrop.methods.parts.save import write_model
 from tdrop.methods.parts.settings import Settings, setting
-from tdrop.records import plain
-from tdrop.types import INTERVAL_LEVEL, Cohort, Doubles, Floats, Indices, Predictive, StepCallback, Summary, Task
 
 # skops asks for every estimator that scikit-learn has, to trust them all, and so loads all of it and PyTorch: seconds
 # in every process. It is told of none here, and ours are named below.
@@ -111,7 +121,7 @@ class ReferenceMethod(Settings):
 
 
 class FittedReference:
-    """K fitted models with everything needed to predict; see `tdrop.types.Fitted`."""
+    """K fitted models with everything needed to predict; see `tdrop.base.Fitted`."""
 
     def __init__(self, method: ReferenceMethod, estimators: list[Any], facts: Facts) -> None:
         self.method = method

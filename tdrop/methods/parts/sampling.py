@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tdrop.errors import DataError
-from tdrop.types import Floats, Predictive, Summary
+from tdrop.base import DataError, Floats, Predictive, Summary
 
 #: Samples held at once by a summary: 16 MB of float32.
 SAMPLES_AT_ONCE = 1 << 22

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tdrop.errors import FitError
+from tdrop.base import FitError
 
 #: Form of the folder; a reader of another form says so instead of guessing.
 FORM = 4

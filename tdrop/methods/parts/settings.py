@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tdrop.errors import UsageError, did_you_mean
+from tdrop.base import UsageError, did_you_mean
 
 #: Words that Python keeps for itself, and the settings they mean.
 _ALIASES = {"lambda": "lambda_"}

@@ -14,10 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tdrop.errors import FitError
+from tdrop.base import FitError, StepCallback, Task
 from tdrop.methods.parts.network import Batch, NeuralNetwork, mean_prediction_loss
 from tdrop.methods.parts.noise import Pool, spawn, torch_generator
-from tdrop.types import StepCallback, Task
 
 #: Points of the training curve, at which the validation loss is taken too.
 CURVE_POINTS = 20

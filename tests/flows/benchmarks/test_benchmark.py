@@ -14,7 +14,7 @@ from flows import benchmark as command
 from flows.benchmarks import BENCHMARKS
 from flows.benchmarks.results import Results
 from flows.printer import Printer
-from tdrop.errors import UsageError
+from tdrop.base import UsageError
 
 FILES = {
     "toy": {"toy_intervals.csv", "toy_ratios.csv", "toy_intervals.svg", "toy_dropout_rates.svg"},

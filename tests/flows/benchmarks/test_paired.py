@@ -8,7 +8,7 @@ from sklearn.metrics import roc_auc_score
 
 from flows.benchmarks import paired
 from flows.benchmarks.results import Estimate
-from tdrop.types import Summary
+from tdrop.base import Summary
 
 
 def summary(mean, sd):

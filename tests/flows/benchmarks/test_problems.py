@@ -96,7 +96,7 @@ def test_fixed_settings_reach_the_refit():
 
 
 def test_errors_left_are_counted_among_those_not_referred():
-    from tdrop.types import Summary
+    from tdrop.base import Summary
 
     y = np.array([1.0, 0.0, 0.0, 1.0, 0.0])
     risk = np.array([0.1, 0.9, 0.2, 0.8, 0.3], np.float32)

@@ -7,8 +7,8 @@ import pytest
 
 from flows.benchmarks import settle
 from flows.benchmarks.results import Estimate
+from tdrop.base import Cohort
 from tdrop.methods import build, method_names
-from tdrop.types import Cohort
 
 
 @pytest.mark.parametrize("method", method_names())

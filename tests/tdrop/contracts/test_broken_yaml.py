@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tdrop.base import ContractError
 from tdrop.contracts.coherence import suspicions_of
 from tdrop.contracts.network import load_network
 from tdrop.contracts.yaml_file import parse_yaml
-from tdrop.errors import ContractError
 
 ROOT = Path(__file__).parents[3]
 

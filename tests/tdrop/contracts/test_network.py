@@ -15,12 +15,12 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from tdrop.base import ContractError, UsageError
 from tdrop.contracts.network import load_network, parse_site
 from tdrop.contracts.record import digest_of
 from tdrop.contracts.table import Column
 from tdrop.contracts.yaml_file import parse_yaml
 from tdrop.data.values import as_labels
-from tdrop.errors import ContractError, UsageError
 
 ROOT = Path(__file__).parents[3]
 

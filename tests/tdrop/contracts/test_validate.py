@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import tdrop.contracts.validation as validate_module
+from tdrop.base import DataError, Hidden, plain, read
 from tdrop.contracts.accounting import Account
 from tdrop.contracts.expectations import Expectation, suite
 from tdrop.contracts.findings import Finding, Validation
@@ -21,8 +22,6 @@ from tdrop.contracts.site import Disclosure, Site
 from tdrop.contracts.table import Contract
 from tdrop.contracts.validation import Checked, validate
 from tdrop.disclosure.documents import conceal_validation
-from tdrop.errors import DataError
-from tdrop.records import Hidden, plain, read
 
 CRITICAL = {"severity": "row_critical"}
 RULES: list[dict[str, Any]] = [

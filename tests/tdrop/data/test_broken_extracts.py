@@ -17,11 +17,11 @@ import pyarrow as arrow
 import pyarrow.parquet as arrow_parquet
 import pytest
 
+from tdrop.base import ContractError, DataError, TdropError, Unavailable
 from tdrop.contracts.network import Network
 from tdrop.contracts.site import Site
 from tdrop.data.cells import restore, write_patients
 from tdrop.data.preparation import Prepared, prepare
-from tdrop.errors import ContractError, DataError, TdropError, Unavailable
 
 Make = Callable[[pd.DataFrame], pd.DataFrame | bytes | None]
 ROWS = 100

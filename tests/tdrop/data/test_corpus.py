@@ -15,10 +15,10 @@ import pandas as pd
 import pytest
 from broken_files import NO_NUMBERS, NUMBERS_AFTER_ALL, STRANGE_IDS, WAYS, Outcome, Refused, Taken, Way, joined
 
+from tdrop.base import ContractError, DataError
 from tdrop.contracts.network import Network, load_network
 from tdrop.data.outcomes import read_labels
 from tdrop.data.preparation import Prepared, prepare
-from tdrop.errors import ContractError, DataError
 
 ROOT = Path(__file__).parents[3]
 ROWS = 100

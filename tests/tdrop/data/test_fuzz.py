@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from tdrop.base import ContractError, DataError, TdropError
 from tdrop.contracts.site import Reader, Site
 from tdrop.contracts.table import Contract
 from tdrop.contracts.yaml_file import parse_yaml
@@ -19,7 +20,6 @@ from tdrop.data.outcomes import read_labels
 from tdrop.data.preparation import prepare
 from tdrop.data.readers import read_batch, read_file
 from tdrop.data.values import as_labels, as_numbers
-from tdrop.errors import ContractError, DataError, TdropError
 
 QUIET = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.large_base_example]
 

@@ -9,13 +9,13 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tdrop.base import ContractError
 from tdrop.contracts.table import Column, Contract
 from tdrop.data.harmonise import harmonise
 from tdrop.data.hints import hint_unreadable
 from tdrop.data.preparation import prepare_frame
 from tdrop.data.units import alternatives, convert, factor
 from tdrop.data.values import as_labels, as_numbers, as_text
-from tdrop.errors import ContractError
 
 
 def series(*values: Any) -> pd.Series:

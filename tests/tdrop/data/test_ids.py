@@ -17,6 +17,7 @@ import pyarrow.parquet as arrow_parquet
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from tdrop.base import DataError
 from tdrop.contracts.site import Site
 from tdrop.contracts.table import Contract
 from tdrop.data.cells import neutralise, restore, write_patients
@@ -24,7 +25,6 @@ from tdrop.data.identify import damaged, with_text_ids
 from tdrop.data.outcomes import read_labels
 from tdrop.data.preparation import prepare_frame
 from tdrop.data.readers import read, read_file
-from tdrop.errors import DataError
 
 FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 #: Texts as ids are written: no spaces around, which nobody counts to an id, and no control characters.

@@ -16,11 +16,11 @@ import pyarrow as arrow
 import pyarrow.parquet as arrow_parquet
 import pytest
 
+from tdrop.base import Absent, DataError, TdropError, Unavailable
 from tdrop.contracts.site import Site
 from tdrop.data import locations
 from tdrop.data.deadline import within
 from tdrop.data.readers import fingerprint, read, read_file
-from tdrop.errors import Absent, DataError, TdropError, Unavailable
 
 
 def site_at(location: str | None, **settings: Any) -> Site:

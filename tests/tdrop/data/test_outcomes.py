@@ -9,12 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tdrop.base import ContractError, DataError, plain
 from tdrop.contracts.network import Network
 from tdrop.contracts.table import Contract
 from tdrop.data.outcomes import LabelCounts, read_labels, source_outcome
 from tdrop.data.preparation import prepare_frame
-from tdrop.errors import ContractError, DataError
-from tdrop.records import plain
 
 IDS = np.array([f"P{index}" for index in range(20)])
 

@@ -15,6 +15,7 @@ import pyarrow as arrow
 import pyarrow.csv as arrow_csv
 import pytest
 
+from tdrop.base import Unavailable, plain
 from tdrop.contracts.network import Network
 from tdrop.contracts.site import Site
 from tdrop.contracts.table import Contract
@@ -24,8 +25,6 @@ from tdrop.data.outcomes import read_labels, source_outcome
 from tdrop.data.preparation import prepare, prepare_frame
 from tdrop.data.readers import fingerprint
 from tdrop.disclosure.documents import disclose_validation
-from tdrop.errors import Unavailable
-from tdrop.records import plain
 
 ROWS = {"registry": 400, "harbour": 300, "hillside": 300, "lakeside": 300}
 

@@ -9,13 +9,13 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from tdrop.base import ContractError, DataError, UsageError
 from tdrop.contracts.network import Network, parse_site
 from tdrop.contracts.table import Column, Contract
 from tdrop.data.encode import not_recorded
 from tdrop.data.names import closest, split_words, unit_in
 from tdrop.data.preparation import prepare, prepare_frame
 from tdrop.data.propose import propose_site
-from tdrop.errors import ContractError, DataError, UsageError
 
 
 def other_shape(plain: pd.DataFrame) -> pd.DataFrame:

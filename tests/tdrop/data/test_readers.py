@@ -22,6 +22,7 @@ import pytest
 import sqlalchemy
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from tdrop.base import ContractError, DataError, Unavailable
 from tdrop.contracts.site import Reader, Site
 from tdrop.data import readers
 from tdrop.data.identify import damaged, with_text_ids
@@ -29,7 +30,6 @@ from tdrop.data.locations import resolve
 from tdrop.data.readers import fingerprint, kinds, label_fingerprint, read, read_file
 from tdrop.data.readers.sql import Options as SqlOptions
 from tdrop.data.values import as_numbers
-from tdrop.errors import ContractError, DataError, Unavailable
 
 
 def site_at(location: str | None, **settings: Any) -> Site:

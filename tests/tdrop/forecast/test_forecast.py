@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from tdrop.errors import DataError
+from tdrop.base import DataError, plain, read
 from tdrop.forecast import QUANTITIES, Evidence, Forecast, bound_error, fit_tau, forecast, tau_of
 from tdrop.forecast.estimators import committee_risk, more_pessimistic
 from tdrop.forecast.masses import Ranked
 from tdrop.metrics import auroc
 from tdrop.metrics.lines import apply_lines, weighted_lines
-from tdrop.records import plain, read
 
 T = 0.3
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tdrop.errors import DataError
+from tdrop.base import DataError, plain, read
 from tdrop.forecast import (
     Answer,
     Entry,
@@ -20,7 +20,6 @@ from tdrop.forecast import (
     read_ledger,
     track_record,
 )
-from tdrop.records import plain, read
 
 
 def _forecast(site: str, value: float) -> Forecast:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tdrop.errors import DataError, UsageError
+from tdrop.base import DataError, UsageError
 from tdrop.forecast import Answer, Ranked, come_back, draw_list, estimate_from_list
 from tdrop.forecast.listing import EVEN, inclusion
 from tdrop.metrics.lines import weighted_lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tdrop.errors import DataError
+from tdrop.base import DataError
 from tdrop.forecast import split_drop
 
 

@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from tdrop.errors import UsageError
+from tdrop.base import UsageError
 from tdrop.home.place import Place, replacing, write_private
 
 

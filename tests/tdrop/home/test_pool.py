@@ -21,7 +21,7 @@ from pool_work import (
 )
 from separate_process import worker_processes_of
 
-from tdrop.errors import FitError
+from tdrop.base import FitError
 from tdrop.home import pool, stopping
 
 

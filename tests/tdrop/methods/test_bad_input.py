@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from method_cases import QUICK, quick, small_cohorts
 
-from tdrop.errors import TdropError, UsageError
+from tdrop.base import Cohort, TdropError, UsageError
 from tdrop.methods import build, method_names
 from tdrop.tune import refit, tune
-from tdrop.types import Cohort
 
 every_method = pytest.mark.parametrize("name", method_names())
 

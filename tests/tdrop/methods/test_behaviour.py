@@ -16,8 +16,8 @@ import scenarios
 from scipy.stats import spearmanr
 from sklearn.metrics import roc_auc_score
 
+from tdrop.base import Cohort, Fitted, Summary
 from tdrop.methods import build
-from tdrop.types import Cohort, Fitted, Summary
 
 #: What the paper says of its method is tested on its own form.
 PAPER = {"transductive_dropout": {"form": "paper", "lambda_": 0.03}}

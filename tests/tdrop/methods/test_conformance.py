@@ -15,9 +15,8 @@ import pytest
 import torch
 from method_cases import NETWORKS, fit_quick, quick, small_cohorts
 
-from tdrop.errors import DataError, FitError, LeakError, UsageError
+from tdrop.base import Cohort, DataError, FitError, Fitted, LeakError, Method, UsageError
 from tdrop.methods import build, describe, digest, label, load, method_names
-from tdrop.types import Cohort, Fitted, Method
 
 TASKS = ("binary", "regression")
 #: Names the methods that leave every global generator alone and do not depend on one.

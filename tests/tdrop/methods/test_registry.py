@@ -10,7 +10,7 @@ import pytest
 
 import tdrop
 from tdrop import methods
-from tdrop.errors import UsageError
+from tdrop.base import UsageError
 
 
 def run_python(code: str) -> str:

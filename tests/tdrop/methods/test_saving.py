@@ -11,13 +11,12 @@ import pytest
 from method_cases import fit_quick, quick, small_cohorts
 from sklearn.base import BaseEstimator
 
-from tdrop.errors import FitError
+from tdrop.base import Cohort, FitError
 from tdrop.methods import load, method_names
 from tdrop.methods.gradient_boosting import METHOD
 from tdrop.methods.parts.facts import coarse_scaling, coarse_shares, learn_scaling
 from tdrop.methods.parts.reference_method import dump_estimators, load_estimators
 from tdrop.methods.parts.save import FORM, canonical_bytes
-from tdrop.types import Cohort
 
 
 def reseal(folder, **changes) -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from method_cases import quick, small_cohorts
 
-from tdrop.errors import UsageError
+from tdrop.base import UsageError
 from tdrop.methods import build
 from tdrop.methods.parts.network import Batch
 from tdrop.methods.parts.noise import as_odds

@@ -8,7 +8,7 @@ import scenarios
 import scipy.special
 from method_cases import quick, small_cohorts
 
-from tdrop.errors import UsageError
+from tdrop.base import UsageError
 from tdrop.methods import build
 
 

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from report_cases import make_choice, predict, report_data
 
+from tdrop.base import Hidden, plain, read
 from tdrop.disclosure.report import disclose
 from tdrop.evaluate import evaluate
 from tdrop.metrics import METRICS, in_view
-from tdrop.records import Hidden, plain, read
 from tdrop.report import (
     IndexLine,
     ReportData,

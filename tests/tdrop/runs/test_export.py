@@ -16,13 +16,13 @@ from disclosure_attack import MOST, Attack
 from report_cases import frames, report_data
 
 from tdrop import metrics
+from tdrop.base import plain
 from tdrop.data.outcomes import LabelCounts
 from tdrop.data.subgroups import subgroups_of
 from tdrop.disclosure.cells import coarse
 from tdrop.disclosure.report import disclose
 from tdrop.evaluate import evaluate
 from tdrop.metrics import METRICS, of_subgroups, refer
-from tdrop.records import plain
 from tdrop.report import ReportData, render_report
 from tdrop.runs.export import write_numbers
 

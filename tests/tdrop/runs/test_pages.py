@@ -7,9 +7,9 @@ from report_cases import make_choice, make_forecast, make_validation
 
 from flows.prefect_flow import name_of_run
 from tasks.views import compare_sentence
+from tdrop.base import Hidden
 from tdrop.contracts.findings import Finding
 from tdrop.evaluate import Row
-from tdrop.records import Hidden
 from tdrop.runs.markdown import validation_page
 from tdrop.runs.pages import choice_page, evaluation_page, forecast_page
 

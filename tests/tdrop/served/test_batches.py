@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from report_cases import report_data
 
+from tdrop.base import Cohort
 from tdrop.disclosure.report import disclose
 from tdrop.figures import draw_batches
 from tdrop.report import render_report
 from tdrop.served.batches import FEWEST, MOST, Batch, drawable, feature_differences, remember
-from tdrop.types import Cohort
 
 
 def batch(number: int, patients: int = 200, **differences: float) -> Batch:

@@ -7,9 +7,9 @@ from functools import cache
 import numpy as np
 import pytest
 
+from tdrop.base import Cohort
 from tdrop.served.comparison import compare_batch
 from tdrop.shift import DomainAuroc, estimate_shift
-from tdrop.types import Cohort
 
 RECOMMENDED = "a new transfer is recommended"
 

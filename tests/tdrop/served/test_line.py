@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit
 
-from tdrop.errors import DataError
+from tdrop.base import DataError, Predictive, Summary
 from tdrop.served.line import CalibrationLine
-from tdrop.types import Predictive, Summary
 
 
 @pytest.fixture

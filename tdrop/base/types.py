@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from tdrop.errors import DataError
+from tdrop.base.errors import DataError
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]

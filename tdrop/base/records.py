@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, PlainSerializer, PlainValidator, TypeAdapter, ValidationError
 
-from tdrop.errors import DataError
-from tdrop.types import Indices
+from tdrop.base.errors import DataError
+from tdrop.base.types import Indices
 
 Record = TypeVar("Record")
 
