@@ -54,7 +54,7 @@ def test_importing_tdrop_and_naming_the_methods_loads_nothing_heavy():
     loaded = run_python(
         """
         import sys, tdrop
-        from tdrop import errors, method_names, types
+        from tdrop import Cohort, TdropError, method_names
         from tdrop.methods import describe, label
         assert len({label(name) for name in method_names()} | {describe(name) for name in method_names()}) >= 20
         print([name for name in ("torch", "sklearn", "pandas", "scipy", "matplotlib") if name in sys.modules])
