@@ -26,8 +26,7 @@ from tdrop.report.sentences import (
     shift_notes,
     shift_sentence,
 )
-from tdrop.report.text import count, method_label, moment, share
-from tdrop.report.titles import feature_titles, value_names
+from tdrop.report.text import count, feature_titles, method_label, moment, share, value_names
 from tdrop.report.tripod import tripod_table
 from tdrop.report.unlabelled import unlabelled_sentences
 from tdrop.report.who import who_table

@@ -1,4 +1,4 @@
-"""How numbers and names are written, the same everywhere."""
+"""How numbers and names are written, the same everywhere; encoded features by what the encoder says of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from tdrop.base import Hidden, UsageError
+from tdrop.base import Feature, Hidden, UsageError
+from tdrop.contracts import Contract
+from tdrop.data import features_of
 from tdrop.evaluate import Row
 from tdrop.methods import label
 from tdrop.metrics import METRICS
@@ -118,3 +120,30 @@ def write_out(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return count(value) if isinstance(value, int) else str(value)
+
+
+def feature_titles(contract: Contract | None) -> dict[str, str]:
+    """Returns, by encoded feature and by column, its name for people."""
+    if contract is None:
+        return {}
+    columns = {column.name: column.title or column.name for column in contract.features}
+    return columns | {feature.name: feature.label for feature in features_of(contract)}
+
+
+def known_features(contract: Contract) -> dict[str, Feature]:
+    """Returns, by name, what each encoded feature is."""
+    return {feature.name: feature for feature in features_of(contract)}
+
+
+def value_names(contract: Contract | None) -> dict[str, dict[float, str]]:
+    """Returns, by ordinal feature, what its codes 1, 2, ... stand for."""
+    return {
+        column.name: {float(code): category for code, category in enumerate(column.categories, start=1)}
+        for column in (contract.features if contract else ())
+        if column.type == "ordinal"
+    }
+
+
+def in_sentence(title: str) -> str:
+    """Writes a title as it stands inside a sentence: `Age` becomes `age`, `PSA` stays."""
+    return title[:1].lower() + title[1:] if title[1:2].islower() else title

@@ -15,8 +15,7 @@ from tdrop.report.expected import observation
 from tdrop.report.extract import left_out_sentence
 from tdrop.report.sentences import evaluation_warnings, ground_sentence
 from tdrop.report.site_summary import SiteSummary
-from tdrop.report.text import count, method_label, moment, number, share
-from tdrop.report.titles import in_sentence, known_features
+from tdrop.report.text import count, in_sentence, known_features, method_label, moment, number, share
 from tdrop.served import Promotion
 from tdrop.shift import FeatureShift, Ground
 

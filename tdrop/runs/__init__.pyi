@@ -8,17 +8,21 @@ from .batch import (
     Champion as Champion,
     Scored as Scored,
     compare_sentences as compare_sentences,
+    keep_batch as keep_batch,
     last_verdict as last_verdict,
     made_for as made_for,
     unseen_sentences as unseen_sentences,
     what_changed as what_changed,
 )
-from .batches import keep_batch as keep_batch
 from .evidence import (
+    SEED as SEED,
+    fitted_propensity as fitted_propensity,
     list_bounds as list_bounds,
     list_promises as list_promises,
     load_evidence as load_evidence,
     load_predictions as load_predictions,
+    load_propensity as load_propensity,
+    unlike_patients as unlike_patients,
 )
 from .export import example_of as example_of, export_site as export_site, site_record as site_record
 from .gathering import gather as gather
@@ -37,12 +41,6 @@ from .pages import (
     evaluation_page as evaluation_page,
     forecast_page as forecast_page,
     matching_page as matching_page,
-)
-from .propensity import (
-    SEED as SEED,
-    fitted_propensity as fitted_propensity,
-    load_propensity as load_propensity,
-    unlike_patients as unlike_patients,
 )
 from .prune import DAY_SECONDS as DAY_SECONDS, erase_files as erase_files, prune_stages as prune_stages
 from .publish import publish_halt as publish_halt, publish_index as publish_index, write_latest as write_latest

@@ -1,4 +1,7 @@
-"""A batch of new patients beside those that a champion was made for and learned from."""
+"""A batch of new patients beside those that a champion was made for and learned from.
+
+What is remembered of a site's batches, `sites/<site>/batches.json`, stays at the site.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,16 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from filelock import FileLock
+from pydantic import TypeAdapter
+
 from tdrop.base import Cohort, TdropError, UsageError
 from tdrop.data import fingerprint
-from tdrop.home import SOURCE, TARGET, Place, Ref, load_pair, read_status
-from tdrop.runs.propensity import fitted_propensity, load_propensity
+from tdrop.home import SOURCE, TARGET, Place, Ref, load_pair, read_status, write_private
+from tdrop.runs.evidence import fitted_propensity, load_propensity
 from tdrop.runs.prune import stages
 from tdrop.runs.run import last_run
-from tdrop.served import FEWEST_TO_COMPARE, Description, compare_batch
+from tdrop.served import FEWEST_TO_COMPARE, Batch, Description, compare_batch, remember
 from tdrop.shift import Mask, unlike_newcomers
 
 
@@ -150,3 +156,20 @@ def compare_sentences(those: MadeFor | None, champion: Champion, batch: Cohort) 
     then = champion.described.domain_auroc
     said = compare_batch(batch, those.target, those.source, then).sentence()
     return [] if said is None else [said]
+
+
+FILE = "batches.json"
+_BATCHES = TypeAdapter(tuple[Batch, ...])
+
+
+def read_batches(place: Place, site: str) -> tuple[Batch, ...]:
+    """The batches, oldest first."""
+    file = place.site(site) / FILE
+    return _BATCHES.validate_json(file.read_bytes()) if file.is_file() else ()
+
+
+def keep_batch(place: Place, site: str, batch: Batch) -> None:
+    """Remembers one more batch."""
+    file = place.site(site) / FILE
+    with FileLock(file.with_suffix(".lock"), mode=0o600):
+        write_private(file, _BATCHES.dump_json(remember(read_batches(place, site), batch), indent=1).decode())

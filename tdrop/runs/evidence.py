@@ -1,8 +1,12 @@
-"""What a forecast, an audit and a label list may see of a run's methods, read from its stages."""
+"""What a forecast, an audit and a label list may see of a run's methods, read from its stages.
+
+A pair's propensity is fitted once and used by all that weigh, match or ask who is unlike anyone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,9 +14,20 @@ from numpy.typing import NDArray
 
 from tdrop.base import DataError, Doubles, Summary, read_arrays
 from tdrop.forecast import Evidence, Promise, bound_error, committee_risk, promise, true_risk
-from tdrop.home import PREDICTIONS, RISKS, SOURCE, TARGET, Place, Ref, load_cohort, load_summary
-from tdrop.runs.propensity import SEED, fitted_propensity, load_propensity
-from tdrop.shift import Propensity, density_ratio_weights
+from tdrop.home import (
+    PREDICTIONS,
+    PROPENSITY,
+    RISKS,
+    SOURCE,
+    TARGET,
+    Place,
+    Ref,
+    load_cohort,
+    load_pair,
+    load_summary,
+    stage,
+)
+from tdrop.shift import Mask, Propensity, density_ratio_weights, propensity
 
 
 def load_predictions(fits: Mapping[str, Sequence[Ref]]) -> dict[str, list[Summary]]:
@@ -78,3 +93,30 @@ def list_bounds(encoded: Ref, folds: Mapping[str, Ref], evidence: Sequence[Evide
         features = source.X[kept["rows"]], target.X
         found.append(bound_error(one.method, features, (one.source, one.target), one.y, threshold, seed=SEED))
     return found
+
+
+#: The propensity, the shift and the matching are the same for every seed of a run.
+SEED = 0
+
+
+@stage("propensity", in_worker=True)
+def fitted_propensity(folder: Path, encoded: Ref, seed: int = SEED) -> None:
+    """Writes propensity.npz, fitted once a site and used by all that weigh or match.
+
+    A site of fewer than 2 rows has none, and then the stage is empty.
+    """
+    source, target = load_pair(encoded.path)
+    if min(len(source), len(target)) >= 2:
+        propensity(source, target, seed=seed).save(folder / PROPENSITY)
+
+
+def load_propensity(ref: Ref) -> Propensity | None:
+    """The pair's propensity, or None where a site has too few rows for one."""
+    path = ref.path / PROPENSITY
+    return Propensity.load(path) if path.is_file() else None
+
+
+def unlike_patients(fitted: Ref) -> Mask | None:
+    """Which target patients are unlike anyone the model learned from (rows,), or None where nobody can say."""
+    found = load_propensity(fitted)
+    return None if found is None else found.unlike

@@ -4,26 +4,45 @@ from __future__ import annotations
 
 from dataclasses import replace
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from numpy.typing import NDArray
 
-from tdrop.base import DataError, read_arrays, read_record
+from tdrop.base import DataError, read_arrays, read_record, write_record
 from tdrop.contracts import Validation
-from tdrop.data import LabelCounts
-from tdrop.evaluate import Evaluation, Moved, Recalibration, compare_risks, suggest_recalibration
+from tdrop.data import Encoder, LabelCounts
+from tdrop.evaluate import (
+    Evaluation,
+    LeftOut,
+    Moved,
+    Recalibration,
+    compare_risks,
+    measure_left_out,
+    suggest_recalibration,
+)
 from tdrop.figures import DropoutRates
 from tdrop.forecast import Forecast, Observation
-from tdrop.home import FORECAST, FRAME, PREDICTIONS, REFUSED, Place, ResolvedSite, code_digest, load_summary, now
+from tdrop.home import (
+    FORECAST,
+    FRAME,
+    PREDICTIONS,
+    REFUSED,
+    Place,
+    Ref,
+    ResolvedSite,
+    code_digest,
+    load_summary,
+    now,
+    stage,
+)
 from tdrop.matching import Matching
 from tdrop.report import Provenance, ReportData, SiteSummary
 from tdrop.runs.audit import AUDIT, Audit, observe, weighed_outcomes
-from tdrop.runs.batches import read_batches
-from tdrop.runs.evidence import load_predictions
+from tdrop.runs.batch import read_batches
+from tdrop.runs.evidence import fitted_propensity, load_predictions, load_propensity, unlike_patients
 from tdrop.runs.label_list import read_list
-from tdrop.runs.left_out import left_out
-from tdrop.runs.propensity import fitted_propensity, load_propensity, unlike_patients
 from tdrop.runs.published import SUMMARY
 from tdrop.runs.run import Run
 from tdrop.served import Promotion
@@ -157,3 +176,21 @@ def last_summary(place: Place, site: str) -> SiteSummary | None:
         return read_record(SiteSummary, place.latest(site) / SUMMARY)
     except (OSError, ValueError, DataError):
         return None
+
+
+LEFT_OUT = "left_out.json"
+
+
+@stage("left_out")
+def measured_left_out(folder: Path, site: ResolvedSite, source: Ref, encoded: Ref) -> None:
+    """Writes left_out.json."""
+    encoder = encoded.record(Encoder, "encoder.json")
+    frame = pd.read_parquet(source.path / FRAME)
+    write_record(folder / LEFT_OUT, measure_left_out(frame, site.contract, encoder))
+
+
+def left_out(site: ResolvedSite, source: Ref, encoded: Ref) -> LeftOut | None:
+    """The features that a site does not record and what that costs; None where it records all of them."""
+    if not encoded.record(Encoder, "encoder.json").left_out:
+        return None
+    return measured_left_out(site.place, site, source, encoded).record(LeftOut, LEFT_OUT)

@@ -1,15 +1,23 @@
 from .batches import (
     FEWEST as FEWEST,
+    FEWEST_TO_COMPARE as FEWEST_TO_COMPARE,
     Batch as Batch,
+    compare_batch as compare_batch,
     drawable as drawable,
     feature_differences as feature_differences,
     remember as remember,
 )
-from .comparison import FEWEST_TO_COMPARE as FEWEST_TO_COMPARE, compare_batch as compare_batch
 from .kept_copy import KeptCopy as KeptCopy
-from .line import CalibrationLine as CalibrationLine
-from .model import MODEL as MODEL, SERVED as SERVED, Description as Description, Digests as Digests, Served as Served
+from .model import (
+    MODEL as MODEL,
+    SERVED as SERVED,
+    CalibrationLine as CalibrationLine,
+    Description as Description,
+    Digests as Digests,
+    Served as Served,
+)
 from .promotion import (
+    ADDED as ADDED,
     BEFORE as BEFORE,
     BY as BY,
     CHAMPION as CHAMPION,
@@ -18,5 +26,5 @@ from .promotion import (
     WHEN as WHEN,
     Promotion as Promotion,
     promoted_seal as promoted_seal,
+    seal_of as seal_of,
 )
-from .seal import ADDED as ADDED, seal_of as seal_of

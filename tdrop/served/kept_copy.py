@@ -13,7 +13,7 @@ from pathlib import Path
 from tdrop.base import Damaged, DataError, TdropError, Unavailable
 from tdrop.home import PRIVATE, write_private
 from tdrop.served.model import SERVED
-from tdrop.served.seal import seal_of
+from tdrop.served.promotion import seal_of
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,11 @@
-"""Who took a model into use, and what that leaves on its version."""
+"""Who took a model into use, what that leaves on its version, and the seal over every byte of its folder."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from tdrop.base import UsageError
 
@@ -39,3 +41,27 @@ def promoted_seal(which: str, tags: Mapping[str, str]) -> str:
     if not tags.get(SEAL):
         raise UsageError(f"{which} was promoted without a seal; promote it again with `tdrop promote`")
     return tags[SEAL]
+
+
+#: What MLflow adds at the top of a copy and is no part of the model.
+ADDED = "registered_model_meta"
+#: Stands where a file's length would: more bytes than any file has.
+_NO_FILE = 2**64 - 1
+
+
+def seal_of(folder: Path) -> str:
+    """Returns the digest of every file below a folder: its name, its length and its bytes.
+
+    A link or a pipe is no file of a model: its name alone counts, and nothing is read through it.
+    """
+    digest = hashlib.sha256()
+    for file in sorted(folder.rglob("*")):
+        name = file.relative_to(folder).as_posix()
+        if name == ADDED or (file.is_dir() and not file.is_symlink()):
+            continue
+        plain = file.is_file() and not file.is_symlink()
+        content = file.read_bytes() if plain else b""
+        length = len(content) if plain else _NO_FILE
+        # Lengths before what they are of: no two folders run together to the same bytes.
+        digest.update(len(name.encode()).to_bytes(8) + name.encode() + length.to_bytes(8) + content)
+    return digest.hexdigest()

@@ -11,7 +11,7 @@ import pytest
 from conftest import leave_reports_out, write_tiny_network
 
 from tdrop.base import TdropError
-from tdrop.served.seal import ADDED
+from tdrop.served.promotion import ADDED
 
 NAME = "tdrop-harbour"
 

@@ -134,7 +134,7 @@ def test_a_category_that_the_source_never_had_is_scored_and_counted(place, tmp_p
 
 def test_the_next_report_shows_the_batches_that_were_scored(place, tmp_path):
     from tasks.report import assemble
-    from tdrop.runs.batches import read_batches
+    from tdrop.runs.batch import read_batches
     from tdrop.runs.run import last_run
 
     for seed in (21, 22):

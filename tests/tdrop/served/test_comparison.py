@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tdrop.base import Cohort
-from tdrop.served.comparison import compare_batch
+from tdrop.served.batches import compare_batch
 from tdrop.shift import DomainAuroc, estimate_shift
 
 RECOMMENDED = "a new transfer is recommended"

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import expit, logit
 
 from tdrop.base import DataError, Predictive, Summary
-from tdrop.served.line import CalibrationLine
+from tdrop.served.model import CalibrationLine
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tdrop.served.seal import ADDED, seal_of
+from tdrop.served.promotion import ADDED, seal_of
 
 
 @pytest.fixture
