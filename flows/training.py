@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from tasks.choose import score_methods
+from tasks.committee import join_fits, join_trials
 from tasks.step import Future, run_logger
 from tasks.tune import FIRST_SEED, fit_seed, planned_trials, score_out_of_fold, tune_method
 from tdrop.base import FitError, TdropError, Unwritable, describe
+from tdrop.choose import seat
 from tdrop.home import Place, Ref, advance, expect, reach, stopping
+from tdrop.methods import COMMITTEE
 from tdrop.runs import Trained, TransferSettings, fitted_propensity
 from tdrop.tune import Trial, mark_picked, pick_place
 
 
 def train(place: Place, site: str, encoded: Ref, matching: Ref, settings: TransferSettings, level: float) -> Trained:
-    """Gives every method the same trials, refits the picked one per seed, and scores it out of fold.
+    """Gives every method the same trials, refits the picked one per seed, scores it out of fold, and forms a committee.
 
     Args:
         place: Where to read and write.
@@ -32,11 +36,13 @@ def train(place: Place, site: str, encoded: Ref, matching: Ref, settings: Transf
     weighed = settings.criterion == "importance_weighted"
     propensity = fitted_propensity(place, encoded) if weighed else None
     refits: dict[str, list[Future[Ref]]] = {}
+    tried: dict[str, Ref] = {}
     twins: dict[str, Future[Ref]] = {}
     for method, future in tuned.items():
         ref = _pick(site, method, future, trained)
         if ref is None:
             continue
+        tried[method] = ref
         # What a refit needs is the settings; sums of patients' losses stay in the store.
         chosen = replace(trained.picked[method], losses=None, matched_losses=None)
         refits[method] = [
@@ -55,7 +61,52 @@ def train(place: Place, site: str, encoded: Ref, matching: Ref, settings: Transf
     if not trained.fits:
         raise FitError(f"site '{site}': every method failed, the first with: {next(iter(trained.failed.values()))}")
     _collect_twins(site, {method: twin for method, twin in twins.items() if method in trained.fits}, trained)
+    if settings.committee:
+        members = seat(score_methods(trained.picked, trained.folds), criterion=settings.criterion)
+        if members:
+            _form_committee(
+                site,
+                {name: tried[name] for name in members},
+                trained,
+                Joining(place, encoded, matching, propensity, settings, level),
+            )
     return trained
+
+
+@dataclass(frozen=True)
+class Joining:
+    """What a committee is formed from, besides its members."""
+
+    place: Place
+    encoded: Ref
+    matching: Ref
+    propensity: Ref | None
+    settings: TransferSettings
+    level: float
+
+
+def _form_committee(site: str, trials: Mapping[str, Ref], trained: Trained, by: Joining) -> None:
+    """Adds the committee to what was trained, as if it were one more method."""
+    try:
+        trial = join_trials(by.place, by.encoded, by.matching, trials)
+        fits = [
+            join_fits(
+                by.place, by.encoded, {name: trained.fits[name][seed] for name in trials}, seed, by.settings, by.level
+            )
+            for seed in range(by.settings.seeds)
+        ]
+        folds = (
+            None if by.propensity is None else score_out_of_fold(by.place, by.encoded, by.propensity, COMMITTEE, trial)
+        )
+    except Exception as error:
+        stopping.check()
+        _set_aside(site, COMMITTEE, error, trained)
+        return
+    trained.picked[COMMITTEE] = replace(trial.record(Trial, "trial.json"), picked=True)
+    trained.trials[COMMITTEE] = [trained.picked[COMMITTEE]]
+    trained.fits[COMMITTEE] = fits
+    if folds is not None:
+        trained.folds[COMMITTEE] = folds
 
 
 def _submit_twin(

@@ -20,7 +20,7 @@ from flows.transfer import Transferred
 from tdrop.base import TdropError, UsageError
 from tdrop.evaluate import Evaluation
 from tdrop.home import Place, busy_seconds, reset_spans
-from tdrop.methods import label, method_names
+from tdrop.methods import COMMITTEE, label, method_names
 from tdrop.runs import TransferSettings
 
 
@@ -89,7 +89,7 @@ def _show(place: Place, results: Mapping[str, Transferred | Failed], console: Pr
         table.add_column(
             f"{site}\n{done[site].summary.verdict}{simulated}\n{evaluation.patients:,} patients", justify="right"
         )
-    for method in method_names():
+    for method in (*method_names(), COMMITTEE):
         cells = [_cell(evaluation, method, done[site].summary.method) for site, evaluation in evaluations.items()]
         if any(cells):
             table.add_row(label(method), *cells)

@@ -19,7 +19,12 @@ from tdrop.tune import Trial
 @stage("choice")
 def chosen_of_all(folder: Path, picked: Mapping[str, Trial], folds: Mapping[str, Ref], criterion: Criterion) -> None:
     """Writes choice.json."""
-    scores = [
+    write_record(folder / "choice.json", choose(score_methods(picked, folds), criterion=criterion))
+
+
+def score_methods(picked: Mapping[str, Trial], folds: Mapping[str, Ref]) -> list[Score]:
+    """What is known of every method before choosing."""
+    return [
         Score(
             method,
             method_class(method).has_samples,
@@ -28,7 +33,6 @@ def chosen_of_all(folder: Path, picked: Mapping[str, Trial], folds: Mapping[str,
         )
         for method, trial in picked.items()
     ]
-    write_record(folder / "choice.json", choose(scores, criterion=criterion))
 
 
 @step("choose", "choose {site.name}")

@@ -27,20 +27,17 @@ from tdrop.home import (
     PREDICTIONS,
     PROPENSITY,
     RISKS,
-    SOURCE,
     TIMES,
     Place,
     Ref,
     advance,
-    load_cohort,
     load_pair,
     save_summary,
     side_by_side,
     stage,
 )
-from tdrop.matching import Matching
 from tdrop.methods import build, load
-from tdrop.runs import SWEEP, TransferSettings
+from tdrop.runs import SWEEP, TransferSettings, write_trial
 from tdrop.shift import Propensity, density_ratio_weights
 from tdrop.tune import (
     OutOfFold,
@@ -50,7 +47,6 @@ from tdrop.tune import (
     predict_folds,
     promising,
     refit,
-    score_trial,
     settings_of,
 )
 
@@ -93,9 +89,7 @@ def tried_settings(
         write_record(folder / "trial.json", Trial(method, settings_of(tried), failure=failures[0]))
         return
     risks = reduce(OutOfFold.join, [OutOfFold.load(ref.path / OUT_OF_FOLD) for ref in held_out])
-    matched = matching.record(Matching, "matching.json").rows
-    write_record(folder / "trial.json", score_trial(tried, load_cohort(encoded.path / SOURCE), risks, matched))
-    risks.save(folder / OUT_OF_FOLD)
+    write_trial(folder, encoded, matching, tried, risks)
 
 
 @step("tune", "tune {method}")
@@ -158,10 +152,13 @@ def fit_seed(
     place: Place, encoded: Ref, method: str, trial: Trial, seed: int, settings: TransferSettings, level: float
 ) -> Ref:
     """Refits the picked trial on all labelled rows, and predicts the target's patients."""
-    levels = tuple(sorted({*SWEEP, level}))
     rows = rows_to_fit(encoded, build(method, **trial.settings))
-    model = trained_model(place, rows, method, trial.settings, seed)
-    return predicted_patients(place, encoded, model, seed, settings.passes, levels)
+    return predict_with(place, encoded, trained_model(place, rows, method, trial.settings, seed), seed, settings, level)
+
+
+def predict_with(place: Place, encoded: Ref, model: Ref, seed: int, settings: TransferSettings, level: float) -> Ref:
+    """A model's predictions of the target's patients, at every level that is shown."""
+    return predicted_patients(place, encoded, model, seed, settings.passes, tuple(sorted({*SWEEP, level})))
 
 
 def rows_to_fit(encoded: Ref, method: Method) -> Ref:

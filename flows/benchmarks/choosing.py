@@ -27,14 +27,16 @@ from tdrop.choose import (
     FoldScore,
     Score,
     choose,
+    seat,
     weigh_out_of_fold,
 )
 from tdrop.home import Place
 from tdrop.matching import match
-from tdrop.methods import build, label, method_names
+from tdrop.methods import COMMITTEE, build, label, method_names
+from tdrop.methods.parts.committee import Committee
 from tdrop.metrics import auroc, per_row_log_loss
 from tdrop.shift import density_ratio_weights, estimate_shift, propensity
-from tdrop.tune import Trial, refit, tune
+from tdrop.tune import OutOfFold, Trial, refit, score_trial, tune
 
 #: Trials a method gets: choosing between methods is less sensitive to them than the methods themselves.
 TRIALS = 4
@@ -145,16 +147,27 @@ def measure(problem: str, seed: int, methods: Sequence[str], trials: int) -> Mea
     shift = estimate_shift(source, target, seed=seed)
     matching = match(source, target, seed=seed)
     weights = density_ratio_weights(propensity(source, target, seed=seed))
-    scores, risks = [], []
+    scores, risks, out_of_fold = [], {}, {}
+
+    def add(name: str, trial: Trial, found: OutOfFold, has_samples: bool) -> None:
+        scores.append(Score(name, has_samples, trial, weigh_out_of_fold(name, found, source, weights)))
+
     for name in methods:
         tuned = tune(name, source, target, matching.rows, budget=trials, seed=seed)
-        folds = weigh_out_of_fold(name, tuned.out_of_fold, source, weights)
-        scores.append(Score(name, build(name).has_samples, tuned.picked, folds))
-        risks.append(refit(name, tuned.picked, source, target, seed=seed).summarise(target.X, PASSES, seed=seed).mean)
+        add(name, tuned.picked, tuned.out_of_fold, build(name).has_samples)
+        out_of_fold[name] = tuned.out_of_fold
+        risks[name] = refit(name, tuned.picked, source, target, seed=seed).summarise(target.X, PASSES, seed=seed).mean
+    members = seat(scores)
+    if members:
+        mean = OutOfFold.mean_of([out_of_fold[name] for name in members])
+        add(COMMITTEE, score_trial(Committee(members), source, mean, matching.rows), mean, has_samples=True)
+        risks[COMMITTEE] = np.mean([risks[name] for name in members], axis=0)
     chosen = choose_by_every_rule(scores)
     y = labelled.y
     assert y is not None
-    behind = behind_other_half(y, np.stack(risks), np.array([score.has_samples for score in scores]), seed=seed)
+    behind = behind_other_half(
+        y, np.stack(list(risks.values())), np.array([score.has_samples for score in scores]), seed=seed
+    )
     return Measurement(
         problem=problem,
         family=found.family,
@@ -173,7 +186,7 @@ def measure(problem: str, seed: int, methods: Sequence[str], trials: int) -> Mea
                 auroc_behind=float(behind.auroc[row]),
                 log_loss_behind=float(behind.log_loss[row]),
             )
-            for row, (score, risk) in enumerate(zip(scores, risks, strict=True))
+            for row, (score, risk) in enumerate(zip(scores, risks.values(), strict=True))
         },
         chosen=chosen,
     )
@@ -181,10 +194,12 @@ def measure(problem: str, seed: int, methods: Sequence[str], trials: int) -> Mea
 
 def choose_by_every_rule(scores: Sequence[Score]) -> dict[str, str]:
     """Returns the method that each rule picks; "lowest" rules have no ties, "fixed" ones do not look."""
-    candidates = [score for score in scores if score.has_samples]
+    candidates = [score for score in scores if score.has_samples and score.method != COMMITTEE]
     criteria: tuple[Criterion, ...] = ("importance_weighted", "matched_validation")
-    choices = {criterion: choose(scores, criterion=criterion) for criterion in criteria}
-    chosen: dict[str, str] = {criterion: choice.method for criterion, choice in choices.items()}
+    single = [score for score in scores if score.method != COMMITTEE]
+    choices = {criterion: choose(single, criterion=criterion) for criterion in criteria}
+    chosen: dict[str, str] = {criterion: choose(scores, criterion=criterion).method for criterion in criteria}
+    chosen |= {f"{criterion}, one method alone": choice.method for criterion, choice in choices.items()}
     for criterion, choice in choices.items():
         chosen[f"{criterion}, ties by the error of the difference"] = _choose_by_error_of_the_difference(choice)
     lowest: Mapping[str, Callable[[Trial, FoldScore], float | None]] = {

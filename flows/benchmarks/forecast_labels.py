@@ -20,10 +20,10 @@ from tdrop.forecast import (
     Quantity,
     Ranked,
     come_back,
-    committee_risk,
     draw_list,
     estimate_from_list,
     forecast,
+    peers_risk,
     true_risk,
 )
 from tdrop.metrics import CalibrationError, apply_lines, delong, divide, weighted_lines
@@ -61,7 +61,7 @@ class LabelRow:
 def label_rows(pair: Gathered, threshold: float, tau: Mapping[Quantity, float], *, draws: int) -> Iterator[LabelRow]:
     """Draws labels again and again from the chosen method's patients; tau is that of other pairs."""
     risk, y, evidence = pair.target[pair.chosen], pair.outcomes, pair.evidence
-    true = true_risk(evidence[pair.chosen], committee_risk(evidence))
+    true = true_risk(evidence[pair.chosen], peers_risk(evidence))
     answer = forecast(pair.name, evidence, threshold, resamples=60, tau=tau).of(pair.methods[pair.chosen])
     truth = float(Ranked.of(risk, threshold).quantities(y[None], 1 - y[None])[0, 0])
     before = _calibration_error(y, risk)

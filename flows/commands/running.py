@@ -12,6 +12,7 @@ from flows.commands.options import (
     Again,
     AsJson,
     AtOnce,
+    Committee,
     Contracts,
     Methods,
     Processes,
@@ -62,6 +63,7 @@ def transfer(
     seeds: Seeds = 3,
     trials: Trials = 12,
     method: Methods = None,
+    committee: Committee = True,
     processes: Processes = None,
     again: Again = False,
     runner: Runner = "processes",
@@ -76,7 +78,7 @@ def transfer(
 
     run_transfer(
         sites,
-        TransferSettings(seeds=seeds, trials=trials, methods=tuple(method or ())),
+        TransferSettings(seeds=seeds, trials=trials, methods=tuple(method or ()), committee=committee),
         contracts=contracts,
         processes=processes,
         again=again,

@@ -34,6 +34,7 @@ from .records import (
 from .types import (
     INTERVAL_LEVEL as INTERVAL_LEVEL,
     Cohort as Cohort,
+    Described as Described,
     Doubles as Doubles,
     Feature as Feature,
     FeatureKind as FeatureKind,

@@ -204,17 +204,30 @@ class Fitted(Protocol):
         ...
 
 
-@runtime_checkable
-class Method(Protocol):
-    """The settings of one method; a frozen dataclass."""
+class Described(Protocol):
+    """What a table says of a method and its settings."""
 
     name: ClassVar[str]
-    #: Whether its samples spread.
-    has_samples: ClassVar[bool]
 
     def settings(self) -> Mapping[str, Any]:
         """Every setting as a plain JSON value."""
         ...
+
+    def risk_alone(self) -> Described:
+        """The method without what only widens the risk: what tuning fits, which asks for nothing but the risk."""
+        ...
+
+    def restraint(self) -> tuple[float, ...]:
+        """How much these settings hold the method back, the most important part first; larger is more restrained."""
+        ...
+
+
+@runtime_checkable
+class Method(Described, Protocol):
+    """The settings of one method; a frozen dataclass."""
+
+    #: Whether its samples spread.
+    has_samples: ClassVar[bool]
 
     def fit(
         self,
@@ -242,10 +255,6 @@ class Method(Protocol):
 
     def with_settings(self, **settings: Any) -> Self:
         """Returns a copy with some settings changed; an unknown name is a UsageError."""
-        ...
-
-    def restraint(self) -> tuple[float, ...]:
-        """How much these settings hold the method back, the most important part first; larger is more restrained."""
         ...
 
     def search_space(self) -> dict[str, tuple[Any, ...]]:

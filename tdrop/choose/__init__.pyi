@@ -10,6 +10,7 @@ from .choice import (
     Score as Score,
     choose as choose,
 )
+from .committee import seat as seat
 from .folds import (
     FoldScore as FoldScore,
     out_of_fold_losses as out_of_fold_losses,

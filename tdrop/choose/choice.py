@@ -13,16 +13,18 @@ from typing import Literal, get_args
 
 from tdrop.base import Amount, Count, FitError, UsageError, did_you_mean
 from tdrop.choose.folds import FoldScore
+from tdrop.methods import COMMITTEE
 from tdrop.tune import Losses, Trial
 
 Criterion = Literal["importance_weighted", "matched_validation"]
 CRITERIA: tuple[str, ...] = get_args(Criterion)
 DEFAULT_CRITERION: Criterion = "importance_weighted"
 
-#: What is taken among methods that score alike, first to last: members that this site's unlabelled patients keep
-#: humble; a line that a reader can check by hand; other networks; then trees, which say beyond the source what they
-#: said at its edge; last what learns from its own guesses. docs/CHOOSING.md has the measurement.
+#: What is taken among methods that score alike, first to last: several of them together; networks that this site's
+#: unlabelled patients keep humble; a line that a reader can check by hand; other networks; then trees, which say beyond
+#: the source what they said at its edge; last what learns from its own guesses. docs/CHOOSING.md has the measurement.
 PREFERENCE = (
+    COMMITTEE,
     "transductive_ensemble",
     "logistic_regression",
     "ensemble",
@@ -65,6 +67,12 @@ class Score:
         if criterion == "importance_weighted":
             return None if self.folds is None else self.folds.losses
         return None if self.trial is None else self.trial.matched_losses
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Of a committee, its members; of any other method nobody."""
+        settings = self.trial.settings if self.method == COMMITTEE and self.trial is not None else {}
+        return tuple(settings.get("members", ()))
 
     @property
     def plain_log_loss(self) -> float | None:
@@ -117,6 +125,7 @@ class Choice:
         criterion: What was compared.
         table: All methods, lowest log loss first; those without a score last.
         mlp_better: Whether the plain network, which cannot be chosen, scores better than the chosen one.
+        members: Of the committee, where that was chosen.
     """
 
     method: str
@@ -124,13 +133,14 @@ class Choice:
     criterion: Criterion
     table: tuple[ChoiceRow, ...]
     mlp_better: bool
+    members: tuple[str, ...] = ()
 
 
 def choose(scores: Sequence[Score], *, criterion: Criterion = DEFAULT_CRITERION) -> Choice:
-    """Chooses, among the candidates that source patients cannot tell from the best, the first of PREFERENCE.
+    """Chooses the committee where there is one, else among the methods alike the first of PREFERENCE.
 
-    These are within ERRORS standard errors and within TOLERANCE of the lowest log loss by the criterion; a method with
-    a HANDICAP has it added first.
+    Alike are candidates that source patients cannot tell from the best: within ERRORS standard errors and within
+    TOLERANCE of the lowest log loss by the criterion; a method with a HANDICAP has it added first.
     """
     if criterion not in CRITERIA:
         raise UsageError(f"unknown criterion '{criterion}'{did_you_mean(criterion, CRITERIA)}")
@@ -142,7 +152,7 @@ def choose(scores: Sequence[Score], *, criterion: Criterion = DEFAULT_CRITERION)
     tied = {name for name in candidates if _alike(name, best, scored)}
     described = (_describe(score, scored, best, criterion, score.method in tied) for score in scores)
     table = tuple(sorted(described, key=_table_order))
-    chosen = min(tied, key=_preference)
+    chosen = COMMITTEE if COMMITTEE in candidates else min(tied, key=preference)
     others = [row.method for row in table if row.candidate and row.method != chosen and row.log_loss is not None]
     return Choice(
         method=chosen,
@@ -150,6 +160,7 @@ def choose(scores: Sequence[Score], *, criterion: Criterion = DEFAULT_CRITERION)
         criterion=criterion,
         table=table,
         mlp_better="mlp" in scored and scored["mlp"].mean < scored[chosen].mean,
+        members=next((score.members for score in scores if score.method == chosen), ()),
     )
 
 
@@ -193,10 +204,11 @@ def _effective_n(kept: Trial | FoldScore | None) -> Amount | None:
 
 
 def _table_order(row: ChoiceRow) -> tuple[float, int]:
-    return (float("inf") if row.log_loss is None else row.log_loss, _preference(row.method))
+    return (float("inf") if row.log_loss is None else row.log_loss, preference(row.method))
 
 
-def _preference(name: str) -> int:
+def preference(name: str) -> int:
+    """A method's place in PREFERENCE; unknown ones are last."""
     return PREFERENCE.index(name) if name in PREFERENCE else len(PREFERENCE)
 
 

@@ -1,6 +1,6 @@
 """How every figure looks, and how it becomes SVG that may stand inside a page.
 
-Colours are Okabe and Ito's, told apart by the colour-blind; eleven methods need more than eight, so each
+Colours are Okabe and Ito's, told apart by the colour-blind; twelve methods need more than eight, so each
 method also has its own marker and dash. A method looks the same in every figure of every report.
 """
 
@@ -55,6 +55,7 @@ LOOKS: dict[str, Look] = {
     "transductive_ensemble": Look("#8c3a00", "p", "-"),
     "logistic_regression": Look("#1f2933", "*", "-"),
     "gradient_boosting": Look("#0072b2", "X", "-"),
+    "committee": Look("#3d3d8f", "8", "-"),
 }
 
 _UNKNOWN = Look("#5b6672", "o", "-")

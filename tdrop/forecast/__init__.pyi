@@ -5,7 +5,7 @@ from .estimators import (
     ESTIMATORS as ESTIMATORS,
     Estimator as Estimator,
     Evidence as Evidence,
-    committee_risk as committee_risk,
+    peers_risk as peers_risk,
     true_risk as true_risk,
 )
 from .ledger import (

@@ -3,9 +3,9 @@
 - **importance_weighted**: what the method did on source patients it had not seen, weighted to look like the target.
 - **confidence**: the target's own risks, recalibrated on the weighted source rows, taken at their word (the idea of
   CBPE and M-CBPE, NannyML 2024).
-- **committee**: the mean risk of the methods that source patients cannot tell from the best, taken at its word.
+- **peers**: the mean risk of the methods that source patients cannot tell from the best, taken at its word.
 - **blend**: the mean of these two risks, taken at its word.
-- **pessimistic**: the worse of confidence and committee, number by number; for the share of outcomes, the one further
+- **pessimistic**: the worse of confidence and peers, number by number; for the share of outcomes, the one further
   from what the method itself expects.
 
 None of them can see that the same patients fare differently here: that takes outcomes.
@@ -22,9 +22,10 @@ import numpy as np
 from tdrop.base import DataError, Doubles
 from tdrop.choose import TOLERANCE
 from tdrop.forecast.masses import QUANTITIES, WORSE, Ranked
+from tdrop.methods import COMMITTEE
 from tdrop.metrics import apply_lines, log_loss, weighted_lines
 
-Estimator = Literal["importance_weighted", "confidence", "committee", "blend", "pessimistic"]
+Estimator = Literal["importance_weighted", "confidence", "peers", "blend", "pessimistic"]
 ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
 #: The one that was best on the pairs rules were settled on: docs/FORECAST.md.
 DEFAULT_ESTIMATOR: Estimator = "blend"
@@ -58,11 +59,13 @@ class Evidence:
             raise DataError(f"method '{self.method}': no source row has any weight; there is nothing to forecast from")
 
 
-def committee_risk(evidence: Sequence[Evidence]) -> Doubles:
+def peers_risk(evidence: Sequence[Evidence]) -> Doubles:
     """The mean risk of the methods within `TOLERANCE` of the lowest weighted log loss (target rows,).
 
-    A method that left-out source patients know to be worse has nothing to say about the truth.
+    A method that left-out source patients know to be worse has nothing to say about the truth, and a committee nothing
+    that its members do not say.
     """
+    evidence = [one for one in evidence if one.method != COMMITTEE] or evidence
     lengths = {len(one.target) for one in evidence}
     if len(lengths) != 1:
         raise DataError(f"the methods' risks cover {sorted(lengths)} patients; give the same patients to all")
@@ -72,13 +75,13 @@ def committee_risk(evidence: Sequence[Evidence]) -> Doubles:
 
 
 def estimate(
-    one: Evidence, committee: Doubles, threshold: float, source_counts: Doubles, target_counts: Doubles
+    one: Evidence, peers: Doubles, threshold: float, source_counts: Doubles, target_counts: Doubles
 ) -> dict[Estimator, Doubles]:
     """Every estimator's five numbers (5, resamples) of one method.
 
     Args:
         one: The method's evidence.
-        committee: The committee's risks (target rows,).
+        peers: The peers' risks (target rows,).
         threshold: The decision level.
         source_counts: How often each source row was drawn (resamples, source rows); ones for the point estimate.
         target_counts: How often each target row was drawn (resamples, target rows).
@@ -88,14 +91,14 @@ def estimate(
     recalibrated = apply_lines(one.target, weighted_lines(one.y, one.source, weights, start=_point(one)))
     target = Ranked.of(one.target, threshold)
     confidence = target.quantities(target_counts * recalibrated, target_counts * (1 - recalibrated))
-    together = target.quantities(target_counts * committee, target_counts * (1 - committee))
-    middle = (recalibrated + committee) / 2
+    together = target.quantities(target_counts * peers, target_counts * (1 - peers))
+    middle = (recalibrated + peers) / 2
     blend = target.quantities(target_counts * middle, target_counts * (1 - middle))
     own = target_counts @ one.target / target_counts.sum(axis=1)
     return {
         "importance_weighted": source,
         "confidence": confidence,
-        "committee": together,
+        "peers": together,
         "blend": blend,
         "pessimistic": more_pessimistic(confidence, together, own),
     }
@@ -117,9 +120,9 @@ def more_pessimistic(first: Doubles, second: Doubles, expected: Doubles) -> Doub
     return found
 
 
-def true_risk(one: Evidence, committee: Doubles) -> Doubles:
+def true_risk(one: Evidence, peers: Doubles) -> Doubles:
     """The risks behind the default estimate (target rows,)."""
-    return np.asarray((apply_lines(one.target, _point(one)[None])[0] + committee) / 2, dtype=np.float64)
+    return np.asarray((apply_lines(one.target, _point(one)[None])[0] + peers) / 2, dtype=np.float64)
 
 
 def _point(one: Evidence) -> Doubles:

@@ -15,8 +15,8 @@ from tdrop.forecast.estimators import (
     ESTIMATORS,
     Estimator,
     Evidence,
-    committee_risk,
     estimate,
+    peers_risk,
     true_risk,
 )
 from tdrop.forecast.masses import QUANTITIES, Quantity, Ranked
@@ -114,14 +114,14 @@ def forecast(
     """
     if not evidence:
         raise DataError(f"site '{site}': no method left out-of-fold risks to forecast from; train at least one")
-    committee = committee_risk(evidence)
+    peers = peers_risk(evidence)
     first = evidence[0]
     share = effective_n(first.weights) / len(first.weights)
     between = dict(tau) if tau is not None else {name: tau_of(name, share) for name in QUANTITIES}
     answers: list[Answer] = []
     for one in evidence:
-        points = estimate(one, committee, threshold, np.ones((1, len(one.y))), np.ones((1, len(committee))))
-        spread = _sampling(one, committee, threshold, resamples, seed)
+        points = estimate(one, peers, threshold, np.ones((1, len(one.y))), np.ones((1, len(peers))))
+        spread = _sampling(one, peers, threshold, resamples, seed)
         answers += _answers(one.method, points, spread, between, level)
     return Forecast(
         site=site,
@@ -131,22 +131,22 @@ def forecast(
         source_rows=len(first.y),
         source_events=int(first.y.sum()),
         effective_n=effective_n(first.weights),
-        target_rows=len(committee),
+        target_rows=len(peers),
         answers=tuple(answers),
         bounds=tuple(bounds),
     )
 
 
-def _sampling(one: Evidence, committee: Doubles, threshold: float, resamples: int, seed: int) -> Doubles:
+def _sampling(one: Evidence, peers: Doubles, threshold: float, resamples: int, seed: int) -> Doubles:
     """Standard deviations (5,): over source and target patients (bootstrap) and over how outcomes will fall.
 
     The second is exact to first order: patients with risk r move a number by slope * (y - r), of variance r (1 - r).
     """
     draws = [
-        estimate(one, committee, threshold, source, target)[DEFAULT_ESTIMATOR]
-        for source, target in _counts(len(one.y), len(committee), resamples, seed)
+        estimate(one, peers, threshold, source, target)[DEFAULT_ESTIMATOR]
+        for source, target in _counts(len(one.y), len(peers), resamples, seed)
     ]
-    risk = true_risk(one, committee)
+    risk = true_risk(one, peers)
     chance = Ranked.of(one.target, threshold).slopes(risk) ** 2 @ (risk * (1 - risk))
     return np.asarray(np.sqrt(np.nanvar(np.concatenate(draws, axis=1), axis=1) + chance), dtype=np.float64)
 

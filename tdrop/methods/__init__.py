@@ -7,6 +7,7 @@ Nothing heavy is imported until a method is asked for.
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -19,7 +20,10 @@ from tdrop.base import FitError, UsageError, did_you_mean
 if TYPE_CHECKING:
     from tdrop.base import Fitted, Method
 
-__all__ = ["build", "describe", "digest", "label", "load", "method_class", "method_names"]
+__all__ = ["COMMITTEE", "build", "describe", "digest", "label", "load", "method_class", "method_names", "rebuild"]
+
+#: Several methods' fits used together: no method that could be tuned or asked for, but one that is shown and served.
+COMMITTEE = "committee"
 
 #: The order of the paper's table; methods it does not know follow by name.
 _ORDER = (
@@ -46,9 +50,15 @@ def method_names() -> tuple[str, ...]:
 
 def method_class(name: str) -> Any:
     """Returns the settings class of a method."""
+    return import_module(_module_of(name)).METHOD
+
+
+def _module_of(name: str) -> str:
+    if name == COMMITTEE:
+        return f"{__name__}.parts.committee"
     if name not in method_names():
         raise UsageError(f"there is no method '{name}'{did_you_mean(name, method_names())}")
-    return import_module(f"{__name__}.{name}").METHOD
+    return f"{__name__}.{name}"
 
 
 def build(name: str, **settings: Any) -> Method:
@@ -70,7 +80,7 @@ def describe(name: str) -> str:
 @cache
 def _said(name: str, what: str) -> str:
     """A text of a method's class, read from its file where it stands there: a report names methods and fits none."""
-    found = find_spec(f"{__name__}.{name}") if name in method_names() else None
+    found = find_spec(_module_of(name)) if name in (*method_names(), COMMITTEE) else None
     if found is not None and found.origin is not None:
         for node in ast.walk(ast.parse(Path(found.origin).read_bytes())):
             match node:
@@ -83,12 +93,15 @@ def load(folder: Path | str) -> Fitted:
     """Loads a saved model; a changed, cut-off or missing file is a FitError."""
     from tdrop.methods.parts.save import read_model
 
-    record, files = read_model(Path(folder))
     try:
-        method = build(record["method"], **record["settings"])
+        return rebuild(*read_model(Path(folder)))
     except (UsageError, KeyError) as error:
         raise FitError(f"model in '{Path(folder).name}' cannot be rebuilt: {error}") from None
-    fitted: Fitted = method.restore(record, files)  # type: ignore[attr-defined]
+
+
+def rebuild(record: Mapping[str, Any], files: Mapping[str, bytes]) -> Fitted:
+    """The model of a saved record and the files that it names."""
+    fitted: Fitted = method_class(record["method"])().with_settings(**record["settings"]).restore(record, files)
     return fitted
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from tdrop.choose import HANDICAP, Choice
 from tdrop.evaluate import ALL
 from tdrop.report.data import ReportData
-from tdrop.report.text import method_label
+from tdrop.report.text import listed, method_label
 
 SIMPLE = "logistic_regression"
+_NOT_SETTLED = "source patients like these do not tell which of them is best"
 
 
 def method_sentence(data: ReportData) -> str:
@@ -17,6 +18,9 @@ def method_sentence(data: ReportData) -> str:
         return (
             f"Chosen without outcomes. Now that they are known, {method_label(better)} fits them clearly better here."
         )
+    if data.choice.members:
+        told = "by the outcomes no single method is clearly better here" if data.labelled else _NOT_SETTLED
+        return f"The mean of {listed([method_label(name) for name in data.choice.members])}: {told}."
     if data.method == SIMPLE:
         if data.labelled:
             return "The simplest method; by the outcomes no other is clearly better here."

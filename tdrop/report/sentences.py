@@ -5,7 +5,7 @@ Every number of patients that a sentence holds comes through `count`, which writ
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tdrop.base import Count
 from tdrop.choose import HANDICAP, Choice
@@ -13,7 +13,7 @@ from tdrop.contracts import Decision
 from tdrop.evaluate import Evaluation
 from tdrop.matching import Balance, Matching
 from tdrop.metrics import FEWEST_EVENTS
-from tdrop.report.text import count, method_label, share
+from tdrop.report.text import count, listed, method_label, share
 from tdrop.shift import Ground, Shift
 
 #: How each criterion is called.
@@ -115,6 +115,8 @@ def choice_sentence(choice: Choice) -> str:
     if choice.method not in losses:
         return ""
     name, loss = method_label(choice.method), f"{losses[choice.method]:.4f}"
+    if choice.members:
+        return _committee_sentence(choice.members, losses, loss, MEASURES[choice.criterion])
     best = min(losses, key=losses.__getitem__)
     lowest = f"{method_label(best)} has the lowest {MEASURES[choice.criterion]} ({losses[best]:.4f})"
     if best == choice.method:
@@ -127,6 +129,15 @@ def choice_sentence(choice: Choice) -> str:
     return (
         f"{lowest}; source patients cannot tell {name} ({loss}) from it, and of the {tied} methods of which that holds "
         "it comes first in the order that transfers best."
+    )
+
+
+def _committee_sentence(members: Sequence[str], losses: Mapping[str, float], loss: str, measure: str) -> str:
+    """Says who is used together, and why."""
+    told = [f"{method_label(name)} ({losses[name]:.4f})" for name in members if name in losses]
+    return (
+        f"{listed(told)} are so close in {measure} that source patients do not settle which of "
+        f"them serves this site best. Their mean is used ({loss}): methods of different kinds err differently."
     )
 
 

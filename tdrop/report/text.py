@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -22,6 +22,12 @@ def method_label(name: str) -> str:
         return label(name)
     except UsageError:
         return name
+
+
+def listed(words: Sequence[str]) -> str:
+    """Words as a sentence lists them: "a", "a and b", "a, b and c"."""
+    *before, last = words
+    return f"{', '.join(before)} and {last}" if before else last
 
 
 def count(value: Any) -> str:

@@ -14,6 +14,7 @@ from .batch import (
     unseen_sentences as unseen_sentences,
     what_changed as what_changed,
 )
+from .committee import joined_models as joined_models, joined_trials as joined_trials, write_trial as write_trial
 from .evidence import (
     SEED as SEED,
     fitted_propensity as fitted_propensity,

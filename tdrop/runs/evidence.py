@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdrop.base import DataError, Doubles, Summary, read_arrays
-from tdrop.forecast import Evidence, Promise, bound_error, committee_risk, promise, true_risk
+from tdrop.forecast import Evidence, Promise, bound_error, peers_risk, promise, true_risk
 from tdrop.home import (
     PREDICTIONS,
     PROPENSITY,
@@ -48,7 +48,7 @@ def load_evidence(folds: Mapping[str, Ref], fits: Mapping[str, Sequence[Ref]]) -
 def idea_of_truth(evidence: Sequence[Evidence], method: str) -> Doubles:
     """The forecast's idea of the patients' true risks, for one method's AUROC (target rows,)."""
     own = next(one for one in evidence if one.method == method)
-    return true_risk(own, committee_risk(evidence))
+    return true_risk(own, peers_risk(evidence))
 
 
 def list_promises(

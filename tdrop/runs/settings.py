@@ -28,6 +28,9 @@ class TransferSettings(BaseModel):
     criterion: Literal["importance_weighted", "matched_validation"] = Field(
         default="importance_weighted", description="How the method is chosen without target labels"
     )
+    committee: bool = Field(
+        default=True, description="Whether methods that source patients cannot tell apart are used together"
+    )
     bootstrap: int = Field(
         default=1000, ge=50, le=20000, description="Resamples of patients behind each interval of a metric"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +46,16 @@ class OutOfFold:
         parts = [(self.fold, other.fold), (self.risk, other.risk), (self.sd, other.sd)]
         fold, risk, sd = (np.concatenate(pair)[order] for pair in parts)
         return OutOfFold(rows[order], fold, risk, sd, other.passes)
+
+    @classmethod
+    def mean_of(cls, parts: Sequence[OutOfFold]) -> OutOfFold:
+        """Several methods' answers about the same rows as one: the mean risk, with their own doubt around it."""
+        first = parts[0]
+        if not all(np.array_equal(part.rows, first.rows) for part in parts):
+            raise DataError("out-of-fold risks of different rows have no mean; tune the methods on the same rows")
+        risk = np.mean([part.risk for part in parts], axis=0)
+        sd = np.sqrt(np.mean([part.sd**2 for part in parts], axis=0))
+        return cls(first.rows, first.fold, risk, sd, max(part.passes for part in parts))
 
     def save(self, path: Path) -> None:
         """Writes a compressed npz file."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tdrop.base import Cohort, Count, Doubles, FitError, Fitted, Indices, Method, StepCallback
+from tdrop.base import Cohort, Count, Described, Doubles, FitError, Fitted, Indices, Method, StepCallback
 from tdrop.methods import build
 from tdrop.metrics import auroc, brier, misclassified, per_row_log_loss
 from tdrop.tune.losses import Losses
@@ -110,7 +110,7 @@ def run_trial(
     return score_trial(method, source, found, np.asarray(matching_rows)), found
 
 
-def score_trial(method: Method, source: Cohort, found: OutOfFold, matching_rows: Indices) -> Trial:
+def score_trial(method: Described, source: Cohort, found: OutOfFold, matching_rows: Indices) -> Trial:
     """Compares out-of-fold risks with the outcomes of the rows they are for."""
     y = _outcomes(source)[found.rows]
     per_row = per_row_log_loss(y, found.risk)
@@ -152,7 +152,7 @@ def refit(
     return chosen_method(name, trial).fit(source, target.unlabelled(), None, seed=seed, progress=progress)
 
 
-def settings_of(method: Method) -> Mapping[str, Any]:
+def settings_of(method: Described) -> Mapping[str, Any]:
     """Returns the method's settings as plain JSON values."""
     return dict(method.settings())
 

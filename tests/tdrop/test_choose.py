@@ -11,8 +11,8 @@ import scenarios
 from stand_in import Watcher
 
 from tdrop.base import DataError, FitError, UsageError, plain, read
-from tdrop.choose import Choice, FoldScore, Score, choose, out_of_fold_losses
-from tdrop.methods import build
+from tdrop.choose import Choice, FoldScore, Score, choose, out_of_fold_losses, seat
+from tdrop.methods import COMMITTEE, build
 from tdrop.report.sentences import choice_sentence
 from tdrop.shift import density_ratio_weights, propensity
 from tdrop.tune import Losses, Trial
@@ -59,6 +59,54 @@ def test_a_tie_goes_to_what_transfers_best_and_says_so(base):
     assert choose([*scores, score("logistic_regression", base)]).method == "logistic_regression"
     both = [*scores, score("logistic_regression", base), score("transductive_ensemble", base)]
     assert choose(both).method == "transductive_ensemble"
+
+
+TRIO = ("transductive_ensemble", "logistic_regression", "gradient_boosting")
+
+
+def test_methods_of_different_kinds_that_are_alike_sit_together(base):
+    scores = [score("gradient_boosting", base - 0.01), score("logistic_regression", base), score("ensemble", base)]
+    scores += [score("transductive_ensemble", base - 0.005), score("mlp", base - 0.2, has_samples=False)]
+    assert seat(scores) == TRIO
+    assert seat([one for one in scores if one.method != "transductive_ensemble"]) == (
+        "logistic_regression",
+        "ensemble",
+        "gradient_boosting",
+    )
+    assert seat([one for one in scores if one.method in ("ensemble", "mlp")]) == ()
+    assert seat([*scores[:1], *scores[4:], Score("tdnr", True)]) == ()
+
+
+def test_who_is_behind_has_no_seat_and_who_would_be_taken_alone_has_one(base):
+    behind = [
+        score("gradient_boosting", base + 0.021),
+        score("logistic_regression", base),
+        score("ensemble", base + 0.019),
+    ]
+    assert seat(behind) == ("logistic_regression", "ensemble")
+    ahead = [score("gradient_boosting", base - 0.028), score("logistic_regression", base), score("tdnr", base + 0.1)]
+    assert choose(ahead).method == "logistic_regression"
+    assert seat(ahead) == ("logistic_regression", "gradient_boosting")
+    alone = [score("gradient_boosting", base - 0.2), score("logistic_regression", base), score("tdnr", base + 0.1)]
+    assert seat(alone) == ()
+
+
+def test_a_committee_is_taken_where_there_is_one_and_says_who_sits_on_it(base):
+    scores = [score("gradient_boosting", base - 0.01), score("logistic_regression", base)]
+    together = score(COMMITTEE, base + 0.001)
+    together = replace(
+        together, trial=replace(together.trial, settings={"members": ["logistic_regression", "gradient_boosting"]})
+    )
+    choice = choose([*scores, together])
+    assert (choice.method, choice.members) == (COMMITTEE, ("logistic_regression", "gradient_boosting"))
+    told = choice_sentence(choice)
+    assert told.startswith("Logistic regression (")
+    assert "and Gradient boosting (" in told
+    assert choose(scores).members == ()
+
+
+def test_a_method_of_ones_own_is_preferred_last_and_may_still_sit(base):
+    assert seat([score("mine", base), score("logistic_regression", base)]) == ("logistic_regression", "mine")
 
 
 def test_more_than_the_tolerance_is_no_tie_however_few_patients_tell(base):

@@ -17,7 +17,8 @@ from tdrop.base import FitError
 
 #: Form of the folder; a reader of another form says so instead of guessing.
 FORM = 4
-_RECORD = "model.json"
+#: The file that names and seals the others.
+RECORD = "model.json"
 
 
 def write_model(folder: Path, record: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
@@ -27,7 +28,7 @@ def write_model(folder: Path, record: Mapping[str, Any], files: Mapping[str, byt
         (folder / name).write_bytes(content)
     sealed = {**record, "form": FORM, "files": {name: _sha256(content) for name, content in sorted(files.items())}}
     sealed["seal"] = _sha256(canonical_bytes(sealed))
-    (folder / _RECORD).write_text(json.dumps(sealed, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    (folder / RECORD).write_text(json.dumps(sealed, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
@@ -52,14 +53,14 @@ def digest(folder: Path) -> str:
 
 def _read_record(folder: Path) -> dict[str, Any]:
     try:
-        record = json.loads(_read(folder, _RECORD))
+        record = json.loads(_read(folder, RECORD))
         seal = record.pop("seal")
         intact = seal == _sha256(canonical_bytes(record)) and isinstance(record["files"], dict)
     except (ValueError, KeyError, AttributeError, TypeError):
         intact = False
     if not intact:
         raise FitError(
-            f"model in '{folder.name}': '{_RECORD}' is not the file that was saved; restore the folder or fit again"
+            f"model in '{folder.name}': '{RECORD}' is not the file that was saved; restore the folder or fit again"
         )
     if record["form"] != FORM:
         raise FitError(

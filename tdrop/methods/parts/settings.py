@@ -103,6 +103,10 @@ def _check(method: str, name: str, value: Any, default: Any, rules: Mapping[str,
         if not isinstance(value, bool):
             raise UsageError(f"{where} is {value!r}; give true or false")
         return
+    if isinstance(default, tuple) and isinstance(default[0], str):
+        if not isinstance(value, tuple) or not all(isinstance(word, str) for word in value):
+            raise UsageError(f"{where} is {value!r}; give a list of words")
+        return
     numbers = value if isinstance(value, tuple) else (value,)
     whole = default is None or isinstance(default, int | tuple)
     for number in numbers:

@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 
 from tdrop.base import DataError, plain, read
 from tdrop.forecast import QUANTITIES, Evidence, Forecast, bound_error, fit_tau, forecast, tau_of
-from tdrop.forecast.estimators import committee_risk, more_pessimistic
+from tdrop.forecast.estimators import more_pessimistic, peers_risk
 from tdrop.forecast.masses import Ranked
 from tdrop.metrics import auroc
 from tdrop.metrics.lines import apply_lines, weighted_lines
@@ -38,7 +38,7 @@ class Site:
 
 
 @pytest.mark.parametrize("shift", [0.0, 1.0])
-@pytest.mark.parametrize("estimator", ["importance_weighted", "confidence", "committee", "blend", "pessimistic"])
+@pytest.mark.parametrize("estimator", ["importance_weighted", "confidence", "peers", "blend", "pessimistic"])
 def test_every_estimator_finds_the_truth_under_covariate_shift(shift: float, estimator: str) -> None:
     site = Site(shift)
     found = forecast("north", [site.evidence()], T, resamples=20)
@@ -56,15 +56,15 @@ def test_weighted_recalibration_mends_risks_that_are_wrong_on_average() -> None:
     outcomes, expected = found.of("a", "outcomes"), site.truth.mean()
     assert outcomes is not None
     assert outcomes.by["confidence"] == pytest.approx(expected, abs=0.03)
-    assert abs(float(outcomes.by["committee"] or 0) - expected) > 0.1
+    assert abs(float(outcomes.by["peers"] or 0) - expected) > 0.1
 
 
 def test_a_method_that_the_source_knows_to_be_worse_is_not_of_the_committee() -> None:
     site = Site(0.5)
     good, worse = site.evidence(), site.evidence(slope=-3.0, method="b")
-    assert np.array_equal(committee_risk([good, worse]), good.target)
+    assert np.array_equal(peers_risk([good, worse]), good.target)
     alike = site.evidence(slope=1.4, method="c")
-    assert committee_risk([good, worse, alike]) == pytest.approx((good.target + alike.target) / 2)
+    assert peers_risk([good, worse, alike]) == pytest.approx((good.target + alike.target) / 2)
 
 
 def test_the_blend_lies_between_confidence_and_committee() -> None:
@@ -72,7 +72,7 @@ def test_the_blend_lies_between_confidence_and_committee() -> None:
     found = forecast("north", [site.evidence(slope=3.0, intercept=1.0)], T, resamples=20)
     for name in ("auroc", "outcomes", "brier"):
         by = found.of("a", name).by  # type: ignore[union-attr, arg-type]
-        ends = sorted((by["confidence"], by["committee"]))
+        ends = sorted((by["confidence"], by["peers"]))
         assert ends[0] - 1e-6 <= by["blend"] <= ends[1] + 1e-6
 
 

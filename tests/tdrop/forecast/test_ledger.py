@@ -23,7 +23,7 @@ from tdrop.forecast import (
 
 
 def _forecast(site: str, value: float) -> Forecast:
-    answer = Answer("mlp", "auroc", value, value - 0.1, value + 0.1, 0.01, 0.05, {"committee": value})
+    answer = Answer("mlp", "auroc", value, value - 0.1, value + 0.1, 0.01, 0.05, {"peers": value})
     return Forecast(site, "pessimistic", 0.15, 0.95, 100, 20, 80.0, 50, (answer,))
 
 

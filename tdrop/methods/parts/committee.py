@@ -1,0 +1,116 @@
+"""Committee: the fits of several methods used together, where source patients cannot tell which of them is best.
+
+Formula: risk = mean over members m of risk_m. The samples are the members' own deviations around it,
+    s_mj = risk + k_m (s_mj - risk_m),    every member counting the same: sd^2 = mean of k_m^2 sd_m^2,
+where k_m is 1 unless a sample would leave [0, 1], and then what keeps it there. What members disagree about is not part
+of the doubt: it told of errors no better than chance (error AUROC .51 to .60), and with it sd told of them less well.
+Not in the paper. The mean of risks has a log loss no higher than the mean of theirs, and methods of different kinds err
+differently: a line, trees and networks together transferred better than any of them (docs/CHOOSING.md).
+It departs from every method in having neither settings to tune, nor trials, nor a fit of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tdrop.base import INTERVAL_LEVEL, Doubles, Fitted, Predictive, Summary, UsageError
+from tdrop.methods import COMMITTEE, build, rebuild
+from tdrop.methods.parts.sampling import summarise_samples
+from tdrop.methods.parts.save import RECORD, write_model
+from tdrop.methods.parts.settings import Settings, setting
+
+
+@dataclass(frozen=True)
+class Committee(Settings):
+    """Which methods are used together."""
+
+    name: ClassVar[str] = COMMITTEE
+    label: ClassVar[str] = "Committee"
+    summary: ClassVar[str] = (
+        "The mean of methods that source patients cannot tell apart, each with its own doubt around it."
+    )
+    uses_target: ClassVar[bool] = True
+
+    members: tuple[str, ...] = setting(("logistic_regression", "gradient_boosting"), "The methods that are used.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(set(self.members)) != len(self.members) or len(self.members) < 2 or COMMITTEE in self.members:
+            raise UsageError(f"a committee needs at least two different methods; got {', '.join(self.members)}")
+
+    def risk_alone(self) -> Committee:
+        """The same of what its members' tuning fitted."""
+        return Committee(tuple(build(name).risk_alone().name for name in self.members))
+
+    def of(self, fits: Sequence[Fitted]) -> FittedCommittee:
+        """The members' fits, in the order of `members`, as one."""
+        return FittedCommittee(self, dict(zip(self.members, fits, strict=True)))
+
+    def restore(self, record: Mapping[str, Any], files: Mapping[str, bytes]) -> FittedCommittee:
+        """Rebuilds the fitted half from a saved model's files."""
+        fits = []
+        for name in self.members:
+            start = f"{name}."
+            own = {file.removeprefix(start): content for file, content in files.items() if file.startswith(start)}
+            fits.append(rebuild(json.loads(own.pop(RECORD)), own))
+        return self.of(fits)
+
+
+class FittedCommittee:
+    """Several fitted methods that answer together; see `tdrop.types.Fitted`."""
+
+    def __init__(self, method: Committee, members: Mapping[str, Fitted]) -> None:
+        first = next(iter(members.values()))
+        self.method = method
+        self.features = first.features
+        self.task = first.task
+        self.steps = max(one.steps for one in members.values())
+        self.history: Sequence[dict[str, float | None]] = ()
+        self._members = members
+
+    def sample(self, X: NDArray[Any], n: int, *, seed: int) -> Predictive:
+        """The members' deviations around their mean for X (rows, features), repeated until all have equally many."""
+        parts = [one.sample(X, n, seed=seed).samples.astype(np.float64) for one in self._members.values()]
+        means = [part.mean(axis=0) for part in parts]
+        risk = np.mean(means, axis=0)
+        each = math.lcm(*map(len, parts))
+        around = [self._around(risk, part - mean) for part, mean in zip(parts, means, strict=True)]
+        samples = np.concatenate([np.repeat(part, each // len(part), axis=0) for part in around])
+        return Predictive(samples.astype(np.float32))
+
+    def _around(self, risk: Doubles, deviations: Doubles) -> Doubles:
+        """Samples (samples, rows) around a risk (rows,), which are risks themselves."""
+        if self.task == "regression" or deviations.shape[1] == 0:
+            return risk + deviations
+        with np.errstate(divide="ignore", invalid="ignore"):
+            bounds = -risk / deviations.min(axis=0), (1 - risk) / deviations.max(axis=0)
+        # Where nothing deviates a bound is no number.
+        kept = np.minimum(*(np.where(bound >= 0, np.minimum(bound, 1.0), 1.0) for bound in bounds))
+        return np.clip(risk + kept * deviations, 0.0, 1.0)
+
+    def summarise(self, X: NDArray[Any], n: int, *, seed: int, levels: Sequence[float] = (INTERVAL_LEVEL,)) -> Summary:
+        """Streams the samples over chunks of rows and keeps mean, sd and intervals."""
+        rows = np.asarray(X)
+        passes = len(self.sample(rows[:0], n, seed=seed).samples)
+        return summarise_samples(lambda part: self.sample(part, n, seed=seed), rows, passes, levels)
+
+    def save(self, folder: Path) -> None:
+        """Writes the members' files, each named after its member, and one record that seals them."""
+        files: dict[str, bytes] = {}
+        for name, one in self._members.items():
+            with TemporaryDirectory() as place:
+                one.save(Path(place))
+                files |= {f"{name}.{file.name}": file.read_bytes() for file in Path(place).iterdir()}
+        write_model(Path(folder), {"method": COMMITTEE, "settings": self.method.settings()}, files)
+
+
+METHOD = Committee
