@@ -1,0 +1,79 @@
+"""Two methods that source patients cannot tell apart, used together from fit to score."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import write_tiny_network
+
+from tdrop.home import PREDICTIONS, load_summary
+from tdrop.methods import COMMITTEE
+from tdrop.runs import TransferSettings
+from tdrop.runs.run import last_run
+
+MEMBERS = ("logistic_regression", "gradient_boosting")
+SETTINGS = TransferSettings(
+    methods=MEMBERS,
+    method_settings={
+        "logistic_regression": {"refits": 4},
+        "gradient_boosting": {"refits": 3, "steps": 20, "leaves": 4},
+    },
+    seeds=2,
+    trials=1,
+    passes=10,
+    bootstrap=50,
+)
+
+
+def transfer(place, settings):
+    from flows.transfer import transfer_site
+
+    return transfer_site("harbour", settings, place.contracts, place.home, processes=0)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    found = write_tiny_network(tmp_path_factory.mktemp("committee"))
+    transfer(found, SETTINGS)
+    return found
+
+
+def test_it_is_chosen_and_its_risks_are_the_members_mean(place):
+    run = last_run(place, "harbour")
+    assert (run.chosen, run.choice.members) == (COMMITTEE, MEMBERS)
+    assert set(run.trained.fits) == {*MEMBERS, COMMITTEE}
+    for seed in range(2):
+        risks = [load_summary(run.trained.fits[name][seed].path / PREDICTIONS).mean for name in (*MEMBERS, COMMITTEE)]
+        assert np.allclose(np.mean(risks[:2], axis=0), risks[2], atol=1e-6)
+        assert not np.allclose(risks[0], risks[1], atol=1e-3)
+
+
+def test_it_is_shown_beside_the_methods(place):
+    folder = place.latest("harbour")
+    rows = json.loads((folder / "evaluation.json").read_text())["rows"]
+    assert {row["method"] for row in rows} == {*MEMBERS, COMMITTEE}
+    page = (folder / "report.html").read_text()
+    assert "The mean of Logistic regression and Gradient boosting" in page
+    assert "do not settle which of them serves this site best" in page
+
+
+def test_what_is_promoted_scores_as_the_report_did(place):
+    from flows.score import score_site
+    from tasks.registry import promote
+
+    promote(place, "harbour", by="Ann", note="looked at it")
+    batch = str(place.root / "demo" / "harbour.csv")
+    scored = pd.read_csv(Path(score_site("harbour", batch, place.contracts, place.home).folder) / "patients.csv")
+    reported = pd.read_csv(place.latest("harbour") / "patients.csv")
+    pd.testing.assert_frame_equal(scored.drop(columns="filled_in"), reported)
+
+
+def test_one_method_alone_is_taken_where_that_is_asked_for(place):
+    transfer(place, SETTINGS.model_copy(update={"committee": False}))
+    run = last_run(place, "harbour")
+    assert run.chosen == "logistic_regression"
+    assert COMMITTEE not in run.trained.fits
