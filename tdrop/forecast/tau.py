@@ -19,7 +19,7 @@ from tdrop.forecast.masses import Quantity
 FAR = 0.08
 #: tau of an ordinary site and of one that is far away, by number.
 TAU: dict[Quantity, tuple[float, float]] = {
-    "auroc": (0.04, 0.08),
+    "auroc": (0.055, 0.08),
     "error_rate": (0.095, 0.12),
     "net_benefit": (0.14, 0.16),
     "brier": (0.06, 0.08),
