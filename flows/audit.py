@@ -90,8 +90,8 @@ def forecasts_held(place: Place, site: str) -> Iterator[str]:
         yield f"{found.listed:,} of the {found.list_size:,} patients on the label list have a known outcome."
     if found.off_list:
         yield (
-            f"{found.off_list:,} known outcomes are of patients who were not on the list; they are kept, and left out "
-            "of the numbers that the list weighs."
+            f"Known outcomes of patients who were not on the list: {found.off_list:,}; they are kept, and left out of "
+            "the numbers that the list weighs."
         )
     network = place.network()
     status = read_status(place, site)

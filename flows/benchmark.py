@@ -17,7 +17,7 @@ from tasks.artifacts import leave
 from tasks.recording import record_benchmark
 from tasks.step import run_logger
 from tdrop.base import TdropError, UsageError, did_you_mean
-from tdrop.home import Place, worker_processes
+from tdrop.home import Place, make_folder, worker_processes
 
 CONTRACTS = Path(__file__).with_name("data_contracts").resolve() / "benchmarks"
 
@@ -36,6 +36,7 @@ def run_benchmark(
     _require(name)
     place = Place.at(contracts=CONTRACTS)
     folder = (output or place.root / "benchmarks" / name).absolute()
+    make_folder(folder)
     started = time.monotonic()
     with watching((name,), console.progress), orchestrated():
         page = benchmark(name, quick, seeds, splits, str(folder), place.home, processes)

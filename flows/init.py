@@ -12,7 +12,7 @@ from flows.printer import Printer
 from tdrop.base import SiteStopped, UsageError, plain
 from tdrop.contracts import Network, load_network, parse_table
 from tdrop.data import Asked, Prepared, TableProposal, clean, prepare, propose_site, propose_table, write_json_schemas
-from tdrop.home import Place
+from tdrop.home import Place, make_folder
 
 
 def run_init(folder: Path, data: Path, asked: Asked, *, table: str | None, console: Printer) -> None:
@@ -23,7 +23,7 @@ def run_init(folder: Path, data: Path, asked: Asked, *, table: str | None, conso
             f"there is a network in '{folder}' already; add to it with `tdrop add-table` or `tdrop add-site`"
         )
     _require_file(data)
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(folder.parent)
     with tempfile.TemporaryDirectory(prefix=".tdrop-", dir=folder.parent) as temporary:
         # Written beside its place and moved there whole: a refusal leaves nothing behind.
         incoming = Path(temporary) / "data_contracts"

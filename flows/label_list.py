@@ -6,6 +6,7 @@ from pathlib import Path
 
 from flows.commands.options import repeat
 from flows.printer import Printer
+from tdrop.base import counted
 from tdrop.home import Place, idle
 from tdrop.runs import last_run, write_list
 
@@ -17,5 +18,5 @@ def run_label_list(site: str, n: int, *, seed: int, contracts: Path, console: Pr
     with idle(place, site):
         sheet = write_list(place, run, n, seed=seed)
     console.answer({"site": site, "patients": n, "seed": seed, "sheet": str(sheet)})
-    console.print(f"[bold]{site}[/]: {n:,} patients to look up, drawn with known probabilities. {sheet}")
+    console.print(f"[bold]{site}[/]: {counted(n, 'patient')} to look up, drawn with known probabilities. {sheet}")
     console.remark(f"Fill in their outcomes and run: tdrop audit {site} {sheet}{repeat(contracts)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from flows.printer import Printer
@@ -44,6 +45,9 @@ def run_export(site: str, *, folder: Path | None, contracts: Path, console: Prin
     if chosen.is_dir() and any(chosen.iterdir()) and folder is not None:
         raise UsageError(f"'{chosen}' is not empty; give a new folder, so that nothing else is mailed by accident")
     refuse_altered_champion(place, site)
+    if folder is None:
+        # Ours alone: what an earlier export left there may be what is hidden now.
+        shutil.rmtree(chosen, ignore_errors=True)
     leaving = export_site(place, run, assemble(place, run), chosen)
     hidden = place.network().site(site).disclosure
     rule = "nothing hidden (exempt)" if hidden.exempt else f"counts under {hidden.threshold} hidden"

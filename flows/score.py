@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from flows.orchestration import orchestrated
@@ -11,7 +10,7 @@ from flows.recipe import recipe
 from tasks.score import score_batch
 from tdrop.base import UsageError, plain, read_record, written
 from tdrop.contracts import Validation
-from tdrop.home import Place
+from tdrop.home import Place, write_private
 from tdrop.runs import Scored
 
 
@@ -27,13 +26,14 @@ def run_score(site: str, file: Path, *, output: Path | None, contracts: Path, co
     place.network().site(site)
     if not file.is_file():
         raise UsageError(f"there is no file '{file}'; give a batch of patients in the format of site '{site}'")
+    if output is not None:
+        _require_place(output, file, place)
     with orchestrated():
         result = score_site(site, str(file.absolute()), str(contracts), place.home)
     folder = Path(result.folder)
     patients = folder / "patients.csv"
     if output is not None:
-        shutil.copyfile(patients, output)
-        output.chmod(0o600)
+        write_private(output, patients.read_bytes().decode("utf-8"))
         patients = output
     validation = read_record(Validation, folder / "validation.json")
     counts = {"read": validation.read, "quarantined": validation.quarantined, "duplicates": validation.duplicates}
@@ -55,3 +55,16 @@ def run_score(site: str, file: Path, *, output: Path | None, contracts: Path, co
     console.print(str(patients))
     if validation.quarantined or validation.duplicates:
         console.print(f"not scored, and why: {folder / 'quarantine.csv'}")
+
+
+def _require_place(output: Path, batch: Path, place: Place) -> None:
+    """Refuses, before anybody is scored, a place where the list cannot go or would take another file's."""
+    found = output.absolute().resolve()
+    if not found.parent.is_dir():
+        raise UsageError(f"there is no folder '{output.parent}' for the list; make it, or give another --output")
+    if found.exists() and not found.is_file():
+        raise UsageError(f"'{output}' is no file; give --output the path of a file")
+    if found == batch.resolve():
+        raise UsageError("--output names the batch itself, which the list would replace; give another path")
+    if found.is_relative_to(place.root.resolve()):
+        raise UsageError(f"--output lies below {place.root}, where other files of the home are; give another path")

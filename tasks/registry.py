@@ -32,6 +32,8 @@ def promote(place: Place, site: str, *, by: str, note: str) -> Promotion:
         )
     if not by.strip() or not note.strip():
         raise UsageError("a promotion needs the name of a person (--by) and a note (--note)")
+    if not f"{by}{note}".replace("\n", " ").isprintable():
+        raise UsageError("the name and the note of a promotion must be plain text; leave out control characters")
     champion = version_at(place, site, CHAMPION)
     recalibrated = champion is not None and candidate.tags.get(RECALIBRATED_FROM) == champion.version
     # A report whose record failed stands beside an older candidate, which nobody has read about.

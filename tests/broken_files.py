@@ -193,7 +193,7 @@ NO_PATIENTS = [
     Way("no_id", with_line(12, lambda line: "," + line.partition(",")[2]), Taken(aside=1, says="1 of 100 rows have no patient id")),
     Way("id_of_spaces", with_line(12, lambda line: "   ," + line.partition(",")[2]), Taken(aside=1, says="1 of 100 rows have no patient id")),
     Way("id_as_a_spreadsheet_writes_text", with_line(12, lambda line: '="007",' + line.partition(",")[2]), Taken(aside=1, says="cannot be read as an id")),
-    Way("a_row_twice", lambda lines: joined([*lines, lines[5]]), Taken(duplicates=1, more=1, says="1 of 101 rows repeat a patient, 0 patients")),
+    Way("a_row_twice", lambda lines: joined([*lines, lines[5]]), Taken(duplicates=1, more=1, says="1 of 101 rows repeat a patient \\(patients whose rows differ: 0")),
     Way("a_row_thrice", lambda lines: joined([*lines, lines[5], lines[5]]), Taken(duplicates=2, more=2, says="2 of 102 rows repeat a patient")),
     Way("nine_rows_twice", lambda lines: joined([*lines, *lines[1:10]]), Taken(duplicates=9, more=9, says="9 of 109 rows repeat a patient")),
     Way("a_row_twice_with_spaces", lambda lines: joined([*lines, lines[5].replace(",", " ,", 1)]), Taken(duplicates=1, more=1, says="repeat a patient")),

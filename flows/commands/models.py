@@ -54,7 +54,7 @@ def recalibrate(
 def label_list(
     site: SiteName,
     n: Annotated[int, typer.Option("--n", help="How many patients", min=1)] = 50,
-    seed: Annotated[int, typer.Option(help="Of the draw; the same seed draws the same list")] = 0,
+    seed: Annotated[int, typer.Option(help="Of the draw; the same seed draws the same list", min=0)] = 0,
     as_json: AsJson = False,
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:

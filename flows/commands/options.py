@@ -14,14 +14,14 @@ DEFAULT_CONTRACTS = Path("data_contracts")
 
 Contracts = Annotated[Path, typer.Option("--contracts", help="Folder with tables/ and sites/", metavar="DIR")]
 SiteName = Annotated[str, typer.Argument(help="Name of a site in sites/", metavar="SITE")]
-Seeds = Annotated[int, typer.Option(help="Refits that show the spread", min=1)]
+Seeds = Annotated[int, typer.Option(help="Refits that show the spread", min=1, max=50)]
 Committee = Annotated[
     bool,
     typer.Option(
         "--committee/--single", help="Use methods that source patients cannot tell apart together, or one of them alone"
     ),
 ]
-Trials = Annotated[int, typer.Option(help="Tuning trials, the same for every method", min=1)]
+Trials = Annotated[int, typer.Option(help="Tuning trials, the same for every method", min=1, max=200)]
 Methods = Annotated[
     list[str] | None, typer.Option("--method", help="Train only this method; repeat for several", metavar="NAME")
 ]

@@ -22,6 +22,7 @@ from .records import (
     Mark as Mark,
     Numbers as Numbers,
     Rows as Rows,
+    counted as counted,
     plain as plain,
     read as read,
     read_arrays as read_arrays,

@@ -74,6 +74,11 @@ def written(count: Count) -> str:
     return f"{count:,}" if isinstance(count, int) else str(count)
 
 
+def counted(count: Count, one: str) -> str:
+    """A count with its noun: "1 patient", "1,234 patients", "<10 patients"."""
+    return f"{written(count)} {one}" + ("" if count == 1 else "s")
+
+
 def whole(amount: Amount | None) -> Count | None:
     """Patients, as people count them."""
     return round(amount) if isinstance(amount, int | float) else amount

@@ -34,5 +34,6 @@ from .table import (
     Outcome as Outcome,
     Role as Role,
     Subgroup as Subgroup,
+    require_horizon as require_horizon,
 )
 from .validation import validate as validate

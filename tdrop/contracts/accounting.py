@@ -96,8 +96,7 @@ def _duplicates(account: Account, contract: Contract, site: Site) -> Finding:
         "table_stop" if too_many else "table_warning",
         repeated,
         read,
-        f"column '{name}': {{count}} of {{total}} rows repeat a patient, "
-        "{conflicting} patients with differing values",
+        f"column '{name}': {{count}} of {{total}} rows repeat a patient (patients whose rows differ: {{conflicting}})",
         f"send one row a patient, or choose `duplicates: first` or `last` in {site.file}",
         others={"conflicting": account.conflicting},
     )

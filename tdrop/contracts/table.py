@@ -129,6 +129,15 @@ class Column(Record):
         return self.severity.get(check, DEFAULT_SEVERITY[check])  # type: ignore[call-overload,no-any-return]
 
 
+def require_horizon(text: str) -> str:
+    """A horizon as it is written; a ValueError says how one is."""
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})? (day|week|month|year)s?", text):
+        raise ValueError("a horizon is a number and a unit, such as `10 years` or `180 days`")
+    if not float(text.split()[0]):
+        raise ValueError("a horizon is longer than nothing")
+    return text
+
+
 class Outcome(Record):
     """What is predicted: a column that says it, or a time and an event seen at it.
 
@@ -151,11 +160,7 @@ class Outcome(Record):
     @field_validator("horizon")
     @classmethod
     def _readable(cls, value: str | None) -> str | None:
-        if value is not None and not re.fullmatch(r"\d+(\.\d+)? (day|week|month|year)s?", value):
-            raise ValueError("a horizon is a number and a unit, such as `10 years` or `180 days`")
-        if value is not None and not float(value.split()[0]):
-            raise ValueError("a horizon is longer than nothing")
-        return value
+        return None if value is None else require_horizon(value)
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tdrop.base import ContractError, Indices, did_you_mean
+from tdrop.base import ContractError, Indices, counted, did_you_mean
 from tdrop.contracts import NUMERIC_TYPES, Column, Contract, Extract, Finding, Severity, Site
 from tdrop.data.hints import clean, hint_categories, hint_range, hint_unreadable, quote
 from tdrop.data.names import are_names, closest
@@ -95,7 +95,7 @@ def _columns_left_over(named: pd.DataFrame, contract: Contract, file: str, said:
     extra, total = [str(name) for name in named if name not in contract.names], named.shape[1]
     if extra and len(extra) == total:
         # Without a header the first patient's values stand where names should: they must not be quoted.
-        sentence = f"none of the {total:,} columns has a name that the contract knows"
+        sentence = f"of the extract's {counted(total, 'column')} none has a name that the contract knows"
         fix = "check that the first line holds the names, and the separator under `reader`"
         yield Finding("table.header", None, "table_stop", total, total, sentence, fix, about="file")
     elif extra:

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from tdrop.base import Count, DataError, Doubles
-from tdrop.contracts import Contract, Extract, LabelFile, Site, known_labels
+from tdrop.contracts import Contract, Extract, LabelFile, Reader, Site, known_labels
 from tdrop.data.cells import restore
 from tdrop.data.harmonise import convert_columns, rename
 from tdrop.data.identify import damaged, id_column, number_rows, with_text_ids
@@ -142,6 +142,7 @@ def read_labels(
             f"{', '.join(contract.outcome.columns)}, or `labels.renames`"
         )
     wanted = [contract.id_column, *contract.outcome.columns]
+    _refuse_twins(named, wanted, name)
     frame, unreadable = convert_columns(named[wanted], raw, contract, extract, f"label file of '{name}'")
     unreadable.pop(contract.id_column, None)
     bad = np.logical_or.reduce([_unknown_labels(frame, contract), *unreadable.values()])
@@ -150,6 +151,17 @@ def read_labels(
     table = _label_table(frame, bad, unclear | lost, contract, patients, np.asarray(raw.index))
     _refuse_beyond_tolerance(table, extract, len(np.asarray(ids)), name)
     return _align(table, np.asarray(ids))
+
+
+def _refuse_twins(named: pd.DataFrame, wanted: list[str], name: str) -> None:
+    """Of two columns that differ in nothing but their case nobody can say which holds the outcome."""
+    others = {str(column).casefold() for column in named if column not in wanted}
+    twin = next((column for column in wanted if column.casefold() in others), None)
+    if twin is not None:
+        raise DataError(
+            f"label file of '{name}': another column differs from '{twin}' only in capital letters; leave out the "
+            "wrong one"
+        )
 
 
 def _numbered_as_its_extract(
@@ -171,9 +183,13 @@ def _label_file(where: Site | Path | str, like: Site | None) -> LabelFile:
             raise DataError(f"site '{where.name}' has no label file; name one under `labels` in {where.file}")
         return where.labels
     written = like.labels if like is not None and like.labels is not None else None
-    if written is not None and Path(where).suffix:
-        return written.model_copy(update={"location": str(Path(where).absolute())})
     location, kind = str(Path(where).absolute()), kind_of(where)
+    if written is not None and Path(where).suffix:
+        # A file is read as a file, whatever the site's own outcomes come as: a database, or another kind of file.
+        usual = "csv" if written.reader.kind == "sql" else written.reader.kind
+        kind = kind_of(where, usual)
+        reader = written.reader if kind == written.reader.kind else Reader(kind=kind)
+        return written.model_copy(update={"location": location, "reader": reader})
     if like is None or like.reader.kind != kind or not _has_header_of(like, location):
         return LabelFile.model_validate({"location": location, "reader": kind})
     shared = {name: getattr(like, name) for name in Extract.model_fields if name != "location"}

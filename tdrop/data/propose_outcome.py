@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tdrop.base import DataError, Doubles, UsageError, did_you_mean
-from tdrop.contracts import Column, plain_label
+from tdrop.contracts import Column, plain_label, require_horizon
 from tdrop.data.columns import answers, missing_codes
 from tdrop.data.guesses import guess_labels
 from tdrop.data.hints import clean
@@ -125,6 +125,10 @@ def _with_time(outcome: ProposedOutcome, asked: Asked, raw: pd.DataFrame) -> Pro
 
 
 def _check(asked: Asked, raw: pd.DataFrame) -> None:
+    try:
+        require_horizon(asked.horizon or "1 year")
+    except ValueError as error:
+        raise UsageError(f"--horizon cannot be used: {error}") from None
     if (asked.time is None) != (asked.event is None) or (asked.outcome is None) == (asked.time is None):
         raise UsageError("say which column is the outcome: --outcome COLUMN, or both --time COLUMN and --event COLUMN")
     for header in (asked.outcome, asked.time, asked.event, asked.id_column):

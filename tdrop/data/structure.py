@@ -189,6 +189,6 @@ def _names_in_two_cases(frame: pd.DataFrame, contract: Contract, site: Site) -> 
     twins = [names for names in lowered.values() if len(names) > 1 and known.intersection(names)]
     if twins:
         such = next(name for name in twins[0] if name in known)
-        words = f"{len(twins):,} column names come twice and differ only in capital letters, such as '{such}'"
+        words = f"column names that differ only in capital letters: {len(twins):,}, such as '{such}'"
         fix = f"rename one of them in the export, or name the right one under `renames` in {site.file}"
         yield Finding("table.names", None, "table_stop", len(twins), frame.shape[1], words, fix, about="file")

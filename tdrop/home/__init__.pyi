@@ -31,6 +31,7 @@ from .place import (
     Place as Place,
     ResolvedSite as ResolvedSite,
     default_home as default_home,
+    make_folder as make_folder,
     replacing as replacing,
     write_private as write_private,
 )

@@ -151,6 +151,16 @@ def replacing(folder: Path) -> Iterator[Path]:
         shutil.rmtree(previous, ignore_errors=True)
 
 
+def make_folder(folder: Path) -> None:
+    """Makes a folder that a person named, or says in one sentence why it can be none."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(error) or UsageError(
+            f"'{folder}' cannot be a folder ({error.strerror}); give another path"
+        ) from error
+
+
 def write_private(path: Path, text: str) -> None:
     """Writes a file whole or not at all, for the owner only."""
     incoming = path.with_name(f".{path.name}-{uuid.uuid4().hex[:8]}")

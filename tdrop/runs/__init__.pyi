@@ -27,7 +27,7 @@ from .evidence import (
 )
 from .export import example_of as example_of, export_site as export_site, site_record as site_record
 from .gathering import gather as gather
-from .label_list import read_list as read_list, write_list as write_list
+from .label_list import read_list as read_list, write_list as write_list, write_sheet as write_sheet
 from .labels import (
     OutcomeFile as OutcomeFile,
     find_labels as find_labels,

@@ -12,7 +12,7 @@ from pathlib import Path
 from filelock import FileLock
 from pydantic import TypeAdapter
 
-from tdrop.base import Cohort, TdropError, UsageError
+from tdrop.base import Cohort, TdropError, UsageError, counted
 from tdrop.data import fingerprint
 from tdrop.home import SOURCE, TARGET, Place, Ref, load_pair, read_status, write_private
 from tdrop.runs.evidence import fitted_propensity, load_propensity
@@ -152,7 +152,8 @@ def compare_sentences(those: MadeFor | None, champion: Champion, batch: Cohort) 
             "nobody can say who is unlike anyone the model learned from"
         ]
     if len(batch) < FEWEST_TO_COMPARE:
-        return [f"{len(batch):,} patients are too few to compare with those that the model was made for"]
+        these = counted(len(batch), "patient")
+        return [f"a batch of {these} is too small to compare with those that the model was made for"]
     then = champion.described.domain_auroc
     said = compare_batch(batch, those.target, those.source, then).sentence()
     return [] if said is None else [said]

@@ -18,7 +18,7 @@ from tdrop.data import Encoder
 from tdrop.disclosure import disclose, disclose_trials, limit
 from tdrop.evaluate import ALL, Row
 from tdrop.figures import draw_calibration, draw_dropout_rates, draw_risk_histogram
-from tdrop.home import ENCODER, Place, ResolvedSite, canonical
+from tdrop.home import ENCODER, Place, ResolvedSite, canonical, make_folder
 from tdrop.methods import label
 from tdrop.metrics import METRICS, refer
 from tdrop.report import ReportData, SiteSummary, render_report, report_summary
@@ -52,7 +52,7 @@ class Leaving:
 def export_site(place: Place, run: Run, whole: ReportData, folder: Path) -> Leaving:
     """Writes the report and its numbers with small counts hidden into an empty folder."""
     threshold = limit(whole.site.disclosure)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     if threshold:
         return _write_disclosed(published_of(place, run.site), whole, threshold, folder)
     # Nothing to hide: the site's own page may leave as it is.

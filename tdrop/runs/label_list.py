@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
 from tdrop.base import Doubles, Indices, UsageError, read_arrays
+from tdrop.contracts import Contract
+from tdrop.data import write_patients
 from tdrop.forecast import Drawn, draw_list
-from tdrop.home import PREDICTIONS, RISKS, TARGET, Place, digest_of, load_cohort, load_summary, write_private
+from tdrop.home import PREDICTIONS, RISKS, TARGET, Place, digest_of, load_cohort, load_summary
 from tdrop.runs.evidence import idea_of_truth, load_evidence
 from tdrop.runs.run import Run
 
@@ -62,13 +65,8 @@ def write_list(place: Place, run: Run, n: int, *, seed: int) -> Path:
     true = idea_of_truth(load_evidence(folds, run.trained.fits), run.chosen)
     drawn = draw_list(risk, true, spec.decision.threshold, n, seed=seed)
     ids = load_cohort(run.stages.encoded.path / TARGET).ids[drawn.rows]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    contract = network.contract_of(spec)
-    writer.writerow([contract.id_column, *contract.outcome.columns])
-    writer.writerows([one, *[""] * len(contract.outcome.columns)] for one in ids)
     sheet = place.site(run.site) / SHEET
-    write_private(sheet, text.getvalue())
+    write_sheet(sheet, ids, network.contract_of(spec))
     kept = place.site(run.site) / DRAW
     kept.touch(mode=0o600)
     np.savez(
@@ -80,6 +78,11 @@ def write_list(place: Place, run: Run, n: int, *, seed: int) -> Path:
         true=true,
     )
     return sheet
+
+
+def write_sheet(sheet: Path, ids: NDArray[Any], contract: Contract) -> None:
+    """Writes the ids with empty outcomes; a reviewer opens it in a spreadsheet, which must run none of them."""
+    write_patients(sheet, pd.DataFrame({contract.id_column: ids} | dict.fromkeys(contract.outcome.columns, "")))
 
 
 def read_list(place: Place, site: str) -> LabelList | None:

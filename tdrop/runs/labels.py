@@ -67,6 +67,10 @@ def _open_labels(site: ResolvedSite, folder: Path, ids: NDArray[Any], labels_pat
     where: Any = site.site if labels_path is None else Path(labels_path)
     like = None if labels_path is None else site.site
     labels = read_labels(where, site.contract, ids, home=site.place.root, base=site.network.base, like=like)
+    if labels_path is not None and not labels.counts.known:
+        raise DataError(
+            f"label file of '{labels_path}' gives no patient's outcome; fill outcomes in, or give another file"
+        )
     write_record(folder / "labels.json", labels.counts)
     write_patients(folder / "label_problems.csv", labels.problems)
     np.savez(folder / "outcomes.npz", y=labels.y)

@@ -62,6 +62,8 @@ def read_outcomes(place: Place, site: str, file: Path, ids: NDArray[Any]) -> NDA
 
 def what_helps(site: str, found: Recalibration) -> Adjustment:
     """The adjustment to use; a sentence where there is none. It holds no count: Prefect keeps it."""
+    if not found.n:
+        raise DataError(f"no outcome of site '{site}' is known by that file; fill outcomes in, or give another file")
     if found.events in (0, found.n):
         raise DataError(
             f"the known outcomes of site '{site}' are all of one kind; a recalibration needs patients with and without "

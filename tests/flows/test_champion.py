@@ -96,6 +96,9 @@ def test_a_promotion_needs_a_name_and_a_note(place):
 
     with pytest.raises(UsageError, match="--by"):
         promote(place, "harbour", by=" ", note="why")
+    for by, note in (("Dr\x00Chen", "why"), ("Dr\udce9", "why"), ("Dr Chen", "\x1b[31mwhy"), ("\u202eDr Chen", "why")):
+        with pytest.raises(UsageError, match="plain text"):
+            promote(place, "harbour", by=by, note=note)
 
 
 def test_the_champion_scores_as_the_report_did(place, tmp_path):

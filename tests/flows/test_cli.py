@@ -142,3 +142,29 @@ def test_broken_files_get_their_sentence_through_the_command_too(tmp_path):
     piped = run("validate", "registry", *contracts, home=tmp_path / "home")
     assert piped.returncode == 1
     assert "pipe.yaml: a folder, a pipe or a device, not a YAML file" in one_sentence(piped)
+
+
+@pytest.mark.parametrize("arguments", [
+    ("init", "{file}/network", "--data", "{data}", "--outcome", "died_10y"),
+    ("init", "{folder}/network", "--data", "{data}", "--outcome", "died_10y", "--horizon", "soon"),
+    ("benchmark", "toy", "--quick", "--output", "{file}/results"),
+    ("ui", "--prefect-port", "5999", "--mlflow-port", "5999"),
+], ids=lambda arguments: arguments[0])  # fmt: skip
+def test_what_cannot_be_is_said_before_anything_is_done(arguments, tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "data.csv").write_text(
+        "id,age,died_10y\n" + "".join(f"P{n},{50 + n % 40},{n % 2}\n" for n in range(200))
+    )
+    names = {"file": tmp_path / "file", "data": tmp_path / "data.csv", "folder": tmp_path}
+    result = run(*(part.format(**names) for part in arguments), home=tmp_path / "home")
+    assert result.returncode == 2
+    assert "internal error" not in one_sentence(result)
+    assert "/.tdrop-" not in one_sentence(result)
+    assert not (tmp_path / "network").exists()
+
+
+@pytest.mark.parametrize(("option", "value"), [("--seeds", "51"), ("--trials", "9" * 30), ("--seeds", "0")])
+def test_a_number_that_nobody_means_is_wrong_usage(option, value, tmp_path):
+    result = run("transfer", "harbour", option, value, home=tmp_path)
+    assert result.returncode == 2
+    assert option in result.stderr

@@ -121,7 +121,10 @@ def test_outcomes_of_strangers_or_that_contradict_are_refused_and_the_report_sta
     key, outcome = known.columns[0], known.columns[-1]
     strangers = known.assign(**{key: "stranger-" + known[key]})
     other_way = known.assign(**{outcome: known[outcome].map({"0": "1", "1": "0"})})
-    for name, rows in (("strangers.csv", strangers), ("both.csv", pd.concat([known, other_way]))):
+    # A list that nobody filled in would take away the outcomes that the report rests on.
+    blank = known.assign(**{outcome: ""})
+    both = pd.concat([known, other_way])
+    for name, rows in (("strangers.csv", strangers), ("both.csv", both), ("blank.csv", blank)):
         with pytest.raises(DataError, match=r"label file of '[^\n]+$"):
             audit_site("harbour", write_labels(place, name, rows), place.contracts, place.home)
     assert (place.latest("harbour") / "report.html").read_bytes() == report
@@ -147,7 +150,7 @@ def test_an_audit_after_the_extract_changed_is_about_the_reports_patients(place)
     assert summary.summary.labelled == found.known == listed + off
     assert (found.listed, found.off_list) == (listed, off)
     assert "The extract changed since" in said
-    assert "5 known outcomes are of patients who were not on the list" in said
+    assert "Known outcomes of patients who were not on the list: 5" in said
     assert "The last report" in (place.latest("harbour") / "report.html").read_text()
 
 

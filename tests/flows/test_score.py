@@ -17,7 +17,7 @@ from separate_process import modules_loaded
 
 from flows.printer import Printer
 from flows.score import run_score
-from tdrop.base import SiteStopped
+from tdrop.base import SiteStopped, UsageError
 from tdrop.data.simulation import simulate
 
 SITE = "harbour"
@@ -187,7 +187,7 @@ def test_a_clinic_s_list_of_8_is_scored_but_for_its_ragged_line(place, tmp_path,
     assert len(pd.read_csv(scores / "quarantine.csv")) == 1
     assert "8 rows read, 7 scored, 1 quarantined, 0 duplicates" in printed
     assert "1 of 7 patients lack a value" in printed
-    assert "7 patients are too few to compare with those that the model was made for" in printed
+    assert "a batch of 7 patients is too small to compare with those that the model was made for" in printed
     assert str(scores / "quarantine.csv") in printed
 
 
@@ -197,6 +197,33 @@ def scored_at_the_terminal(place, file, monkeypatch):
     console = Printer(file=io.StringIO(), width=300)
     run_score(SITE, file, output=None, contracts=Path(place.contracts), console=console)
     return console.file.getvalue()
+
+
+def test_the_list_goes_where_it_can_go_and_replaces_nothing_else(place, tmp_path, monkeypatch):
+    patients(rows=20).to_csv(batch := tmp_path / "batch.csv", index=False)
+    settle(tmp_path)
+    monkeypatch.setenv("TDROP_HOME", place.home)
+    before = batch.read_bytes()
+
+    def score_to(output):
+        console = Printer(file=io.StringIO(), width=300)
+        run_score(SITE, batch, output=output, contracts=Path(place.contracts), console=console)
+
+    (tmp_path / "link.csv").symlink_to(batch)
+    for output, says in (
+        (tmp_path, "is no file"),
+        (tmp_path / "absent" / "list.csv", "there is no folder"),
+        (batch, "the batch itself"),
+        (tmp_path / "link.csv", "the batch itself"),
+        (place.root / "mlflow.db", "lies below"),
+        (Path("/dev/full"), "is no file"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            score_to(output)
+    assert batch.read_bytes() == before
+    score_to(tmp_path / "list.csv")
+    assert (tmp_path / "list.csv").stat().st_mode & 0o777 == 0o600
+    assert len(pd.read_csv(tmp_path / "list.csv")) == 20
 
 
 def test_the_list_of_those_who_were_not_scored_is_named(place, tmp_path, monkeypatch):

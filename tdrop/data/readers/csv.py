@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from tdrop.base import DataError
 from tdrop.contracts import Record
-from tdrop.data.lines import Lines, describe_broken, fields_of, repeated, split_lines
+from tdrop.data.lines import LONGEST_LINE, Lines, describe_broken, fields_of, repeated, split_lines
 from tdrop.data.locations import Location, read_bytes
 from tdrop.data.text import as_utf8
 
@@ -92,6 +92,11 @@ def _first_line(lines: list[bytes], options: Options, location: Location) -> int
 
 
 def _header(line: bytes, options: Options, location: Location) -> list[str]:
+    if len(line) > LONGEST_LINE:
+        raise DataError(
+            f"extract '{location.shown}': the header has more than {LONGEST_LINE:,} characters; check that the file is "
+            "text, one line a record"
+        )
     row = fields_of(line.decode("utf-8", errors="replace"), options.separator, options.quote)
     if row is None:
         raise DataError(f"extract '{location.shown}': the header has a stray quotation mark; check reader.quote")

@@ -53,6 +53,7 @@ def _read(content: bytes, location: Location) -> pd.DataFrame:
     table = file.read()
     if any(repeated(table.schema.names)):
         raise DataError(f"extract '{location.shown}': a column name is given twice; rename those columns")
+    _refuse_other_encodings(table, location)
     for place, column in enumerate(table.schema):
         if _is_bytes(column.type):
             table = table.set_column(place, column.name, _as_text(table.column(place), column.type))
@@ -64,6 +65,17 @@ def _read(content: bytes, location: Location) -> pd.DataFrame:
         ignore_metadata=True, split_blocks=True, self_destruct=True, types_mapper=_WHOLE.get
     )
     return frame
+
+
+def _refuse_other_encodings(table: arrow.Table, location: Location) -> None:
+    """A writer may store any bytes as text, and Arrow hands them on unread."""
+    try:
+        table.validate(full=True)
+    except arrow.ArrowInvalid:
+        raise DataError(
+            f"extract '{location.shown}' holds text that is not UTF-8, or damaged values; write the table again, with "
+            "text in UTF-8"
+        ) from None
 
 
 def _is_bytes(kind: arrow.DataType) -> bool:

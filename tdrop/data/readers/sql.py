@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import pandas as pd
 import sqlalchemy
-from pydantic import Field, model_validator
+from pydantic import model_validator
 from sqlalchemy import exc
 
 from tdrop.base import Absent, DataError, Unavailable
@@ -33,7 +33,11 @@ _STEPS_BETWEEN_LOOKS = 100_000
 _BYTES = (bytes, bytearray, memoryview)
 #: How each kind of database marks a column of short floats, which cannot hold every whole number of eight digits.
 _SHORT_FLOAT = {"postgresql": 700, "mysql": 4, "mariadb": 4}
-_SAFE_MESSAGE = re.compile(r"(no such (?:table|column): [\w.]+|near \"\w+\": syntax error)")
+#: What sqlite says that holds no patient's value.
+_SAFE_MESSAGE = re.compile(
+    r"(no such (?:table|column|function): [\w.]+|near \"\w+\": syntax error|incomplete input|file is not a database"
+    r"|database disk image is malformed|attempt to write a readonly database|only execute one statement at a time)"
+)
 
 
 class Options(Record):
@@ -45,12 +49,16 @@ class Options(Record):
         query: Or a SELECT statement.
     """
 
-    url_env: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
-    table: str | None = Field(default=None, pattern=r"^\w+(\.\w+)?$")
+    url_env: str
+    table: str | None = None
     query: str | None = None
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", self.url_env):
+            raise ValueError("url_env is the name of an environment variable: letters, digits and underscores")
+        if self.table is not None and not re.fullmatch(r"\w+(\.\w+)?", self.table):
+            raise ValueError("table is `name` or `schema.name`; quote any other name in a `query`")
         if (self.table is None) == (self.query is None):
             raise ValueError("give either `table` or `query`")
         if self.query is not None and not re.match(r"\s*(select|with)\b", self.query, re.IGNORECASE):
@@ -136,6 +144,10 @@ def _rows(options: Options, location: Location) -> Iterator[Rows]:
             raise DataError(
                 f"{_place(options)}: the database holds text in another encoding than it says; name it in the address "
                 f"in {options.url_env}, such as ?client_encoding=latin1"
+            ) from None
+        if "Could not decode to UTF-8" in str(error):
+            raise DataError(
+                f"{_place(options)}: the database holds text that is not UTF-8; write that text again in UTF-8"
             ) from None
         if "database is locked" in str(error):
             raise Unavailable(f"{_place(options)}: another program keeps the database locked; try again") from None

@@ -261,7 +261,7 @@ def test_the_first_readable_row_of_a_patient_is_kept() -> None:
     assert checked.used["size"].tolist() == [5.0, 5.0]
     assert (checked.validation.quarantined, checked.validation.duplicates) == (1, 1)
     finding = next(finding for finding in checked.validation.findings if finding.rule == "key.unique")
-    assert "1 of 4 rows repeat a patient, 1 patients with differing values" in finding.sentence
+    assert "1 of 4 rows repeat a patient (patients whose rows differ: 1)" in finding.sentence
 
 
 def test_an_overridden_severity_is_obeyed() -> None:

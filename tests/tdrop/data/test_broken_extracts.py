@@ -97,11 +97,23 @@ def zoned(frame: pd.DataFrame) -> bytes:
     return stream.getvalue()
 
 
+def not_utf8(frame: pd.DataFrame) -> bytes:
+    """Text of a writer that does not look at what it writes."""
+    offsets = np.arange(len(frame) + 1, dtype=np.int32).tobytes()
+    buffers = [None, arrow.py_buffer(offsets), arrow.py_buffer(b"\xff" * len(frame))]
+    table = arrow.Table.from_pandas(frame.drop(columns="stage"), preserve_index=False)
+    stream = io.BytesIO()
+    broken = arrow.Array.from_buffers(arrow.string(), len(frame), buffers)
+    arrow_parquet.write_table(table.append_column("stage", broken), stream)
+    return stream.getvalue()
+
+
 STOP, WARN, SET_ASIDE, UNUSUAL = "table_stop", "table_warning", "row_critical", "row_warning"
 PARQUET = {"reader": "parquet"}
 CASES = [
     # Files that cannot be read at all.
     Case("empty", lambda _: b"", "is empty", DataError),
+    Case("one_endless_line", lambda _: b"0" * 1_000_001, "header has more than 1,000,000 characters", DataError),
     Case("blank_lines_only", lambda _: b"\n\r\n \n", "is empty", DataError),
     Case("absent", lambda _: None, "does not exist", DataError),
     Case("long_row", edit_lines(lambda lines: [*lines, lines[-1] + ",1"]),
@@ -177,6 +189,8 @@ CASES = [
     Case("no_id", put("patient_id", "", 2), "2 of 100 rows have no patient id", severity=SET_ASIDE, out=2),
     Case("times_for_numbers", typed_parquet(age=pd.Timestamp("1950-01-01")), "'age': 100 of 100 values cannot be read",
          severity=SET_ASIDE, site=PARQUET, suffix="parquet"),
+    Case("parquet_text_that_is_none", not_utf8, "text that is not UTF-8, or damaged values", DataError, site=PARQUET,
+         suffix="parquet"),
     Case("an_unknown_time_zone", zoned, "'age': 100 of 100 values cannot be read", severity=SET_ASIDE, site=PARQUET,
          suffix="parquet"),
     Case("infinite_parquet", typed_parquet(age=np.inf), "'age': 100 of 100 values cannot be read", severity=SET_ASIDE,
@@ -186,10 +200,10 @@ CASES = [
     # Rows and columns that are used, and said.
     Case("implausible", put("psa", "180", 3), "3 of 100 values outside the plausible range", severity=UNUSUAL, out=0),
     Case("duplicates", edit_lines(lambda lines: [*lines, lines[3], lines[4]]),
-         "2 of 102 rows repeat a patient, 0 patients",
+         "2 of 102 rows repeat a patient .*differ: 0",
          severity=WARN, out=0, duplicates=2),
     Case("contradicting_duplicates", edit_lines(lambda lines: [*lines, re.sub(r",T\d,", ",T4,", lines[3])]),
-         "1 patients with differing values", severity=WARN, out=0, duplicates=1),
+         "patients whose rows differ: 1", severity=WARN, out=0, duplicates=1),
     Case("refused_duplicates", edit_lines(lambda lines: [*lines, lines[3]]), "1 of 101 rows repeat", severity=STOP,
          duplicates=1, site={"duplicates": "refuse"}),
     Case("over_budget", put("psa", "", 30), "30 of 100 values missing, more than the 15%", severity=WARN, out=0),
@@ -329,6 +343,58 @@ def test_an_sql_error_is_one_sentence(network: Network, make_site: Any, tmp_path
     with pytest.raises(DataError, match=r"table 'patientz' of \$HOSPITAL_DB_URL: .*no such table") as caught:
         prepare(site, network, home=tmp_path)
     assert_one_sentence(str(caught.value))
+
+
+BROKEN_DATABASES: dict[str, tuple[Callable[[Path], None], str]] = {
+    "no database": (lambda file: _ignored(file.write_bytes(b"hello " * 500)), "file is not a database"),
+    "cut short": (lambda file: _ignored(file.write_bytes(file.read_bytes()[:3000])), "malformed|not a database"),
+    "other letters": (
+        lambda file: _in_it(file, "update patients set stage = cast(x'54ff31' as text)"), "holds text that is not UTF-8"
+    ),
+    "a view of nothing": (
+        lambda file: _in_it(file, "alter table patients rename to old", "create view patients as select * from x"),
+        "no such table: main.x",
+    ),
+}  # fmt: skip
+
+
+def _ignored(_: object) -> None:
+    pass
+
+
+def _in_it(file: Path, *statements: str) -> None:
+    with sqlite3.connect(file) as connection:
+        for statement in statements:
+            connection.execute(statement)
+    connection.close()
+
+
+@pytest.mark.parametrize("case", BROKEN_DATABASES)
+def test_a_broken_database_says_what_is_broken(
+    case: str, network: Network, patients: Any, make_site: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    file = tmp_path / "hospital.db"
+    with sqlite3.connect(file) as connection:
+        patients(ROWS).to_sql("patients", connection, index=False)
+    connection.close()
+    change, says = BROKEN_DATABASES[case]
+    change(file)
+    monkeypatch.setenv("HOSPITAL_DB_URL", f"sqlite:///{file}")
+    site = make_site(reader={"kind": "sql", "url_env": "HOSPITAL_DB_URL", "table": "patients"})
+    with pytest.raises(DataError, match=says) as caught:
+        prepare(site, network, home=tmp_path)
+    assert_one_sentence(str(caught.value))
+
+
+@pytest.mark.parametrize(("options", "says"), [
+    ({"url_env": "A B", "table": "p"}, "url_env is the name of an environment variable"),
+    ({"url_env": "A", "table": "p; drop table p"}, "table is `name` or `schema.name`"),
+])  # fmt: skip
+def test_what_a_database_cannot_be_asked_is_said_in_words(
+    options: dict[str, str], says: str, network: Network, make_site: Any, tmp_path: Path
+) -> None:
+    with pytest.raises(ContractError, match=says):
+        prepare(make_site(reader={"kind": "sql", **options}), network, home=tmp_path)
 
 
 @pytest.mark.parametrize("url", [

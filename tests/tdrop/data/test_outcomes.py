@@ -14,6 +14,7 @@ from tdrop.contracts.network import Network
 from tdrop.contracts.table import Contract
 from tdrop.data.outcomes import LabelCounts, read_labels, source_outcome
 from tdrop.data.preparation import prepare_frame
+from tdrop.runs import write_sheet
 
 IDS = np.array([f"P{index}" for index in range(20)])
 
@@ -148,3 +149,38 @@ def test_a_survival_label_file_counts_who_left_early(tmp_path: Path) -> None:
     found = read_labels(tmp_path / "l.csv", timed(), IDS[:5], home=tmp_path, base=tmp_path)
     np.testing.assert_array_equal(found.y, [1, np.nan, 0, np.nan, np.nan])
     assert (found.counts.horizon_not_reached, found.counts.missing) == (2, 1)
+
+
+def test_a_file_of_another_kind_than_the_site_s_own_is_read_as_what_it_is(
+    tmp_path: Path, prostate: Contract, make_site: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOSPITAL_DB_URL", "sqlite:///nowhere.db")
+    table = pd.DataFrame({"nr": ["P1", "P2"], "died_10y": [1, 0]})
+    table.to_parquet(tmp_path / "came.parquet")
+    table.to_csv(tmp_path / "came.csv", index=False)
+    database = {"kind": "sql", "url_env": "HOSPITAL_DB_URL", "table": "outcomes"}
+    for own, came in (
+        (database, "came.csv"),
+        (database, "came.parquet"),
+        ("csv", "came.parquet"),
+        ("parquet", "came.csv"),
+    ):
+        spec = {"location": "l.csv", "reader": own, "renames": {"nr": "patient_id"}, "settle_seconds": 0}
+        found = read_labels(tmp_path / came, prostate, IDS, home=tmp_path, base=tmp_path, like=make_site(labels=spec))
+        np.testing.assert_array_equal(found.y[1:3], [1, 0])
+
+
+def test_two_columns_of_which_either_may_be_the_outcome_are_refused(tmp_path: Path, prostate: Contract) -> None:
+    (tmp_path / "l.csv").write_text("patient_id,died_10y,Died_10y\nP1,1,0\n")
+    with pytest.raises(DataError, match="another column differs from 'died_10y' only in capital letters"):
+        read_labels(tmp_path / "l.csv", prostate, IDS, home=tmp_path, base=tmp_path)
+
+
+def test_a_list_for_a_spreadsheet_runs_nothing_and_comes_back_as_it_was(tmp_path: Path, prostate: Contract) -> None:
+    ids = np.array(["=HYPERLINK()", "+49", "-12", "@home", "'quoted", "007"])
+    write_sheet(tmp_path / "list.csv", ids, prostate)
+    lines = (tmp_path / "list.csv").read_text().splitlines()
+    assert not any(line.startswith(("=", "+", "-", "@")) for line in lines)
+    (tmp_path / "back.csv").write_text("\n".join([lines[0], *(f"{line}1" for line in lines[1:])]))
+    found = read_labels(tmp_path / "back.csv", prostate, ids, home=tmp_path, base=tmp_path)
+    np.testing.assert_array_equal(found.y, np.ones(6))
