@@ -63,7 +63,7 @@ def run(place: Place, scale: Scale) -> Results:
         if not (scale.quick and family == "real")
     ]
     found = measure(place, keys, refits, quick=scale.quick)
-    return results(found, measure_doubts(place, quick=scale.quick), refits)
+    return results(found, measure_doubts(place, quick=scale.quick, refits=refits), refits)
 
 
 def measure(place: Place, keys: Sequence[Key], refits: int, *, quick: bool) -> Found:

