@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from tdrop.base import UsageError, did_you_mean
-from tdrop.methods import method_names
+from tdrop.methods import COMMITTEE, method_names
 
 #: Interval levels kept of every prediction: the paper sweeps 50 to 99%.
 SWEEP = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
@@ -42,6 +42,11 @@ class TransferSettings(BaseModel):
         """The methods to train, in the paper's order, each name checked."""
         known = method_names()
         for name in (*self.methods, *self.method_settings):
+            if name == COMMITTEE:
+                raise UsageError(
+                    f"'{COMMITTEE}' is made of other methods' fits and has no settings: name two methods or none, and "
+                    "it is formed where source patients cannot tell them apart"
+                )
             if name not in known:
                 raise UsageError(f"unknown method '{name}'{did_you_mean(name, known)}")
         return tuple(name for name in known if not self.methods or name in self.methods)

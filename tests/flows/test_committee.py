@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from conftest import write_tiny_network
 
+from tdrop.base import UsageError
 from tdrop.home import PREDICTIONS, load_summary
 from tdrop.methods import COMMITTEE
 from tdrop.runs import TransferSettings
@@ -77,3 +78,9 @@ def test_one_method_alone_is_taken_where_that_is_asked_for(place):
     run = last_run(place, "harbour")
     assert run.chosen == "logistic_regression"
     assert COMMITTEE not in run.trained.fits
+
+
+@pytest.mark.parametrize("asked", [{"methods": (COMMITTEE,)}, {"method_settings": {COMMITTEE: {"members": ["mlp"]}}}])
+def test_who_asks_for_it_by_name_is_told_what_it_is_made_of(asked):
+    with pytest.raises(UsageError, match="name two methods or none"):
+        TransferSettings(**asked).chosen_methods()
