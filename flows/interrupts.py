@@ -40,6 +40,8 @@ def heeding_signals() -> Iterator[None]:
         yield
     finally:
         if stopping.requested():
+            # Sites in other threads may be in the midst of something that no exception reaches.
+            stopping.say_last_words()
             leave()
         signal.set_wakeup_fd(wakeup)
         sys.unraisablehook = unraisable

@@ -34,7 +34,7 @@ def refuse(document: Document, problems: list[tuple[Place, str]]) -> ContractErr
     return ContractError(f"{document.where(place)}: {sentence}{more}")
 
 
-def _short(given: object) -> str:
+def short(given: object) -> str:
     """What a file says, on one line and no longer than a line is read."""
     text = " ".join(str(given).split())
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
@@ -46,18 +46,18 @@ def _explain(model: type[BaseModel], document: Document, item: Any) -> tuple[Pla
     name = _dotted(document, place)
     if kind == "extra_forbidden":
         known = _keys_at(model, place[:-1])
-        return place, f"unknown key '{_short(place[-1])}'{did_you_mean(str(place[-1]), known)}"
+        return place, f"unknown key '{short(place[-1])}'{did_you_mean(str(place[-1]), known)}"
     if kind == "missing":
         return place, f"needs the key '{name}'"
     if kind == "literal_error":
-        given = _short(item["input"])
+        given = short(item["input"])
         return place, f"{name} is '{given}', expected {item['ctx']['expected']}{_only_close(given, item)}"
     if kind == "incoherent":
         return tuple(item["ctx"]["place"]), str(item["ctx"]["sentence"])
     if kind == "string_pattern_mismatch":
         return (
             place,
-            f"{name} is '{_short(item['input'])}': use letters, digits and underscores, starting with a letter",
+            f"{name} is '{short(item['input'])}': use letters, digits and underscores, starting with a letter",
         )
     message = item["msg"].removeprefix("Value error, ")
     return place, f"{name}: {message[:1].lower()}{message[1:]}" if name else message
@@ -79,7 +79,7 @@ def _dotted(document: Document, place: Place) -> str:
         except (KeyError, IndexError, TypeError):
             data = None
         named = data.get("name") if isinstance(data, dict) else None
-        words.append(_short(named if isinstance(step, int) and named else step))
+        words.append(short(named if isinstance(step, int) and named else step))
     return ".".join(words)
 
 

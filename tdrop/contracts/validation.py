@@ -19,6 +19,7 @@ from tdrop.base import DataError, Indices
 from tdrop.contracts.accounting import Account, Mask, account_for, list_quarantine, table_findings
 from tdrop.contracts.engine import great_expectations
 from tdrop.contracts.expectations import READABLE_SUFFIX, Expectation, suite
+from tdrop.contracts.explain import short
 from tdrop.contracts.findings import Finding, Validation, sort_findings
 from tdrop.contracts.site import Site
 from tdrop.contracts.table import Contract
@@ -206,7 +207,7 @@ def _broken_rows(table: pd.DataFrame, expectations: Sequence[Expectation]) -> Ma
 def _finding(expectation: Expectation, count: int, total: int, contract: Contract, site: Site) -> Finding:
     column = contract.column(expectation.column)
     sent_as = next((theirs for theirs, ours in site.renames.items() if ours == column.name), None)
-    name = f"column '{column.name}'" + (f" ('{sent_as}' in the extract)" if sent_as is not None else "")
+    name = f"column '{column.name}'" + (f" ('{short(sent_as)}' in the extract)" if sent_as is not None else "")
     if expectation.type == "expect_column_to_exist":
         sentence = f"{name} ({column.label}) {expectation.sentence}"
     elif column.role == "id" or "." not in expectation.rule:

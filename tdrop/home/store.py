@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -25,6 +25,7 @@ from filelock import FileLock
 from pydantic import Field
 
 from tdrop.base import DataError, read_record, write_json
+from tdrop.home import stopping
 from tdrop.home.lease import leased
 
 logger = logging.getLogger(__name__)
@@ -170,12 +171,14 @@ class Store:
     def _build(self, stage: str, folder: Path, inputs: Mapping[str, Any], build: Callable[[Path], None]) -> Ref:
         incoming = folder.with_name(f".{folder.name}-{uuid.uuid4().hex[:8]}")
         incoming.mkdir(parents=True)
+        remove = partial(shutil.rmtree, incoming, ignore_errors=True)
         try:
-            build(incoming)
+            with stopping.last_words(remove):
+                build(incoming)
             digest = _seal(incoming, inputs)
             _place(incoming, folder)
         finally:
-            shutil.rmtree(incoming, ignore_errors=True)
+            remove()
         return self._ref(stage, folder, digest)
 
     def _ref(self, stage: str, folder: Path, digest: str, reused: bool = False) -> Ref:

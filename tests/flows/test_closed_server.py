@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
 
 import pytest
 
-from flows.closed_server import closed, is_own
+from flows.closed_server import closed, create_app, is_own
+from flows.orchestration import orchestrated
 
 OWN = [
     {"host": "127.0.0.1:4200"},
@@ -73,3 +75,23 @@ def test_two_host_names_are_one_too_many():
 
 def test_the_start_of_the_application_is_not_kept_from_it():
     assert told("lifespan", {}) == [{"type": "inside"}]
+
+
+def test_the_server_that_a_command_brings_up_is_the_closed_one(tmp_path, monkeypatch):
+    """`tdrop ui` starts it by the same command; its test asks a real one."""
+    started = []
+
+    @contextmanager
+    def serving(name, command, *_):
+        started.append(command)
+        yield
+
+    monkeypatch.setattr("flows.orchestration.serving", serving)
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
+    monkeypatch.setenv("TDROP_HOME", str(tmp_path))
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    with orchestrated(needed=True):
+        pass
+    (command,) = started
+    assert f"{create_app.__module__}:{create_app.__name__}" in command
+    assert command[command.index("--host") + 1] == "127.0.0.1"

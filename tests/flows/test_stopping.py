@@ -160,3 +160,20 @@ def test_a_command_that_only_waited_for_the_signal_ends_without_a_traceback():
     _, errors = process.communicate(timeout=LIMIT_SECONDS)
     assert errors.startswith("Stopping ...\n")
     assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize("order", [signal.SIGINT, signal.SIGTERM])
+def test_a_site_in_another_thread_is_written_down_too(order):
+    program = (
+        "import threading, time\nfrom flows.interrupts import heeding_signals\nfrom tdrop.home import stopping\n"
+        "def work():\n    with stopping.last_words(lambda: print('written down', flush=True)):\n"
+        "        print('begun', flush=True)\n        time.sleep(60)\n"
+        "with heeding_signals():\n    threading.Thread(target=work, daemon=True).start()\n    time.sleep(60)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "begun\n"
+    process.send_signal(order)
+    output, _ = process.communicate(timeout=LIMIT_SECONDS)
+    assert (process.returncode, output) == (130, "written down\n")

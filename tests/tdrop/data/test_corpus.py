@@ -288,3 +288,13 @@ def test_a_site_that_asks_for_what_cannot_be(
     assert "\n" not in str(caught.value)
     assert "\0" not in str(caught.value)
     assert len(str(caught.value)) < 900
+
+
+def test_a_name_of_the_site_file_is_said_on_one_line(
+    shared_network: Network, patients: Any, make_site: Any, tmp_path: Path
+) -> None:
+    patients(ROWS).drop(columns="psa").to_csv(tmp_path / "north.csv", index=False)
+    found = prepare(make_site(renames={"\n": "psa"}), shared_network, home=tmp_path).validation
+    assert found.stopped
+    for item in found.findings:
+        assert_one_sentence(f"{item.sentence}; {item.fix}")
