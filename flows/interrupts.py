@@ -50,6 +50,18 @@ def heeding_signals() -> Iterator[None]:
         writer.close()
 
 
+def leaving_at_once() -> None:
+    """Ends the command at the first signal, until it heeds them itself: there is nothing yet to bring to an end."""
+
+    def end(_signal: int, _frame: Any) -> NoReturn:
+        _begin()
+        leave()
+
+    for each in SIGNALS:
+        if signal.getsignal(each) != signal.SIG_IGN:
+            signal.signal(each, end)
+
+
 def _interrupt(_signal: int, _frame: Any) -> NoReturn:
     _begin()
     raise KeyboardInterrupt

@@ -177,3 +177,23 @@ def test_a_site_in_another_thread_is_written_down_too(order):
     process.send_signal(order)
     output, _ = process.communicate(timeout=LIMIT_SECONDS)
     assert (process.returncode, output) == (130, "written down\n")
+
+
+def test_a_signal_while_the_program_is_being_loaded_gets_its_sentence_too(tmp_path):
+    """The first module that the command line loads stands for all of them: it takes its time."""
+    (tmp_path / "typer.py").write_text("import time\nprint('loading', flush=True)\ntime.sleep(60)\n")
+    for order in (signal.SIGINT, signal.SIGTERM):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "flows.start", "status"],
+            cwd=PROJECT,
+            env={**os.environ, "PYTHONPATH": str(tmp_path)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout.readline() == "loading\n"
+        process.send_signal(order)
+        _, errors = process.communicate(timeout=LIMIT_SECONDS)
+        assert process.returncode == 130
+        assert errors.startswith("Stopping ...\ntdrop: interrupted")
+        assert "Traceback" not in errors
