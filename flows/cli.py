@@ -18,7 +18,7 @@ from flows.commands import benchmarking, models, running, upkeep
 from flows.commands.options import console
 from flows.interrupts import heeding_signals
 from flows.orchestration import ServerSilent
-from tdrop.base import TdropError, describe
+from tdrop.base import TdropError, describe, unwritable
 from tdrop.home import collect_seldom, quieten
 
 VERBOSE = {"-v", "--verbose"}
@@ -87,11 +87,11 @@ def _run(verbose: bool) -> None:
         os._exit(error.exit_code)
     except TdropError as error:
         _fail(str(error), error.exit_code, verbose)
-    except OSError as error:
-        named = error.errno in (errno.ENAMETOOLONG, errno.ELOOP)
-        problem = f"a path that was given cannot be one ({error.strerror}); check it" if named else ""
-        _fail(problem or f"internal error ({describe(error)}); -v shows the traceback", 2 if named else 1, verbose)
     except Exception as error:  # a person gets a sentence; the traceback is there for the asking
+        if full := unwritable(error):
+            _fail(str(full), full.exit_code, verbose)
+        if isinstance(error, OSError) and error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+            _fail(f"a path that was given cannot be one ({error.strerror}); check it", 2, verbose)
         _fail(f"internal error ({describe(error)}); -v shows the traceback", 1, verbose)
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from flows.printer import Printer
@@ -45,10 +48,9 @@ def run_export(site: str, *, folder: Path | None, contracts: Path, console: Prin
     if chosen.is_dir() and any(chosen.iterdir()) and folder is not None:
         raise UsageError(f"'{chosen}' is not empty; give a new folder, so that nothing else is mailed by accident")
     refuse_altered_champion(place, site)
-    if folder is None:
-        # Ours alone: what an earlier export left there may be what is hidden now.
-        shutil.rmtree(chosen, ignore_errors=True)
-    leaving = export_site(place, run, assemble(place, run), chosen)
+    # A person's own folder is new; in ours an earlier export may have left what is hidden now.
+    with _anew(chosen) if folder is None else nullcontext(chosen) as written_to:
+        leaving = export_site(place, run, assemble(place, run), written_to)
     hidden = place.network().site(site).disclosure
     rule = "nothing hidden (exempt)" if hidden.exempt else f"counts under {hidden.threshold} hidden"
     counts = None if hidden.exempt else hidden.threshold
@@ -58,3 +60,15 @@ def run_export(site: str, *, folder: Path | None, contracts: Path, console: Prin
     if leaving.withheld:
         console.print(f"[bold]{site}[/]: {withheld_sentence(leaving.data)}.")
     console.print(f"[bold]{site}[/]: {rule}. {chosen}")
+
+
+@contextmanager
+def _anew(folder: Path) -> Iterator[Path]:
+    """An empty folder that takes the place of `folder` when the block ends well."""
+    incoming = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
+    try:
+        yield incoming
+        shutil.rmtree(folder, ignore_errors=True)
+        incoming.rename(folder)
+    finally:
+        shutil.rmtree(incoming, ignore_errors=True)

@@ -9,6 +9,8 @@ from typing import Any
 
 import pandas as pd
 
+from tdrop.base import unwritable
+
 #: What a spreadsheet takes for a formula, also behind apostrophes: each writing adds one, each reading takes one away.
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
 
@@ -36,8 +38,12 @@ def write_patients(path: Path, table: pd.DataFrame) -> None:
         elif pd.api.types.is_float_dtype(safe[name]):
             safe[name] = safe[name].round(6)
     beside = path.with_name(f".{path.name}.part")
-    beside.unlink(missing_ok=True)
-    # Opened with its final mode: there is no moment in which others could read it.
-    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", newline="") as stream:
-        safe.to_csv(stream, index=False)
-    beside.replace(path)
+    try:
+        beside.unlink(missing_ok=True)
+        # Opened with its final mode: there is no moment in which others could read it.
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", newline="") as stream:
+            safe.to_csv(stream, index=False)
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise unwritable(error) or error from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -452,6 +453,21 @@ def test_the_export_hides_what_the_site_wants_hidden(place, tmp_path):
     names = {path.name for path in (tmp_path / "mail").iterdir()}
     assert "patients.csv" not in names
     assert "quarantine.csv" not in names
+
+
+def test_an_export_to_the_site_s_own_folder_leaves_nothing_of_an_earlier_one_there(place, monkeypatch):
+    from flows.printer import Printer
+    from flows.promotion import run_export
+
+    monkeypatch.setenv("TDROP_HOME", place.home)
+    folder = place.site("harbour") / "export"
+    folder.mkdir()
+    (folder / "earlier.html").write_text("what was not hidden then")
+    run_export("harbour", folder=None, contracts=Path(place.contracts), console=Printer(file=io.StringIO()))
+    names = {path.name for path in folder.iterdir()}
+    assert "report.html" in names
+    assert "earlier.html" not in names
+    assert not list(folder.parent.glob(".export-*"))
 
 
 def test_a_version_number_that_is_used_again_is_another_model(place):

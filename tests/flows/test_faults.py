@@ -9,11 +9,13 @@ import subprocess
 import time
 from contextlib import contextmanager, suppress
 
+import pandas as pd
 import pytest
 from conftest import TINY_METHODS, leave_reports_out, write_tiny_network
 
 from flows.transfer import transfer_site
 from tdrop.base import Unwritable, UsageError
+from tdrop.data import write_patients
 from tdrop.home import progress
 from tdrop.home.place import Place
 from tdrop.home.status import read_status
@@ -122,6 +124,13 @@ def test_a_full_disk_at_every_stage_costs_that_stage_and_no_digit(small_disk, un
         transfer(place, again=True)
     assert published(place) == before
     assert half_written(place) == []
+
+
+def test_a_list_that_does_not_fit_on_the_disk_is_said_and_leaves_nothing(small_disk):
+    fill(small_disk)
+    with pytest.raises(Unwritable, match="the disk is full"):
+        write_patients(small_disk / "list.csv", pd.DataFrame({"id": ["P1"] * 5000}))
+    assert {file.name for file in small_disk.iterdir()} == {"ballast"}
 
 
 def test_a_home_that_became_read_only_is_said_and_keeps_its_report(small_disk, undisturbed):
