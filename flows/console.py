@@ -43,6 +43,8 @@ class RunDisplay:
         self.sites = list(sites)
         self.started: dict[str, float] = {}
         self.done: dict[tuple[str, str], tuple[int, int, str]] = {}
+        #: By site, the share of its work that was done when it was last more, and when that was.
+        self.reached: dict[str, tuple[float, float]] = {}
         self.lock = threading.Lock()
 
     def take(self, event: Event) -> None:
@@ -51,6 +53,9 @@ class RunDisplay:
             with self.lock:
                 self.started.setdefault(event.site, time.monotonic())
                 self.done[event.site, event.stage] = (event.done, event.total, event.detail)
+            share = self.share_done(event.site)
+            if share > self.reached.get(event.site, (0.0, 0.0))[0]:
+                self.reached[event.site] = share, time.monotonic()
 
     def share_done(self, site: str) -> float:
         """Share of a site's work done, by the stages' rough weights."""
@@ -64,11 +69,12 @@ class RunDisplay:
 
     def to_go(self, site: str) -> str:
         """An estimate of a site's rest, once there is something to go by."""
-        share = self.share_done(site)
+        share, when = self.reached.get(site, (0.0, 0.0))
         if not ENOUGH_TO_ESTIMATE < share < 1:
             return ""
-        elapsed = time.monotonic() - self.started[site]
-        return f", about {_clock(elapsed * (1 - share) / share)} to go"
+        # From the last step that ended, and counted down since: within a long step the rest must not seem to grow.
+        rest = (when - self.started[site]) * (1 - share) / share - (time.monotonic() - when)
+        return f", about {_clock(rest)} to go" if rest >= 1 else ""
 
     def stage_of(self, site: str) -> tuple[str, int, int, str] | None:
         """The stage that a site is in: its name, steps done, steps in all and detail; None before its first."""

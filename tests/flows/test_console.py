@@ -27,14 +27,32 @@ def test_the_time_to_go_stands_beside_the_stage():
     assert drawn(display).count("waiting") == 2
     for stage in ("read and check", "encode", "estimate shift", "match"):
         display.take(Event("harbour", stage, 1, 1))
+    display.started["harbour"] = time.monotonic() - 60
     display.take(Event("harbour", "tune", 20, 40, "mlp"))
     share = display.share_done("harbour")
-    display.started["harbour"] = time.monotonic() - 60
     assert share == pytest.approx((3 + 1 + 4 + 1 + 45 / 2) / sum(shown.STAGES.values()))
     rest = 60 * (1 - share) / share
     harbour, hillside = drawn(display).splitlines()[:2]
     assert f"5/{len(shown.STAGES)} tune, about {int(rest // 60)}:" in harbour
     assert "to go" not in hillside
+
+
+def test_within_a_long_step_the_time_to_go_counts_down(monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr(shown.time, "monotonic", lambda: now)
+    display = shown.RunDisplay(["harbour"])
+    display.take(Event("harbour", "read and check", 0, 1))
+    now += 60
+    display.take(Event("harbour", "tune", 20, 40))
+    rests = []
+    for _ in range(4):
+        minutes, _, seconds = display.to_go("harbour").removeprefix(", about ").removesuffix(" to go").partition(":")
+        rests.append(60 * int(minutes) + int(seconds))
+        now += 20
+        display.take(Event("harbour", "tune", 20, 40, "still"))
+    assert rests == [rests[0] - 20 * step for step in range(4)]
+    now += 1000
+    assert display.to_go("harbour") == ""
 
 
 def test_where_no_terminal_is_a_stage_is_a_line_and_silence_is_broken(monkeypatch):
