@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tdrop.choose import ChoiceRow
+from tdrop.methods import COMMITTEE
 from tdrop.report.data import ReportData
 from tdrop.report.tables import Cell, Table, cells
-from tdrop.report.text import NOTHING, count, method_label, number, write_out
+from tdrop.report.text import NOTHING, count, listed, method_label, number, write_out
 from tdrop.tune import Trial
 
 
@@ -46,17 +47,19 @@ def settings_table(data: ReportData) -> Table | None:
     """The settings that each method was refitted with; None without trials."""
     picked = {method: picked_trial(trials) for method, trials in data.tuning.items()}
     lines = tuple(
-        cells(
-            method_label(method),
-            count(len(data.tuning[method])),
-            count(trial.steps),
-            write_out(trial.settings),
-        )
+        cells(method_label(method), *_settings_of(trial, len(data.tuning[method])))
         for method, trial in picked.items()
         if trial is not None
     )
     head = ("Method", "Trials", "Steps", "Settings")
     return Table("settings", "Settings of the winning trials", head, lines, prose=("Settings",)) if lines else None
+
+
+def _settings_of(trial: Trial, trials: int) -> tuple[str, str, str]:
+    """Trials, steps and settings; a committee has members instead."""
+    if trial.method == COMMITTEE:
+        return NOTHING, NOTHING, f"the mean of {listed([method_label(name) for name in trial.settings['members']])}"
+    return count(trials), count(trial.steps), write_out(trial.settings)
 
 
 def picked_trial(trials: Sequence[Trial]) -> Trial | None:

@@ -60,6 +60,7 @@ def test_it_is_shown_beside_the_methods(place):
     page = (folder / "report.html").read_text()
     assert "The mean of Logistic regression and Gradient boosting" in page
     assert "do not settle which of them serves this site best" in page
+    assert "the mean of Logistic regression and Gradient boosting<" in page
 
 
 def test_what_is_promoted_scores_as_the_report_did(place):
