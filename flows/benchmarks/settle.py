@@ -37,7 +37,7 @@ NETWORK_CHANGES: Mapping[str, tuple[Any, ...]] = {
     "steps": (80, 320),
     "learning_rate": (0.005, 0.02),
     "hidden": ((64, 64),),
-    "weight_decay": (1e-3, 1e-2),
+    "weight_decay": (1e-4, 1e-3, 1e-2),
 }
 #: What is tried instead of the networks' changes.
 CHANGES: Mapping[str, Mapping[str, tuple[Any, ...]]] = {

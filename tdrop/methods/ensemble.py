@@ -34,6 +34,7 @@ class Ensemble(NetworkMethod):
     summary: ClassVar[str] = "Ten neural networks trained apart; where they disagree, the prediction is uncertain."
 
     members: int = setting(10, "Networks in the ensemble.", low=2)
+    weight_decay: float = setting(1e-3, "Weight of the squared weights (biases and linear term left out).", low=0.0)
 
     def search_space(self) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try, by setting."""
