@@ -6,7 +6,7 @@ import time
 from importlib import import_module
 from pathlib import Path
 
-from flows.benchmarks import BENCHMARKS
+from flows.benchmarks import BENCHMARKS, CONTRACTS
 from flows.benchmarks.extracts import require_extra
 from flows.benchmarks.results import Results, Scale, write_results
 from flows.console import watching
@@ -18,8 +18,6 @@ from tasks.recording import record_benchmark
 from tasks.step import run_logger
 from tdrop.base import TdropError, UsageError, did_you_mean
 from tdrop.home import Place, make_folder, worker_processes
-
-CONTRACTS = Path(__file__).with_name("data_contracts").resolve() / "benchmarks"
 
 
 def run_benchmark(

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+
+#: The tables and sites of real patients.
+CONTRACTS = Path(__file__).parents[1].joinpath("data_contracts").resolve() / "benchmarks"
 
 
 @dataclass(frozen=True)

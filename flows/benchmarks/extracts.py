@@ -42,14 +42,21 @@ def require_extra(benchmark: str) -> None:
 def write_breast(home: Path) -> None:
     """Rotterdam, its women under 60, and GBSG with its outcomes apart."""
     folder = _folder(home)
+    rotterdam, gbsg = breast_tables()
+    _write(rotterdam, folder / "rotterdam.csv")
+    _write(rotterdam[rotterdam["age"] < UNDER_AGE], folder / "rotterdam_under_60.csv")
+    _write(gbsg.drop(columns=OUTCOME), folder / "gbsg.csv")
+    _write(gbsg[["pid", *OUTCOME]], folder / "gbsg_outcomes.csv")
+
+
+def breast_tables() -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Rotterdam's and GBSG's patients with their outcomes."""
     rotterdam, gbsg = _bare(load_table("rott2")), _bare(load_table("GBSG2"))
     columns = ["pid", "age", "nodes", "progesterone", "estrogen", "meno", "hormon", "tsize", *OUTCOME]
-    _write(rotterdam[columns], folder / "rotterdam.csv")
-    _write(rotterdam.loc[rotterdam["age"] < UNDER_AGE, columns], folder / "rotterdam_under_60.csv")
     bands = ["up to 20 mm", "20 to 50 mm", "above 50 mm"]
     gbsg["tsize"] = pd.cut(gbsg["tsize"], [-1, 20, 50, 10_000], labels=bands).astype(str)
-    _write(gbsg[["pid", "age", "pnodes", "progrec", "estrec", "menostat", "horTh", "tsize"]], folder / "gbsg.csv")
-    _write(gbsg[["pid", *OUTCOME]], folder / "gbsg_outcomes.csv")
+    sent = ["pid", "age", "pnodes", "progrec", "estrec", "menostat", "horTh", "tsize", *OUTCOME]
+    return rotterdam[columns], gbsg[sent]
 
 
 def write_support(home: Path) -> None:
@@ -57,14 +64,19 @@ def write_support(home: Path) -> None:
     folder = _folder(home)
     table = load_table("support2")
     groups = table["fac_dzgroup"].astype(str)
-    measured = [str(name) for name in table if str(name).startswith("num_") and name not in _KNOWN_LATER]
-    columns = ["pid", "fac_sex", "fac_diabetes", *measured]
+    columns = support_columns(table)
     for site, group in SUPPORT_GROUPS.items():
         patients = table[groups == group]
         source = site == "sepsis"
         _write(patients[[*columns, *OUTCOME] if source else columns], folder / f"{site}.csv")
         if not source:
             _write(patients[["pid", *OUTCOME]], folder / f"{site}_outcomes.csv")
+
+
+def support_columns(table: pd.DataFrame) -> list[str]:
+    """What a site of SUPPORT2 sends of its patients, outcomes apart."""
+    measured = [str(name) for name in table if str(name).startswith("num_") and name not in _KNOWN_LATER]
+    return ["pid", "fac_sex", "fac_diabetes", *measured]
 
 
 #: Scores that already predict survival, and the day of study entry, which is an artefact of recruitment.

@@ -24,7 +24,7 @@ from .hints import clean as clean
 from .json_schemas import write_json_schemas as write_json_schemas
 from .locations import resolve as resolve
 from .outcomes import LabelCounts as LabelCounts, read_labels as read_labels, source_outcome as source_outcome
-from .preparation import Prepared as Prepared, prepare as prepare
+from .preparation import Prepared as Prepared, prepare as prepare, prepare_frame as prepare_frame
 from .propose import propose_site as propose_site
 from .propose_outcome import Asked as Asked
 from .proposed_table import TableProposal as TableProposal, propose_table as propose_table

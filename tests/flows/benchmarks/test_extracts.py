@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from flows.benchmark import CONTRACTS
+from flows.benchmarks import CONTRACTS
 from tdrop.contracts.network import load_network
 from tdrop.data.outcomes import read_labels, source_outcome
 from tdrop.data.preparation import prepare
