@@ -6,17 +6,18 @@ sites x methods x seeds x trials. Prefect sees one task a method's tuning and on
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import cache, reduce
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tasks.step import step
-from tdrop.base import FitError, Method, write_json, write_record
+from tdrop.base import FitError, write_json, write_record
 from tdrop.choose import weigh_out_of_fold
 from tdrop.home import (
     FAILURE,
@@ -31,6 +32,8 @@ from tdrop.home import (
     Place,
     Ref,
     advance,
+    canonical,
+    compute,
     load_pair,
     save_summary,
     side_by_side,
@@ -41,13 +44,14 @@ from tdrop.runs import SWEEP, TransferSettings, write_trial
 from tdrop.shift import Propensity, density_ratio_weights
 from tdrop.tune import (
     OutOfFold,
+    Planned,
     Trial,
     deal_folds,
-    plan_trials,
+    describe_fit,
+    describe_trials,
     predict_folds,
     promising,
     refit,
-    settings_of,
 )
 
 #: Tuning happens once, with the first seed.
@@ -55,11 +59,15 @@ FIRST_SEED = 0
 Settings = Mapping[str, Any]
 
 
-def planned_trials(method: str, settings: TransferSettings) -> Sequence[Settings]:
+def planned_trials(method: str, settings: TransferSettings) -> tuple[Planned, ...]:
     """The settings that a method tries, the same every time."""
-    base = settings.method_settings.get(method, {})
-    planned = plan_trials(method, budget=settings.trials, seed=FIRST_SEED, base=base)
-    return [settings_of(each) for each in planned]
+    return _plan(method, settings.trials, canonical(settings.method_settings.get(method, {})))
+
+
+@cache
+def _plan(method: str, trials: int, base: str) -> tuple[Planned, ...]:
+    """Asked of a worker process, which has loaded what fits: this one need not."""
+    return compute(describe_trials, method, budget=trials, seed=FIRST_SEED, base=json.loads(base))
 
 
 @stage("held-out", in_worker=True)
@@ -76,17 +84,14 @@ def held_out_risks(folder: Path, rows: Ref, method: str, settings: Settings, hel
 
 
 @stage("trial")
-def tried_settings(
-    folder: Path, encoded: Ref, matching: Ref, method: str, settings: Settings, held_out: Sequence[Ref]
-) -> None:
+def tried_settings(folder: Path, encoded: Ref, matching: Ref, tried: Planned, held_out: Sequence[Ref]) -> None:
     """Writes trial.json, and out_of_fold.npz unless a fit failed: one setting on source rows left out of its fits.
 
     What is said of single patients stays here and never travels with the trial.
     """
     failures = [ref.json(FAILURE) for ref in held_out if (ref.path / FAILURE).exists()]
-    tried = build(method, **settings)
     if failures:
-        write_record(folder / "trial.json", Trial(method, settings_of(tried), failure=failures[0]))
+        write_record(folder / "trial.json", Trial(tried.name, tried.settings(), failure=failures[0]))
         return
     risks = reduce(OutOfFold.join, [OutOfFold.load(ref.path / OUT_OF_FOLD) for ref in held_out])
     write_trial(folder, encoded, matching, tried, risks)
@@ -99,7 +104,7 @@ def tune_method(
     """Runs every trial of a method on one fold and the promising ones on all; returns a stage each."""
     planned = planned_trials(method, settings)
     # Methods with the same risk share its fits.
-    alone = [build(method, **each).risk_alone() for each in planned]
+    alone = [each.risk_alone() for each in planned]
 
     def fitted(asked: Sequence[tuple[int, int]], done: Callable[[], None]) -> list[Ref]:
         """One fit for every trial and fold asked."""
@@ -111,15 +116,13 @@ def tune_method(
         return side_by_side(held_out_risks, calls, done)
 
     first = fitted([(trial, 0) for trial in range(len(planned))], lambda: advance(site, "tune", method))
-    refs = [
-        tried_settings(place, encoded, matching, method, each, [ref]) for each, ref in zip(planned, first, strict=True)
-    ]
+    refs = [tried_settings(place, encoded, matching, each, [ref]) for each, ref in zip(planned, first, strict=True)]
     going_on = promising([ref.record(Trial, "trial.json") for ref in refs])
     asked = [(trial, held) for trial in going_on for held in range(1, settings.folds)]
     later = dict(zip(asked, fitted(asked, lambda: None), strict=True)) if asked else {}
     for trial in going_on:
         parts = [first[trial], *(later[trial, held] for held in range(1, settings.folds))]
-        refs[trial] = tried_settings(place, encoded, matching, method, planned[trial], parts)
+        refs[trial] = tried_settings(place, encoded, matching, planned[trial], parts)
     return refs
 
 
@@ -152,7 +155,7 @@ def fit_seed(
     place: Place, encoded: Ref, method: str, trial: Trial, seed: int, settings: TransferSettings, level: float
 ) -> Ref:
     """Refits the picked trial on all labelled rows, and predicts the target's patients."""
-    rows = rows_to_fit(encoded, build(method, **trial.settings))
+    rows = rows_to_fit(encoded, _planned_as(trial, settings))
     return predict_with(place, encoded, trained_model(place, rows, method, trial.settings, seed), seed, settings, level)
 
 
@@ -161,12 +164,19 @@ def predict_with(place: Place, encoded: Ref, model: Ref, seed: int, settings: Tr
     return predicted_patients(place, encoded, model, seed, settings.passes, tuple(sorted({*SWEEP, level})))
 
 
-def rows_to_fit(encoded: Ref, method: Method) -> Ref:
+def _planned_as(trial: Trial, settings: TransferSettings) -> Planned:
+    """A trial's settings as they were planned; a worker process describes those that were not."""
+    wanted = canonical(trial.settings)
+    planned = (one for one in planned_trials(trial.method, settings) if canonical(one.settings()) == wanted)
+    return next(planned, None) or compute(describe_fit, trial.method, trial.settings)
+
+
+def rows_to_fit(encoded: Ref, fit: Planned) -> Ref:
     """The stage that a fit reads: the source alone where its settings leave the target's patients unread.
 
     Such a fit is then made once for all targets of a source.
     """
-    if method.needs_target() or not (encoded.path / LABELLED).exists():
+    if fit.reads_target or not (encoded.path / LABELLED).exists():
         return encoded
     alone = replace(encoded.record(Ref, LABELLED), store=encoded.store)
     return alone if alone.path.is_dir() else encoded

@@ -207,7 +207,10 @@ class Fitted(Protocol):
 class Described(Protocol):
     """What a table says of a method and its settings."""
 
-    name: ClassVar[str]
+    @property
+    def name(self) -> str:
+        """The method's name."""
+        ...
 
     def settings(self) -> Mapping[str, Any]:
         """Every setting as a plain JSON value."""

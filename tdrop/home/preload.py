@@ -16,8 +16,8 @@ NEEDED = (
     "tdrop.methods.transductive_dropout",
     "tdrop.methods.gradient_boosting",
     "tdrop.methods.logistic_regression",
-    "tdrop.evaluate",
-    "tdrop.forecast",
+    "tdrop.evaluate.run",
+    "tdrop.forecast.run",
     "tasks.tune",
 )
 

@@ -16,7 +16,13 @@ from .pick import (
     promising as promising,
     tune as tune,
 )
-from .plan import BUDGET as BUDGET, plan_trials as plan_trials
+from .plan import (
+    BUDGET as BUDGET,
+    Planned as Planned,
+    describe_fit as describe_fit,
+    describe_trials as describe_trials,
+    plan_trials as plan_trials,
+)
 from .trial import (
     Trial as Trial,
     chosen_method as chosen_method,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, product
 from typing import Any
 
@@ -16,6 +17,53 @@ from tdrop.methods import build
 BUDGET = 12
 #: Draws of `budget` points each before a plan stays short; repeats are rare where the grid exceeds the budget.
 MOST_DRAWS = 50
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A method's settings to fit, in plain values: who hands out fits and compares them need not load what fits.
+
+    Attributes:
+        name: Name of the method.
+        values: All its settings.
+        reads_target: Whether the fit reads the target's unlabelled patients.
+        holds_back: How much the settings hold the method back, the most important part first.
+        risk: What gives its risk, where that is another fit.
+    """
+
+    name: str
+    values: Mapping[str, Any]
+    reads_target: bool
+    holds_back: tuple[float, ...]
+    risk: Planned | None = None
+
+    def settings(self) -> Mapping[str, Any]:
+        """Every setting as a plain JSON value."""
+        return self.values
+
+    def restraint(self) -> tuple[float, ...]:
+        """How much the settings hold the method back."""
+        return self.holds_back
+
+    def risk_alone(self) -> Planned:
+        """What tuning fits."""
+        return self.risk or self
+
+
+def describe_trials(name: str, *, budget: int, seed: int, base: Mapping[str, Any]) -> tuple[Planned, ...]:
+    """What `plan_trials` plans, in plain values."""
+    return tuple(map(_plainly, plan_trials(name, budget=budget, seed=seed, base=base)))
+
+
+def describe_fit(name: str, settings: Mapping[str, Any]) -> Planned:
+    """A method with these settings, in plain values."""
+    return _plainly(build(name, **settings))
+
+
+def _plainly(method: Method) -> Planned:
+    alone = method.risk_alone()
+    risk = None if alone == method else _plainly(alone)
+    return Planned(method.name, dict(method.settings()), method.needs_target(), method.restraint(), risk)
 
 
 def plan_trials(
