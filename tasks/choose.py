@@ -16,7 +16,7 @@ from tdrop.runs import choice_page
 from tdrop.tune import Trial
 
 
-@stage("choice")
+@stage("choice", in_worker=True)
 def chosen_of_all(folder: Path, picked: Mapping[str, Trial], folds: Mapping[str, Ref], criterion: Criterion) -> None:
     """Writes choice.json."""
     write_record(folder / "choice.json", choose(score_methods(picked, folds), criterion=criterion))

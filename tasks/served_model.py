@@ -17,7 +17,7 @@ from tdrop.served import ADDED, CHAMPION, Served, promoted_seal, seal_of
 
 #: How else a model may be looked at, and how one gets into use.
 ELSE = (
-    "to study it, download its files and open them with `tdrop.served.model.Served.load`, and for patients a person "
+    "to study it, download its files and open them with `tdrop.served.Served.load`, and for patients a person "
     "promotes one with `tdrop promote`"
 )
 
