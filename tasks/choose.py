@@ -10,24 +10,25 @@ from tasks.step import step
 from tdrop.base import write_record
 from tdrop.choose import Choice, Criterion, FoldScore, Score, choose
 from tdrop.disclosure import disclose_choice
-from tdrop.home import Ref, ResolvedSite, report, stage
-from tdrop.methods import method_class
+from tdrop.home import Ref, ResolvedSite, compute, report, stage
+from tdrop.methods import have_samples
 from tdrop.runs import choice_page
 from tdrop.tune import Trial
 
 
-@stage("choice", in_worker=True)
+@stage("choice")
 def chosen_of_all(folder: Path, picked: Mapping[str, Trial], folds: Mapping[str, Ref], criterion: Criterion) -> None:
     """Writes choice.json."""
     write_record(folder / "choice.json", choose(score_methods(picked, folds), criterion=criterion))
 
 
 def score_methods(picked: Mapping[str, Trial], folds: Mapping[str, Ref]) -> list[Score]:
-    """What is known of every method before choosing."""
+    """What is known of every method before choosing; a worker process has loaded the methods."""
+    spread = compute(have_samples, tuple(picked))
     return [
         Score(
             method,
-            method_class(method).has_samples,
+            spread[method],
             trial,
             folds[method].record(FoldScore, "score.json") if method in folds else None,
         )

@@ -7,7 +7,7 @@ Nothing heavy is imported until a method is asked for.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -20,7 +20,18 @@ from tdrop.base import FitError, UsageError, did_you_mean
 if TYPE_CHECKING:
     from tdrop.base import Fitted, Method
 
-__all__ = ["COMMITTEE", "build", "describe", "digest", "label", "load", "method_class", "method_names", "rebuild"]
+__all__ = [
+    "have_samples",
+    "COMMITTEE",
+    "build",
+    "describe",
+    "digest",
+    "label",
+    "load",
+    "method_class",
+    "method_names",
+    "rebuild",
+]
 
 #: Several methods' fits used together: no method that could be tuned or asked for, but one that is shown and served.
 COMMITTEE = "committee"
@@ -51,6 +62,11 @@ def method_names() -> tuple[str, ...]:
 def method_class(name: str) -> Any:
     """Returns the settings class of a method."""
     return import_module(_module_of(name)).METHOD
+
+
+def have_samples(names: Iterable[str]) -> dict[str, bool]:
+    """By method, whether its samples spread."""
+    return {name: method_class(name).has_samples for name in names}
 
 
 def _module_of(name: str) -> str:
