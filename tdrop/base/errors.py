@@ -7,6 +7,7 @@ names, never a patient's values. The command line prints it and leaves with `exi
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
@@ -17,10 +18,18 @@ DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
 ROOMS = {"tdrop", "tasks", "flows"}
 
 
+#: Longer than any name that a person gave: whatever it is, its beginning tells which it is.
+_ENDLESS = re.compile(r"[^\s/]{100,}")
+_SHOWN = 60
+
+
 class TdropError(Exception):
     """The data or the run failed."""
 
     exit_code = 1
+
+    def __init__(self, sentence: str = "") -> None:
+        super().__init__(_ENDLESS.sub(lambda found: f"{found[0][:_SHOWN]}...", sentence))
 
 
 class UsageError(TdropError):

@@ -233,3 +233,17 @@ def test_a_folder_that_cannot_be_one(name: str, tmp_path: Path) -> None:
 def test_a_tag_is_named_as_it_is_written(tag: str, tmp_path: Path) -> None:
     with pytest.raises(ContractError, match=f"`{re.escape(tag)}` has no meaning"):
         parse_yaml(f"title: {tag} x\n", tmp_path / "north.yaml")
+
+
+@pytest.mark.parametrize(("file", "old", "new"), [
+    ("sites/hillside.yaml", "table: prostate", "table: {}"), ("sites/hillside.yaml", "source: registry", "source: {}"),
+    ("sites/hillside.yaml", "{1: T1,", "{{1: {},"), ("sites/lakeside.yaml", "psa: [NA]", "{}: [NA]"),
+    ("tables/prostate.yaml", "below: T4", "below: {}"), ("tables/prostate.yaml", "[T1, T2,", "[{}, T2,"), ("tables/prostate.yaml", "positive: 1", "positive: {}"),
+])  # fmt: skip
+def test_an_endless_value_does_not_make_an_endless_sentence(file: str, old: str, new: str, folder: Path) -> None:
+    text = (folder / file).read_text()
+    assert old in text
+    (folder / file).write_text(text.replace(old, new.format("x" * 900), 1))
+    with pytest.raises(ContractError, match=r"yaml:\d+: .*x\.\.\.") as caught:
+        load_network(folder)
+    assert len(str(caught.value)) < 600
