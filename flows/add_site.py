@@ -12,7 +12,7 @@ from flows.validate import check_sites
 from tasks.prepare import checked_rows
 from tdrop.base import SiteStopped, TdropError, UsageError
 from tdrop.contracts import Network, parse_site
-from tdrop.data import fingerprint, propose_site
+from tdrop.data import fingerprint, no_such_file, propose_site
 from tdrop.home import FRAME, Place
 
 
@@ -21,7 +21,7 @@ def run_add_site(name: str, data: Path, table: str | None, *, contracts: Path, c
     place = Place.at(contracts=contracts)
     network = place.network()
     if not data.is_file():
-        raise UsageError(f"there is no file '{data}'; give the extract that the site sent")
+        raise no_such_file(data, "the extract that the site sent")
     contract = network.contract(table or _only_table(network))
     text = propose_site(name, data.absolute(), contract, network, beside=_source_rows(place, network, contract.name))
     site = parse_site(text, name, network)

@@ -13,8 +13,8 @@ from flows.recipe import recipe
 from flows.transfer import Transferred, publish
 from tasks.evaluate import evaluate_site, lock_models
 from tasks.registry import refuse_altered_champion
-from tdrop.base import DataError, LabelsRefused, UsageError, read_record, written
-from tdrop.data import fingerprint
+from tdrop.base import DataError, LabelsRefused, read_record, written
+from tdrop.data import fingerprint, no_such_file
 from tdrop.home import Place, one_at_a_time, read_status, tell_use
 from tdrop.runs import AUDIT, Audit, audit_forecast, last_run, publish_halt, remember_labels
 
@@ -44,7 +44,7 @@ def run_audit(site: str, labels: Path, *, contracts: Path, console: Printer) -> 
     place = Place.at(contracts=contracts)
     last_run(place, site)
     if not labels.is_file():
-        raise UsageError(f"there is no file '{labels}'; give the outcomes as a file with patient ids")
+        raise no_such_file(labels, "the outcomes as a file with patient ids")
     with orchestrated(), saying_why_refused():
         found = audit_site(site, str(labels.absolute()), str(contracts), place.home)
     page = str(place.latest(site) / "report.html")

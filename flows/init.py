@@ -11,7 +11,17 @@ from flows.commands.options import repeat
 from flows.printer import Printer
 from tdrop.base import SiteStopped, UsageError, plain
 from tdrop.contracts import Network, load_network, parse_table
-from tdrop.data import Asked, Prepared, TableProposal, clean, prepare, propose_site, propose_table, write_json_schemas
+from tdrop.data import (
+    Asked,
+    Prepared,
+    TableProposal,
+    clean,
+    no_such_file,
+    prepare,
+    propose_site,
+    propose_table,
+    write_json_schemas,
+)
 from tdrop.home import Place, make_folder
 
 
@@ -59,7 +69,7 @@ def as_name(text: str) -> str:
 
 def _require_file(data: Path) -> None:
     if not data.is_file():
-        raise UsageError(f"there is no file '{data}'; give the labelled extract, CSV or Parquet")
+        raise no_such_file(data, "the labelled extract, CSV or Parquet")
 
 
 def _propose(folder: Path, final: Path, data: Path, asked: Asked, table: str) -> tuple[Prepared, TableProposal]:

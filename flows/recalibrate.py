@@ -9,7 +9,8 @@ from flows.orchestration import orchestrated
 from flows.printer import Printer
 from flows.recipe import recipe
 from tasks.recalibrate import recalibrate
-from tdrop.base import UsageError, plain
+from tdrop.base import plain
+from tdrop.data import no_such_file
 from tdrop.home import Place, one_at_a_time
 from tdrop.runs import Recalibrated
 
@@ -29,7 +30,7 @@ def run_recalibrate(site: str, labels: Path | None, *, contracts: Path, console:
     place = Place.at(contracts=contracts)
     place.network().site(site)
     if labels is not None and not labels.is_file():
-        raise UsageError(f"there is no file '{labels}'; give the outcomes as a file with patient ids")
+        raise no_such_file(labels, "the outcomes as a file with patient ids")
     with orchestrated():
         found = recalibrate_site(site, None if labels is None else str(labels.absolute()), str(contracts), place.home)
     console.answer(plain(found))

@@ -10,6 +10,7 @@ from flows.recipe import recipe
 from tasks.score import score_batch
 from tdrop.base import UsageError, plain, read_record, written
 from tdrop.contracts import Validation
+from tdrop.data import no_such_file
 from tdrop.home import Place, write_private
 from tdrop.runs import Scored
 
@@ -25,7 +26,7 @@ def run_score(site: str, file: Path, *, output: Path | None, contracts: Path, co
     place = Place.at(contracts=contracts)
     place.network().site(site)
     if not file.is_file():
-        raise UsageError(f"there is no file '{file}'; give a batch of patients in the format of site '{site}'")
+        raise no_such_file(file, f"a batch of patients in the format of site '{site}'")
     if output is not None:
         _require_place(output, file, place)
     with orchestrated():

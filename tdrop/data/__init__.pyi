@@ -22,7 +22,7 @@ from .families import (
 )
 from .hints import clean as clean
 from .json_schemas import write_json_schemas as write_json_schemas
-from .locations import resolve as resolve
+from .locations import no_such_file as no_such_file, resolve as resolve
 from .outcomes import LabelCounts as LabelCounts, read_labels as read_labels, source_outcome as source_outcome
 from .preparation import Prepared as Prepared, prepare as prepare, prepare_frame as prepare_frame
 from .propose import propose_site as propose_site

@@ -22,7 +22,7 @@ from typing import IO, Any
 
 import fsspec
 
-from tdrop.base import Absent, DataError, TdropError, Unavailable
+from tdrop.base import Absent, DataError, TdropError, Unavailable, UsageError
 
 #: More than this, unpacked, is not read into memory.
 LARGEST_BYTES = 2 * 1024**3
@@ -86,6 +86,15 @@ def without_secrets(shown: str) -> str:
     if "://" not in shown:
         return _on_one_line(shown)
     return _on_one_line(re.sub(r"[?#;].*$", "?***", re.sub(r"://\S*@", "://***@", shown), flags=re.DOTALL))
+
+
+def no_such_file(path: Path, wanted: str) -> UsageError:
+    """The sentence for a file that a person named and that is not there; an address may hold a password or a token."""
+    # A path has lost one of the two slashes of an address.
+    shown = without_secrets(re.sub(r"^([a-z]\w+):/(?!/)", r"\1://", str(path)))
+    if "://" in shown:
+        return UsageError(f"'{shown}' is an address and no file of this machine; copy it here and give {wanted}")
+    return UsageError(f"there is no file '{shown}'; give {wanted}")
 
 
 def _on_one_line(text: str) -> str:

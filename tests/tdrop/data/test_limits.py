@@ -158,3 +158,16 @@ def test_a_secret_in_an_address_is_never_shown(url: str, tmp_path: Path) -> None
         with pytest.raises(DataError) as caught:
             read(site_at(url), home=tmp_path, base=tmp_path)
         assert "s3cret-word" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "typed", ["https://ann:hunter2@host.example/x.csv", "s3://bucket/x.csv?token=hunter2", "https:/host/x.csv#hunter2"]
+)
+def test_an_address_where_a_file_belongs_is_named_without_its_secrets(typed):
+    told = str(locations.no_such_file(Path(typed), "a batch of patients"))
+    assert "is an address" in told
+    assert "hunter2" not in told
+
+
+def test_a_file_that_is_not_there_is_named():
+    assert str(locations.no_such_file(Path("c/x.csv"), "a batch")) == "there is no file 'c/x.csv'; give a batch"
