@@ -30,7 +30,7 @@ def run_pages(
     logs.mkdir(exist_ok=True, mode=PRIVATE)
     api, serve_prefect = _address("PREFECT_API_URL", f"http://127.0.0.1:{prefect_port}/api")
     tracking, serve_mlflow = _address("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{mlflow_port}")
-    if serve_prefect and serve_mlflow and prefect_port == mlflow_port:
+    if prefect_port == mlflow_port:
         raise UsageError(f"Prefect and MLflow cannot share port {prefect_port}; give them two")
     for needed, port, name in ((serve_prefect, prefect_port, "Prefect"), (serve_mlflow, mlflow_port, "MLflow")):
         if needed:
