@@ -3,7 +3,7 @@
 Formula: risk = mean over members m of risk_m. The samples are the members' own deviations around it,
     s_mj = risk + k_m (s_mj - risk_m),    every member counting the same: sd^2 = mean of k_m^2 sd_m^2,
 where k_m is 1 unless a sample would leave [0, 1], and then what keeps it there. What members disagree about is not part
-of the doubt: it told of errors no better than chance (error AUROC .51 to .60), and with it sd told of them less well.
+of the doubt: it hardly told of errors (error AUROC .51 to .60), and with it sd told of them less well or no better.
 Not in the paper. The mean of risks has a log loss no higher than the mean of theirs, and methods of different kinds err
 differently: a line, trees and networks together transferred better than any of them (docs/CHOOSING.md).
 It departs from every method in having neither settings to tune, nor trials, nor a fit of its own.
