@@ -123,16 +123,18 @@ def test_a_running_site_is_not_pruned(place):
 def test_pruning_beside_a_first_run_takes_nothing_from_it(tmp_path, tiny_settings, monkeypatch):
     place = write_tiny_network(tmp_path)
     monkeypatch.setenv("TDROP_HOME", place.home)
+    # MLflow's tables take seconds to make, in which the run could end unpruned.
+    prune(place, 0)
     process = start_transfer(place, tiny_settings, "harbour", 1)
     pruned = 0
     while process.poll() is None:
         if (place.root / "store").is_dir() and not place.site("harbour").exists():
             prune(place, 0)
             pruned += 1
-        time.sleep(0.3)
+        time.sleep(0.05)
     output = process.stdout.read()
     assert process.returncode == 0, output
-    assert pruned > 3
+    assert pruned
     assert not last_run(place, "harbour").trained.failed
     # Workers fit; who hands out the fits has not waited for what they load.
     assert "imported ['great_expectations']" in output
