@@ -1,4 +1,4 @@
-"""Features of a public table that has no contract: what both collections of real transfers have in common."""
+"""Features of a public table that has no contract: what all collections of real transfers have in common."""
 
 from __future__ import annotations
 

@@ -11,7 +11,9 @@ import warnings
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from tdrop.base import UsageError
@@ -98,6 +100,11 @@ def load_table(name: str) -> pd.DataFrame:
         warnings.simplefilter("ignore", DeprecationWarning)
         table: pd.DataFrame = SurvLoader().load_dataset(name)["df"].copy()
     return table
+
+
+def within(time: Any, happened: Any, horizon: float) -> Any:
+    """1 for an event within the horizon, 0 for follow-up beyond it, NaN for those censored earlier (rows,)."""
+    return np.where(happened & (time <= horizon), 1.0, np.where(time >= horizon, 0.0, np.nan))
 
 
 def _bare(table: pd.DataFrame) -> pd.DataFrame:

