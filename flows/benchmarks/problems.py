@@ -38,7 +38,7 @@ class Problem:
     Attributes:
         name: Name of the pair.
         family: "simulator", "hard simulator", "extrapolation", a shape of the truth, "real", or "judging" for real ones
-            and "judging, simulated" for draws that settle no rule, and three collections of real ones that judged.
+            and "judging, simulated" for draws that settle no rule, and four collections of real ones that judge.
         make: Draws source and target for a seed.
         seeds: How many seeds a full run takes.
     """
@@ -124,9 +124,9 @@ def _real_problems() -> Iterator[Problem]:
 
 
 def _cut_problems() -> Iterator[Problem]:
-    """Real transfers: those that settle rules, and four collections that judged one each."""
+    """Real transfers: those that settle rules, and five collections that judge one each."""
     families = {"settling": "real", "judging": "judging"}
-    for name in ("settling", "judging", "first", "second", "third"):
+    for name in ("settling", "judging", "first", "second", "third", "fourth"):
         for title, transfer in collection(name).items():
             yield _once(title.replace(" ", "-"), families.get(name, f"{name} collection"), transfer.sides)
 

