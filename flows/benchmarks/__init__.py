@@ -25,7 +25,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "prostate_hard": Benchmark("simulated cohorts that are hard: truncated, small, hidden treatment"),
     "breast": Benchmark("Rotterdam to GBSG, real patients", needs_extra=True),
     "support": Benchmark("SUPPORT's sepsis patients to four other groups, real patients", needs_extra=True),
-    "extrapolation": Benchmark("label noise against shift, simulated"),
+    "extrapolation": Benchmark("little label noise and a large shift, simulated"),
     "lambda_rule": Benchmark("how to choose lambda, on source patients", needs_extra=True),
     "settle": Benchmark("which defaults every method should have, on source patients", needs_extra=True),
     "transductive": Benchmark(

@@ -13,19 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from flows.benchmarks.drawings import draw_differences
 from flows.benchmarks.pairs import draw_pair, tune_and_fit
 from flows.benchmarks.printed import PROSTATE as PRINTED
 from flows.benchmarks.results import Results, Scale
 from flows.benchmarks.sites import transfer_settings
-from flows.benchmarks.table_one import Judged, bars_table, judge, key_numbers, table_one
+from flows.benchmarks.table_one import judge, judged_results
 from flows.benchmarks.units import Unit
 from tdrop.base import Cohort, Doubles
 from tdrop.data import simulate, simulated_cohort
 from tdrop.home import Place
 
 SOURCE_ROWS, TARGET_ROWS = 240_486, 10_086
-SEED, TRIALS = 0, 12
+SEED = 0
 
 
 @dataclass(frozen=True)
@@ -65,42 +64,24 @@ VERSIONS = (
 
 def run(place: Place, scale: Scale) -> Results:
     """The paper's Table 1, one seed unless more are asked for."""
-    seeds = scale.seeds_or(1)
-    judged = judge_versions(place, "prostate", VERSIONS, scale, seeds, TRIALS)
-    return collect_results("prostate", "The paper's Table 1 (simulated cohorts)", judged, seeds, TRIALS)
+    return run_versions(place, "prostate", "The paper's Table 1 (simulated cohorts)", VERSIONS, scale, seeds=1)
 
 
-def judge_versions(
-    place: Place, benchmark: str, versions: Sequence[Version], scale: Scale, seeds: int, trials: int
-) -> list[Judged]:
+def run_versions(
+    place: Place, name: str, title: str, versions: Sequence[Version], scale: Scale, *, seeds: int
+) -> Results:
     """Draws, trains and judges each version in turn."""
-    settings = transfer_settings(scale, seeds, trials)
+    settings = transfer_settings(scale, scale.seeds_or(seeds))
     judged = []
     for version in versions[:1] if scale.quick else versions:
         pair = draw_pair(place, version.name, version.title, draw, version.options(scale))
-        trained = tune_and_fit(place, benchmark, pair, settings)
-        judged.append(judge(pair, trained, seeds=seeds, bootstrap=settings.bootstrap))
-    return judged
-
-
-def collect_results(name: str, title: str, judged: Sequence[Judged], seeds: int, trials: int) -> Results:
-    """Tables, figure and key numbers of judged versions."""
-    differences = [(each.pair.title, each.difference) for each in judged]
-    figure = draw_differences(
-        differences, "Error AUROC by sd, transductive dropout minus TDNR (simulated)", "difference in error AUROC by sd"
+        judged.append(judge(pair, tune_and_fit(place, name, pair, settings), settings))
+    about = (
+        "All patients are simulated (PREDICT Prostate's published risk, covariates from published figures). One draw "
+        f"of patients a version, {settings.seeds} refit(s), {settings.trials} tuning trials a method out of fold. "
+        "The paper's numbers are from other, real patients and stand beside ours only to show the form."
     )
-    return Results(
-        title=title,
-        about=(
-            "All patients are simulated (PREDICT Prostate's published risk, covariates from published figures). "
-            f"One draw of patients a version, {seeds} refit(s), {trials} tuning trials a method out of fold. "
-            "The paper's numbers are from other, real patients and stand beside ours only to show the form."
-        ),
-        tables=[*[table_one(each, PRINTED) for each in judged], bars_table(name, judged, simulated=True)],
-        figures={} if figure is None else {f"{name}_differences": figure},
-        metrics=key_numbers(judged),
-        params={"seeds": seeds, "trials": trials},
-    )
+    return judged_results(name, title, about, judged, settings, printed=PRINTED)
 
 
 def draw(

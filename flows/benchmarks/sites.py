@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from flows.benchmarks.drawings import draw_differences
 from flows.benchmarks.pairs import Pair, tune_and_fit
 from flows.benchmarks.results import Results, Row, Scale, Table
-from flows.benchmarks.table_one import MAIN, Judged, bars_table, judge, key_numbers, table_one
+from flows.benchmarks.table_one import MAIN, Judged, judge, judged_results
 from flows.benchmarks.units import QUICK_NETWORK
 from tasks.prepare import encode_pair, prepare_site, require_usable
 from tasks.shift import estimate_site_shift
@@ -28,25 +27,15 @@ SEEDS, TRIALS, PASSES, BOOTSTRAP = 10, 12, 200, 1000
 
 def run_sites(place: Place, name: str, targets: Sequence[str], scale: Scale, about: str) -> Results:
     """Transfers to every target site and judges all methods."""
-    seeds = scale.seeds_or(SEEDS)
-    settings = transfer_settings(scale, seeds)
+    settings = transfer_settings(scale, scale.seeds_or(SEEDS))
     judged, shifts = [], []
     for site in targets[:1] if scale.quick else targets:
         pair, shift = prepare_pair(place, name, site)
         trained = tune_and_fit(place, name, pair, settings)
-        judged.append(judge(pair, trained, seeds=seeds, bootstrap=settings.bootstrap))
+        judged.append(judge(pair, trained, settings))
         shifts.append(shift)
-    differences = [(each.pair.title, each.difference) for each in judged]
-    figure = draw_differences(
-        differences, "Error AUROC by sd, transductive dropout minus TDNR", "difference in error AUROC by sd"
-    )
-    return Results(
-        title=f"Real patients: {name}",
-        about=about,
-        tables=[*map(table_one, judged), bars_table(name, judged, simulated=False), _shift_table(name, judged, shifts)],
-        figures={} if figure is None else {f"{name}_differences": figure},
-        metrics=key_numbers(judged),
-        params={"seeds": seeds, "trials": settings.trials, "passes": settings.passes},
+    return judged_results(
+        name, f"Real patients: {name}", about, judged, settings, further=[_shift_table(name, judged, shifts)]
     )
 
 

@@ -9,25 +9,16 @@ import numpy as np
 
 from flows.benchmarks.paired import error_auroc_difference
 from flows.benchmarks.pairs import Pair, keep_known, predictions_of
-from flows.benchmarks.results import MISSING, Estimate, Row, Table
+from flows.benchmarks.results import MISSING, Estimate, Results, Row, Table
 from tdrop.base import Summary
 from tdrop.contracts import Decision
 from tdrop.evaluate import Evaluation, evaluate
-from tdrop.methods import label
-from tdrop.runs import Trained
+from tdrop.methods import label, method_names
+from tdrop.runs import Trained, TransferSettings
 
 MAIN, UNREGULARISED = "transductive_dropout", "tdnr"
-NEURAL = (
-    "mlp",
-    "mc_dropout",
-    "concrete_dropout",
-    "ensemble",
-    "mixmatch",
-    "last_layer",
-    "tdnr",
-    MAIN,
-    "transductive_ensemble",
-)
+REFERENCES = ("logistic_regression", "gradient_boosting")
+NEURAL = tuple(name for name in method_names() if name not in REFERENCES)
 ORACLE = "oracle"
 
 
@@ -48,8 +39,9 @@ class Judged:
     chosen_lambda: float | None
 
 
-def judge(pair: Pair, trained: Trained, *, seeds: int, bootstrap: int) -> Judged:
+def judge(pair: Pair, trained: Trained, settings: TransferSettings) -> Judged:
     """Opens a pair's outcomes and evaluates every method on the same resamples of patients."""
+    seeds, bootstrap = settings.seeds, settings.bootstrap
     y = pair.outcomes()
     predictions: dict[str, Sequence[Summary]] = dict(predictions_of(trained))
     difference = Estimate(None)
@@ -65,13 +57,33 @@ def judge(pair: Pair, trained: Trained, *, seeds: int, bootstrap: int) -> Judged
     return Judged(pair, evaluation, difference, None if picked is None else float(picked.settings["lambda_"]))
 
 
+def judged_results(
+    name: str,
+    title: str,
+    about: str,
+    judged: Sequence[Judged],
+    settings: TransferSettings,
+    *,
+    printed: Mapping[str, str] | None = None,
+    further: Sequence[Table] = (),
+) -> Results:
+    """Tables and key numbers of judged pairs; `printed` puts the paper's own figures beside ours."""
+    return Results(
+        title=title,
+        about=about,
+        tables=[*[_table_one(each, printed) for each in judged], _bars_table(name, judged), *further],
+        metrics=_key_numbers(judged),
+        params={"seeds": settings.seeds, "trials": settings.trials, "passes": settings.passes},
+    )
+
+
 def naming(method: str) -> str:
     """The name that a reader sees."""
     return "Oracle (true risk)" if method == ORACLE else label(method)
 
 
-def table_one(judged: Judged, printed: Mapping[str, str] | None = None) -> Table:
-    """All methods of one pair; `printed` puts the paper's own test and error AUROC beside ours."""
+def _table_one(judged: Judged, printed: Mapping[str, str] | None) -> Table:
+    """All methods of one pair."""
     evaluation = judged.evaluation
     rows: list[Row] = []
     for method in evaluation.methods:
@@ -108,7 +120,7 @@ def _plain(evaluation: Evaluation, method: str, metric: str, digits: int) -> Est
     return Estimate(evaluation.value(method, metric), digits=digits)
 
 
-def bars_table(name: str, judged: Sequence[Judged], simulated: bool) -> Table:
+def _bars_table(name: str, judged: Sequence[Judged]) -> Table:
     """The two bars of every pair: error AUROC against TDNR, and test AUROC against the best neural method."""
     rows: list[Row] = []
     for each in judged:
@@ -127,7 +139,8 @@ def bars_table(name: str, judged: Sequence[Judged], simulated: bool) -> Table:
                 "seeds": len(each.evaluation.seeds),
             }
         )
-    kind = "Simulated pairs" if simulated else "Real patients"
+    # Nobody knows a real patient's true risk.
+    kind = "Simulated pairs" if ORACLE in judged[0].evaluation.methods else "Real patients"
     caption = (
         f"{kind}: tuned transductive dropout minus tuned TDNR on the same resampled patients (aim: lower end at least "
         "-.03), and how far its mean test AUROC is behind the best neural method's (aim: at most .02)."
@@ -135,7 +148,7 @@ def bars_table(name: str, judged: Sequence[Judged], simulated: bool) -> Table:
     return Table(f"{name}_bars", caption, rows)
 
 
-def key_numbers(judged: Sequence[Judged]) -> dict[str, float]:
+def _key_numbers(judged: Sequence[Judged]) -> dict[str, float]:
     """What the record keeps of every pair."""
     found: dict[str, float | None] = {}
     for each in judged:

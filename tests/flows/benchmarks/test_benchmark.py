@@ -19,7 +19,7 @@ from tdrop.base import UsageError
 FILES = {
     "toy": {"toy_intervals.csv", "toy_ratios.csv", "toy_intervals.svg", "toy_dropout_rates.svg"},
     "uci": {"uci_iris_softmax.csv", "uci_differences.csv"},
-    "extrapolation": {"extrapolation_methods.csv", "extrapolation_differences.csv", "extrapolation_heat_map.csv"},
+    "extrapolation": {"extrapolation_methods.csv", "extrapolation_differences.csv"},
     "prostate": {"prostate_paper_methods.csv", "prostate_bars.csv"},
     "lambda_rule": {"lambda_rules.csv", "lambda_problems.csv"},
     "settle": {"settled_defaults.csv"},
