@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings as examples
 
 # A shell lets what it runs in the background ignore Ctrl-C, and so would the commands that tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -27,6 +28,11 @@ for name in ("PREFECT_API_URL", "MLFLOW_TRACKING_URI"):
 from tdrop.home.environment import prepare_environment  # noqa: E402
 
 prepare_environment()
+
+# The same examples each time, however long a machine takes for them.
+UNHURRIED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.large_base_example]
+examples.register_profile("unhurried", deadline=None, derandomize=True, suppress_health_check=UNHURRIED)
+examples.load_profile("unhurried")
 
 PROJECT = Path(__file__).resolve().parents[1]
 #: Rows by site: enough to validate, match and evaluate, few enough for a transfer in seconds.

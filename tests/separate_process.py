@@ -15,10 +15,19 @@ PROGRAM = """
 import sys
 from flows.transfer import transfer_site
 from tdrop.runs.settings import TransferSettings
-site, settings, contracts, home, processes = sys.argv[1:]
+from tdrop.home import progress
+site, settings, contracts, home, processes, *pauses = sys.argv[1:]
+def pause(event):
+    if event.stage in pauses and event.done:
+        pauses.remove(event.stage)
+        print(PAUSED, event.stage, flush=True)
+        sys.stdin.readline()
+progress.listen(pause)
 transfer_site(site, TransferSettings.model_validate_json(settings), contracts, home, int(processes))
 print("imported", sorted({"torch", "great_expectations"} & set(sys.modules)))
 """
+#: What it says where it waits.
+PAUSED = "waits after"
 #: A command of `tdrop` that writes down which packages it loaded.
 COMMAND = """
 import json, sys
@@ -48,17 +57,37 @@ def modules_loaded(place, arguments) -> set[str]:
     return set(found["modules"])
 
 
-def start_transfer(place, settings, site: str, processes: int) -> subprocess.Popen[str]:
-    """Starts a site's flow on the session's Prefect server; its output is one stream of text."""
-    arguments = [site, settings.model_dump_json(), place.contracts, place.home, str(processes)]
+def start_transfer(place, settings, site: str, processes: int, pauses: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+    """Starts a site's flow on the session's Prefect server; its output is one stream of text.
+
+    At the first step done of each stage to pause at, the flow waits for a line from here; fits under way go on.
+    """
+    arguments = [site, settings.model_dump_json(), place.contracts, place.home, str(processes), *pauses]
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *arguments],
+        [sys.executable, "-c", PROGRAM.replace("PAUSED", repr(PAUSED)), *arguments],
         cwd=PROJECT,
         env={**os.environ, "PREFECT_LOGGING_LEVEL": "ERROR"},
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
+
+
+def wait_for_pause(process: subprocess.Popen[str], stage: str) -> None:
+    """Waits until a transfer has come so far."""
+    said = []
+    for line in process.stdout:
+        if line == f"{PAUSED} {stage}\n":
+            return
+        said.append(line)
+    raise AssertionError("".join(said))
+
+
+def go_on(process: subprocess.Popen[str]) -> None:
+    """Lets a transfer go on that waits."""
+    process.stdin.write("\n")
+    process.stdin.flush()
 
 
 def worker_processes_of(pid: int) -> list[int]:

@@ -36,6 +36,11 @@ class Line(Generic[T]):
             self._free.append(free)
             self._changed.notify_all()
 
+    def waiting(self) -> int:
+        """How many wait."""
+        with self._changed:
+            return len(self._waiting)
+
     def each(self, do: Callable[[T], object]) -> None:
         """Does something with every thing that is free."""
         with self._changed:

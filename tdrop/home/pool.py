@@ -45,7 +45,7 @@ TRIES = 3
 
 #: A worker that could not be started at all is tried this often, after a moment: who forks them was killed, and the
 #: system is still about it.
-REFUSALS, REFUSED_SECONDS = 50, 0.1
+REFUSALS, REFUSED_SECONDS = 300, 0.1
 
 _pool: Workers | None = None
 _threads: ThreadPoolExecutor | None = None

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from report_cases import make_forecast, make_observations, report_data
+from waiting import LIMIT_SECONDS, wait_until
 
 from tdrop.home.status import Status
 from tdrop.report import IndexLine, render_halt, render_index, render_report, render_shift_page, report_summary
@@ -55,7 +56,7 @@ def browser() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS), timeout=LIMIT_SECONDS * 1000)
         yield opened
         opened.close()
 
@@ -75,6 +76,7 @@ def visit(browser: Any, file: Path, screen: str = "desk") -> Opened:
     opened.page.on("console", lambda message: opened.messages.append(message.text))
     opened.page.on("pageerror", lambda error: opened.messages.append(str(error)))
     opened.page.on("request", lambda request: opened.requests.append(request.url))
+    opened.page.set_default_timeout(LIMIT_SECONDS * 1000)
     opened.page.goto(file.as_uri())
     return opened
 
@@ -321,6 +323,5 @@ def test_wide_tables_scroll_by_keyboard_on_a_phone(browser: Any, folder: Path) -
     region.focus()
     assert region.evaluate("e => e.scrollWidth > e.clientWidth")
     page.keyboard.press("ArrowRight")
-    page.wait_for_timeout(300)
-    assert region.evaluate("e => e.scrollLeft") > 0
+    wait_until(lambda: region.evaluate("e => e.scrollLeft") > 0)
     page.close()

@@ -282,7 +282,7 @@ def test_two_scores_at_once_download_the_same_model(place, monkeypatch):
 
     kept = place.root / "models" / "tdrop-harbour"
     shutil.rmtree(kept)
-    real, both = tasks.models.take_files, threading.Barrier(2, timeout=60)
+    real, both = tasks.models.take_files, threading.Barrier(2, timeout=SERVING_SECONDS)
 
     def together(registered, folder):
         real(registered, folder)

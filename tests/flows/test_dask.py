@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import TINY_METHODS, leave_reports_out, write_tiny_network
+from waiting import LIMIT_SECONDS
 
 from flows.runners import check_runner, task_runner
 from tdrop.base import Unavailable, UsageError
@@ -61,7 +62,7 @@ def test_a_killed_worker_costs_one_task_and_no_digit(prefect_server, settings, c
     killer = Killer(cluster, place.root / "store" / "held-out")
     killer.start()
     there = transfer(place, settings, runner="dask", address=cluster.scheduler.address)
-    killer.join(60)
+    killer.join(LIMIT_SECONDS)
     assert killer.killed is not None, "no worker was caught in the middle of a task"
     assert there == here
     after = {path: path.stat().st_mtime_ns for path in killer.finished}
@@ -79,7 +80,7 @@ class Killer(threading.Thread):
 
     def run(self) -> None:
         pids = self.client.run(os.getpid)
-        deadline = time.monotonic() + 240
+        deadline = time.monotonic() + LIMIT_SECONDS
         while time.monotonic() < deadline:
             under_way = list(self.stages.glob(".*"))
             busy = [address for address, tasks in self.client.processing().items() if tasks]

@@ -17,7 +17,6 @@ from flows.validate import validate_site
 from tdrop.base import DataError, SiteStopped
 from tdrop.runs.settings import TransferSettings
 
-pytestmark = pytest.mark.timeout(400)
 SITE = "harbour"
 SETTINGS = TransferSettings(
     methods=("logistic_regression",),

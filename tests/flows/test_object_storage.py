@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 from conftest import leave_reports_out, write_tiny_network
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
 
 SITE, BUCKET = "harbour", "hospital-network"
 
@@ -93,7 +93,7 @@ def test_an_extract_that_is_not_in_the_bucket_is_one_sentence(storage, place):
         prepare_site(place.resolve(SITE))
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15)
 @given(
     words=st.lists(
         st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Z"]), min_size=1, max_size=12).filter(

@@ -8,12 +8,12 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 
 import httpx
 import pytest
+from waiting import LIMIT_SECONDS, is_gone, wait_until
 
 from flows.orchestration import announced, answers, free_port
 from tdrop.base import TdropError
@@ -38,12 +38,12 @@ def test_both_pages_answer_until_ctrl_c(environment, tmp_path):
         assert f"export PREFECT_API_URL=http://127.0.0.1:{prefect}/api" in said
         assert "<html" in fetch(f"http://127.0.0.1:{prefect}/").lower()
         assert "mlflow" in fetch(f"http://127.0.0.1:{mlflow}/").lower()
-        assert announced(tmp_path / "home") == f"http://127.0.0.1:{prefect}/api"
+        wait_until(lambda: announced(tmp_path / "home") == f"http://127.0.0.1:{prefect}/api")
         assert_closed(f"http://127.0.0.1:{prefect}/api/flows/", {"name": "planted"})
         assert_closed(f"http://127.0.0.1:{mlflow}/api/2.0/mlflow/experiments/create", {"name": "planted"})
     finally:
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0
+        assert process.wait(LIMIT_SECONDS) == 0
     assert not answers(f"http://127.0.0.1:{prefect}/api/health")
     assert not answers(f"http://127.0.0.1:{mlflow}/health")
     assert announced(tmp_path / "home") is None
@@ -55,8 +55,10 @@ def assert_closed(address: str, wanted: dict[str, str]) -> None:
     """Something is made for the server's own page, and for no stranger's."""
     own = address.split("/api")[0]
     for stranger in ({"Origin": "https://evil.example"}, {"Origin": "null"}, {"Host": "evil.example"}):
-        assert httpx.post(address, json=wanted, headers=stranger).status_code == 403, (address, stranger)
-    assert httpx.post(address, json=wanted, headers={"Origin": own}).is_success, address
+        refused = httpx.post(address, json=wanted, headers=stranger, timeout=LIMIT_SECONDS)
+        assert refused.status_code == 403, (address, stranger)
+    made = httpx.post(address, json=wanted, headers={"Origin": own}, timeout=LIMIT_SECONDS)
+    assert made.is_success, address
 
 
 def read_until(process: subprocess.Popen[str], words: str) -> str:
@@ -69,7 +71,7 @@ def read_until(process: subprocess.Popen[str], words: str) -> str:
 
 
 def fetch(address: str) -> str:
-    with urllib.request.urlopen(address, timeout=30) as answer:
+    with urllib.request.urlopen(address, timeout=LIMIT_SECONDS) as answer:
         return str(answer.read().decode())
 
 
@@ -90,25 +92,15 @@ def test_a_port_in_use_is_one_sentence(environment, tmp_path):
 def test_a_server_dies_with_the_command_that_started_it(tmp_path):
     program = (
         "import subprocess, sys, time\nfrom pathlib import Path\nfrom flows.orchestration import starting\n"
-        "with starting('sleep', ['sleep', '60'], '', Path(sys.argv[1]), {}) as server:\n"
-        "    print(server.process.pid, flush=True)\n    time.sleep(60)\n"
+        "with starting('sleep', ['sleep', '3600'], '', Path(sys.argv[1]), {}) as server:\n"
+        "    print(server.process.pid, flush=True)\n    time.sleep(3600)\n"
     )
     command = [sys.executable, "-c", program, str(tmp_path / "log")]
     parent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     child = int(parent.stdout.readline())
     parent.kill()
     parent.wait()
-    deadline = time.monotonic() + 50
-    while alive(child) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not alive(child)
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
+    wait_until(lambda: is_gone(child))
 
 
 def test_a_server_that_stops_while_starting_is_one_sentence(tmp_path):

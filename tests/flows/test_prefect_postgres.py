@@ -12,6 +12,7 @@ import httpx
 import pytest
 from conftest import write_tiny_network
 from separate_process import small_transfer
+from waiting import LIMIT_SECONDS
 
 from flows.orchestration import free_port, prefect_command, serving
 
@@ -65,7 +66,10 @@ def test_a_transfer_is_kept_in_a_prefect_server_on_postgres(database, tmp_path):
     with serving("Prefect", prefect_command(port), f"{url}/health", tmp_path / "server.log", environment):
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, done.stderr[-2000:]
-        found = {kind: httpx.post(f"{url}/{kind}/filter", json={}).json() for kind in ("flow_runs", "task_runs")}
+        found = {
+            kind: httpx.post(f"{url}/{kind}/filter", json={}, timeout=LIMIT_SECONDS).json()
+            for kind in ("flow_runs", "task_runs")
+        }
     assert sorted(run["state_type"] for run in found["flow_runs"]) == ["COMPLETED", "COMPLETED"]
     assert {"tune", "fit", "record"} <= {run["name"].split(" ")[0] for run in found["task_runs"]}
     assert not list((place.root / "prefect").glob("*.db"))

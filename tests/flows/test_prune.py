@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import settle, write_tiny_network
-from separate_process import start_transfer
+from separate_process import go_on, start_transfer, wait_for_pause
 
 from flows.printer import Printer
 from tdrop.runs.run import last_run
@@ -123,18 +123,14 @@ def test_a_running_site_is_not_pruned(place):
 def test_pruning_beside_a_first_run_takes_nothing_from_it(tmp_path, tiny_settings, monkeypatch):
     place = write_tiny_network(tmp_path)
     monkeypatch.setenv("TDROP_HOME", place.home)
-    # MLflow's tables take seconds to make, in which the run could end unpruned.
-    prune(place, 0)
-    process = start_transfer(place, tiny_settings, "harbour", 1)
-    pruned = 0
-    while process.poll() is None:
-        if (place.root / "store").is_dir() and not place.site("harbour").exists():
-            prune(place, 0)
-            pruned += 1
-        time.sleep(0.05)
-    output = process.stdout.read()
+    moments = ("encode", "match", "tune", "fit")
+    process = start_transfer(place, tiny_settings, "harbour", 1, pauses=moments)
+    for moment in moments:
+        wait_for_pause(process, moment)
+        prune(place, 0)
+        go_on(process)
+    output, _ = process.communicate()
     assert process.returncode == 0, output
-    assert pruned
     assert not last_run(place, "harbour").trained.failed
     # Workers fit; who hands out the fits has not waited for what they load.
     assert "imported ['great_expectations']" in output

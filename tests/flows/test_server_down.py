@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 
 from conftest import write_tiny_network
 from separate_process import small_transfer
+from waiting import wait_until
 
 from flows.orchestration import free_port, prefect_command, serving
 
@@ -24,9 +24,7 @@ def test_a_server_killed_in_the_middle_costs_only_what_was_under_way(tmp_path):
 
     with serving("Prefect", prefect_command(port), health, log, environment) as server:
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        deadline = time.monotonic() + 400
-        while not list(trials.glob("[!.]*/manifest.json")) and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_until(lambda: list(trials.glob("[!.]*/manifest.json")) or process.poll() is not None)
         os.killpg(server.process.pid, signal.SIGKILL)
         _, errors = process.communicate(timeout=600)
     assert process.returncode == 1

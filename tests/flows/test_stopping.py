@@ -7,14 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from conftest import PROJECT, write_tiny_network
+from waiting import LIMIT_SECONDS, wait_until
 
-#: From the signal to the end of the process; the promise is ten seconds, the rest is this machine's.
-LIMIT_SECONDS = 40
 ONE, TWO = ("harbour",), ("harbour", "hillside", "--at-once", "2")
+
 #: What comes after the training, and must not be there.
 LATER = ("choice", "models", "evaluation")
 MOMENTS = [
@@ -44,11 +43,9 @@ def start(place, sites):
 
 
 def wait_for(place, stage: str, process) -> None:
-    deadline = time.monotonic() + 200
-    while not list((place.root / "store" / stage).glob("[!.]*")):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    stages = place.root / "store" / stage
+    wait_until(lambda: list(stages.glob("[!.]*")) or process.poll() is not None)
+    assert process.poll() is None, process.communicate()
 
 
 @pytest.mark.parametrize(("order", "sites", "moment"), MOMENTS)
@@ -114,13 +111,13 @@ with heeding_signals():
 print("never")
 """
 BODIES = {
-    "waits": "time.sleep(60)",
+    "waits": "time.sleep(3600)",
     "swallows the interrupt and goes on to the next step": (
-        "\n        try: time.sleep(60)\n        except BaseException: pass\n        stopping.check()"
+        "\n        try: time.sleep(3600)\n        except BaseException: pass\n        stopping.check()"
     ),
     # Python can only print what is raised there, together with whatever was at hand.
     "is where no exception can be caught": (
-        "\n        class Held:\n            def __del__(self): time.sleep(60)"
+        "\n        class Held:\n            def __del__(self): time.sleep(3600)"
         "\n        held = Held()\n        del held\n        stopping.check()"
     ),
     # Python's handlers wait until this returns.
@@ -148,7 +145,7 @@ def test_whatever_a_command_is_busy_with_it_ends(order, body):
 def test_a_command_that_only_waited_for_the_signal_ends_without_a_traceback():
     program = (
         "import time\nfrom flows.interrupts import heeding_signals\nfrom tdrop.home import stopping\n"
-        "with heeding_signals():\n    try:\n        print('begun', flush=True)\n        time.sleep(60)\n"
+        "with heeding_signals():\n    try:\n        print('begun', flush=True)\n        time.sleep(3600)\n"
         "    except KeyboardInterrupt: time.sleep(1)\n    stopping.fulfil()\n"
         "time.sleep(0.5)"
     )
@@ -167,8 +164,8 @@ def test_a_site_in_another_thread_is_written_down_too(order):
     program = (
         "import threading, time\nfrom flows.interrupts import heeding_signals\nfrom tdrop.home import stopping\n"
         "def work():\n    with stopping.last_words(lambda: print('written down', flush=True)):\n"
-        "        print('begun', flush=True)\n        time.sleep(60)\n"
-        "with heeding_signals():\n    threading.Thread(target=work, daemon=True).start()\n    time.sleep(60)"
+        "        print('begun', flush=True)\n        time.sleep(3600)\n"
+        "with heeding_signals():\n    threading.Thread(target=work, daemon=True).start()\n    time.sleep(3600)"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", program], cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -181,7 +178,7 @@ def test_a_site_in_another_thread_is_written_down_too(order):
 
 def test_a_signal_while_the_program_is_being_loaded_gets_its_sentence_too(tmp_path):
     """The first module that the command line loads stands for all of them: it takes its time."""
-    (tmp_path / "typer.py").write_text("import time\nprint('loading', flush=True)\ntime.sleep(60)\n")
+    (tmp_path / "typer.py").write_text("import time\nprint('loading', flush=True)\ntime.sleep(3600)\n")
     for order in (signal.SIGINT, signal.SIGTERM):
         process = subprocess.Popen(
             [sys.executable, "-m", "flows.start", "status"],

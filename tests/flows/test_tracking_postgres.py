@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import TINY_METHODS, leave_reports_out, write_tiny_network
+from waiting import postgres_server
 
 SITE = "harbour"
 
@@ -23,15 +24,10 @@ def settings():
 
 
 @pytest.fixture(scope="module")
-def postgres(tmp_path_factory):
+def postgres():
     """The address of a PostgreSQL server of our own, as MLflow takes it."""
-    import pgserver
-
-    server = pgserver.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="stop")
-    try:
-        yield server.get_uri().replace("postgresql://", "postgresql+psycopg://", 1)
-    finally:
-        server.cleanup()
+    with postgres_server() as uri:
+        yield uri.replace("postgresql://", "postgresql+psycopg://", 1)
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ POLICY = Disclosure(threshold=10)
 EXEMPT = Disclosure(threshold=10, exempt=True)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.integers(0, 35), min_size=1, max_size=6))
 def test_no_small_count_can_be_worked_out_of_a_table_and_its_sum(counts: list[int]) -> None:
     shown = shown_parts(counts, 5)

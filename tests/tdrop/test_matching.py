@@ -42,7 +42,7 @@ def take_nearest_plainly(source, target, *, caliper, most, seed):
 logits = st.lists(st.integers(-24, 24).map(lambda eighths: eighths / 8), min_size=1, max_size=40)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(logits, logits, st.sampled_from([0.0, 0.125, 0.5, 10.0]), st.integers(1, 40), st.integers(0, 5))
 def test_fast_and_plain_matching_agree(source, target, caliper, most, seed):
     pairs = take_nearest(np.array(source), np.array(target), caliper=caliper, most=most, seed=[seed])

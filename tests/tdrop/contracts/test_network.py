@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tdrop.base import ContractError, UsageError
 from tdrop.contracts.network import load_network, parse_site
@@ -207,7 +207,7 @@ def spelled(content: Any) -> Any:
     return type(content), content
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(CONTENTS, CONTENTS)
 def test_digests_differ_where_contents_do(first: Any, second: Any) -> None:
     assert (digest_of(first) == digest_of(second)) == (spelled(first) == spelled(second))
@@ -217,7 +217,7 @@ KEYS = st.sampled_from(["0", "0.0", '"0.0"', '"0"', "1", "1.0", "yes", "true", '
 LABELS = ("0", "0.0", "1", "1.0", "yes", "true", "2", "02")
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100)
 @given(*[st.dictionaries(KEYS, st.sampled_from(["0", "1", '"0"', "0.0"]), min_size=1, max_size=3)] * 2)
 def test_site_files_that_read_differently_have_other_digests(
     folder: Path, first: dict[str, str], second: dict[str, str]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
 
 import tdrop.contracts.validation as validate_module
 from tdrop.base import DataError, Hidden, plain, read
@@ -168,7 +168,7 @@ def assert_accounted_for(rows: list[dict[str, Any]]) -> None:
     assert validation.read == len(rows) == validation.used + validation.quarantined + validation.duplicates
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@settings(max_examples=8)
 @given(rows=st.lists(ROW, min_size=1, max_size=20))
 def test_exactly_the_rows_that_break_a_critical_rule_are_in_quarantine(rows: list[dict[str, Any]]) -> None:
     assert_accounted_for(rows)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tdrop.base import ContractError, DataError, TdropError
 from tdrop.contracts.site import Reader, Site
@@ -21,11 +21,9 @@ from tdrop.data.preparation import prepare
 from tdrop.data.readers import read_batch, read_file
 from tdrop.data.values import as_labels, as_numbers
 
-QUIET = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.large_base_example]
-
 
 def many(examples: int) -> settings:
-    return settings(max_examples=examples, deadline=None, suppress_health_check=QUIET, derandomize=True)
+    return settings(max_examples=examples)
 
 
 #: Pieces that text files break on.

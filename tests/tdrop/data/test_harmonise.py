@@ -55,7 +55,7 @@ def test_numbers(values: pd.Series, options: dict[str, Any], numbers: list[float
     assert np.flatnonzero(bad).tolist() == unreadable
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.text(max_size=8), max_size=20))
 def test_any_text_is_a_finite_number_or_missing_or_marked(values: list[str]) -> None:
     numbers, bad = as_numbers(pd.Series(values, dtype="str"), ["NA"])

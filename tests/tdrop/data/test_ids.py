@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as arrow
 import pyarrow.parquet as arrow_parquet
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tdrop.base import DataError
 from tdrop.contracts.site import Site
@@ -26,7 +26,7 @@ from tdrop.data.outcomes import read_labels
 from tdrop.data.preparation import prepare_frame
 from tdrop.data.readers import read, read_file
 
-FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=60)
 #: Texts as ids are written: no spaces around, which nobody counts to an id, and no control characters.
 TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=12).filter(
     lambda text: text.strip() == text and text.strip("\ufeff") == text and "\ufffd" not in text and "\u2028" not in text

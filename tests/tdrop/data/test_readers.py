@@ -6,10 +6,8 @@ import hashlib
 import os
 import sqlite3
 import sys
-import tempfile
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,11 +18,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import sqlalchemy
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
+from waiting import postgres_server
 
 from tdrop.base import ContractError, DataError, Unavailable
 from tdrop.contracts.site import Reader, Site
-from tdrop.data import readers
+from tdrop.data import locations, readers
 from tdrop.data.identify import damaged, with_text_ids
 from tdrop.data.locations import resolve
 from tdrop.data.readers import fingerprint, kinds, label_fingerprint, read, read_file
@@ -109,40 +108,50 @@ def test_a_folder_is_no_extract(tmp_path: Path) -> None:
         read(site_at(str(tmp_path)), home=tmp_path, base=tmp_path)
 
 
-def test_an_extract_that_is_still_being_written_is_waited_for(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
+class Clock:
+    """Time that passes only while somebody waits; in every wait another program may write."""
+
+    def __init__(self, writes: Callable[[int], None] = lambda wait: None) -> None:
+        self.now, self.waits, self.writes = time.time(), 0, writes
+
+    def time(self) -> float:
+        return self.now
+
+    monotonic = time
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.writes(self.waits)
+        self.waits += 1
+
+
+def write_in_waits(path: Path, rows: int, monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """A program that writes a row in each of the reader's first waits."""
     path.write_text("id,x\n")
+    os.utime(path, (time.time(), time.time()))
 
-    def write_slowly() -> None:
-        for number in range(5):
-            time.sleep(0.15)
+    def write(wait: int) -> None:
+        if wait < rows:
             with path.open("a") as stream:
-                stream.write(f"{number},1\n")
+                stream.write(f"{wait},1\n")
 
-    writer = threading.Thread(target=write_slowly)
-    writer.start()
+    clock = Clock(write)
+    monkeypatch.setattr(locations, "time", clock)
+    return clock
+
+
+def test_an_extract_that_is_still_being_written_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = write_in_waits(tmp_path / "a.csv", 5, monkeypatch)
     frame = read(site_at("a.csv", settle_seconds=0.6, wait_seconds=20), home=tmp_path, base=tmp_path)
-    writer.join()
     assert len(frame) == 5
+    assert clock.waits >= 5 + 6
 
 
-def test_an_extract_that_never_settles_is_refused(tmp_path: Path) -> None:
-    path, done = tmp_path / "a.csv", threading.Event()
-    path.write_text("id,x\n")
-
-    def write_on() -> None:
-        while not done.wait(0.05):
-            with path.open("a") as stream:
-                stream.write("1,1\n")
-
-    writer = threading.Thread(target=write_on)
-    writer.start()
-    try:
-        with pytest.raises(Unavailable, match=r"still being written after 0\.5 s"):
-            fingerprint(site_at("a.csv", settle_seconds=1, wait_seconds=0.5), home=tmp_path, base=tmp_path)
-    finally:
-        done.set()
-        writer.join()
+def test_an_extract_that_never_settles_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = write_in_waits(tmp_path / "a.csv", 10**6, monkeypatch)
+    with pytest.raises(Unavailable, match=r"still being written after 0\.5 s"):
+        fingerprint(site_at("a.csv", settle_seconds=0.2, wait_seconds=0.5), home=tmp_path, base=tmp_path)
+    assert 5 <= clock.waits < 10
 
 
 def test_an_extract_that_changes_while_it_is_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,13 +171,13 @@ def test_an_extract_that_changes_while_it_is_read_is_refused(tmp_path: Path, mon
         read(site_at("a.csv"), home=tmp_path, base=tmp_path)
 
 
-def test_a_settled_extract_costs_no_wait(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
+def test_a_settled_extract_costs_no_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, clock = tmp_path / "a.csv", Clock()
     path.write_text("id,x\n1,2\n")
     os.utime(path, (time.time() - 60, time.time() - 60))
-    start = time.monotonic()
+    monkeypatch.setattr(locations, "time", clock)
     read(site_at("a.csv", settle_seconds=50, wait_seconds=60), home=tmp_path, base=tmp_path)
-    assert time.monotonic() - start < 40
+    assert clock.waits == 0
 
 
 # Databases.
@@ -177,13 +186,10 @@ def test_a_settled_extract_costs_no_wait(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[str]:
     """A real PostgreSQL with a small table."""
-    pgserver = pytest.importorskip("pgserver")
-    # Below pytest's own folder, which every session closes to others, the server's user could not reach its data.
-    with tempfile.TemporaryDirectory(prefix="tdrop-postgres-") as folder:
-        server = pgserver.get_server(folder, cleanup_mode="stop")
-        _fill(server.get_uri())
-        yield server.get_uri()
-        server.cleanup()
+    pytest.importorskip("pgserver")
+    with postgres_server() as uri:
+        _fill(uri)
+        yield uri
 
 
 def _fill(uri: str) -> None:
@@ -267,7 +273,7 @@ POSTGRES_IDS: dict[str, st.SearchStrategy[Any]] = {
 
 
 @pytest.mark.parametrize("kind", POSTGRES_IDS)
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20)
 @given(data=st.data())
 def test_every_id_comes_through_postgres(kind: str, data: st.DataObject, postgres: str, tmp_path: Path) -> None:
     ids = data.draw(st.lists(POSTGRES_IDS[kind], min_size=1, max_size=6))

@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 
+from waiting import LIMIT_SECONDS
+
 from tdrop.home.orphan import ending_with_parent
 
 #: Loads for an hour, and holds its output open as long as it lives.
@@ -28,7 +30,7 @@ os._exit(0)
 def test_what_loads_ends_with_its_parent():
     """The output is at its end when nobody holds it any more."""
     started = subprocess.Popen([sys.executable, "-c", PARENT, LOADING], stderr=subprocess.PIPE)
-    assert started.communicate(timeout=100)[1] == b""
+    assert started.communicate(timeout=LIMIT_SECONDS)[1] == b""
 
 
 def test_afterwards_no_timer_is_left():

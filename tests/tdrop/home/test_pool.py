@@ -11,18 +11,21 @@ from contextlib import suppress
 
 import pytest
 from pool_work import (
+    begin_and_wait,
     die,
     die_at_first,
     loaded_already,
     loaded_by_training,
     mark_and_sleep,
     own_megabytes,
-    write_after,
+    write_down,
 )
 from separate_process import worker_processes_of
+from waiting import LIMIT_SECONDS, is_gone, wait_until
 
 from tdrop.base import FitError
 from tdrop.home import pool, stopping
+from tdrop.home.line import Line
 
 
 def test_work_runs_in_place_without_a_pool():
@@ -86,14 +89,12 @@ def told_to_stop():
 def test_a_request_ends_work_at_once_and_counts_as_nobodys_failure(tmp_path, told_to_stop):
     with pool.worker_processes(1), ThreadPoolExecutor(3) as threads:
         working = [threads.submit(pool.compute, mark_and_sleep, str(tmp_path)) for _ in range(3)]
-        while not any(tmp_path.iterdir()):
-            assert not any(future.done() for future in working)
-            time.sleep(0.02)
+        wait_until(lambda: any(tmp_path.iterdir()))
+        assert not any(future.done() for future in working)
         told_to_stop()
-        assert all(isinstance(future.exception(20), stopping.Interrupted) for future in working)
+        assert all(isinstance(future.exception(LIMIT_SECONDS), stopping.Interrupted) for future in working)
     (worker,) = (int(file.name) for file in tmp_path.iterdir())
-    with pytest.raises(ProcessLookupError):
-        os.kill(worker, 0)
+    wait_until(lambda: is_gone(worker))
 
 
 def test_nobody_waits_for_ever_for_workers_that_were_closed():
@@ -102,7 +103,7 @@ def test_nobody_waits_for_ever_for_workers_that_were_closed():
         pool.compute(os.getpid)
         futures = [threads.submit(pool.compute, time.sleep, 0.5) for _ in range(2)]
         time.sleep(0.1)
-    assert not wait(futures, timeout=20).not_done
+    assert not wait(futures, timeout=LIMIT_SECONDS).not_done
     threads.shutdown()
 
 
@@ -126,20 +127,26 @@ def test_workers_share_the_memory_of_what_they_loaded():
         assert pool.compute(own_megabytes) < 60, "loading them anew takes 200"
 
 
-def test_work_of_an_earlier_turn_goes_first(tmp_path):
-    order = tmp_path / "order"
+def test_work_of_an_earlier_turn_goes_first(tmp_path, monkeypatch):
+    order, lines = tmp_path / "order", []
+
+    def line_up(workers):
+        lines.append(Line(workers))
+        return lines[0]
 
     def work(place: int) -> None:
         with pool.turn(place):
-            pool.compute(write_after, str(order), place)
+            pool.compute(write_down, str(order), place)
 
+    monkeypatch.setattr(pool, "Line", line_up)
     with pool.worker_processes(1), ThreadPoolExecutor(5) as threads:
-        futures = [threads.submit(work, 9)]
-        while not order.exists():
-            time.sleep(0.02)
-        futures += [threads.submit(work, place) for place in (3, 1, 2, 0)]
-        wait(futures)
-    assert order.read_text().split() == ["9", "0", "1", "2", "3"]
+        threads.submit(pool.compute, begin_and_wait, str(order), str(tmp_path / "all are in line"))
+        wait_until(order.exists)
+        for place in (3, 1, 2, 0):
+            threads.submit(work, place)
+        wait_until(lambda: lines[0].waiting() == 4)
+        (tmp_path / "all are in line").touch()
+    assert order.read_text().split() == ["begun", "0", "1", "2", "3"]
 
 
 def test_calls_side_by_side_keep_their_turn():

@@ -8,6 +8,7 @@ from threading import Barrier
 from time import sleep
 
 import pytest
+from waiting import LIMIT_SECONDS
 
 from tdrop.home.store import Store, deciding_files, digest_of, program_files
 
@@ -112,7 +113,7 @@ def test_what_two_runs_want_at_once_is_made_by_one(tmp_path):
         (folder / "result.txt").write_text("a")
 
     def want(_: int):
-        begun.wait(10)
+        begun.wait(LIMIT_SECONDS)
         return Store(tmp_path).make("fit", {"seed": 0}, slow)
 
     with ThreadPoolExecutor(2) as threads:
@@ -134,7 +135,7 @@ def test_who_waited_for_a_build_that_failed_tries_it(tmp_path):
         (folder / "result.txt").write_text("a")
 
     def want(_: int) -> str:
-        begun.wait(10)
+        begun.wait(LIMIT_SECONDS)
         try:
             return Store(tmp_path).make("fit", {}, first_fails).digest
         except ValueError:
