@@ -18,7 +18,7 @@ from flows.commands import benchmarking, models, running, upkeep
 from flows.commands.options import console
 from flows.interrupts import heeding_signals
 from flows.orchestration import ServerSilent
-from tdrop.base import TdropError, describe, unwritable
+from tdrop.base import TdropError, describe, listen_to_notices, unwritable
 from tdrop.home import collect_seldom, quieten
 
 VERBOSE = {"-v", "--verbose"}
@@ -74,6 +74,8 @@ def main() -> None:
         _quieten()
     collect_seldom()
     console.brief = bool(QUIET & set(sys.argv[1:]))
+    if not console.brief:
+        listen_to_notices(lambda sentence: sys.stderr.write(f"tdrop: {sentence}\n"))
     with heeding_signals():
         _run(verbose)
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar
 
-from tdrop.base import Damaged, TdropError, Unavailable, Unwritable, describe, unwritable
+from tdrop.base import Damaged, OutOfTime, TdropError, Unavailable, Unwritable, describe, notice_another_try, unwritable
 from tdrop.home import in_a_thread, stopping
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ R = TypeVar("R")
 Result = TypeVar("Result", covariant=True)
 
 #: Waits between tries of a reader or a tracking server that does not answer.
-BACKOFF_SECONDS = (2.0, 8.0, 30.0)
+BACKOFF_SECONDS = (2.0, 6.0, 15.0)
 #: Whether a failure is worth another try.
 Retry = Callable[[Any], bool]
 
@@ -40,8 +40,8 @@ class Future(Protocol[Result]):
 
 
 def when_unavailable(failure: Any) -> bool:
-    """Tries again what was out of reach; what is wrong stays wrong."""
-    return isinstance(failure, Unavailable)
+    """Tries again what was out of reach; what is wrong stays wrong, and what took all its time would take it again."""
+    return isinstance(failure, Unavailable) and not isinstance(failure, OutOfTime)
 
 
 def unless_lasting(failure: Any) -> bool:
@@ -70,7 +70,7 @@ class Step(Generic[P, R]):
                 wait = next(waits, None) if self.retry is not None and self.retry(error) else None
                 if wait is None:
                     raise
-                sys.stderr.write(f"tdrop: {self.name}: no answer yet; trying again in {wait:g} s\n")
+                notice_another_try(self.name, error, wait)
                 time.sleep(wait)
 
     def submit(self, *given: P.args, **named: P.kwargs) -> Future[R]:
@@ -80,6 +80,14 @@ class Step(Generic[P, R]):
             return future
         return in_a_thread(self, *given, **named)
 
+    def _again(self, run: Any, state: Any) -> bool:
+        """Whether Prefect tries again, and says so as a plain call does."""
+        failure = state.result(raise_on_failure=False)
+        again = self.retry is not None and self.retry(failure)
+        if again and run.run_count <= len(BACKOFF_SECONDS):
+            notice_another_try(self.name, failure, BACKOFF_SECONDS[run.run_count - 1])
+        return again
+
     @functools.cached_property
     def task(self) -> Task[P, R]:
         """The step as Prefect knows it; never cached by Prefect, which would have to keep its result."""
@@ -87,11 +95,11 @@ class Step(Generic[P, R]):
 
         options: dict[str, Any] = {"timeout_seconds": self.limit_seconds} if self.limit_seconds else {}
         if self.retry is not None:
-            retry = self.retry
             options |= {
                 "retries": len(BACKOFF_SECONDS),
                 "retry_delay_seconds": list(BACKOFF_SECONDS),
-                "retry_condition_fn": lambda _task, _run, state: retry(state.result(raise_on_failure=False)),
+                # Prefect asks a plain function and nothing else that can be called.
+                "retry_condition_fn": lambda _task, run, state: self._again(run, state),
             }
         options |= {"task_run_name": self.run_name, "cache_policy": prefect.cache_policies.NO_CACHE}
         return prefect.task(name=self.name, **options)(self.plainly)

@@ -6,6 +6,7 @@ from .errors import (
     FitError as FitError,
     LabelsRefused as LabelsRefused,
     LeakError as LeakError,
+    OutOfTime as OutOfTime,
     SiteStopped as SiteStopped,
     TdropError as TdropError,
     Unavailable as Unavailable,
@@ -14,6 +15,11 @@ from .errors import (
     describe as describe,
     did_you_mean as did_you_mean,
     unwritable as unwritable,
+)
+from .notices import (
+    listen_to_notices as listen_to_notices,
+    notice as notice,
+    notice_another_try as notice_another_try,
 )
 from .records import (
     Amount as Amount,

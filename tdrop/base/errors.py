@@ -62,6 +62,10 @@ class Unavailable(DataError):
     """A place that holds data did not answer; the same request may go through later."""
 
 
+class OutOfTime(Unavailable):
+    """A place had all the time that it is given: asking again would take as long."""
+
+
 class Damaged(Unavailable):
     """A place that holds data lost some of it: the same request fails until somebody mends it."""
 

@@ -90,7 +90,7 @@ class Extract(Record):
     missing_codes: Annotated[dict[str, Scalars], BeforeValidator(_codes_by_column)] = Field(default_factory=dict)
     settle_seconds: float = Field(default=1.0, ge=0, le=LONGEST_SECONDS)
     wait_seconds: float = Field(default=60.0, ge=0, le=LONGEST_SECONDS)
-    read_seconds: float = Field(default=1800.0, gt=0, le=LONGEST_SECONDS)
+    read_seconds: float = Field(default=300.0, gt=0, le=LONGEST_SECONDS)
 
     @model_validator(mode="before")
     @classmethod

@@ -22,12 +22,12 @@ from typing import IO, Any
 
 import fsspec
 
-from tdrop.base import Absent, DataError, TdropError, Unavailable, UsageError
+from tdrop.base import Absent, DataError, OutOfTime, TdropError, Unavailable, UsageError
 
 #: More than this, unpacked, is not read into memory.
 LARGEST_BYTES = 2 * 1024**3
 #: How long reading may take unless the site says otherwise.
-READ_SECONDS = 1800.0
+READ_SECONDS = 300.0
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _POLL_SECONDS = 0.1
 _CHUNK_BYTES = 1 << 20
@@ -116,7 +116,7 @@ def chunks_of(stream: IO[bytes] | gzip.GzipFile, location: Location) -> Iterator
         if size > LARGEST_BYTES:
             raise DataError(f"extract '{location.shown}' {too_large()}")
         if time.monotonic() > deadline:
-            raise Unavailable(took_too_long(location))
+            raise OutOfTime(took_too_long(location))
         yield chunk
 
 
@@ -231,7 +231,7 @@ def _wait_until_settled(location: Location) -> tuple[Any, ...]:
     quiet_since = time.monotonic() - (age if age >= 0 else location.settle_seconds)
     while time.monotonic() - quiet_since < location.settle_seconds:
         if time.monotonic() > deadline:
-            raise Unavailable(
+            raise OutOfTime(
                 f"extract '{location.shown}' is still being written after {location.wait_seconds:g} s; "
                 "run again once it is complete"
             )

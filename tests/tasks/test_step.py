@@ -9,7 +9,7 @@ from prefect.client.schemas.filters import FlowFilter, FlowFilterName
 
 from tasks import step as steps
 from tasks.step import discreet, step, when_unavailable
-from tdrop.base import DataError, TdropError, Unavailable
+from tdrop.base import DataError, OutOfTime, TdropError, Unavailable, listen_to_notices
 
 PATIENT_ID = "MIL0000001"
 
@@ -71,7 +71,10 @@ def as_a_flow(attempt):
     return attempts
 
 
-@pytest.mark.parametrize("around", [lambda attempt: attempt, as_a_flow], ids=["plain call", "task"])
+AROUND = pytest.mark.parametrize("around", [lambda attempt: attempt, as_a_flow], ids=["plain call", "task"])
+
+
+@AROUND
 def test_only_what_was_out_of_reach_is_tried_again(around, prefect_server, monkeypatch):
     monkeypatch.setattr(steps, "BACKOFF_SECONDS", (0.0, 0.0, 0.0))
     tries: list[str] = []
@@ -87,19 +90,24 @@ def test_only_what_was_out_of_reach_is_tried_again(around, prefect_server, monke
 
     attempt(Unavailable("away"))()
     assert tries == ["Unavailable"] * 3
-    tries.clear()
-    with pytest.raises(DataError):
-        attempt(DataError("wrong"))()
-    assert tries == ["DataError"]
+    for lasting in (DataError("wrong"), OutOfTime("endless")):
+        tries.clear()
+        with pytest.raises(DataError):
+            attempt(lasting)()
+        assert tries == [type(lasting).__name__]
 
 
-def test_waiting_for_an_answer_is_said(monkeypatch, capsys):
+@AROUND
+def test_what_is_waited_for_is_said(around, prefect_server, monkeypatch):
     monkeypatch.setattr(steps, "BACKOFF_SECONDS", (0.0,))
+    said = []
+    listen_to_notices(said.append)
 
     @step("read", "read", retry=when_unavailable)
     def read():
-        raise Unavailable("away")
+        raise Unavailable("table 'x': locked; end that program")
 
     with pytest.raises(Unavailable):
-        read()
-    assert capsys.readouterr().err == "tdrop: read: no answer yet; trying again in 0 s\n"
+        around(read)()
+    listen_to_notices(None)
+    assert said == ["read: table 'x': locked; trying again in 0 s"]

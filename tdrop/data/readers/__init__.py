@@ -1,18 +1,18 @@
 """Reads an extract as it is. One file a kind; the folder is the registry.
 
 A kind's file has `Options` (a frozen pydantic record), `read(options, location)` and, where the bytes of the
-location are not the content, its own `fingerprint(options, location)`.
+location are not the content, its own `fingerprint(options, location)` and `place(options)`, which names it.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -23,6 +23,8 @@ from tdrop.data.locations import Location, chunks_of, open_bytes, resolve, took_
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Result = TypeVar("Result")
 
 #: How the names of files end whose kind is plain.
 _ENDINGS = {"csv": (".csv", ".csv.gz"), "parquet": (".parquet", ".pq")}
@@ -54,9 +56,18 @@ def read_file(path: Path, kind: str | None = None, options: Mapping[str, Any] | 
 
 def _read(kind: str, options: Mapping[str, Any], location: Location, where: str) -> tuple[pd.DataFrame, Location]:
     module, parsed = _module_and_options(kind, options, where)
-    limit = location.read_seconds + location.wait_seconds
+    return _in_time(module, parsed, location, module.read), location
+
+
+def _in_time(module: Any, options: Any, location: Location, work: Callable[[Any, Location], Result]) -> Result:
+    """Has an extract read within its limits; who listens is told early what is waited for."""
+    named = module.place(options) if hasattr(module, "place") else None
+    # A file may still be being written; a database is asked at once.
+    limit = location.read_seconds + (location.wait_seconds if named is None else 0.0)
     # The reader looks at the clock itself and says it better: it is given a little more than its time.
-    return within(limit + GRACE_SECONDS, lambda: module.read(parsed, location), took_too_long(location)), location
+    limit += GRACE_SECONDS
+    waits_for = named or f"extract '{location.shown}'"
+    return within(limit, lambda: work(options, location), took_too_long(location), waits_for)
 
 
 def _whole(frame: pd.DataFrame, location: Location) -> pd.DataFrame:
@@ -94,9 +105,7 @@ def fingerprint(site: Extract, *, home: Path, base: Path) -> str:
     """sha256 of a site's extract: of the file's bytes, or of a query's rows."""
     module, options = _module_and_options(site.reader.kind, site.reader.options, _file_of(site))
     location = _location(site, home, base)
-    of = getattr(module, "fingerprint", _digest)
-    limit = location.read_seconds + location.wait_seconds + GRACE_SECONDS
-    return str(within(limit, lambda: of(options, location), took_too_long(location)))
+    return str(_in_time(module, options, location, getattr(module, "fingerprint", _digest)))
 
 
 def _digest(options: object, location: Location) -> str:

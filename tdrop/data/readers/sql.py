@@ -19,7 +19,7 @@ import sqlalchemy
 from pydantic import model_validator
 from sqlalchemy import exc
 
-from tdrop.base import Absent, DataError, Unavailable
+from tdrop.base import Absent, DataError, OutOfTime, Unavailable
 from tdrop.contracts import Record
 from tdrop.data import locations
 from tdrop.data.identify import text_of_bytes
@@ -30,6 +30,8 @@ from tdrop.data.locations import Location
 CHUNK_ROWS = 50_000
 #: Steps of a sqlite query between two looks at the clock.
 _STEPS_BETWEEN_LOOKS = 100_000
+#: How long a lock of another program's is waited for at a time, which is what sqlite's driver does of itself.
+LOCKED_SECONDS = 5
 _BYTES = (bytes, bytearray, memoryview)
 #: How each kind of database marks a column of short floats, which cannot hold every whole number of eight digits.
 _SHORT_FLOAT = {"postgresql": 700, "mysql": 4, "mariadb": 4}
@@ -71,13 +73,13 @@ def read(options: Options, location: Location) -> pd.DataFrame:
     size = 0
     with _rows(options, location) as (names, short, chunks):
         if any(repeated(names)):
-            raise DataError(f"{_place(options)}: a column name is given twice; name the columns apart in the query")
+            raise DataError(f"{place(options)}: a column name is given twice; name the columns apart in the query")
         frames = []
         for chunk in chunks:
             frames.append(_frame(chunk, names, short))
             size += int(frames[-1].memory_usage(deep=True).sum())
             if size > locations.LARGEST_BYTES:
-                raise DataError(f"{_place(options)} {locations.too_large()}")
+                raise DataError(f"{place(options)} {locations.too_large()}")
     frame = _joined(frames) if frames else pd.DataFrame(columns=names)
     frame.index = pd.RangeIndex(1, len(frame) + 1, name="row")
     return frame
@@ -142,22 +144,24 @@ def _rows(options: Options, location: Location) -> Iterator[Rows]:
     except (exc.SQLAlchemyError, TimeoutError, UnicodeError) as error:
         if isinstance(error, UnicodeError) or "not in repertoire" in _reason(error):
             raise DataError(
-                f"{_place(options)}: the database holds text in another encoding than it says; name it in the address "
+                f"{place(options)}: the database holds text in another encoding than it says; name it in the address "
                 f"in {options.url_env}, such as ?client_encoding=latin1"
             ) from None
         if "Could not decode to UTF-8" in str(error):
             raise DataError(
-                f"{_place(options)}: the database holds text that is not UTF-8; write that text again in UTF-8"
+                f"{place(options)}: the database holds text that is not UTF-8; write that text again in UTF-8"
             ) from None
-        if "database is locked" in str(error):
-            raise Unavailable(f"{_place(options)}: another program keeps the database locked; try again") from None
-        if time.monotonic() > deadline:
+        if "database is locked" in str(error) or "lock timeout" in str(error):
             raise Unavailable(
-                f"{_place(options)}: not answered within {location.read_seconds:g} s; simplify the query, or set "
+                f"{place(options)}: another program keeps the database locked; end that program, or try again later"
+            ) from None
+        if time.monotonic() > deadline:
+            raise OutOfTime(
+                f"{place(options)}: not answered within {location.read_seconds:g} s; simplify the query, or set "
                 "`read_seconds` in the site's YAML"
             ) from None
         raise DataError(
-            f"{_place(options)}: the database refused it ({_reason(error)}); check reader.table or query "
+            f"{place(options)}: the database refused it ({_reason(error)}); check reader.table or query "
             "and the rights of the user"
         ) from None
     finally:
@@ -181,6 +185,7 @@ def _limit_time(connection: sqlalchemy.Connection, deadline: float) -> None:
     left = max(1, int((deadline - time.monotonic()) * 1000))
     if connection.dialect.name == "postgresql":
         connection.execute(sqlalchemy.text(f"SET LOCAL statement_timeout = {left}"))
+        connection.execute(sqlalchemy.text(f"SET LOCAL lock_timeout = {int(LOCKED_SECONDS * 1000)}"))
     elif connection.dialect.name == "mysql":
         connection.execute(sqlalchemy.text(f"SET SESSION max_execution_time = {left}"))
     elif connection.dialect.name == "sqlite":
@@ -188,7 +193,8 @@ def _limit_time(connection: sqlalchemy.Connection, deadline: float) -> None:
         driver.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_BETWEEN_LOOKS)
 
 
-def _place(options: Options) -> str:
+def place(options: Options) -> str:
+    """What is read, without the address."""
     return f"table '{options.table}' of ${options.url_env}" if options.table else f"query on ${options.url_env}"
 
 
@@ -196,8 +202,7 @@ def _address(options: Options) -> sqlalchemy.URL:
     text = os.environ.get(options.url_env)
     if not text:
         raise DataError(
-            f"{_place(options)}: the environment variable {options.url_env} is not set; set it to the "
-            "database's address"
+            f"{place(options)}: the environment variable {options.url_env} is not set; set it to the database's address"
         )
     try:
         url = sqlalchemy.make_url(text)
@@ -206,7 +211,7 @@ def _address(options: Options) -> sqlalchemy.URL:
         url.get_dialect()
     except (exc.ArgumentError, exc.NoSuchModuleError, ValueError, ImportError):
         raise DataError(
-            f"{_place(options)}: {options.url_env} does not hold a database address that can be used; "
+            f"{place(options)}: {options.url_env} does not hold a database address that can be used; "
             "write it like postgresql://user:password@host/database"
         ) from None
     _refuse_absent_file(url, options)
@@ -219,7 +224,7 @@ def _engine(options: Options) -> sqlalchemy.Engine:
         return sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool, connect_args=_encoding(url))
     except ImportError:
         raise DataError(
-            f"{_place(options)}: the driver for {url.get_backend_name()} databases is not installed; install it beside "
+            f"{place(options)}: the driver for {url.get_backend_name()} databases is not installed; install it beside "
             "tdrop, and name it in the address, such as mysql+pymysql://..."
         ) from None
 
@@ -240,7 +245,7 @@ def _refuse_absent_file(url: sqlalchemy.URL, options: Options) -> None:
     except OSError:
         found = False
     if not found:
-        raise Absent(f"{_place(options)}: {options.url_env} names a sqlite file that does not exist; check the path")
+        raise Absent(f"{place(options)}: {options.url_env} names a sqlite file that does not exist; check the path")
 
 
 @contextmanager
@@ -251,11 +256,10 @@ def _connect(engine: sqlalchemy.Engine, options: Options) -> Iterator[sqlalchemy
         words = str(getattr(error, "orig", "")).lower()
         if "authentication" in words or "password" in words or "access denied" in words:
             raise DataError(
-                f"{_place(options)}: the database does not accept the user and password in "
-                f"{options.url_env}; check them"
+                f"{place(options)}: the database does not accept the user and password in {options.url_env}; check them"
             ) from None
         raise Unavailable(
-            f"{_place(options)}: the database does not answer; check that it is running and that "
+            f"{place(options)}: the database does not answer; check that it is running and that "
             f"{options.url_env} is right"
         ) from None
     with connection:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import re
 import socket
 import sqlite3
 import threading
@@ -16,9 +17,9 @@ import pyarrow.parquet as arrow_parquet
 import pytest
 from waiting import LIMIT_SECONDS
 
-from tdrop.base import Absent, DataError, TdropError, Unavailable
+from tdrop.base import Absent, DataError, OutOfTime, TdropError, Unavailable, listen_to_notices
 from tdrop.contracts.site import Site
-from tdrop.data import locations
+from tdrop.data import deadline, locations
 from tdrop.data.deadline import within
 from tdrop.data.readers import fingerprint, read, read_file
 
@@ -129,6 +130,21 @@ def test_a_place_that_never_answers_keeps_nobody_in_threads_either() -> None:
     assert within(LIMIT_SECONDS, lambda: 7, "") == 7
     with pytest.raises(ZeroDivisionError):
         within(LIMIT_SECONDS, lambda: 1 // 0, "")
+
+
+def test_what_is_waited_for_is_said_early_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LIMITS_DB_URL", "sqlite://")
+    monkeypatch.setattr(deadline, "NOTICE_SECONDS", 0.01)
+    monkeypatch.setattr(deadline, "AGAIN_SECONDS", 0.01)
+    said: list[str] = []
+    listen_to_notices(said.append)
+    try:
+        with pytest.raises(OutOfTime):
+            fingerprint(sql_site(ENDLESS.format("count(*)"), read_seconds=0.3), home=tmp_path, base=tmp_path)
+    finally:
+        listen_to_notices(None)
+    assert len(said) > 1
+    assert re.fullmatch(r"waiting for query on \$LIMITS_DB_URL since \d+ s; it is given up after \d+ s", said[0])
 
 
 def test_a_server_that_never_answers_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from tdrop.contracts.site import Reader, Site
 from tdrop.data import locations, readers
 from tdrop.data.identify import damaged, with_text_ids
 from tdrop.data.locations import resolve
-from tdrop.data.readers import fingerprint, kinds, label_fingerprint, read, read_file
+from tdrop.data.readers import fingerprint, kinds, label_fingerprint, read, read_file, sql
 from tdrop.data.readers.sql import Options as SqlOptions
 from tdrop.data.values import as_numbers
 
@@ -369,6 +369,21 @@ def test_a_driver_that_is_not_installed_is_named(address: str, tmp_path: Path, m
     with pytest.raises(DataError, match=r"the driver for \w+ databases is not installed") as caught:
         read_sql(tmp_path, table="patients")
     assert "secret" not in str(caught.value)
+
+
+def test_a_locked_table_of_postgres_is_tried_again_later(
+    postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql, "LOCKED_SECONDS", 0.1)
+    monkeypatch.setenv("HOSPITAL_DB_URL", postgres)
+    engine = sqlalchemy.create_engine(
+        postgres.replace("postgresql://", "postgresql+psycopg://"), poolclass=sqlalchemy.NullPool
+    )
+    with engine.begin() as holding:
+        holding.execute(sqlalchemy.text("lock table export.patients in access exclusive mode"))
+        with pytest.raises(Unavailable, match="another program keeps the database locked; end that program"):
+            read_sql(tmp_path, table="export.patients")
+    assert len(read_sql(tmp_path, table="export.patients"))
 
 
 def test_a_locked_database_is_tried_again_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
