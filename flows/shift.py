@@ -13,10 +13,9 @@ from tasks.shift import estimate_site_shift, match_validation
 from tdrop.base import UsageError, write_record
 from tdrop.contracts import Validation
 from tdrop.home import Place, ResolvedSite, replacing
-from tdrop.matching import Matching
 from tdrop.report import render_shift_page, shift_sentence
 from tdrop.runs import Compared
-from tdrop.shift import Shift
+from tdrop.shift import Matching, Shift
 
 
 def compare_with_source(site: ResolvedSite) -> Compared:

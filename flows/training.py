@@ -10,11 +10,10 @@ from tasks.committee import join_fits, join_trials
 from tasks.step import Future, run_logger
 from tasks.tune import FIRST_SEED, fit_seed, planned_trials, score_out_of_fold, tune_method
 from tdrop.base import FitError, TdropError, Unwritable, describe
-from tdrop.choose import seat
+from tdrop.choose import Trial, mark_picked, pick_place, seat
 from tdrop.home import Place, Ref, advance, expect, reach, stopping
 from tdrop.methods import COMMITTEE
 from tdrop.runs import Trained, TransferSettings, fitted_propensity
-from tdrop.tune import Trial, mark_picked, pick_place
 
 
 def train(place: Place, site: str, encoded: Ref, matching: Ref, settings: TransferSettings, level: float) -> Trained:

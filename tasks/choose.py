@@ -8,12 +8,11 @@ from pathlib import Path
 from tasks.held_pages import leave_numbers
 from tasks.step import step
 from tdrop.base import write_record
-from tdrop.choose import Choice, Criterion, FoldScore, Score, choose
+from tdrop.choose import Choice, Criterion, FoldScore, Score, Trial, choose
 from tdrop.disclosure import disclose_choice
 from tdrop.home import Ref, ResolvedSite, compute, report, stage
 from tdrop.methods import have_samples
 from tdrop.runs import choice_page
-from tdrop.tune import Trial
 
 
 @stage("choice")

@@ -9,9 +9,8 @@ from tasks.step import step
 from tdrop.base import write_record
 from tdrop.disclosure import disclose_matching, disclose_shift
 from tdrop.home import Place, Ref, ResolvedSite, load_pair, report, stage
-from tdrop.matching import Matching, match
 from tdrop.runs import SEED, fitted_propensity, load_propensity, matching_page
-from tdrop.shift import Shift, estimate_shift, judge_shared_patients, judge_source_outcomes
+from tdrop.shift import Matching, Shift, estimate_shift, judge_shared_patients, judge_source_outcomes, match
 
 
 @stage("shift", in_worker=True)

@@ -18,7 +18,18 @@ import numpy as np
 
 from tasks.step import step
 from tdrop.base import FitError, write_json, write_record
-from tdrop.choose import weigh_out_of_fold
+from tdrop.choose import (
+    OutOfFold,
+    Planned,
+    Trial,
+    deal_folds,
+    describe_fit,
+    describe_trials,
+    predict_folds,
+    promising,
+    refit,
+    weigh_out_of_fold,
+)
 from tdrop.home import (
     FAILURE,
     HISTORY,
@@ -42,17 +53,6 @@ from tdrop.home import (
 from tdrop.methods import build, load
 from tdrop.runs import SWEEP, TransferSettings, write_trial
 from tdrop.shift import Propensity, density_ratio_weights
-from tdrop.tune import (
-    OutOfFold,
-    Planned,
-    Trial,
-    deal_folds,
-    describe_fit,
-    describe_trials,
-    predict_folds,
-    promising,
-    refit,
-)
 
 #: Tuning happens once, with the first seed.
 FIRST_SEED = 0

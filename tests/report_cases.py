@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tdrop.base import Summary
-from tdrop.choose import Choice, ChoiceRow
+from tdrop.choose import Choice, ChoiceRow, Trial
 from tdrop.contracts.findings import Finding, Validation
 from tdrop.contracts.network import load_network
 from tdrop.data.encode import learn_encoder
@@ -23,11 +23,9 @@ from tdrop.data.subgroups import subgroups_of
 from tdrop.evaluate import evaluate
 from tdrop.figures.methods import DropoutRates
 from tdrop.forecast import Bound, Evidence, Forecast, Observation, forecast
-from tdrop.matching import match
 from tdrop.methods import method_names
 from tdrop.report import Provenance, ReportData, SiteSummary
-from tdrop.shift import estimate_shift
-from tdrop.tune import Trial
+from tdrop.shift import estimate_shift, match
 
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 _QUANTILES = np.array([0.674, 0.842, 1.036, 1.282, 1.645, 1.960, 2.576])

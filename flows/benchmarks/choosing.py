@@ -25,18 +25,21 @@ from tdrop.choose import (
     Choice,
     Criterion,
     FoldScore,
+    OutOfFold,
     Score,
+    Trial,
     choose,
+    refit,
+    score_trial,
     seat,
+    tune,
     weigh_out_of_fold,
 )
 from tdrop.home import Place
-from tdrop.matching import match
 from tdrop.methods import COMMITTEE, build, label, method_names
 from tdrop.methods.parts.committee import Committee
 from tdrop.metrics import auroc, per_row_log_loss
-from tdrop.shift import density_ratio_weights, estimate_shift, propensity
-from tdrop.tune import OutOfFold, Trial, refit, score_trial, tune
+from tdrop.shift import density_ratio_weights, estimate_shift, match, propensity
 
 #: Trials a method gets: choosing between methods is less sensitive to them than the methods themselves.
 TRIALS = 4

@@ -23,12 +23,12 @@ from tasks.shift import matched_rows
 from tasks.tune import fit_seed, planned_trials, tune_method
 from tdrop import metrics
 from tdrop.base import INTERVAL_LEVEL, Cohort, Doubles, Summary
+from tdrop.choose import Trial, pick_trial
 from tdrop.data import extrapolation, simulated_cohort
 from tdrop.disclosure import to_number
 from tdrop.home import PREDICTIONS, Place, expect, load_summary
 from tdrop.runs import TransferSettings
 from tdrop.shift import propensity
-from tdrop.tune import Trial, pick_trial
 
 SEEDS, TRIALS, PASSES = 5, 12, 200
 #: Draws of the extrapolation family; no other measurement uses their seeds.

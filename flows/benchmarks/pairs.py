@@ -16,12 +16,12 @@ from tasks.shift import matched_rows
 from tasks.step import step
 from tasks.tune import fit_seed
 from tdrop.base import INTERVAL_LEVEL, Cohort, Doubles, Summary, read_arrays
+from tdrop.choose import Trial
 from tdrop.contracts import Decision
 from tdrop.home import PREDICTIONS, Place, Ref, Store, load_summary, save_cohort
 from tdrop.methods import build
 from tdrop.metrics import take
 from tdrop.runs import Trained, TransferSettings, load_predictions
-from tdrop.tune import Trial
 
 #: Draws a labelled source, a labelled target and the target's true risks (rows,), or None where nobody knows them.
 Draw = Callable[..., tuple[Cohort, Cohort, Doubles | None]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tdrop.tune import Trial
+from tdrop.choose import Trial
 
 
 def scored(trials: Sequence[Trial]) -> list[Trial]:

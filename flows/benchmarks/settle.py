@@ -18,10 +18,10 @@ from flows.benchmarks.real_pairs import SUPPORT_TARGETS, rotterdam_to_gbsg, supp
 from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
 from flows.benchmarks.units import run_units
 from tdrop.base import Cohort
+from tdrop.choose import FOLDS, run_trial
 from tdrop.data import Support, extrapolation, shaped, simulated_cohort
 from tdrop.home import Place
 from tdrop.methods import build, label, method_names
-from tdrop.tune import FOLDS, run_trial
 
 #: Log loss that a change must gain on average: what is less is not worth another default.
 LEAST = 0.002

@@ -19,8 +19,8 @@ from flows.benchmarks.transductive_judge import MEASURES, Judged, judge, pooled
 from flows.benchmarks.transductive_problems import MEMBERS, METHOD, PROBLEMS, Tried, draw, predict_target, try_settings
 from flows.benchmarks.units import run_units
 from tdrop.base import Doubles
+from tdrop.choose import Trial, pick_trial
 from tdrop.home import Place
-from tdrop.tune import Trial, pick_trial
 
 NAME = "transductive"
 REFITS = 10

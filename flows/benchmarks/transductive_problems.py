@@ -16,12 +16,11 @@ import numpy as np
 from flows.benchmarks.real_pairs import SUPPORT_TARGETS, rotterdam_to_gbsg, support_to
 from flows.benchmarks.transfers import collection
 from tdrop.base import Cohort, Doubles, Indices, Method
+from tdrop.choose import OutOfFold, Trial, pick_trial, promising, run_trial
 from tdrop.data import extrapolation, simulated_cohort
-from tdrop.matching import match
 from tdrop.methods import build
 from tdrop.metrics import CLASS_THRESHOLD, expected_error, per_row_log_loss, risk_coverage
-from tdrop.shift import propensity
-from tdrop.tune import OutOfFold, Trial, pick_trial, promising, run_trial
+from tdrop.shift import match, propensity
 
 METHOD = "transductive_ensemble"
 DECAYS, LAMBDAS = (1e-3, 1e-2, 3e-2), (0.0, 0.03, 0.1)

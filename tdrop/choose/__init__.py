@@ -1,4 +1,4 @@
-"""Choosing a method for a site without a single label of that site."""
+"""Choosing without a single label of the target: a method's settings, on source patients left out of fits; a method."""
 
 import lazy_loader
 

@@ -3,7 +3,6 @@ from .choice import (
     DEFAULT_CRITERION as DEFAULT_CRITERION,
     HANDICAP as HANDICAP,
     PREFERENCE as PREFERENCE,
-    TOLERANCE as TOLERANCE,
     Choice as Choice,
     ChoiceRow as ChoiceRow,
     Criterion as Criterion,
@@ -15,4 +14,37 @@ from .folds import (
     FoldScore as FoldScore,
     out_of_fold_losses as out_of_fold_losses,
     weigh_out_of_fold as weigh_out_of_fold,
+)
+from .losses import Losses as Losses
+from .out_of_fold import (
+    FOLDS as FOLDS,
+    MOST_ROWS as MOST_ROWS,
+    PASSES as PASSES,
+    OutOfFold as OutOfFold,
+    deal_folds as deal_folds,
+    predict_folds as predict_folds,
+)
+from .pick import (
+    TOLERANCE as TOLERANCE,
+    Tuned as Tuned,
+    mark_picked as mark_picked,
+    pick_place as pick_place,
+    pick_trial as pick_trial,
+    promising as promising,
+    tune as tune,
+)
+from .plan import (
+    BUDGET as BUDGET,
+    Planned as Planned,
+    describe_fit as describe_fit,
+    describe_trials as describe_trials,
+    plan_trials as plan_trials,
+)
+from .trial import (
+    Trial as Trial,
+    chosen_method as chosen_method,
+    refit as refit,
+    run_trial as run_trial,
+    score_trial as score_trial,
+    settings_of as settings_of,
 )

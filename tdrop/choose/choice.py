@@ -13,8 +13,9 @@ from typing import Literal, get_args
 
 from tdrop.base import Amount, Count, FitError, UsageError, did_you_mean
 from tdrop.choose.folds import FoldScore
+from tdrop.choose.losses import Losses
+from tdrop.choose.trial import Trial
 from tdrop.methods import COMMITTEE
-from tdrop.tune import Losses, Trial
 
 Criterion = Literal["importance_weighted", "matched_validation"]
 CRITERIA: tuple[str, ...] = get_args(Criterion)
@@ -40,7 +41,7 @@ PREFERENCE = (
 #: Methods count as alike whose difference, patient by patient, is within this many standard errors ...
 ERRORS = 2.0
 #: ... and within this log loss: under a large shift the error grows until a straight line counts as good as a curve.
-TOLERANCE = 0.02
+ALIKE = 0.02
 #: Added to a method's log loss before methods are compared: what trees gain where source patients are, and lose again
 #: beyond them, where their risk no longer changes.
 HANDICAP = {"gradient_boosting": 0.03}
@@ -140,7 +141,7 @@ def choose(scores: Sequence[Score], *, criterion: Criterion = DEFAULT_CRITERION)
     """Chooses the committee where there is one, else among the methods alike the first of PREFERENCE.
 
     Alike are candidates that source patients cannot tell from the best: within ERRORS standard errors and within
-    TOLERANCE of the lowest log loss by the criterion; a method with a HANDICAP has it added first.
+    ALIKE of the lowest log loss by the criterion; a method with a HANDICAP has it added first.
     """
     if criterion not in CRITERIA:
         raise UsageError(f"unknown criterion '{criterion}'{did_you_mean(criterion, CRITERIA)}")
@@ -167,7 +168,7 @@ def choose(scores: Sequence[Score], *, criterion: Criterion = DEFAULT_CRITERION)
 def _alike(name: str, best: str, scored: Mapping[str, Losses]) -> bool:
     """Whether source patients cannot tell the method from the best, each with its handicap."""
     behind, error = scored[name].compare(scored[best])
-    reach = TOLERANCE if error is None else min(TOLERANCE, ERRORS * error)
+    reach = ALIKE if error is None else min(ALIKE, ERRORS * error)
     return behind + _handicap(name) - _handicap(best) <= reach
 
 

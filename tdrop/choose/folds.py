@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tdrop.base import Cohort, DataError, Doubles, FitError, Method, UsageError
+from tdrop.choose.losses import Losses
+from tdrop.choose.out_of_fold import FOLDS, MOST_ROWS, PASSES, OutOfFold, deal_folds, predict_folds
 from tdrop.metrics import per_row_log_loss
 from tdrop.shift import effective_n
-from tdrop.tune import FOLDS, MOST_ROWS, PASSES, Losses, OutOfFold, deal_folds, predict_folds
 
 
 @dataclass(frozen=True)

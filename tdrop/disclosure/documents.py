@@ -16,8 +16,7 @@ from tdrop.disclosure.cells import DECIMALS, HIDDEN, Policy, gives_away, is_smal
 
 if TYPE_CHECKING:
     # A check of an extract uses this module and loads no method.
-    from tdrop.choose import Choice, ChoiceRow
-    from tdrop.tune import Trial
+    from tdrop.choose import Choice, ChoiceRow, Trial
 
 
 Brief = TypeVar("Brief")

@@ -17,8 +17,7 @@ from tdrop.disclosure.cells import (
     to_grid,
     to_number,
 )
-from tdrop.matching import Balance, Matching
-from tdrop.shift import Density, DomainAuroc, Driver, FeatureShift, Ground, PermutationTest, Shift
+from tdrop.shift import Balance, Density, DomainAuroc, Driver, FeatureShift, Ground, Matching, PermutationTest, Shift
 
 
 def disclose_shift(shift: Shift, policy: Policy) -> Shift:

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 
 from tdrop.base import Cohort, Count, DataError, Doubles
+from tdrop.choose import deal_folds, predict_folds
 from tdrop.contracts import Contract
 from tdrop.data import Encoder, learn_encoder, source_outcome
 from tdrop.methods import build
 from tdrop.metrics import auroc, per_row_log_loss
-from tdrop.tune import deal_folds, predict_folds
 
 #: A usual model, quick to fit: what is lost is a property of the features far more than of the method.
 MEASURED_BY = "logistic_regression"

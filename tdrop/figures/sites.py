@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from tdrop.figures.style import GRID, HIGHLIGHT, INK, MUTED, SOURCE_COLOUR, TARGET_COLOUR, WIDTH, Canvas, styled
-from tdrop.matching import Balance
-from tdrop.shift import Density, FeatureShift
+from tdrop.shift import Balance, Density, FeatureShift
 
 #: More features than this make a figure nobody reads; the table has the rest.
 MOST_FEATURES = 15

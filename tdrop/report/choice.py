@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tdrop.choose import ChoiceRow
+from tdrop.choose import ChoiceRow, Trial
 from tdrop.methods import COMMITTEE
 from tdrop.report.data import ReportData
 from tdrop.report.tables import Cell, Table, cells
 from tdrop.report.text import NOTHING, count, listed, method_label, number, write_out
-from tdrop.tune import Trial
 
 
 def choice_table(data: ReportData) -> Table:

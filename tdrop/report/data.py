@@ -11,18 +11,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tdrop.base import Summary
-from tdrop.choose import Choice
+from tdrop.choose import Choice, Trial
 from tdrop.contracts import Contract, Site, Validation
 from tdrop.data import LabelCounts
 from tdrop.evaluate import Evaluation, LeftOut, Moved, Recalibration
 from tdrop.figures import DropoutRates
 from tdrop.forecast import Forecast, Observation
-from tdrop.matching import Matching
 from tdrop.metrics import Referrals, refer
 from tdrop.report.site_summary import SiteSummary
 from tdrop.served import Batch, Promotion
-from tdrop.shift import Shift
-from tdrop.tune import Trial
+from tdrop.shift import Matching, Shift
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from markupsafe import Markup
 
 from tdrop.contracts import Contract, Site, Validation
 from tdrop.forecast import TrackRecord
-from tdrop.matching import Matching
 from tdrop.report import text, words
 from tdrop.report.data import ReportData
 from tdrop.report.expected import expectations, forecast_sentence, track_sentence
@@ -25,7 +24,7 @@ from tdrop.report.sections import report_sections, shift_sections
 from tdrop.report.sentences import referral_reasons, referral_sentence
 from tdrop.report.site_summary import SiteSummary
 from tdrop.report.summary import report_summary
-from tdrop.shift import Shift
+from tdrop.shift import Matching, Shift
 
 
 @cache

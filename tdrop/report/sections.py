@@ -6,7 +6,6 @@ from tdrop import figures
 from tdrop.base import UsageError
 from tdrop.contracts import Contract, Validation
 from tdrop.evaluate import LeftOut
-from tdrop.matching import Matching
 from tdrop.methods import describe
 from tdrop.report import results
 from tdrop.report.choice import settings_table
@@ -31,7 +30,7 @@ from tdrop.report.tripod import tripod_table
 from tdrop.report.unlabelled import unlabelled_sentences
 from tdrop.report.who import who_table
 from tdrop.served import FEWEST, drawable
-from tdrop.shift import Shift
+from tdrop.shift import Matching, Shift
 
 
 def report_sections(data: ReportData) -> list[Section]:

@@ -11,10 +11,9 @@ from tdrop.base import Count
 from tdrop.choose import HANDICAP, Choice
 from tdrop.contracts import Decision
 from tdrop.evaluate import Evaluation
-from tdrop.matching import Balance, Matching
 from tdrop.metrics import FEWEST_EVENTS
 from tdrop.report.text import count, listed, method_label, share
-from tdrop.shift import Ground, Shift
+from tdrop.shift import Balance, Ground, Matching, Shift
 
 #: How each criterion is called.
 MEASURES = {

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tdrop.choose import TOLERANCE, Trial
 from tdrop.evaluate import Moved
 from tdrop.report.choice import picked_trial
 from tdrop.report.data import ReportData
 from tdrop.report.text import method_label, number, share
-from tdrop.tune import TOLERANCE, Trial
 
 _NOT_USED = "this site's unlabelled patients were not used, because"
 #: Settings that hold a network back, in the order in which restraint counts them before lambda.

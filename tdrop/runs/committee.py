@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tdrop.base import Described, write_json, write_record
+from tdrop.choose import OutOfFold, score_trial
 from tdrop.home import HISTORY, MODEL, OUT_OF_FOLD, SOURCE, Ref, load_cohort, stage
-from tdrop.matching import Matching
 from tdrop.methods import load
 from tdrop.methods.parts.committee import Committee
-from tdrop.tune import OutOfFold, score_trial
+from tdrop.shift import Matching
 
 
 @stage("committee-trial")

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from tdrop.base import plain, write_json, write_record
-from tdrop.choose import Choice
+from tdrop.choose import Choice, Trial
 from tdrop.contracts import Contract
 from tdrop.data import Encoder
 from tdrop.disclosure import disclose, disclose_trials, limit
@@ -26,7 +26,6 @@ from tdrop.runs.published import WITHHELD, Published, patients_of, published_of,
 from tdrop.runs.records import MODELS_DIGEST, MethodRecord, SiteRecord
 from tdrop.runs.run import Run
 from tdrop.served import MODEL, SERVED, Description, Digests
-from tdrop.tune import Trial
 
 #: Decimals of what MLflow is told: more are noise, and fill its columns.
 DIGITS = 4

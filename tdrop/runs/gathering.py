@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tdrop.base import DataError, read_arrays, read_record, write_record
+from tdrop.choose import Trial
 from tdrop.contracts import Validation
 from tdrop.data import Encoder, LabelCounts
 from tdrop.evaluate import (
@@ -37,7 +38,6 @@ from tdrop.home import (
     now,
     stage,
 )
-from tdrop.matching import Matching
 from tdrop.report import Provenance, ReportData, SiteSummary
 from tdrop.runs.audit import AUDIT, Audit, observe, weighed_outcomes
 from tdrop.runs.batch import read_batches
@@ -46,8 +46,7 @@ from tdrop.runs.label_list import read_list
 from tdrop.runs.published import SUMMARY
 from tdrop.runs.run import Run
 from tdrop.served import Promotion
-from tdrop.shift import Shift, judge_known_outcomes, judge_known_ranking
-from tdrop.tune import Trial
+from tdrop.shift import Matching, Shift, judge_known_outcomes, judge_known_ranking
 
 PACKAGES = ("tdrop", "torch", "scikit-learn", "numpy", "pandas", "great-expectations", "prefect", "mlflow")
 

@@ -12,10 +12,10 @@ from tdrop.base import whole
 from tdrop.choose import Choice
 from tdrop.evaluate import ALL, Row
 from tdrop.forecast import Answer, Forecast
-from tdrop.matching import Matching
 from tdrop.methods import label
 from tdrop.metrics import METRICS, in_view
 from tdrop.runs.markdown import table
+from tdrop.shift import Matching
 
 
 def matching_page(site: str, matching: Matching) -> str:

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from tdrop.base import DataError, UsageError, read_record
-from tdrop.choose import Choice
+from tdrop.choose import Choice, Trial
 from tdrop.home import Place, Ref
 from tdrop.methods import method_names
 from tdrop.runs.settings import TransferSettings
-from tdrop.tune import Trial
 
 RUN = "run.json"
 

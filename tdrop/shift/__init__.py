@@ -1,4 +1,4 @@
-"""How different two sites' patients are, before any training and without any outcome."""
+"""How different two sites' patients are, without any outcome, and which source patients look like the target."""
 
 import lazy_loader
 

@@ -1,3 +1,4 @@
+from .balance import BALANCED as BALANCED, Balance as Balance
 from .classifier import (
     check_same_features as check_same_features,
     propensity as propensity,
@@ -19,6 +20,7 @@ from .marginal import (
     compare_means as compare_means,
     standardise as standardise,
 )
+from .matched import SHARE as SHARE, Matching as Matching, match as match
 from .overlap import (
     WEIGHT_CAP as WEIGHT_CAP,
     DomainAuroc as DomainAuroc,

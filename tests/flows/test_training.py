@@ -6,8 +6,8 @@ import pytest
 
 from flows.training import without_target
 from tdrop.base import read
+from tdrop.choose import Trial
 from tdrop.runs.run import Trained
-from tdrop.tune import Trial
 
 
 def test_the_twin_has_the_same_settings_at_lambda_0():

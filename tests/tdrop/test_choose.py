@@ -11,11 +11,10 @@ import scenarios
 from stand_in import Watcher
 
 from tdrop.base import DataError, FitError, UsageError, plain, read
-from tdrop.choose import Choice, FoldScore, Score, choose, out_of_fold_losses, seat
+from tdrop.choose import Choice, FoldScore, Losses, Score, Trial, choose, out_of_fold_losses, seat
 from tdrop.methods import COMMITTEE, build
 from tdrop.report.sentences import choice_sentence
 from tdrop.shift import density_ratio_weights, propensity
-from tdrop.tune import Losses, Trial
 
 
 def score(method, losses, *, has_samples=True, weights=None, plain=0.3):

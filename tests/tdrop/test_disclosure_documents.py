@@ -12,6 +12,7 @@ import pytest
 from report_cases import make_forecast, make_observations, report_data
 
 from tdrop.base import Hidden, plain, read, written
+from tdrop.choose import Losses, Trial
 from tdrop.choose.choice import Choice, ChoiceRow
 from tdrop.contracts import Disclosure
 from tdrop.contracts.findings import Finding, Validation
@@ -20,7 +21,6 @@ from tdrop.disclosure.cells import shown_count
 from tdrop.disclosure.documents import disclose_choice, disclose_summary, disclose_trials, disclose_validation
 from tdrop.disclosure.report import disclose
 from tdrop.disclosure.shift import disclose_matching, disclose_shift
-from tdrop.matching import Balance, Matching
 from tdrop.metrics import METRICS
 from tdrop.report import MethodLine, SiteSummary, render_report, report_summary
 from tdrop.report.choice import choice_table
@@ -47,8 +47,7 @@ from tdrop.report.words import (
     use_sentence,
     verdict_words,
 )
-from tdrop.shift import Density, Driver, FeatureShift, Ground, Shift
-from tdrop.tune import Losses, Trial
+from tdrop.shift import Balance, Density, Driver, FeatureShift, Ground, Matching, Shift
 
 POLICY = Disclosure(threshold=10)
 EXEMPT = Disclosure(threshold=10, exempt=True)

@@ -13,7 +13,6 @@ from scipy.stats import wasserstein_distance
 
 from tdrop.base import Cohort, DataError, Feature, UsageError, plain, read
 from tdrop.data.simulation import simulated_cohort
-from tdrop.matching import match
 from tdrop.shift import (
     DomainAuroc,
     Propensity,
@@ -21,6 +20,7 @@ from tdrop.shift import (
     density_ratio_weights,
     effective_n,
     estimate_shift,
+    match,
     propensity,
     unlike_newcomers,
 )

@@ -13,9 +13,7 @@ import scenarios
 from stand_in import Watcher
 
 from tdrop.base import DataError, FitError, UsageError, plain, read
-from tdrop.matching import match
-from tdrop.methods import build, method_names
-from tdrop.tune import (
+from tdrop.choose import (
     Losses,
     OutOfFold,
     Trial,
@@ -28,7 +26,9 @@ from tdrop.tune import (
     run_trial,
     tune,
 )
-from tdrop.tune.plan import plan_around
+from tdrop.choose.plan import plan_around
+from tdrop.methods import build, method_names
+from tdrop.shift import match
 
 QUICK = {"hidden": (8,), "steps": 6, "batch": 64}
 

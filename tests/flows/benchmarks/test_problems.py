@@ -87,7 +87,7 @@ def test_a_drawn_pair_keeps_the_targets_labels_where_no_training_looks(tmp_path)
 
 
 def test_fixed_settings_reach_the_refit():
-    from tdrop.tune import chosen_method
+    from tdrop.choose import chosen_method
 
     trial = fixed_trial("transductive_dropout", {"steps": 7, "lambda_": 0.1})
     settings = chosen_method("transductive_dropout", trial).settings()

@@ -9,8 +9,8 @@ from flows.benchmarks.results import Estimate
 from flows.benchmarks.transductive import ENSEMBLE, RULE, RULES
 from flows.benchmarks.transductive_judge import auroc_difference, judge, log_loss_difference, pooled
 from flows.benchmarks.transductive_problems import JUDGING_DRAWS, PROBLEMS, SETTLING_DRAWS, Tried
+from tdrop.choose import Losses, Trial
 from tdrop.metrics import sigmoid
-from tdrop.tune import Losses, Trial
 
 
 def trial(decay, lambda_, losses, folds=3):

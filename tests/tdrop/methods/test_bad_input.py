@@ -9,8 +9,8 @@ import pytest
 from method_cases import QUICK, quick, small_cohorts
 
 from tdrop.base import Cohort, TdropError, UsageError
+from tdrop.choose import refit, tune
 from tdrop.methods import build, method_names
-from tdrop.tune import refit, tune
 
 every_method = pytest.mark.parametrize("name", method_names())
 

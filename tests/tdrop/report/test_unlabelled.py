@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from report_cases import report_data
 
+from tdrop.choose import Trial
 from tdrop.contracts import Disclosure
 from tdrop.disclosure.report import disclose
 from tdrop.evaluate import compare_risks
 from tdrop.metrics import sigmoid
 from tdrop.report import render_report
 from tdrop.report.unlabelled import not_used_sentence, unlabelled_sentences, used_sentence
-from tdrop.tune import Trial
 
 METHOD = "transductive_ensemble"
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdrop.base import Cohort, Doubles, Indices
-from tdrop.shift import compare_means, standardise
+from tdrop.shift.marginal import compare_means, standardise
 
 #: A standardised mean difference below this counts as balanced.
 BALANCED = 0.1

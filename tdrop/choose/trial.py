@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from tdrop.base import Cohort, Count, Described, Doubles, FitError, Fitted, Indices, Method, StepCallback
+from tdrop.choose.losses import Losses
+from tdrop.choose.out_of_fold import FOLDS, MOST_ROWS, PASSES, OutOfFold, deal_folds, predict_folds
 from tdrop.methods import build
 from tdrop.metrics import auroc, brier, misclassified, per_row_log_loss
-from tdrop.tune.losses import Losses
-from tdrop.tune.out_of_fold import FOLDS, MOST_ROWS, PASSES, OutOfFold, deal_folds, predict_folds
 
 logger = logging.getLogger(__name__)
 

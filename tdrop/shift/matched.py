@@ -14,9 +14,10 @@ from typing import Literal
 import numpy as np
 
 from tdrop.base import Amount, Cohort, Count, DataError, Doubles, Rows, UsageError
-from tdrop.matching.balance import Balance, Scale
-from tdrop.matching.nearest import Pairs, count_within, take_nearest
-from tdrop.shift import Kind, Propensity, check_same_features, effective_n, propensity
+from tdrop.shift.balance import Balance, Scale
+from tdrop.shift.classifier import check_same_features, propensity
+from tdrop.shift.nearest import Pairs, count_within, take_nearest
+from tdrop.shift.overlap import Kind, Propensity, effective_n
 
 logger = logging.getLogger(__name__)
 

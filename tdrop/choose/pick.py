@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tdrop.base import Cohort, FitError, Indices
-from tdrop.tune.out_of_fold import FOLDS, MOST_ROWS, PASSES, OutOfFold
-from tdrop.tune.plan import BUDGET, plan_trials
-from tdrop.tune.trial import Trial, run_trial
+from tdrop.choose.out_of_fold import FOLDS, MOST_ROWS, PASSES, OutOfFold
+from tdrop.choose.plan import BUDGET, plan_trials
+from tdrop.choose.trial import Trial, run_trial
 
 #: Out-of-fold log loss that a more restrained setting may cost: below what any site's patients could tell.
 TOLERANCE = 0.005
