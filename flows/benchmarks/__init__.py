@@ -32,6 +32,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         "ensemble against transductive ensemble, real pairs and simulated families, every rule for lambda",
         needs_extra=True,
     ),
+    "network_memory": Benchmark("memory over forty sites in one flow, and what orchestration costs, simulated"),
     "speed": Benchmark("how fast a step and a prediction are"),
     "choosing": Benchmark("what choosing without target labels costs", needs_extra=True),
     "forecast": Benchmark("how good forecasts without target labels are, and what labels buy", needs_extra=True),

@@ -12,7 +12,6 @@ from .choice import (
 from .committee import seat as seat
 from .folds import (
     FoldScore as FoldScore,
-    out_of_fold_losses as out_of_fold_losses,
     weigh_out_of_fold as weigh_out_of_fold,
 )
 from .losses import Losses as Losses

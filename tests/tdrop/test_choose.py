@@ -11,7 +11,18 @@ import scenarios
 from stand_in import Watcher
 
 from tdrop.base import DataError, FitError, UsageError, plain, read
-from tdrop.choose import Choice, FoldScore, Losses, Score, Trial, choose, out_of_fold_losses, seat
+from tdrop.choose import (
+    Choice,
+    FoldScore,
+    Losses,
+    Score,
+    Trial,
+    choose,
+    deal_folds,
+    predict_folds,
+    seat,
+    weigh_out_of_fold,
+)
 from tdrop.methods import COMMITTEE, build
 from tdrop.report.sentences import choice_sentence
 from tdrop.shift import density_ratio_weights, propensity
@@ -148,7 +159,7 @@ def test_the_plain_network_is_reported_and_never_chosen(base):
 
 
 def test_a_method_that_failed_is_listed_last(base):
-    failed = FoldScore("tdnr", None, None, None, 10, 5.0, 3, None, "ran away")
+    failed = FoldScore("tdnr", None, None, None, 10, 5.0, 3)
     choice = choose([Score("tdnr", True, None, failed), score("ensemble", base)])
     assert choice.method == "ensemble"
     assert choice.runner_up is None
@@ -170,10 +181,19 @@ def test_records_survive_json(base):
     assert read(FoldScore, json.loads(json.dumps(plain(folds), allow_nan=False))) == folds
 
 
+def predicted(method, source, target, *, folds=3, most_rows=20_000):
+    dealt = deal_folds(source, seed=0, folds=folds, most_rows=most_rows)
+    return predict_folds(method, source, target, dealt, tuple(range(folds)), seed=0)
+
+
+def fold_score(method, source, target, weights, **options):
+    return weigh_out_of_fold(method.name, predicted(method, source, target, **options), source, weights)
+
+
 def test_every_row_is_scored_by_a_fit_that_did_not_see_it():
     source, target = scenarios.prostate("moderate", 200, seed=0, source_rows=300)
     method = Watcher()
-    found = out_of_fold_losses(method, source, target, np.ones(300), folds=3, seed=0)
+    found = fold_score(method, source, target, np.ones(300), folds=3)
     assert [len(call.source) for call in method.calls] == [200, 200, 200]
     seen = np.concatenate([call.source.ids for call in method.calls])
     assert (np.unique(seen, return_counts=True)[1] == 2).all()
@@ -185,7 +205,7 @@ def test_every_row_is_scored_by_a_fit_that_did_not_see_it():
 def test_weights_shift_the_mean_to_the_rows_that_look_like_the_target():
     source, target = scenarios.prostate("severe", 500, seed=0, source_rows=2_000)
     weights = density_ratio_weights(propensity(source, target))
-    found = out_of_fold_losses(Watcher(risk=0.3), source, target, weights, folds=2, seed=0)
+    found = fold_score(Watcher(risk=0.3), source, target, weights, folds=2)
     losses = -np.where(source.y == 1, np.log(0.3), np.log(0.7))
     assert found.log_loss == pytest.approx(np.average(losses, weights=weights), rel=1e-6)
     assert found.log_loss > found.plain_log_loss + 0.05
@@ -195,7 +215,7 @@ def test_weights_shift_the_mean_to_the_rows_that_look_like_the_target():
 def test_large_sources_are_thinned():
     source, target = scenarios.prostate("mild", 200, seed=0, source_rows=500)
     method = Watcher()
-    assert out_of_fold_losses(method, source, target, np.ones(500), folds=2, seed=0, most_rows=100).n == 100
+    assert fold_score(method, source, target, np.ones(500), folds=2, most_rows=100).n == 100
     assert len(method.calls[0].source) == 50
 
 
@@ -203,22 +223,13 @@ def test_target_labels_change_nothing():
     source, target = scenarios.prostate("moderate", 200, seed=0, source_rows=300)
     method, weights = build("logistic_regression", refits=3), np.ones(300)
     scrambled = replace(target, y=1 - target.y)
-    found = [out_of_fold_losses(method, source, side, weights, seed=0) for side in (target.unlabelled(), scrambled)]
+    found = [fold_score(method, source, side, weights) for side in (target.unlabelled(), scrambled)]
     assert found[0] == found[1]
-
-
-def test_a_fit_that_fails_is_a_score_that_says_so():
-    source, target = scenarios.prostate("mild", 100, seed=0, source_rows=100)
-    failed = out_of_fold_losses(Watcher(risk=2.0), source, target, np.ones(100), seed=0)
-    assert failed.log_loss is None
-    assert failed.failure == "the risk ran away"
 
 
 def test_requests_that_make_no_sense_are_refused():
     source, target = scenarios.prostate("mild", 100, seed=0, source_rows=100)
     with pytest.raises(DataError, match="one weight a source row"):
-        out_of_fold_losses(Watcher(), source, target, np.ones(99))
-    with pytest.raises(UsageError, match="2 to 100 folds"):
-        out_of_fold_losses(Watcher(), source, target, np.ones(100), folds=1)
+        fold_score(Watcher(), source, target, np.ones(99))
     with pytest.raises(DataError, match="outcomes"):
-        out_of_fold_losses(Watcher(), source.unlabelled(), target, np.ones(100))
+        weigh_out_of_fold("x", predicted(Watcher(), source, target), source.unlabelled(), np.ones(100))
