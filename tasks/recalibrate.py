@@ -19,7 +19,7 @@ from tasks.tracking import connect
 from tdrop.base import UsageError, plain, write_record
 from tdrop.disclosure import limit, shown_count
 from tdrop.evaluate import suggest_recalibration
-from tdrop.home import TARGET, Place, load_cohort
+from tdrop.home import TARGET, Place, keyed, load_cohort
 from tdrop.runs import (
     MODELS_DIGEST,
     Champion,
@@ -74,7 +74,7 @@ def _register(
     lineage = {
         RECALIBRATED_FROM: champion.version,
         METHOD: chosen.name,
-        LABELS: hashlib.sha256(file.read_bytes()).hexdigest(),
+        LABELS: keyed(place.root, hashlib.sha256(file.read_bytes()).hexdigest()),
         KNOWN: str(shown_count(known, limit(resolved.policy)) if limit(resolved.policy) else known),
         LINE: json.dumps(plain(line)),
     }

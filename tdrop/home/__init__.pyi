@@ -60,6 +60,7 @@ from .record_file import (
     take_artifacts_along as take_artifacts_along,
     version_in as version_in,
 )
+from .secret import SECRET as SECRET, keyed as keyed
 from .stages import stage as stage
 from .status import (
     Inputs as Inputs,
@@ -81,5 +82,6 @@ from .store import (
     canonical as canonical,
     code_digest as code_digest,
     digest_of as digest_of,
+    digests_of_stage as digests_of_stage,
     program_digest as program_digest,
 )

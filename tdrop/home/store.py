@@ -27,6 +27,7 @@ from pydantic import Field
 from tdrop.base import DataError, read_record, write_json
 from tdrop.home import stopping
 from tdrop.home.lease import leased
+from tdrop.home.secret import keyed
 
 logger = logging.getLogger(__name__)
 MANIFEST = "manifest.json"
@@ -44,7 +45,7 @@ class Ref:
     Attributes:
         stage: Name of the stage.
         folder: Its folder below the store.
-        digest: Digest of its files.
+        digest: Digest of its files, keyed with the home's secret.
         store: Where the store is; never written down, so that a home can be moved.
         reused: Whether it was found and not made.
     """
@@ -69,7 +70,7 @@ class Ref:
     @property
     def intact(self) -> bool:
         """Whether every file is as the stage was finished."""
-        return digest_of(_contents(self.path)) == self.digest
+        return self.digest in digests_of_stage(Path(self.store).parent, _contents(self.path))
 
     def json(self, name: str) -> Any:
         """Reads one of the stage's JSON files."""
@@ -88,6 +89,12 @@ def canonical(value: Any) -> str:
 def digest_of(value: Any) -> str:
     """The sha256 of a value's canonical JSON."""
     return hashlib.sha256(canonical(value).encode()).hexdigest()
+
+
+def digests_of_stage(home: Path, contents: Mapping[str, str]) -> tuple[str, str]:
+    """The digest of a stage by its files' digests: as it is told, and plain as it was before homes had a secret."""
+    plain = digest_of(contents)
+    return keyed(home, plain), plain
 
 
 #: Packages whose version decides what a stage holds.
@@ -162,7 +169,7 @@ class Store:
 
     def _found(self, stage: str, folder: Path) -> Ref | None:
         with leased(folder):
-            found = _intact(folder)
+            found = _intact(self.root.parent, folder)
         if found is None:
             return None
         _touch(folder)
@@ -175,8 +182,8 @@ class Store:
         try:
             with stopping.last_words(remove):
                 build(incoming)
-            digest = _seal(incoming, inputs)
-            _place(incoming, folder)
+            digest = _seal(self.root.parent, incoming, inputs)
+            _place(self.root.parent, incoming, folder)
         finally:
             remove()
         return self._ref(stage, folder, digest)
@@ -208,23 +215,23 @@ def _contents(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): _file_digest(path) for path in files}
 
 
-def _seal(folder: Path, inputs: Mapping[str, Any]) -> str:
+def _seal(home: Path, folder: Path, inputs: Mapping[str, Any]) -> str:
     """Writes the manifest, the sign of a finished stage, and returns the digest of the contents.
 
     The inputs are kept beside the files' digests: they lead from a site's rows to whatever was made of them.
     """
     contents = _contents(folder)
     write_json(folder / MANIFEST, {"inputs": dict(inputs), "files": contents})
-    return digest_of(contents)
+    return digests_of_stage(home, contents)[0]
 
 
-def _intact(folder: Path) -> str | None:
+def _intact(home: Path, folder: Path) -> str | None:
     """The digest of a finished stage, or None when it is absent or was damaged."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         contents = manifest["files"]
         if contents == _contents(folder):
-            return digest_of(contents)
+            return digests_of_stage(home, contents)[0]
     except FileNotFoundError:
         # Absent, or another process is just removing it.
         return None
@@ -235,12 +242,12 @@ def _intact(folder: Path) -> str | None:
     return None
 
 
-def _place(incoming: Path, folder: Path) -> None:
+def _place(home: Path, incoming: Path, folder: Path) -> None:
     """Moves a finished stage into place; another process may have been first with the same."""
     try:
         os.rename(incoming, folder)  # noqa: PTH104 - Path.rename would replace silently on some systems
     except OSError as error:
-        if _intact(folder) is None:
+        if _intact(home, folder) is None:
             raise DataError(
                 f"cannot write below '{folder.parent}': {error.strerror}; check space and rights"
             ) from error

@@ -84,7 +84,7 @@ def _older_source(place: Place, site: str, champion: Champion) -> str | None:
     read from. Once those are pruned, only the last transfer's rows are left to compare with.
     """
     rows = champion.described.digests.source
-    read_from = {stage.inputs["data"] for stage in stages(place) if stage.digest == rows}
+    read_from = {stage.inputs["data"] for stage in stages(place) if rows in stage.digests}
     extract = _source_extract(place, site)
     if read_from and extract is not None:
         return None if extract in read_from else "an older source extract than there is now"

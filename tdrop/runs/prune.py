@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tdrop.home import MANIFEST, Place, deciding, digest_of, in_use
+from tdrop.home import MANIFEST, Place, deciding, digests_of_stage, in_use
 from tdrop.runs.records import model_name
 from tdrop.runs.run import RUN, read_run
 
@@ -26,7 +26,7 @@ class Stage:
     """One folder of the store: what it holds, what it was made from, and when it was last used."""
 
     folder: Path
-    digest: str
+    digests: tuple[str, ...]
     inputs: Any
     used: float
 
@@ -38,10 +38,11 @@ def stages(place: Place) -> list[Stage]:
         folder = manifest.parent
         try:
             content = json.loads(manifest.read_text(encoding="utf-8"))
-            found.append(Stage(folder, digest_of(content["files"]), content["inputs"], folder.stat().st_mtime))
+            digests = digests_of_stage(place.root, content["files"])
+            found.append(Stage(folder, digests, content["inputs"], folder.stat().st_mtime))
         except (OSError, ValueError, KeyError, TypeError):
             # Not readable: never trusted by a run either, so the oldest of all.
-            found.append(Stage(folder, "", {}, 0.0))
+            found.append(Stage(folder, (), {}, 0.0))
     return [stage for stage in found if not stage.folder.name.startswith(".")]
 
 
@@ -68,7 +69,7 @@ def prune_stages(place: Place, days: int, kept: Set[Path]) -> int:
     with deciding(place.root):
         keep |= in_use(place.root)
         every = stages(place)
-        own = _with_what_follows(every, [stage for stage in every if _rows_of(stage) in sites or not stage.digest])
+        own = _with_what_follows(every, [stage for stage in every if _rows_of(stage) in sites or not stage.digests])
         old = [stage for stage in own if stage.folder not in keep and now - stage.used >= days * DAY_SECONDS]
         for stage in old:
             shutil.rmtree(stage.folder, ignore_errors=True)
@@ -100,7 +101,7 @@ def _with_what_follows(every: Sequence[Stage], first: Sequence[Stage]) -> list[S
     """Some stages, and all that were made from them."""
     found = {stage.folder: stage for stage in first}
     while True:
-        digests = {stage.digest for stage in found.values()} - {""}
+        digests = {digest for stage in found.values() for digest in stage.digests}
         more = {
             stage.folder: stage
             for stage in every

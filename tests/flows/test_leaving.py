@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from pathlib import Path
@@ -15,6 +16,7 @@ from flows.promotion import run_export
 from flows.transfer import transfer_site
 from flows.validate import validate_site
 from tdrop.base import DataError, SiteStopped
+from tdrop.home import digest_of
 from tdrop.runs.settings import TransferSettings
 
 SITE = "harbour"
@@ -132,6 +134,30 @@ def test_no_exact_count_reaches_mlflow(place):
     for path in files:
         text = re.sub(r"<(style|script|svg)\b.*?</\1>", " ", path.read_text(), flags=re.S)
         assert not (tokens(text) & exact), path
+
+
+def test_no_digest_that_leaves_can_be_tried_by_whoever_guesses_the_rows(place, tmp_path, monkeypatch):
+    """Whoever knows all patients but one can make every file of the store; what left must not tell the right guess."""
+    from tasks.tracking import connect
+
+    manifests = list(place.store.glob("*/*/manifest.json"))
+    guessed = {digest_of(json.loads(file.read_text())["files"]) for file in manifests}
+    guessed |= {hashlib.sha256(file.read_bytes()).hexdigest() for file in (place.root / "demo").iterdir()}
+    guessed |= {file.parent.name for file in manifests if file.parent.parent.name == "prepared"}
+    # A model's own files leave as they are, and so do their digests beside them.
+    frames = [file for file in place.store.glob("*/*/*") if file.suffix in (".parquet", ".npz", ".csv")]
+    guessed |= {hashlib.sha256(file.read_bytes()).hexdigest() for file in frames}
+    assert len(guessed) > 20
+    monkeypatch.setenv("TDROP_HOME", place.home)
+    run_export(SITE, folder=tmp_path / "out", contracts=Path(place.contracts), console=Printer(width=300))
+    runs = runs_of(place)
+    left = [*pages_of_prefect().values(), *(repr(run.to_dictionary()) for run in runs)]
+    left += [repr(one.tags) for one in connect(place).search_model_versions()]
+    left += [path.read_text() for folder in (place.root / "artifacts", tmp_path / "out") for path in folder.rglob("*")
+             if path.suffix in (".json", ".csv", ".html", ".yaml", "")  and path.is_file()]  # fmt: skip
+    digests = {found[:16] for text in left for found in re.findall(r"\b[0-9a-f]{24,64}\b", text)}
+    assert len({run.data.tags["data_digest"] for run in runs if "data_digest" in run.data.tags}) == 1
+    assert not digests & {each[:16] for each in guessed}
 
 
 def test_one_patient_more_changes_neither_the_export_nor_the_record(place, tmp_path, capsys, monkeypatch):

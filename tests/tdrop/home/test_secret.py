@@ -1,0 +1,44 @@
+"""Digests that leave a home are keyed: within it the same rows have the same digest, elsewhere another."""
+
+from __future__ import annotations
+
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from tdrop.home import SECRET, Ref, Store, digest_of, keyed
+
+
+def made(home: Path) -> Ref:
+    home.mkdir(exist_ok=True)
+    return Store(home).make("prepared", {"data": "x"}, lambda folder: (folder / "rows.txt").write_text("P1 66"))
+
+
+def test_a_digest_is_the_same_in_a_home_and_another_elsewhere(tmp_path: Path) -> None:
+    first, again, elsewhere = made(tmp_path / "a"), made(tmp_path / "a"), made(tmp_path / "b")
+    assert again.reused
+    assert first.digest == again.digest != elsewhere.digest
+    assert first.intact
+    assert elsewhere.intact
+
+
+def test_nobody_without_the_secret_can_compute_it(tmp_path: Path) -> None:
+    """Whoever guesses every row can write the same files, and has only their plain digests."""
+    found = made(tmp_path)
+    assert found.digest != digest_of(found.json("manifest.json")["files"])
+
+
+def test_what_was_made_before_homes_had_a_secret_is_still_whole(tmp_path: Path) -> None:
+    found = made(tmp_path)
+    assert replace(found, digest=digest_of(found.json("manifest.json")["files"])).intact
+    (found.path / "rows.txt").write_text("P1 67")
+    assert not found.intact
+
+
+def test_the_secret_is_for_the_owner_alone_and_made_once(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        digests = set(threads.map(lambda _: keyed(tmp_path, "x"), range(40)))
+    assert len(digests) == 1
+    assert stat.S_IMODE((tmp_path / SECRET).stat().st_mode) == 0o600
+    assert [file.name for file in tmp_path.iterdir()] == [SECRET]
