@@ -1,53 +1,80 @@
-"""How should lambda be chosen? Rules compared on source patients alone, some of whom play the target.
+"""Which lambda? Settled on source patients alone, some of whom play the target.
 
-The source patients most like a target, or those beyond an age, are set aside with their labels. Every rule picks
-among the same trials on the others, and the labels set aside judge the pick: no target label is involved, so that a
-rule may be settled here. docs/CHOOSING.md reports a run.
+Of every transfer's source the patients most like its target are set aside with their labels; the others are the
+labelled ones. Both transductive methods are fitted with every lambda, and the labels set aside judge. No target's
+outcome is involved, so that a rule may be settled here. docs/UNLABELLED.md reports a run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from flows.benchmarks.paired import error_auroc, mean_over_problems
-from flows.benchmarks.pairs import Pair, draw_pair
-from flows.benchmarks.real_pairs import SUPPORT_TARGETS, rotterdam_to_gbsg, support_to
+from flows.benchmarks.problems import Sides
 from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
-from flows.benchmarks.rules import lowest_log_loss, scored, within_one_error
-from flows.benchmarks.table_one import MAIN, UNREGULARISED
-from flows.benchmarks.units import QUICK_NETWORK, collect
-from tasks.shift import matched_rows
-from tasks.tune import fit_seed, planned_trials, tune_method
-from tdrop import metrics
-from tdrop.base import INTERVAL_LEVEL, Cohort, Doubles, Summary
-from tdrop.choose import Trial, pick_trial
-from tdrop.data import extrapolation, simulated_cohort
-from tdrop.disclosure import to_number
-from tdrop.home import PREDICTIONS, Place, expect, load_summary
-from tdrop.runs import TransferSettings
+from flows.benchmarks.transductive_doubt import FEWEST_ERRORS, RIVALS
+from flows.benchmarks.transfers import collection
+from flows.benchmarks.units import QUICK_NETWORK, run_units
+from tdrop.base import Cohort, Doubles
+from tdrop.data import SHAPES, extrapolation, shaped
+from tdrop.home import Place
+from tdrop.methods import build, label
+from tdrop.metrics import auroc, misclassified, per_row_log_loss
 from tdrop.shift import propensity
 
-SEEDS, TRIALS, PASSES = 5, 12, 200
-#: Draws of the extrapolation family; no other measurement uses their seeds.
-EXTRAPOLATION_SEEDS = range(900, 906)
+NAME = "lambda_rule"
+#: What may be settled; 0 is the rival, without the unlabelled patients.
+LAMBDAS = (0.0, 0.03, 0.1, 0.3, 1.0)
+PASSES = 100
+#: Draws of the simulated families; no other measurement uses their seeds.
+DRAWS = range(900, 904)
 #: Share of the source that plays the target, and how strongly the most target-like patients are preferred.
 SHARE, PREFERENCE = 0.25, 6
+#: Of each outcome among the patients set aside, at least.
+FEWEST_OUTCOMES = 10
+REAL, SIMULATED = "real", "simulated"
+#: Whose sources are used; their targets' outcomes are not.
+COLLECTIONS = ("settling", "judging", "first", "second", "third")
+MEASURES = ("log loss", "AUROC", "error AUROC by sd")
+
+#: By measure, one fit's value; None where it is not defined.
+Measured = Mapping[str, float | None]
 
 
-RULES: Mapping[str, Callable[[Sequence[Trial]], Trial]] = {
-    "restraint within .005": lambda trials: pick_trial(MAIN, trials),
-    "restraint within one paired standard error": within_one_error,
-    "the lowest log loss": lowest_log_loss,
-    "the lowest matched log loss": lambda trials: min(
-        scored(trials), key=lambda trial: trial.matched_log_loss or float("inf")
-    ),
+@dataclass(frozen=True)
+class Tried:
+    """What the lambdas do on one problem.
+
+    Attributes:
+        judged: By method and lambda, on the patients set aside; nothing where too few had either outcome.
+        rehearsed: The same in a rehearsal, for which some of the labelled patients are set aside in turn.
+    """
+
+    judged: Mapping[str, Mapping[str, Measured]]
+    rehearsed: Mapping[str, Mapping[str, Measured]]
+
+
+def _lowest_rehearsed(tried: Tried, method: str) -> str | None:
+    losses = {lambda_: each["log loss"] for lambda_, each in tried.rehearsed.get(method, {}).items()}
+    return min(losses, key=lambda lambda_: losses[lambda_] or np.inf) if losses else None
+
+
+def _always(lambda_: float) -> Callable[[Tried, str], str | None]:
+    return lambda tried, method: f"{lambda_:g}"
+
+
+#: By name, which lambda a rule picks for a method; None where it cannot say.
+RULES: Mapping[str, Callable[[Tried, str], str | None]] = {
+    **{f"always {lambda_:g}": _always(lambda_) for lambda_ in LAMBDAS[1:]},
+    "the lowest log loss in a rehearsal": _lowest_rehearsed,
 }
 
 
-def take_apart(source: Cohort, closeness: Doubles) -> tuple[Cohort, Cohort]:
+def take_apart(source: Cohort, closeness: Doubles) -> Sides:
     """Draws the patients who play the target, the closest most often: neither side is without the other's kind."""
     generator = np.random.default_rng(0)
     rank = np.argsort(np.argsort(closeness, kind="stable"), kind="stable") / len(source)
@@ -58,151 +85,126 @@ def take_apart(source: Cohort, closeness: Doubles) -> tuple[Cohort, Cohort]:
     return source.take(np.flatnonzero(~away)), source.take(np.flatnonzero(away))
 
 
-def _like_target(pair: tuple[Cohort, Cohort]) -> tuple[Cohort, Cohort]:
-    source, target = pair
+def play_target(source: Cohort, target: Cohort) -> Sides:
+    """The source in two: those most like the target's unlabelled patients play it."""
     return take_apart(source, np.asarray(propensity(source, target.unlabelled(), seed=0).source))
 
 
-def _rotterdam(below: float, above: float = np.inf) -> tuple[Cohort, Cohort]:
-    """Rotterdam's women below an age, and those from it up to another."""
-    source, _ = rotterdam_to_gbsg()
-    age = source.X[:, source.features.index("age")]
-    return source.take(np.flatnonzero(age < below)), source.take(np.flatnonzero((age >= below) & (age < above)))
+def _sources() -> Mapping[str, Mapping[str, Callable[[], Sides]]]:
+    """By family and name, what gives a source and a target, of which the target's outcomes are not used."""
+    draws: dict[str, Callable[..., Sides]] = {shape: partial(shaped, shape) for shape in SHAPES}
+    draws["extrapolation"] = partial(extrapolation, 1_000)
+    return {
+        REAL: {title: each.sides for name in COLLECTIONS for title, each in collection(name).items()},
+        SIMULATED: {f"{name} {seed}": partial(draw, seed=seed) for name, draw in draws.items() for seed in DRAWS},
+    }
 
 
-def _under_60() -> tuple[Cohort, Cohort]:
-    return _like_target((_rotterdam(60)[0], rotterdam_to_gbsg()[1]))
+def try_lambdas(family: str, name: str, quick: bool) -> Tried:
+    """Fits both methods with every lambda, once to be judged and once in a rehearsal."""
+    labelled, aside = play_target(*_sources()[family][name]())
+    sides = (labelled, aside), play_target(labelled, aside)
+    found = [
+        {method: _measure(method, *each, quick=quick) for method in RIVALS} if _enough(each[1]) else {}
+        for each in sides
+    ]
+    return Tried(*found)
 
 
-def _sepsis(group: str) -> tuple[Cohort, Cohort]:
-    return _like_target(support_to(group))
+def _enough(aside: Cohort) -> bool:
+    assert aside.y is not None
+    return bool(min(aside.y.sum(), len(aside) - aside.y.sum()) >= FEWEST_OUTCOMES)
 
 
-def _prostate(population: str, outcome: str) -> tuple[Cohort, Cohort]:
-    source = simulated_cohort("source", 5_000, seed=4_077, support="truncated", outcome=outcome)
-    return _like_target((source, simulated_cohort(population, 3_000, seed=5_077, outcome=outcome)))
-
-
-def _extrapolation(seed: int) -> tuple[Cohort, Cohort]:
-    source, _ = extrapolation(1_000, seed=seed)
-    return take_apart(source, source.X[:, 0].astype(np.float64))
-
-
-#: By family and name, what gives the two sides.
-PROBLEMS: Mapping[tuple[str, str], Callable[[], tuple[Cohort, Cohort]]] = {
-    ("sources", "Rotterdam under 60, from 60"): partial(_rotterdam, 60),
-    ("sources", "Rotterdam under 50, 50 to 60"): partial(_rotterdam, 50, 60),
-    ("sources", "Rotterdam, like GBSG"): lambda: _like_target(rotterdam_to_gbsg()),
-    ("sources", "Rotterdam under 60, like GBSG"): _under_60,
-    **{("sources", f"sepsis, like {group}"): partial(_sepsis, group) for group in SUPPORT_TARGETS},
-    **{
-        ("sources", f"truncated registry (simulated), like {population}, {outcome}"): partial(
-            _prostate, population, outcome
+def _measure(method: str, labelled: Cohort, aside: Cohort, *, quick: bool) -> dict[str, Measured]:
+    """By lambda, what a fit does on the patients set aside."""
+    assert aside.y is not None
+    found: dict[str, Measured] = {}
+    for lambda_ in LAMBDAS:
+        fitted = build(method, lambda_=lambda_, **(QUICK_NETWORK if quick else {})).fit(
+            labelled, aside.unlabelled(), None, seed=0
         )
-        for population, outcome in (("severe", "prostate"), ("moderate", "prostate"), ("severe", "all_cause"))
-    },
-    **{("extrapolation (simulated)", f"draw {seed}"): partial(_extrapolation, seed) for seed in EXTRAPOLATION_SEEDS},
-}
-
-
-def draw(family: str, name: str) -> tuple[Cohort, Cohort, Doubles | None]:
-    """One problem by its name."""
-    source, labelled = PROBLEMS[family, name]()
-    return source, labelled, None
+        summary = fitted.summarise(aside.X, PASSES, seed=0)
+        errors = misclassified(aside.y, summary.mean).sum()
+        found[f"{lambda_:g}"] = {
+            "log loss": float(per_row_log_loss(aside.y, summary.mean).mean()),
+            "AUROC": auroc(aside.y, summary.mean),
+            "error AUROC by sd": error_auroc(aside.y, summary) if errors >= FEWEST_ERRORS else None,
+        }
+    return found
 
 
 def run(place: Place, scale: Scale) -> Results:
-    """Every problem under every rule, against TDNR tuned in the same way."""
-    seeds = scale.seeds_or(SEEDS)
-    settings = TransferSettings(
-        trials=2 if scale.quick else TRIALS,
-        passes=10 if scale.quick else PASSES,
-        method_settings={MAIN: dict(QUICK_NETWORK), UNREGULARISED: dict(QUICK_NETWORK)} if scale.quick else {},
+    """Every problem with every lambda; a rule's row is what it picks minus lambda 0."""
+    problems = [
+        {"family": family, "name": name, "quick": scale.quick}
+        for family, names in _sources().items()
+        for name in (list(names)[:2] if scale.quick else names)
+        if not (scale.quick and family == REAL)
+    ]
+    found = dict(
+        zip(
+            [(str(each["family"]), str(each["name"])) for each in problems],
+            run_units(place, NAME, try_lambdas, problems),
+            strict=True,
+        )
     )
-    chosen = list(PROBLEMS)[-2:] if scale.quick else list(PROBLEMS)
-    found = {key: _measure(place, key, settings, seeds) for key in chosen}
-    families = dict.fromkeys(family for family, _ in found)
     rows = [
-        _row(family, rule, [each[rule] for (own, _), each in found.items() if own == family])
-        for family in families
+        _row(family, method, rule, [each for (own, _), each in found.items() if own == family])
+        for family in dict.fromkeys(family for family, _ in found)
+        for method in RIVALS
         for rule in RULES
     ]
     caption = (
-        "Source patients who play the target, real or simulated as named: transductive dropout under a rule for lambda "
-        "minus tuned TDNR, mean over problems with Student's 95% interval."
+        "Source patients who play the target, real or simulated as named: a method with the lambda that a rule picks "
+        "minus the same with lambda 0, mean over problems with Student's 95% interval, one fit each."
     )
     return Results(
         title="Rules for lambda, on source patients",
-        about=f"{settings.trials} trials and {seeds} refit(s) a problem; simulated problems are named so.",
+        about="Everything but lambda at its default; a rehearsal sets a quarter of the labelled patients aside again.",
         tables=[Table("lambda_rules", caption, rows), _problems_table(found)],
         metrics=_metrics(rows),
-        params={"seeds": seeds, "trials": settings.trials, "passes": settings.passes},
+        params={"lambdas": str(LAMBDAS), "passes": PASSES},
     )
 
 
-def _measure(place: Place, key: tuple[str, str], settings: TransferSettings, seeds: int) -> dict[str, dict[str, float]]:
-    """By rule, what the pick does on the patients set aside, minus what TDNR does."""
-    family, name = key
-    pair = draw_pair(place, name, name, draw, {"family": family, "name": name})
-    matching = matched_rows(place, pair.encoded)
-
-    def trials_of(method: str) -> list[Trial]:
-        expect("lambda", "tune", len(planned_trials(method, settings)))
-        refs = tune_method(place, "lambda", pair.encoded, matching, method, settings)
-        return [ref.record(Trial, "trial.json") for ref in refs]
-
-    def judge(method: str, trial: Trial) -> dict[str, float]:
-        futures = [
-            fit_seed.submit(place, pair.encoded, method, trial, seed, settings, INTERVAL_LEVEL) for seed in range(seeds)
+def _row(family: str, method: str, rule: str, problems: Sequence[Tried]) -> Row:
+    pairs = [
+        (each.judged[method][picked], each.judged[method]["0"])
+        for each in problems
+        if each.judged and (picked := RULES[rule](each, method)) is not None
+    ]
+    differences = {
+        measure: [
+            first - second
+            for own, base in pairs
+            if (first := own[measure]) is not None and (second := base[measure]) is not None
         ]
-        return _judge(pair, [load_summary(ref.path / PREDICTIONS) for ref in collect("lambda", "fit", futures)])
-
-    plain = judge(UNREGULARISED, lowest_log_loss(trials_of(UNREGULARISED)))
-    trials = trials_of(MAIN)
-    picks = {rule: pick(trials) for rule, pick in RULES.items()}
-    return {
-        rule: {
-            **{measure: value - plain[measure] for measure, value in judge(MAIN, trial).items()},
-            "lambda": trial.settings["lambda_"],
-            "errors": float(to_number(trial.errors)),
-        }
-        for rule, trial in picks.items()
+        for measure in MEASURES
     }
-
-
-def _judge(pair: Pair, summaries: Sequence[Summary]) -> dict[str, float]:
-    y = pair.outcomes()
-    measured = {
-        "error AUROC by sd": [error_auroc(y, each) or np.nan for each in summaries],
-        "test AUROC": [metrics.auroc(y, each.mean) or np.nan for each in summaries],
-        "log loss": [metrics.per_row_log_loss(y, each.mean).mean() for each in summaries],
-    }
-    return {measure: float(np.mean(values)) for measure, values in measured.items()}
-
-
-def _row(family: str, rule: str, problems: Sequence[Mapping[str, float]]) -> Row:
-    errors = [each["error AUROC by sd"] for each in problems]
     return {
         "family": family,
+        "method": label(method),
         "rule": rule,
-        "error AUROC by sd": mean_over_problems(errors),
-        "worst": float(np.nanmin(errors)),
-        "test AUROC": mean_over_problems([each["test AUROC"] for each in problems]),
-        "log loss": mean_over_problems([each["log loss"] for each in problems]),
-        "problems": len(problems),
+        **{measure: mean_over_problems(values) for measure, values in differences.items()},
+        "worst log loss": max(differences["log loss"], default=None),
+        "problems": len(pairs),
     }
 
 
-def _problems_table(found: Mapping[tuple[str, str], Mapping[str, Mapping[str, float]]]) -> Table:
+def _problems_table(found: Mapping[tuple[str, str], Tried]) -> Table:
     rows: list[Row] = [
-        {"family": family, "problem": name, "rule": rule, **values}
-        for (family, name), rules in found.items()
-        for rule, values in rules.items()
+        {"family": family, "problem": name, "method": label(method), "lambda": lambda_, **values}
+        for (family, name), tried in found.items()
+        for method, lambdas in tried.judged.items()
+        for lambda_, values in lambdas.items()
     ]
-    caption = "The same by problem, real and simulated as named; errors are those among the matched patients."
-    return Table("lambda_problems", caption, rows)
+    return Table("lambda_problems", "The same by problem, real and simulated as named.", rows)
 
 
 def _metrics(rows: Sequence[Row]) -> dict[str, float]:
-    named = {f"{str(row['family']).split()[0]}_{number}": row["error AUROC by sd"] for number, row in enumerate(rows)}
+    named = {
+        f"{row['family']} {row['method']} {row['rule']}".replace("(", "").replace(")", ""): row["log loss"]
+        for row in rows
+    }
     return {name: each.value for name, each in named.items() if isinstance(each, Estimate) and each.value is not None}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tdrop.choose import Trial
+from tdrop.choose import Trial, most_restrained
 
 
 def scored(trials: Sequence[Trial]) -> list[Trial]:
@@ -16,6 +16,12 @@ def scored(trials: Sequence[Trial]) -> list[Trial]:
 def lowest_log_loss(trials: Sequence[Trial]) -> Trial:
     """The trial of lowest out-of-fold log loss."""
     return min(scored(trials), key=lambda trial: trial.log_loss or 0.0)
+
+
+def within_tolerance(trials: Sequence[Trial]) -> Trial:
+    """The most restrained trial within .005 of the best."""
+    compared = scored(trials)
+    return compared[most_restrained(compared, range(len(compared)))]
 
 
 def within_one_error(trials: Sequence[Trial]) -> Trial:

@@ -13,13 +13,13 @@ import numpy as np
 
 from flows.benchmarks.paired import mean_over_problems
 from flows.benchmarks.results import Results, Row, Scale, Table
-from flows.benchmarks.rules import lowest_log_loss, within_one_error
+from flows.benchmarks.rules import lowest_log_loss, within_one_error, within_tolerance
 from flows.benchmarks.transductive_doubt import measure_doubts
 from flows.benchmarks.transductive_judge import MEASURES, Judged, judge, pooled
-from flows.benchmarks.transductive_problems import MEMBERS, METHOD, PROBLEMS, Tried, draw, predict_target, try_settings
+from flows.benchmarks.transductive_problems import MEMBERS, PROBLEMS, Tried, draw, predict_target, try_settings
 from flows.benchmarks.units import run_units
 from tdrop.base import Doubles
-from tdrop.choose import Trial, pick_trial
+from tdrop.choose import Trial
 from tdrop.home import Place
 
 NAME = "transductive"
@@ -42,7 +42,7 @@ def _smallest(tried: Tried, by_lambda: Mapping[str, float]) -> Setting:
 ENSEMBLE, RULE = "ensemble", "restraint within .005"
 RULES: Mapping[str, Callable[[Tried], Setting]] = {
     ENSEMBLE: lambda tried: (tried.decay, 0.0),
-    RULE: lambda tried: _setting(pick_trial(METHOD, tried.trials)),
+    RULE: lambda tried: _setting(within_tolerance(tried.trials)),
     "restraint within one paired standard error": lambda tried: _setting(within_one_error(tried.trials)),
     "lowest log loss": lambda tried: _setting(lowest_log_loss(tried.trials)),
     "rehearsal": lambda tried: _smallest(tried, tried.rehearsal),

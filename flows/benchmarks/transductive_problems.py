@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from flows.benchmarks.real_pairs import SUPPORT_TARGETS, rotterdam_to_gbsg, support_to
+from flows.benchmarks.rules import within_tolerance
 from flows.benchmarks.transfers import collection
 from tdrop.base import Cohort, Doubles, Indices, Method
-from tdrop.choose import OutOfFold, Trial, pick_trial, promising, run_trial
+from tdrop.choose import OutOfFold, Trial, promising, run_trial
 from tdrop.data import extrapolation, simulated_cohort
 from tdrop.methods import build
 from tdrop.metrics import CLASS_THRESHOLD, expected_error, per_row_log_loss, risk_coverage
@@ -117,7 +118,7 @@ def try_settings(part: str, family: str, name: str, quick: bool) -> Tried:
     without = [place for place, method in enumerate(methods) if method.settings()["lambda_"] == 0]
     first = [trial for trial, _ in found]
     go_on(sorted({*promising(first), *(without[place] for place in promising([first[each] for each in without]))}))
-    decay = pick_trial(METHOD, [found[place][0] for place in without]).settings["weight_decay"]
+    decay = within_tolerance([found[place][0] for place in without]).settings["weight_decay"]
     twins = [place for place, method in enumerate(methods) if found[place][0].settings["weight_decay"] == decay]
     go_on(twins)
     sides = _rehearsal(source, np.asarray(fitted.source))

@@ -1,4 +1,4 @@
-"""Which trials go on, and which one the refit uses: the most restrained of those that cost nothing."""
+"""Which trials go on, and which one the refit uses: restraint at no cost, else the defaults unless much is gained."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from tdrop.choose.trial import Trial, run_trial
 
 #: Out-of-fold log loss that a more restrained setting may cost: below what any site's patients could tell.
 TOLERANCE = 0.005
+#: Out-of-fold log loss that other settings must gain over the defaults: source patients tell less than that apart
+#: without its being true of the target (docs/CHOOSING.md).
+WORTH = 0.03
 #: Share of the trials that go on to all folds after the first.
 GOING_ON = 1 / 3
 
@@ -60,32 +63,36 @@ def tune(
 
 
 def promising(trials: Sequence[Trial]) -> tuple[int, ...]:
-    """Places of the trials that go on after the first fold: the lowest losses, and the most restrained near them.
+    """Places of the trials that go on after the first fold.
 
-    A third of the trials, rounded up, goes on by loss. The trial that the rule would pick on this fold alone goes on
-    too, so that restraint is not lost to a fold's chance.
+    A third of the trials, rounded up, goes on by loss; so does the trial that the rule would pick on this fold alone,
+    so that restraint is not lost to a fold's chance, and the defaults, against which the others are held.
     """
-    scored = [place for place, trial in enumerate(trials) if trial.log_loss is not None]
-    count = -(-len(trials) // round(1 / GOING_ON))
-    lowest = sorted(scored, key=lambda place: _loss_of(trials[place]))[:count]
+    scored = _scored(trials)
     if not scored:
         return ()
-    restrained = _most_restrained(trials, scored)
-    return tuple(sorted({*lowest, restrained}))
+    count = -(-len(trials) // round(1 / GOING_ON))
+    lowest = sorted(scored, key=lambda place: _loss_of(trials[place]))[:count]
+    return tuple(sorted({*lowest, most_restrained(trials, scored), scored[0]}))
 
 
 def pick_place(name: str, trials: Sequence[Trial]) -> int:
     """Place of the trial whose settings the refit uses.
 
     Of the trials on the most folds, those within TOLERANCE of the lowest log loss cost nothing; the most restrained of
-    them is picked, of equals the one with the lower loss, then the earlier (the defaults come first).
+    them is picked where it holds the method back more than the defaults do. Else the defaults, which come first, stay
+    unless more than WORTH is gained.
     """
-    scored = [place for place, trial in enumerate(trials) if trial.log_loss is not None]
+    scored = _scored(trials)
     if not scored:
         reasons = "; ".join(dict.fromkeys(trial.failure or "" for trial in trials))
         raise FitError(f"method '{name}': none of {len(trials)} trials could be scored ({reasons or 'none was run'})")
     most = max(trials[place].folds for place in scored)
-    return _most_restrained(trials, [place for place in scored if trials[place].folds == most])
+    compared = [place for place in scored if trials[place].folds == most]
+    restrained = most_restrained(trials, compared)
+    gained = _loss_of(trials[0]) - min(_loss_of(trials[place]) for place in compared)
+    stays = 0 in compared and gained <= WORTH and trials[restrained].restraint <= trials[0].restraint
+    return 0 if stays else restrained
 
 
 def pick_trial(name: str, trials: Sequence[Trial]) -> Trial:
@@ -98,10 +105,15 @@ def mark_picked(trials: Sequence[Trial], place: int) -> tuple[Trial, ...]:
     return tuple(replace(trial, picked=index == place) for index, trial in enumerate(trials))
 
 
-def _most_restrained(trials: Sequence[Trial], places: Sequence[int]) -> int:
+def most_restrained(trials: Sequence[Trial], places: Sequence[int]) -> int:
+    """Place of the most restrained trial within TOLERANCE of the lowest log loss; of equals the lower, then earlier."""
     best = min(_loss_of(trials[place]) for place in places)
     close = [place for place in places if _loss_of(trials[place]) <= best + TOLERANCE]
     return max(close, key=lambda place: (trials[place].restraint, -_loss_of(trials[place]), -place))
+
+
+def _scored(trials: Sequence[Trial]) -> list[int]:
+    return [place for place, trial in enumerate(trials) if trial.log_loss is not None]
 
 
 def _loss_of(trial: Trial) -> float:

@@ -101,13 +101,14 @@ def plan_around(default: Method, *, budget: int, seed: int, fixed: Sequence[str]
 
 def _restrained(default: Method, space: Mapping[str, tuple[Any, ...]]) -> Mapping[str, Any]:
     """The values that hold the method back most; what holds nothing back stays at its default."""
-    point: dict[str, Any] = {}
-    for key, values in space.items():
-        held = {value: default.with_settings(**{key: value}).restraint() for value in values}
-        most = max(held, key=lambda value: held[value])
-        if held[most] > default.restraint():
-            point[key] = most
-    return point
+    now = default.settings()
+    choices = {key: (now[key], *values) for key, values in space.items()}
+    grid = [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
+
+    def holds_back(point: Mapping[str, Any]) -> tuple[tuple[float, ...], int]:
+        return default.with_settings(**point).restraint(), -sum(value != now[key] for key, value in point.items())
+
+    return max(grid, key=holds_back)
 
 
 def _points(

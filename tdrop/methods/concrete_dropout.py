@@ -50,10 +50,6 @@ class ConcreteDropout(NetworkMethod):
             "initial_rate": (0.1, 0.3),
         }
 
-    def restraint(self) -> tuple[float, ...]:
-        """The length scale shrinks the weights as decay does elsewhere."""
-        return (self.length_scale, float(self.linear))
-
     def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
         """Makes the untrained network."""
         return ConcreteNetwork((features, *self.hidden, 1), self, rows, task, generator)

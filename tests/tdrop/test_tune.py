@@ -68,9 +68,8 @@ def test_a_draw_covers_every_value_evenly():
 @pytest.mark.parametrize(
     ("name", "restrained"),
     [
-        ("ensemble", {"weight_decay": 3e-2, "linear": True}),
-        ("transductive_ensemble", {"weight_decay": 3e-2, "linear": True}),
-        ("tdnr", {"weight_decay": 1e-3}),
+        ("ensemble", {"weight_decay": 1e-2, "linear": True}),
+        ("transductive_ensemble", {"weight_decay": 1e-2, "linear": True}),
         ("logistic_regression", {"C": 0.01}),
         ("gradient_boosting", {"leaves": 4, "learning_rate": 0.05, "steps": 40, "l2": 10.0}),
     ],
@@ -197,19 +196,36 @@ def test_cohorts_that_cannot_be_tuned_on_are_refused(sites):
 
 
 def test_the_most_restrained_setting_at_no_cost_is_picked():
-    trials = [
-        trial(0.500, (1e-4, 0.0)),
-        trial(0.504, (1e-2, 0.0)),
-        trial(0.5045, (1e-2, 1.0)),
-        trial(0.506, (3e-2, 1.0)),
-    ]
+    trials = [trial(0.500, (0.0,)), trial(0.504, (1.0,)), trial(0.5045, (2.0,)), trial(0.506, (3.0,))]
     assert pick_trial("any", trials) is trials[2]
-    assert pick_trial("any", [*trials[:1], trials[3]]) is trials[0], "what costs more than the tolerance is no gift"
+    assert pick_trial("any", [trials[0], trials[3]]) is trials[0], "what costs more than the tolerance is no gift"
+
+
+def test_without_restraint_the_defaults_stay_unless_much_is_gained():
+    trials = [trial(0.529, (1.0,)), trial(0.506, (2.0,)), trial(0.500, (0.0,)), trial(0.504, (1.0,))]
+    assert pick_trial("any", trials) is trials[0]
+    much = [replace(trials[0], log_loss=0.531), *trials[1:]]
+    assert pick_trial("any", much) is much[3], "the most restrained of those that are as good as the best"
+
+
+def test_without_the_defaults_the_most_restrained_near_the_lowest_is_picked():
+    failed = Trial("any", {}, failure="did not converge")
+    trials = [failed, trial(0.51, (3.0,)), trial(0.504, (1.0,)), trial(0.5, (0.0,))]
+    assert pick_trial("any", trials) is trials[2]
+
+
+@pytest.mark.parametrize("name", ["mlp", "ensemble", "transductive_ensemble"])
+def test_decay_restrains_a_network_only_beside_a_line(name):
+    def held(**settings):
+        return build(name, **settings).restraint()[0]
+
+    assert held(weight_decay=3e-2) == held(weight_decay=1e-3, linear=True) == held()
+    assert held(weight_decay=1e-2, linear=True) > held()
 
 
 def test_of_equally_restrained_settings_the_lower_loss_is_picked_and_of_equals_the_first():
     first, second = trial(0.5, errors=1), trial(0.5, errors=2)
-    assert pick_trial("any", [trial(0.503), first, second]) is first
+    assert pick_trial("any", [trial(0.53), first, second]) is first
 
 
 def test_lambda_is_taken_where_it_costs_nothing_and_left_where_it_does():
@@ -225,20 +241,18 @@ def test_only_trials_on_all_folds_are_compared():
     assert pick_trial("any", trials) is trials[0]
 
 
-def test_a_third_of_the_trials_and_the_restrained_one_go_on():
-    losses = [0.52, 0.50, 0.60, 0.51, 0.503, 0.58]
+def test_a_third_of_the_trials_the_defaults_and_the_restrained_one_go_on():
+    losses = [0.58, 0.50, 0.60, 0.51, 0.503, 0.58]
     restraints = [(1.0,), (0.0,), (9.0,), (0.0,), (5.0,), (0.0,)]
     trials = [trial(loss, own, folds=1) for loss, own in zip(losses, restraints, strict=True)]
-    assert promising(trials) == (1, 4)
+    assert promising(trials) == (0, 1, 4)
     restrained = [*trials[:4], trial(0.5049, (5.0,), folds=1), trial(0.501, (0.0,), folds=1)]
-    assert promising(restrained) == (1, 4, 5)
+    assert promising(restrained) == (0, 1, 4, 5)
 
 
 @pytest.mark.parametrize("name", method_names())
-def test_restraint_orders_what_is_searched(name):
-    values = {method.restraint() for method in plan_trials(name, budget=12, seed=0)}
-    assert len(values) > 1
-    assert len({len(value) for value in values}) == 1
+def test_restraints_of_a_method_can_be_compared(name):
+    assert len({len(method.restraint()) for method in plan_trials(name, budget=12, seed=0)}) == 1
 
 
 def test_tuning_leaves_the_risks_of_its_pick(sites):

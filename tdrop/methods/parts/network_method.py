@@ -34,6 +34,8 @@ _BLOCK = 128
 
 #: What holds a network back whose spread does not come from dropout; part of its search space.
 RESTRAINT: Mapping[str, tuple[Any, ...]] = {"weight_decay": (1e-4, 1e-3, 1e-2, 3e-2), "linear": (False, True)}
+#: Decay from which on the linear term, which is not decayed, carries most of the risk.
+LINE = 1e-2
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,8 @@ class NetworkMethod(Settings):
         }
 
     def restraint(self) -> tuple[float, ...]:
-        """Decay first, then the linear term, which leaves the hidden layers less to explain."""
-        return (self.weight_decay, float(self.linear))
+        """Whether little but a line is left: decay alone holds back the wrong thing where the truth is curved."""
+        return (float(self.linear and self.weight_decay >= LINE),)
 
     @abstractmethod
     def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
