@@ -13,8 +13,8 @@ Paper: the future work of Chan et al. (ICML 2020); close to D-BAT (Pagliardini e
 al., ICLR 2023), which ask for disagreement on unlabelled rows to find other hypotheses; here it is for calibration.
 Two forms: in `form="joint"` the K members themselves have the regulariser, give the risk, and D is not used. Their mean
 then moves too, which on real patients gains much at few sites and loses at others (docs/UNLABELLED.md).
-Departures: V of a step is taken over an eighth of a batch from each side, the same rows for all members, because
-members have different labelled rows at hand and every further row costs K times. With lambda = 0 no target row is
+Departures: the q have half as many rows a step as the o; V of a step is taken over an eighth of their rows from each
+side, the same rows for all members, because members have different labelled rows at hand and every further row costs. With lambda = 0 no target row is
 read and the result is that of `ensemble` to the last bit.
 """
 
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -74,6 +74,10 @@ class TransductiveEnsemble(Ensemble):
         if self.form == "joint":
             return self
         return Ensemble(**{each.name: getattr(self, each.name) for each in fields(Ensemble) if each.init})
+
+    def for_doubt(self) -> Self:
+        """Half the rows a step: the doubt is as good (docs/UNLABELLED.md) and costs half."""
+        return replace(self, batch=max(1, self.batch // 2))
 
     def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
         """Makes the untrained networks; those of the doubt last, so that the risk's start as in `ensemble`."""

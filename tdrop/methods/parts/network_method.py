@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -98,9 +98,13 @@ class NetworkMethod(Settings):
     def train(self, network: NeuralNetwork, rows: Rows, seed: int, progress: StepCallback | None) -> Trained:
         """Trains the network in place; of two, the doubt's with the target's rows and the risk's without."""
         if isinstance(network, RiskAndDoubt):
-            self.train(network.doubt, replace(rows, validation=None), seed, None)
+            self.for_doubt().train(network.doubt, replace(rows, validation=None), seed, None)
             return self.train(network.risk, replace(rows, target=None), seed, progress)
         return train(network, rows, self.schedule(), method=self.name, seed=seed, progress=progress)
+
+    def for_doubt(self) -> Self:
+        """The settings by which networks of doubt are trained."""
+        return self
 
     @classmethod
     def fitted_class(cls) -> type[FittedNetwork]:
