@@ -14,8 +14,8 @@ al., ICLR 2023), which ask for disagreement on unlabelled rows to find other hyp
 Two forms: in `form="joint"` the K members themselves have the regulariser, give the risk, and D is not used. Their mean
 then moves too, which on real patients gains much at few sites and loses at others (docs/UNLABELLED.md).
 Departures: the q have half as many rows a step as the o; V of a step is taken over an eighth of their rows from each
-side, the same rows for all members, because members have different labelled rows at hand and every further row costs. With lambda = 0 no target row is
-read and the result is that of `ensemble` to the last bit.
+side, the same rows for all members, because members have different labelled rows at hand and every further row costs.
+With lambda = 0 no target row is read and the result is that of `ensemble` to the last bit.
 """
 
 from __future__ import annotations
