@@ -43,7 +43,6 @@ class Measure:
     unit: str
     limit: float | None = None
     at_least: bool = False
-    note: str = ""
 
     @property
     def met(self) -> bool | None:
@@ -136,8 +135,10 @@ def _step_measures(seconds: Mapping[str, float]) -> list[Measure]:
 
 
 def _share_measures(seconds: Mapping[str, float], operations: int, rate: float) -> list[Measure]:
-    """Forward and two backward products of the hidden layer, all passes, as a share of sgemm's rate."""
-    notes = {"gaussian": "counts the products of the masks it replaces; it multiplies means and variances once"}
+    """Forward and two backward products of the hidden layer, all passes, as a share of sgemm's rate.
+
+    Gaussian noise is counted with the products of the masks it replaces; it multiplies means and variances once.
+    """
     shares = [
         Measure(
             f"matmul share of sgemm, {name}",
@@ -145,7 +146,6 @@ def _share_measures(seconds: Mapping[str, float], operations: int, rate: float) 
             "of sgemm",
             limit,
             at_least=True,
-            note=notes.get(name, ""),
         )
         for name, limit in (("concrete", 0.50), ("gaussian", 0.75), ("textbook", None))
     ]

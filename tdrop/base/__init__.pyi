@@ -16,11 +16,7 @@ from .errors import (
     did_you_mean as did_you_mean,
     unwritable as unwritable,
 )
-from .notices import (
-    listen_to_notices as listen_to_notices,
-    notice as notice,
-    notice_another_try as notice_another_try,
-)
+from .notices import listen_to_notices as listen_to_notices, notice as notice, notice_another_try as notice_another_try
 from .records import (
     Amount as Amount,
     Count as Count,

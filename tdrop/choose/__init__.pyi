@@ -1,5 +1,4 @@
 from .choice import (
-    CRITERIA as CRITERIA,
     DEFAULT_CRITERION as DEFAULT_CRITERION,
     HANDICAP as HANDICAP,
     PREFERENCE as PREFERENCE,
@@ -10,15 +9,10 @@ from .choice import (
     choose as choose,
 )
 from .committee import seat as seat
-from .folds import (
-    FoldScore as FoldScore,
-    weigh_out_of_fold as weigh_out_of_fold,
-)
+from .folds import FoldScore as FoldScore, weigh_out_of_fold as weigh_out_of_fold
 from .losses import Losses as Losses
 from .out_of_fold import (
     FOLDS as FOLDS,
-    MOST_ROWS as MOST_ROWS,
-    PASSES as PASSES,
     OutOfFold as OutOfFold,
     deal_folds as deal_folds,
     predict_folds as predict_folds,
@@ -26,7 +20,6 @@ from .out_of_fold import (
 from .pick import (
     TOLERANCE as TOLERANCE,
     WORTH as WORTH,
-    Tuned as Tuned,
     mark_picked as mark_picked,
     most_restrained as most_restrained,
     pick_place as pick_place,
@@ -35,7 +28,6 @@ from .pick import (
     tune as tune,
 )
 from .plan import (
-    BUDGET as BUDGET,
     Planned as Planned,
     describe_fit as describe_fit,
     describe_trials as describe_trials,
@@ -47,5 +39,4 @@ from .trial import (
     refit as refit,
     run_trial as run_trial,
     score_trial as score_trial,
-    settings_of as settings_of,
 )

@@ -11,12 +11,11 @@ from .record import (
     Interval as Interval,
     Record as Record,
     Severity as Severity,
-    digest_of as digest_of,
     is_number as is_number,
     plain_label as plain_label,
     to_label as to_label,
 )
-from .rule import Condition as Condition, Rule as Rule
+from .rule import Rule as Rule
 from .site import (
     Decision as Decision,
     Disclosure as Disclosure,
@@ -30,7 +29,6 @@ from .table import (
     Column as Column,
     Contract as Contract,
     Limits as Limits,
-    Missing as Missing,
     Outcome as Outcome,
     Role as Role,
     Subgroup as Subgroup,

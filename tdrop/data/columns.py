@@ -36,18 +36,8 @@ MOSTLY, MANY_NUMBERS = 0.8, 10
 _DATE = r"^(\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./-]\d{1,2}[./-]\d{2,4})"
 #: What is beside the word age in a name where it is not the patient's, in years.
 _OTHER_AGES = {
-    "gestational",
-    "gest",
-    "gestation",
-    "bone",
-    "rbc",
-    "blood",
-    "storage",
-    "donation",
-    "graft",
-    "weeks",
-    "group",
-}
+    "gestational", "gest", "gestation", "bone", "rbc", "blood", "storage", "donation", "graft", "weeks", "group",
+}  # fmt: skip
 _SCALES = (("low", "medium", "high"), ("mild", "moderate", "severe"), ("i", "ii", "iii", "iv"), ("small", "large"))
 
 

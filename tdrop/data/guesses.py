@@ -26,21 +26,9 @@ _LOOK_BYTES = 1 << 20
 #: Words for yes and no beyond those that are read without asking.
 _YES = (*YES, "t", "ja", "j", "oui", "si", "sí", "pos", "dead", "deceased", "died", "event", "recurrence", "relapse")
 _NO = (
-    *NO,
-    "f",
-    "nein",
-    "non",
-    "neg",
-    "none",
-    "never",
-    "alive",
-    "live",
-    "living",
-    "survived",
-    "censored",
-    "healthy",
-    "normal",
-)
+    *NO, "f", "nein", "non", "neg", "none", "never", "alive", "live", "living", "survived", "censored",
+    "healthy", "normal",
+)  # fmt: skip
 #: Share of values that must be plausible in a unit for it to be believed.
 GOOD = 0.8
 

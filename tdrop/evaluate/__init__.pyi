@@ -1,5 +1,5 @@
 from .left_out import LeftOut as LeftOut, measure_left_out as measure_left_out
-from .moved import Moved as Moved, MovedGroup as MovedGroup, Reliability as Reliability, compare_risks as compare_risks
+from .moved import Moved as Moved, MovedGroup as MovedGroup, compare_risks as compare_risks
 from .patients import patients_table as patients_table
 from .recalibration import (
     Adjustment as Adjustment,

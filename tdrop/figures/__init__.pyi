@@ -22,7 +22,6 @@ from .referral import (
 from .sites import draw_balance as draw_balance, draw_densities as draw_densities, draw_propensity as draw_propensity
 from .style import (
     INK as INK,
-    MUTED as MUTED,
     SOURCE_COLOUR as SOURCE_COLOUR,
     TARGET_COLOUR as TARGET_COLOUR,
     Canvas as Canvas,

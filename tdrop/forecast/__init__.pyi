@@ -1,13 +1,6 @@
 from .bound import Bound as Bound, bound_error as bound_error
-from .conformal import Promise as Promise, Sets as Sets, conformal_sets as conformal_sets, promise as promise
-from .estimators import (
-    DEFAULT_ESTIMATOR as DEFAULT_ESTIMATOR,
-    ESTIMATORS as ESTIMATORS,
-    Estimator as Estimator,
-    Evidence as Evidence,
-    peers_risk as peers_risk,
-    true_risk as true_risk,
-)
+from .conformal import Promise as Promise, conformal_sets as conformal_sets, promise as promise
+from .estimators import ESTIMATORS as ESTIMATORS, Evidence as Evidence, peers_risk as peers_risk, true_risk as true_risk
 from .ledger import (
     Entry as Entry,
     Observation as Observation,
@@ -28,5 +21,5 @@ from .listing import (
 )
 from .masses import QUANTITIES as QUANTITIES, Quantity as Quantity, Ranked as Ranked
 from .run import Answer as Answer, Forecast as Forecast, forecast as forecast
-from .split import DropSplit as DropSplit, Part as Part, split_drop as split_drop
+from .split import DropSplit as DropSplit, split_drop as split_drop
 from .tau import fit_tau as fit_tau, tau_of as tau_of

@@ -63,28 +63,13 @@ def load_cohort(path: Path) -> Cohort:
 
 def save_summary(path: Path, summary: Summary) -> None:
     """Writes one seed's predictions to an .npz file."""
-    np.savez(
-        path,
-        mean=summary.mean,
-        sd=summary.sd,
-        levels=np.asarray(summary.levels),
-        low=summary.low,
-        high=summary.high,
-        passes=np.asarray(summary.passes),
-    )
+    np.savez(path, **vars(summary))
 
 
 def load_summary(path: Path) -> Summary:
     """Reads what `save_summary` wrote."""
-    data = read_arrays(path)
-    return Summary(
-        mean=data["mean"],
-        sd=data["sd"],
-        levels=tuple(float(level) for level in data["levels"]),
-        low=data["low"],
-        high=data["high"],
-        passes=int(data["passes"]),
-    )
+    data: dict[str, Any] = read_arrays(path)
+    return Summary(**{**data, "levels": tuple(data["levels"].tolist()), "passes": int(data["passes"])})
 
 
 def load_pair(encoded: Path) -> tuple[Cohort, Cohort]:

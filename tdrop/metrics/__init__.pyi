@@ -27,7 +27,6 @@ from .lines import apply_lines as apply_lines, weighted_lines as weighted_lines
 from .metric import (
     FEWEST_EVENTS as FEWEST_EVENTS,
     Mean as Mean,
-    Metric as Metric,
     Part as Part,
     Patients as Patients,
     Ranking as Ranking,
@@ -47,7 +46,6 @@ from .referral import (
     Referrals as Referrals,
     RiskCoverage as RiskCoverage,
     capacity_count as capacity_count,
-    capacity_score as capacity_score,
     expected_error as expected_error,
     expected_loss as expected_loss,
     fewest as fewest,
@@ -58,7 +56,6 @@ from .referral import (
     per_row_benefit as per_row_benefit,
     refer as refer,
     referred_at_level as referred_at_level,
-    referred_by_capacity as referred_by_capacity,
     referred_by_level as referred_by_level,
     retained_error as retained_error,
     risk_coverage as risk_coverage,
@@ -75,7 +72,6 @@ from .resampling import (
 )
 from .scores import (
     CLASS_THRESHOLD as CLASS_THRESHOLD,
-    average as average,
     brier as brier,
     clip_risk as clip_risk,
     divide as divide,

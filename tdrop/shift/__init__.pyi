@@ -1,9 +1,5 @@
-from .balance import BALANCED as BALANCED, Balance as Balance
-from .classifier import (
-    check_same_features as check_same_features,
-    propensity as propensity,
-    unlike_newcomers as unlike_newcomers,
-)
+from .balance import Balance as Balance
+from .classifier import propensity as propensity, unlike_newcomers as unlike_newcomers
 from .estimate import Shift as Shift, estimate_shift as estimate_shift
 from .grounds import (
     Ground as Ground,
@@ -14,17 +10,10 @@ from .grounds import (
     require_source_outcomes as require_source_outcomes,
 )
 from .joint import Driver as Driver, PermutationTest as PermutationTest
-from .marginal import (
-    Density as Density,
-    FeatureShift as FeatureShift,
-    compare_means as compare_means,
-    standardise as standardise,
-)
-from .matched import SHARE as SHARE, Matching as Matching, match as match
+from .marginal import Density as Density, FeatureShift as FeatureShift
+from .matched import Matching as Matching, match as match
 from .overlap import (
-    WEIGHT_CAP as WEIGHT_CAP,
     DomainAuroc as DomainAuroc,
-    Kind as Kind,
     Mask as Mask,
     Propensity as Propensity,
     density_ratio_weights as density_ratio_weights,
