@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from flows.benchmarks.pairs import draw_pair, tune_and_fit
-from flows.benchmarks.printed import PROSTATE as PRINTED
-from flows.benchmarks.results import Results, Scale
+from flows.benchmarks.results import Results, Scale, printed
 from flows.benchmarks.sites import transfer_settings
 from flows.benchmarks.table_one import judge, judged_results
 from flows.benchmarks.units import Unit
@@ -81,7 +80,7 @@ def run_versions(
         f"of patients a version, {settings.seeds} refit(s), {settings.trials} tuning trials a method out of fold. "
         "The paper's numbers are from other, real patients and stand beside ours only to show the form."
     )
-    return judged_results(name, title, about, judged, settings, printed=PRINTED)
+    return judged_results(name, title, about, judged, settings, printed=printed("prostate"))
 
 
 def draw(

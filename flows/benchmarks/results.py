@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from flows.benchmarks import CONTRACTS
+from tdrop.contracts import read_yaml
 from tdrop.runs import table
 
 #: What a cell without a number says.
@@ -136,6 +138,12 @@ class Results:
         parts += [table.markdown() for table in self.tables]
         parts += [f"![{name}]({name}.svg)" for name in self.figures]
         return "\n\n".join(parts) + "\n"
+
+
+def printed(table: str) -> Mapping[str, Any]:
+    """What the paper prints, by method (for its appendix by data set and method)."""
+    found: Mapping[str, Any] = read_yaml(CONTRACTS / "printed.yaml").data[table]
+    return found
 
 
 def write_results(results: Results, folder: Path) -> None:

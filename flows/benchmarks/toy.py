@@ -7,7 +7,7 @@ same learning rate and steps serve both methods.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,48 +104,24 @@ def fit_toy(method: str, settings: Mapping[str, Any], seed: int) -> Curve:
     return Curve(summary.mean, low, high, source.X[:, 0], source.y, labelled.X[:, 0], rates)
 
 
-@dataclass(frozen=True)
-class Measured:
-    """One fit against the true function, where the source is dense (on) and where only the target is (off).
+def measure(found: Curve) -> dict[str, float]:
+    """By column of the table, one fit against the true function: coverage and width of its 95% interval, and its error.
 
-    Attributes:
-        coverage_on, coverage_off: Share of the region where the 95% interval holds the truth.
-        width_on, width_off: Mean width of the interval.
-        rmse_on: Error of the mean.
+    Source-dense is where the source is, target-only where no label was seen.
     """
-
-    coverage_on: float
-    coverage_off: float
-    width_on: float
-    width_off: float
-    rmse_on: float
-
-
-def measure(found: Curve) -> Measured:
-    """Compares a curve with the true function in both regions."""
     truth = toy_truth(GRID)
-    covered = (found.low <= truth) & (truth <= found.high)
+    covered, width = (found.low <= truth) & (truth <= found.high), found.high - found.low
     on, off = ((start <= GRID) & (end >= GRID) for start, end in (SOURCE_DENSE, TARGET_ONLY))
-    width = found.high - found.low
-    return Measured(
-        coverage_on=float(covered[on].mean()),
-        coverage_off=float(covered[off].mean()),
-        width_on=float(width[on].mean()),
-        width_off=float(width[off].mean()),
-        rmse_on=float(np.sqrt(np.mean((found.mean - truth)[on] ** 2))),
-    )
+    return {
+        "coverage, source-dense": float(covered[on].mean()),
+        "width, source-dense": float(width[on].mean()),
+        "rmse, source-dense": float(np.sqrt(np.mean((found.mean - truth)[on] ** 2))),
+        "coverage, target-only": float(covered[off].mean()),
+        "width, target-only": float(width[off].mean()),
+    }
 
 
-#: By column of the table, what is measured.
-COLUMNS: Mapping[str, Callable[[Measured], float]] = {
-    "coverage, source-dense": lambda one: one.coverage_on,
-    "width, source-dense": lambda one: one.width_on,
-    "rmse, source-dense": lambda one: one.rmse_on,
-    "coverage, target-only": lambda one: one.coverage_off,
-    "width, target-only": lambda one: one.width_off,
-}
-
-
+#: By ratio to the baseline, of what.
 RATIOS = {
     "coverage ratio, target-only": "coverage, target-only",
     "width ratio, source-dense": "width, source-dense",
@@ -156,7 +132,7 @@ def _widths(by_run: Runs) -> Table:
     rows: list[Row] = []
     for name, found in by_run.items():
         measured = [measure(each) for each in found]
-        means = {title: mean_over_problems(list(map(of, measured)), digits=2) for title, of in COLUMNS.items()}
+        means = {title: mean_over_problems([one[title] for one in measured], digits=2) for title in measured[0]}
         rows.append({"method": name, **means, "draws": len(found)})
     caption = (
         "Simulated toy regression: coverage of the true function by the 95% interval and mean width of that interval, "
@@ -185,7 +161,7 @@ def ratio_of_means(mine: Sequence[Curve], theirs: Sequence[Curve]) -> dict[str, 
     drawn = generator.integers(len(first), size=(2000, len(first)))
     ratios = {}
     for title, column in RATIOS.items():
-        top, bottom = (np.array(list(map(COLUMNS[column], side))) for side in (first, second))
+        top, bottom = (np.array([one[column] for one in side]) for side in (first, second))
         means = bottom[drawn].mean(axis=1)
         values = np.divide(top[drawn].mean(axis=1), means, out=np.full(len(means), np.nan), where=means > 0)
         low, high = percentile_interval(values)

@@ -18,8 +18,7 @@ import sklearn.datasets
 from numpy.typing import NDArray
 
 from flows.benchmarks.paired import concordant_pairs, mean_over_problems, stratified_estimate
-from flows.benchmarks.printed import UCI as PRINTED
-from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
+from flows.benchmarks.results import Estimate, Results, Row, Scale, Table, printed
 from flows.benchmarks.table_one import MAIN, REFERENCES
 from flows.benchmarks.units import run_units
 from tdrop import metrics
@@ -98,16 +97,13 @@ class Tested:
     rows: int
 
 
-@dataclass(frozen=True)
-class Split:
-    """One method on one split of every problem, in the order of PROBLEMS."""
-
-    tested: tuple[Tested, ...]
+#: One method on one split of every problem, in the order of PROBLEMS.
+Split = tuple[Tested, ...]
 
 
 def measure_split(method: str, settings: Mapping[str, Any], split: int, passes: int) -> Split:
     """Fits one method to one split of all six problems."""
-    return Split(tuple(_measure(method, settings, problem, split, passes) for problem in PROBLEMS))
+    return tuple(_measure(method, settings, problem, split, passes) for problem in PROBLEMS)
 
 
 def _measure(method: str, settings: Mapping[str, Any], problem: Problem, split: int, passes: int) -> Tested:
@@ -158,7 +154,7 @@ Found = Mapping[Problem, Mapping[str, Sequence[Tested]]]
 
 def _by_problem(splits: Mapping[str, Sequence[Split]]) -> Found:
     return {
-        problem: {name: [split.tested[place] for split in own] for name, own in splits.items()}
+        problem: {name: [split[place] for split in own] for name, own in splits.items()}
         for place, problem in enumerate(PROBLEMS)
     }
 
@@ -174,7 +170,7 @@ def _table(problem: Problem, by_method: Mapping[str, Sequence[Tested]]) -> Table
     rows: list[Row] = []
     for name, found in by_method.items():
         pairs = _by_sd(found)
-        printed = PRINTED[dataset].get(name, ("not printed", "not printed"))
+        theirs = printed("uci")[dataset].get(name, ("not printed", "not printed"))
         rows.append(
             {
                 "method": label(name),
@@ -185,8 +181,8 @@ def _table(problem: Problem, by_method: Mapping[str, Sequence[Tested]]) -> Table
                 "splits undefined": sum(each.by_risk[1] == 0 for each in found),
                 "splits": len(found),
                 "test rows": found[0].rows,
-                "paper: test": printed[0],
-                "paper: error": printed[1],
+                "paper: test": theirs[0],
+                "paper: error": theirs[1],
             }
         )
     caption = (

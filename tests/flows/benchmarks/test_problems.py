@@ -42,9 +42,9 @@ def test_the_toy_measures_count_the_truth_as_covered_only_inside_the_interval():
     high, none = np.where(toy.GRID > 11, truth - 0.5, truth + 1), np.zeros(0)
     found = toy.Curve(truth, truth - 1, high, none, none, none, {})
     measured = toy.measure(found)
-    assert (measured.coverage_on, measured.coverage_off) == (1.0, 0.0)
-    assert measured.width_on == pytest.approx(2.0)
-    assert measured.rmse_on == 0.0
+    assert (measured["coverage, source-dense"], measured["coverage, target-only"]) == (1.0, 0.0)
+    assert measured["width, source-dense"] == pytest.approx(2.0)
+    assert measured["rmse, source-dense"] == 0.0
     ratios = toy.ratio_of_means([found], [replace(found, high=truth + 3)])
     assert [estimate.value for estimate in ratios.values()] == [0.0, pytest.approx(0.5)]
 
