@@ -20,7 +20,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from tdrop.base import DataError, Doubles
-from tdrop.choose import TOLERANCE
+from tdrop.choose import ALIKE
 from tdrop.forecast.masses import QUANTITIES, WORSE, Ranked
 from tdrop.methods import COMMITTEE
 from tdrop.metrics import apply_lines, log_loss, weighted_lines
@@ -60,7 +60,7 @@ class Evidence:
 
 
 def peers_risk(evidence: Sequence[Evidence]) -> Doubles:
-    """The mean risk of the methods within `TOLERANCE` of the lowest weighted log loss (target rows,).
+    """The mean risk of the methods within `ALIKE` of the lowest weighted log loss (target rows,).
 
     A method that left-out source patients know to be worse has nothing to say about the truth, and a committee nothing
     that its members do not say.
@@ -70,7 +70,7 @@ def peers_risk(evidence: Sequence[Evidence]) -> Doubles:
     if len(lengths) != 1:
         raise DataError(f"the methods' risks cover {sorted(lengths)} patients; give the same patients to all")
     losses = [log_loss(one.y, one.source, one.weights) or 0.0 for one in evidence]
-    alike = [one.target for one, loss in zip(evidence, losses, strict=True) if loss <= min(losses) + TOLERANCE]
+    alike = [one.target for one, loss in zip(evidence, losses, strict=True) if loss <= min(losses) + ALIKE]
     return np.asarray(np.mean(alike, axis=0), dtype=np.float64)
 
 

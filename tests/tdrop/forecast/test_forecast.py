@@ -67,6 +67,17 @@ def test_a_method_that_the_source_knows_to_be_worse_is_not_of_the_committee() ->
     assert peers_risk([good, worse, alike]) == pytest.approx((good.target + alike.target) / 2)
 
 
+@pytest.mark.parametrize(("behind", "speaks"), [(0.015, True), (0.025, False)])
+def test_peers_are_the_methods_that_choosing_takes_for_alike(behind, speaks):
+    y, weights, target = np.array([1.0, 0.0]), np.ones(2), np.array([0.5])
+    losses = (0.5, 0.5 + behind)
+    near, far = (
+        Evidence(name, np.array([np.exp(-loss), 1 - np.exp(-loss)]), y, weights, target + place)
+        for place, (name, loss) in enumerate(zip(("mlp", "tdnr"), losses, strict=True))
+    )
+    assert peers_risk([near, far]) == pytest.approx([1.0] if speaks else [0.5])
+
+
 def test_the_blend_lies_between_confidence_and_committee() -> None:
     site = Site(0.5)
     found = forecast("north", [site.evidence(slope=3.0, intercept=1.0)], T, resamples=20)
