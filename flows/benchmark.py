@@ -25,7 +25,6 @@ def run_benchmark(
     *,
     quick: bool = False,
     seeds: int | None = None,
-    splits: int | None = None,
     output: Path | None = None,
     processes: int | None = None,
     console: Printer,
@@ -37,7 +36,7 @@ def run_benchmark(
     make_folder(folder)
     started = time.monotonic()
     with watching((name,), console.progress), orchestrated():
-        page = benchmark(name, quick, seeds, splits, str(folder), place.home, processes)
+        page = benchmark(name, quick, seeds, str(folder), place.home, processes)
     console.print(page, markup=False)
     console.print(f"{name}: {folder} ({time.monotonic() - started:.0f} s)")
     return folder
@@ -56,7 +55,6 @@ def benchmark(
     name: str,
     quick: bool = False,
     seeds: int | None = None,
-    splits: int | None = None,
     output: str | None = None,
     home: str | None = None,
     processes: int | None = None,
@@ -66,8 +64,7 @@ def benchmark(
     Args:
         name: One of `flows.benchmarks.BENCHMARKS`.
         quick: The smallest form that goes through every step.
-        seeds: Draws or refits; default the benchmark's own number.
-        splits: Train/test splits where it has them; default its own number.
+        seeds: Draws, splits or refits; default the benchmark's own number.
         output: Where tables and figures go.
         home: Where finished units are kept; default `$TDROP_HOME`.
         processes: Worker processes; default one a core, 0 works in place.
@@ -76,7 +73,7 @@ def benchmark(
     place = Place.at(home, CONTRACTS)
     folder = Path(output) if output else place.root / "benchmarks" / name
     with worker_processes(processes):
-        results: Results = import_module(f"flows.benchmarks.{name}").run(place, Scale(quick, seeds, splits))
+        results: Results = import_module(f"flows.benchmarks.{name}").run(place, Scale(quick, seeds))
     write_results(results, folder)
     leave(name, "results", results.markdown())
     _record(place, name, quick, results, folder)

@@ -21,8 +21,6 @@ from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
 from flows.benchmarks.units import run_units
 from tdrop.choose import (
     DEFAULT_CRITERION,
-    PREFERENCE,
-    Choice,
     Criterion,
     FoldScore,
     OutOfFold,
@@ -200,11 +198,8 @@ def choose_by_every_rule(scores: Sequence[Score]) -> dict[str, str]:
     candidates = [score for score in scores if score.has_samples and score.method != COMMITTEE]
     criteria: tuple[Criterion, ...] = ("importance_weighted", "matched_validation")
     single = [score for score in scores if score.method != COMMITTEE]
-    choices = {criterion: choose(single, criterion=criterion) for criterion in criteria}
     chosen: dict[str, str] = {criterion: choose(scores, criterion=criterion).method for criterion in criteria}
-    chosen |= {f"{criterion}, one method alone": choice.method for criterion, choice in choices.items()}
-    for criterion, choice in choices.items():
-        chosen[f"{criterion}, ties by the error of the difference"] = _choose_by_error_of_the_difference(choice)
+    chosen |= {f"{criterion}, one method alone": choose(single, criterion=criterion).method for criterion in criteria}
     lowest: Mapping[str, Callable[[Trial, FoldScore], float | None]] = {
         "lowest importance-weighted": lambda trial, folds: folds.log_loss,
         "lowest unweighted": lambda trial, folds: folds.plain_log_loss,
@@ -215,13 +210,6 @@ def choose_by_every_rule(scores: Sequence[Score]) -> dict[str, str]:
         known = {name: loss for name, loss in losses.items() if loss is not None}
         chosen[rule] = min(known, key=lambda name: known[name])
     return {**chosen, **{f"always {one.method}": one.method for one in candidates}}
-
-
-def _choose_by_error_of_the_difference(choice: Choice) -> str:
-    """Tied is whose difference to the best, on the same patients, is within its own standard error."""
-    rows = [row for row in choice.table if row.candidate and row.behind is not None]
-    tied = [row.method for row in rows if (row.behind or 0.0) <= (row.behind_error or 0.0)]
-    return min(tied, key=PREFERENCE.index)
 
 
 def _regrets(measurements: Sequence[Measurement], rule: str) -> tuple[Regret, Regret]:

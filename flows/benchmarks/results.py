@@ -23,21 +23,15 @@ class Scale:
 
     Attributes:
         quick: A few seconds, to see that it works; its numbers mean nothing.
-        seeds: How many seeds; None for the benchmark's own number.
-        splits: How many splits; None for the benchmark's own number.
+        seeds: How many seeds, draws or splits; None for the benchmark's own number.
     """
 
     quick: bool = False
     seeds: int | None = None
-    splits: int | None = None
 
     def seeds_or(self, full: int, quick: int = 1) -> int:
         """The number of seeds asked for, or the benchmark's own."""
         return self.seeds or (quick if self.quick else full)
-
-    def splits_or(self, full: int, quick: int = 2) -> int:
-        """The number of splits asked for, or the benchmark's own."""
-        return self.splits or (quick if self.quick else full)
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,11 @@ def benchmark(
         ),
     ],
     quick: Annotated[bool, typer.Option("--quick", help="The smallest form, to see that it works")] = False,
-    seeds: Annotated[int | None, typer.Option(help="Draws or refits; default the benchmark's own", min=1)] = None,
-    splits: Annotated[int | None, typer.Option(help="Train/test splits, for uci", min=2)] = None,
+    seeds: Annotated[int | None, typer.Option(help="Draws, splits or refits; default its own", min=1)] = None,
     output: Annotated[Path | None, typer.Option(help="Folder of the results; default below the home")] = None,
     processes: Processes = None,
 ) -> None:
     """Reproduce the paper's experiments and their extensions; an interrupted one goes on where it stopped."""
     from flows.benchmark import run_benchmark
 
-    run_benchmark(name, quick=quick, seeds=seeds, splits=splits, output=output, processes=processes, console=console)
+    run_benchmark(name, quick=quick, seeds=seeds, output=output, processes=processes, console=console)

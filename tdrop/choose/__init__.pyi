@@ -2,7 +2,6 @@ from .choice import (
     ALIKE as ALIKE,
     DEFAULT_CRITERION as DEFAULT_CRITERION,
     HANDICAP as HANDICAP,
-    PREFERENCE as PREFERENCE,
     Choice as Choice,
     ChoiceRow as ChoiceRow,
     Criterion as Criterion,

@@ -20,7 +20,6 @@ def test_a_scale_prefers_what_was_asked_for():
         2,
         5,
     )
-    assert (Scale().splits_or(20), Scale(splits=3).splits_or(20)) == (20, 3)
 
 
 def test_results_are_written_as_markdown_csv_and_svg(tmp_path):
