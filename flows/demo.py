@@ -10,7 +10,7 @@ from tdrop.data import DEMO_ROWS, DEMO_STOPPED, DEMO_TARGETS, FULL_ROWS, write_d
 from tdrop.home import Place, warm_up
 from tdrop.runs import TransferSettings
 
-#: The demo's search: every method's defaults and its most restrained settings.
+#: The demo's search: every method's defaults and one other point of its search space, the most restrained where one is.
 DEMO_TRIALS = 2
 FULL_TRIALS = 12
 #: All under way together: while the first one's report is written, the next one's models are fitted.

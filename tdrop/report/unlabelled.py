@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from tdrop.choose import TOLERANCE, Trial
 from tdrop.evaluate import Moved
@@ -12,8 +11,6 @@ from tdrop.report.data import ReportData
 from tdrop.report.text import method_label, number, share
 
 _NOT_USED = "this site's unlabelled patients were not used, because"
-#: Settings that hold a network back, in the order in which restraint counts them before lambda.
-_RESTRAINT = {"weight_decay": "more weight decay", "linear": "a linear term"}
 
 
 def unlabelled_sentences(data: ReportData) -> list[str]:
@@ -45,21 +42,16 @@ def not_used_sentence(picked: Trial, trials: Sequence[Trial]) -> str:
     best, _ = min(whole, key=lambda pair: pair[0])
     loss, nearest = min(using, key=lambda pair: pair[0])
     cost = loss - best
-    held = _held_back_by(picked.settings, nearest.settings)
-    if cost > TOLERANCE or not held:
+    # What holds a network back comes before lambda in its restraint.
+    if cost > TOLERANCE or picked.restraint[:1] <= nearest.restraint[:1]:
         return (
             f"{_NOT_USED} they cost left-out source patients {number(cost)} of log loss (at best "
             f"{number(loss)}, against {number(best)} without); {TOLERANCE} is allowed."
         )
     return (
-        f"{_NOT_USED} a setting without them and with {held} is as good for left-out source patients to within "
-        f"{TOLERANCE} of log loss, and holds the network back more."
+        f"{_NOT_USED} a setting without them that leaves the network little but a line is as good for left-out source "
+        f"patients to within {TOLERANCE} of log loss."
     )
-
-
-def _held_back_by(picked: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    """What restrains the picked setting more than the other, before lambda counts; nothing where that is the same."""
-    return next((words for name, words in _RESTRAINT.items() if picked.get(name) != other.get(name)), "")
 
 
 def used_sentence(picked: Trial, moved: Moved | None) -> str:
