@@ -1,0 +1,106 @@
+"""What an exported folder says, as constraints of the solver in `disclosure_attack`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from disclosure_attack import MOST, Attack
+
+from tdrop.metrics import METRICS, refer
+from tdrop.report import ReportData
+
+METHODS = ("mc_dropout", "logistic_regression")
+METHOD = METHODS[0]
+SHARES = (5, 10, 20)
+
+
+def confusion(data: ReportData) -> dict[str, int]:
+    """The four cells at the decision level, and what the referred have of the wrong ones."""
+    assert data.y is not None
+    known, level = np.isfinite(data.y), data.site.decision.risk_level
+    summary = data.predictions[METHOD][0]
+    acts, y = summary.mean[known] >= level, data.y[known] == 1
+    away = refer(summary, data.site.decision, data.unlike).referred[known]
+    cells = {"TP": acts & y, "FP": acts & ~y, "FN": ~acts & y, "TN": ~acts & ~y}
+    cells |= {"FN away": cells["FN"] & away, "FP away": cells["FP"] & away}
+    return {name: int(mask.sum()) for name, mask in cells.items()}
+
+
+def attack_folder(folder: Path, groups: dict[str, list[str]]) -> Attack:
+    attack = Attack()
+    rows = json.loads((folder / "evaluation.json").read_text())["rows"]
+    shown = {
+        (row["metric"], row["group"]): row for row in rows if row["method"] == METHOD and row["seed"] in ("all", 0)
+    }
+    for (metric, group), row in shown.items():
+        where = "" if group == "all" else f" {group}"
+        if METRICS[metric].shape == "count":
+            attack.learn(f"{metric}{where}", row["value"] if row["value"] is not None else mark_of(row))
+        elif metric in ("outcome_rate", "error_rate") and row["value"] is not None:
+            attack.learn(f"{metric}{where}", row["value"] * row["n"])
+        if group == "all" and metric in ("outcome_rate", "error_rate"):
+            attack.learn("known", row["n"])
+    learn_the_whole(attack, shown)
+    learn_groups(attack, groups)
+    learn_extract(attack, json.loads((folder / "validation.json").read_text()))
+    return attack
+
+
+def mark_of(row: dict[str, Any]) -> str | None:
+    return row["hidden"] if row["hidden"] == "<10" else None
+
+
+def learn_the_whole(attack: Attack, shown: dict[Any, dict[str, Any]]) -> None:
+    """How the cells, the errors, the benefit and the retained errors hang together."""
+    attack.require({"TP": 1, "FN": 1, "outcome_rate": -1}, 0, 0)
+    attack.require({"TP": 1, "FN": 1, "FP": 1, "TN": 1, "known": -1}, 0, 0)
+    attack.require({"FP": 1, "FN": 1, "error_rate": -1}, 0, 0)
+    attack.require({"patients": 1, "known": -1, "missing": -1}, 0, 0)
+    for part, whole in (("FN away", "FN"), ("FP away", "FP"), ("inpt", "referrals"), ("inpt", "outcome_rate"),
+                        ("referrals", "referred"), ("referred", "patients")):  # fmt: skip
+        attack.require({whole: 1, part: -1}, 0, MOST)
+    weight = 0.15 / 0.85
+    plainly = {"TP": 1.0, "FP": -weight}
+    for metric, counted in (
+        ("net_benefit", plainly),
+        ("net_benefit_refer", {**plainly, "FN away": 1, "FP away": weight}),
+    ):
+        row = shown[metric, "all"]
+        if row["value"] is not None:
+            half = max(0.01, 10 / row["n"]) / 2 + 1e-9
+            attack.require({**counted, "known": -(row["value"] - half)}, 0, MOST)
+            attack.require({**counted, "known": -(row["value"] + half)}, -MOST, 0)
+    for share in SHARES:
+        for by in ("expected", "sd"):
+            row, name = shown[f"retained_error_{share}_{by}", "all"], f"{share} {by}"
+            attack.require({"error_rate": 1, f"left {name}": -1, f"away {name}": -1}, 0, 0)
+            # How many are referred is a setting; rounding up may add one.
+            attack.require({"known": share / 100, f"away {name}": -1}, -1, MOST)
+            if row["value"] is not None:
+                attack.learn(f"left {name}", row["value"] * row["n"])
+
+
+def learn_groups(attack: Attack, groups: dict[str, list[str]]) -> None:
+    for names in groups.values():
+        for metric in ("patients", "outcome_rate", "error_rate", "referrals", "referred"):
+            attack.require({metric: -1, **{f"{metric} {name}": 1 for name in names}}, 0, 0)
+        for name in names:
+            for part in ("outcome_rate", "error_rate", "referred"):
+                attack.require({f"patients {name}": 1, f"{part} {name}": -1}, 0, MOST)
+            attack.require({f"referred {name}": 1, f"referrals {name}": -1}, 0, MOST)
+
+
+def learn_extract(attack: Attack, validation: dict[str, Any]) -> None:
+    for name in ("read", "used", "quarantined", "duplicates"):
+        attack.learn("patients" if name == "used" else name, validation[name])
+    attack.require({"read": 1, "patients": -1, "quarantined": -1, "duplicates": -1}, 0, 0)
+
+
+def groups_of(data: ReportData) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for group in data.evaluation.groups:
+        found.setdefault(group.split(": ")[0], []).append(group)
+    return found
