@@ -105,7 +105,9 @@ def _fail(sentence: str, exit_code: int, verbose: bool) -> None:
 
 
 def _say(sentence: str) -> None:
-    Console(stderr=True, highlight=False, soft_wrap=True).print(f"[bold red]tdrop:[/] {escape(sentence)}")
+    # What a person typed may hold a line break.
+    line = "".join(letter if letter.isprintable() else "?" for letter in sentence)
+    Console(stderr=True, highlight=False, soft_wrap=True).print(f"[bold red]tdrop:[/] {escape(line)}")
 
 
 def _quieten() -> None:

@@ -99,9 +99,10 @@ _MOST_NAMED = 40
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Returns `; did you mean 'x'?` or, with nothing close, `; known: a, b, c`, of which no sentence holds hundreds."""
     names = sorted(known)
-    close = get_close_matches(word, names, n=1)
+    folded = {name.casefold(): name for name in names}
+    close = get_close_matches(word, names, n=1) or get_close_matches(word.casefold(), folded, n=1)
     if close:
-        return f"; did you mean '{close[0]}'?"
+        return f"; did you mean '{folded.get(close[0].casefold(), close[0])}'?"
     more = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
     return f"; known: {', '.join(names[:_MOST_NAMED])}{more}" if names else ""
 

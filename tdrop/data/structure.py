@@ -37,6 +37,9 @@ _FEW_SUMS = 0.1
 _MANY_IDS = 20
 #: Characters that nobody sees.
 _UNSEEN = "[\u00ad\u200b-\u200f\u2060\ufeff]"
+#: What people write where they do not know who it is.
+_UNKNOWN = frozenset(("-", "--", "?", "??", ".", "x", "na", "n/a", "nan", "null", "none", "nil", "unknown", "unk",
+                      "missing", "anonymous", "anon", "unbekannt", "inconnu", "desconocido"))  # fmt: skip
 #: What spreadsheets make of long numbers.
 _SHORTENED = r"^\d([.,]\d+)?E\+\d+$"
 _SENTENCES = {
@@ -45,6 +48,7 @@ _SENTENCES = {
     "table.footer": "rows sum up the others or end the table, and are no patients",
     "table.no_values": "rows hold an id and not a single value",
     "table.damaged_ids": "rows have an id that was damaged before it was sent: a character or digits were lost",
+    "table.unknown_ids": "rows share a mark for an unknown patient in place of an id",
 }
 _FIXES = {
     "table.lines": "mend them and send them again",
@@ -52,6 +56,7 @@ _FIXES = {
     "table.footer": "export the patients alone",
     "table.no_values": "send their values, or leave them out",
     "table.damaged_ids": "export ids as text, in UTF-8",
+    "table.unknown_ids": "send their ids; one patient cannot be told from another without",
 }
 
 
@@ -106,6 +111,8 @@ def _masks(
     yield "table.footer", _footers(ids)
     yield "table.no_values", _without_values(frame, ids, contract, site)
     yield "table.damaged_ids", damaged(raw[name])
+    # Once, it may be an id like any other.
+    yield "table.unknown_ids", (ids.str.lower().isin(_UNKNOWN) & ids.duplicated(keep=False)).to_numpy(dtype=bool)
 
 
 def _footers(ids: pd.Series) -> Mask:

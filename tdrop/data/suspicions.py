@@ -7,6 +7,7 @@ from itertools import combinations
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from tdrop.contracts import NUMERIC_TYPES, Column, Contract, Finding, Interval, Site
 from tdrop.data.units import alternatives, convert
@@ -17,6 +18,10 @@ FEW = 20
 ENOUGH = 20_000
 #: Share of plausible values below which two columns may have been swapped, and above which the swap explains it.
 POOR, GOOD = 0.5, 0.9
+
+#: Units in which a column of times may hold the year of an event instead.
+_YEARS = ("years", "year")
+_CALENDAR = (1880, 2100)
 
 
 def find_suspicions(frame: pd.DataFrame, contract: Contract, site: Site) -> tuple[Finding, ...]:
@@ -74,18 +79,27 @@ def _other_units(frame: pd.DataFrame, contract: Contract, site: Site) -> Iterato
             if unit != stated
         }
         best = max(shares, key=lambda unit: shares[unit], default=None)
-        if best is not None and shares[best] > GOOD:
-            yield Finding(
-                f"{column.name}.unit",
-                column.name,
-                "table_stop",
-                len(frame),
-                len(frame),
-                f"column '{column.name}': more than {1 - POOR:.0%} of the values are impossible in {stated}, and more "
-                f"than {GOOD:.0%} plausible in {best} (likely)",
+        if column.unit in _YEARS and _are_calendar_years(raw):
+            found = f"more than {GOOD:.0%} are calendar years (likely)"
+            fix = f"send the time in {stated}, not the year of birth or of another event"
+        elif best is not None and shares[best] > GOOD:
+            found, fix = (
+                f"more than {GOOD:.0%} plausible in {best} (likely)",
                 f"set `units: {{{column.name}: {best}}}` in {site.file}",
-                "likely",
             )
+        else:
+            continue
+        sentence = (
+            f"column '{column.name}': more than {1 - POOR:.0%} of the values are impossible in {stated}, and {found}"
+        )
+        rows = len(frame)
+        yield Finding(f"{column.name}.unit", column.name, "table_stop", rows, rows, sentence, fix, "likely")
+
+
+def _are_calendar_years(values: NDArray[np.float64]) -> bool:
+    """Whether numbers are years such as 1956, which weeks of a life could be as well."""
+    known = values[np.isfinite(values)]
+    return bool(((known >= _CALENDAR[0]) & (known <= _CALENDAR[1]) & (known == np.round(known))).mean() > GOOD)
 
 
 def _share_within(values: pd.Series, limits: Interval) -> float:

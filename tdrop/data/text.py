@@ -25,6 +25,10 @@ _FOREIGN = {
     b"{\\rtf": "a Word document",
     b"\x89HDF": "an HDF5 file",
     b"$FL2": "an SPSS file",
+    b"HEADER RECORD*******": "a SAS transport file",
+    b"<stata_dta>": "a Stata file",
+    b"ARROW1": "an Arrow file",
+    b"FEA1": "a Feather file",
     b"\x1f\x8b": "a gz file inside a gz file",
 }
 #: How text begins that is no table, and what it is.
@@ -34,7 +38,16 @@ _OTHER_TEXT = {
     b"<?xml": "an XML file",
     b'{"': "a JSON file",
     b"[{": "a JSON file",
+    b"insert into ": "a database's dump",
+    b"-- postgresql database dump": "a database's dump",
+    b"-- mysql dump": "a database's dump",
+    b"@relation": "an ARFF file",
+    b"version https://git-lfs": "a pointer of Git LFS to the file",
 }
+#: Where a tar file says that it is one.
+_TAR = (257, b"ustar")
+#: Encodings of program text and of host names: they take what a patient's id may hold for something else.
+_NO_TEXT = {"unicode_escape", "raw_unicode_escape", "idna", "punycode", "undefined"}
 _MARK_BELOW = re.compile("(?<=[\r\n])\ufeff+(?=[^\r\n])")
 _MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",
@@ -48,6 +61,7 @@ _MARKS = {
 def as_utf8(content: bytes, encoding: str, shown: str) -> bytes:
     """Returns the text as UTF-8, by its byte-order mark or else by `encoding`."""
     _refuse_foreign(content, _FOREIGN, shown)
+    _refuse_foreign(content[_TAR[0] :], {_TAR[1]: "a tar file"}, shown)
     marked = next((name for mark, name in _MARKS.items() if content.startswith(mark)), None)
     text = _decode(content, marked or encoding, shown)
     if marked is None:
@@ -69,6 +83,8 @@ def _refuse_foreign(content: bytes, beginnings: dict[bytes, str], shown: str) ->
 
 def _decode(content: bytes, encoding: str, shown: str) -> str:
     try:
+        if codecs.lookup(encoding).name.replace("-", "_") in _NO_TEXT:
+            raise LookupError
         return content.decode(encoding)
     except UnicodeError as error:
         line = len(content[: getattr(error, "start", 0) + 1].splitlines()) or 1

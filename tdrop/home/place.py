@@ -23,7 +23,17 @@ PRIVATE = 0o700
 
 def default_home() -> Path:
     """Where everything is written: `$TDROP_HOME`, or `.tdrop` below the working directory."""
-    return Path(os.environ.get("TDROP_HOME", ".tdrop")).absolute()
+    # A variable that is set to nothing says nothing, and a shell leaves ~ as it is in some files of settings.
+    return Path(os.environ.get("TDROP_HOME") or ".tdrop").expanduser().absolute()
+
+
+def _stamp(file: Path) -> tuple[int, int]:
+    """When a file was written and how long it is; nothing where a link leads nowhere, as those of editors' locks do."""
+    try:
+        found = file.stat()
+    except OSError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size
 
 
 @dataclass(frozen=True)
@@ -73,8 +83,7 @@ class Place:
     def network(self) -> Network:
         """Reads the tables and sites; again only when a file changed, because every step of a run asks for them."""
         folder = Path(self.contracts)
-        files = [(str(file), file.stat()) for file in sorted(folder.rglob("*.y*ml"))]
-        return _read_network(folder, tuple((name, found.st_mtime_ns, found.st_size) for name, found in files))
+        return _read_network(folder, tuple((str(file), *_stamp(file)) for file in sorted(folder.rglob("*.y*ml"))))
 
     def resolve(self, name: str) -> ResolvedSite:
         """A site with everything that its files say; once a run, which then passes it on."""

@@ -80,7 +80,7 @@ def _first_line(lines: list[bytes], options: Options, location: Location) -> int
     start = next((place for place, line in enumerate(lines) if line.strip()), None)
     if start is None:
         raise DataError(f"extract '{location.shown}' is empty; check that the export was complete")
-    note = _SEPARATOR_LINE.fullmatch(lines[start].strip())
+    note = _SEPARATOR_LINE.fullmatch(lines[start].strip(b" \r\n"))
     if note is None:
         return start
     if note.group(1).decode("utf-8", errors="replace") != options.separator:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import stat
+from pathlib import Path
 
 import pytest
+from conftest import write_tiny_network
 
-from tdrop.base import UsageError
-from tdrop.home.place import Place, replacing, write_private
+from tdrop.base import ContractError, UsageError
+from tdrop.home.place import Place, default_home, replacing, write_private
 
 
 def test_a_folder_is_replaced_whole(tmp_path):
@@ -56,3 +58,20 @@ def test_contracts_are_read_again_when_a_file_changed(tmp_path):
     file = tmp_path / "network" / "data_contracts" / "sites" / "harbour.yaml"
     file.write_text(file.read_text().replace("Harbour Hospital", "Harbour Infirmary"))
     assert place.network().site("harbour").title == "Harbour Infirmary (simulated)"
+
+
+def test_an_editors_lock_beside_a_site_is_no_site(tmp_path):
+    """Emacs marks an open file by a link that leads nowhere."""
+    place = write_tiny_network(tmp_path)
+    sites = Path(place.contracts) / "sites"
+    (sites / ".#harbour.yaml").symlink_to("ann@desk.1234:5678")
+    assert place.network().site("harbour")
+    (sites / "gone.yaml").symlink_to("nowhere.yaml")
+    with pytest.raises(ContractError, match=r"gone\.yaml"):
+        place.network()
+
+
+@pytest.mark.parametrize(("value", "home"), [("", ".tdrop"), ("~/x", "~/x"), ("x", "x")])
+def test_a_home_that_is_nothing_or_the_users_own(value, home, monkeypatch):
+    monkeypatch.setenv("TDROP_HOME", value)
+    assert default_home() == Path(home).expanduser().absolute()
