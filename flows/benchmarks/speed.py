@@ -110,7 +110,8 @@ def measure_steps(rounds: int) -> list[Measure]:
             "ensemble": training_step("ensemble", Batch(x.expand(10, -1, -1), y.expand(10, -1), None, 0.5)),
             "doubters": training_step(
                 "transductive_ensemble",
-                Batch(x.expand(3, -1, -1), y.expand(3, -1), target, 0.5),
+                # As many rows as the method trains them on, half of a batch.
+                Batch(x[: ROWS // 2].expand(3, -1, -1), y[: ROWS // 2].expand(3, -1), target[: TARGET_ROWS // 2], 0.5),
                 form="joint",
                 members=3,
             ),
