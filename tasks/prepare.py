@@ -19,6 +19,7 @@ from tdrop.data import (
     label_fingerprint,
     learn_encoder,
     not_recorded,
+    persons_of,
     prepare,
     source_outcome,
     write_patients,
@@ -127,7 +128,9 @@ def labelled_rows(folder: Path, source: ResolvedSite, prepared: Ref, left_out: S
             f"site '{source.name}' has no known outcome in any row; a source needs labels, "
             f"check the outcome of table '{source.contract.name}'"
         )
-    save_cohort(folder / SOURCE, encoder.encode(frame[known].reset_index(drop=True), source.name, y=y[known]))
+    frame = frame[known].reset_index(drop=True)
+    persons = persons_of(frame, source.contract)
+    save_cohort(folder / SOURCE, encoder.encode(frame, source.name, y=y[known], persons=persons))
     write_json(folder / "outcomes.json", counts)
 
 
@@ -141,7 +144,7 @@ def encoded_pair(folder: Path, site: ResolvedSite, labelled: Ref, target: Ref) -
     encoder = labelled.record(Encoder, ENCODER)
     for name in (SOURCE, ENCODER):
         shutil.copyfile(labelled.path / name, folder / name)
-    save_cohort(folder / TARGET, encoder.encode(frame, site.name))
+    save_cohort(folder / TARGET, encoder.encode(frame, site.name, persons=persons_of(frame, site.contract)))
     write_json(folder / "counts.json", {"outcomes": labelled.json("outcomes.json"), "unseen": encoder.unseen(frame)})
     write_record(folder / LABELLED, labelled)
 

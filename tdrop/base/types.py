@@ -53,7 +53,7 @@ class Feature:
 
 @dataclass(frozen=True)
 class Cohort:
-    """The patients of one site, encoded: finite numbers, one row a patient.
+    """The patients of one site, encoded: finite numbers, one row a patient, or several rows of some persons.
 
     Attributes:
         site: Name of the site.
@@ -63,6 +63,7 @@ class Cohort:
         y: Outcomes (rows,) float32, or None for a cohort without labels.
         task: "binary" (outcomes 0 and 1) or "regression".
         described: What each feature is, in the order of `features`; columns of their own unless told.
+        persons: Whose row it is, as a number that says nothing else (rows,); None where no person has two rows.
     """
 
     site: str
@@ -72,6 +73,7 @@ class Cohort:
     y: Floats | None = None
     task: Task = "binary"
     described: tuple[Feature, ...] = ()
+    persons: Indices | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ids", np.asarray(self.ids))
@@ -84,6 +86,8 @@ class Cohort:
         object.__setattr__(self, "X", np.ascontiguousarray(self.X, dtype=np.float32))
         if self.y is not None:
             object.__setattr__(self, "y", np.ascontiguousarray(self.y, dtype=np.float32))
+        if self.persons is not None:
+            object.__setattr__(self, "persons", np.asarray(self.persons, dtype=np.int64))
         self._check()
 
     def _check(self) -> None:
@@ -97,6 +101,10 @@ class Cohort:
             raise DataError(f"{where}: {rows:,} rows of X but ids of shape {self.ids.shape}; give one id a row")
         if self.y is not None and self.y.shape != (rows,):
             raise DataError(f"{where}: {rows:,} rows of X but y of shape {self.y.shape}; give one outcome a row")
+        if self.persons is not None and self.persons.shape != (rows,):
+            raise DataError(
+                f"{where}: {rows:,} rows of X but persons of shape {self.persons.shape}; give one number a row"
+            )
         bad = int((~np.isfinite(self.X)).any(axis=1).sum())
         if bad:
             raise DataError(f"{where}: {bad:,} of {rows:,} rows hold values that are not finite; impute or remove them")
@@ -122,7 +130,8 @@ class Cohort:
     def take(self, rows: Indices | NDArray[np.bool_]) -> Cohort:
         """Returns the patients at `rows` (indices or mask)."""
         y = None if self.y is None else self.y[rows]
-        return replace(self, ids=self.ids[rows], X=self.X[rows], y=y)
+        persons = None if self.persons is None else self.persons[rows]
+        return replace(self, ids=self.ids[rows], X=self.X[rows], y=y, persons=persons)
 
 
 @dataclass(frozen=True)

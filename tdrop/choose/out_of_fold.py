@@ -8,7 +8,18 @@ from pathlib import Path
 
 import numpy as np
 
-from tdrop.base import Cohort, DataError, Doubles, FitError, Indices, Method, UsageError, read_arrays
+from tdrop.base import (
+    Cohort,
+    DataError,
+    Doubles,
+    FitError,
+    Indices,
+    Method,
+    UsageError,
+    count_persons,
+    deal_persons,
+    read_arrays,
+)
 
 #: Folds of the source: each fit sees two thirds of the rows.
 FOLDS = 3
@@ -71,7 +82,8 @@ class OutOfFold:
 def deal_folds(source: Cohort, *, seed: int, folds: int = FOLDS, most_rows: int = MOST_ROWS) -> tuple[Indices, Indices]:
     """Deals source rows into folds that hold equally many outcomes, give or take one.
 
-    The same for every method and every trial of a seed, so that they are compared on the same patients.
+    The same for every method and every trial of a seed, so that they are compared on the same patients. All rows of a
+    person fall into one fold: a fit that saw one of them would know the others' outcome.
 
     Returns:
         The rows dealt (rows,), ascending and at most `most_rows`, and the fold of each (rows,).
@@ -82,7 +94,8 @@ def deal_folds(source: Cohort, *, seed: int, folds: int = FOLDS, most_rows: int 
         raise UsageError(f"site '{source.site}': tuning scores by log loss and needs a binary outcome")
     if folds < 2:
         raise UsageError(f"site '{source.site}': tuning needs at least 2 folds, came {folds}")
-    fewest = int(min(source.y.sum(), len(source) - source.y.sum()))
+    persons = np.arange(len(source)) if source.persons is None else source.persons
+    fewest = min(count_persons(persons[source.y == outcome]) for outcome in (0, 1))
     if fewest < folds:
         raise DataError(
             f"site '{source.site}': {folds} folds need at least {folds} source patients of each outcome, "
@@ -92,6 +105,8 @@ def deal_folds(source: Cohort, *, seed: int, folds: int = FOLDS, most_rows: int 
     rows = np.arange(len(source))
     if len(rows) > most_rows:
         rows = np.sort(generator.choice(rows, most_rows, replace=False))
+    if source.persons is not None:
+        return rows, deal_persons(persons[rows], folds, generator, source.y[rows])
     fold = np.empty(len(rows), dtype=np.int64)
     start = 0
     for outcome in (1, 0):

@@ -27,6 +27,7 @@ Problem = tuple[tuple[str | int, ...], str]
 def contract_problems(contract: Contract) -> Iterator[Problem]:
     """Yields what does not fit inside one table."""
     yield from _column_problems(contract)
+    yield from _person_problems(contract)
     yield from _outcome_problems(contract)
     for index, rule in enumerate(contract.rules):
         for place, condition in enumerate(rule.when):
@@ -54,6 +55,17 @@ def _column_problems(contract: Contract) -> Iterator[Problem]:
         yield ("columns",), f"a table has exactly one column of role id, got {len(ids)}"
     if not contract.features:
         yield ("columns",), "a table needs at least one column of role feature"
+
+
+def _person_problems(contract: Contract) -> Iterator[Problem]:
+    name = contract.person
+    if name is None:
+        return
+    if name not in contract.names:
+        yield ("person",), f"column '{name}' is not defined{did_you_mean(name, contract.names)}"
+    elif contract.column(name).role != "ignored":
+        role = contract.column(name).role
+        yield ("person",), f"column '{name}' says whose row it is and must have role ignored, not {role}"
 
 
 def _outcome_problems(contract: Contract) -> Iterator[Problem]:

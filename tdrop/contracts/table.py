@@ -204,13 +204,18 @@ class Limits(Record):
 
 
 class Contract(Record):
-    """One table: what every site that shares it must deliver."""
+    """One table: what every site that shares it must deliver.
+
+    Attributes:
+        person: The column (role ignored) that says whose row it is, where a person may have several.
+    """
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$", max_length=64)]
     version: Annotated[Scalar, Field(min_length=1)]
     title: Title
     description: str = ""
     columns: tuple[Column, ...] = Field(min_length=2)
+    person: Name | None = None
     rules: tuple[Rule, ...] = ()
     outcome: Outcome
     subgroups: tuple[Subgroup, ...] = ()

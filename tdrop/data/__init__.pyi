@@ -11,6 +11,7 @@ from .encode import (
     features_of as features_of,
     learn_encoder as learn_encoder,
     not_recorded as not_recorded,
+    persons_of as persons_of,
 )
 from .families import (
     SHAPES as SHAPES,

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from tdrop.base import Cohort, DataError, Doubles, Feature, FeatureKind, Floats
+from tdrop.base import Cohort, DataError, Doubles, Feature, FeatureKind, Floats, Indices
 from tdrop.contracts import NUMERIC_TYPES, Column, Contract
 from tdrop.data.values import as_numbers, as_text
 
@@ -134,14 +134,21 @@ class Encoder:
         return np.column_stack(columns).astype(np.float32)
 
     def encode(
-        self, frame: pd.DataFrame, site_name: str, y: ArrayLike | None = None, *, ids: ArrayLike | None = None
+        self,
+        frame: pd.DataFrame,
+        site_name: str,
+        y: ArrayLike | None = None,
+        *,
+        ids: ArrayLike | None = None,
+        persons: Indices | None = None,
     ) -> Cohort:
         """Returns the frame's patients, with outcomes y (rows,) if given; ids are the id column's, or 1, 2, ..."""
         if ids is None:
             ids = frame[self.id_column].to_numpy(dtype=str) if self.id_column in frame else np.arange(1, len(frame) + 1)
         outcomes = None if y is None else np.asarray(y, dtype=np.float32)
         names = tuple(feature.name for feature in self.features)
-        return Cohort(site_name, np.asarray(ids), names, self.matrix(frame), outcomes, described=self.features)
+        X = self.matrix(frame)
+        return Cohort(site_name, np.asarray(ids), names, X, outcomes, described=self.features, persons=persons)
 
     def filled_in(self, frame: pd.DataFrame) -> list[str]:
         """By row, the columns without a value, whose value is filled in; empty where every one is there."""
@@ -172,6 +179,20 @@ def learn_encoder(source_frame: pd.DataFrame, contract: Contract, without: Colle
     codings = tuple(_learn(source_frame, column) for column in kept)
     left_out = tuple(column.name for column in contract.features if column.name in without)
     return Encoder(contract.name, contract.version, contract.id_column, codings, left_out)
+
+
+def persons_of(frame: pd.DataFrame, contract: Contract) -> Indices | None:
+    """Whose row each is, numbered as they come (rows,); None where no person is named or none has two rows.
+
+    A row that names nobody is a person of its own.
+    """
+    if contract.person is None or contract.person not in frame:
+        return None
+    named = frame[contract.person]
+    persons = pd.factorize(named)[0].astype(np.int64)
+    alone = persons < 0
+    persons[alone] = len(frame) + np.flatnonzero(alone)
+    return persons if named.dropna().duplicated().any() else None
 
 
 def not_recorded(target_frame: pd.DataFrame, contract: Contract) -> tuple[str, ...]:

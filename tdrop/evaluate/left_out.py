@@ -10,7 +10,7 @@ import pandas as pd
 from tdrop.base import Cohort, Count, DataError, Doubles
 from tdrop.choose import deal_folds, predict_folds
 from tdrop.contracts import Contract
-from tdrop.data import Encoder, learn_encoder, source_outcome
+from tdrop.data import Encoder, learn_encoder, persons_of, source_outcome
 from tdrop.methods import build
 from tdrop.metrics import auroc, per_row_log_loss
 
@@ -60,7 +60,8 @@ def measure_left_out(source_frame: pd.DataFrame, contract: Contract, encoder: En
     known = ~np.isnan(y)
     frame = source_frame[known].reset_index(drop=True)
     whole = learn_encoder(source_frame, contract, unknown)
-    pair = [each.encode(frame, "source", y=y[known]) for each in (whole, encoder)]
+    persons = persons_of(frame, contract)
+    pair = [each.encode(frame, "source", y=y[known], persons=persons) for each in (whole, encoder)]
     try:
         rows, outcomes, (full, lean) = _out_of_fold(pair, seed)
     except DataError:

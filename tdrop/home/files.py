@@ -34,7 +34,7 @@ REFUSED = "refused_labels.json"
 
 def save_cohort(path: Path, cohort: Cohort) -> None:
     """Writes a cohort to an .npz file."""
-    labels: dict[str, Any] = {} if cohort.y is None else {"y": cohort.y}
+    known: dict[str, Any] = {"y": cohort.y, "persons": cohort.persons}
     np.savez(
         path,
         site=np.asarray(cohort.site),
@@ -42,7 +42,7 @@ def save_cohort(path: Path, cohort: Cohort) -> None:
         ids=cohort.ids.astype(str),
         features=np.asarray(json.dumps([plain(feature) for feature in cohort.described])),
         X=cohort.X,
-        **labels,
+        **{name: values for name, values in known.items() if values is not None},
     )
 
 
@@ -58,6 +58,7 @@ def load_cohort(path: Path) -> Cohort:
         y=data.get("y"),
         task="regression" if str(data["task"]) == "regression" else "binary",
         described=described,
+        persons=data.get("persons"),
     )
 
 

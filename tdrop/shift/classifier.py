@@ -18,7 +18,16 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
-from tdrop.base import Cohort, DataError, Doubles, Indices, UsageError, did_you_mean
+from tdrop.base import (
+    Cohort,
+    DataError,
+    Doubles,
+    Indices,
+    UsageError,
+    count_persons,
+    deal_persons,
+    did_you_mean,
+)
 from tdrop.metrics import auroc_interval, delong, fit_line, per_row_log_loss, sigmoid
 from tdrop.shift.overlap import LARGEST_LOGIT, DomainAuroc, Kind, Propensity, find_unlike
 from tdrop.shift.terms import Terms
@@ -61,8 +70,9 @@ def propensity(
     """
     _check(source, target, kind)
     X, is_target = stack(source, target)
-    folds = max(2, min(folds, len(source), len(target)))
-    fold_of = _assign_folds(is_target, folds, np.random.default_rng([seed, 1]))
+    folds = max(2, min(folds, _people(source), _people(target)))
+    generator = np.random.default_rng([seed, 1])
+    fold_of = np.concatenate([_assign_folds(side, folds, generator) for side in (source, target)])
     with threadpool_limits(1):
         found = [_cross_fit(one, X, is_target, fold_of, seed) for one in (KINDS if kind is None else (kind,))]
     best = found[_pick(found, is_target)]
@@ -241,12 +251,17 @@ def _fit_and_score(
     return model.logits(held) + correction, len(kept)
 
 
-def _assign_folds(is_target: NDArray[np.bool_], folds: int, generator: np.random.Generator) -> Indices:
-    """Returns the fold of every row, each site spread evenly over the folds."""
-    fold_of = np.empty(len(is_target), dtype=np.int64)
-    for side in (False, True):
-        rows = np.flatnonzero(is_target == side)
-        fold_of[generator.permutation(rows)] = np.arange(len(rows)) % folds
+def _people(cohort: Cohort) -> int:
+    return len(cohort) if cohort.persons is None else count_persons(cohort.persons)
+
+
+def _assign_folds(cohort: Cohort, folds: int, generator: np.random.Generator) -> Indices:
+    """Returns the fold of every row of a site, spread evenly; a person's rows share one."""
+    # The rows of a single person cannot be kept together and still be both fitted and held out.
+    if cohort.persons is not None and _people(cohort) > 1:
+        return deal_persons(cohort.persons, folds, generator)
+    fold_of = np.empty(len(cohort), dtype=np.int64)
+    fold_of[generator.permutation(len(cohort))] = np.arange(len(cohort)) % folds
     return fold_of
 
 

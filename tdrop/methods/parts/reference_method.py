@@ -38,6 +38,7 @@ from tdrop.base import (
     StepCallback,
     Summary,
     Task,
+    draw_persons,
     plain,
 )
 from tdrop.methods.parts.checks import check_cohorts, check_passes, check_rows, check_seed
@@ -98,7 +99,7 @@ class ReferenceMethod(Settings):
         with threadpool_limits(limits=1), catch_warnings():
             # A solver that stops at `steps` did what it was asked to.
             simplefilter("ignore", ConvergenceWarning)
-            for place, drawn in enumerate(_bootstrap(y, source.task, self.refits, seed)):
+            for place, drawn in enumerate(_bootstrap(y, source, self.refits, seed)):
                 fresh = self.estimator(source.task, seed + place)
                 estimators.append(self.forget_patients(fresh.fit(X[drawn], y[drawn])))
                 if progress is not None:
@@ -171,16 +172,19 @@ def prediction_loss(predicted: Doubles, y: Floats, task: Task) -> float:
     return float(-np.mean(y * np.log(risk) + (1 - y) * np.log1p(-risk)))
 
 
-def _bootstrap(y: Floats, task: Task, refits: int, seed: int) -> Iterator[Indices]:
-    """Rows drawn with replacement for every refit; a draw that misses a class is drawn again.
+def _bootstrap(y: Floats, source: Cohort, refits: int, seed: int) -> Iterator[Indices]:
+    """Rows drawn with replacement for every refit, a person's together; a draw that misses a class is drawn again.
 
     Rows are repeated rather than weighted: with weights, boosting spends ten times the fit on binning.
     """
     generator = np.random.default_rng(seed)
     made = 0
     while made < refits:
-        drawn = np.sort(generator.integers(len(y), size=len(y)))
-        if task == "regression" or len(np.unique(y[drawn])) == 2:
+        if source.persons is None:
+            drawn = np.sort(generator.integers(len(y), size=len(y)))
+        else:
+            drawn = np.repeat(np.arange(len(y)), draw_persons(source.persons, generator)[0])
+        if source.task == "regression" or len(np.unique(y[drawn])) == 2:
             made += 1
             yield drawn
 
