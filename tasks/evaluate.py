@@ -58,8 +58,8 @@ def judged_methods(
     bootstrap: int,
 ) -> None:
     """Writes evaluation.json and, with labels, labels.json, label_problems.csv and outcomes.npz, or why not."""
-    ids = load_cohort(encoded.path / "target.npz").ids
-    y = None if labels is None else open_or_refuse(site, folder, ids, labels)
+    cohort = load_cohort(encoded.path / "target.npz")
+    y = None if labels is None else open_or_refuse(site, folder, cohort.ids, labels)
     frame = pd.read_parquet(target.path / FRAME)
     evaluation = compute(
         evaluate,
@@ -71,6 +71,7 @@ def judged_methods(
         subgroups=subgroups_of(frame, site.contract),
         bootstrap=bootstrap,
         unlike=unlike_patients(fitted),
+        persons=cohort.persons,
     )
     write_json(folder / "evaluation.json", evaluation.to_dict())
 

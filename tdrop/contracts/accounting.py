@@ -87,6 +87,15 @@ def table_findings(account: Account, contract: Contract, site: Site) -> Iterator
         yield _duplicates(account, contract, site)
 
 
+def person_findings(used: pd.DataFrame, contract: Contract) -> Iterator[Finding]:
+    """Yields how many persons the used rows are of, where the table says whose they are."""
+    if contract.person is None or contract.person not in used or not len(used):
+        return
+    named = used[contract.person]
+    persons = named.nunique() + int(named.isna().sum())
+    yield Finding("table.persons", None, "info", persons, len(used), "{total} rows of {count} persons")
+
+
 def _duplicates(account: Account, contract: Contract, site: Site) -> Finding:
     read, repeated, name = account.read, int(account.repeated.sum()), contract.id_column
     too_many = repeated > contract.limits.duplicates * read or site.duplicates == "refuse"

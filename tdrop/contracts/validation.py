@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from tdrop.base import DataError, Indices
-from tdrop.contracts.accounting import Account, Mask, account_for, list_quarantine, table_findings
+from tdrop.contracts.accounting import Account, Mask, account_for, list_quarantine, person_findings, table_findings
 from tdrop.contracts.engine import great_expectations
 from tdrop.contracts.expectations import READABLE_SUFFIX, Expectation, suite
 from tdrop.contracts.explain import short
@@ -91,13 +91,14 @@ def validate(
     ]
     broken = _broken_rows(table, [item for item in failing if item.severity == "row_critical"])
     account = account_for(table, contract, site, broken, aside=0 if aside is None else len(aside))
+    used = (frame if account.used.all() else frame[account.used]).reset_index(drop=True)
     found = (
         *findings,
         *(_finding(item, counts[item.rule], len(table), contract, site) for item in failing),
         *table_findings(account, contract, site),
+        *person_findings(used, contract),
     )
     lines = np.arange(1, len(frame) + 1) if rows is None else np.asarray(rows)
-    used = (frame if account.used.all() else frame[account.used]).reset_index(drop=True)
     return Checked(
         _validation(account, contract, site, found),
         used,

@@ -23,6 +23,7 @@ _ID_WORDS = {
 _ROW_NAMES = {"rownames", "rowname", "rowid", "unnamed0", "index"}
 #: A column with so few values for its rows says of what kind they are.
 _FEW_VALUES = 0.01
+_PERSONS = {"patient", "person", "subject", "participant", "mrn", "pid", "patid", "ptid", "subjid", "usubjid"}
 _PLACES = {"center", "centre", "institution", "inst", "institute", "provider", "provnum", "physician", "surgeon"}
 
 
@@ -81,6 +82,15 @@ def names_id(header: str) -> bool:
 def _names_patient(header: str) -> bool:
     """Whether it is a patient's id that a column is named after: that of another thing may be one of few."""
     return "".join(split_words(header)) in _ID_WORDS or similarity(header, _PATIENT) >= 0.9
+
+
+def names_person(header: str, values: pd.Series) -> bool:
+    """Whether a column says whose row it is: a person's id by its name, of many people of whom some have several."""
+    text = as_text(values, ()).dropna()
+    people = text.nunique()
+    # The whole name: a patient's age is no patient.
+    named = "".join(split_words(header)) in _PERSONS or _names_patient(header)
+    return named and max(1, _FEW_VALUES * len(values)) < people < len(text)
 
 
 def names_place(header: str) -> bool:

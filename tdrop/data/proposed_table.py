@@ -14,7 +14,7 @@ import pandas as pd
 from tdrop.base import DataError, Doubles, UsageError
 from tdrop.contracts import plain_label
 from tdrop.data.columns import Guess, answers, guess_column
-from tdrop.data.find_id import find_id, names_id, names_place, rises
+from tdrop.data.find_id import find_id, names_id, names_person, names_place, rises
 from tdrop.data.guesses import sniff
 from tdrop.data.hints import clean
 from tdrop.data.leaks import find_leak, names_follow_up
@@ -68,7 +68,10 @@ def propose_table(name: str, file: Path, asked: Asked) -> TableProposal:
         raise DataError(f"no column of the file can predict beside the id and the outcome ({listed})")
     doubts = {guess.header: _reason(guess) for guess in guesses if guess.role == "feature" and "role" in guess.why}
     headers = {names[header]: header for header in names}
-    return TableProposal(_write(name, guesses, outcome.lines(names), file.name), headers, left_out, doubts, outcome)
+    unused = [guess for guess in guesses if guess.role == "ignored" and guess.header]
+    person = next((guess.name for guess in unused if names_person(guess.header, raw[guess.header])), None)
+    text = _write(name, guesses, outcome.lines(names), file.name, person)
+    return TableProposal(text, headers, left_out, doubts, outcome)
 
 
 def _reason(guess: Guess) -> str:
@@ -166,7 +169,8 @@ def _no_number(header: str, guess: Guess, numbers: Doubles, raw: pd.DataFrame, i
     ids = None if id_header is None else as_text(raw[id_header], ())
     if rises(numbers) or numbers_patients(pd.Series(numbers), ids):
         return "guess (likely): it numbers the patients"
-    return "guess (likely): an id by its name" if names_id(header) else ""
+    named = names_id(header) or names_person(header, raw[header])
+    return "guess (likely): an id by its name" if named else ""
 
 
 def _label_guess(guess: Guess, raw: pd.DataFrame, outcome: ProposedOutcome, *, is_time: bool) -> Guess:
@@ -188,15 +192,17 @@ def _quoted(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _write(name: str, guesses: Sequence[Guess], outcome: Sequence[str], file: str) -> str:
+def _write(name: str, guesses: Sequence[Guess], outcome: Sequence[str], file: str, person: str | None) -> str:
     lines = [
         "# yaml-language-server: $schema=../schemas/table.json",
         "# Proposed from a look at one file. Check every line that says guess, then delete the remark.",
         f"name: {name}",
         "version: 1",
         f"title: {_quoted(f'Patients as in {clean(file)}')}",
-        "columns:",
     ]
+    if person is not None:
+        lines.append(f"person: {person}    # guess (likely): a person's id by its name, and some have several rows")
+    lines.append("columns:")
     for guess in guesses:
         lines.append(f"  - name: {guess.name}")
         for key, value in guess.keys.items():

@@ -15,12 +15,13 @@ from tdrop.metrics import Decision, Mask, Patients, refer, take
 
 @dataclass(frozen=True)
 class KnownOutcomes:
-    """Known outcomes: which rows they belong to, their values, and how many resamples to draw."""
+    """Known outcomes: which rows they belong to, their values, how many resamples to draw, and whose rows they are."""
 
     rows: Indices
     y: Doubles
     resamples: int
     seed: int
+    persons: Indices | None = None
 
     @property
     def events(self) -> int:
@@ -68,7 +69,7 @@ def resample_all(
         for method, summaries in predictions.items()
     }
     blocks: dict[str, list[list[Doubles]]] = {method: [[] for _ in plan] for method, plan in plans.items()}
-    for counts in metrics.count_blocks(len(labels.y), labels.resamples, labels.seed):
+    for counts in metrics.count_blocks(len(labels.y), labels.resamples, labels.seed, labels.persons):
         for method, plan in plans.items():
             for index, statistics in enumerate(plan):
                 blocks[method][index].append(_apply(statistics, counts))

@@ -31,6 +31,7 @@ def evaluate(
     seed: int = 0,
     reference: str = REFERENCE,
     unlike: NDArray[np.bool_] | None = None,
+    persons: Indices | None = None,
 ) -> Evaluation:
     """Computes every number of a site.
 
@@ -45,10 +46,11 @@ def evaluate(
         seed: Seed of the resamples.
         reference: The method that others are compared with on the same resamples.
         unlike: Who is unlike anyone the model learned from (rows,), as `Propensity.unlike`.
+        persons: Whose row it is (rows,), where a person has several: they are resampled together.
     """
     rows = _check(site, predictions, y, seeds)
     groups = _group_rows(subgroups, rows)
-    labels = _known(y, bootstrap, seed)
+    labels = _known(y, bootstrap, seed, persons)
     found = {method: free_rows(site, method, s, decision, seeds, groups, unlike) for method, s in predictions.items()}
     if labels is not None:
         numbers = resample_all(predictions, labels, decision, groups, unlike)
@@ -100,8 +102,9 @@ def _natural(label: str) -> tuple[float, bool, str]:
     return (float(found.group()) if found else float("inf"), found is None or found.start() == 0, label)
 
 
-def _known(y: NDArray[Any] | None, bootstrap: int, seed: int) -> KnownOutcomes | None:
+def _known(y: NDArray[Any] | None, bootstrap: int, seed: int, persons: Indices | None) -> KnownOutcomes | None:
     if y is None or not np.isfinite(y).any():
         return None
     rows = np.flatnonzero(np.isfinite(y))
-    return KnownOutcomes(rows, np.asarray(y, dtype=np.float64)[rows], bootstrap, seed)
+    whose = None if persons is None else persons[rows]
+    return KnownOutcomes(rows, np.asarray(y, dtype=np.float64)[rows], bootstrap, seed, whose)

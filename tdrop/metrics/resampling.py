@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm, t as student
 
-from tdrop.base import INTERVAL_LEVEL, Doubles, Floats
+from tdrop.base import INTERVAL_LEVEL, Doubles, Floats, Indices, draw_persons
 from tdrop.metrics.scores import add_up, divide
 
 #: Resamples handled at once: a block of 10,000 patients then fits a processor's cache.
@@ -114,11 +114,17 @@ class Quotient:
         return divide(top, bottom)[None, :]
 
 
-def count_blocks(rows: int, resamples: int, seed: int) -> Iterator[Floats]:
-    """Yields how often each of `rows` patients was drawn, (up to BLOCK resamples, rows) at a time."""
+def count_blocks(rows: int, resamples: int, seed: int, persons: Indices | None = None) -> Iterator[Floats]:
+    """Yields how often each of `rows` patients was drawn, (up to BLOCK resamples, rows) at a time.
+
+    With `persons` (rows,) the rows of one are drawn together.
+    """
     random = np.random.default_rng(seed)
     for start in range(0, resamples, BLOCK):
         block = min(BLOCK, resamples - start)
+        if persons is not None:
+            yield draw_persons(persons, random, block).astype(np.float32)
+            continue
         drawn = random.integers(0, rows, size=(block, rows)) + rows * np.arange(block)[:, None]
         flat = np.bincount(drawn.ravel(), minlength=rows * block)
         yield flat.reshape(block, rows).astype(np.float32)

@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tdrop.base import Cohort, DataError, count_persons, deal_persons, draw_persons
+from tdrop.base import Cohort, DataError, Summary, count_persons, deal_persons, draw_persons
 from tdrop.choose import deal_folds, predict_folds
+from tdrop.contracts import Decision
+from tdrop.evaluate import evaluate
 from tdrop.home import load_cohort, save_cohort
 from tdrop.methods import build
 from tdrop.metrics import auroc
@@ -103,6 +105,22 @@ def test_a_draw_takes_whole_persons() -> None:
     assert (often[:, 0] == often[:, 1]).all()
     assert (often[:, 3] == often[:, 4]).all()
     assert (often[:, 0] + often[:, 3] + often[:, 5] == 3).all()
+
+
+def test_intervals_are_wider_where_rows_are_of_few_persons() -> None:
+    generator = np.random.default_rng(4)
+    persons = np.repeat(np.arange(60), 6)
+    y = generator.integers(0, 2, 60)[persons].astype(np.float64)
+    mean = np.clip(generator.random(60)[persons], 0.01, 0.99).astype(np.float32)
+    summary = Summary(mean, np.zeros_like(mean), (0.95,), mean[None], mean[None], 1)
+    widths = []
+    for whose in (None, persons):
+        found = evaluate("here", {"mlp": [summary]}, y, Decision(), seeds=[0], bootstrap=200, persons=whose)
+        row = next(row for row in found.rows if row.metric == "brier" and row.group == "all")
+        assert row.low is not None
+        assert row.high is not None
+        widths.append(row.high - row.low)
+    assert widths[1] > 1.7 * widths[0]
 
 
 def test_a_cohort_keeps_its_persons(tmp_path: Path) -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from tdrop.base import DataError
 from tdrop.contracts import Column, Contract
-from tdrop.data import learn_encoder, persons_of
+from tdrop.contracts.site import Disclosure
+from tdrop.contracts.yaml_file import parse_yaml
+from tdrop.data import Asked, learn_encoder, persons_of, propose_table
 from tdrop.data.preparation import prepare_frame
+from tdrop.disclosure import conceal_validation, disclose_validation
 
 
 @pytest.fixture
@@ -83,3 +88,43 @@ def test_a_source_without_the_column_is_stopped_and_a_target_is_not(
     found = prepare_frame(raw, contract, source).validation
     assert "column 'whose' (whose) is not in the extract" in found.reason
     assert not prepare_frame(patients(100), contract, make_site()).validation.stopped
+
+
+def test_it_is_said_how_many_persons_the_rows_are_of(contract: Contract, patients: Any, make_site: Any) -> None:
+    validation = prepare_frame(visits(patients, WHOSE), contract, make_site()).validation
+    found = next(finding for finding in validation.findings if finding.rule == "table.persons")
+    assert found.sentence == "100 rows of 97 persons"
+    policy = Disclosure(threshold=10)
+    shown = [finding for finding in disclose_validation(validation, policy).findings if finding.rule == found.rule]
+    assert shown[0].sentence == "100 rows of 100 persons"
+    kept = [finding for finding in conceal_validation(validation, policy).findings if finding.rule == found.rule]
+    assert kept[0].sentence == "some rows of some persons"
+
+
+def propose(tmp_path: Path, **ids: Any) -> str:
+    generator = np.random.default_rng(0)
+    columns = {"age": generator.normal(60, 9, 240).round(1), "sbp": generator.normal(130, 15, 240).round(0)}
+    file = tmp_path / "visits.csv"
+    pd.DataFrame({**ids, **columns, "died": generator.integers(0, 2, 240)}).to_csv(file, index=False)
+    return propose_table("visits", file, Asked(outcome="died")).text
+
+
+@pytest.mark.parametrize("name", ["patient_id", "MRN", "subject"])
+@pytest.mark.parametrize("spelling", [str, "p{:03d}".format])
+def test_a_proposed_table_says_whose_rows_they_are(tmp_path: Path, name: str, spelling: Any) -> None:
+    whose = [spelling(row % 80 + 400) for row in np.random.default_rng(1).permutation(240)]
+    text = propose(tmp_path, **{"encounter_id": [f"e{row}" for row in range(240)], name: whose})
+    assert f"\nperson: {name}    # guess (likely)" in text
+    table = Contract.model_validate({**parse_yaml(text, Path("visits.yaml")).data})
+    assert (table.id_column, table.person) == ("encounter_id", name)
+
+
+def test_who_has_one_row_is_the_id_and_nobody_is_proposed_twice(tmp_path: Path) -> None:
+    text = propose(tmp_path, patient_id=[f"p{row}" for row in range(240)])
+    assert "person:" not in text
+    text = propose(
+        tmp_path, case_id=[f"p{row}" for row in range(240)], patient_age=[40 + row % 40 for row in range(240)]
+    )
+    assert "person:" not in text
+    with pytest.raises(DataError, match="should identify a patient, but 160 of 240 rows repeat"):
+        propose(tmp_path, patient_id=[f"p{row % 80}" for row in range(240)])
