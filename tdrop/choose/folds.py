@@ -57,7 +57,8 @@ def weigh_out_of_fold(
             f"site '{source.site}': expected one weight a source row ({len(source):,}), came shape {weights.shape}"
         )
     losses = per_row_log_loss(source.y[found.rows], found.risk)
-    collected = Losses.collect(losses, weights[found.rows])
+    persons = None if source.persons is None else source.persons[found.rows]
+    collected = Losses.collect(losses, weights[found.rows], persons)
     return FoldScore(
         method=method,
         log_loss=collected.mean,

@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from tdrop.base import Doubles
+from tdrop.base import Doubles, Indices
 
 #: Blocks of patients; fewer when there are fewer patients.
 BLOCKS = 100
@@ -15,11 +15,11 @@ BLOCKS = 100
 
 @dataclass(frozen=True)
 class Losses:
-    """Weighted losses summed over blocks; row i belongs to block i mod BLOCKS.
+    """Weighted losses summed over blocks; row i, or the i-th person, belongs to block i mod BLOCKS.
 
     Attributes:
         mean: Weighted mean loss.
-        standard_error: Of that mean, from the rows.
+        standard_error: Of that mean, from the rows, or the persons that they are of.
         sums: Weight times loss, summed by block (blocks,).
         weights: Weights summed by block (blocks,).
     """
@@ -30,14 +30,18 @@ class Losses:
     weights: tuple[float, ...]
 
     @classmethod
-    def collect(cls, losses: Doubles, weights: Doubles | None = None) -> Self:
-        """Sums losses (rows,) with their weights (rows,), 1 unless given."""
+    def collect(cls, losses: Doubles, weights: Doubles | None = None, persons: Indices | None = None) -> Self:
+        """Sums losses (rows,) with their weights (rows,), 1 unless given; the rows of one of `persons` count as one."""
         weights = np.ones(len(losses)) if weights is None else np.asarray(weights, dtype=np.float64)
         total = float(weights.sum())
         mean = float(np.dot(weights, losses)) / total
-        error = float(np.sqrt(np.sum((weights * (losses - mean)) ** 2))) / total
-        block = np.arange(len(losses)) % BLOCKS
-        blocks = min(BLOCKS, len(losses))
+        away = weights * (losses - mean)
+        block, blocks = np.arange(len(losses)) % BLOCKS, min(BLOCKS, len(losses))
+        if persons is not None:
+            person = np.unique(persons, return_inverse=True)[1]
+            away = np.bincount(person, away).astype(np.float64)
+            block, blocks = person % BLOCKS, min(BLOCKS, len(away))
+        error = float(np.sqrt(np.sum(away**2))) / total
         sums = np.bincount(block, weights * losses, minlength=blocks)
         return cls(mean, error, tuple(sums.tolist()), tuple(np.bincount(block, weights, minlength=blocks).tolist()))
 

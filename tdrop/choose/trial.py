@@ -114,11 +114,13 @@ def score_trial(method: Described, source: Cohort, found: OutOfFold, matching_ro
     """Compares out-of-fold risks with the outcomes of the rows they are for."""
     y = _outcomes(source)[found.rows]
     per_row = per_row_log_loss(y, found.risk)
-    losses = Losses.collect(per_row)
+    persons = None if source.persons is None else source.persons[found.rows]
+    losses = Losses.collect(per_row, persons=persons)
     wrong = misclassified(y, found.risk)
     # Without its doubt a fit's spread is not the method's.
     has_spread = found.passes > 1 and method.risk_alone() == method
     matched = np.isin(found.rows, matching_rows)
+    matched_persons = None if persons is None else persons[matched]
     settings = settings_of(method)
     return Trial(
         method=method.name,
@@ -134,7 +136,7 @@ def score_trial(method: Described, source: Cohort, found: OutOfFold, matching_ro
         brier=brier(y, found.risk),
         matched_log_loss=float(per_row[matched].mean()) if matched.any() else None,
         matched_n=int(matched.sum()),
-        matched_losses=Losses.collect(per_row[matched]) if matched.any() else None,
+        matched_losses=Losses.collect(per_row[matched], persons=matched_persons) if matched.any() else None,
         restraint=method.restraint(),
         losses=losses,
     )

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tdrop.base import Cohort, DataError, Summary, count_persons, deal_persons, draw_persons
-from tdrop.choose import deal_folds, predict_folds
+from tdrop.choose import Losses, deal_folds, predict_folds
 from tdrop.contracts import Decision
 from tdrop.evaluate import evaluate
 from tdrop.home import load_cohort, save_cohort
@@ -121,6 +121,17 @@ def test_intervals_are_wider_where_rows_are_of_few_persons() -> None:
         assert row.high is not None
         widths.append(row.high - row.low)
     assert widths[1] > 1.7 * widths[0]
+
+
+def test_what_is_lost_on_rows_of_one_person_counts_once() -> None:
+    generator = np.random.default_rng(6)
+    own, others = generator.random(150), generator.random(150)
+    once, again = Losses.collect(own), Losses.collect(np.repeat(own, 4), persons=np.repeat(np.arange(150), 4))
+    assert again.standard_error == pytest.approx(once.standard_error)
+    assert Losses.collect(np.repeat(own, 4)).standard_error < 0.6 * once.standard_error
+    assert Losses.collect(own, persons=np.arange(150)) == once
+    difference = again.compare(Losses.collect(np.repeat(others, 4), persons=np.repeat(np.arange(150), 4)))
+    assert difference == pytest.approx(once.compare(Losses.collect(others)))
 
 
 def test_a_cohort_keeps_its_persons(tmp_path: Path) -> None:
