@@ -236,10 +236,15 @@ def test_values_that_stand_in_the_header_are_never_said(
 ) -> None:
     (tmp_path / "batch.csv").write_bytes(joined(IN_THE_HEADER[case](sound(patients))))
     site = make_site(renames={"AgeInYears": "age"})
-    found = prepare(site, shared_network, home=tmp_path, file=tmp_path / "batch.csv").validation
-    assert found.stopped
+    try:
+        found = prepare(site, shared_network, home=tmp_path, file=tmp_path / "batch.csv").validation
+    except DataError as error:
+        said = [str(error).replace(str(tmp_path), "")]
+    else:
+        assert found.stopped
+        said = [found.message(), *(f"{item.sentence}; {item.fix}" for item in found.findings)]
     first = [value for value in sound(patients)[1].split(",") if "." in value]
-    for text in (found.message(), *(f"{item.sentence}; {item.fix}" for item in found.findings)):
+    for text in said:
         assert not re.search(r"P000\d\d|812", text), text
         assert not any(value in text for value in first), text
 
