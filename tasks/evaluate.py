@@ -31,7 +31,7 @@ Fits = Mapping[str, Sequence[Ref]]
 @stage("models")
 def locked_models(folder: Path, choice: Ref, models: Fits) -> None:
     """Writes models.json."""
-    write_json(folder / MODELS, {"choice": choice.digest, "models": _digests(models)})
+    write_json(folder / MODELS, {"choice": choice.same_anywhere, "models": _digests(models)})
 
 
 @step("lock models", "lock models {site.name}")
@@ -112,7 +112,7 @@ def evaluate_site(
 
 
 def _digests(fits: Fits) -> dict[str, list[str]]:
-    return {method: [ref.digest for ref in refs] for method, refs in fits.items()}
+    return {method: [ref.same_anywhere for ref in refs] for method, refs in fits.items()}
 
 
 def _show(site: ResolvedSite, ref: Ref) -> None:

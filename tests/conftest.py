@@ -97,15 +97,13 @@ def tiny_network(tmp_path: Path):
 def write_tiny_network(folder: Path, rows=TINY_ROWS, seed: int = 0):
     """Writes `folder/network/data_contracts` and the extracts below `folder/home`; returns the Place."""
     from tdrop.data.demo import write_demo_network
-    from tdrop.home import SECRET, Place, write_private
+    from tdrop.home import Place
 
     contracts = folder / "network" / "data_contracts"
     shutil.copytree(PROJECT / "data_contracts", contracts)
     # The demo's site that is stopped: tests that want one stop another.
     (contracts / "sites" / "ferryside.yaml").unlink()
     place = Place.at(folder / "home", contracts)
-    # Homes are compared by the digests of what they made.
-    write_private(place.root / SECRET, "the same in every test")
     write_demo_network(place.root / "demo", rows, seed=seed)
     settle(place.root / "demo")
     return place
