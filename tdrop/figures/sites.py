@@ -65,7 +65,7 @@ def draw_densities(
         features: Those of a `Shift`; a hidden bar is not drawn.
         titles: By feature, its name for people.
         order: Columns, those that differ most first.
-        ticks: By feature, names of some of its values, such as {1: "T1"}.
+        ticks: By feature, or by column where its levels are drawn together, names of its values, such as {1: "T1"}.
     """
     ranked = sorted(
         (each for each in _histograms(features) if len(each.density.edges) > 2),
@@ -109,7 +109,7 @@ def _histograms(features: Sequence[FeatureShift]) -> list[_Histogram]:
             levels.setdefault(row.column, []).append(row)
     for column, items in levels.items():
         if all(len(item.density.source) > 1 for item in items):
-            names = {float(place): item.feature.partition("=")[2] for place, item in enumerate(items)}
+            names = {float(place): item.feature for place, item in enumerate(items)}
             edges = tuple((np.arange(len(items) + 1) - 0.5).tolist())
             source, target = (tuple(getattr(item.density, side)[1] for item in items) for side in ("source", "target"))
             found.append(_Histogram(column, column, Density(edges, source, target), names))

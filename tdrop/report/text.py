@@ -142,11 +142,12 @@ def known_features(contract: Contract) -> dict[str, Feature]:
 
 
 def value_names(contract: Contract | None) -> dict[str, dict[float, str]]:
-    """Returns, by ordinal feature, what its codes 1, 2, ... stand for."""
+    """Returns, by ordinal column, what its codes 1, 2, ... stand for; by categorical one its levels from 0 on."""
+    first = {"ordinal": 1, "categorical": 0}
     return {
-        column.name: {float(code): category for code, category in enumerate(column.categories, start=1)}
+        column.name: {float(code): category for code, category in enumerate(column.categories, first[column.type])}
         for column in (contract.features if contract else ())
-        if column.type == "ordinal"
+        if column.type in first
     }
 
 

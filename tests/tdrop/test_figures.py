@@ -10,14 +10,17 @@ from xml.etree import ElementTree
 import matplotlib as mpl
 import numpy as np
 import pytest
-from report_cases import comparison, report_data
+from report_cases import CONTRACTS, comparison, report_data
 
 from tdrop import figures, metrics
+from tdrop.contracts import load_network
 from tdrop.evaluate import Moved, compare_risks
 from tdrop.figures.methods import DropoutRates, smooth_density
 from tdrop.figures.style import HIGHLIGHT, LOOKS, TARGET_COLOUR, Canvas, clean_svg, look, styled
 from tdrop.methods import method_names
 from tdrop.report import ReportData
+from tdrop.report.text import value_names
+from tdrop.shift import Density, FeatureShift
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -111,6 +114,19 @@ def test_a_method_looks_the_same_everywhere_and_like_no_other() -> None:
     assert len({(item.colour, item.marker) for item in LOOKS.values()}) == len(LOOKS)
     assert len({item.colour for item in LOOKS.values()}) == len(LOOKS)
     assert look("a method of another version").colour == "#5b6672"
+
+
+def test_the_levels_of_a_column_are_named_as_the_contract_names_them() -> None:
+    def level(name: str) -> FeatureShift:
+        density = Density((0.0, 0.5, 1.0), (30, 20), (25, 15))
+        return FeatureShift(name, "ward", "level", *[None] * 5, "total_variation", None, None, density)
+
+    # Names that could be taken apart in more than one way: nobody does.
+    drawn = figures.draw_densities([level("ward=a=b"), level("ward=c")], {}, [], {"ward": {0.0: "a=b", 1.0: "c"}})
+    told = {text.text for text in ElementTree.fromstring(drawn).iter(f"{SVG}text")}
+    assert {"a=b", "c"} <= told
+    table = load_network(CONTRACTS).contracts["prostate"]
+    assert value_names(table)["treatment"][3.0] == "hormone"
 
 
 def test_methods_share_one_scale(drawn: dict[str, str]) -> None:
