@@ -124,9 +124,9 @@ def _real_problems() -> Iterator[Problem]:
 
 
 def _cut_problems() -> Iterator[Problem]:
-    """Real transfers: those that settle rules, and five collections that judge one each."""
+    """Real transfers: those that settle rules, and six collections that judge one each."""
     families = {"settling": "real", "judging": "judging"}
-    for name in ("settling", "judging", "first", "second", "third", "fourth"):
+    for name in ("settling", "judging", "first", "second", "third", "fourth", "fifth"):
         for title, transfer in collection(name).items():
             yield _once(title.replace(" ", "-"), families.get(name, f"{name} collection"), transfer.sides)
 

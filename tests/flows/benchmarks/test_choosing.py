@@ -31,7 +31,7 @@ def test_regret_is_what_the_best_candidate_does_better_and_every_problem_counts_
 def test_the_problems_cover_every_family():
     listed = problems.list_problems()
     families = {"simulator", "hard simulator", "extrapolation", *SHAPES, "real", "judging", "judging, simulated"}
-    families |= {f"{name} collection" for name in ("first", "second", "third", "fourth")}
+    families |= {f"{name} collection" for name in ("first", "second", "third", "fourth", "fifth")}
     assert {problem.family for problem in listed} == families
     names = [problem.name for problem in (*problems.quick_problems(), *listed, *problems.further_pairs())]
     assert len(set(names)) == len(names)
