@@ -34,6 +34,7 @@ from .plan import (
     plan_trials as plan_trials,
 )
 from .trial import (
+    Fits as Fits,
     Trial as Trial,
     chosen_method as chosen_method,
     refit as refit,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tdrop.base import Cohort, FitError, Indices
 from tdrop.choose.out_of_fold import FOLDS, MOST_ROWS, PASSES, OutOfFold
 from tdrop.choose.plan import BUDGET, plan_trials
-from tdrop.choose.trial import Trial, run_trial
+from tdrop.choose.trial import Fits, Trial, run_trial
 
 #: Out-of-fold log loss that a more restrained setting may cost: below what any site's patients could tell.
 TOLERANCE = 0.005
@@ -47,10 +47,11 @@ def tune(
     folds: int = FOLDS,
     passes: int = PASSES,
     most_rows: int = MOST_ROWS,
+    shared: MutableMapping[Fits, OutOfFold] | None = None,
 ) -> Tuned:
     """Tries a method's settings, all of them on one fold and the promising ones on every fold, and picks one."""
     planned = plan_trials(name, budget=budget, seed=seed, base=base)
-    options: dict[str, Any] = {"seed": seed, "folds": folds, "passes": passes, "most_rows": most_rows}
+    options: dict[str, Any] = {"seed": seed, "folds": folds, "passes": passes, "most_rows": most_rows, "shared": shared}
     found = [run_trial(method, source, target, matching_rows, held=(0,), **options) for method in planned]
     for place in promising([trial for trial, _ in found]):
         earlier = found[place][1]

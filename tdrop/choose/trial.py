@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,9 @@ from tdrop.methods import build
 from tdrop.metrics import auroc, brier, misclassified, per_row_log_loss
 
 logger = logging.getLogger(__name__)
+
+#: What was fitted, and the folds that were left out in turn.
+Fits = tuple[Method, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -75,10 +78,11 @@ def run_trial(
     folds: int = FOLDS,
     passes: int = PASSES,
     most_rows: int = MOST_ROWS,
+    shared: MutableMapping[Fits, OutOfFold] | None = None,
 ) -> tuple[Trial, OutOfFold | None]:
     """Scores a method on source rows that its fits did not see.
 
-    A pure function of its arguments: the same call gives the same trial in any process.
+    A pure function of its other arguments: the same call gives the same trial in any process.
 
     Args:
         method: Settings to try.
@@ -91,6 +95,7 @@ def run_trial(
         folds: Number of folds.
         passes: Samples behind risk and sd.
         most_rows: Source rows dealt into folds, at most.
+        shared: What was fitted so far with the same other arguments; methods with the same risk share its fits.
 
     Returns:
         The trial, and the risks it rests on; None when a fit failed.
@@ -101,7 +106,10 @@ def run_trial(
     try:
         found = earlier
         if asked:
-            fresh = predict_folds(method, source, target, dealt, asked, seed=seed, passes=passes)
+            fits, known_fits = (method.risk_alone(), asked), {} if shared is None else shared
+            if fits not in known_fits:
+                known_fits[fits] = predict_folds(method, source, target, dealt, asked, seed=seed, passes=passes)
+            fresh = known_fits[fits]
             found = fresh if earlier is None else earlier.join(fresh)
     except FitError as error:
         logger.info("a trial of '%s' failed: %s", method.name, error)

@@ -36,9 +36,9 @@ Where this code departs from the printed text, and why:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import atanh, log
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -46,6 +46,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tdrop.base import Floats, Task
+from tdrop.methods import method_class
 from tdrop.methods.parts.doubt import RiskAndDoubt, bounded
 from tdrop.methods.parts.fused import SMALLEST_VARIANCE, Workspace, concrete_passes, gaussian_passes
 from tdrop.methods.parts.network import Batch, Layers, NeuralNetwork, mean_prediction_loss
@@ -60,6 +61,8 @@ _AT_ONCE = 1024
 _SMALLEST = 1e-6
 #: Weight of the source's term in the authors' toy code.
 _REFERENCE_SOURCE_WEIGHT = 0.1
+#: The settings that TDNR does not have.
+PRICED = ("form", "lambda_")
 
 
 @dataclass(frozen=True)
@@ -110,9 +113,13 @@ class TransductiveDropout(NetworkMethod):
         """Without the regulariser no target row enters the loss."""
         return self.lambda_ > 0
 
-    def risk_alone(self) -> Self:
-        """The risk's network has no lambda where doubt has a network of its own."""
-        return replace(self, lambda_=0.0) if self.form == "separate" else self
+    def risk_alone(self) -> TransductiveDropout:
+        """TDNR, where doubt has a network of its own: its fits then serve both methods."""
+        if self.form == "paper":
+            return self
+        shared = {name: value for name, value in self.settings().items() if name not in PRICED}
+        risk: TransductiveDropout = method_class("tdnr")(**shared)
+        return risk
 
     @classmethod
     def fitted_class(cls) -> type[FittedNetwork]:

@@ -278,6 +278,18 @@ def test_a_refit_uses_all_rows_the_settings_and_the_steps(sites):
     np.testing.assert_array_equal(fitted.sample(target.X, 3, seed=0).samples, same.sample(target.X, 3, seed=0).samples)
 
 
+def test_methods_with_the_same_risk_share_its_fits(sites):
+    options = {"budget": 2, "base": {**QUICK, "members": 2}}
+    shared = {}
+    tune("ensemble", *sites, **options, shared=shared)
+    fitted = len(shared)
+    found = tune("transductive_ensemble", *sites, **options, shared=shared)
+    assert len(shared) == fitted, "nothing was fitted again"
+    apart = tune("transductive_ensemble", *sites, **options)
+    assert found.trials == apart.trials
+    np.testing.assert_array_equal(found.out_of_fold.risk, apart.out_of_fold.risk)
+
+
 def test_block_sums_compare_losses_row_by_row():
     generator = np.random.default_rng(0)
     weights = generator.exponential(size=5_000)

@@ -162,6 +162,14 @@ class FittedNetwork:
             shown = self._sample(np.asarray(X)[:0], draw).samples.shape[0]
             return summarise_samples(lambda part: self._sample(part, draw), np.asarray(X), shown, levels)
 
+    def risk_alone(self) -> FittedNetwork:
+        """What gives the risk, without the networks of doubt: the fit of the method's own `risk_alone`."""
+        if not isinstance(self.network, RiskAndDoubt):
+            return self
+        alone = self.method.risk_alone()
+        assert isinstance(alone, NetworkMethod)
+        return alone.fitted_class()(alone, self.network.risk, self._facts)
+
     def save(self, folder: Path) -> None:
         """Writes the model to `folder`, without pickle."""
         tensors = {name: tensor.contiguous() for name, tensor in self.network.state_dict().items()}

@@ -57,6 +57,16 @@ def test_what_tunes_and_chooses_is_the_ensembles_risk():
     assert "lambda_" in joint.search_space()
 
 
+@pytest.mark.parametrize(("name", "rival"), [("transductive_ensemble", "ensemble"), ("transductive_dropout", "tdnr")])
+def test_a_fit_gives_away_its_risk_which_is_the_rivals_own_fit(name, rival):
+    source, target, _ = small_cohorts()
+    alone = quick(name).fit(source, target, seed=1).risk_alone()
+    plain = quick(rival).fit(source, target, seed=1)
+    assert alone.method == plain.method
+    assert np.array_equal(alone.sample(target.X, 9, seed=0).samples, plain.sample(target.X, 9, seed=0).samples)
+    assert plain.risk_alone() is plain
+
+
 def test_members_differ_more_on_the_target_and_no_more_on_the_source():
     source, target = scenarios.extrapolation(400, seed=0)
 
