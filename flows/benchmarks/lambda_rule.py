@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -19,10 +20,11 @@ from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
 from flows.benchmarks.transductive_doubt import FEWEST_ERRORS, RIVALS
 from flows.benchmarks.transfers import collection
 from flows.benchmarks.units import QUICK_NETWORK, run_units
-from tdrop.base import Cohort, Doubles
+from tdrop.base import Cohort, Doubles, Fitted
 from tdrop.data import SHAPES, extrapolation, shaped
 from tdrop.home import Place
 from tdrop.methods import build, label
+from tdrop.methods.parts.network_method import FittedNetwork
 from tdrop.metrics import auroc, misclassified, per_row_log_loss
 from tdrop.shift import propensity
 
@@ -38,7 +40,7 @@ SHARE, PREFERENCE = 0.25, 6
 FEWEST_OUTCOMES = 10
 REAL, SIMULATED = "real", "simulated"
 #: Whose sources are used; their targets' outcomes are not.
-COLLECTIONS = ("settling", "judging", "first", "second", "third")
+COLLECTIONS = ("settling", "judging", "first", "second", "third", "fourth")
 MEASURES = ("log loss", "AUROC", "error AUROC by sd")
 
 #: By measure, one fit's value; None where it is not defined.
@@ -118,20 +120,28 @@ def _enough(aside: Cohort) -> bool:
 
 def _measure(method: str, labelled: Cohort, aside: Cohort, *, quick: bool) -> dict[str, Measured]:
     """By lambda, what a fit does on the patients set aside."""
+    settings: Mapping[str, Any] = QUICK_NETWORK if quick else {}
+    fits = {
+        f"{lambda_:g}": build(method, lambda_=lambda_, **settings).fit(labelled, aside.unlabelled(), None, seed=0)
+        for lambda_ in LAMBDAS[1:]
+    }
+    any_of_them = next(iter(fits.values()))
+    assert isinstance(any_of_them, FittedNetwork)
+    # Whatever lambda is, the risk alone is the fit with lambda 0, to the last bit.
+    fits[f"{LAMBDAS[0]:g}"] = any_of_them.risk_alone()
+    return {lambda_: _judge(aside, fitted) for lambda_, fitted in fits.items()}
+
+
+def _judge(aside: Cohort, fitted: Fitted) -> Measured:
+    """What a fit does on the patients set aside."""
     assert aside.y is not None
-    found: dict[str, Measured] = {}
-    for lambda_ in LAMBDAS:
-        fitted = build(method, lambda_=lambda_, **(QUICK_NETWORK if quick else {})).fit(
-            labelled, aside.unlabelled(), None, seed=0
-        )
-        summary = fitted.summarise(aside.X, PASSES, seed=0)
-        errors = misclassified(aside.y, summary.mean).sum()
-        found[f"{lambda_:g}"] = {
-            "log loss": float(per_row_log_loss(aside.y, summary.mean).mean()),
-            "AUROC": auroc(aside.y, summary.mean),
-            "error AUROC by sd": error_auroc(aside.y, summary) if errors >= FEWEST_ERRORS else None,
-        }
-    return found
+    summary = fitted.summarise(aside.X, PASSES, seed=0)
+    errors = misclassified(aside.y, summary.mean).sum()
+    return {
+        "log loss": float(per_row_log_loss(aside.y, summary.mean).mean()),
+        "AUROC": auroc(aside.y, summary.mean),
+        "error AUROC by sd": error_auroc(aside.y, summary) if errors >= FEWEST_ERRORS else None,
+    }
 
 
 def run(place: Place, scale: Scale) -> Results:

@@ -19,6 +19,7 @@ from tdrop.base import Cohort, Summary
 from tdrop.data import extrapolation
 from tdrop.home import Place
 from tdrop.methods import build, label
+from tdrop.methods.parts.network_method import FittedNetwork
 from tdrop.metrics import CalibrationError, auroc, misclassified, per_row_log_loss
 
 #: What reads the unlabelled patients, and the same networks without them.
@@ -69,16 +70,22 @@ def measure_doubts(place: Place, *, quick: bool, refits: int) -> list[Table]:
 def measure_doubt(family: str, name: str, quick: bool, refits: int) -> Measured:
     """By method, what a fit does on the target of one problem, in the mean over refits."""
     source, labelled = _draw(family, name, 200 if quick else 1_000)
-    found = {}
-    for method in METHODS:
-        built = build(method, **{"weight_decay": DECAY, **(QUICK_NETWORK if quick else {})})
-        fits = (built.fit(source, labelled.unlabelled(), None, seed=seed) for seed in range(refits))
-        each = [_measure(labelled, one.summarise(labelled.X, 10 if quick else PASSES, seed=0)) for one in fits]
-        found[method] = {
+    found: dict[str, list[tuple[float | None, ...]]] = {method: [] for method in METHODS}
+    for main, rival in RIVALS.items():
+        built = build(main, **{"weight_decay": DECAY, **(QUICK_NETWORK if quick else {})})
+        for seed in range(refits):
+            fitted = built.fit(source, labelled.unlabelled(), None, seed=seed)
+            assert isinstance(fitted, FittedNetwork)
+            # The risk alone is the rival's own fit, to the last bit.
+            for method, one in ((main, fitted), (rival, fitted.risk_alone())):
+                found[method].append(_measure(labelled, one.summarise(labelled.X, 10 if quick else PASSES, seed=0)))
+    return {
+        method: {
             name: None if None in values else float(np.mean(values))
             for name, *values in zip(MEASURES, *each, strict=True)
         }
-    return found
+        for method, each in found.items()
+    }
 
 
 def _measure(labelled: Cohort, summary: Summary) -> tuple[float | None, ...]:

@@ -114,6 +114,10 @@ class NeuralNetwork(nn.Module):
         layers = [module for module in self.modules() if isinstance(module, Layers)]
         return [weight for each in layers for weight in each.weights]
 
+    def decay_factor(self) -> Tensor:
+        """How many times `weight_decay` they are shrunk by, of a shape that spreads over every weight."""
+        return torch.ones(())
+
     def release(self) -> None:
         """Lets go of memory that only training needs."""
 
