@@ -40,6 +40,11 @@ class Watcher:
     def restraint(self):
         return (float(self.steps),)
 
+    hedged: ClassVar[bool] = False
+
+    def hedge(self):
+        return self
+
     def settings(self):
         return {"risk": self.risk, "steps": self.steps}
 

@@ -233,6 +233,11 @@ class Described(Protocol):
         """How much these settings hold the method back, the most important part first; larger is more restrained."""
         ...
 
+    @property
+    def hedged(self) -> bool:
+        """Whether some of its members are held back and others are not."""
+        ...
+
 
 @runtime_checkable
 class Method(Described, Protocol):
@@ -267,6 +272,10 @@ class Method(Described, Protocol):
 
     def with_settings(self, **settings: Any) -> Self:
         """Returns a copy with some settings changed; an unknown name is a UsageError."""
+        ...
+
+    def hedge(self) -> Self:
+        """The same with only some of its members held back; itself where a method has none."""
         ...
 
     def search_space(self) -> dict[str, tuple[Any, ...]]:

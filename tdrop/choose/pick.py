@@ -66,23 +66,25 @@ def tune(
 def promising(trials: Sequence[Trial]) -> tuple[int, ...]:
     """Places of the trials that go on after the first fold.
 
-    A third of the trials, rounded up, goes on by loss; so does the trial that the rule would pick on this fold alone,
-    so that restraint is not lost to a fold's chance, and the defaults, against which the others are held.
+    A third of the trials, rounded up, goes on by loss; so do the trial that the rule would pick on this fold alone and
+    its hedge, so that restraint is not lost to a fold's chance, and the defaults, against which the others are held.
     """
     scored = _scored(trials)
     if not scored:
         return ()
     count = -(-len(trials) // round(1 / GOING_ON))
     lowest = sorted(scored, key=lambda place: _loss_of(trials[place]))[:count]
-    return tuple(sorted({*lowest, most_restrained(trials, scored), scored[0]}))
+    restrained = most_restrained(trials, scored)
+    return tuple(sorted({*lowest, restrained, _hedge_of(trials, scored, restrained), scored[0]}))
 
 
 def pick_place(name: str, trials: Sequence[Trial]) -> int:
     """Place of the trial whose settings the refit uses.
 
     Of the trials on the most folds, those within TOLERANCE of the lowest log loss cost nothing; the most restrained of
-    them is picked where it holds the method back more than the defaults do. Else the defaults, which come first, stay
-    unless more than WORTH is gained.
+    them is picked where it holds the method back more than the defaults do, or its hedge where that costs nothing
+    either: what the source cannot tell apart then answers together. Else the defaults, which come first, stay unless
+    more than WORTH is gained.
     """
     scored = _scored(trials)
     if not scored:
@@ -93,7 +95,7 @@ def pick_place(name: str, trials: Sequence[Trial]) -> int:
     restrained = most_restrained(trials, compared)
     gained = _loss_of(trials[0]) - min(_loss_of(trials[place]) for place in compared)
     stays = 0 in compared and gained <= WORTH and trials[restrained].restraint <= trials[0].restraint
-    return 0 if stays else restrained
+    return 0 if stays else _hedge_of(trials, compared, restrained)
 
 
 def pick_trial(name: str, trials: Sequence[Trial]) -> Trial:
@@ -108,9 +110,21 @@ def mark_picked(trials: Sequence[Trial], place: int) -> tuple[Trial, ...]:
 
 def most_restrained(trials: Sequence[Trial], places: Sequence[int]) -> int:
     """Place of the most restrained trial within TOLERANCE of the lowest log loss; of equals the lower, then earlier."""
+    return max(_close(trials, places), key=lambda place: (trials[place].restraint, -_loss_of(trials[place]), -place))
+
+
+def _hedge_of(trials: Sequence[Trial], places: Sequence[int], restrained: int) -> int:
+    """Place of the hedge, where it costs nothing and the trial holds back more than the defaults; else the trial's."""
+    hedges = [place for place in _close(trials, places) if trials[place].hedged]
+    if not hedges or trials[restrained].restraint <= trials[0].restraint:
+        return restrained
+    return min(hedges, key=lambda place: _loss_of(trials[place]))
+
+
+def _close(trials: Sequence[Trial], places: Sequence[int]) -> list[int]:
+    """The places of trials within TOLERANCE of the lowest log loss."""
     best = min(_loss_of(trials[place]) for place in places)
-    close = [place for place in places if _loss_of(trials[place]) <= best + TOLERANCE]
-    return max(close, key=lambda place: (trials[place].restraint, -_loss_of(trials[place]), -place))
+    return [place for place in places if _loss_of(trials[place]) <= best + TOLERANCE]
 
 
 def _scored(trials: Sequence[Trial]) -> list[int]:

@@ -28,6 +28,7 @@ class Planned:
         values: All its settings.
         reads_target: Whether the fit reads the target's unlabelled patients.
         holds_back: How much the settings hold the method back, the most important part first.
+        hedged: Whether some of its members are held back and others are not.
         risk: What gives its risk, where that is another fit.
     """
 
@@ -35,6 +36,7 @@ class Planned:
     values: Mapping[str, Any]
     reads_target: bool
     holds_back: tuple[float, ...]
+    hedged: bool = False
     risk: Planned | None = None
 
     def settings(self) -> Mapping[str, Any]:
@@ -63,16 +65,16 @@ def describe_fit(name: str, settings: Mapping[str, Any]) -> Planned:
 def _plainly(method: Method) -> Planned:
     alone = method.risk_alone()
     risk = None if alone == method else _plainly(alone)
-    return Planned(method.name, dict(method.settings()), method.needs_target(), method.restraint(), risk)
+    return Planned(method.name, dict(method.settings()), method.needs_target(), method.restraint(), method.hedged, risk)
 
 
 def plan_trials(
     name: str, *, budget: int = BUDGET, seed: int = 0, base: Mapping[str, Any] | None = None
 ) -> tuple[Method, ...]:
-    """Returns the methods to try: the defaults, the most restrained settings, then a seeded draw from the search space.
+    """Returns the methods to try: the defaults, the most restrained settings, their hedge, then a seeded draw.
 
-    Few trials thus still learn whether restraint costs anything. The draw is even: every value of a setting comes about
-    equally often. A search space smaller than the budget is tried completely.
+    Few trials thus still learn whether restraint costs anything. The draw from the search space is even: every value of
+    a setting comes about equally often. A search space smaller than the budget is tried completely.
 
     Args:
         name: Name of the method.
@@ -86,12 +88,13 @@ def plan_trials(
 
 
 def plan_around(default: Method, *, budget: int, seed: int, fixed: Sequence[str] = ()) -> tuple[Method, ...]:
-    """Returns `default` and up to budget - 1 other points of its search space, the most restrained one first."""
+    """Returns `default` and up to budget - 1 others: the most restrained, its hedge, and points of the search space."""
     space = {key: tuple(values) for key, values in default.search_space().items() if key not in fixed}
     generator = np.random.default_rng([seed, 6])
     planned = [default]
-    for point in chain([_restrained(default, space)], _points(space, budget, generator)):
-        candidate = default.with_settings(**point)
+    restrained = default.with_settings(**_restrained(default, space))
+    drawn = (default.with_settings(**point) for point in _points(space, budget, generator))
+    for candidate in chain([restrained, restrained.hedge()], drawn):
         if candidate not in planned:
             planned.append(candidate)
         if len(planned) >= budget:

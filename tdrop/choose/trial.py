@@ -41,6 +41,7 @@ class Trial:
         matched_n: How many these are.
         matched_losses: Their sums by block.
         restraint: How much the settings hold the method back, the most important part first; larger is more.
+        hedged: Whether some of its members are held back and others are not.
         losses: Sums by block, to compare trials patient by patient.
         failure: Why a fit failed, or None.
         picked: Whether the refit uses it.
@@ -61,6 +62,7 @@ class Trial:
     matched_n: Count = 0
     matched_losses: Losses | None = None
     restraint: tuple[float, ...] = ()
+    hedged: bool = False
     losses: Losses | None = None
     failure: str | None = None
     picked: bool = False
@@ -146,6 +148,7 @@ def score_trial(method: Described, source: Cohort, found: OutOfFold, matching_ro
         matched_n=int(matched.sum()),
         matched_losses=Losses.collect(per_row[matched], persons=matched_persons) if matched.any() else None,
         restraint=method.restraint(),
+        hedged=method.hedged,
         losses=losses,
     )
 

@@ -4,14 +4,15 @@ Formula: risk = mean over k of sigmoid(f_k(x)), sd their standard deviation; the
 Paper: Lakshminarayanan et al. (NeurIPS 2017); benchmark 4 of Chan et al. (ICML 2020), K = 10.
 Departures: no adversarial training (the benchmark's text has none) and, for regression, no predicted
 noise, so that the spread is the members' disagreement as for every other method here. All members train
-side by side as one batched matrix product.
+side by side as one batched matrix product. Members may be held back unequally (`contrast`), which tuning tries where a
+line is as good as a network: networks and lines then answer together (compare Wenzel et al., NeurIPS 2020).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -24,6 +25,9 @@ from tdrop.methods.parts.network_method import RESTRAINT, NetworkMethod
 from tdrop.methods.parts.noise import Pool
 from tdrop.methods.parts.settings import setting
 
+#: What the decay of the freer members is divided by in a hedge: a line's decay then becomes the default.
+CONTRAST = 10.0
+
 
 @dataclass(frozen=True)
 class Ensemble(NetworkMethod):
@@ -35,10 +39,24 @@ class Ensemble(NetworkMethod):
 
     members: int = setting(10, "Networks in the ensemble.", low=2)
     weight_decay: float = setting(1e-3, "Weight of the squared weights (biases and linear term left out).", low=0.0)
+    contrast: float = setting(1.0, "What every second member's decay is divided by; 1 holds all back alike.", low=1.0)
 
     def search_space(self) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try, by setting."""
         return {**super().search_space(), **RESTRAINT, "batch": (128, 256)}
+
+    def restraint(self) -> tuple[float, ...]:
+        """As for every network; members of which half are free are no line."""
+        return (0.0,) if self.hedged else super().restraint()
+
+    @property
+    def hedged(self) -> bool:
+        """Whether some of its members are held back and others are not."""
+        return self.contrast > 1
+
+    def hedge(self) -> Self:
+        """The same with half of its members as free as by default."""
+        return replace(self, contrast=CONTRAST)
 
     def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
         """Makes the untrained networks."""
@@ -53,10 +71,15 @@ class EnsembleNetwork(NeuralNetwork):
         self.layers = Layers(sizes, method.initial_sd, generator, members=method.members, linear=method.linear)
         self.members = method.members
         self.task = task
+        self._contrast = method.contrast
 
     def pool(self, generator: np.random.Generator) -> Pool | None:
         """An ensemble needs no noise."""
         return None
+
+    def decay_factor(self) -> Tensor:
+        """Of every member (members, 1, 1)."""
+        return torch.tensor([1 / self._contrast if place % 2 else 1.0 for place in range(self.members)])[:, None, None]
 
     def loss(self, batch: Batch, pool: Pool | None) -> Tensor:
         """Sum of the members' mean losses: each member's gradient is what it would be alone."""

@@ -85,7 +85,7 @@ class TransductiveEnsemble(Ensemble):
         if self.form == "joint" or not self.needs_target():
             return TransductiveEnsembleNetwork(sizes, self, task, generator)
         risk = EnsembleNetwork(sizes, self, task, generator)
-        doubters = replace(self, members=self.doubters)
+        doubters = replace(self, members=self.doubters, contrast=1.0)
         return SeparateEnsembles(risk, TransductiveEnsembleNetwork(sizes, doubters, task, generator))
 
 

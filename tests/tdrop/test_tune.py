@@ -53,7 +53,9 @@ def test_every_method_gets_the_same_number_of_different_trials(name):
     defaults = planned[0].settings()
     for method in planned[1:]:
         for key, value in method.settings().items():
-            assert value in space[key] if key in space else value == defaults[key]
+            searched = value in space[key] if key in space else value == defaults[key]
+            assert searched or (key == "contrast" and method.hedged)
+    assert sum(method.hedged for method in planned) == ("ensemble" in name)
     assert plan_trials(name, budget=12, seed=0) == planned
     assert plan_trials(name, budget=5, seed=0) != plan_trials(name, budget=5, seed=1)
 
@@ -276,6 +278,17 @@ def test_a_refit_uses_all_rows_the_settings_and_the_steps(sites):
     assert fitted.steps == found.steps == method.steps == 6
     same = method.fit(source, target.unlabelled(), None, seed=1)
     np.testing.assert_array_equal(fitted.sample(target.X, 3, seed=0).samples, same.sample(target.X, 3, seed=0).samples)
+
+
+def test_where_a_line_is_free_its_hedge_is_picked_if_that_is_free_too():
+    default, line, hedge = trial(0.600, (0.0,)), trial(0.601, (1.0,)), trial(0.604, (0.0,), hedged=True)
+    assert pick_trial("any", [default, line, hedge]) is hedge
+    assert pick_trial("any", [default, line, replace(hedge, log_loss=0.606)]) is line
+    assert pick_trial("any", [default, replace(line, log_loss=0.606), hedge]) is default, "the truth is no line"
+    gained = replace(hedge, log_loss=0.560)
+    assert pick_trial("any", [default, line, gained]) is gained
+    first = [replace(each, folds=1) for each in (default, line, *[trial(0.7)] * 3, hedge)]
+    assert promising(first) == (0, 1, 5), "line and hedge go on together"
 
 
 def test_methods_with_the_same_risk_share_its_fits(sites):

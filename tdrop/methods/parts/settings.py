@@ -72,6 +72,15 @@ class Settings:
         """How much these settings hold the method back, the most important part first; larger is more restrained."""
         return ()
 
+    @property
+    def hedged(self) -> bool:
+        """Whether some of its members are held back and others are not."""
+        return False
+
+    def hedge(self) -> Self:
+        """The same with only some of its members held back; itself where a method has none."""
+        return self
+
     def with_settings(self, **settings: Any) -> Self:
         """Returns a copy with some settings changed; an unknown name is a UsageError."""
         known = [each.name for each in fields(self) if each.init]

@@ -146,3 +146,17 @@ def test_as_many_steps_are_taken_whatever_the_rows(name):
         fitted = quick(name, steps=7, batch=32).fit(source.take(np.arange(rows)), target, seed=0)
         assert fitted.steps == fitted.history[-1]["step"] == 7
     assert build(name).steps == 160
+
+
+def test_every_second_member_of_a_contrasted_ensemble_is_held_back_less():
+    source, target, _ = small_cohorts()
+
+    def sizes(contrast: float):
+        method = quick("ensemble", members=4, steps=60, weight_decay=0.3, contrast=contrast)
+        network = method.fit(source, target, seed=0).network
+        return [float(network.layers.weight(0)[member].norm()) for member in range(4)]
+
+    alike, unlike = sizes(1.0), sizes(10.0)
+    assert unlike[0] == pytest.approx(alike[0], rel=1e-4)
+    assert unlike[2] == pytest.approx(alike[2], rel=1e-4)
+    assert min(unlike[1::2]) > 1.5 * max(unlike[0::2])

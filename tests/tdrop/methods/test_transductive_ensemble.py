@@ -12,10 +12,11 @@ from tdrop.base import UsageError
 from tdrop.methods import build
 
 
-@pytest.mark.parametrize("settings", [{}, {"linear": True}, {"form": "joint"}])
+@pytest.mark.parametrize("settings", [{}, {"linear": True, "contrast": 10.0}, {"form": "joint"}])
 def test_lambda_0_is_the_ensemble_to_the_last_bit(settings):
     source, target, validation = small_cohorts()
-    plain = quick("ensemble", linear=settings.get("linear", False)).fit(source, target, validation, seed=1)
+    shared = {name: value for name, value in settings.items() if name != "form"}
+    plain = quick("ensemble", **shared).fit(source, target, validation, seed=1)
     zero = quick("transductive_ensemble", **{"lambda": 0.0}, **settings).fit(source, target, validation, seed=1)
     assert np.array_equal(plain.sample(target.X, 9, seed=0).samples, zero.sample(target.X, 9, seed=0).samples)
     assert plain.history == zero.history
