@@ -10,22 +10,33 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
+from flows.benchmarks.choosing_tables import (
+    Measurement,
+    Scored,
+    measurements_table,
+    regret_table,
+    regrets,
+    tuned_table,
+    unlabelled_table,
+)
 from flows.benchmarks.hindsight import behind_other_half
 from flows.benchmarks.problems import find_problem, list_problems, quick_problems
-from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
+from flows.benchmarks.results import Results, Scale
+from flows.benchmarks.transductive_doubt import Values, measure_fit
 from flows.benchmarks.units import run_units
+from tdrop.base import Cohort, Floats, Summary
 from tdrop.choose import (
     DEFAULT_CRITERION,
     Criterion,
+    Fits,
     FoldScore,
     OutOfFold,
     Score,
     Trial,
+    Tuned,
     choose,
     refit,
     score_trial,
@@ -43,77 +54,6 @@ from tdrop.shift import density_ratio_weights, estimate_shift, match, propensity
 TRIALS = 4
 PASSES = 100
 QUICK_METHODS = ("mlp", "mc_dropout", "logistic_regression")
-EVERYTHING = "all"
-
-
-@dataclass(frozen=True)
-class Scored:
-    """One method at one pair: what rules saw of it, and then what it did at the target.
-
-    Attributes:
-        candidate: Whether it can be chosen: it has samples.
-        matched_validation: Log loss of matched source patients.
-        importance_weighted: Importance-weighted log loss out of fold.
-        unweighted: The same without weights.
-        auroc: AUROC at the target.
-        log_loss: Log loss there.
-        auroc_behind: How far its AUROC is behind that of the candidate which other patients' outcomes pick.
-        log_loss_behind: How far its log loss is behind.
-    """
-
-    candidate: bool
-    matched_validation: float | None
-    importance_weighted: float | None
-    unweighted: float | None
-    auroc: float
-    log_loss: float
-    auroc_behind: float
-    log_loss_behind: float
-
-
-class Regret(NamedTuple):
-    """What a choice cost: against the best candidate in hindsight, and against the best by other patients' outcomes."""
-
-    auroc: float
-    log_loss: float
-    auroc_halves: float
-    log_loss_halves: float
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """One pair and seed.
-
-    Attributes:
-        problem: Name of the pair.
-        family: Its family.
-        seed: The seed.
-        verdict: Of the shift.
-        domain_auroc: How well the sites can be told apart.
-        effective_n: Effective size of the weighted source.
-        scores: By method, what it scored.
-        chosen: By rule, the method that it picks.
-    """
-
-    problem: str
-    family: str
-    seed: int
-    verdict: str
-    domain_auroc: float | None
-    effective_n: float | None
-    scores: Mapping[str, Scored]
-    chosen: Mapping[str, str]
-
-    def regret(self, rule: str) -> Regret:
-        """What others do better than the rule's method."""
-        candidates = [each for each in self.scores.values() if each.candidate]
-        own = self.scores[self.chosen[rule]]
-        return Regret(
-            auroc=max(each.auroc for each in candidates) - own.auroc,
-            log_loss=own.log_loss - min(each.log_loss for each in candidates),
-            auroc_halves=own.auroc_behind,
-            log_loss_halves=own.log_loss_behind,
-        )
 
 
 def run(place: Place, scale: Scale) -> Results:
@@ -126,7 +66,7 @@ def run(place: Place, scale: Scale) -> Results:
     ]
     measurements = run_units(place, "choosing", measure, units)
     counts = Counter(one.chosen[DEFAULT_CRITERION] for one in measurements).most_common()
-    overall, _ = _regrets(measurements, DEFAULT_CRITERION)
+    overall, _ = regrets(measurements, DEFAULT_CRITERION)
     return Results(
         title="Choosing without target labels",
         about=(
@@ -134,7 +74,12 @@ def run(place: Place, scale: Scale) -> Results:
             "others simulated. How often each method was chosen: "
             f"{', '.join(f'{label(name)} {count}' for name, count in counts)}."
         ),
-        tables=[regret_table(measurements), _measurements_table(measurements)],
+        tables=[
+            regret_table(measurements),
+            tuned_table(measurements),
+            unlabelled_table(measurements),
+            measurements_table(measurements),
+        ],
         metrics={f"{DEFAULT_CRITERION}_{name}": value for name, value in overall._asdict().items()},
         params={"trials": trials, "methods": len(names), "runs": len(measurements)},
     )
@@ -148,16 +93,21 @@ def measure(problem: str, seed: int, methods: Sequence[str], trials: int) -> Mea
     shift = estimate_shift(source, target, seed=seed)
     matching = match(source, target, seed=seed)
     weights = density_ratio_weights(propensity(source, target, seed=seed))
-    scores, risks, out_of_fold = [], {}, {}
+    scores: list[Score] = []
+    risks: dict[str, Floats] = {}
+    out_of_fold: dict[str, OutOfFold] = {}
+    fits: dict[Fits, OutOfFold] = {}
+    answers: dict[str, tuple[Summary, Summary]] = {}
 
     def add(name: str, trial: Trial, found: OutOfFold, has_samples: bool) -> None:
         scores.append(Score(name, has_samples, trial, weigh_out_of_fold(name, found, source, weights)))
 
     for name in methods:
-        tuned = tune(name, source, target, matching.rows, budget=trials, seed=seed)
+        tuned = tune(name, source, target, matching.rows, budget=trials, seed=seed, shared=fits)
         add(name, tuned.picked, tuned.out_of_fold, build(name).has_samples)
         out_of_fold[name] = tuned.out_of_fold
-        risks[name] = refit(name, tuned.picked, source, target, seed=seed).summarise(target.X, PASSES, seed=seed).mean
+        answers[name] = _answer(name, tuned, source, target, seed)
+        risks[name] = answers[name][0].mean
     members = seat(scores)
     if members:
         mean = OutOfFold.mean_of([out_of_fold[name] for name in members])
@@ -186,11 +136,30 @@ def measure(problem: str, seed: int, methods: Sequence[str], trials: int) -> Mea
                 log_loss=float(per_row_log_loss(y, risk).mean()),
                 auroc_behind=float(behind.auroc[row]),
                 log_loss_behind=float(behind.log_loss[row]),
+                **_opened(labelled, answers.get(score.method)),
             )
             for row, (score, risk) in enumerate(zip(scores, risks.values(), strict=True))
         },
         chosen=chosen,
     )
+
+
+def _answer(name: str, tuned: Tuned, source: Cohort, target: Cohort, seed: int) -> tuple[Summary, Summary]:
+    """About the target's patients, tuned and by default: the same fit where tuning kept the defaults."""
+
+    def answer(trial: Trial) -> Summary:
+        return refit(name, trial, source, target, seed=seed).summarise(target.X, PASSES, seed=seed)
+
+    first, default = answer(tuned.picked), tuned.trials[0]
+    return first, first if default.settings == tuned.picked.settings else answer(default)
+
+
+def _opened(labelled: Cohort, answers: tuple[Summary, Summary] | None) -> dict[str, Values]:
+    """What a method does at the target, tuned and by default; nothing for a committee, which has no settings."""
+    if answers is None:
+        return {}
+    at_target, by_default = (measure_fit(labelled, each) for each in answers)
+    return {"at_target": at_target, "by_default": by_default}
 
 
 def choose_by_every_rule(scores: Sequence[Score]) -> dict[str, str]:
@@ -210,59 +179,3 @@ def choose_by_every_rule(scores: Sequence[Score]) -> dict[str, str]:
         known = {name: loss for name, loss in losses.items() if loss is not None}
         chosen[rule] = min(known, key=lambda name: known[name])
     return {**chosen, **{f"always {one.method}": one.method for one in candidates}}
-
-
-def _regrets(measurements: Sequence[Measurement], rule: str) -> tuple[Regret, Regret]:
-    """Mean and largest regret of a rule, every problem counting once."""
-    by_problem: dict[str, list[Regret]] = {}
-    for one in measurements:
-        by_problem.setdefault(one.problem, []).append(one.regret(rule))
-    means = np.array([np.mean(regrets, axis=0) for regrets in by_problem.values()])
-    return Regret(*map(float, means.mean(axis=0))), Regret(*map(float, means.max(axis=0)))
-
-
-def regret_table(measurements: Sequence[Measurement]) -> Table:
-    """Every rule, overall and by family, the best within each family first."""
-    rows: list[Row] = []
-    for family in (EVERYTHING, *dict.fromkeys(one.family for one in measurements)):
-        kept = [one for one in measurements if family in (EVERYTHING, one.family)]
-        found = {rule: _regrets(kept, rule) for rule in kept[0].chosen}
-        for rule, (mean, worst) in sorted(found.items(), key=lambda item: item[1][0].auroc):
-            rows.append(
-                {
-                    "family": family,
-                    "rule": rule,
-                    "problems": len({one.problem for one in kept}),
-                    "runs": len(kept),
-                    "AUROC regret": Estimate(mean.auroc, digits=4),
-                    "AUROC regret, worst": Estimate(worst.auroc, digits=4),
-                    "AUROC regret, by halves": Estimate(mean.auroc_halves, digits=4),
-                    "log-loss regret": Estimate(mean.log_loss, digits=4),
-                    "log-loss regret, worst": Estimate(worst.log_loss, digits=4),
-                    "log-loss regret, by halves": Estimate(mean.log_loss_halves, digits=4),
-                }
-            )
-    caption = (
-        "Regret of every rule, simulated and real pairs by family; every problem counts once. By halves: one half of a "
-        "target's patients finds the best method, the other half compares."
-    )
-    return Table("choosing", caption, rows)
-
-
-def _measurements_table(measurements: Sequence[Measurement]) -> Table:
-    rows: list[Row] = [
-        {
-            "problem": one.problem,
-            "family": one.family,
-            "seed": one.seed,
-            "verdict": one.verdict,
-            "domain AUROC": one.domain_auroc,
-            "effective n": one.effective_n,
-            "method": name,
-            **vars(each),
-            "chosen": one.chosen[DEFAULT_CRITERION] == name,
-        }
-        for one in measurements
-        for name, each in one.scores.items()
-    ]
-    return Table("choosing_measurements", "Every method at every pair, simulated or real by its family.", rows)

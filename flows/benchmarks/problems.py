@@ -13,7 +13,7 @@ from tdrop.base import Cohort
 from tdrop.data import SHAPES, extrapolation, shaped, simulated_cohort
 
 #: Draws of the shapes that settle rules, and of those that judge them.
-SETTLING_DRAWS, JUDGING_DRAWS = range(2), range(500, 503)
+SETTLING_DRAWS, JUDGING_DRAWS = range(2), range(520, 524)
 #: The family of pairs that were not looked at while the forecast's rules were settled.
 FURTHER = "further"
 _GROUPS = (
@@ -38,7 +38,7 @@ class Problem:
     Attributes:
         name: Name of the pair.
         family: "simulator", "hard simulator", "extrapolation", a shape of the truth, "real", or "judging" for real ones
-            and "judging, simulated" for draws that settle no rule, and four collections of real ones that judge.
+            and "judging, simulated" for draws that settle no rule, and collections of real ones that judge.
         make: Draws source and target for a seed.
         seeds: How many seeds a full run takes.
     """
@@ -110,6 +110,8 @@ def _extrapolation_problems() -> Iterator[Problem]:
 
 
 def _shaped_problems() -> Iterator[Problem]:
+    for draw in JUDGING_DRAWS:
+        yield _once(f"extrapolation-{draw}", "judging, simulated", partial(extrapolation, 1_000, seed=draw))
     for shape in SHAPES:
         for family, draws in ((shape, SETTLING_DRAWS), ("judging, simulated", JUDGING_DRAWS)):
             for draw in draws:
@@ -124,9 +126,12 @@ def _real_problems() -> Iterator[Problem]:
 
 
 def _cut_problems() -> Iterator[Problem]:
-    """Real transfers: those that settle rules, and six collections that judge one each."""
+    """Real transfers: those that settle rules, and four collections that judge one each.
+
+    The first and second were looked at when it was settled that methods answer together: they judge no more.
+    """
     families = {"settling": "real", "judging": "judging"}
-    for name in ("settling", "judging", "first", "second", "third", "fourth", "fifth"):
+    for name in ("settling", "judging", "third", "fourth", "fifth"):
         for title, transfer in collection(name).items():
             yield _once(title.replace(" ", "-"), families.get(name, f"{name} collection"), transfer.sides)
 

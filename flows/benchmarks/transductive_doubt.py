@@ -15,7 +15,7 @@ from flows.benchmarks.paired import error_auroc, mean_over_problems
 from flows.benchmarks.results import Row, Table
 from flows.benchmarks.transfers import collection
 from flows.benchmarks.units import QUICK_NETWORK, run_units
-from tdrop.base import Cohort, Summary
+from tdrop.base import Cohort, Doubles, Summary
 from tdrop.data import extrapolation
 from tdrop.home import Place
 from tdrop.methods import build, label
@@ -44,14 +44,18 @@ MEASURES = (
     "calibration error",
     "width of the intervals",
 )
+#: What is counted by problem too, and the smallest difference that counts.
+COUNTED, SMALLEST = ("log loss", "calibration error"), 0.0005
 #: By family and name, the problems of a full run.
 DOUBT_PROBLEMS: Mapping[str, Sequence[str]] = {
     CURVED: [str(draw) for draw in DRAWS],
     **{family: list(collection(name)) for family, name in _COLLECTIONS.items()},
 }
 
-#: By method and measure; None where a measure is not defined.
-Measured = Mapping[str, Mapping[str, float | None]]
+#: By measure, what a fit does on the target; None where a measure is not defined.
+Values = Mapping[str, float | None]
+#: The same by method.
+Measured = Mapping[str, Values]
 
 
 def measure_doubts(place: Place, *, quick: bool, refits: int) -> list[Table]:
@@ -70,7 +74,7 @@ def measure_doubts(place: Place, *, quick: bool, refits: int) -> list[Table]:
 def measure_doubt(family: str, name: str, quick: bool, refits: int) -> Measured:
     """By method, what a fit does on the target of one problem, in the mean over refits."""
     source, labelled = _draw(family, name, 200 if quick else 1_000)
-    found: dict[str, list[tuple[float | None, ...]]] = {method: [] for method in METHODS}
+    found: dict[str, list[Values]] = {method: [] for method in METHODS}
     for main, rival in RIVALS.items():
         built = build(main, **{"weight_decay": DECAY, **(QUICK_NETWORK if quick else {})})
         for seed in range(refits):
@@ -78,25 +82,25 @@ def measure_doubt(family: str, name: str, quick: bool, refits: int) -> Measured:
             assert isinstance(fitted, FittedNetwork)
             # The risk alone is the rival's own fit, to the last bit.
             for method, one in ((main, fitted), (rival, fitted.risk_alone())):
-                found[method].append(_measure(labelled, one.summarise(labelled.X, 10 if quick else PASSES, seed=0)))
-    return {
-        method: {
-            name: None if None in values else float(np.mean(values))
-            for name, *values in zip(MEASURES, *each, strict=True)
-        }
-        for method, each in found.items()
-    }
+                found[method].append(measure_fit(labelled, one.summarise(labelled.X, 10 if quick else PASSES, seed=0)))
+    return {method: {name: _mean([one[name] for one in each]) for name in MEASURES} for method, each in found.items()}
 
 
-def _measure(labelled: Cohort, summary: Summary) -> tuple[float | None, ...]:
-    """One fit's values, in the order of MEASURES."""
+def _mean(values: Sequence[float | None]) -> float | None:
+    """The mean over refits; none where one refit has no value."""
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if len(known) == len(values) else None
+
+
+def measure_fit(labelled: Cohort, summary: Summary) -> Values:
+    """What one fit does on the target, by measure."""
     y = labelled.y
     assert y is not None
     wrong = misclassified(y, summary.mean)
     low, high = summary.interval()
     calibration = CalibrationError.of(y, summary.mean)
     assert calibration is not None
-    return (
+    values = (
         1_000 * float(wrong.mean()),
         error_auroc(y, summary) if wrong.sum() >= FEWEST_ERRORS else None,
         error_left(y, summary),
@@ -105,6 +109,7 @@ def _measure(labelled: Cohort, summary: Summary) -> tuple[float | None, ...]:
         calibration.value,
         float((high - low).mean()),
     )
+    return dict(zip(MEASURES, values, strict=True))
 
 
 def _draw(family: str, name: str, rows: int) -> tuple[Cohort, Cohort]:
@@ -113,7 +118,9 @@ def _draw(family: str, name: str, rows: int) -> tuple[Cohort, Cohort]:
     return collection(_COLLECTIONS[family])[name].sides()
 
 
-def doubt_table(found: Mapping[str, Sequence[Measured]]) -> Table:
+def doubt_table(
+    found: Mapping[str, Sequence[Measured]], name: str = "transductive_doubt", how: str = "Defaults with equal decay."
+) -> Table:
     """By family and pair of methods, both and their difference, paired by problem."""
     rows: list[Row] = []
     for family, problems in found.items():
@@ -135,16 +142,25 @@ def doubt_table(found: Mapping[str, Sequence[Measured]]) -> Table:
                         each: mean_over_problems(own[each].tolist(), 1 if each == MEASURES[0] else 3)
                         for each in MEASURES
                     },
+                    **{
+                        f"{each}, lower / higher": _lower_and_higher(own[each]) if method == "difference" else None
+                        for each in COUNTED
+                    },
                     "n": len(problems),
                 }
                 for method, own in values.items()
             ]
     caption = (
-        "Methods with risk apart from doubt, and the same networks without the unlabelled patients, on problems that "
-        "settled nothing, simulated and real as named. Mean over problems with Student's 95% interval; the difference "
-        f"is paired by problem; the ranking of errors where both methods make at least {FEWEST_ERRORS}."
+        "Methods with risk apart from doubt, and the same networks without the unlabelled patients, simulated and real "
+        f"as named. {how} Mean over problems with Student's 95% interval; the difference is paired by problem; the "
+        f"ranking of errors where both methods make at least {FEWEST_ERRORS}."
     )
-    return Table("transductive_doubt", caption, rows)
+    return Table(name, caption, rows)
+
+
+def _lower_and_higher(differences: Doubles) -> str:
+    """At how many problems a difference of at least half a thousandth is below and above 0."""
+    return f"{(differences <= -SMALLEST).sum()} / {(differences >= SMALLEST).sum()}"
 
 
 def _problems_table(found: Mapping[str, Mapping[str, Measured]]) -> Table:

@@ -20,6 +20,7 @@ from .out_of_fold import (
 from .pick import (
     TOLERANCE as TOLERANCE,
     WORTH as WORTH,
+    Tuned as Tuned,
     mark_picked as mark_picked,
     most_restrained as most_restrained,
     pick_place as pick_place,
