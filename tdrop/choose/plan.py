@@ -94,12 +94,19 @@ def plan_around(default: Method, *, budget: int, seed: int, fixed: Sequence[str]
     planned = [default]
     restrained = default.with_settings(**_restrained(default, space))
     drawn = (default.with_settings(**point) for point in _points(space, budget, generator))
-    for candidate in chain([restrained, restrained.hedge()], drawn):
+    for candidate in chain([restrained, *_hedges(restrained, default, fixed)], drawn):
         if candidate not in planned:
             planned.append(candidate)
         if len(planned) >= budget:
             break
     return tuple(planned[:budget])
+
+
+def _hedges(restrained: Method, default: Method, fixed: Sequence[str]) -> list[Method]:
+    """The hedge of settings that hold back more than the defaults, unless it would change what is fixed."""
+    hedge = restrained.hedge()
+    kept = all(hedge.settings()[key] == default.settings()[key] for key in fixed)
+    return [hedge] if kept and restrained.restraint() > default.restraint() else []
 
 
 def _restrained(default: Method, space: Mapping[str, tuple[Any, ...]]) -> Mapping[str, Any]:

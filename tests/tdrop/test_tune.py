@@ -91,6 +91,8 @@ def test_a_small_search_space_is_tried_completely():
 def test_shared_settings_are_kept_and_not_searched():
     planned = plan_trials("mc_dropout", budget=6, seed=0, base={"learning_rate": 0.002})
     assert {method.learning_rate for method in planned} == {0.002}
+    assert {method.contrast for method in plan_trials("ensemble", base={"contrast": 2.0})} == {2.0}
+    assert not any(method.hedged for method in plan_trials("ensemble", base={"linear": False}))
     with pytest.raises(UsageError):
         plan_trials("mc_dropout", base={"no_such_setting": 1})
     with pytest.raises(UsageError, match="at least 1 trial"):
