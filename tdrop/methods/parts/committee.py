@@ -48,8 +48,9 @@ class Committee(Settings):
             raise UsageError(f"a committee needs at least two different methods; got {', '.join(self.members)}")
 
     def risk_alone(self) -> Committee:
-        """The same of what its members' tuning fitted."""
-        return Committee(tuple(build(name).risk_alone().name for name in self.members))
+        """The same of what its members' tuning fitted; two members may have the same risk."""
+        risks = tuple(dict.fromkeys(build(name).risk_alone().name for name in self.members))
+        return Committee(risks) if len(risks) > 1 else self
 
     def of(self, fits: Sequence[Fitted]) -> FittedCommittee:
         """The members' fits, in the order of `members`, as one."""

@@ -118,3 +118,6 @@ def test_its_trial_says_nothing_about_doubt_that_was_not_fitted():
     with_doubt, without = Committee(MEMBERS), Committee(("ensemble", "logistic_regression"))
     assert with_doubt.risk_alone().members == ("ensemble", "logistic_regression", "gradient_boosting")
     assert without.risk_alone() == without
+    twins = ("transductive_ensemble", "ensemble")
+    assert Committee((*twins, "logistic_regression")).risk_alone().members == ("ensemble", "logistic_regression")
+    assert Committee(twins).risk_alone().members == twins
