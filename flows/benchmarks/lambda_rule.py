@@ -60,8 +60,8 @@ class Tried:
     rehearsed: Mapping[str, Mapping[str, Measured]]
 
 
-def _lowest_rehearsed(tried: Tried, method: str) -> str | None:
-    losses = {lambda_: each["log loss"] for lambda_, each in tried.rehearsed.get(method, {}).items()}
+def _lowest(found: Mapping[str, Mapping[str, Measured]], method: str) -> str | None:
+    losses = {lambda_: each["log loss"] for lambda_, each in found.get(method, {}).items()}
     return min(losses, key=lambda lambda_: losses[lambda_] or np.inf) if losses else None
 
 
@@ -72,7 +72,9 @@ def _always(lambda_: float) -> Callable[[Tried, str], str | None]:
 #: By name, which lambda a rule picks for a method; None where it cannot say.
 RULES: Mapping[str, Callable[[Tried, str], str | None]] = {
     **{f"always {lambda_:g}": _always(lambda_) for lambda_ in LAMBDAS[1:]},
-    "the lowest log loss in a rehearsal": _lowest_rehearsed,
+    "the lowest log loss in a rehearsal": lambda tried, method: _lowest(tried.rehearsed, method),
+    # What no rule can know, and none can do better than.
+    "the best in hindsight": lambda tried, method: _lowest(tried.judged, method),
 }
 
 
