@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from flows.benchmarks.paired import error_auroc, mean_over_problems
+from flows.benchmarks.paired import error_auroc, error_left, mean_over_problems
 from flows.benchmarks.pairs import Pair, draw_pair, fit_fixed, predictions_of, tune_and_fit
 from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
 from flows.benchmarks.table_one import MAIN, NEURAL
@@ -31,8 +30,6 @@ FIRST_SEED = 20_000
 SEEDS, TUNED_SEEDS = 20, 10
 TRIALS = 12
 PASSES = 200
-#: The share of patients that clinicians look at.
-REFERRED = 0.2
 
 
 def draw(seed: int, rows: int, sharp: float, target_mean: float) -> tuple[Cohort, Cohort, Doubles | None]:
@@ -158,14 +155,6 @@ def _methods_table(
         "Student's 95% interval."
     )
     return Table(table, caption, rows)
-
-
-def error_left(y: NDArray[Any], summary: Summary) -> float | None:
-    """Error rate among the rest when the patients with the largest sd are referred; None without spread."""
-    if summary.passes < 2:
-        return None
-    referred = metrics.most(summary.sd, metrics.capacity_count(len(y), REFERRED))
-    return metrics.retained_error(y, summary.mean, referred, metrics.CLASS_THRESHOLD)
 
 
 def _differences_table(

@@ -17,7 +17,8 @@ import numpy as np
 from flows.benchmarks.paired import error_auroc, mean_over_problems
 from flows.benchmarks.problems import Sides
 from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
-from flows.benchmarks.transductive_doubt import FEWEST_ERRORS, RIVALS
+from flows.benchmarks.table_one import RIVALS
+from flows.benchmarks.transductive_doubt import FEWEST_ERRORS
 from flows.benchmarks.transfers import collection
 from flows.benchmarks.units import QUICK_NETWORK, run_units
 from tdrop.base import Cohort, Doubles, Fitted

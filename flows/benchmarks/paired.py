@@ -16,6 +16,8 @@ from tdrop.metrics import RankedPairs, count_blocks, misclassified, over_fits, p
 
 LEVEL = 0.95
 RESAMPLES = 2000
+#: The share of patients that clinicians look at.
+REFERRED = 0.2
 
 
 def mean_over_problems(values: Sequence[float], digits: int = 3) -> Estimate:
@@ -30,12 +32,26 @@ def mean_over_problems(values: Sequence[float], digits: int = 3) -> Estimate:
     return Estimate(mean, mean - reach, mean + reach, digits)
 
 
+def mean_of(values: Sequence[float | None]) -> float | None:
+    """The mean over refits; none where one refit has no value."""
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if len(known) == len(values) else None
+
+
 def error_auroc(y: NDArray[Any], summary: Summary, by: str = "sd") -> float | None:
     """AUROC of the sd, or of p(1-p), for "the class at 0.5 is wrong"; None where it does not exist."""
     if by == "sd" and summary.passes < 2:
         return None
     score = summary.sd if by == "sd" else summary.mean * (1 - summary.mean)
     return metrics.auroc(misclassified(y, summary.mean), score)
+
+
+def error_left(y: NDArray[Any], summary: Summary) -> float | None:
+    """Error rate among the rest when the patients with the largest sd are referred; None without spread."""
+    if summary.passes < 2:
+        return None
+    referred = metrics.most(summary.sd, metrics.capacity_count(len(y), REFERRED))
+    return metrics.retained_error(y, summary.mean, referred, metrics.CLASS_THRESHOLD)
 
 
 def error_auroc_difference(

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from flows.benchmarks.paired import error_auroc_difference
+from flows.benchmarks.paired import REFERRED, error_auroc_difference, error_left, mean_of
 from flows.benchmarks.pairs import Pair, keep_known, predictions_of
 from flows.benchmarks.results import MISSING, Estimate, Results, Row, Table
+from flows.benchmarks.transductive_judge import log_loss_difference
 from tdrop.base import Summary
 from tdrop.contracts import Decision
 from tdrop.evaluate import Evaluation, evaluate
 from tdrop.methods import label, method_names
 from tdrop.runs import Trained, TransferSettings
 
-MAIN, UNREGULARISED = "transductive_dropout", "tdnr"
+MAIN = "transductive_dropout"
+#: What reads the unlabelled patients, and the same networks without them.
+RIVALS: Mapping[str, str] = {MAIN: "tdnr", "transductive_ensemble": "ensemble"}
 REFERENCES = ("logistic_regression", "gradient_boosting")
 NEURAL = tuple(name for name in method_names() if name not in REFERENCES)
 ORACLE = "oracle"
@@ -31,12 +34,17 @@ class Judged:
         evaluation: Every number of every method, and of the oracle where there is one.
         difference: Error AUROC by sd, transductive dropout minus TDNR.
         chosen_lambda: The weight that tuning chose.
+        gains: By method that reads unlabelled patients, its log loss minus that of the same without, over patients and
+            refits.
+        left: By method, the share of wrong classes at 0.5 after those with the largest sd were referred; over refits.
     """
 
     pair: Pair
     evaluation: Evaluation
     difference: Estimate
     chosen_lambda: float | None
+    gains: Mapping[str, Estimate] = field(default_factory=dict)
+    left: Mapping[str, float | None] = field(default_factory=dict)
 
 
 def judge(pair: Pair, trained: Trained, settings: TransferSettings) -> Judged:
@@ -44,17 +52,30 @@ def judge(pair: Pair, trained: Trained, settings: TransferSettings) -> Judged:
     seeds, bootstrap = settings.seeds, settings.bootstrap
     y = pair.outcomes()
     predictions: dict[str, Sequence[Summary]] = dict(predictions_of(trained))
+    known = np.isfinite(y)
+    both = {
+        main: [keep_known(predictions[name], known) for name in (main, rival)]
+        for main, rival in RIVALS.items()
+        if main in predictions and rival in predictions
+    }
     difference = Estimate(None)
-    if MAIN in predictions and UNREGULARISED in predictions:
-        known = np.isfinite(y)
-        sides = [keep_known(predictions[name], known) for name in (MAIN, UNREGULARISED)]
-        difference = error_auroc_difference(y[known], *sides, resamples=bootstrap)
+    if MAIN in both:
+        difference = error_auroc_difference(y[known], *both[MAIN], resamples=bootstrap)
+    gains = {
+        main: log_loss_difference(y[known], *(np.array([fit.mean for fit in side], np.float64) for side in sides))
+        for main, sides in both.items()
+    }
+    left = {
+        name: mean_of([error_left(y[known], fit) for fit in keep_known(fits, known)])
+        for name, fits in predictions.items()
+    }
     oracle = pair.oracle()
     if oracle is not None:
         predictions[ORACLE] = [oracle] * seeds
     evaluation = evaluate(pair.name, predictions, y, Decision(), seeds=range(seeds), bootstrap=bootstrap)
     picked = trained.picked.get(MAIN)
-    return Judged(pair, evaluation, difference, None if picked is None else float(picked.settings["lambda_"]))
+    chosen_lambda = None if picked is None else float(picked.settings["lambda_"])
+    return Judged(pair, evaluation, difference, chosen_lambda, gains, left)
 
 
 def judged_results(
@@ -99,6 +120,9 @@ def _table_one(judged: Judged, printed: Mapping[str, str] | None) -> Table:
             "referrals": _plain(evaluation, method, "referrals", 1),
             "INPT at equal referrals": _plain(evaluation, method, "inpt_equal", 1),
             "Brier": _plain(evaluation, method, "brier", 3),
+            "log loss": _estimate(evaluation, method, "log_loss"),
+            "calibration error": _plain(evaluation, method, "ece", 3),
+            f"error left, {REFERRED:.0%} referred by sd": judged.left.get(method),
         }
         if printed is not None:
             row["paper (other data): test, error, width, sd, INPT"] = printed.get(method, "not in the paper")
@@ -132,6 +156,10 @@ def _bars_table(name: str, judged: Sequence[Judged]) -> Table:
             {
                 "pair": each.pair.title,
                 "error AUROC by sd, transductive dropout minus TDNR": each.difference,
+                **{
+                    f"log loss, {naming(main).lower()} minus {naming(rival)}": each.gains.get(main, Estimate(None))
+                    for main, rival in RIVALS.items()
+                },
                 "lambda chosen": each.chosen_lambda,
                 "test AUROC behind the best neural method": Estimate(behind),
                 "best neural method": MISSING if best is None else naming(best),

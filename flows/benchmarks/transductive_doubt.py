@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from flows.benchmarks.extrapolation import error_left
-from flows.benchmarks.paired import error_auroc, mean_over_problems
+from flows.benchmarks.paired import error_auroc, error_left, mean_of, mean_over_problems
 from flows.benchmarks.results import Row, Table
+from flows.benchmarks.table_one import RIVALS
 from flows.benchmarks.transfers import collection
 from flows.benchmarks.units import QUICK_NETWORK, run_units
 from tdrop.base import Cohort, Doubles, Summary
@@ -22,8 +22,6 @@ from tdrop.methods import build, label
 from tdrop.methods.parts.network_method import FittedNetwork
 from tdrop.metrics import CalibrationError, auroc, misclassified, per_row_log_loss
 
-#: What reads the unlabelled patients, and the same networks without them.
-RIVALS: Mapping[str, str] = {"transductive_dropout": "tdnr", "transductive_ensemble": "ensemble"}
 METHODS = tuple(name for pair in RIVALS.items() for name in pair)
 #: Draws of the family that settled nothing.
 DRAWS = range(400, 420)
@@ -83,13 +81,7 @@ def measure_doubt(family: str, name: str, quick: bool, refits: int) -> Measured:
             # The risk alone is the rival's own fit, to the last bit.
             for method, one in ((main, fitted), (rival, fitted.risk_alone())):
                 found[method].append(measure_fit(labelled, one.summarise(labelled.X, 10 if quick else PASSES, seed=0)))
-    return {method: {name: _mean([one[name] for one in each]) for name in MEASURES} for method, each in found.items()}
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    """The mean over refits; none where one refit has no value."""
-    known = [value for value in values if value is not None]
-    return float(np.mean(known)) if len(known) == len(values) else None
+    return {method: {name: mean_of([one[name] for one in each]) for name in MEASURES} for method, each in found.items()}
 
 
 def measure_fit(labelled: Cohort, summary: Summary) -> Values:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from flows.benchmarks import extrapolation, prostate, prostate_hard, toy, uci
+from flows.benchmarks import extrapolation, paired, prostate, prostate_hard, toy, uci
 from flows.benchmarks.pairs import draw_pair, fixed_trial
 from tdrop.home.files import load_cohort
 from tdrop.home.place import Place
@@ -102,5 +102,5 @@ def test_errors_left_are_counted_among_those_not_referred():
     risk = np.array([0.1, 0.9, 0.2, 0.8, 0.3], np.float32)
     sd = np.array([0.9, 0.1, 0.2, 0.3, 0.4], np.float32)
     summary = Summary(risk, sd, (0.95,), risk[None], risk[None], passes=10)
-    assert extrapolation.error_left(y, summary) == pytest.approx(1 / 4)
-    assert extrapolation.error_left(y, Summary(risk, sd, (0.95,), risk[None], risk[None], passes=1)) is None
+    assert paired.error_left(y, summary) == pytest.approx(1 / 4)
+    assert paired.error_left(y, Summary(risk, sd, (0.95,), risk[None], risk[None], passes=1)) is None
