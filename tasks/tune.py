@@ -25,6 +25,7 @@ from tdrop.choose import (
     deal_folds,
     describe_fit,
     describe_trials,
+    failed_trial,
     predict_folds,
     promising,
     refit,
@@ -91,7 +92,7 @@ def tried_settings(folder: Path, encoded: Ref, matching: Ref, tried: Planned, he
     """
     failures = [ref.json(FAILURE) for ref in held_out if (ref.path / FAILURE).exists()]
     if failures:
-        write_record(folder / "trial.json", Trial(tried.name, tried.settings(), failure=failures[0]))
+        write_record(folder / "trial.json", failed_trial(tried, failures[0]))
         return
     risks = reduce(OutOfFold.join, [OutOfFold.load(ref.path / OUT_OF_FOLD) for ref in held_out])
     write_trial(folder, encoded, matching, tried, risks)
@@ -189,11 +190,10 @@ def held_out_score(folder: Path, encoded: Ref, propensity: Ref, method: str, tri
     source, _ = load_pair(encoded.path)
     risks = OutOfFold.load(trial.path / OUT_OF_FOLD)
     weights = density_ratio_weights(found)
-    score = weigh_out_of_fold(method, risks, source, weights, coverage=found.coverage)
     assert source.y is not None
     y, each = source.y[risks.rows], weights[risks.rows]
     np.savez(folder / RISKS, rows=risks.rows, risk=risks.risk, fold=risks.fold, y=y, weights=each)
-    write_record(folder / "score.json", score)
+    write_record(folder / "score.json", weigh_out_of_fold(method, risks, source, weights, coverage=found.coverage))
 
 
 @step("out of fold", "out of fold {method}")

@@ -97,7 +97,7 @@ def measure(problem: str, seed: int, methods: Sequence[str], trials: int) -> Mea
     risks: dict[str, Floats] = {}
     out_of_fold: dict[str, OutOfFold] = {}
     fits: dict[Fits, OutOfFold] = {}
-    answers: dict[str, tuple[Summary, Summary]] = {}
+    answers: dict[str, Answers] = {}
 
     def add(name: str, trial: Trial, found: OutOfFold, has_samples: bool) -> None:
         scores.append(Score(name, has_samples, trial, weigh_out_of_fold(name, found, source, weights)))
@@ -117,7 +117,11 @@ def measure(problem: str, seed: int, methods: Sequence[str], trials: int) -> Mea
     y = labelled.y
     assert y is not None
     behind = behind_other_half(
-        y, np.stack(list(risks.values())), np.array([score.has_samples for score in scores]), seed=seed
+        y,
+        np.stack(list(risks.values())),
+        np.array([score.has_samples for score in scores]),
+        persons=labelled.persons,
+        seed=seed,
     )
     return Measurement(
         problem=problem,
@@ -144,22 +148,26 @@ def measure(problem: str, seed: int, methods: Sequence[str], trials: int) -> Mea
     )
 
 
-def _answer(name: str, tuned: Tuned, source: Cohort, target: Cohort, seed: int) -> tuple[Summary, Summary]:
+#: What a tuned method says of the target's patients, and the same by default; None where that could not be fitted.
+Answers = tuple[Summary, Summary | None]
+
+
+def _answer(name: str, tuned: Tuned, source: Cohort, target: Cohort, seed: int) -> Answers:
     """About the target's patients, tuned and by default: the same fit where tuning kept the defaults."""
 
     def answer(trial: Trial) -> Summary:
         return refit(name, trial, source, target, seed=seed).summarise(target.X, PASSES, seed=seed)
 
     first, default = answer(tuned.picked), tuned.trials[0]
-    return first, first if default.settings == tuned.picked.settings else answer(default)
+    if default.settings == tuned.picked.settings:
+        return first, first
+    return first, None if default.failure else answer(default)
 
 
-def _opened(labelled: Cohort, answers: tuple[Summary, Summary] | None) -> dict[str, Values]:
+def _opened(labelled: Cohort, answers: Answers | None) -> dict[str, Values]:
     """What a method does at the target, tuned and by default; nothing for a committee, which has no settings."""
-    if answers is None:
-        return {}
-    at_target, by_default = (measure_fit(labelled, each) for each in answers)
-    return {"at_target": at_target, "by_default": by_default}
+    named = zip(("at_target", "by_default"), answers or (), strict=False)
+    return {name: measure_fit(labelled, summary) for name, summary in named if summary is not None}
 
 
 def choose_by_every_rule(scores: Sequence[Score]) -> dict[str, str]:

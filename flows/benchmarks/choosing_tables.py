@@ -17,8 +17,8 @@ from tdrop.methods import label
 EVERYTHING = "all"
 #: The verdict at which nobody gets a model.
 STOPPED = "stop"
-#: How families of real patients who settled nothing are called.
-JUDGING = "collection"
+#: How families of real patients end on whom no rule of choosing was settled.
+BLIND = "collection"
 
 
 @dataclass(frozen=True)
@@ -105,15 +105,15 @@ def regrets(measurements: Sequence[Measurement], rule: str) -> tuple[Regret, Reg
 
 
 def groups(measurements: Sequence[Measurement]) -> Iterator[tuple[str, list[Measurement]]]:
-    """Everything, every family, and of real patients who settled nothing those whose site is not stopped."""
-    going = [one for one in measurements if one.family.endswith(JUDGING) and one.verdict != STOPPED]
+    """Everything, every family, and of the blind collections the sites that are not stopped."""
+    going = [one for one in measurements if one.family.endswith(BLIND) and one.verdict != STOPPED]
     named = {
         EVERYTHING: list(measurements),
         **{
             family: [one for one in measurements if one.family == family]
             for family in dict.fromkeys(one.family for one in measurements)
         },
-        f"every {JUDGING}, not stopped": going,
+        f"every {BLIND}, not stopped": going,
         **{
             f"{family}, not stopped": [one for one in going if one.family == family]
             for family in dict.fromkeys(one.family for one in going)
@@ -170,7 +170,7 @@ def tuned_table(measurements: Sequence[Measurement]) -> Table:
                         "family": family,
                         "method": label(method),
                         **{measure: mean_over_problems(values) for measure, values in gains.items()},
-                        "AUROC, worst": min(gains["AUROC"]),
+                        "AUROC, worst": min(gains["AUROC"], default=None),
                         "other settings than the defaults": sum(tuned != default for tuned, default in known),
                         "n": len(known),
                     }
@@ -205,7 +205,7 @@ def measurements_table(measurements: Sequence[Measurement]) -> Table:
             "domain AUROC": one.domain_auroc,
             "effective n": one.effective_n,
             "method": name,
-            **{name: value for name, value in vars(each).items() if not isinstance(value, Mapping)},
+            **{name: value for name, value in vars(each).items() if name not in ("at_target", "by_default")},
             "by default, AUROC": each.by_default["AUROC"] if each.by_default else None,
             "by default, log loss": each.by_default["log loss"] if each.by_default else None,
             "chosen": one.chosen[DEFAULT_CRITERION] == name,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tdrop.base import Doubles
+from tdrop.base import Doubles, Indices, deal_persons
 from tdrop.metrics import auroc, per_row_log_loss
 
 HALVINGS = 100
@@ -33,7 +33,13 @@ class Behind:
 
 
 def behind_other_half(
-    y: NDArray[np.floating], risks: Doubles, candidates: NDArray[np.bool_], *, halvings: int = HALVINGS, seed: int = 0
+    y: NDArray[np.floating],
+    risks: Doubles,
+    candidates: NDArray[np.bool_],
+    *,
+    persons: Indices | None = None,
+    halvings: int = HALVINGS,
+    seed: int = 0,
 ) -> Behind:
     """Means over halvings in which each half has its share of outcomes.
 
@@ -41,6 +47,7 @@ def behind_other_half(
         y: The target's outcomes (rows,).
         risks: Of every method (methods, rows).
         candidates: Which methods could have been chosen (methods,).
+        persons: Whose row each is (rows,), where a person has several: all of them are in one half.
         halvings: How often the patients are dealt in two.
         seed: Of the dealing.
     """
@@ -48,7 +55,7 @@ def behind_other_half(
     losses = np.stack([per_row_log_loss(y, risk) for risk in risks])
     found = []
     for _ in range(halvings):
-        picks = _half(y, draw)
+        picks = _half(y, draw) if persons is None else deal_persons(persons, 2, draw, y) == 0
         pick, judge = (_both(y, risks, losses, rows) for rows in (picks, ~picks))
         best = np.argmax(np.where(candidates, pick, -np.inf), axis=1)
         found.append(judge[[0, 1], best][:, None] - judge)

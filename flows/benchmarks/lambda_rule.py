@@ -74,7 +74,7 @@ def _always(lambda_: float) -> Callable[[Tried, str], str | None]:
 RULES: Mapping[str, Callable[[Tried, str], str | None]] = {
     **{f"always {lambda_:g}": _always(lambda_) for lambda_ in LAMBDAS[1:]},
     "the lowest log loss in a rehearsal": lambda tried, method: _lowest(tried.rehearsed, method),
-    # What no rule can know, and none can do better than.
+    # What no rule can know; none has a lower log loss.
     "the best in hindsight": lambda tried, method: _lowest(tried.judged, method),
 }
 

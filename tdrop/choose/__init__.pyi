@@ -38,6 +38,7 @@ from .trial import (
     Fits as Fits,
     Trial as Trial,
     chosen_method as chosen_method,
+    failed_trial as failed_trial,
     refit as refit,
     run_trial as run_trial,
     score_trial as score_trial,

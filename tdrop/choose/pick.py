@@ -1,4 +1,4 @@
-"""Which trials go on, and which one the refit uses: restraint at no cost, else the defaults unless much is gained."""
+"""Which trials go on, and which one the refit uses: restraint or its hedge at no cost, else the defaults."""
 
 from __future__ import annotations
 
@@ -115,8 +115,9 @@ def most_restrained(trials: Sequence[Trial], places: Sequence[int]) -> int:
 
 def _hedge_of(trials: Sequence[Trial], places: Sequence[int], restrained: int) -> int:
     """Place of the hedge, where it costs nothing and the trial holds back more than the defaults; else the trial's."""
-    hedges = [place for place in _close(trials, places) if trials[place].hedged]
-    if not hedges or trials[restrained].restraint <= trials[0].restraint:
+    held = trials[restrained].restraint
+    hedges = [p for p in _close(trials, places) if trials[p].hedged and trials[p].restraint[1:] == held[1:]]
+    if not hedges or held <= trials[0].restraint:
         return restrained
     return min(hedges, key=lambda place: _loss_of(trials[place]))
 

@@ -1,4 +1,4 @@
-"""Which settings a method tries: its defaults, the most restrained ones, then an even draw from its search space."""
+"""Which settings a method tries: its defaults, the most restrained ones, their hedge, then an even draw."""
 
 from __future__ import annotations
 
@@ -84,7 +84,10 @@ def plan_trials(
     """
     if budget < 1:
         raise UsageError(f"tuning '{name}' needs at least 1 trial, came {budget}")
-    return plan_around(build(name, **(base or {})), budget=budget, seed=seed, fixed=tuple(base or ()))
+    given, default = set(base or ()), build(name, **(base or {}))
+    # A setting may be given without the underscore that keeps its name apart from Python's own words.
+    fixed = tuple(key for key in default.settings() if {key, key.removesuffix("_")} & given)
+    return plan_around(default, budget=budget, seed=seed, fixed=fixed)
 
 
 def plan_around(default: Method, *, budget: int, seed: int, fixed: Sequence[str] = ()) -> tuple[Method, ...]:

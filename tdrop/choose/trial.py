@@ -115,9 +115,14 @@ def run_trial(
             found = fresh if earlier is None else earlier.join(fresh)
     except FitError as error:
         logger.info("a trial of '%s' failed: %s", method.name, error)
-        return Trial(method.name, settings_of(method), failure=str(error)), None
+        return failed_trial(method, str(error)), None
     assert found is not None
     return score_trial(method, source, found, np.asarray(matching_rows)), found
+
+
+def failed_trial(method: Described, failure: str) -> Trial:
+    """A trial without a score; what it would have held back is known all the same."""
+    return Trial(method.name, settings_of(method), failure=failure, restraint=method.restraint(), hedged=method.hedged)
 
 
 def score_trial(method: Described, source: Cohort, found: OutOfFold, matching_rows: Indices) -> Trial:

@@ -55,7 +55,7 @@ class Ensemble(NetworkMethod):
         return self.contrast > 1
 
     def hedge(self) -> Self:
-        """The same with half of its members as free as by default."""
+        """The same with half of its members held back less."""
         return replace(self, contrast=CONTRAST)
 
     def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:

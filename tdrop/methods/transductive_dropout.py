@@ -115,7 +115,7 @@ class TransductiveDropout(NetworkMethod):
 
     def risk_alone(self) -> TransductiveDropout:
         """TDNR, where doubt has a network of its own: its fits then serve both methods."""
-        if self.form == "paper":
+        if self.form == "paper" or not self.needs_target():
             return self
         shared = {name: value for name, value in self.settings().items() if name not in PRICED}
         risk: TransductiveDropout = method_class("tdnr")(**shared)

@@ -71,7 +71,7 @@ class TransductiveEnsemble(Ensemble):
 
     def risk_alone(self) -> Ensemble:
         """The ensemble itself, where doubt has networks of its own: its fits then serve both methods."""
-        if self.form == "joint":
+        if self.form == "joint" or not self.needs_target():
             return self
         return Ensemble(**{each.name: getattr(self, each.name) for each in fields(Ensemble) if each.init})
 

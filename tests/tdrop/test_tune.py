@@ -93,6 +93,8 @@ def test_shared_settings_are_kept_and_not_searched():
     assert {method.learning_rate for method in planned} == {0.002}
     assert {method.contrast for method in plan_trials("ensemble", base={"contrast": 2.0})} == {2.0}
     assert not any(method.hedged for method in plan_trials("ensemble", base={"linear": False}))
+    joint = plan_trials("transductive_ensemble", base={"lambda": 0.3, "form": "joint"})
+    assert {method.lambda_ for method in joint} == {0.3}
     with pytest.raises(UsageError):
         plan_trials("mc_dropout", base={"no_such_setting": 1})
     with pytest.raises(UsageError, match="at least 1 trial"):
@@ -289,6 +291,11 @@ def test_where_a_line_is_free_its_hedge_is_picked_if_that_is_free_too():
     assert pick_trial("any", [default, replace(line, log_loss=0.606), hedge]) is default, "the truth is no line"
     gained = replace(hedge, log_loss=0.560)
     assert pick_trial("any", [default, line, gained]) is gained
+    failed = replace(default, log_loss=None, failure="did not converge")
+    plain = trial(0.600, (0.0,))
+    assert pick_trial("any", [failed, replace(line, log_loss=0.650), hedge, plain]) is plain, "the line is not free"
+    other = trial(0.604, (0.0, 0.1), hedged=True)
+    assert pick_trial("any", [trial(0.6, (0.0, 0.0)), trial(0.601, (1.0, 0.0)), other]).restraint == (1.0, 0.0)
     first = [replace(each, folds=1) for each in (default, line, *[trial(0.7)] * 3, hedge)]
     assert promising(first) == (0, 1, 5), "line and hedge go on together"
 
