@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
+from flows.benchmarks import CONTRACTS
 from tasks.step import Future, step
 from tdrop.base import write_record
 from tdrop.home import Place, Ref, Store, compute, report
@@ -28,10 +30,21 @@ def run_unit(place: Place, stage: str, label: str, function: Callable[..., Any],
     def build(folder: Path) -> None:
         write_record(folder / "unit.json", compute(function, **unit))
 
-    # The store's key covers the library's code; a benchmark's own file decides results as well.
+    # The store's key covers the library's code; a benchmark's own file and the transfers decide results as well.
     source = Path(inspect.getfile(function)).read_bytes()
-    inputs = {"function": function.__qualname__, "file": hashlib.sha256(source).hexdigest(), "unit": dict(unit)}
+    inputs = {
+        "function": function.__qualname__,
+        "file": hashlib.sha256(source).hexdigest(),
+        "transfers": _transfers_digest(),
+        "unit": dict(unit),
+    }
     return Store(place.root).make(stage, inputs, build)
+
+
+@cache
+def _transfers_digest() -> str:
+    files = sorted((CONTRACTS / "transfers").iterdir())
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 def run_units(place: Place, benchmark: str, function: Callable[..., Found], units: Sequence[Unit]) -> list[Found]:
