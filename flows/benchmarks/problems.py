@@ -58,8 +58,8 @@ def quick_problems() -> tuple[Problem, ...]:
 
 
 def list_problems() -> tuple[Problem, ...]:
-    """The pairs of sites that choosing is measured on, easy ones first."""
-    return (*pairs_of_sites(), *_shaped_problems(), *_cut_problems())
+    """The pairs of sites that choosing is measured on, those that judge first."""
+    return (*_cut_problems(), *_shaped_problems(), *pairs_of_sites())
 
 
 def pairs_of_sites() -> tuple[Problem, ...]:
@@ -131,7 +131,7 @@ def _cut_problems() -> Iterator[Problem]:
     The first and second were looked at when it was settled that methods answer together: they judge no more.
     """
     families = {"settling": "real", "judging": "judging"}
-    for name in ("settling", "judging", "third", "fourth", "fifth"):
+    for name in ("fifth", "fourth", "third", "judging", "settling"):
         for title, transfer in collection(name).items():
             yield _once(title.replace(" ", "-"), families.get(name, f"{name} collection"), transfer.sides)
 
