@@ -103,7 +103,9 @@ def _tuned(place: Place, pair: Pair, scale: Scale) -> tuple[dict[str, list[Summa
         method_settings={name: dict(QUICK_NETWORK) for name in networks} if scale.quick else {},
     )
     trained = tune_and_fit(place, "extrapolation", pair, settings)
-    return predictions_of(trained), float(trained.picked[MAIN].settings["lambda_"])
+    # A committee sits at some draws only, and draws are compared method by method.
+    predictions = {name: fits for name, fits in predictions_of(trained).items() if name in networks}
+    return predictions, float(trained.picked[MAIN].settings["lambda_"])
 
 
 def error_aurocs(pairs: Sequence[Pair], found: Sequence[Mapping[str, Sequence[Summary]]]) -> Any:
