@@ -17,7 +17,12 @@ from .errors import (
     unwritable as unwritable,
 )
 from .notices import listen_to_notices as listen_to_notices, notice as notice, notice_another_try as notice_another_try
-from .persons import count_persons as count_persons, deal_persons as deal_persons, draw_persons as draw_persons
+from .persons import (
+    MOST_TWINS as MOST_TWINS,
+    count_persons as count_persons,
+    deal_persons as deal_persons,
+    draw_persons as draw_persons,
+)
 from .records import (
     Amount as Amount,
     Count as Count,

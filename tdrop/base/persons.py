@@ -10,6 +10,10 @@ import numpy as np
 from tdrop.base.types import Doubles, Floats, Indices
 
 
+#: Where more source patients than this have another's values throughout, the same values do not name one patient.
+MOST_TWINS = 0.01
+
+
 def count_persons(persons: Indices) -> int:
     """How many persons the rows are of."""
     return len(np.unique(persons))

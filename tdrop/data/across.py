@@ -12,15 +12,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from tdrop.base import ContractError, Doubles
+from tdrop.base import MOST_TWINS, ContractError, Doubles
 from tdrop.contracts import NUMERIC_TYPES, Column, Contract, Finding, Severity, Site, Sureness
 from tdrop.data.encode import NOT_RECORDED
 from tdrop.data.units import alternatives, convert
 
 #: Fewer values than this say nothing about a column.
 FEW = 20
-#: Where more source patients than this have another's values throughout, the same values do not name one patient.
-MOST_TWINS = 0.01
 #: Share of a target's patients with a source patient's values from where that is no chance, whatever their ids.
 FEWEST_BY_VALUES = 0.05
 #: A category of the source that should have shown up at least so often by its share there.

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from tdrop.base import INTERVAL_LEVEL, Amount, Cohort, Count, SiteStopped
+from tdrop.base import INTERVAL_LEVEL, MOST_TWINS, Amount, Cohort, Count, SiteStopped
 from tdrop.metrics import auroc
 from tdrop.shift.verdict import Verdict
 
@@ -24,8 +24,6 @@ CAUTION_SHARED = 0.10
 STOP_SHARED = 0.50
 #: So far from chance (0) to certainty (1) must values of the same id agree, for the id to name one patient.
 BELIEVED_SURPLUS = 0.2
-#: Where more source patients than this have another's values throughout, the same values do not name one patient.
-MOST_TWINS = 0.01
 #: From these ratios of outcomes to what was expected (or its inverse) the risks are doubtful, or not to be used. Many
 #: patients make any difference sure; one below a tenth is what methods miss by at sites where only the patients differ.
 CAUTION_RATIO = 1.1
