@@ -9,7 +9,6 @@ import numpy as np
 
 from tdrop.base.types import Doubles, Floats, Indices
 
-
 #: Where more source patients than this have another's values throughout, the same values do not name one patient.
 MOST_TWINS = 0.01
 
