@@ -29,7 +29,7 @@ FILES = {
         "transductive_doubt.csv",
         "transductive_doubt_problems.csv",
     },
-    "choosing": {"choosing.csv", "choosing_measurements.csv"},
+    "choosing": {"choosing.csv", "choosing_tuned.csv", "choosing_unlabelled.csv", "choosing_measurements.csv"},
     "forecast": {"forecast_estimators.csv", "forecast_intervals.csv", "forecast_labels.csv", "forecast_pairs.csv"},
     "breast": {"gbsg_methods.csv", "breast_bars.csv", "breast_shift.csv"},
 }
@@ -68,6 +68,23 @@ def test_a_quick_benchmark_writes_its_files_is_recorded_and_resumes(finished, ho
     monkeypatch.setattr("tdrop.home.stages.compute", refuse)
     monkeypatch.setattr("flows.benchmarks.units.compute", refuse)
     assert command.benchmark(name, quick=True, output=str(folder), home=str(home), processes=0) == page
+
+
+def test_a_committee_that_sits_at_some_draws_is_not_compared_over_draws(home, monkeypatch):
+    from flows.benchmarks import extrapolation
+    from flows.benchmarks.results import Scale
+    from tdrop.home.place import Place
+
+    found, known = [], extrapolation.predictions_of
+
+    def with_committee_at_the_first(trained):
+        found.append(dict(known(trained)))
+        return found[-1] if len(found) > 1 else {**found[-1], "committee": found[-1]["tdnr"]}
+
+    monkeypatch.setattr(extrapolation, "predictions_of", with_committee_at_the_first)
+    tables = extrapolation.run(Place.at(home, command.CONTRACTS), Scale(quick=True)).tables
+    assert len(found) > 1
+    assert "Committee" not in {row["method"] for row in tables[1].rows}
 
 
 def test_a_benchmark_is_a_flow_where_a_server_is_at_hand(home, prefect_server):
