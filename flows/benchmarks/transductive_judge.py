@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import norm
 
+from flows.benchmarks.paired import REFERRED
 from flows.benchmarks.results import Estimate
 from tdrop.base import INTERVAL_LEVEL, Doubles, Floats
 from tdrop.metrics import (
@@ -26,8 +27,6 @@ from tdrop.metrics import (
 )
 
 MEASURES = ("AUROC", "log loss", "calibration error", "retained error")
-#: The share of patients that clinicians look at before the retained error is taken.
-REFERRED = 0.2
 RESAMPLES = 400
 _NORMAL = float(norm.ppf(0.5 + INTERVAL_LEVEL / 2))
 
