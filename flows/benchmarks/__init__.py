@@ -27,6 +27,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "support": Benchmark("SUPPORT's sepsis patients to four other groups, real patients", needs_extra=True),
     "extrapolation": Benchmark("little label noise and a large shift, simulated"),
     "lambda_rule": Benchmark("how to choose lambda, on source patients", needs_extra=True),
+    "hedge": Benchmark("when an ensemble takes a line or its hedge, on source patients", needs_extra=True),
     "settle": Benchmark("which defaults every method should have, on source patients", needs_extra=True),
     "transductive": Benchmark(
         "ensemble against transductive ensemble, real pairs and simulated families, every rule for lambda",

@@ -1,47 +1,33 @@
 """Which lambda? Settled on source patients alone, some of whom play the target.
 
-Of every transfer's source the patients most like its target are set aside with their labels; the others are the
-labelled ones. Both transductive methods are fitted with every lambda, and the labels set aside judge. No target's
-outcome is involved, so that a rule may be settled here. docs/UNLABELLED.md reports a run.
+Both transductive methods are fitted with every lambda, and the labels set aside judge. docs/UNLABELLED.md reports a
+run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from flows.benchmarks.paired import error_auroc, mean_over_problems
-from flows.benchmarks.problems import Sides
-from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
+from flows.benchmarks.playing import SOURCES, enough, play_target, problems_of
+from flows.benchmarks.results import Results, Row, Scale, Table, values_by_name
 from flows.benchmarks.table_one import RIVALS
 from flows.benchmarks.transductive_doubt import FEWEST_ERRORS
-from flows.benchmarks.transfers import collection
 from flows.benchmarks.units import QUICK_NETWORK, run_units
-from tdrop.base import Cohort, Doubles, Fitted
-from tdrop.data import SHAPES, extrapolation, shaped
+from tdrop.base import Cohort, Fitted
 from tdrop.home import Place
 from tdrop.methods import build, label
 from tdrop.methods.parts.network_method import FittedNetwork
 from tdrop.metrics import auroc, misclassified, per_row_log_loss
-from tdrop.shift import propensity
 
 NAME = "lambda_rule"
 #: What may be settled; 0 is the rival, without the unlabelled patients.
 LAMBDAS = (0.0, 0.03, 0.1, 0.3)
 PASSES = 100
-#: Draws of the simulated families; no other measurement uses their seeds.
-DRAWS = range(900, 904)
-#: Share of the source that plays the target, and how strongly the most target-like patients are preferred.
-SHARE, PREFERENCE = 0.25, 6
-#: Of each outcome among the patients set aside, at least.
-FEWEST_OUTCOMES = 10
-REAL, SIMULATED = "real", "simulated"
-#: Whose sources are used; their targets' outcomes are not.
-COLLECTIONS = ("settling", "judging", "first", "second", "third", "fourth")
 MEASURES = ("log loss", "AUROC", "error AUROC by sd")
 
 #: By measure, one fit's value; None where it is not defined.
@@ -79,46 +65,14 @@ RULES: Mapping[str, Callable[[Tried, str], str | None]] = {
 }
 
 
-def take_apart(source: Cohort, closeness: Doubles) -> Sides:
-    """Draws the patients who play the target, the closest most often: neither side is without the other's kind."""
-    generator = np.random.default_rng(0)
-    rank = np.argsort(np.argsort(closeness, kind="stable"), kind="stable") / len(source)
-    weight = rank**PREFERENCE
-    drawn = generator.choice(len(source), int(SHARE * len(source)), replace=False, p=weight / weight.sum())
-    away = np.zeros(len(source), dtype=bool)
-    away[drawn] = True
-    return source.take(np.flatnonzero(~away)), source.take(np.flatnonzero(away))
-
-
-def play_target(source: Cohort, target: Cohort) -> Sides:
-    """The source in two: those most like the target's unlabelled patients play it."""
-    return take_apart(source, np.asarray(propensity(source, target.unlabelled(), seed=0).source))
-
-
-def _sources() -> Mapping[str, Mapping[str, Callable[[], Sides]]]:
-    """By family and name, what gives a source and a target, of which the target's outcomes are not used."""
-    draws: dict[str, Callable[..., Sides]] = {shape: partial(shaped, shape) for shape in SHAPES}
-    draws["extrapolation"] = partial(extrapolation, 1_000)
-    return {
-        REAL: {title: each.sides for name in COLLECTIONS for title, each in collection(name).items()},
-        SIMULATED: {f"{name} {seed}": partial(draw, seed=seed) for name, draw in draws.items() for seed in DRAWS},
-    }
-
-
 def try_lambdas(family: str, name: str, quick: bool) -> Tried:
     """Fits both methods with every lambda, once to be judged and once in a rehearsal."""
-    labelled, aside = play_target(*_sources()[family][name]())
+    labelled, aside = play_target(*SOURCES[family][name]())
     sides = (labelled, aside), play_target(labelled, aside)
     found = [
-        {method: _measure(method, *each, quick=quick) for method in RIVALS} if _enough(each[1]) else {}
-        for each in sides
+        {method: _measure(method, *each, quick=quick) for method in RIVALS} if enough(each[1]) else {} for each in sides
     ]
     return Tried(*found)
-
-
-def _enough(aside: Cohort) -> bool:
-    assert aside.y is not None
-    return bool(min(aside.y.sum(), len(aside) - aside.y.sum()) >= FEWEST_OUTCOMES)
 
 
 def _measure(method: str, labelled: Cohort, aside: Cohort, *, quick: bool) -> dict[str, Measured]:
@@ -149,16 +103,11 @@ def _judge(aside: Cohort, fitted: Fitted) -> Measured:
 
 def run(place: Place, scale: Scale) -> Results:
     """Every problem with every lambda; a rule's row is what it picks minus lambda 0."""
-    problems = [
-        {"family": family, "name": name, "quick": scale.quick}
-        for family, names in _sources().items()
-        for name in (list(names)[:2] if scale.quick else names)
-        if not (scale.quick and family == REAL)
-    ]
+    problems = problems_of(scale.quick)
     found = dict(
         zip(
-            [(str(each["family"]), str(each["name"])) for each in problems],
-            run_units(place, NAME, try_lambdas, problems),
+            [(each["family"], each["name"]) for each in problems],
+            run_units(place, NAME, try_lambdas, [{**each, "quick": scale.quick} for each in problems]),
             strict=True,
         )
     )
@@ -176,7 +125,7 @@ def run(place: Place, scale: Scale) -> Results:
         title="Rules for lambda, on source patients",
         about="Everything but lambda at its default; a rehearsal sets a quarter of the labelled patients aside again.",
         tables=[Table("lambda_rules", caption, rows), _problems_table(found)],
-        metrics=_metrics(rows),
+        metrics=values_by_name(rows, ("family", "method", "rule"), "log loss"),
         params={"lambdas": str(LAMBDAS), "passes": PASSES},
     )
 
@@ -213,11 +162,3 @@ def _problems_table(found: Mapping[tuple[str, str], Tried]) -> Table:
         for lambda_, values in lambdas.items()
     ]
     return Table("lambda_problems", "The same by problem, real and simulated as named.", rows)
-
-
-def _metrics(rows: Sequence[Row]) -> dict[str, float]:
-    named = {
-        f"{row['family']} {row['method']} {row['rule']}".replace("(", "").replace(")", ""): row["log loss"]
-        for row in rows
-    }
-    return {name: each.value for name, each in named.items() if isinstance(each, Estimate) and each.value is not None}

@@ -57,6 +57,13 @@ Cell: TypeAlias = str | int | float | Estimate | None
 Row: TypeAlias = dict[str, Cell]
 
 
+def values_by_name(rows: Sequence[Row], names: Sequence[str], measure: str) -> dict[str, float]:
+    """One column's estimates as metrics, named by other columns in letters that a tracking server takes."""
+    cells = {" ".join(str(row[name]) for name in names): row[measure] for row in rows}
+    found = {name.replace("(", "").replace(")", ""): cell for name, cell in cells.items()}
+    return {name: each.value for name, each in found.items() if isinstance(each, Estimate) and each.value is not None}
+
+
 @dataclass(frozen=True)
 class Table:
     """One table.

@@ -22,6 +22,7 @@ FILES = {
     "extrapolation": {"extrapolation_methods.csv", "extrapolation_differences.csv"},
     "prostate": {"prostate_paper_methods.csv", "prostate_bars.csv"},
     "lambda_rule": {"lambda_rules.csv", "lambda_problems.csv"},
+    "hedge": {"hedge_rules.csv", "hedge_problems.csv"},
     "settle": {"settled_defaults.csv"},
     "transductive": {
         "transductive_rules.csv",
