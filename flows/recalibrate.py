@@ -28,7 +28,7 @@ def recalibrate_site(
 def run_recalibrate(site: str, labels: Path | None, *, contracts: Path, console: Printer) -> None:
     """Recalibrates and prints what is new."""
     place = Place.at(contracts=contracts)
-    place.network().site(site)
+    place.network().target(site)
     if labels is not None and not labels.is_file():
         raise no_such_file(labels, "the outcomes as a file with patient ids")
     with orchestrated():

@@ -24,7 +24,7 @@ def score_site(site: str, file: str, contracts: str = "data_contracts", home: st
 def run_score(site: str, file: Path, *, output: Path | None, contracts: Path, console: Printer) -> None:
     """Scores a file and prints where the list is and what to know about it."""
     place = Place.at(contracts=contracts)
-    place.network().site(site)
+    place.network().target(site)
     if not file.is_file():
         raise no_such_file(file, f"a batch of patients in the format of site '{site}'")
     if output is not None:

@@ -10,7 +10,7 @@ from flows.printer import Printer
 from flows.recipe import recipe
 from tasks.prepare import encode_pair, prepare_site, require_usable
 from tasks.shift import estimate_site_shift, match_validation
-from tdrop.base import UsageError, write_record
+from tdrop.base import write_record
 from tdrop.contracts import Validation
 from tdrop.home import Place, ResolvedSite, replacing
 from tdrop.report import render_shift_page, shift_sentence
@@ -42,8 +42,7 @@ class ShiftPage:
 def shift_site(site: str, contracts: str = "data_contracts", home: str | None = None) -> ShiftPage:
     """Compares a target site with its source and writes `sites/<site>/shift/shift.html`."""
     resolved = Place.at(home, contracts).resolve(site)
-    if resolved.site.role != "target":
-        raise UsageError(f"site '{site}' is a source; shift compares a target with its source")
+    resolved.network.target(site)
     return _write_page(resolved, compare_with_source(resolved))
 
 
@@ -62,7 +61,7 @@ def _write_page(site: ResolvedSite, stages: Compared) -> ShiftPage:
 def run_shift(site: str, *, contracts: Path, console: Printer) -> None:
     """Prints the verdict and where the page is."""
     place = Place.at(contracts=contracts)
-    place.network().site(site)
+    place.network().target(site)
     with orchestrated():
         found = shift_site(site, str(contracts), place.home)
     console.answer({"site": site, **vars(found)})

@@ -23,7 +23,7 @@ from tasks.prepare import look_for_changes
 from tasks.recording import record_or_explain
 from tasks.report import publish_report
 from tasks.step import run_logger
-from tdrop.base import SiteStopped, TdropError, Unwritable, UsageError, describe, plain, read_record, unwritable
+from tdrop.base import SiteStopped, TdropError, Unwritable, describe, plain, read_record, unwritable
 from tdrop.home import (
     Inputs,
     Place,
@@ -97,9 +97,7 @@ def transfer_site(
     """
     settings.chosen_methods()
     resolved = Place.at(home, contracts).resolve(site)
-    if resolved.site.role != "target":
-        targets = ", ".join(target.name for target in resolved.network.targets)
-        raise UsageError(f"site '{site}' is a source; give a target site: {targets}")
+    resolved.network.target(site)
     started = now()
 
     def interrupted() -> None:

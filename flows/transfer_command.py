@@ -17,7 +17,7 @@ from flows.printer import Printer
 from flows.recipe import Failed
 from flows.runners import check_runner
 from flows.transfer import Transferred
-from tdrop.base import TdropError, UsageError
+from tdrop.base import TdropError
 from tdrop.evaluate import Evaluation
 from tdrop.home import Place, busy_seconds, reset_spans
 from tdrop.methods import COMMITTEE, label, method_names
@@ -41,9 +41,7 @@ def run_transfer(
     place = Place.at(contracts=contracts)
     network = place.network()
     for site in sites:
-        if network.site(site).role != "target":
-            targets = ", ".join(target.name for target in network.targets)
-            raise UsageError(f"site '{site}' is a source; give target sites: {targets}")
+        network.target(site)
     settings.chosen_methods()
     check_runner(runner, address)
     started = time.monotonic()

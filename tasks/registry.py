@@ -23,7 +23,7 @@ def version_at(place: Place, site: str, alias: str) -> Version | None:
 
 def promote(place: Place, site: str, *, by: str, note: str) -> Promotion:
     """Makes the candidate the champion, in the name of a person."""
-    place.network().site(site)
+    place.network().target(site)
     candidate = version_at(place, site, CANDIDATE)
     if candidate is None:
         raise UsageError(
@@ -56,7 +56,7 @@ def promote(place: Place, site: str, *, by: str, note: str) -> Promotion:
 
 def rollback(place: Place, site: str) -> Promotion:
     """Makes the champion before this one the champion again."""
-    place.network().site(site)
+    place.network().target(site)
     champion = version_at(place, site, CHAMPION)
     before = None if champion is None else champion.tags.get(BEFORE)
     if before is None:
@@ -70,7 +70,7 @@ def rollback(place: Place, site: str) -> Promotion:
 
 def require_promoted(place: Place, site: str) -> Version:
     """The site's champion, every byte of it as a person promoted it; a sentence refuses any other."""
-    place.network().site(site)
+    place.network().target(site)
     version = version_at(place, site, CHAMPION)
     if version is None:
         how = f"a person promotes one with `tdrop promote {site} --by NAME --note TEXT`"

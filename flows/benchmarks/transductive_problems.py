@@ -16,7 +16,7 @@ import numpy as np
 from flows.benchmarks.real_pairs import SUPPORT_TARGETS, rotterdam_to_gbsg, support_to
 from flows.benchmarks.rules import within_tolerance
 from flows.benchmarks.transfers import collection
-from tdrop.base import Cohort, Doubles, Indices, Method
+from tdrop.base import Cohort, Doubles, Indices, Method, in_order
 from tdrop.choose import OutOfFold, Trial, promising, run_trial
 from tdrop.data import extrapolation, simulated_cohort
 from tdrop.methods import build
@@ -135,7 +135,7 @@ def try_settings(part: str, family: str, name: str, quick: bool) -> Tried:
 
 def _rehearsal(source: Cohort, closeness: Doubles) -> tuple[Cohort, Cohort]:
     """The source without the quarter that is most like the target, and that quarter."""
-    order = np.argsort(-closeness, kind="stable")
+    order = in_order(-closeness)
     count = round(REHEARSED * len(source))
     return source.take(np.sort(order[count:])), source.take(np.sort(order[:count]))
 

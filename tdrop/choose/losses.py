@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from tdrop.base import Doubles, Indices
+from tdrop.base import Doubles, Indices, fixed_shuffle
 
 #: Blocks of patients; fewer when there are fewer patients.
 BLOCKS = 100
@@ -15,7 +15,7 @@ BLOCKS = 100
 
 @dataclass(frozen=True)
 class Losses:
-    """Weighted losses summed over blocks; row i, or the i-th person, belongs to block i mod BLOCKS.
+    """Weighted losses summed over blocks; a fixed shuffle deals rows, or persons, into BLOCKS.
 
     Attributes:
         mean: Weighted mean loss.
@@ -36,11 +36,12 @@ class Losses:
         total = float(weights.sum())
         mean = float(np.dot(weights, losses)) / total
         away = weights * (losses - mean)
-        block, blocks = np.arange(len(losses)) % BLOCKS, min(BLOCKS, len(losses))
+        # Blocks of shuffled rows: every hundredth row of a file that is sorted by outcome would differ too little.
+        block, blocks = fixed_shuffle(len(losses)) % BLOCKS, min(BLOCKS, len(losses))
         if persons is not None:
             person = np.unique(persons, return_inverse=True)[1]
             away = np.bincount(person, away).astype(np.float64)
-            block, blocks = person % BLOCKS, min(BLOCKS, len(away))
+            block, blocks = (fixed_shuffle(len(away)) % BLOCKS)[person], min(BLOCKS, len(away))
         error = float(np.sqrt(np.sum(away**2))) / total
         sums = np.bincount(block, weights * losses, minlength=blocks)
         return cls(mean, error, tuple(sums.tolist()), tuple(np.bincount(block, weights, minlength=blocks).tolist()))

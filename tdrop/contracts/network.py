@@ -44,6 +44,14 @@ class Network:
             raise UsageError(f"no site '{name}' in {self.folder / 'sites'}{did_you_mean(name, self.sites)}")
         return self.sites[name]
 
+    def target(self, name: str) -> Site:
+        """Returns a site that learns from another; an unknown name or a source is a UsageError."""
+        site = self.site(name)
+        if site.role != "target":
+            targets = ", ".join(target.name for target in self.targets)
+            raise UsageError(f"site '{name}' is a source; give a target site: {targets or 'there is none yet'}")
+        return site
+
     def contract(self, name: str) -> Contract:
         """Returns a table; an unknown name is a UsageError."""
         if name not in self.contracts:

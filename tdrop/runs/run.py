@@ -140,7 +140,7 @@ def read_run(place: Place, file: Path) -> Run:
 
 def last_run(place: Place, site: str) -> Run:
     """The run behind a site's last report; a UsageError says what to do when there is none."""
-    place.network().site(site)
+    place.network().target(site)
     try:
         run = read_run(place, place.latest(site) / RUN)
     except FileNotFoundError:

@@ -84,6 +84,31 @@ def test_an_unknown_site_is_wrong_usage(tmp_path):
     assert "did you mean 'harbour'?" in one_sentence(result)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("transfer",),
+        ("shift",),
+        ("score", "README.md"),
+        ("label-list", "--n", "50"),
+        ("audit", "README.md"),
+        ("recalibrate",),
+        ("promote", "--by", "A", "--note", "b"),
+        ("rollback",),
+        ("export",),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_source_given_as_a_target_is_told_which_sites_are(arguments, tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from flows.cli import app
+
+    monkeypatch.chdir(PROJECT)
+    result = CliRunner().invoke(app, [arguments[0], "registry", *arguments[1:]], env={"TDROP_HOME": str(tmp_path)})
+    assert "site 'registry' is a source; give a target site: " in str(result.exception)
+
+
 def test_a_source_cannot_be_a_target(tmp_path):
     result = run("transfer", "registry", home=tmp_path)
     assert result.returncode == 2
