@@ -71,6 +71,14 @@ def test_a_quick_benchmark_writes_its_files_is_recorded_and_resumes(finished, ho
     assert command.benchmark(name, quick=True, output=str(folder), home=str(home), processes=0) == page
 
 
+def test_the_papers_figures_stand_beside_the_papers_form(home):
+    page = command.benchmark("uci", quick=True, output=str(home / "results" / "uci"), home=str(home), processes=0)
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| Transductive dropout")]
+    printed = {row[0]: row[-1] for row in rows}
+    assert "not printed" in printed["| Transductive dropout"]
+    assert "±" in printed["| Transductive dropout, the paper's form"]
+
+
 def test_a_committee_that_sits_at_some_draws_is_not_compared_over_draws(home, monkeypatch):
     from flows.benchmarks import extrapolation
     from flows.benchmarks.results import Scale
