@@ -13,7 +13,7 @@ import numpy as np
 
 from flows.benchmarks.problems import Sides
 from flows.benchmarks.transfers import collection
-from tdrop.base import Cohort, Doubles, in_order
+from tdrop.base import Cohort, Doubles, ascending
 from tdrop.data import SHAPES, extrapolation, shaped
 from tdrop.shift import propensity
 
@@ -49,7 +49,7 @@ def play_target(source: Cohort, target: Cohort) -> Sides:
 def take_apart(source: Cohort, closeness: Doubles) -> Sides:
     """Draws the patients who play the target, the closest most often: neither side is without the other's kind."""
     generator = np.random.default_rng(0)
-    rank = np.argsort(in_order(closeness)) / len(source)
+    rank = np.argsort(ascending(closeness)) / len(source)
     weight = rank**PREFERENCE
     drawn = generator.choice(len(source), int(SHARE * len(source)), replace=False, p=weight / weight.sum())
     away = np.zeros(len(source), dtype=bool)

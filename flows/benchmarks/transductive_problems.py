@@ -16,7 +16,7 @@ import numpy as np
 from flows.benchmarks.real_pairs import SUPPORT_TARGETS, rotterdam_to_gbsg, support_to
 from flows.benchmarks.rules import within_tolerance
 from flows.benchmarks.transfers import collection
-from tdrop.base import Cohort, Doubles, Indices, Method, in_order
+from tdrop.base import Cohort, Doubles, Indices, Method, ascending
 from tdrop.choose import OutOfFold, Trial, promising, run_trial
 from tdrop.data import extrapolation, simulated_cohort
 from tdrop.methods import build
@@ -121,7 +121,7 @@ def try_settings(part: str, family: str, name: str, quick: bool) -> Tried:
     decay = within_tolerance([found[place][0] for place in without]).settings["weight_decay"]
     twins = [place for place, method in enumerate(methods) if found[place][0].settings["weight_decay"] == decay]
     go_on(twins)
-    sides = _rehearsal(source, np.asarray(fitted.source))
+    sides = set_aside(source, np.asarray(fitted.source))
     rehearsed = [_rehearse(methods[place], *sides) for place in twins]
     coverage = [_matched_coverage(source, found[place][1], matched) for place in twins]
     names = [f"{lambda_:g}" for lambda_ in LAMBDAS]
@@ -133,9 +133,9 @@ def try_settings(part: str, family: str, name: str, quick: bool) -> Tried:
     )
 
 
-def _rehearsal(source: Cohort, closeness: Doubles) -> tuple[Cohort, Cohort]:
+def set_aside(source: Cohort, closeness: Doubles) -> tuple[Cohort, Cohort]:
     """The source without the quarter that is most like the target, and that quarter."""
-    order = in_order(-closeness)
+    order = ascending(-closeness)
     count = round(REHEARSED * len(source))
     return source.take(np.sort(order[count:])), source.take(np.sort(order[:count]))
 

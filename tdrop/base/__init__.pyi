@@ -17,7 +17,7 @@ from .errors import (
     unwritable as unwritable,
 )
 from .notices import listen_to_notices as listen_to_notices, notice as notice, notice_another_try as notice_another_try
-from .ordering import fixed_shuffle as fixed_shuffle, in_order as in_order
+from .ordering import ascending as ascending, fixed_shuffle as fixed_shuffle
 from .persons import (
     MOST_TWINS as MOST_TWINS,
     count_persons as count_persons,

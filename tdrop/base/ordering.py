@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from tdrop.base.types import Indices
 
 
-def in_order(*scores: NDArray[Any]) -> Indices:
+def ascending(*scores: NDArray[Any]) -> Indices:
     """Places of rows by ascending score, of equals by the next score, at last by a fixed shuffle (rows,).
 
-    Never by their place: a file may be sorted by outcome, and what comes first among equals would then tell it.
+    Not by their place itself: a file may be sorted by outcome, and what comes first among equals would then tell it.
     """
     return np.lexsort((fixed_shuffle(len(scores[0])), *reversed(scores)))
 

@@ -28,9 +28,9 @@ def find_suspicions(frame: pd.DataFrame, contract: Contract, site: Site) -> tupl
     """Looks at a harmonised extract as a whole."""
     if len(frame) < FEW:
         return ()
-    frame = frame.iloc[:: max(1, len(frame) // ENOUGH)]
-    swapped = tuple(_swapped(frame, contract, site))
-    units = () if swapped else _other_units(frame, contract, site)
+    some = frame.iloc[:: max(1, len(frame) // ENOUGH)]
+    swapped = tuple(_swapped(some, contract, site))
+    units = () if swapped else _other_units(some, contract, site)
     return (*swapped, *units, *_identifiers(frame, contract, site))
 
 
@@ -117,11 +117,11 @@ def _identifiers(frame: pd.DataFrame, contract: Contract, site: Site) -> Iterato
 
 
 def numbers_patients(values: pd.Series, ids: pd.Series | None) -> bool:
-    """Whether a column counts the patients: whole, all different, and the id's own digits or steadily rising by one."""
+    """Whether a column counts the patients: whole, all different, and the id's digits or one apart, in any order."""
     numbers = values.to_numpy(np.float64, na_value=np.nan)
     if not np.isfinite(numbers).all() or (numbers != np.round(numbers)).any() or len(np.unique(numbers)) < len(numbers):
         return False
-    if (np.abs(np.diff(numbers)) == 1).all():
+    if (np.diff(np.sort(numbers)) == 1).all():
         return True
     digits = pd.to_numeric(ids.str.replace(r"\D", "", regex=True), errors="coerce") if ids is not None else None
     return digits is not None and bool(np.array_equal(digits.to_numpy(np.float64, na_value=np.nan), numbers))

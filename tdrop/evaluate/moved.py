@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tdrop.base import Count, Doubles, in_order
+from tdrop.base import Count, Doubles, ascending
 from tdrop.metrics import CalibrationError, CalibrationTable, log_loss
 
 #: Groups of patients by how unlike the source they are, fewer where a group would be smaller than the second number.
@@ -91,7 +91,7 @@ def compare_risks(
     """
     before, after, like = (np.asarray(each, dtype=np.float64) for each in (without, used, likeness))
     count = min(GROUPS, len(before) // SMALLEST_GROUP)
-    order = in_order(like)
+    order = ascending(like)
     groups = tuple(_group(rows, like, before, after) for rows in np.array_split(order, count)) if count else ()
     return Moved(method, lambda_, groups, _both(before, after, y))
 

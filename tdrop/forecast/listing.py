@@ -61,8 +61,10 @@ def draw_list(risk: NDArray[Any], true: NDArray[Any], threshold: float, n: int, 
     if n > rows:
         raise UsageError(f"a list of {n:,} patients was asked for and the site has {rows:,}; ask for at most {rows:,}")
     probability = inclusion(_doubt(risk, true, threshold), n)
-    order = np.argsort(np.asarray(risk), kind="stable")
-    start = np.random.default_rng([seed, 31]).random()
+    generator = np.random.default_rng([seed, 31])
+    start = generator.random()
+    # Among equal risks every list has an order of its own: the teeth would else walk through the file.
+    order = np.lexsort((generator.permutation(rows), np.asarray(risk)))
     # A comb of n teeth over the cumulated probabilities picks n different rows, each with its own probability.
     reached = np.floor(np.concatenate([[0.0], np.cumsum(probability[order])]) - start + 1e-9)
     picked = np.sort(order[np.diff(reached) > 0])

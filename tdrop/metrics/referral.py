@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tdrop.base import Doubles, Indices, Summary, in_order
+from tdrop.base import Doubles, Indices, Summary, ascending
 from tdrop.metrics.scores import as_pair, misclassified
 
 Mask = NDArray[np.bool_]
@@ -52,7 +52,7 @@ def capacity_count(rows: int, share: float) -> int:
 
 def most(score: NDArray[Any], count: int) -> Mask:
     """Returns the `count` rows of highest score (rows,); among equals chance decides, the same each time."""
-    order = in_order(-np.asarray(score, dtype=np.float64))
+    order = ascending(-np.asarray(score, dtype=np.float64))
     mask = np.zeros(len(order), dtype=np.bool_)
     mask[order[:count]] = True
     return mask
@@ -98,7 +98,7 @@ def risk_coverage(y: NDArray[Any], risk: NDArray[Any], score: NDArray[Any], thre
     """Refers patients in descending order of score (rows,) and counts the errors that stay."""
     outcome, value = as_pair(y, risk)
     wrong = misclassified(outcome, value, threshold)
-    order = in_order(-np.asarray(score, dtype=np.float64))
+    order = ascending(-np.asarray(score, dtype=np.float64))
     kept = len(order) - np.arange(len(order))
     remaining = wrong.sum() - np.concatenate([[0], np.cumsum(wrong[order])[:-1]])
     return RiskCoverage(np.arange(len(order)) / max(1, len(order)), remaining / kept, kept)
@@ -222,7 +222,7 @@ def refer(summary: Summary, decision: Decision, unlike: Mask | None = None) -> R
     number = np.sum(reasons, axis=0)
     referred = number > 0
     if getattr(decision, "within_capacity", False):
-        order = in_order(-number, -np.asarray(capacity_score(summary, decision), dtype=np.float64))
+        order = ascending(-number, -np.asarray(capacity_score(summary, decision), dtype=np.float64))
         listed = np.zeros(rows, dtype=np.bool_)
         listed[order[: capacity_count(rows, decision.capacity)]] = True
         referred &= listed

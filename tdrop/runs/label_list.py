@@ -53,7 +53,10 @@ class LabelList:
 
 
 def write_list(place: Place, run: Run, n: int, *, seed: int) -> Path:
-    """Draws n patients and writes the sheet: an id and an empty outcome a line, so that the reviewer is blind."""
+    """Draws n patients and writes the sheet: an id and an empty outcome a line, so that the reviewer is blind.
+
+    The lines are shuffled: who fills in the first half only must not have looked up one end of a sorted file.
+    """
     folds = {method: ref for method, ref in run.trained.folds.items() if (ref.path / RISKS).is_file()}
     if run.chosen not in folds:
         raise UsageError(
@@ -66,7 +69,7 @@ def write_list(place: Place, run: Run, n: int, *, seed: int) -> Path:
     drawn = draw_list(risk, true, spec.decision.threshold, n, seed=seed)
     ids = load_cohort(run.stages.encoded.path / TARGET).ids[drawn.rows]
     sheet = place.site(run.site) / SHEET
-    write_sheet(sheet, ids, network.contract_of(spec))
+    write_sheet(sheet, np.random.default_rng([seed, 33]).permutation(ids), network.contract_of(spec))
     kept = place.site(run.site) / DRAW
     kept.touch(mode=0o600)
     np.savez(

@@ -91,7 +91,9 @@ def judge_shared_patients(source: Cohort, target: Cohort) -> Ground:
 
 def _count_shared(source: Cohort, target: Cohort) -> int:
     place = {str(one): row for row, one in enumerate(source.ids)}
-    pairs = [(place[str(one)], row) for row, one in enumerate(target.ids) if str(one) in place]
+    # By id, short ones first: neighbours in a file that is sorted by its values would be no strangers.
+    ids = sorted(((str(one), row) for row, one in enumerate(target.ids)), key=lambda each: (len(each[0]), each))
+    pairs = [(place[one], row) for one, row in ids if one in place]
     features = [name for name in source.features if name in target.features]
     if not pairs or not features:
         return len(pairs)

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from tdrop.base import Amount, Cohort, Count, DataError, Doubles, Rows, UsageError, in_order
+from tdrop.base import Amount, Cohort, Count, DataError, Doubles, Rows, UsageError, ascending
 from tdrop.shift.balance import Balance, Scale
 from tdrop.shift.classifier import check_same_features, propensity
 from tdrop.shift.nearest import Pairs, count_within, take_nearest
@@ -212,7 +212,7 @@ def _describe(
 
 def _take_most_alike(request: _Request, logits: Doubles, found: int) -> Matching:
     """Falls back to the most target-like rows, whatever their distance."""
-    rows = in_order(-logits)[: request.wanted]
+    rows = ascending(-logits)[: request.wanted]
     return _describe(request, replace(Pairs.none(), source=rows), None, 0, "most alike", found)
 
 

@@ -14,7 +14,7 @@ from typing import Self
 
 import numpy as np
 
-from tdrop.base import Doubles, Indices, in_order
+from tdrop.base import Doubles, Indices, ascending
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def take_nearest(source: Doubles, target: Doubles, *, caliper: float, most: int,
         seed: Decides the orders.
     """
     generator = np.random.default_rng([*seed, 4])
-    order = in_order(source)
+    order = ascending(source)
     line = _Line(source[order])
     waiting = _with_any_neighbour(line.logits, target, caliper)
     taken: list[int] = []

@@ -17,6 +17,7 @@ from flows.printer import Printer
 from flows.transfer import transfer_site
 from tdrop.base import DataError, UsageError, read_record
 from tdrop.forecast import Forecast, track_record
+from tdrop.home import TARGET, load_cohort
 from tdrop.runs.audit import Audit, weighed_outcomes
 from tdrop.runs.label_list import SHEET, read_list, write_list
 from tdrop.runs.labels import remembered_labels
@@ -84,6 +85,11 @@ def test_a_list_comes_back_and_the_audit_lasts(place, settings):
     assert sheet.stat().st_mode & 0o077 == 0
     asked = pd.read_csv(sheet)
     assert len(asked) == 40
+    # Not in the order of the file, which may be sorted by outcome: who fills in the top half has asked a random half.
+    places = {str(one): row for row, one in enumerate(load_cohort(run.stages.encoded.path / TARGET).ids)}
+    order = [places[str(one)] for one in asked.iloc[:, 0]]
+    assert sorted(order) == sorted(read_list(place, "harbour").rows.tolist())
+    assert abs(np.corrcoef(order, np.arange(40))[0, 1]) < 0.5
     known = pd.read_csv(labels_of(place))
     key = asked.columns[0]
     back = known[known.iloc[:, 0].astype(str).isin(asked[key].astype(str))].iloc[:30]

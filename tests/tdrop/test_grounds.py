@@ -50,6 +50,30 @@ def test_hospitals_that_both_count_from_one_share_no_patients():
     assert (found.verdict, found.count) == ("go", 0)
 
 
+@pytest.mark.parametrize("is_sorted", [False, True])
+def test_shared_patients_are_found_however_their_file_is_sorted(is_sorted):
+    random = np.random.default_rng(0)
+    answers = random.random((600, 6)) < 0.4
+    changed = np.where(random.random((600, 6)) < 0.3, random.random((600, 6)) < 0.4, answers).astype(np.float32)
+    source = Cohort(site="a", ids=np.arange(600), features=tuple("abcdef"), X=answers.astype(np.float32))
+    order = np.lexsort(changed.T) if is_sorted else np.arange(600)
+    target = replace(source, ids=source.ids[order], X=changed[order])
+    assert judge_shared_patients(source, target).count == 600
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_strangers_numbered_after_sorting_are_no_shared_patients(again):
+    def answers(seed):
+        values = (np.random.default_rng(seed).random((600, 6)) < 0.4).astype(np.float32)
+        return values[np.lexsort(values.T)]
+
+    features = tuple("abcdef")
+    source = Cohort(site="a", ids=np.arange(600), features=features, X=answers(0))
+    order = np.random.default_rng(9).permutation(600) if again else np.arange(600)
+    target = Cohort(site="b", ids=np.arange(600)[order], features=features, X=answers(1)[order])
+    assert judge_shared_patients(source, target).verdict != "stop"
+
+
 def test_a_patient_who_was_measured_again_is_the_same_patient():
     source = ward(np.arange(100))
     again = source.X.copy()

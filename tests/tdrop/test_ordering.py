@@ -7,9 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from flows.benchmarks.playing import take_apart
+from flows.benchmarks.transductive_problems import set_aside
 from tdrop import metrics
-from tdrop.base import Cohort, Summary, in_order
+from tdrop.base import Cohort, Summary, ascending
 from tdrop.choose.losses import Losses
+from tdrop.evaluate.moved import compare_risks
 from tdrop.shift import match
 
 ROWS = 1_000
@@ -24,13 +27,13 @@ def sorted_by_outcome(first: int) -> np.ndarray:
 
 def test_equals_come_in_a_fixed_shuffle_after_every_score():
     first, second = np.repeat([1, 0], 500), np.tile([2, 1], 500)
-    order = in_order(first, second)
+    order = ascending(first, second)
     assert [(first[row], second[row]) for row in order] == sorted(zip(first, second, strict=True))
-    np.testing.assert_array_equal(order, in_order(first, second))
+    np.testing.assert_array_equal(order, ascending(first, second))
     equals = order[:250]
     assert abs(np.corrcoef(equals, np.arange(250))[0, 1]) < 0.2
-    assert in_order(np.array([])).tolist() == []
-    assert in_order(np.array([3.0, 1.0, 2.0])).tolist() == [1, 2, 0]
+    assert ascending(np.array([])).tolist() == []
+    assert ascending(np.array([3.0, 1.0, 2.0])).tolist() == [1, 2, 0]
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -55,11 +58,11 @@ class Decision:
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_who_is_on_a_full_list_does_not_depend_on_a_files_order(first):
+def test_a_full_list_does_not_follow_a_files_order(first):
     mean = np.full(ROWS, 0.3)
     summary = Summary(mean, np.full(ROWS, 0.1), (0.95,), mean[None], mean[None], 10)
-    everybody = np.ones(ROWS, dtype=bool)
-    listed = metrics.refer(summary, Decision(), everybody).referred
+    unlike = np.arange(ROWS) % 2 == 0
+    listed = metrics.refer(summary, Decision(), unlike).referred
     assert listed.sum() == 200
     assert sorted_by_outcome(first)[listed].mean() == pytest.approx(0.3, abs=0.08)
 
@@ -75,6 +78,23 @@ def test_matched_patients_have_the_outcomes_of_their_equals(first, shift):
     outcomes = source.y[np.asarray(found.rows)]
     assert len(outcomes) >= 30
     assert outcomes.mean() == pytest.approx(0.3, abs=0.15)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("part", [take_apart, set_aside])
+def test_who_plays_the_target_among_equals_does_not_follow_a_files_order(part, first):
+    y = sorted_by_outcome(first).astype(np.float32)
+    source = Cohort("source", np.arange(ROWS), ("smoker",), np.zeros((ROWS, 1), dtype=np.float32), y)
+    _, played = part(source, np.full(ROWS, 1e-13))
+    assert len(played) == ROWS / 4
+    assert played.y.mean() == pytest.approx(0.3, abs=0.1)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_groups_of_equal_likeness_are_alike(first):
+    before = np.where(sorted_by_outcome(first) == 1, 0.9, 0.1)
+    found = compare_risks("transductive_dropout", 0.1, before, before, np.full(ROWS, 0.5))
+    assert [group.before for group in found.groups] == pytest.approx([0.34] * len(found.groups), abs=0.15)
 
 
 def test_blocks_of_a_sorted_file_differ_as_much_as_those_of_a_shuffled_one():

@@ -160,6 +160,8 @@ CASES = [
     Case("months_for_years", each("age", lambda age: str(float(age) * 12)), "plausible in months", severity=STOP),
     Case("label_in_target", lambda f: f.assign(died_10y="0"), "holds the outcome", severity=STOP, out=0),
     Case("id_as_feature", lambda f: f.assign(age=np.arange(20, 20 + ROWS)), "an id used as a feature", severity=STOP),
+    Case("id_as_feature_sorted_since", lambda f: f.assign(age=np.random.default_rng(0).permutation(ROWS) + 20),
+         "an id used as a feature", severity=STOP),
     Case("visits_not_patients", lambda f: f.assign(patient_id=f["patient_id"].str[:-1]),
          "repeat a patient", severity=STOP,
          duplicates=90),

@@ -38,6 +38,14 @@ def test_the_probabilities_are_those_of_the_draw() -> None:
     assert probability.min() >= EVEN * 12 / 60 - 1e-9
 
 
+def test_a_file_in_which_outcomes_alternate_is_not_walked_through() -> None:
+    """Matched cases and controls, all with the same risk: every tenth row is one kind only."""
+    y, risk = np.tile([1.0, 0.0], 500), np.full(1_000, 0.5)
+    rates = [y[draw_list(risk, risk, T, 100, seed=seed).rows].mean() for seed in range(60)]
+    assert np.mean(rates) == pytest.approx(0.5, abs=0.03)
+    assert np.std(rates) == pytest.approx(0.05, abs=0.02)
+
+
 def test_no_probability_exceeds_one_and_all_patients_can_be_asked_for() -> None:
     score = np.array([100.0, 1, 1, 1, 1])
     found = inclusion(score, 3)
