@@ -31,6 +31,8 @@ PASSES = 200
 FEWEST_ERRORS = 10
 CURVED, REAL = "curved (simulated)", "real"
 SECOND, THIRD, FOURTH, FIFTH = (f"real, {name} collection" for name in ("second", "third", "fourth", "fifth"))
+#: Rows over several collections: all, and those that were defined after every form was settled.
+ALL, UNSEEN = "real, all collections", "real, second to fifth collection"
 _COLLECTIONS = {REAL: "first", SECOND: "second", THIRD: "third", FOURTH: "fourth", FIFTH: "fifth"}
 #: What is measured.
 MEASURES = (
@@ -66,7 +68,15 @@ def measure_doubts(place: Place, *, quick: bool, refits: int) -> list[Table]:
     ]
     measured = iter(run_units(place, "transductive", measure_doubt, units))
     found = {family: {name: next(measured) for name in names} for family, names in problems.items()}
-    return [doubt_table({family: list(own.values()) for family, own in found.items()}), _problems_table(found)]
+    return [doubt_table(_with_pooled(found)), _problems_table(found)]
+
+
+def _with_pooled(found: Mapping[str, Mapping[str, Measured]]) -> dict[str, list[Measured]]:
+    """By family its problems, and where there are real ones the collections together."""
+    families = {family: list(own.values()) for family, own in found.items()}
+    real = {family: own for family, own in families.items() if family in _COLLECTIONS}
+    pooled = {ALL: real, UNSEEN: {family: own for family, own in real.items() if family != REAL}}
+    return families | {name: [one for own in parts.values() for one in own] for name, parts in pooled.items() if parts}
 
 
 def measure_doubt(family: str, name: str, quick: bool, refits: int) -> Measured:
