@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from flows.benchmarks.transductive_problems import set_aside
 from tdrop import metrics
 from tdrop.base import Cohort, Summary, ascending
 from tdrop.choose.losses import Losses
+from tdrop.contracts import Decision
 from tdrop.evaluate.moved import compare_risks
 from tdrop.shift import match
 
@@ -46,23 +47,13 @@ def test_error_left_after_referral_of_equal_patients_is_the_error_of_all(first):
     assert curve.error[200] == pytest.approx(0.3, abs=0.04)
 
 
-@dataclass(frozen=True)
-class Decision:
-    """A site that can look at 20%, whatever the reason."""
-
-    threshold: float = 0.5
-    risk_level: float = 0.9
-    capacity: float = 0.2
-    interval_level: float = 0.95
-    within_capacity: bool = True
-
-
 @pytest.mark.parametrize("first", [0, 1])
 def test_a_full_list_does_not_follow_a_files_order(first):
     mean = np.full(ROWS, 0.3)
     summary = Summary(mean, np.full(ROWS, 0.1), (0.95,), mean[None], mean[None], 10)
+    decision = Decision(threshold=0.9, capacity=0.2, within_capacity=True)
     unlike = np.arange(ROWS) % 2 == 0
-    listed = metrics.refer(summary, Decision(), unlike).referred
+    listed = metrics.refer(summary, decision, unlike).referred
     assert listed.sum() == 200
     assert sorted_by_outcome(first)[listed].mean() == pytest.approx(0.3, abs=0.08)
 
