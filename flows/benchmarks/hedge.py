@@ -23,11 +23,12 @@ from tdrop.methods import build
 from tdrop.metrics import auroc, per_row_log_loss
 
 NAME, METHOD = "hedge", "ensemble"
-DEFAULTS, LINE, HEDGE, DECAYED = "defaults", "line", "hedge", "decay 1e-2"
+#: In the order of tuning, which reads the first as the defaults.
+SETTINGS = DEFAULTS, LINE, HEDGE, DECAYED = "defaults", "line", "hedge", "decay 1e-2"
 
 
 def settings_to_try(quick: bool) -> Mapping[str, Method]:
-    """By name, what a rule may pick; the defaults first, as in tuning."""
+    """By name, what a rule may pick."""
     default = build(METHOD, **(QUICK_NETWORK if quick else {}))
     line = default.with_settings(linear=True, weight_decay=1e-2)
     return {DEFAULTS: default, LINE: line, HEDGE: line.hedge(), DECAYED: default.with_settings(weight_decay=1e-2)}
@@ -66,7 +67,7 @@ def _without_hedge(tried: Tried) -> str:
 
 
 def _lowest(tried: Tried) -> str:
-    return min(tried, key=lambda name: _loss(tried, name))
+    return min(SETTINGS, key=lambda name: _loss(tried, name))
 
 
 def _hedge_where_free(tried: Tried) -> str:
@@ -78,7 +79,7 @@ BEFORE = "the line where it is free"
 #: By name, what a rule picks.
 RULES: Mapping[str, Callable[[Tried], str]] = {
     BEFORE: _without_hedge,
-    "its hedge where both are free (tuning)": lambda tried: _by_tuning(tried, *tried),
+    "its hedge where both are free (tuning)": lambda tried: _by_tuning(tried, *SETTINGS),
     "its hedge wherever the line is free": lambda tried: HEDGE if (own := _without_hedge(tried)) == LINE else own,
     "the hedge wherever it is free itself": _hedge_where_free,
     "the lowest log loss": _lowest,
