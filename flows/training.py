@@ -10,7 +10,7 @@ from tasks.committee import join_fits, join_trials
 from tasks.step import Future, run_logger
 from tasks.tune import FIRST_SEED, fit_seed, planned_trials, score_out_of_fold, tune_method
 from tdrop.base import FitError, TdropError, Unwritable, describe
-from tdrop.choose import Trial, mark_picked, pick_place, seat
+from tdrop.choose import Trial, mark_picked, pick_members, pick_place
 from tdrop.home import Place, Ref, advance, expect, reach, stopping
 from tdrop.methods import COMMITTEE
 from tdrop.runs import Trained, TransferSettings, fitted_propensity
@@ -61,7 +61,7 @@ def train(place: Place, site: str, encoded: Ref, matching: Ref, settings: Transf
         raise FitError(f"site '{site}': every method failed, the first with: {next(iter(trained.failed.values()))}")
     _collect_twins(site, {method: twin for method, twin in twins.items() if method in trained.fits}, trained)
     if settings.committee:
-        members = seat(score_methods(trained.picked, trained.folds), criterion=settings.criterion)
+        members = pick_members(score_methods(trained.picked, trained.folds), criterion=settings.criterion)
         if members:
             _form_committee(
                 site,

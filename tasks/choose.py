@@ -8,7 +8,7 @@ from pathlib import Path
 from tasks.held_pages import leave_numbers
 from tasks.step import step
 from tdrop.base import write_record
-from tdrop.choose import Choice, Criterion, FoldScore, Score, Trial, choose
+from tdrop.choose import Choice, Criterion, FoldScore, Score, Trial, make_choice
 from tdrop.disclosure import disclose_choice
 from tdrop.home import Ref, ResolvedSite, compute, report, stage
 from tdrop.methods import have_samples
@@ -18,7 +18,7 @@ from tdrop.runs import choice_page
 @stage("choice")
 def chosen_of_all(folder: Path, picked: Mapping[str, Trial], folds: Mapping[str, Ref], criterion: Criterion) -> None:
     """Writes choice.json."""
-    write_record(folder / "choice.json", choose(score_methods(picked, folds), criterion=criterion))
+    write_record(folder / "choice.json", make_choice(score_methods(picked, folds), criterion=criterion))
 
 
 def score_methods(picked: Mapping[str, Trial], folds: Mapping[str, Ref]) -> list[Score]:

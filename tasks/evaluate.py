@@ -12,7 +12,7 @@ from tasks.step import step, when_unavailable
 from tdrop.base import LeakError, write_json
 from tdrop.data import subgroups_of
 from tdrop.disclosure import disclose_rows
-from tdrop.evaluate import Evaluation, evaluate
+from tdrop.evaluate import Evaluation, evaluate_methods
 from tdrop.home import FRAME, REFUSED, Ref, ResolvedSite, compute, load_cohort, report, stage
 from tdrop.runs import (
     OutcomeFile,
@@ -62,7 +62,7 @@ def judged_methods(
     y = None if labels is None else open_or_refuse(site, folder, cohort.ids, labels)
     frame = pd.read_parquet(target.path / FRAME)
     evaluation = compute(
-        evaluate,
+        evaluate_methods,
         site.name,
         load_predictions(fits),
         y,

@@ -10,9 +10,9 @@ from tasks.held_pages import leave_numbers
 from tasks.step import step
 from tdrop.base import DataError, read_record, write_record
 from tdrop.choose import Choice
-from tdrop.forecast import Forecast, forecast
+from tdrop.forecast import Forecast, forecast_methods
 from tdrop.home import FORECAST, RISKS, SETS, Place, Ref, ResolvedSite, Store, compute, report
-from tdrop.runs import SEED, forecast_page, list_bounds, list_promises, load_evidence, seal
+from tdrop.runs import SEED, forecast_page, list_promises, load_evidence, seal
 
 logger = logging.getLogger(__name__)
 
@@ -44,8 +44,7 @@ def forecast_site(
 
     def build(folder: Path) -> None:
         evidence = load_evidence(kept, fits)
-        bounds = list_bounds(encoded, kept, evidence, threshold)
-        found = compute(forecast, site.name, evidence, threshold, bounds=bounds, seed=SEED)
+        found = compute(forecast_methods, site.name, evidence, threshold, seed=SEED)
         write_record(folder / FORECAST, found)
         write_record(folder / SETS, list_promises(place, encoded, kept, evidence))
 
@@ -73,7 +72,7 @@ def _seal(place: Place, site: str, models: Ref, chosen: str, found: Forecast) ->
 
 def _show(site: ResolvedSite, chosen: str, found: Forecast) -> None:
     leave_numbers(site, "forecast", forecast_page(site.name, found))
-    answer = found.of(chosen)
+    answer = found.find(chosen)
     if answer is not None and answer.value is not None and answer.low is not None and answer.high is not None:
         report(
             site.name, "forecast", detail=f"AUROC {answer.value:.2f} ({answer.low:.2f} to {answer.high:.2f}) expected"

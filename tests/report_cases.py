@@ -20,9 +20,9 @@ from tdrop.data.encode import learn_encoder
 from tdrop.data.outcomes import LabelCounts
 from tdrop.data.simulation import simulate
 from tdrop.data.subgroups import subgroups_of
-from tdrop.evaluate import evaluate
+from tdrop.evaluate import evaluate_methods
 from tdrop.figures.methods import DropoutRates
-from tdrop.forecast import Bound, Evidence, Forecast, Observation, forecast
+from tdrop.forecast import Evidence, Forecast, Observation, forecast_methods
 from tdrop.methods import method_names
 from tdrop.report import Provenance, ReportData, SiteSummary
 from tdrop.shift import estimate_shift, match
@@ -124,8 +124,7 @@ def make_forecast(methods: tuple[str, ...], source_rows: int = 2000, target_rows
                  risks[1][method][0].mean.astype(np.float64))
         for method in methods
     ]  # fmt: skip
-    bounds = [Bound(method, 0.61, 0.2, 0.3, 0.11, 500, 500) for method in methods]
-    return forecast("harbour", evidence, 0.15, bounds=bounds, resamples=20)
+    return forecast_methods("harbour", evidence, 0.15, resamples=20)
 
 
 def make_observations(expected: Forecast, method: str, n: int, observed: float | None = None) -> list[Observation]:
@@ -163,7 +162,7 @@ def report_data(
     predictions = predict(target_frame["true_risk"].to_numpy(), methods, seeds)
     y = target_frame["died_10y"].to_numpy(np.float64) if labelled else None
     random = np.random.default_rng(3)
-    evaluation = evaluate(
+    evaluation = evaluate_methods(
         site.name, predictions, y, site.decision, seeds=range(seeds), bootstrap=bootstrap,
         subgroups=subgroups_of(target_frame, contract),
     )  # fmt: skip

@@ -37,10 +37,10 @@ from tdrop.choose import (
     Score,
     Trial,
     Tuned,
-    choose,
+    make_choice,
+    pick_members,
     refit,
     score_trial,
-    seat,
     tune,
     weigh_out_of_fold,
 )
@@ -108,9 +108,9 @@ def measure(problem: str, seed: int, methods: Sequence[str], trials: int) -> Mea
         out_of_fold[name] = tuned.out_of_fold
         answers[name] = _answer(name, tuned, source, target, seed)
         risks[name] = answers[name][0].mean
-    members = seat(scores)
+    members = pick_members(scores)
     if members:
-        mean = OutOfFold.mean_of([out_of_fold[name] for name in members])
+        mean = OutOfFold.average([out_of_fold[name] for name in members])
         add(COMMITTEE, score_trial(Committee(members), source, mean, matching.rows), mean, has_samples=True)
         risks[COMMITTEE] = np.mean([risks[name] for name in members], axis=0)
     chosen = choose_by_every_rule(scores)
@@ -175,8 +175,10 @@ def choose_by_every_rule(scores: Sequence[Score]) -> dict[str, str]:
     candidates = [score for score in scores if score.has_samples and score.method != COMMITTEE]
     criteria: tuple[Criterion, ...] = ("importance_weighted", "matched_validation")
     single = [score for score in scores if score.method != COMMITTEE]
-    chosen: dict[str, str] = {criterion: choose(scores, criterion=criterion).method for criterion in criteria}
-    chosen |= {f"{criterion}, one method alone": choose(single, criterion=criterion).method for criterion in criteria}
+    chosen: dict[str, str] = {criterion: make_choice(scores, criterion=criterion).method for criterion in criteria}
+    chosen |= {
+        f"{criterion}, one method alone": make_choice(single, criterion=criterion).method for criterion in criteria
+    }
     lowest: Mapping[str, Callable[[Trial, FoldScore], float | None]] = {
         "lowest importance-weighted": lambda trial, folds: folds.log_loss,
         "lowest unweighted": lambda trial, folds: folds.plain_log_loss,

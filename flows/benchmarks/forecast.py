@@ -18,7 +18,7 @@ from flows.benchmarks.problems import FURTHER, further_pairs, pairs_of_sites, qu
 from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
 from flows.benchmarks.units import run_units
 from tdrop.base import Doubles
-from tdrop.forecast import ESTIMATORS, QUANTITIES, Ranked, binomial_interval, bound_error, fit_tau, forecast
+from tdrop.forecast import ESTIMATORS, QUANTITIES, Ranked, binomial_interval, fit_tau, forecast_methods
 from tdrop.home import Place
 from tdrop.methods import method_names
 from tdrop.metrics import delong
@@ -45,7 +45,6 @@ class Judged:
         sampling: Their standard deviations.
         observed: What the outcomes showed.
         chance: Standard deviation of the observed AUROC: what no forecast can know.
-        bound: The disagreement bound on the error rate.
     """
 
     pair: str
@@ -57,7 +56,6 @@ class Judged:
     sampling: tuple[float, ...]
     observed: tuple[float, ...]
     chance: float
-    bound: float
 
 
 def run(place: Place, scale: Scale) -> Results:
@@ -74,7 +72,7 @@ def run(place: Place, scale: Scale) -> Results:
     estimators, intervals = list(_estimators(judged)), list(_intervals(judged))
     return Results(
         title="Forecasts without target labels",
-        about=f"{len(pairs)} pairs of sites, simulated or real as named, methods at their defaults. {_bound(judged)}",
+        about=f"{len(pairs)} pairs of sites, simulated or real as named, methods at their defaults.",
         tables=[
             Table("forecast_estimators", "Estimators of the AUROC, simulated and real pairs.", estimators),
             Table("forecast_intervals", "Intervals, tau leaving one pair out, simulated and real pairs.", intervals),
@@ -91,11 +89,10 @@ def run(place: Place, scale: Scale) -> Results:
 def judge(pair: Gathered) -> Iterator[Judged]:
     """Forecasts every method of a pair, then opens its outcomes."""
     evidence = pair.evidence
-    found, features = forecast(pair.name, evidence, THRESHOLD), pair.features
+    found = forecast_methods(pair.name, evidence, THRESHOLD)
     for row, one in enumerate(evidence):
-        answers = [found.of(one.method, name) for name in QUANTITIES]
-        bound = bound_error(one.method, features, (one.source, one.target), one.y, THRESHOLD)
-        truth = Ranked.of(one.target, THRESHOLD).quantities(pair.outcomes[None], 1 - pair.outcomes[None])[:, 0]
+        answers = [found.find(one.method, name) for name in QUANTITIES]
+        truth = Ranked.sort(one.target, THRESHOLD).quantities(pair.outcomes[None], 1 - pair.outcomes[None])[:, 0]
         first = answers[0]
         assert first is not None
         yield Judged(
@@ -108,7 +105,6 @@ def judge(pair: Gathered) -> Iterator[Judged]:
             tuple(float(answer.sampling or 0.0) if answer else np.nan for answer in answers),
             tuple(map(float, truth)),
             _chance(pair.outcomes, one.target),
-            bound.value,
         )
 
 
@@ -198,17 +194,6 @@ def _intervals(judged: Sequence[Judged]) -> Iterator[dict[str, float | str]]:
         }
 
 
-def _bound(judged: Sequence[Judged]) -> str:
-    """How often the error rate was above its bound."""
-    kept, real = ([one for one in judged if (one.family in COVARIATE) == simulated] for simulated in (True, False))
-    over, over_real = (sum(one.observed[1] > one.bound for one in some) for some in (kept, real))
-    above = f" and is {np.mean([one.bound - one.observed[1] for one in kept]):.3f} above it on average" if kept else ""
-    return (
-        f"The bound on the error rate was exceeded {over} of {len(kept)} times under covariate shift alone{above}, "
-        f"{over_real} of {len(real)} on real pairs."
-    )
-
-
 def _label_rows(rows: Sequence[LabelRow]) -> Iterator[Row]:
     """Means over pairs, by number of labels and way of drawing."""
     for n, way in dict.fromkeys((one.n, one.way) for one in rows):
@@ -237,7 +222,6 @@ def _pairs_table(judged: Sequence[Judged]) -> Table:
             **{f"{name}, forecast": Estimate(value) for name, value in zip(QUANTITIES, one.values, strict=True)},
             **{f"{name}, sd": Estimate(value) for name, value in zip(QUANTITIES, one.sampling, strict=True)},
             **{f"{name}, observed": Estimate(value) for name, value in zip(QUANTITIES, one.observed, strict=True)},
-            "bound on the error rate": Estimate(one.bound),
         }
         for one in judged
     ]

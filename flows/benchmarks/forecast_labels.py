@@ -16,14 +16,14 @@ from flows.benchmarks.forecast_pairs import Gathered
 from tdrop.base import Doubles
 from tdrop.forecast import (
     Answer,
-    Known,
+    ListOutcomes,
     Quantity,
     Ranked,
-    come_back,
+    collect_outcomes,
     draw_list,
     estimate_from_list,
-    forecast,
-    peers_risk,
+    forecast_methods,
+    reference_risk,
     true_risk,
 )
 from tdrop.metrics import CalibrationError, apply_lines, delong, divide, weighted_lines
@@ -61,9 +61,9 @@ class LabelRow:
 def label_rows(pair: Gathered, threshold: float, tau: Mapping[Quantity, float], *, draws: int) -> Iterator[LabelRow]:
     """Draws labels again and again from the chosen method's patients; tau is that of other pairs."""
     risk, y, evidence = pair.target[pair.chosen], pair.outcomes, pair.evidence
-    true = true_risk(evidence[pair.chosen], peers_risk(evidence))
-    answer = forecast(pair.name, evidence, threshold, resamples=60, tau=tau).of(pair.methods[pair.chosen])
-    truth = float(Ranked.of(risk, threshold).quantities(y[None], 1 - y[None])[0, 0])
+    true = true_risk(evidence[pair.chosen], reference_risk(evidence))
+    answer = forecast_methods(pair.name, evidence, threshold, resamples=60, tau=tau).find(pair.methods[pair.chosen])
+    truth = float(Ranked.sort(risk, threshold).quantities(y[None], 1 - y[None])[0, 0])
     before = _calibration_error(y, risk)
     for n in SIZES:
         if n > len(y):
@@ -84,13 +84,13 @@ def _one_draw(
     """Half-width, covered and calibration error of each way; NaN where there is no interval."""
     rows = np.sort(np.random.default_rng([seed, n]).choice(len(y), n, replace=False))
     half, centre = _delong(y[rows], risk[rows])
-    alike = Known(rows, y[rows], np.full(n, n / len(y)))
+    alike = ListOutcomes(rows, y[rows], np.full(n, n / len(y)))
     after = _after(risk, y, alike)
     yield "random", (half, _held(centre - half, centre + half, truth), after)
     answers = [answer] if answer else []
     found = estimate_from_list(risk, true, alike, threshold, answers=answers)[0]
     yield "random and forecast", (*_width(found.updated_low, found.updated_high, truth), after)
-    known = come_back(draw_list(risk, true, threshold, n, seed=seed), y)
+    known = collect_outcomes(draw_list(risk, true, threshold, n, seed=seed), y)
     found, after = estimate_from_list(risk, true, known, threshold, answers=answers)[0], _after(risk, y, known)
     yield "chosen", (*_width(found.low, found.high, truth), after)
     yield "chosen and forecast", (*_width(found.updated_low, found.updated_high, truth), after)
@@ -111,7 +111,7 @@ def _held(low: float, high: float, truth: float) -> float:
     return float(low <= truth <= high) if np.isfinite(low) else np.nan
 
 
-def _after(risk: Doubles, y: Doubles, known: Known) -> float:
+def _after(risk: Doubles, y: Doubles, known: ListOutcomes) -> float:
     """Calibration error of everybody else after an intercept fitted on some."""
     others = np.setdiff1d(np.arange(len(y)), known.rows)
     if not len(others):
@@ -121,14 +121,14 @@ def _after(risk: Doubles, y: Doubles, known: Known) -> float:
 
 
 def _calibration_error(y: Doubles, risk: Doubles) -> float:
-    found = CalibrationError.of(y, risk)
+    found = CalibrationError.measure(y, risk)
     return np.nan if found is None else found.value
 
 
 def _least(risk: Doubles, true: Doubles, y: Doubles, n: int) -> float:
     """The half-width that no unbiased way can beat: risks right for these outcomes, probabilities in proportion."""
     right = apply_lines(true, weighted_lines(y, true, np.ones((1, len(y)))))[0]
-    doubt = np.abs(Ranked.of(risk, 0.5).slopes(right)[0]) * np.sqrt(right * (1 - right))
+    doubt = np.abs(Ranked.sort(risk, 0.5).slopes(right)[0]) * np.sqrt(right * (1 - right))
     return float(norm.ppf(0.975) * np.sqrt(max(0.0, doubt.sum() ** 2 / n - (doubt**2).sum())))
 
 

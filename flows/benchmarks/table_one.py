@@ -13,7 +13,7 @@ from flows.benchmarks.results import MISSING, Estimate, Results, Row, Table
 from flows.benchmarks.transductive_judge import log_loss_difference
 from tdrop.base import Summary
 from tdrop.contracts import Decision
-from tdrop.evaluate import Evaluation, evaluate
+from tdrop.evaluate import Evaluation, evaluate_methods
 from tdrop.methods import label, method_names
 from tdrop.runs import Trained, TransferSettings
 
@@ -72,7 +72,7 @@ def judge(pair: Pair, trained: Trained, settings: TransferSettings) -> Judged:
     oracle = pair.oracle()
     if oracle is not None:
         predictions[ORACLE] = [oracle] * seeds
-    evaluation = evaluate(pair.name, predictions, y, Decision(), seeds=range(seeds), bootstrap=bootstrap)
+    evaluation = evaluate_methods(pair.name, predictions, y, Decision(), seeds=range(seeds), bootstrap=bootstrap)
     picked = trained.picked.get(MAIN)
     chosen_lambda = None if picked is None else float(picked.settings["lambda_"])
     return Judged(pair, evaluation, difference, chosen_lambda, gains, left)

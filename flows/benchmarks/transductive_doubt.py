@@ -100,7 +100,7 @@ def measure_fit(labelled: Cohort, summary: Summary) -> Values:
     assert y is not None
     wrong = misclassified(y, summary.mean)
     low, high = summary.interval()
-    calibration = CalibrationError.of(y, summary.mean)
+    calibration = CalibrationError.measure(y, summary.mean)
     assert calibration is not None
     values = (
         1_000 * float(wrong.mean()),

@@ -68,7 +68,7 @@ def measures(y: Floats, risks: Doubles) -> dict[str, float]:
 
 
 def _measure(y: Floats, risk: Doubles) -> tuple[float, ...]:
-    calibration = CalibrationError.of(y, risk)
+    calibration = CalibrationError.measure(y, risk)
     referred = most(expected_error(risk, CLASS_THRESHOLD), capacity_count(len(y), REFERRED))
     left = retained_error(y, risk, referred, CLASS_THRESHOLD)
     assert calibration is not None

@@ -51,6 +51,7 @@ from .types import (
     Fitted as Fitted,
     Floats as Floats,
     Indices as Indices,
+    Mask as Mask,
     Method as Method,
     Predictive as Predictive,
     StepCallback as StepCallback,

@@ -15,6 +15,7 @@ from tdrop.base.errors import DataError
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Indices = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 Task = Literal["binary", "regression"]
 
 #: Called during a fit with (step, steps, training loss, validation loss or None).

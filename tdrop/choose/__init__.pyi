@@ -6,9 +6,9 @@ from .choice import (
     ChoiceRow as ChoiceRow,
     Criterion as Criterion,
     Score as Score,
-    choose as choose,
+    make_choice as make_choice,
 )
-from .committee import seat as seat
+from .committee import pick_members as pick_members
 from .folds import FoldScore as FoldScore, weigh_out_of_fold as weigh_out_of_fold
 from .losses import Losses as Losses
 from .out_of_fold import (

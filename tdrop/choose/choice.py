@@ -94,7 +94,7 @@ class ChoiceRow:
         standard_error: Of that mean.
         behind: Log loss above the best candidate's, patient by patient.
         behind_error: Standard error of that difference.
-        tied: Whether source patients cannot tell it from the best: see `choose`.
+        tied: Whether source patients cannot tell it from the best: see `make_choice`.
         matched_log_loss: On the matched validation set, whatever the criterion.
         weighted_log_loss: Importance-weighted out of fold, whatever the criterion.
         n: Rows behind log_loss.
@@ -137,7 +137,7 @@ class Choice:
     members: tuple[str, ...] = ()
 
 
-def choose(scores: Sequence[Score], *, criterion: Criterion = DEFAULT_CRITERION) -> Choice:
+def make_choice(scores: Sequence[Score], *, criterion: Criterion = DEFAULT_CRITERION) -> Choice:
     """Chooses the committee where there is one, else among the methods alike the first of PREFERENCE.
 
     Alike are candidates that source patients cannot tell from the best: within ERRORS standard errors and within

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tdrop.choose.choice import ALIKE, DEFAULT_CRITERION, Criterion, Score, choose, preference
+from tdrop.choose.choice import ALIKE, DEFAULT_CRITERION, Criterion, Score, make_choice, preference
 
 #: Methods that are no networks; of the networks one has a seat, because what they have in common would count twice.
 OTHER_KINDS = ("logistic_regression", "gradient_boosting")
 
 
-def seat(scores: Sequence[Score], *, criterion: Criterion = DEFAULT_CRITERION) -> tuple[str, ...]:
+def pick_members(scores: Sequence[Score], *, criterion: Criterion = DEFAULT_CRITERION) -> tuple[str, ...]:
     """The members, the preferred first: nobody where fewer than two methods have a claim.
 
     A line, trees and the preferred network have a seat each when their log loss by the criterion is within ALIKE of
@@ -28,5 +28,5 @@ def seat(scores: Sequence[Score], *, criterion: Criterion = DEFAULT_CRITERION) -
     kinds = [*networks[:1], *(name for name in known if name in OTHER_KINDS)]
     lowest = min(losses[name] for name in kinds)
     seated = {name for name in kinds if losses[name] <= lowest + ALIKE}
-    seated.add(choose(scores, criterion=criterion).method)
+    seated.add(make_choice(scores, criterion=criterion).method)
     return tuple(name for name in known if name in seated) if len(seated) > 1 else ()

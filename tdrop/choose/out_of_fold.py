@@ -59,7 +59,7 @@ class OutOfFold:
         return OutOfFold(rows[order], fold, risk, sd, other.passes)
 
     @classmethod
-    def mean_of(cls, parts: Sequence[OutOfFold]) -> OutOfFold:
+    def average(cls, parts: Sequence[OutOfFold]) -> OutOfFold:
         """Several methods' answers about the same rows as one: the mean risk, with their own doubt around it."""
         first = parts[0]
         if not all(np.array_equal(part.rows, first.rows) for part in parts):

@@ -24,7 +24,7 @@ from tdrop.disclosure.cells import (
 )
 from tdrop.evaluate import ALL, Evaluation, Moved, MovedGroup, Row, Why
 from tdrop.forecast import Observation
-from tdrop.metrics import METRICS, difference_of
+from tdrop.metrics import METRICS, difference_name
 
 #: Decimals of a mean over one group of patients.
 _MEANS = 2
@@ -161,7 +161,7 @@ def _count(value: int | None, threshold: int) -> int | None:
 
 def _difference(row: Row, rates: Mapping[tuple[str, int | str, str, str], float | None], threshold: int) -> Row:
     """A difference of shares is that of the shares shown."""
-    share = next((name for name in METRICS if difference_of(name) == row.metric and is_share_of_counts(name)), None)
+    share = next((name for name in METRICS if difference_name(name) == row.metric and is_share_of_counts(name)), None)
     if share is None or row.value is None:
         return row
     mine, theirs = (rates.get((method, row.seed, row.group, share)) for method in (row.method, row.reference or ""))

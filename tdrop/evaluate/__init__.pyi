@@ -7,4 +7,4 @@ from .recalibration import (
     suggest_recalibration as suggest_recalibration,
 )
 from .records import ALL as ALL, Evaluation as Evaluation, Row as Row, Why as Why
-from .run import evaluate as evaluate
+from .run import evaluate_methods as evaluate_methods

@@ -109,7 +109,7 @@ def _both(before: Doubles, after: Doubles, y: NDArray[Any] | None) -> tuple[Reli
 
 
 def _reliability(y: NDArray[Any], risk: Doubles) -> Reliability:
-    table, error, loss = CalibrationTable.of(y, risk, GROUPS), CalibrationError.of(y, risk), log_loss(y, risk)
+    table, error, loss = CalibrationTable.group(y, risk, GROUPS), CalibrationError.measure(y, risk), log_loss(y, risk)
     assert error is not None
     assert loss is not None
     return Reliability(tuple(table.risk.tolist()), tuple(table.rate.tolist()), len(y), loss, error.value)

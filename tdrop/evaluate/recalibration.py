@@ -119,7 +119,7 @@ def _folds(y: Doubles, folds: int, seed: int) -> NDArray[np.int64]:
 
 def _describe(name: str, intercept: float, slope: float, y: Doubles, risk: Doubles, weights: Doubles) -> Adjustment:
     """Scores are weighed; what compares outcomes with risks group by group is of the patients looked up."""
-    line, error = metrics.calibration_line(y, risk), metrics.CalibrationError.of(y, risk)
+    line, error = metrics.calibration_line(y, risk), metrics.CalibrationError.measure(y, risk)
     return Adjustment(
         name=name,
         intercept=intercept,

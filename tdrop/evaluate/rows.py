@@ -20,7 +20,7 @@ from tdrop.metrics import (
     Part,
     Patients,
     Total,
-    difference_of,
+    difference_name,
     has_spread,
     refer,
 )
@@ -169,6 +169,6 @@ def difference_rows(
         draws = np.mean([one.resampled[name] for one in mine], axis=0)
         patients = metrics.percentile_interval(draws - np.mean([one.resampled[name] for one in theirs], axis=0))
         low, high = metrics.over_fits(value, patients, sides)
-        row = Row(site, method, ALL, difference_of(name), value, low, high, len(labels.y), reference=reference)
+        row = Row(site, method, ALL, difference_name(name), value, low, high, len(labels.y), reference=reference)
         rows.append(replace(row, events=labels.events, over=_over(low, len(mine), len(theirs))))
     return rows

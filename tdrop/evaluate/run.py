@@ -19,7 +19,7 @@ from tdrop.metrics import Decision
 REFERENCE = "logistic_regression"
 
 
-def evaluate(
+def evaluate_methods(
     site: str,
     predictions: Mapping[str, Sequence[Summary]],
     y: NDArray[Any] | None,

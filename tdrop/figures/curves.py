@@ -99,7 +99,7 @@ def draw_smooth_calibration(summary: Summary, y: NDArray[Any], level: float) -> 
         return None
     canvas = Canvas(WIDTH, 3.6)
     panel = canvas.panels[0][0]
-    table = metrics.CalibrationTable.of(outcome, risk)
+    table = metrics.CalibrationTable.group(outcome, risk)
     panel.plot([0, 1], [0, 1], color=MUTED, linewidth=0.9, linestyle=(0, (3, 2)), label="predicted is observed")
     panel.fill_between(curve.x, curve.low, curve.high, color=TARGET_COLOUR, alpha=0.18, linewidth=0)
     panel.plot(curve.x, curve.y, color=TARGET_COLOUR, linewidth=2, label="smooth, with its 95% interval")

@@ -123,7 +123,7 @@ def draw_calibration(predictions: Mapping[str, Sequence[Summary]], y: NDArray[An
     lines = -(-len(predictions) // columns)
     canvas = Canvas(WIDTH, 1.22 * lines + 0.3, lines, columns, sharex=True, sharey=True)
     for panel, (method, summaries) in zip(canvas.panels.flat, predictions.items(), strict=False):
-        table = metrics.CalibrationTable.of(y[known], summaries[0].mean[known])
+        table = metrics.CalibrationTable.group(y[known], summaries[0].mean[known])
         style = look(method)
         panel.plot([0, 1], [0, 1], color=MUTED, linewidth=0.9, linestyle=(0, (3, 2)))
         panel.plot(table.risk, table.rate, color=style.colour, marker=style.marker, markersize=2.5, linewidth=1.1)

@@ -153,7 +153,7 @@ def draw_recalibration(y: NDArray[Any], risks: Mapping[str, NDArray[Any]]) -> st
         return None
     canvas = Canvas(WIDTH, 1.9, 1, len(risks), sharex=True, sharey=True)
     for panel, (name, risk) in zip(canvas.panels[0], risks.items(), strict=True):
-        table = metrics.CalibrationTable.of(y, risk)
+        table = metrics.CalibrationTable.group(y, risk)
         panel.plot([0, 1], [0, 1], color=MUTED, linewidth=0.9, linestyle=(0, (3, 2)))
         panel.plot(table.risk, table.rate, color=TARGET_COLOUR, marker="o", markersize=2.5, linewidth=1.1)
         panel.set_title("\n".join(wrap(name, 16)), fontsize=7.5)

@@ -1,25 +1,38 @@
-from .bound import Bound as Bound, bound_error as bound_error
-from .conformal import Promise as Promise, conformal_sets as conformal_sets, promise as promise
-from .estimators import ESTIMATORS as ESTIMATORS, Evidence as Evidence, peers_risk as peers_risk, true_risk as true_risk
+from .conformal import SetSummary as SetSummary, conformal_sets as conformal_sets, summarise_sets as summarise_sets
+from .estimators import (
+    ESTIMATORS as ESTIMATORS,
+    QUANTITIES as QUANTITIES,
+    Evidence as Evidence,
+    Quantity as Quantity,
+    Ranked as Ranked,
+    more_pessimistic as more_pessimistic,
+    reference_risk as reference_risk,
+    true_risk as true_risk,
+)
 from .ledger import (
-    Entry as Entry,
+    LedgerEntry as LedgerEntry,
     Observation as Observation,
     TrackRecord as TrackRecord,
-    append as append,
+    append_entry as append_entry,
     binomial_interval as binomial_interval,
-    forecast_of as forecast_of,
+    find_forecast as find_forecast,
     read_ledger as read_ledger,
     track_record as track_record,
 )
 from .listing import (
     Drawn as Drawn,
-    Known as Known,
+    ListOutcomes as ListOutcomes,
     Measured as Measured,
-    come_back as come_back,
+    collect_outcomes as collect_outcomes,
     draw_list as draw_list,
     estimate_from_list as estimate_from_list,
+    inclusion as inclusion,
 )
-from .masses import QUANTITIES as QUANTITIES, Quantity as Quantity, Ranked as Ranked
-from .run import Answer as Answer, Forecast as Forecast, forecast as forecast
+from .run import (
+    Answer as Answer,
+    Forecast as Forecast,
+    fit_tau as fit_tau,
+    forecast_methods as forecast_methods,
+    look_up_tau as look_up_tau,
+)
 from .split import DropSplit as DropSplit, split_drop as split_drop
-from .tau import fit_tau as fit_tau, tau_of as tau_of

@@ -1,8 +1,8 @@
-"""Sets with a promise: weighted conformal prediction under covariate shift (Tibshirani et al. 2019), per class.
+"""Prediction sets: weighted conformal prediction under covariate shift (Tibshirani et al. 2019), per class.
 
 A class is in a patient's set unless fewer than alpha of the source patients of that class, weighted to look like the
-target, were as surprising: s = 1 - the out-of-fold risk of the class that happened; the patient's own weight stands
-at infinity. Of the patients who turn out to be of a class, 1 - alpha have it in their set, as long as only the
+target, were as surprising: s = 1 - the out-of-fold risk of the class that happened; the patient's own weight is
+placed at infinity. Of the patients who turn out to be of a class, 1 - alpha have it in their set, as long as only the
 patients differ between the sites and not their outcomes. {0, 1} means "cannot tell: refer".
 """
 
@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tdrop.base import DataError, Doubles
+from tdrop.base import DataError, Doubles, Mask
 from tdrop.shift import effective_n
 
 ALPHA = 0.1
-#: A quantile of fewer effective patients of a class than this promises nothing.
+#: With fewer effective patients of a class than this no quantile is taken.
 FEWEST_EFFECTIVE = 50
 
 
@@ -31,18 +31,18 @@ class Sets:
         outcome: Whether "outcome" is in the set (rows,).
     """
 
-    without: NDArray[np.bool_]
-    outcome: NDArray[np.bool_]
+    without: Mask
+    outcome: Mask
 
     @property
-    def unsure(self) -> NDArray[np.bool_]:
+    def unsure(self) -> Mask:
         """Whom the set cannot tell (rows,): both classes, or neither."""
         return np.asarray(self.without == self.outcome, dtype=np.bool_)
 
 
 @dataclass(frozen=True)
-class Promise:
-    """What the sets of a method say, and whether they kept their word.
+class SetSummary:
+    """What the sets of a method say and, once outcomes are known, how often they held.
 
     Attributes:
         method: Name of the method.
@@ -94,19 +94,19 @@ def conformal_sets(
             f"prediction sets need {FEWEST_EFFECTIVE} effective source patients of each class and have {fewest:.0f}; "
             "the sites are too far apart or outcomes too rare"
         )
-    found = []
+    inside = []
     for value in (0, 1):
         rows = np.asarray(y) == value
         surprise = np.abs(value - np.asarray(source, dtype=np.float64)[rows])
         limit = _limits(surprise, np.asarray(weights, dtype=np.float64)[rows], np.asarray(target_weights), alpha)
-        found.append(np.abs(value - np.asarray(target, dtype=np.float64)) <= limit)
-    return Sets(*found)
+        inside.append(np.abs(value - np.asarray(target, dtype=np.float64)) <= limit)
+    return Sets(*inside)
 
 
 def class_sizes(y: NDArray[Any], weights: NDArray[Any]) -> tuple[float, float]:
     """Effective patients without and with the outcome."""
-    sides = (effective_n(np.asarray(weights)[np.asarray(y) == value]) for value in (0, 1))
-    return next(sides), next(sides)
+    without, outcome = (effective_n(np.asarray(weights)[np.asarray(y) == value]) for value in (0, 1))
+    return without, outcome
 
 
 def _limits(surprise: Doubles, weights: Doubles, own: NDArray[Any], alpha: float) -> Doubles:
@@ -117,13 +117,13 @@ def _limits(surprise: Doubles, weights: Doubles, own: NDArray[Any], alpha: float
     return np.asarray(np.append(surprise[order], np.inf)[place], dtype=np.float64)
 
 
-def promise(
+def summarise_sets(
     method: str,
     evidence: tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]],
     *,
     alpha: float = ALPHA,
     outcomes: NDArray[Any] | None = None,
-) -> Promise:
+) -> SetSummary:
     """Counts the sets of a method and, with outcomes (target rows,), NaN where unknown, how often they held.
 
     Args:
@@ -134,12 +134,12 @@ def promise(
     """
     sizes = class_sizes(evidence[1], evidence[2])
     if min(sizes) < FEWEST_EFFECTIVE:
-        return Promise(method, alpha, sizes, FEWEST_EFFECTIVE)
+        return SetSummary(method, alpha, sizes, FEWEST_EFFECTIVE)
     sets = conformal_sets(*evidence, alpha=alpha)
     y = np.full(len(sets.outcome), np.nan) if outcomes is None else np.asarray(outcomes, dtype=np.float64)
     groups = [(y == 0, sets.without), (y == 1, sets.outcome)]
     covered = [float(held[known].mean()) if known.any() else None for known, held in groups]
-    return Promise(
+    return SetSummary(
         method,
         alpha,
         sizes,

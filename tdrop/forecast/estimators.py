@@ -1,12 +1,24 @@
 """What each method will do at a site, estimated from source outcomes and the target's risks alone.
 
+Five numbers describe a set of risks. Each patient carries a mass of outcome u and a mass of no outcome v: w y and
+w (1 - y) for source rows of weight w; r and 1 - r for target rows without labels, r being an estimate of the true risk;
+corrected masses where some labels came back. Every estimate is the same five formulas over different masses:
+
+    auroc        sum_ij u_i v_j (1[p_i > p_j] + 1[p_i = p_j] / 2) / (U V), in O(n log n) by sorting
+    error_rate   sum(u where p < t, v where p >= t) / (U + V)
+    net_benefit  sum(u - v t / (1 - t) where p >= t) / (U + V)
+    brier        sum(u (1 - p)^2 + v p^2) / (U + V)
+    outcomes     U / (U + V), the share of patients with the outcome: calibration in the large
+
+The estimators:
+
 - **importance_weighted**: what the method did on source patients it had not seen, weighted to look like the target.
-- **confidence**: the target's own risks, recalibrated on the weighted source rows, taken at their word (the idea of
-  CBPE and M-CBPE, NannyML 2024).
-- **peers**: the mean risk of the methods that source patients cannot tell from the best, taken at its word.
-- **blend**: the mean of these two risks, taken at its word.
-- **pessimistic**: the worse of confidence and peers, number by number; for the share of outcomes, the one further
-  from what the method itself expects.
+- **confidence**: the target's own risks, recalibrated on the weighted source rows and taken as true (the idea of CBPE
+  and M-CBPE, NannyML 2024).
+- **reference_methods**: the mean risk of the methods that source patients cannot tell from the best, taken as true.
+- **blend**: the mean of these two risks, taken as true.
+- **pessimistic**: the worse of confidence and reference_methods, number by number; for the share of outcomes, the one
+  further from what the method itself expects.
 
 None of them can see that the same patients fare differently here: that takes outcomes.
 """
@@ -15,20 +27,102 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tdrop.base import DataError, Doubles
+from tdrop.base import DataError, Doubles, Indices
 from tdrop.choose import ALIKE
-from tdrop.forecast.masses import QUANTITIES, WORSE, Ranked
 from tdrop.methods import COMMITTEE
-from tdrop.metrics import apply_lines, log_loss, weighted_lines
+from tdrop.metrics import apply_lines, divide, log_loss, weighted_lines
 
-Estimator = Literal["importance_weighted", "confidence", "peers", "blend", "pessimistic"]
+Quantity = Literal["auroc", "error_rate", "net_benefit", "brier", "outcomes"]
+QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
+#: Which way is worse: the sign of a change that a patient would not want. A share of outcomes is neither.
+WORSE = {"auroc": -1, "error_rate": 1, "net_benefit": -1, "brier": 1, "outcomes": 0}
+
+Estimator = Literal["importance_weighted", "confidence", "reference_methods", "blend", "pessimistic"]
 ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
-#: The one that was best on the pairs rules were settled on: docs/FORECAST.md.
+#: The best one on the pairs of sites on which the rules were settled: docs/FORECAST.md.
 DEFAULT_ESTIMATOR: Estimator = "blend"
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """Risks, sorted once, ready for any number of masses.
+
+    Attributes:
+        risk: Risks in ascending order (rows,).
+        order: Which row each came from (rows,).
+        below: How many rows lie strictly below each (rows,).
+        not_above: How many lie below or level with it (rows,).
+        threshold: The decision level t.
+    """
+
+    risk: Doubles
+    order: Indices
+    below: Indices
+    not_above: Indices
+    threshold: float
+
+    @classmethod
+    def sort(cls, risk: NDArray[Any], threshold: float) -> Self:
+        """Sorts risks (rows,)."""
+        value = np.asarray(risk, dtype=np.float64)
+        if value.ndim != 1 or not len(value) or not np.isfinite(value).all():
+            raise DataError(f"a forecast needs one finite risk per patient; got shape {value.shape}")
+        order = np.argsort(value, kind="stable")
+        ordered = value[order]
+        below, not_above = (np.searchsorted(ordered, ordered, side=side) for side in ("left", "right"))
+        return cls(ordered, order, below, not_above, threshold)
+
+    def quantities(self, outcome: NDArray[Any], other: NDArray[Any]) -> Doubles:
+        """The five numbers of each resample (5, resamples); NaN where a class has no mass.
+
+        Args:
+            outcome: Masses u (resamples, rows), in the order in which the risks were given.
+            other: Masses v, same shape.
+        """
+        u, v = np.take(outcome, self.order, axis=1), np.take(other, self.order, axis=1)
+        U, V = u.sum(axis=1), v.sum(axis=1)
+        acted = self.risk >= self.threshold
+        odds = self.threshold / (1 - self.threshold)
+        hit, harm = u[:, acted].sum(axis=1), v[:, acted].sum(axis=1)
+        squares = u @ (1 - self.risk) ** 2 + v @ self.risk**2
+        concordant = np.vecdot(u, self._beaten(v))
+        tops = np.stack([concordant, U - hit + harm, hit - odds * harm, squares, U])
+        bottoms = np.stack([U * V, *[U + V] * 4])
+        return divide(tops, bottoms)
+
+    def slopes(self, outcome: NDArray[Any]) -> Doubles:
+        """How each number moves when one patient's mass goes from v to u (5, rows), rows as they were given.
+
+        With v = 1 - u; the first-order change of every number under any change of the outcomes.
+        """
+        u = np.asarray(outcome, dtype=np.float64)[self.order][None]
+        v, rows = 1 - u, len(self.order)
+        U, V = float(u.sum()), float(v.sum())
+        lost = 1 - self._beaten(u)[0] / U
+        auroc = float(np.vecdot(u, self._beaten(v))[0]) / (U * V)
+        acted = self.risk >= self.threshold
+        slopes = [
+            (self._beaten(v)[0] / V - auroc) / U - (lost - auroc) / V,
+            np.where(acted, -1.0, 1.0) / rows,
+            acted / (1 - self.threshold) / rows,
+            (1 - 2 * self.risk) / rows,
+            np.full(rows, 1.0 / rows),
+        ]
+        as_given = np.empty((len(slopes), rows))
+        as_given[:, self.order] = np.stack(slopes)
+        return as_given
+
+    def _beaten(self, masses: Doubles) -> Doubles:
+        """The mass below each risk, plus half of what is level with it (resamples, rows)."""
+        running = np.zeros((len(masses), masses.shape[1] + 1))
+        np.cumsum(masses, axis=1, out=running[:, 1:])
+        both = np.take(running, self.below, axis=1) + np.take(running, self.not_above, axis=1)
+        return np.asarray(0.5 * both, dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -54,16 +148,20 @@ class Evidence:
             object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=np.float64))
         if not self.source.shape == self.y.shape == self.weights.shape or self.source.ndim != 1:
             shapes = f"{self.source.shape}, {self.y.shape} and {self.weights.shape}"
-            raise DataError(f"method '{self.method}': risks, outcomes and weights of {shapes}; give one a source row")
+            raise DataError(f"method '{self.method}': risks, outcomes and weights of {shapes}; give one per source row")
         if not self.weights.sum() > 0:
             raise DataError(f"method '{self.method}': no source row has any weight; there is nothing to forecast from")
 
+    def line(self) -> Doubles:
+        """Intercept and slope that recalibrate the risks on the weighted source rows (2,)."""
+        return np.asarray(weighted_lines(self.y, self.source, self.weights[None])[0], dtype=np.float64)
 
-def peers_risk(evidence: Sequence[Evidence]) -> Doubles:
+
+def reference_risk(evidence: Sequence[Evidence]) -> Doubles:
     """The mean risk of the methods within `ALIKE` of the lowest weighted log loss (target rows,).
 
-    A method that left-out source patients know to be worse has nothing to say about the truth, and a committee nothing
-    that its members do not say.
+    A method that left-out source patients know to be worse is left out, and so is a committee, which only repeats its
+    members.
     """
     evidence = [one for one in evidence if one.method != COMMITTEE] or evidence
     lengths = {len(one.target) for one in evidence}
@@ -75,31 +173,33 @@ def peers_risk(evidence: Sequence[Evidence]) -> Doubles:
 
 
 def estimate(
-    one: Evidence, peers: Doubles, threshold: float, source_counts: Doubles, target_counts: Doubles
+    evidence: Evidence, reference: Doubles, threshold: float, source_counts: Doubles, target_counts: Doubles
 ) -> dict[Estimator, Doubles]:
     """Every estimator's five numbers (5, resamples) of one method.
 
     Args:
-        one: The method's evidence.
-        peers: The peers' risks (target rows,).
+        evidence: The method's evidence.
+        reference: The risks of `reference_risk` (target rows,).
         threshold: The decision level.
         source_counts: How often each source row was drawn (resamples, source rows); ones for the point estimate.
         target_counts: How often each target row was drawn (resamples, target rows).
     """
-    weights = one.weights * source_counts
-    source = Ranked.of(one.source, threshold).quantities(weights * one.y, weights * (1 - one.y))
-    recalibrated = apply_lines(one.target, weighted_lines(one.y, one.source, weights, start=_point(one)))
-    target = Ranked.of(one.target, threshold)
-    confidence = target.quantities(target_counts * recalibrated, target_counts * (1 - recalibrated))
-    together = target.quantities(target_counts * peers, target_counts * (1 - peers))
-    middle = (recalibrated + peers) / 2
-    blend = target.quantities(target_counts * middle, target_counts * (1 - middle))
-    own = target_counts @ one.target / target_counts.sum(axis=1)
+    weights = evidence.weights * source_counts
+    lines = weighted_lines(evidence.y, evidence.source, weights, start=evidence.line())
+    recalibrated = apply_lines(evidence.target, lines)
+    target = Ranked.sort(evidence.target, threshold)
+
+    def taken_as_true(risk: Doubles) -> Doubles:
+        return target.quantities(target_counts * risk, target_counts * (1 - risk))
+
+    source = Ranked.sort(evidence.source, threshold)
+    confidence, together = taken_as_true(recalibrated), taken_as_true(reference)
+    own = target_counts @ evidence.target / target_counts.sum(axis=1)
     return {
-        "importance_weighted": source,
+        "importance_weighted": source.quantities(weights * evidence.y, weights * (1 - evidence.y)),
         "confidence": confidence,
-        "peers": together,
-        "blend": blend,
+        "reference_methods": together,
+        "blend": taken_as_true((recalibrated + reference) / 2),
         "pessimistic": more_pessimistic(confidence, together, own),
     }
 
@@ -112,18 +212,15 @@ def more_pessimistic(first: Doubles, second: Doubles, expected: Doubles) -> Doub
         second: Numbers (5, resamples).
         expected: The share of outcomes that the method itself expects (resamples,).
     """
-    found = np.where(np.abs(first - expected) >= np.abs(second - expected), first, second)
+    worse = np.where(np.abs(first - expected) >= np.abs(second - expected), first, second)
     for row, name in enumerate(QUANTITIES):
         if WORSE[name]:
-            worse = np.fmax if WORSE[name] > 0 else np.fmin
-            found[row] = worse(first[row], second[row])
-    return found
+            pick = np.fmax if WORSE[name] > 0 else np.fmin
+            worse[row] = pick(first[row], second[row])
+    return worse
 
 
-def true_risk(one: Evidence, peers: Doubles) -> Doubles:
+def true_risk(evidence: Evidence, reference: Doubles) -> Doubles:
     """The risks behind the default estimate (target rows,)."""
-    return np.asarray((apply_lines(one.target, _point(one)[None])[0] + peers) / 2, dtype=np.float64)
-
-
-def _point(one: Evidence) -> Doubles:
-    return np.asarray(weighted_lines(one.y, one.source, one.weights[None])[0], dtype=np.float64)
+    recalibrated = apply_lines(evidence.target, evidence.line()[None])[0]
+    return np.asarray((recalibrated + reference) / 2, dtype=np.float64)

@@ -1,7 +1,7 @@
-"""A ledger of sealed forecasts: one JSON line each, chained by digests, never rewritten.
+"""A ledger of sealed forecasts: one JSON line per forecast, chained by digests, never rewritten.
 
 Every line carries the digest of the line before and its own; a small file beside the ledger (`.head`) carries the
-last one. A line that was edited, moved, taken out or cut off at the end no longer fits. What was observed later is a
+last one. A line that was edited, moved, removed or cut off at the end breaks the chain. What was observed later is a
 line of its own that names the forecast it answers.
 """
 
@@ -13,11 +13,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from scipy.stats import beta
+from scipy.stats import binomtest
 
 from tdrop.base import DataError, plain, read
-from tdrop.forecast.masses import Quantity
+from tdrop.forecast.estimators import Quantity
 from tdrop.forecast.run import Forecast
 
 #: What the first line follows.
@@ -56,7 +57,7 @@ class Observation:
 
 
 @dataclass(frozen=True)
-class Entry:
+class LedgerEntry:
     """One line.
 
     Attributes:
@@ -83,63 +84,69 @@ class Entry:
     labels: str | None = None
     observations: tuple[Observation, ...] = ()
 
-    @property
-    def digest(self) -> str:
-        """Seals the line with everything before it."""
-        text = json.dumps(plain(self), sort_keys=True, separators=(",", ":"), allow_nan=False)
-        return hashlib.sha256(text.encode()).hexdigest()
 
-
-def read_ledger(path: Path) -> tuple[Entry, ...]:
+def read_ledger(path: Path) -> tuple[LedgerEntry, ...]:
     """Reads every line and checks the chain; a DataError names the first line that does not fit."""
-    if not path.exists():
-        _check_head(path, START, 0)
-        return ()
-    entries: list[Entry] = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    return _read_chain(path)[0]
+
+
+def _read_chain(path: Path) -> tuple[tuple[LedgerEntry, ...], str]:
+    """The entries, and the digest of the last line.
+
+    A digest is taken of the line as it was written: an earlier version may have written fields that are gone now.
+    """
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    entries: list[LedgerEntry] = []
+    last = START
+    for number, line in enumerate(lines, start=1):
         try:
             data = json.loads(line)
-            entry, sealed = read(Entry, data["entry"]), data["digest"]
+            entry, sealed = read(LedgerEntry, data["entry"]), data["digest"]
         except (ValueError, KeyError, TypeError, DataError):
             raise _edited(path, number) from None
-        before = entries[-1].digest if entries else START
-        if entry.digest != sealed or entry.before != before or entry.number != number:
+        if _digest(data["entry"]) != sealed or entry.before != last or entry.number != number:
             raise _edited(path, number)
         entries.append(entry)
-    _check_head(path, entries[-1].digest if entries else START, len(entries))
-    return tuple(entries)
+        last = sealed
+    _check_head(path, last, len(entries))
+    return tuple(entries), last
 
 
-def append(path: Path, entry: Entry) -> Entry:
+def _digest(entry: Any) -> str:
+    """Seals a line, in plain JSON types, with everything before it."""
+    text = json.dumps(entry, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def append_entry(path: Path, entry: LedgerEntry) -> LedgerEntry:
     """Adds a line and returns it numbered and chained; a forecast or observation that is there already stays as it is.
 
     The caller holds a lock: two writers would both follow the same line.
     """
-    entries = read_ledger(path)
-    for kept in entries:
-        if _same(kept, entry):
-            return kept
-    before = entries[-1].digest if entries else START
-    sealed = replace(entry, number=len(entries) + 1, before=before)
-    line = json.dumps({"digest": sealed.digest, "entry": plain(sealed)}, sort_keys=True, allow_nan=False)
+    entries, last = _read_chain(path)
+    for earlier in entries:
+        if _same(earlier, entry):
+            return earlier
+    chained = replace(entry, number=len(entries) + 1, before=last)
+    data = plain(chained)
+    digest = _digest(data)
+    line = json.dumps({"digest": digest, "entry": data}, sort_keys=True, allow_nan=False)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, _OWNER), "a", encoding="utf-8") as file:
         file.write(line + "\n")
         file.flush()
         os.fsync(file.fileno())
-    _write_head(path, sealed.digest)
-    return sealed
+    _write_head(path, digest)
+    return chained
 
 
-def forecast_of(entries: Sequence[Entry], site: str, models: str) -> Entry | None:
+def find_forecast(entries: Sequence[LedgerEntry], site: str, models: str) -> LedgerEntry | None:
     """The sealed forecast of a site's models, or None."""
-    found = (one for one in entries if one.forecast is not None and one.site == site and one.models == models)
-    return next(found, None)
+    return next((one for one in entries if one.forecast is not None and (one.site, one.models) == (site, models)), None)
 
 
-def _same(kept: Entry, entry: Entry) -> bool:
-    """Whether a line already says this: one forecast a lock on models, one answer a forecast and labels."""
-    alike = kept.site == entry.site and kept.models == entry.models
-    return alike and kept.answers == entry.answers and kept.labels == entry.labels
+def _same(earlier: LedgerEntry, entry: LedgerEntry) -> bool:
+    """Whether a line already says this: one forecast per lock on models, one answer per forecast and labels."""
+    return all(getattr(earlier, name) == getattr(entry, name) for name in ("site", "models", "answers", "labels"))
 
 
 def _edited(path: Path, number: int) -> DataError:
@@ -202,32 +209,30 @@ class TrackRecord:
     observations: tuple[Observation, ...]
 
 
-def track_record(entries: Sequence[Entry], quantity: Quantity = "auroc") -> TrackRecord:
+def track_record(entries: Sequence[LedgerEntry], quantity: Quantity = "auroc") -> TrackRecord:
     """Counts over the last opened forecast of every site."""
     last: dict[str, Observation] = {}
     for entry in entries:
         for one in entry.observations:
             if one.method == entry.chosen and one.quantity == quantity:
                 last[entry.site] = one
-    found = tuple(last.values())
-    inside = sum(one.inside for one in found)
-    low, high = binomial_interval(inside, len(found)) if found else (None, None)
+    opened = tuple(last.values())
+    inside = sum(one.inside for one in opened)
+    low, high = binomial_interval(inside, len(opened)) if opened else (None, None)
     sealed = [one for one in entries if one.forecast is not None]
     return TrackRecord(
         sealed=len(sealed),
         sites=len({one.site for one in sealed}),
-        opened=len(found),
+        opened=len(opened),
         inside=inside,
         share_low=low,
         share_high=high,
-        mean_error=sum(abs(one.observed - one.expected) for one in found) / len(found) if found else None,
-        observations=found,
+        mean_error=sum(abs(one.observed - one.expected) for one in opened) / len(opened) if opened else None,
+        observations=opened,
     )
 
 
 def binomial_interval(inside: int, n: int, level: float = 0.95) -> tuple[float, float]:
     """Clopper and Pearson's interval of a share."""
-    tail = (1 - level) / 2
-    low = 0.0 if inside == 0 else float(beta.ppf(tail, inside, n - inside + 1))
-    high = 1.0 if inside == n else float(beta.ppf(1 - tail, inside + 1, n - inside))
-    return low, high
+    interval = binomtest(inside, n).proportion_ci(level, method="exact")
+    return float(interval.low), float(interval.high)

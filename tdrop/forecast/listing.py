@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from tdrop.base import INTERVAL_LEVEL, DataError, Doubles, Indices, UsageError
-from tdrop.forecast.masses import QUANTITIES, Quantity, Ranked
+from tdrop.forecast.estimators import QUANTITIES, Quantity, Ranked
 from tdrop.forecast.run import Answer
 from tdrop.metrics import apply_lines, weighted_lines
 
@@ -77,23 +77,23 @@ def inclusion(score: Doubles, n: int) -> Doubles:
     wanted = (1 - EVEN) * share + EVEN / len(score)
     sure = np.zeros(len(score), dtype=bool)
     for _ in range(len(score)):
-        found = np.where(sure, 1.0, wanted * (n - sure.sum()) / max(wanted[~sure].sum(), 1e-300))
-        over = (found > 1.0) & ~sure
+        probability = np.where(sure, 1.0, wanted * (n - sure.sum()) / max(wanted[~sure].sum(), 1e-300))
+        over = (probability > 1.0) & ~sure
         if not over.any():
             break
         sure |= over
-    return np.asarray(np.minimum(found, 1.0), dtype=np.float64)
+    return np.asarray(np.minimum(probability, 1.0), dtype=np.float64)
 
 
 def _doubt(risk: NDArray[Any], true: NDArray[Any], threshold: float) -> Doubles:
     """How much each patient's outcome would tell about the AUROC (rows,)."""
     value = np.asarray(true, dtype=np.float64)
-    slope = Ranked.of(risk, threshold).slopes(value)[0]
+    slope = Ranked.sort(risk, threshold).slopes(value)[0]
     return np.asarray(np.abs(slope) * np.sqrt(value * (1 - value)), dtype=np.float64)
 
 
 @dataclass(frozen=True)
-class Known:
+class ListOutcomes:
     """What came back from a list.
 
     Attributes:
@@ -111,12 +111,12 @@ class Known:
             raise DataError("none of the patients on the list came back with an outcome; look some up first")
 
 
-def come_back(drawn: Drawn, y: NDArray[Any]) -> Known:
+def collect_outcomes(drawn: Drawn, y: NDArray[Any]) -> ListOutcomes:
     """Takes outcomes (rows,), NaN where unknown, for a list; who is missing is taken to be missing by chance."""
     outcome = np.asarray(y, dtype=np.float64)[drawn.rows]
     known = np.isfinite(outcome)
     share = known.sum() / len(known)
-    return Known(drawn.rows[known], outcome[known], drawn.probability[known] * share)
+    return ListOutcomes(drawn.rows[known], outcome[known], drawn.probability[known] * share)
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class Measured:
 def estimate_from_list(
     risk: NDArray[Any],
     true: NDArray[Any],
-    known: Known,
+    known: ListOutcomes,
     threshold: float,
     *,
     answers: Sequence[Answer] = (),
@@ -169,19 +169,19 @@ def estimate_from_list(
     n, events = len(known.rows), int(known.y.sum())
     reach = float(norm.ppf((1 + level) / 2))
     before = {one.quantity: one for one in answers}
-    found = []
+    measured = []
     for row, name in enumerate(QUANTITIES):
         short = name == "auroc" and min(events, n - events) < FEWEST_OF_A_CLASS
         if short or not np.isfinite(value[row]):
-            found.append(Measured(name, None, None, None, *_update(before.get(name), None, 0.0, reach), n, events))
+            measured.append(Measured(name, None, None, None, *_update(before.get(name), None, 0.0, reach), n, events))
             continue
         centre, spread = float(value[row]), float(error[row])
         together = _update(before.get(name), centre, spread, reach)
-        found.append(Measured(name, centre, centre - reach * spread, centre + reach * spread, *together, n, events))
-    return tuple(found)
+        measured.append(Measured(name, centre, centre - reach * spread, centre + reach * spread, *together, n, events))
+    return tuple(measured)
 
 
-def _values(risk: NDArray[Any], true: NDArray[Any], known: Known, threshold: float) -> tuple[Doubles, Doubles]:
+def _values(risk: NDArray[Any], true: NDArray[Any], known: ListOutcomes, threshold: float) -> tuple[Doubles, Doubles]:
     """The five numbers (5,) and their standard errors (5,).
 
     The variance of an outcome is halfway between what it did and what the mended risk expects of it: few outcomes that
@@ -191,7 +191,7 @@ def _values(risk: NDArray[Any], true: NDArray[Any], known: Known, threshold: flo
     own, chance = guess[known.rows], known.probability
     masses = guess.copy()
     masses[known.rows] += (known.y - own) / chance
-    ranked = Ranked.of(risk, threshold)
+    ranked = Ranked.sort(risk, threshold)
     noise = ((known.y - own) ** 2 + own * (1 - own)) / 2
     variance = ranked.slopes(guess)[:, known.rows] ** 2 @ (noise * (1 - chance) / chance**2)
     return ranked.quantities(masses[None], 1 - masses[None])[:, 0], np.sqrt(variance)
@@ -216,7 +216,7 @@ def _update(
     return centre, centre - half, centre + half
 
 
-def _mended(true: NDArray[Any], known: Known) -> Doubles:
+def _mended(true: NDArray[Any], known: ListOutcomes) -> Doubles:
     """The idea of the true risks, moved by what came back: wrong on average is what it most often is."""
     guess = np.asarray(true, dtype=np.float64)
     line = weighted_lines(known.y, guess[known.rows], (1 / known.probability)[None], slope=False)

@@ -1,4 +1,8 @@
-"""The forecast of a site: every method, every number, with an interval that allows for what sites differ by."""
+"""The forecast of a site: every method, every number, with an interval that allows for differences between sites.
+
+An interval is value +- z sqrt(sampling^2 + tau^2). tau, the standard deviation between sites, was fitted on other pairs
+of sites (docs/FORECAST.md has the measurement); it is never fitted at the site in question.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +10,39 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import norm
 
 from tdrop.base import INTERVAL_LEVEL, DataError, Doubles
-from tdrop.forecast.bound import Bound
 from tdrop.forecast.estimators import (
     DEFAULT_ESTIMATOR,
     ESTIMATORS,
+    QUANTITIES,
     Estimator,
     Evidence,
+    Quantity,
+    Ranked,
     estimate,
-    peers_risk,
+    reference_risk,
     true_risk,
 )
-from tdrop.forecast.masses import QUANTITIES, Quantity, Ranked
-from tdrop.forecast.tau import tau_of
 from tdrop.metrics import count_blocks
 from tdrop.shift import effective_n
 
 #: Resamples behind an interval: its half-width is then known to 5%.
-RESAMPLES = 200
+FORECAST_RESAMPLES = 200
 #: Where a number can lie; net benefit is at most the share of outcomes and has no floor that matters.
 RANGES: dict[Quantity, tuple[float, float]] = dict.fromkeys(QUANTITIES, (0.0, 1.0)) | {"net_benefit": (-1.0, 1.0)}
+#: Below this share of the source that counts after weighting, a site is far away.
+FAR = 0.08
+#: tau of an ordinary site and of one that is far away, by number.
+TAU: dict[Quantity, tuple[float, float]] = {
+    "auroc": (0.055, 0.08),
+    "error_rate": (0.095, 0.12),
+    "net_benefit": (0.14, 0.16),
+    "brier": (0.06, 0.08),
+    "outcomes": (0.14, 0.16),
+}
 
 
 @dataclass(frozen=True)
@@ -52,7 +67,7 @@ class Answer:
     high: float | None
     sampling: float | None
     between: float
-    by: dict[Estimator, float | None]
+    by: dict[str, float | None]
 
 
 @dataclass(frozen=True)
@@ -68,8 +83,7 @@ class Forecast:
         source_events: Of these with the outcome.
         effective_n: How many of them count, after weighting.
         target_rows: Patients of the site.
-        answers: One a method and number.
-        bounds: One a method: how high its error rate can be; none where it was not asked for.
+        answers: One per method and number.
     """
 
     site: str
@@ -81,21 +95,18 @@ class Forecast:
     effective_n: float
     target_rows: int
     answers: tuple[Answer, ...]
-    bounds: tuple[Bound, ...] = ()
 
-    def of(self, method: str, quantity: Quantity = "auroc") -> Answer | None:
+    def find(self, method: str, quantity: Quantity = "auroc") -> Answer | None:
         """The answer for one method and number, or None."""
-        found = (one for one in self.answers if one.method == method and one.quantity == quantity)
-        return next(found, None)
+        return next((one for one in self.answers if one.method == method and one.quantity == quantity), None)
 
 
-def forecast(
+def forecast_methods(
     site: str,
     evidence: Sequence[Evidence],
     threshold: float,
     *,
-    bounds: Sequence[Bound] = (),
-    resamples: int = RESAMPLES,
+    resamples: int = FORECAST_RESAMPLES,
     level: float = INTERVAL_LEVEL,
     tau: Mapping[Quantity, float] | None = None,
     seed: int = 0,
@@ -104,9 +115,8 @@ def forecast(
 
     Args:
         site: Name of the site.
-        evidence: One a method, all of the same target patients.
+        evidence: One per method, all of the same target patients.
         threshold: The site's decision level.
-        bounds: Bounds on the error rates, made apart because they read the features.
         resamples: Draws of source and target patients behind the intervals.
         level: Of the intervals.
         tau: Standard deviation between sites, by number; by default what other pairs of sites showed.
@@ -114,14 +124,14 @@ def forecast(
     """
     if not evidence:
         raise DataError(f"site '{site}': no method left out-of-fold risks to forecast from; train at least one")
-    peers = peers_risk(evidence)
+    reference = reference_risk(evidence)
     first = evidence[0]
     share = effective_n(first.weights) / len(first.weights)
-    between = dict(tau) if tau is not None else {name: tau_of(name, share) for name in QUANTITIES}
+    between = dict(tau) if tau is not None else {name: look_up_tau(name, share) for name in QUANTITIES}
     answers: list[Answer] = []
     for one in evidence:
-        points = estimate(one, peers, threshold, np.ones((1, len(one.y))), np.ones((1, len(peers))))
-        spread = _sampling(one, peers, threshold, resamples, seed)
+        points = estimate(one, reference, threshold, np.ones((1, len(one.y))), np.ones((1, len(reference))))
+        spread = _sampling(one, reference, threshold, resamples, seed)
         answers += _answers(one.method, points, spread, between, level)
     return Forecast(
         site=site,
@@ -131,31 +141,27 @@ def forecast(
         source_rows=len(first.y),
         source_events=int(first.y.sum()),
         effective_n=effective_n(first.weights),
-        target_rows=len(peers),
+        target_rows=len(reference),
         answers=tuple(answers),
-        bounds=tuple(bounds),
     )
 
 
-def _sampling(one: Evidence, peers: Doubles, threshold: float, resamples: int, seed: int) -> Doubles:
+def _sampling(evidence: Evidence, reference: Doubles, threshold: float, resamples: int, seed: int) -> Doubles:
     """Standard deviations (5,): over source and target patients (bootstrap) and over how outcomes will fall.
 
     The second is exact to first order: patients with risk r move a number by slope * (y - r), of variance r (1 - r).
+    The draws are the same for every method.
     """
+    sources = count_blocks(len(evidence.y), resamples, seed)
+    targets = count_blocks(len(reference), resamples, seed + 1)
     draws = [
-        estimate(one, peers, threshold, source, target)[DEFAULT_ESTIMATOR]
-        for source, target in _counts(len(one.y), len(peers), resamples, seed)
+        estimate(evidence, reference, threshold, source.astype(np.float64), target.astype(np.float64))
+        for source, target in zip(sources, targets, strict=True)
     ]
-    risk = true_risk(one, peers)
-    chance = Ranked.of(one.target, threshold).slopes(risk) ** 2 @ (risk * (1 - risk))
-    return np.asarray(np.sqrt(np.nanvar(np.concatenate(draws, axis=1), axis=1) + chance), dtype=np.float64)
-
-
-def _counts(source: int, target: int, resamples: int, seed: int) -> Iterator[tuple[Doubles, Doubles]]:
-    """How often each row was drawn, block by block; the same draws for every method."""
-    blocks = zip(count_blocks(source, resamples, seed), count_blocks(target, resamples, seed + 1), strict=True)
-    for first, second in blocks:
-        yield first.astype(np.float64), second.astype(np.float64)
+    values = np.concatenate([draw[DEFAULT_ESTIMATOR] for draw in draws], axis=1)
+    risk = true_risk(evidence, reference)
+    chance = Ranked.sort(evidence.target, threshold).slopes(risk) ** 2 @ (risk * (1 - risk))
+    return np.asarray(np.sqrt(np.nanvar(values, axis=1) + chance), dtype=np.float64)
 
 
 def _answers(
@@ -163,17 +169,45 @@ def _answers(
 ) -> Iterator[Answer]:
     reach = float(norm.ppf((1 + level) / 2))
     for row, name in enumerate(QUANTITIES):
-        by = {estimator: _number(points[estimator][row, 0]) for estimator in ESTIMATORS}
-        value, sampling = by[DEFAULT_ESTIMATOR], _number(spread[row])
-        if value is None or sampling is None:
-            yield Answer(method, name, value, None, None, sampling, between[name], by)
-            continue
-        half = reach * float(np.hypot(sampling, between[name]))
-        least, most = RANGES[name]
-        yield Answer(
-            method, name, value, max(least, value - half), min(most, value + half), sampling, between[name], by
-        )
+        by: dict[str, float | None] = {estimator: _finite(points[estimator][row, 0]) for estimator in ESTIMATORS}
+        value, sampling, (least, most) = by[DEFAULT_ESTIMATOR], _finite(spread[row]), RANGES[name]
+        low = high = None
+        if value is not None and sampling is not None:
+            half = reach * float(np.hypot(sampling, between[name]))
+            low, high = max(least, value - half), min(most, value + half)
+        yield Answer(method, name, value, low, high, sampling, between[name], by)
 
 
-def _number(value: float) -> float | None:
+def _finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
+
+
+def look_up_tau(quantity: Quantity, effective_share: float) -> float:
+    """The standard deviation between sites of one number.
+
+    Args:
+        quantity: Which number.
+        effective_share: Effective n over n of the weighted source.
+    """
+    ordinary, far = TAU[quantity]
+    return far if effective_share < FAR else ordinary
+
+
+def fit_tau(
+    errors: Sequence[NDArray[np.float64]], sampling: Sequence[NDArray[np.float64]], level: float = INTERVAL_LEVEL
+) -> float:
+    """The smallest tau whose intervals cover a share `level` of what was observed; every pair of sites counts alike.
+
+    Args:
+        errors: For each pair, observed minus forecast of its methods (methods,).
+        sampling: The standard deviations behind them (methods,).
+        level: Of the intervals.
+    """
+    reach = float(norm.ppf((1 + level) / 2))
+    flat = np.concatenate([np.asarray(one, dtype=np.float64) for one in errors])
+    spread = np.concatenate([np.asarray(one, dtype=np.float64) for one in sampling])
+    share: Doubles = np.concatenate([np.full(len(one), 1 / len(one)) for one in errors]) / len(errors)
+    needed = np.sqrt(np.maximum(0.0, (flat / reach) ** 2 - spread**2))
+    order = np.argsort(needed)
+    place = int(np.searchsorted(np.cumsum(share[order]), level - 1e-9))
+    return float(needed[order][min(place, len(order) - 1)])

@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from tdrop.base import DataError, Doubles
 from tdrop.metrics import count_blocks, percentile_interval
 
-RESAMPLES = 500
+SPLIT_RESAMPLES = 500
 
 
 @dataclass(frozen=True)
-class Part:
+class DropPart:
     """One part of a change in loss, with its interval over both sites' patients."""
 
     value: float
@@ -52,8 +52,8 @@ class DropSplit:
     loss: str
     source: float
     target: float
-    patients: Part
-    outcomes: Part
+    patients: DropPart
+    outcomes: DropPart
     towards_shared: float
     from_shared: float
     source_rows: int
@@ -67,7 +67,7 @@ def split_drop(
     loss: str = "log_loss",
     weights: NDArray[Any] | None = None,
     rows: tuple[int, int] | None = None,
-    resamples: int = RESAMPLES,
+    resamples: int = SPLIT_RESAMPLES,
     seed: int = 0,
 ) -> DropSplit:
     """Splits the change in mean loss.
@@ -118,11 +118,11 @@ def _steps(sides: Any, base: Any, shared: Any, counts: Any) -> Doubles:
     means = []
     for weights in (base, shared):
         for side in (0, 1):
-            each = counts[side] * weights[side]
-            means.append(each @ sides[side] / each.sum(axis=1))
+            drawn = counts[side] * weights[side]
+            means.append(drawn @ sides[side] / drawn.sum(axis=1))
     source, target, shared_source, shared_target = means
     return np.stack([shared_source - source, shared_target - shared_source, target - shared_target, source, target])
 
 
-def _part(value: float, drawn: Doubles) -> Part:
-    return Part(float(value), *percentile_interval(drawn))
+def _part(value: float, drawn: Doubles) -> DropPart:
+    return DropPart(float(value), *percentile_interval(drawn))

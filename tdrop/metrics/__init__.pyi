@@ -12,9 +12,9 @@ from .calibration import (
 )
 from .catalogue import (
     METRICS as METRICS,
-    difference_of as difference_of,
-    in_view as in_view,
-    of_subgroups as of_subgroups,
+    difference_name as difference_name,
+    metrics_in_view as metrics_in_view,
+    subgroup_metrics as subgroup_metrics,
 )
 from .curves import (
     Curve as Curve,

@@ -108,7 +108,7 @@ class CalibrationTable:
     rate: Doubles
 
     @classmethod
-    def of(cls, y: NDArray[Any], p: NDArray[Any], bins: int = BINS) -> Self:
+    def group(cls, y: NDArray[Any], p: NDArray[Any], bins: int = BINS) -> Self:
         """Groups patients by risk."""
         outcome, risk = as_pair(y, p)
         group = risk_bins(risk, bins)
@@ -124,7 +124,7 @@ def expected_calibration_error(y: NDArray[Any], p: NDArray[Any], bins: int = BIN
     """
     if not len(y):
         return None
-    table = CalibrationTable.of(y, p, bins)
+    table = CalibrationTable.group(y, p, bins)
     return float(np.abs(table.risk - table.rate) @ table.n / table.n.sum())
 
 
@@ -147,11 +147,11 @@ class CalibrationError:
     high: float
 
     @classmethod
-    def of(cls, y: NDArray[Any], p: NDArray[Any], bins: int = BINS, level: float = INTERVAL_LEVEL) -> Self | None:
+    def measure(cls, y: NDArray[Any], p: NDArray[Any], bins: int = BINS, level: float = INTERVAL_LEVEL) -> Self | None:
         """Takes chance out of the plain error of risks p (rows,) for outcomes y (rows,); None without rows."""
         if not len(y):
             return None
-        table = CalibrationTable.of(y, p, bins)
+        table = CalibrationTable.group(y, p, bins)
         seen = float(np.abs(table.risk - table.rate) @ table.n / table.n.sum())
         by_chance = _plain_errors(table, 0.0)
         few = (1 - level) / 2
@@ -281,7 +281,7 @@ class MeasuredError:
     def of(cls, y: NDArray[Any], p: NDArray[Any]) -> Self:
         """Measures it on all patients."""
         outcome, risk = as_pair(y, p)
-        return cls(CalibrationError.of(outcome, risk), len(outcome), int(outcome.sum()))
+        return cls(CalibrationError.measure(outcome, risk), len(outcome), int(outcome.sum()))
 
     def resampled(self, counts: Floats | Doubles) -> Doubles:
         """Returns the error (1, resamples), the same whoever is drawn."""

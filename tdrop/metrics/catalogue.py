@@ -8,25 +8,25 @@ from types import MappingProxyType
 from tdrop.metrics import table
 from tdrop.metrics.metric import ENTRIES, Metric, View
 
-__all__ = ["METRICS", "difference_of", "in_view", "of_subgroups", "table"]
+__all__ = ["METRICS", "difference_name", "metrics_in_view", "subgroup_metrics", "table"]
 
 
-def difference_of(name: str) -> str:
+def difference_name(name: str) -> str:
     """The name of the difference between a method's metric and the reference's."""
     return f"{name}_difference"
 
 
 #: By name, in the order of every table; differences come last.
 METRICS: Mapping[str, Metric] = MappingProxyType(
-    {**ENTRIES, **{difference_of(name): entry.difference() for name, entry in ENTRIES.items() if entry.compared}}
+    {**ENTRIES, **{difference_name(name): entry.difference() for name, entry in ENTRIES.items() if entry.compared}}
 )
 
 
-def in_view(view: View) -> tuple[str, ...]:
+def metrics_in_view(view: View) -> tuple[str, ...]:
     """The metrics of one view of the report's table of methods."""
     return tuple(name for name, entry in METRICS.items() if view in entry.views)
 
 
-def of_subgroups(*, labelled: bool) -> tuple[str, ...]:
+def subgroup_metrics(*, labelled: bool) -> tuple[str, ...]:
     """The metrics that are computed for each subgroup, without those that need outcomes unless these are known."""
     return tuple(name for name, entry in METRICS.items() if entry.subgroups and (labelled or entry.needs == "patients"))

@@ -67,7 +67,7 @@ def expectations(data: ReportData) -> list[Expectation]:
     }
     found = []
     for quantity, title in titles.items():
-        answer = forecast.of(data.method, quantity)
+        answer = forecast.find(data.method, quantity)
         if answer is not None and answer.value is not None and answer.low is not None and answer.high is not None:
             interval = f"{_hundredths(answer.low)} to {_hundredths(answer.high)}"
             told = _observed(observation(data, data.method, quantity))
@@ -121,11 +121,10 @@ def forecast_table(data: ReportData) -> Table | None:
     methods = list(dict.fromkeys(answer.method for answer in forecast.answers))
     lines = tuple(_line(data, forecast, method) for method in methods)
     marked = methods.index(data.method) if data.method in methods else None
-    head = ("Method", *(title for title, _ in _COLUMNS.values()), "Error rate at most")
+    head = ("Method", *(title for title, _ in _COLUMNS.values()))
     note = (
         f"Error rate and net benefit at the decision level of {share(forecast.threshold, 0)}. Below each number its "
-        f"{share(forecast.level, 0)} interval and, where outcomes are known, what was observed. The last column is "
-        "a bound by a critic that agrees with the method on the source and disagrees with it here as far as it can."
+        f"{share(forecast.level, 0)} interval and, where outcomes are known, what was observed."
     )
     return Table("forecast", "What was expected of each method before any outcome", head, lines, note, marked)
 
@@ -133,9 +132,8 @@ def forecast_table(data: ReportData) -> Table | None:
 def _line(data: ReportData, forecast: Forecast, method: str) -> tuple[Cell, ...]:
     cells = [Cell(method_label(method))]
     for quantity, (_, write) in _COLUMNS.items():
-        cells.append(_cell(forecast.of(method, quantity), observation(data, method, quantity), write))
-    bound = next((one.value for one in forecast.bounds if one.method == method), None)
-    return (*cells, Cell(NOTHING if bound is None else _percent(bound)))
+        cells.append(_cell(forecast.find(method, quantity), observation(data, method, quantity), write))
+    return tuple(cells)
 
 
 def _cell(answer: Answer | None, seen: Observation | None, write: Callable[[float], str]) -> Cell:

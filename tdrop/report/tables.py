@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tdrop.evaluate import Evaluation, Recalibration, Row
-from tdrop.metrics import FEW_EVENTS, METRICS, difference_of, in_view, of_subgroups
+from tdrop.metrics import FEW_EVENTS, METRICS, difference_name, metrics_in_view, subgroup_metrics
 from tdrop.report.data import ReportData
 from tdrop.report.text import count, method_label, number, row_interval, row_spread, row_text, share
 
@@ -97,9 +97,9 @@ def main_table(data: ReportData) -> Table:
             f"with fewer than {FEW_EVENTS} events DeLong's on the logit scale. INPT grows with interval width by "
             "itself; see the comparison at equal referrals."
         )
-        return metric_table(data, "main", "All methods at this site", in_view("main"), note)
+        return metric_table(data, "main", "All methods at this site", metrics_in_view("main"), note)
     note = f"{spread} over {count(data.evaluation.patients)} patients. Without outcomes no line is about being right."
-    return metric_table(data, "main", "All methods at this site, without outcomes", in_view("unlabelled"), note)
+    return metric_table(data, "main", "All methods at this site, without outcomes", metrics_in_view("unlabelled"), note)
 
 
 def _basis(evaluation: Evaluation) -> str:
@@ -113,7 +113,7 @@ def score_table(data: ReportData) -> Table:
     """Calibration and proper scores."""
     level = share(data.site.decision.threshold, 0)
     note = f"Over {_basis(data.evaluation)}. Error rate: share of wrong classes when acting from {level} risk on."
-    return metric_table(data, "scores", "Calibration and accuracy of the risks", in_view("scores"), note)
+    return metric_table(data, "scores", "Calibration and accuracy of the risks", metrics_in_view("scores"), note)
 
 
 def equal_table(data: ReportData) -> Table:
@@ -122,12 +122,14 @@ def equal_table(data: ReportData) -> Table:
         f"At equal referrals every method refers {share(data.site.decision.capacity, 0)} of the patients with a known "
         "outcome, so wide intervals earn nothing by being wide."
     )
-    return metric_table(data, "equal", "Patients caught at an equal number of referrals", in_view("equal"), note)
+    return metric_table(
+        data, "equal", "Patients caught at an equal number of referrals", metrics_in_view("equal"), note
+    )
 
 
 def retained_table(data: ReportData) -> Table:
     """Error among those who stay with the model."""
-    names = in_view("retained")
+    names = metrics_in_view("retained")
     titles = [METRICS[name].short for name in names]
     note = (
         "Share of wrong classes among patients who stay with the model, when some are referred: those whom the model "
@@ -139,13 +141,13 @@ def retained_table(data: ReportData) -> Table:
 def benefit_table(data: ReportData) -> Table:
     """Net benefit with and without referral."""
     note = f"Acting from a risk of {share(data.site.decision.risk_level, 0)} on."
-    return metric_table(data, "benefit", "Net benefit", in_view("benefit"), note)
+    return metric_table(data, "benefit", "Net benefit", metrics_in_view("benefit"), note)
 
 
 def difference_table(data: ReportData) -> Table | None:
     """Each method against the reference on the same resamples; None when nothing was compared."""
     plain = tuple(name for name, metric in METRICS.items() if metric.compared)
-    names = tuple(map(difference_of, plain))
+    names = tuple(map(difference_name, plain))
     compared = [row for row in data.evaluation.rows if row.metric in names]
     if not compared:
         return None
@@ -160,7 +162,7 @@ def subgroup_table(data: ReportData) -> Table | None:
     evaluation: Evaluation = data.evaluation
     if not evaluation.groups:
         return None
-    names = of_subgroups(labelled=data.labelled)
+    names = subgroup_metrics(labelled=data.labelled)
     lines = tuple(
         (Cell(group), *(metric_cell(evaluation.row(data.method, name, group=group)) for name in names))
         for group in evaluation.groups

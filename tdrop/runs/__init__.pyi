@@ -18,7 +18,6 @@ from .committee import joined_models as joined_models, joined_trials as joined_t
 from .evidence import (
     SEED as SEED,
     fitted_propensity as fitted_propensity,
-    list_bounds as list_bounds,
     list_promises as list_promises,
     load_evidence as load_evidence,
     load_predictions as load_predictions,

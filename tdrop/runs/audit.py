@@ -19,13 +19,13 @@ from tdrop.forecast import (
     DropSplit,
     Evidence,
     Forecast,
-    Known,
+    ListOutcomes,
     Measured,
     Observation,
-    Promise,
-    come_back,
+    SetSummary,
+    collect_outcomes,
     estimate_from_list,
-    forecast_of,
+    find_forecast,
     split_drop,
 )
 from tdrop.home import FORECAST, RISKS, Place, Ref, Store
@@ -73,7 +73,7 @@ class Audit:
     observations: tuple[Observation, ...]
     measured: tuple[Measured, ...]
     split: DropSplit | None
-    sets: tuple[Promise, ...]
+    sets: tuple[SetSummary, ...]
 
 
 def audit_forecast(place: Place, run: Run, evaluation: Ref) -> Ref | None:
@@ -109,7 +109,7 @@ def _audit(place: Place, run: Run, evaluation: Ref, y: NDArray[Any], listed: Lab
     evidence = load_evidence(folds, run.trained.fits)
     own = next((one for one in evidence if one.method == run.chosen), evidence[0])
     drawn = None if listed is None else usable_list(listed, y)
-    known = None if drawn is None else come_back(drawn, y)
+    known = None if drawn is None else collect_outcomes(drawn, y)
     measured: tuple[Measured, ...] = ()
     if known is not None and listed is not None:
         answers = [one for one in expected.answers if one.method == own.method]
@@ -150,7 +150,7 @@ def weighed_outcomes(
     drawn = usable_list(listed, y) if listed is not None and listed.target == target else None
     if drawn is None:
         return y, None
-    known = come_back(drawn, y)
+    known = collect_outcomes(drawn, y)
     outcomes, weights = np.full(len(y), np.nan), np.ones(len(y))
     outcomes[known.rows], weights[known.rows] = known.y, 1 / known.probability
     return outcomes, weights
@@ -189,7 +189,7 @@ def _beside(one: Answer, value: float | None, low: float | None, high: float | N
 
 
 def _split(
-    place: Place, run: Run, folds: Mapping[str, Ref], own: Evidence, y: NDArray[Any], known: Known | None
+    place: Place, run: Run, folds: Mapping[str, Ref], own: Evidence, y: NDArray[Any], known: ListOutcomes | None
 ) -> DropSplit | None:
     """Why the log loss changed; None where only one kind of outcome is known."""
     rows = np.flatnonzero(np.isfinite(y)) if known is None else known.rows
@@ -206,7 +206,7 @@ def _split(
 
 def _answer(place: Place, run: Run, evaluation: Ref, found: Audit) -> None:
     """Writes what was observed into the ledger, beside the forecast that was sealed for these models."""
-    sealed = forecast_of(entries(place), run.site, run.stages.models.digest)
+    sealed = find_forecast(entries(place), run.site, run.stages.models.digest)
     if sealed is None:
         raise DataError(
             f"site '{run.site}': the ledger holds no forecast of these models, so nothing was sealed; "

@@ -16,7 +16,7 @@ from tdrop.shift import Matching
 @stage("committee-trial")
 def joined_trials(folder: Path, encoded: Ref, matching: Ref, trials: Mapping[str, Ref]) -> None:
     """Writes trial.json and out_of_fold.npz: the mean of the members' risks of source rows they did not see."""
-    risks = OutOfFold.mean_of([OutOfFold.load(ref.path / OUT_OF_FOLD) for ref in trials.values()])
+    risks = OutOfFold.average([OutOfFold.load(ref.path / OUT_OF_FOLD) for ref in trials.values()])
     write_trial(folder, encoded, matching, Committee(tuple(trials)), risks)
 
 

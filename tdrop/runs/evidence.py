@@ -13,16 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdrop.base import DataError, Doubles, Summary, read_arrays
-from tdrop.forecast import Evidence, Promise, bound_error, peers_risk, promise, true_risk
+from tdrop.forecast import Evidence, SetSummary, reference_risk, summarise_sets, true_risk
 from tdrop.home import (
     PREDICTIONS,
     PROPENSITY,
     RISKS,
-    SOURCE,
-    TARGET,
     Place,
     Ref,
-    load_cohort,
     load_pair,
     load_summary,
     stage,
@@ -48,7 +45,7 @@ def load_evidence(folds: Mapping[str, Ref], fits: Mapping[str, Sequence[Ref]]) -
 def idea_of_truth(evidence: Sequence[Evidence], method: str) -> Doubles:
     """The forecast's idea of the patients' true risks, for one method's AUROC (target rows,)."""
     own = next(one for one in evidence if one.method == method)
-    return true_risk(own, peers_risk(evidence))
+    return true_risk(own, reference_risk(evidence))
 
 
 def list_promises(
@@ -57,7 +54,7 @@ def list_promises(
     folds: Mapping[str, Ref],
     evidence: Sequence[Evidence],
     outcomes: NDArray[Any] | None = None,
-) -> tuple[Promise, ...]:
+) -> tuple[SetSummary, ...]:
     """The prediction sets of every method, counted; with outcomes (target rows,), also whether they held."""
     own, theirs = _ratios(place, encoded)
     found = []
@@ -65,7 +62,7 @@ def list_promises(
         kept = read_arrays(folds[one.method].path / RISKS)
         weights = own[kept["rows"]]
         given = (one.source, one.y, weights, one.target, theirs)
-        found.append(promise(one.method, given, outcomes=outcomes))
+        found.append(summarise_sets(one.method, given, outcomes=outcomes))
     return tuple(found)
 
 
@@ -83,16 +80,6 @@ def _ratios(place: Place, encoded: Ref) -> tuple[Doubles, Doubles]:
     capped = density_ratio_weights(fitted)
     odds = [one / (1 - one) for one in (np.clip(fitted.source, 0, 1 - 1e-12), np.clip(fitted.target, 0, 1 - 1e-12))]
     return capped, np.minimum(odds[1] / odds[0].mean(), capped.max())
-
-
-def list_bounds(encoded: Ref, folds: Mapping[str, Ref], evidence: Sequence[Evidence], threshold: float) -> list[Any]:
-    source, target = load_cohort(encoded.path / SOURCE), load_cohort(encoded.path / TARGET)
-    found = []
-    for one in evidence:
-        kept = read_arrays(folds[one.method].path / RISKS)
-        features = source.X[kept["rows"]], target.X
-        found.append(bound_error(one.method, features, (one.source, one.target), one.y, threshold, seed=SEED))
-    return found
 
 
 #: The propensity, the shift and the matching are the same for every seed of a run.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from tdrop.forecast import Entry, Forecast, Observation, append, read_ledger
+from tdrop.forecast import Forecast, LedgerEntry, Observation, append_entry, read_ledger
 from tdrop.home import Place, now
 
 LEDGER = "ledger.jsonl"
@@ -17,19 +17,19 @@ def ledger_path(place: Place) -> Path:
     return place.root / LEDGER
 
 
-def entries(place: Place) -> tuple[Entry, ...]:
+def entries(place: Place) -> tuple[LedgerEntry, ...]:
     """Every line; a DataError where somebody changed one."""
     return read_ledger(ledger_path(place))
 
 
-def seal(place: Place, site: str, models: str, chosen: str, forecast: Forecast) -> Entry:
+def seal(place: Place, site: str, models: str, chosen: str, forecast: Forecast) -> LedgerEntry:
     """Writes a forecast down before any label is opened; one that is there already stands."""
-    return _append(place, Entry(0, now(), site, models, chosen, "", forecast=forecast))
+    return _append(place, LedgerEntry(0, now(), site, models, chosen, "", forecast=forecast))
 
 
-def answer(place: Place, sealed: Entry, labels: str, observations: tuple[Observation, ...]) -> Entry:
+def answer(place: Place, sealed: LedgerEntry, labels: str, observations: tuple[Observation, ...]) -> LedgerEntry:
     """Writes down what was observed, beside the forecast it answers."""
-    entry = Entry(
+    entry = LedgerEntry(
         0,
         now(),
         sealed.site,
@@ -43,6 +43,6 @@ def answer(place: Place, sealed: Entry, labels: str, observations: tuple[Observa
     return _append(place, entry)
 
 
-def _append(place: Place, entry: Entry) -> Entry:
+def _append(place: Place, entry: LedgerEntry) -> LedgerEntry:
     with FileLock(place.root / f"{LEDGER}.lock", mode=0o600):
-        return append(ledger_path(place), entry)
+        return append_entry(ledger_path(place), entry)

@@ -13,7 +13,7 @@ from tdrop.choose import Choice
 from tdrop.evaluate import ALL, Row
 from tdrop.forecast import Answer, Forecast
 from tdrop.methods import label
-from tdrop.metrics import METRICS, in_view
+from tdrop.metrics import METRICS, metrics_in_view
 from tdrop.runs.markdown import table
 from tdrop.shift import Matching
 
@@ -36,7 +36,7 @@ def forecast_page(site: str, found: Forecast) -> str:
     """What is expected of each method: a line a method, no finer than the report says it."""
     methods = list(dict.fromkeys(one.method for one in found.answers))
     quantities = list(dict.fromkeys(one.quantity for one in found.answers))
-    rows = [[label(method), *(_expected(found.of(method, one)) for one in quantities)] for method in methods]
+    rows = [[label(method), *(_expected(found.find(method, one)) for one in quantities)] for method in methods]
     names = ["AUROC" if one == "auroc" else one.replace("_", " ") for one in quantities]
     about = (
         f"Expected before any outcome; in brackets {found.level:.0%} intervals. Error rate and net benefit when acting "
@@ -63,7 +63,7 @@ def evaluation_page(site: str, methods: Sequence[str], rows: Sequence[Row], *, l
         labelled: Whether any outcome is known.
     """
     shown = {(row.method, row.metric): row for row in rows if row.seed == "all" and row.group == ALL}
-    names = in_view("main" if labelled else "unlabelled")
+    names = metrics_in_view("main" if labelled else "unlabelled")
     body = [[label(method), *(_written(shown.get((method, name))) for name in names)] for method in methods]
     return f"# {site}: evaluation\n\n" + table(["method", *(METRICS[name].title for name in names)], body)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tdrop.base import Cohort
-from tdrop.shift import DomainAuroc, Propensity, judge, propensity
+from tdrop.shift import DomainAuroc, Propensity, judge_shift, propensity
 
 #: Fewer patients than this say nothing about a population.
 FEWEST = 30
@@ -102,7 +102,7 @@ class Comparison:
         if self.apart is None or self.apart.auroc is None:
             return f"{these} and {those} are too few to say whether they are alike"
         told, outside = _told(self.apart.auroc), self.apart.outside
-        verdict = judge(self.apart.auroc, outside)
+        verdict = judge_shift(self.apart.auroc, outside)
         if verdict == "go":
             return None
         if verdict == "too few to say":
@@ -127,7 +127,7 @@ def compare_batch(batch: Cohort, target: Cohort, source: Cohort, then: DomainAur
     """
     rows = (len(batch), len(target))
     apart = propensity(target, batch) if min(rows) >= 2 else None
-    if apart is None or then is None or judge(apart.auroc, apart.outside) == "stop":
+    if apart is None or then is None or judge_shift(apart.auroc, apart.outside) == "stop":
         return Comparison(*rows, apart, then)
     return Comparison(*rows, apart, then, propensity(source, batch).auroc)
 

@@ -19,4 +19,4 @@ from .overlap import (
     density_ratio_weights as density_ratio_weights,
     effective_n as effective_n,
 )
-from .verdict import judge as judge
+from .verdict import judge_shift as judge_shift

@@ -13,7 +13,7 @@ from tdrop.shift.grounds import Ground, worst
 from tdrop.shift.joint import Driver, PermutationTest, permutation_test, rank_drivers
 from tdrop.shift.marginal import Density, FeatureShift, compare_features
 from tdrop.shift.overlap import WEIGHT_CAP, DomainAuroc, Propensity, density_ratio_weights
-from tdrop.shift.verdict import Verdict, judge
+from tdrop.shift.verdict import Verdict, judge_shift
 
 logger = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ def estimate_shift(source: Cohort, target: Cohort, *, seed: int = 0, fitted: Pro
     test = None if fitted is None else permutation_test(source, target, seed=seed)
     auroc = None if fitted is None else fitted.auroc
     outside = None if fitted is None else fitted.outside
-    verdict = judge(auroc, outside)
+    verdict = judge_shift(auroc, outside)
     logger.info("site '%s' against '%s': %s", target.site, source.site, verdict)
     return Shift(
         source=source.site,

@@ -22,7 +22,7 @@ STOP_OUTSIDE = 0.25
 WIDEST_INTERVAL = 0.15
 
 
-def judge(auroc: DomainAuroc | None, outside: float | None) -> Verdict:
+def judge_shift(auroc: DomainAuroc | None, outside: float | None) -> Verdict:
     """Returns the verdict on how alike the patients are; None where there are too few to measure it."""
     if auroc is None or outside is None:
         return "too few to say"

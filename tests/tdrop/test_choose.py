@@ -17,10 +17,10 @@ from tdrop.choose import (
     Losses,
     Score,
     Trial,
-    choose,
     deal_folds,
+    make_choice,
+    pick_members,
     predict_folds,
-    seat,
     weigh_out_of_fold,
 )
 from tdrop.methods import COMMITTEE, build
@@ -45,7 +45,7 @@ def base():
 @pytest.mark.parametrize("criterion", ["importance_weighted", "matched_validation"])
 def test_a_clearly_better_method_wins(base, criterion):
     scores = [score("logistic_regression", base), score("mixmatch", base - 0.1), score("tdnr", base - 0.05)]
-    choice = choose(scores, criterion=criterion)
+    choice = make_choice(scores, criterion=criterion)
     assert (choice.method, choice.runner_up) == ("mixmatch", "tdnr")
     assert choice.criterion == criterion
     assert [row.method for row in choice.table] == ["mixmatch", "tdnr", "logistic_regression"]
@@ -60,15 +60,15 @@ def near(method, base, ahead):
 
 def test_a_tie_goes_to_what_transfers_best_and_says_so(base):
     scores = [near("mixmatch", base, 0.015), score("ensemble", base), near("tdnr", base, 0.01)]
-    choice = choose(scores)
+    choice = make_choice(scores)
     assert (choice.method, choice.runner_up) == ("ensemble", "mixmatch")
     told = choice_sentence(choice)
     assert told.startswith("MixMatch has the lowest")
     assert "cannot tell Ensemble" in told
     assert "of the 3 methods" in told
-    assert choose([*scores, score("logistic_regression", base)]).method == "logistic_regression"
+    assert make_choice([*scores, score("logistic_regression", base)]).method == "logistic_regression"
     both = [*scores, score("logistic_regression", base), score("transductive_ensemble", base)]
-    assert choose(both).method == "transductive_ensemble"
+    assert make_choice(both).method == "transductive_ensemble"
 
 
 TRIO = ("transductive_ensemble", "logistic_regression", "gradient_boosting")
@@ -77,14 +77,14 @@ TRIO = ("transductive_ensemble", "logistic_regression", "gradient_boosting")
 def test_methods_of_different_kinds_that_are_alike_sit_together(base):
     scores = [score("gradient_boosting", base - 0.01), score("logistic_regression", base), score("ensemble", base)]
     scores += [score("transductive_ensemble", base - 0.005), score("mlp", base - 0.2, has_samples=False)]
-    assert seat(scores) == TRIO
-    assert seat([one for one in scores if one.method != "transductive_ensemble"]) == (
+    assert pick_members(scores) == TRIO
+    assert pick_members([one for one in scores if one.method != "transductive_ensemble"]) == (
         "logistic_regression",
         "ensemble",
         "gradient_boosting",
     )
-    assert seat([one for one in scores if one.method in ("ensemble", "mlp")]) == ()
-    assert seat([*scores[:1], *scores[4:], Score("tdnr", True)]) == ()
+    assert pick_members([one for one in scores if one.method in ("ensemble", "mlp")]) == ()
+    assert pick_members([*scores[:1], *scores[4:], Score("tdnr", True)]) == ()
 
 
 def test_who_is_behind_has_no_seat_and_who_would_be_taken_alone_has_one(base):
@@ -93,12 +93,12 @@ def test_who_is_behind_has_no_seat_and_who_would_be_taken_alone_has_one(base):
         score("logistic_regression", base),
         score("ensemble", base + 0.019),
     ]
-    assert seat(behind) == ("logistic_regression", "ensemble")
+    assert pick_members(behind) == ("logistic_regression", "ensemble")
     ahead = [score("gradient_boosting", base - 0.028), score("logistic_regression", base), score("tdnr", base + 0.1)]
-    assert choose(ahead).method == "logistic_regression"
-    assert seat(ahead) == ("logistic_regression", "gradient_boosting")
+    assert make_choice(ahead).method == "logistic_regression"
+    assert pick_members(ahead) == ("logistic_regression", "gradient_boosting")
     alone = [score("gradient_boosting", base - 0.2), score("logistic_regression", base), score("tdnr", base + 0.1)]
-    assert seat(alone) == ()
+    assert pick_members(alone) == ()
 
 
 def test_a_committee_is_taken_where_there_is_one_and_says_who_sits_on_it(base):
@@ -107,75 +107,77 @@ def test_a_committee_is_taken_where_there_is_one_and_says_who_sits_on_it(base):
     together = replace(
         together, trial=replace(together.trial, settings={"members": ["logistic_regression", "gradient_boosting"]})
     )
-    choice = choose([*scores, together])
+    choice = make_choice([*scores, together])
     assert (choice.method, choice.members) == (COMMITTEE, ("logistic_regression", "gradient_boosting"))
     told = choice_sentence(choice)
     assert told.startswith("Logistic regression (")
     assert "and Gradient boosting (" in told
-    assert choose(scores).members == ()
+    assert make_choice(scores).members == ()
 
 
 def test_a_method_of_ones_own_is_preferred_last_and_may_still_sit(base):
-    assert seat([score("mine", base), score("logistic_regression", base)]) == ("logistic_regression", "mine")
+    assert pick_members([score("mine", base), score("logistic_regression", base)]) == ("logistic_regression", "mine")
 
 
 def test_more_than_the_tolerance_is_no_tie_however_few_patients_tell(base):
-    assert choose([near("ensemble", base, 0.019), score("logistic_regression", base)]).method == "logistic_regression"
-    choice = choose([near("ensemble", base, 0.021), score("logistic_regression", base)])
+    assert (
+        make_choice([near("ensemble", base, 0.019), score("logistic_regression", base)]).method == "logistic_regression"
+    )
+    choice = make_choice([near("ensemble", base, 0.021), score("logistic_regression", base)])
     assert choice.method == "ensemble"
     assert [row.tied for row in choice.table] == [True, False]
 
 
 def test_a_small_difference_that_patients_can_tell_is_no_tie(base):
-    assert choose([score("ensemble", base - 0.005), score("logistic_regression", base)]).method == "ensemble"
+    assert make_choice([score("ensemble", base - 0.005), score("logistic_regression", base)]).method == "ensemble"
 
 
 def test_trees_must_lead_by_more(base):
     line = score("logistic_regression", base)
-    close = choose([near("gradient_boosting", base, 0.049), line])
+    close = make_choice([near("gradient_boosting", base, 0.049), line])
     assert close.method == "logistic_regression"
     assert choice_sentence(close).startswith("Gradient boosting has the lowest")
     assert "must lead by more than chance and 0.03" in choice_sentence(close)
-    assert choose([near("gradient_boosting", base, 0.051), line]).method == "gradient_boosting"
-    assert choose([score("gradient_boosting", base - 0.029), line]).method == "logistic_regression"
+    assert make_choice([near("gradient_boosting", base, 0.051), line]).method == "gradient_boosting"
+    assert make_choice([score("gradient_boosting", base - 0.029), line]).method == "logistic_regression"
 
 
 def test_the_table_tells_the_difference_on_the_same_patients(base):
     noise = np.random.default_rng(1).normal(0, 0.1, len(base))
-    row = choose([score("ensemble", base - 0.05), score("tdnr", base + noise)]).table[1]
+    row = make_choice([score("ensemble", base - 0.05), score("tdnr", base + noise)]).table[1]
     assert row.behind == pytest.approx(0.05 + noise.mean())
     assert row.behind_error == pytest.approx(0.1 / np.sqrt(len(base)), rel=0.25)
 
 
 def test_the_plain_network_is_reported_and_never_chosen(base):
     scores = [score("mlp", base - 0.2, has_samples=False), score("tdnr", base), score("ensemble", base + 0.1)]
-    choice = choose(scores)
+    choice = make_choice(scores)
     assert choice.method == "tdnr"
     assert choice.mlp_better
     assert choice.table[0].method == "mlp"
     assert not choice.table[0].candidate
-    better = choose([replace(scores[0], folds=score("mlp", base + 0.2).folds), *scores[1:]])
+    better = make_choice([replace(scores[0], folds=score("mlp", base + 0.2).folds), *scores[1:]])
     assert not better.mlp_better
 
 
 def test_a_method_that_failed_is_listed_last(base):
     failed = FoldScore("tdnr", None, None, None, 10, 5.0, 3)
-    choice = choose([Score("tdnr", True, None, failed), score("ensemble", base)])
+    choice = make_choice([Score("tdnr", True, None, failed), score("ensemble", base)])
     assert choice.method == "ensemble"
     assert choice.runner_up is None
     assert choice.table[-1].method == "tdnr"
     assert choice.table[-1].log_loss is None
     with pytest.raises(FitError, match="no method could be scored"):
-        choose([Score("tdnr", True, None, failed)])
+        make_choice([Score("tdnr", True, None, failed)])
 
 
 def test_an_unknown_criterion_is_refused(base):
     with pytest.raises(UsageError, match="did you mean 'matched_validation'"):
-        choose([score("tdnr", base)], criterion="matched_validaton")
+        make_choice([score("tdnr", base)], criterion="matched_validaton")
 
 
 def test_records_survive_json(base):
-    choice = choose([score("tdnr", base), score("mlp", base, has_samples=False)])
+    choice = make_choice([score("tdnr", base), score("mlp", base, has_samples=False)])
     assert read(Choice, json.loads(json.dumps(plain(choice), allow_nan=False))) == choice
     folds = score("tdnr", base).folds
     assert read(FoldScore, json.loads(json.dumps(plain(folds), allow_nan=False))) == folds

@@ -17,7 +17,7 @@ from tdrop.contracts.findings import Validation
 from tdrop.disclosure.cells import HIDDEN, bounds, shown_count, shown_parts, shown_share
 from tdrop.disclosure.documents import disclose_validation
 from tdrop.disclosure.evaluation import disclose_evaluation, disclose_rows
-from tdrop.evaluate import ALL, Evaluation, Row, evaluate
+from tdrop.evaluate import ALL, Evaluation, Row, evaluate_methods
 from tdrop.metrics import METRICS
 from tdrop.report.sentences import evaluation_warnings
 from tdrop.report.text import missing_text
@@ -77,7 +77,7 @@ def draw(rows: int = 400, wrong: int = 40, seeds: int = 2, outcomes: int | None 
 def assess(predictions: Any, y: np.ndarray | None, groups: Any = None) -> Evaluation:
     decision = type("Decision", (), {"risk_level": 0.15, "threshold": 0.5, "interval_level": 0.95, "capacity": 0.1})()
     seeds = range(len(next(iter(predictions.values()))))
-    return evaluate("a", predictions, y, decision, seeds=seeds, bootstrap=20, subgroups=groups)
+    return evaluate_methods("a", predictions, y, decision, seeds=seeds, bootstrap=20, subgroups=groups)
 
 
 def test_few_errors_take_everything_that_rests_on_them() -> None:

@@ -18,7 +18,7 @@ from report_cases import predict, summarise
 from tdrop import metrics
 from tdrop.base import DataError, Summary, plain, read
 from tdrop.data.cells import write_patients
-from tdrop.evaluate import Evaluation, evaluate, patients_table, suggest_recalibration
+from tdrop.evaluate import Evaluation, evaluate_methods, patients_table, suggest_recalibration
 from tdrop.evaluate.recalibration import Recalibration
 from tdrop.metrics import METRICS
 from tdrop.report.sentences import evaluation_warnings
@@ -46,7 +46,7 @@ def draw(rows: int = 600, seeds: int = 3, seed: int = 0) -> tuple[dict[str, list
 def labelled() -> tuple[Evaluation, dict[str, list[Summary]], np.ndarray]:
     predictions, y = draw()
     groups = {"Age": np.where(np.arange(600) % 3 == 0, "under 65", "65 and over")}
-    found = evaluate("a", predictions, y, Decision(), seeds=(0, 1, 2), bootstrap=100, subgroups=groups)
+    found = evaluate_methods("a", predictions, y, Decision(), seeds=(0, 1, 2), bootstrap=100, subgroups=groups)
     return found, predictions, y
 
 
@@ -84,7 +84,7 @@ def test_every_value_follows_its_definition(labelled: tuple) -> None:
         "log_loss": metrics.log_loss(y, risk),
         "calibration_intercept": metrics.calibration_intercept(y, risk),
         "calibration_slope": metrics.calibration_line(y, risk)[1],
-        "ece": metrics.CalibrationError.of(y, risk).value,
+        "ece": metrics.CalibrationError.measure(y, risk).value,
         "net_benefit": metrics.net_benefit(y, risk, 0.15),
         "net_benefit_refer": metrics.net_benefit(y, risk, 0.15, referred),
     }
@@ -116,7 +116,7 @@ def test_intervals_hold_their_value_and_narrow_with_more_patients(labelled: tupl
         if row.low is not None and METRICS[row.metric].shape != "count":
             assert row.low <= row.value <= row.high, row
     predictions, y = draw(rows=4800)
-    large = evaluate("a", predictions, y, Decision(), seeds=(0, 1, 2), bootstrap=100)
+    large = evaluate_methods("a", predictions, y, Decision(), seeds=(0, 1, 2), bootstrap=100)
     widths = [(row.high - row.low) for row in (evaluation.row("mc_dropout", "auroc"), large.row("mc_dropout", "auroc"))]
     assert widths[1] < 0.6 * widths[0]
 
@@ -155,7 +155,7 @@ def test_subgroups_are_the_evaluation_of_their_patients(labelled: tuple) -> None
 
 def test_without_labels_only_label_free_numbers() -> None:
     predictions, _ = draw()
-    evaluation = evaluate("a", predictions, None, Decision(), seeds=(0, 1, 2))
+    evaluation = evaluate_methods("a", predictions, None, Decision(), seeds=(0, 1, 2))
     assert (evaluation.labelled, evaluation.outcomes) == (0, None)
     assert {row.metric for row in evaluation.rows} == {n for n, m in METRICS.items() if m.needs == "patients"}
     assert evaluation.value("mc_dropout", "referrals") > 0
@@ -165,7 +165,7 @@ def test_unknown_outcomes_are_left_out_and_counted() -> None:
     predictions, y = draw()
     some = y.copy()
     some[::2] = np.nan
-    evaluation = evaluate("a", predictions, some, Decision(), seeds=(0, 1, 2), bootstrap=20)
+    evaluation = evaluate_methods("a", predictions, some, Decision(), seeds=(0, 1, 2), bootstrap=20)
     risk = predictions["mc_dropout"][0].mean[1::2]
     assert evaluation.value("mc_dropout", "auroc", 0) == pytest.approx(metrics.auroc(y[1::2], risk))
     assert evaluation.row("mc_dropout", "auroc").n == evaluation.labelled == 300
@@ -181,7 +181,7 @@ def test_too_few_outcomes_are_said_and_not_estimated(events: int, words: str) ->
     predictions, _ = draw()
     y = np.zeros(600)
     y[:events] = 1
-    evaluation = evaluate("a", predictions, y, Decision(), seeds=(0, 1, 2), bootstrap=20)
+    evaluation = evaluate_methods("a", predictions, y, Decision(), seeds=(0, 1, 2), bootstrap=20)
     told = evaluation_warnings(evaluation)
     assert any(words in warning for warning in told), told
     row = evaluation.row("mc_dropout", "auroc")
@@ -197,7 +197,7 @@ def test_few_events_get_an_interval_on_the_logit_scale(events: int, own: bool) -
     random = np.random.default_rng(3)
     y = np.repeat([1.0, 0.0], [events, 400 - events])
     summaries = [summarise(2.2 * y - 2 + random.normal(size=400), np.full(400, 0.2)) for _ in range(2)]
-    found = evaluate("a", {"mc_dropout": summaries}, y, Decision(), seeds=(0, 1), bootstrap=100)
+    found = evaluate_methods("a", {"mc_dropout": summaries}, y, Decision(), seeds=(0, 1), bootstrap=100)
     logit_scale = [
         metrics.auroc_interval(*metrics.delong(s.mean[y == 0], s.mean[y == 1]), fewest=events) for s in summaries
     ]
@@ -226,7 +226,7 @@ def test_three_errors_are_not_estimable() -> None:
     logit = np.where(y == 1, 2.0, -2.0)
     logit[:3] = 2.0
     summary = summarise(logit + np.linspace(0, 0.1, 100), np.linspace(0.1, 0.4, 100))
-    evaluation = evaluate("a", {"mc_dropout": [summary]}, y, Decision(), seeds=(0,), bootstrap=20)
+    evaluation = evaluate_methods("a", {"mc_dropout": [summary]}, y, Decision(), seeds=(0,), bootstrap=20)
     row = evaluation.row("mc_dropout", "error_auroc_sd")
     assert (row.value, row.events, row.why) == (None, 3, "few events")
     assert row_text(row) == "not estimable (3 errors)"
@@ -237,7 +237,8 @@ def test_three_errors_are_not_estimable() -> None:
 def test_the_same_call_gives_the_same_numbers_and_another_seed_others() -> None:
     predictions, y = draw(300, seeds=1)
     one, two, other = (
-        evaluate("a", predictions, y, Decision(), seeds=(0,), bootstrap=50, seed=seed).to_dict() for seed in (0, 0, 1)
+        evaluate_methods("a", predictions, y, Decision(), seeds=(0,), bootstrap=50, seed=seed).to_dict()
+        for seed in (0, 0, 1)
     )
     assert one == two
     assert one != other
@@ -286,7 +287,7 @@ def test_a_subgroup_has_the_events_of_its_patients(monkeypatch: pytest.MonkeyPat
     wider = {name: replace(METRICS[name], subgroups=True) for name in ("brier", "errors")}
     statistics = import_module("tdrop.evaluate.statistics")
     monkeypatch.setattr(statistics, "METRICS", {**METRICS, **wider})
-    found = evaluate("a", predictions, y, Decision(), seeds=(0,), bootstrap=0, subgroups=groups)
+    found = evaluate_methods("a", predictions, y, Decision(), seeds=(0,), bootstrap=0, subgroups=groups)
     young, risk = np.arange(600) % 3 == 0, predictions["mc_dropout"][0].mean
     for name, value in (("brier", ((risk - y)[young] ** 2).mean()), ("errors", ((risk >= 0.5) != y)[young].sum())):
         row = found.row("mc_dropout", name, group="Age: under 65")
@@ -294,21 +295,21 @@ def test_a_subgroup_has_the_events_of_its_patients(monkeypatch: pytest.MonkeyPat
         assert row.events == (y[young].sum() if name == "brier" else value)
     monkeypatch.setattr(statistics, "METRICS", {**METRICS, "ece": replace(METRICS["ece"], subgroups=True)})
     with pytest.raises(TypeError, match="totals, means and rankings only"):
-        evaluate("a", predictions, y, Decision(), seeds=(0,), bootstrap=0, subgroups=groups)
+        evaluate_methods("a", predictions, y, Decision(), seeds=(0,), bootstrap=0, subgroups=groups)
 
 
 def test_bad_input_is_said_in_one_sentence() -> None:
     predictions, y = draw(seeds=1)
     with pytest.raises(DataError, match="no method"):
-        evaluate("a", {}, None, Decision(), seeds=(0,))
+        evaluate_methods("a", {}, None, Decision(), seeds=(0,))
     with pytest.raises(DataError, match="cover"):
-        evaluate("a", predictions, y[:-1], Decision(), seeds=(0,))
+        evaluate_methods("a", predictions, y[:-1], Decision(), seeds=(0,))
     with pytest.raises(DataError, match="1 predictions for 2 seeds"):
-        evaluate("a", predictions, y, Decision(), seeds=(0, 1))
+        evaluate_methods("a", predictions, y, Decision(), seeds=(0, 1))
     with pytest.raises(DataError, match="subgroup 'Age'"):
-        evaluate("a", predictions, y, Decision(), seeds=(0,), subgroups={"Age": np.array(["x"])})
+        evaluate_methods("a", predictions, y, Decision(), seeds=(0,), subgroups={"Age": np.array(["x"])})
     with pytest.raises(DataError, match=r"no interval at level 0\.42"):
-        evaluate("a", predictions, y, Decision(interval_level=0.42), seeds=(0,))
+        evaluate_methods("a", predictions, y, Decision(interval_level=0.42), seeds=(0,))
 
 
 def test_patients_list_says_who_and_why() -> None:
@@ -327,7 +328,7 @@ def test_patients_list_says_who_and_why() -> None:
 
 def test_patients_list_agrees_with_the_evaluation() -> None:
     predictions, _ = draw(seeds=1)
-    evaluation = evaluate("a", predictions, None, Decision(), seeds=(0,))
+    evaluation = evaluate_methods("a", predictions, None, Decision(), seeds=(0,))
     table = patients_table(np.arange(600), predictions["mc_dropout"][0], Decision())
     assert table["refer"].sum() == evaluation.value("mc_dropout", "referred")
     single = patients_table(np.arange(600), predictions["mlp"][0], Decision())
@@ -343,7 +344,7 @@ def test_a_third_reason_and_a_capacity_that_bounds_them_all() -> None:
     predictions, _ = draw(seeds=1)
     unlike = np.arange(600) % 50 == 0
     for decision, most in ((Decision(), 600), (Bounded(), 60)):
-        evaluation = evaluate("a", predictions, None, decision, seeds=(0,), unlike=unlike)
+        evaluation = evaluate_methods("a", predictions, None, decision, seeds=(0,), unlike=unlike)
         table = patients_table(np.arange(600), predictions["mc_dropout"][0], decision, unlike)
         assert table["refer"].sum() == evaluation.value("mc_dropout", "referred") <= most
         assert (table["why"] != "").equals(table["refer"])
@@ -381,12 +382,13 @@ def test_a_method_compared_with_itself_on_other_fits_shows_no_difference(
             return summarise(truth + 0.3 * random.normal() * truth + 0.4 * random.normal(), np.full(400, 0.2))
 
         predictions = {name: [refit() for _ in range(fits)] for name in ("one", "other")}
-        found = evaluate("a", predictions, y, Decision(), seeds=range(fits), bootstrap=60, reference="other")
+        found = evaluate_methods("a", predictions, y, Decision(), seeds=range(fits), bootstrap=60, reference="other")
         row = found.row("one", "log_loss_difference")
         assert row.over == "patients and fits"
         covered += row.low <= 0 <= row.high
-        single = evaluate("a", {n: s[:1] for n, s in predictions.items()}, y, Decision(), seeds=(0,), bootstrap=60,
-                          reference="other").row("one", "log_loss_difference")  # fmt: skip
+        first = {name: summaries[:1] for name, summaries in predictions.items()}
+        single = evaluate_methods("a", first, y, Decision(), seeds=(0,), bootstrap=60, reference="other")
+        single = single.row("one", "log_loss_difference")
         assert single.over == "patients"
         narrow += single.low <= 0 <= single.high
     assert covered >= 0.9 * 60

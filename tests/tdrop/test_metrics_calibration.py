@@ -85,7 +85,7 @@ def test_resampled_on_everybody_is_the_plain_value() -> None:
     assert intercept == pytest.approx(metrics.calibration_intercept(y, p))
     assert slope == pytest.approx(metrics.calibration_line(y, p)[1])
     assert prepared.rests_on == ((800, int(y.sum())),) * 2
-    measured, error = metrics.MeasuredError.of(y, p), metrics.CalibrationError.of(y, p)
+    measured, error = metrics.MeasuredError.of(y, p), metrics.CalibrationError.measure(y, p)
     assert measured.resampled(np.ones((2, 800))).tolist() == [[error.value, error.value]]
     assert measured.intervals == {"ece": (error.low, error.high)}
 
@@ -97,7 +97,7 @@ def simulate(rows: int, intercept: float, slope: float, draws: int = 60) -> tupl
         random = np.random.default_rng([rows, seed])
         truth = 1 / (1 + np.exp(-random.normal(-0.5, 1.2, rows)))
         risk = metrics.recalibrated(truth, intercept, slope)
-        error = metrics.CalibrationError.of((random.uniform(size=rows) < truth).astype(float), risk)
+        error = metrics.CalibrationError.measure((random.uniform(size=rows) < truth).astype(float), risk)
         found.append((error.value, error.low, error.high))
         true.append(np.abs(np.bincount(risk_bins(risk), weights=risk - truth)).sum() / rows)
     return np.array(found), np.array(true)
@@ -122,9 +122,9 @@ def test_risks_that_are_wrong_are_found_without_what_chance_adds(rows: int, inte
 
 
 def test_calibration_error_at_its_ends() -> None:
-    assert metrics.CalibrationError.of(np.array([]), np.array([])) is None
+    assert metrics.CalibrationError.measure(np.array([]), np.array([])) is None
     # Nothing to see is not certainty: ten patients without the outcome, told 0 or told 1.
-    none, all_wrong = (metrics.CalibrationError.of(np.zeros(10), np.full(10, risk)) for risk in (0.0, 1.0))
+    none, all_wrong = (metrics.CalibrationError.measure(np.zeros(10), np.full(10, risk)) for risk in (0.0, 1.0))
     assert (none.value, none.low) == (0.0, 0.0)
     assert all_wrong.value == pytest.approx(1.0, abs=1e-3)
 

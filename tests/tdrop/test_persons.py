@@ -12,7 +12,7 @@ import pytest
 from tdrop.base import Cohort, DataError, Summary, count_persons, deal_persons, draw_persons
 from tdrop.choose import Losses, deal_folds, predict_folds
 from tdrop.contracts import Decision
-from tdrop.evaluate import evaluate
+from tdrop.evaluate import evaluate_methods
 from tdrop.home import load_cohort, save_cohort
 from tdrop.methods import build
 from tdrop.metrics import auroc
@@ -115,7 +115,7 @@ def test_intervals_are_wider_where_rows_are_of_few_persons() -> None:
     summary = Summary(mean, np.zeros_like(mean), (0.95,), mean[None], mean[None], 1)
     widths = []
     for whose in (None, persons):
-        found = evaluate("here", {"mlp": [summary]}, y, Decision(), seeds=[0], bootstrap=200, persons=whose)
+        found = evaluate_methods("here", {"mlp": [summary]}, y, Decision(), seeds=[0], bootstrap=200, persons=whose)
         row = next(row for row in found.rows if row.metric == "brier" and row.group == "all")
         assert row.low is not None
         assert row.high is not None

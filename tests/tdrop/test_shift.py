@@ -25,7 +25,7 @@ from tdrop.shift import (
     unlike_newcomers,
 )
 from tdrop.shift.joint import permutation_test
-from tdrop.shift.verdict import judge
+from tdrop.shift.verdict import judge_shift
 
 
 def cohort(site: str, **columns) -> Cohort:
@@ -383,4 +383,4 @@ def test_cohorts_that_cannot_be_compared_are_refused():
     ],
 )
 def test_the_verdict_rests_on_effect_size(auroc, outside, verdict):
-    assert judge(DomainAuroc(*auroc, "logistic", 100), outside) == verdict
+    assert judge_shift(DomainAuroc(*auroc, "logistic", 100), outside) == verdict

@@ -334,8 +334,8 @@ def test_a_single_row_has_no_error_of_a_difference():
 def test_the_mean_of_several_methods_is_of_the_same_rows():
     rows = np.arange(4)
     parts = [OutOfFold(rows, rows % 3, np.full(4, risk), np.full(4, sd), 9) for risk, sd in ((0.2, 0.1), (0.6, 0.3))]
-    found = OutOfFold.mean_of(parts)
+    found = OutOfFold.average(parts)
     assert found.risk == pytest.approx(np.full(4, 0.4))
     assert found.sd == pytest.approx(np.full(4, np.sqrt(0.05)))
     with pytest.raises(DataError, match="same rows"):
-        OutOfFold.mean_of([parts[0], replace(parts[1], rows=rows + 1)])
+        OutOfFold.average([parts[0], replace(parts[1], rows=rows + 1)])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tdrop.base import DataError
-from tdrop.forecast import conformal_sets, promise
+from tdrop.forecast import conformal_sets, summarise_sets
 
 
 def _site(shift: float, concept: float = 0.0, rows: int = 4_000, seed: int = 0):  # type: ignore[no-untyped-def]
@@ -21,7 +21,7 @@ def _site(shift: float, concept: float = 0.0, rows: int = 4_000, seed: int = 0):
 
 def test_each_class_is_covered_under_covariate_shift() -> None:
     evidence, later = _site(1.0)
-    found = promise("a", evidence, alpha=0.1, outcomes=later)
+    found = summarise_sets("a", evidence, alpha=0.1, outcomes=later)
     assert found.covered_without == pytest.approx(0.9, abs=0.03)
     assert found.covered_outcome == pytest.approx(0.9, abs=0.03)
     assert found.known == ((later == 0).sum(), (later == 1).sum())
@@ -38,7 +38,7 @@ def test_weights_are_what_keeps_the_promise() -> None:
 
 def test_a_concept_shift_breaks_it_and_the_audit_shows() -> None:
     evidence, later = _site(0.0, concept=3.0)
-    found = promise("a", evidence, outcomes=later)
+    found = summarise_sets("a", evidence, outcomes=later)
     assert found.covered_outcome is not None
     assert found.covered_outcome < 0.8
 
@@ -52,7 +52,7 @@ def test_a_patient_unlike_all_others_gets_both_classes() -> None:
 
 def test_too_few_effective_patients_promise_nothing() -> None:
     evidence, _ = _site(0.0, rows=60)
-    found = promise("a", evidence)
+    found = summarise_sets("a", evidence)
     assert found.refused == 50
     assert found.effective_n[0] < 50
     with pytest.raises(DataError, match="need 50 effective source patients of each class"):

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tdrop.base import DataError, plain, read
+from tdrop.base import DataError, plain
 from tdrop.forecast import (
     Answer,
-    Entry,
     Forecast,
+    LedgerEntry,
     Observation,
-    append,
+    append_entry,
     binomial_interval,
-    forecast_of,
+    find_forecast,
     read_ledger,
     track_record,
 )
@@ -27,20 +28,22 @@ def _forecast(site: str, value: float) -> Forecast:
     return Forecast(site, "pessimistic", 0.15, 0.95, 100, 20, 80.0, 50, (answer,))
 
 
-def _sealed(site: str, models: str = "m", value: float = 0.8) -> Entry:
-    return Entry(0, "2026-01-01T00:00:00", site, models, "mlp", "", forecast=_forecast(site, value))
+def _sealed(site: str, models: str = "m", value: float = 0.8) -> LedgerEntry:
+    return LedgerEntry(0, "2026-01-01T00:00:00", site, models, "mlp", "", forecast=_forecast(site, value))
 
 
-def _observed(site: str, number: int, value: float, labels: str = "l") -> Entry:
+def _observed(site: str, number: int, value: float, labels: str = "l") -> LedgerEntry:
     one = Observation("mlp", "auroc", 0.8, 0.7, 0.9, value, None, None, 40, 0.7 <= value <= 0.9)
-    return Entry(0, "2026-02-01T00:00:00", site, "m", "mlp", "", answers=number, labels=labels, observations=(one,))
+    return LedgerEntry(
+        0, "2026-02-01T00:00:00", site, "m", "mlp", "", answers=number, labels=labels, observations=(one,)
+    )
 
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Path:
     path = tmp_path / "ledger.jsonl"
     for site in ("north", "south", "west"):
-        append(path, _sealed(site))
+        append_entry(path, _sealed(site))
     return path
 
 
@@ -48,19 +51,20 @@ def test_what_was_appended_is_read_back_in_order(ledger: Path) -> None:
     entries = read_ledger(ledger)
     assert [one.site for one in entries] == ["north", "south", "west"]
     assert [one.number for one in entries] == [1, 2, 3]
-    assert entries[1].before == entries[0].digest
+    sealed = [json.loads(line)["digest"] for line in ledger.read_text(encoding="utf-8").splitlines()]
+    assert [one.before for one in entries[1:]] == sealed[:-1]
     assert ledger.stat().st_mode & 0o077 == 0
 
 
 def test_a_forecast_is_never_rewritten(ledger: Path) -> None:
     before = ledger.read_bytes()
-    kept = append(ledger, _sealed("south", value=0.6))
+    kept = append_entry(ledger, _sealed("south", value=0.6))
     assert kept.forecast == _forecast("south", 0.8)
     assert ledger.read_bytes() == before
-    found = forecast_of(read_ledger(ledger), "south", "m")
+    found = find_forecast(read_ledger(ledger), "south", "m")
     assert found is not None
     assert found.number == 2
-    assert append(ledger, _sealed("south", models="other", value=0.6)).number == 4
+    assert append_entry(ledger, _sealed("south", models="other", value=0.6)).number == 4
 
 
 def _change(lines: list[str]) -> list[str]:
@@ -69,10 +73,23 @@ def _change(lines: list[str]) -> list[str]:
 
 def _reseal(lines: list[str]) -> list[str]:
     """Changes a line and gives it a digest that fits its own words."""
-    data = json.loads(lines[1])
-    entry = read(Entry, data["entry"])
-    changed = replace(entry, forecast=_forecast("south", 0.7))
-    return [lines[0], json.dumps({"digest": changed.digest, "entry": plain(changed)}), lines[2]]
+    entry = json.loads(lines[1])["entry"]
+    return [lines[0], _line(entry | {"forecast": plain(_forecast("south", 0.7))}), lines[2]]
+
+
+def _line(entry: dict[str, Any]) -> str:
+    text = json.dumps(entry, sort_keys=True, separators=(",", ":"))
+    return json.dumps({"digest": hashlib.sha256(text.encode()).hexdigest(), "entry": entry}, sort_keys=True)
+
+
+def test_a_line_of_an_earlier_version_with_a_field_that_is_gone_still_fits(ledger: Path) -> None:
+    entry = json.loads(ledger.read_text(encoding="utf-8").splitlines()[0])["entry"]
+    entry["forecast"]["bounds"] = []
+    ledger.write_text(_line(entry) + "\n", encoding="utf-8")
+    ledger.with_name(f"{ledger.name}.head").unlink()
+    assert [one.site for one in read_ledger(ledger)] == ["north"]
+    assert append_entry(ledger, _sealed("east")).number == 2
+    assert len(read_ledger(ledger)) == 2
 
 
 @pytest.mark.parametrize(
@@ -96,7 +113,7 @@ def test_an_edit_is_detected(ledger: Path, edit) -> None:  # type: ignore[no-unt
         read_ledger(ledger)
     before = ledger.read_bytes()
     with pytest.raises(DataError, match="changed by hand"):
-        append(ledger, _sealed("east"))
+        append_entry(ledger, _sealed("east"))
     assert ledger.read_bytes() == before
 
 
@@ -109,7 +126,7 @@ def test_a_ledger_that_was_removed_is_missed(ledger: Path) -> None:
 def test_a_line_written_just_before_an_interruption_counts(ledger: Path) -> None:
     head = ledger.with_name("ledger.jsonl.head")
     old = head.read_text()
-    append(ledger, _sealed("east"))
+    append_entry(ledger, _sealed("east"))
     head.write_text(old)
     assert len(read_ledger(ledger)) == 4
     assert head.read_text() != old
@@ -117,10 +134,10 @@ def test_a_line_written_just_before_an_interruption_counts(ledger: Path) -> None
 
 def test_the_track_record_counts_each_site_once(ledger: Path) -> None:
     assert track_record(read_ledger(ledger)).opened == 0
-    append(ledger, _observed("north", 1, 0.60))
-    append(ledger, _observed("north", 1, 0.75, labels="more"))
-    append(ledger, _observed("south", 2, 0.95))
-    append(ledger, _observed("south", 2, 0.95))
+    append_entry(ledger, _observed("north", 1, 0.60))
+    append_entry(ledger, _observed("north", 1, 0.75, labels="more"))
+    append_entry(ledger, _observed("south", 2, 0.95))
+    append_entry(ledger, _observed("south", 2, 0.95))
     found = track_record(read_ledger(ledger))
     assert (found.sealed, found.sites, found.opened, found.inside) == (3, 3, 2, 1)
     assert found.mean_error == pytest.approx(0.1)

@@ -20,7 +20,7 @@ def _risks(rows: int = 60) -> tuple[np.ndarray, np.ndarray]:
 
 def test_whole_outcomes_give_the_ordinary_metrics() -> None:
     risk, y = _risks()
-    found = dict(zip(QUANTITIES, Ranked.of(risk, T).quantities(y[None], 1 - y[None])[:, 0], strict=True))
+    found = dict(zip(QUANTITIES, Ranked.sort(risk, T).quantities(y[None], 1 - y[None])[:, 0], strict=True))
     assert found["auroc"] == pytest.approx(auroc(y, risk))
     assert found["error_rate"] == pytest.approx(misclassified(y, risk, T).mean())
     assert found["net_benefit"] == pytest.approx(net_benefit(y, risk, T))
@@ -31,7 +31,7 @@ def test_whole_outcomes_give_the_ordinary_metrics() -> None:
 def test_soft_outcomes_give_the_double_sum() -> None:
     risk, _ = _risks()
     true = np.random.default_rng(5).random(len(risk))
-    found = Ranked.of(risk, T).quantities(true[None], 1 - true[None])[:, 0]
+    found = Ranked.sort(risk, T).quantities(true[None], 1 - true[None])[:, 0]
     above = (risk[:, None] > risk[None]) + 0.5 * (risk[:, None] == risk[None])
     pairs = true[:, None] * (1 - true)[None]
     assert found[0] == pytest.approx((pairs * above).sum() / (true.sum() * (1 - true).sum()))
@@ -42,7 +42,7 @@ def test_soft_outcomes_give_the_double_sum() -> None:
 def test_slopes_are_the_derivatives() -> None:
     risk, _ = _risks()
     true = np.random.default_rng(5).random(len(risk))
-    ranked, small = Ranked.of(risk, T), 1e-6
+    ranked, small = Ranked.sort(risk, T), 1e-6
     moved = np.tile(true, (len(true), 1)) + small * np.eye(len(true))
     before = ranked.quantities(true[None], 1 - true[None])
     expected = (ranked.quantities(moved, 1 - moved) - before) / small
@@ -50,11 +50,11 @@ def test_slopes_are_the_derivatives() -> None:
 
 
 def test_one_class_has_no_auroc_and_the_rest_stays() -> None:
-    found = Ranked.of(np.array([0.1, 0.9]), T).quantities(np.zeros((1, 2)), np.ones((1, 2)))[:, 0]
+    found = Ranked.sort(np.array([0.1, 0.9]), T).quantities(np.zeros((1, 2)), np.ones((1, 2)))[:, 0]
     assert np.isnan(found[0])
     assert found[1] == pytest.approx(0.5)
 
 
 def test_risks_that_are_not_numbers_are_refused() -> None:
-    with pytest.raises(DataError, match="one finite risk a patient"):
-        Ranked.of(np.array([0.1, np.nan]), T)
+    with pytest.raises(DataError, match="one finite risk per patient"):
+        Ranked.sort(np.array([0.1, np.nan]), T)

@@ -16,8 +16,8 @@ from report_cases import make_choice, predict, report_data
 
 from tdrop.base import Hidden, plain, read
 from tdrop.disclosure.report import disclose
-from tdrop.evaluate import evaluate
-from tdrop.metrics import METRICS, in_view
+from tdrop.evaluate import evaluate_methods
+from tdrop.metrics import METRICS, metrics_in_view
 from tdrop.report import (
     IndexLine,
     ReportData,
@@ -238,7 +238,7 @@ def test_without_outcomes_the_page_says_what_cannot_be_known(unlabelled: ReportD
 def test_every_column_of_table_one_is_there(labelled: ReportData, page: str) -> None:
     start = page.index('id="table-main"')
     table = page[start : page.index("</table>", start)]
-    for name in in_view("main"):
+    for name in metrics_in_view("main"):
         assert METRICS[name].title in table
         row = labelled.evaluation.row("ensemble", name)
         digits = 0 if METRICS[name].shape == "count" and row.value >= 20 else 1 if METRICS[name].shape == "count" else 3
@@ -251,7 +251,9 @@ def test_every_column_of_table_one_is_there(labelled: ReportData, page: str) -> 
 def test_a_site_with_too_few_outcomes_gets_a_page_that_says_so(labelled: ReportData, outcomes: int) -> None:
     y = np.zeros(400)
     y[:outcomes] = 1
-    evaluation = evaluate("harbour", labelled.predictions, y, labelled.site.decision, seeds=(0, 1), bootstrap=10)
+    evaluation = evaluate_methods(
+        "harbour", labelled.predictions, y, labelled.site.decision, seeds=(0, 1), bootstrap=10
+    )
     data = replace(labelled, y=y, evaluation=evaluation)
     page = render_report(data)
     head, text = Page(page.split("</header>")[0]).text, Page(page).text
@@ -349,7 +351,7 @@ def test_a_method_of_another_version_does_not_break_a_page(labelled: ReportData)
     methods = ("mc_dropout", "logistic_regression")
     predictions: dict[str, Any] = predict(np.linspace(0.05, 0.95, 400), methods, 2)
     predictions["a_new_one"] = predictions["mc_dropout"]
-    evaluation = evaluate("harbour", predictions, None, labelled.site.decision, seeds=(0, 1))
+    evaluation = evaluate_methods("harbour", predictions, None, labelled.site.decision, seeds=(0, 1))
     data = replace(
         labelled, evaluation=evaluation, predictions=predictions, y=None, labels=None, dropout_rates={}, tuning={},
         choice=make_choice("mc_dropout", (*methods, "a_new_one")),

@@ -12,7 +12,7 @@ from report_cases import make_forecast, make_observations, report_data
 
 from tdrop.data.outcomes import LabelCounts
 from tdrop.disclosure.report import disclose
-from tdrop.evaluate import evaluate
+from tdrop.evaluate import evaluate_methods
 from tdrop.home.status import Status
 from tdrop.report import IndexLine, ReportData, render_halt, render_index, render_report, report_summary
 from tdrop.report.halted import halt_of
@@ -54,7 +54,7 @@ def site(*, labels: int | None = None, title: str = "") -> ReportData:
     if labels:
         assert data.y is not None
         y = np.where(np.arange(ROWS) < labels, data.y, np.nan)
-        evaluation = evaluate("harbour", data.predictions, y, data.site.decision, seeds=(0, 1), bootstrap=20)
+        evaluation = evaluate_methods("harbour", data.predictions, y, data.site.decision, seeds=(0, 1), bootstrap=20)
         counts = LabelCounts(known=labels, missing=ROWS - labels)
         data = replace(data, y=y, evaluation=evaluation, labels=counts)
     if title:

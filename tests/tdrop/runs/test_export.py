@@ -21,8 +21,8 @@ from tdrop.data.outcomes import LabelCounts
 from tdrop.data.subgroups import subgroups_of
 from tdrop.disclosure.cells import coarse
 from tdrop.disclosure.report import disclose
-from tdrop.evaluate import evaluate
-from tdrop.metrics import METRICS, of_subgroups
+from tdrop.evaluate import evaluate_methods
+from tdrop.metrics import METRICS, subgroup_metrics
 from tdrop.report import ReportData, render_report
 from tdrop.runs.export import write_numbers
 
@@ -40,7 +40,7 @@ def draw_report(seed: int, rows: int) -> ReportData:
     missing = int(random.integers(1, 10))
     y[random.permutation(rows)[:missing]] = np.nan
     target = frames(600, rows)[1]
-    evaluation = evaluate(
+    evaluation = evaluate_methods(
         "harbour", data.predictions, y, data.site.decision, seeds=range(1), bootstrap=10,
         subgroups=subgroups_of(target, data.contract),
     )  # fmt: skip
@@ -176,7 +176,7 @@ def test_what_one_file_hides_no_other_shows(exported: tuple[ReportData, Path]) -
         r'<table[^>]*id="table-subgroups".*?</table>|id="table-subgroups".*?</table>', page, flags=re.S
     )[:1]
     lines = re.findall(r"<tr.*?</tr>", table, flags=re.S)[1:]
-    metrics_shown = of_subgroups(labelled=True)
+    metrics_shown = subgroup_metrics(labelled=True)
     assert lines
     for line in lines:
         group, *cells = [html.unescape(re.sub(r"<[^>]+>", " ", cell)).strip()

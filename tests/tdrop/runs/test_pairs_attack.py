@@ -22,7 +22,7 @@ from tdrop.data.encode import learn_encoder
 from tdrop.data.outcomes import LabelCounts
 from tdrop.data.subgroups import subgroups_of
 from tdrop.disclosure.report import disclose
-from tdrop.evaluate import evaluate
+from tdrop.evaluate import evaluate_methods
 from tdrop.report import ReportData
 from tdrop.runs.export import write_report
 from tdrop.runs.published import Published, patients_of
@@ -61,7 +61,7 @@ def of_whom(drawn: Drawn, people: NDArray[np.intp], unknown: int, older: int = 0
     y = frame["died_10y"].to_numpy(np.float64).copy()
     y[:unknown] = np.nan
     predictions = {name: [chosen(one, people) for one in found] for name, found in drawn.predictions.items()}
-    evaluation = evaluate(
+    evaluation = evaluate_methods(
         base.site.name, predictions, y, base.site.decision, seeds=range(1), bootstrap=10,
         subgroups=subgroups_of(frame, base.contract),
     )  # fmt: skip
