@@ -8,6 +8,7 @@ from sklearn.linear_model import LogisticRegression
 
 from tdrop.base import DataError, plain, read
 from tdrop.forecast import (
+    ESTIMATORS,
     QUANTITIES,
     Evidence,
     Forecast,
@@ -45,7 +46,7 @@ class Site:
 
 
 @pytest.mark.parametrize("shift", [0.0, 1.0])
-@pytest.mark.parametrize("estimator", ["importance_weighted", "confidence", "reference_methods", "blend", "pessimistic"])
+@pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_every_estimator_finds_the_truth_under_covariate_shift(shift: float, estimator: str) -> None:
     site = Site(shift)
     found = forecast_methods("north", [site.evidence()], T, resamples=20)
