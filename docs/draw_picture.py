@@ -15,8 +15,8 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from flows.orchestration import START_LIMIT_SECONDS, answers, free_port
+from tasks.recording import view_address
 from tasks.tracking import EXPERIMENTS, connect
-from tasks.views import view_address
 from tdrop.home.place import Place
 
 PICTURES = Path(__file__).resolve().parent / "pictures"

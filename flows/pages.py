@@ -13,8 +13,8 @@ from rich.console import Console
 
 from flows.closed_server import own_hosts
 from flows.orchestration import Server, announcing, answers, prefect_command, require_free, starting, starting_alone
+from tasks.recording import SAVED_VIEW, view_address, view_key
 from tasks.tracking import EXPERIMENTS, connect, tracking_uri
-from tasks.views import SAVED, key_of, view_address
 from tdrop.base import UsageError
 from tdrop.home import PRIVATE, Place, stopping
 
@@ -111,7 +111,7 @@ def experiment_pages(place: Place, tracking: str) -> list[str]:
     for each in client.search_experiments(filter_string=EXPERIMENTS):
         newest = client.search_runs([each.experiment_id], "tags.kind = 'site'", max_results=1)
         site = newest[0].data.tags.get("site", "") if newest else ""
-        if SAVED + key_of(site) in each.tags:
+        if SAVED_VIEW + view_key(site) in each.tags:
             pages.append(view_address(tracking, each.experiment_id, site))
         else:
             pages.append(f"{tracking}/#/experiments/{each.experiment_id}/runs")

@@ -9,11 +9,12 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from flows.printer import Printer
+from tasks.export import export_site, withheld_sentence
 from tasks.registry import promote, refuse_altered_champion, rollback
 from tasks.report import assemble, refresh_report
 from tdrop.base import UsageError, plain
 from tdrop.home import Place, one_at_a_time
-from tdrop.runs import export_site, last_run, withheld_sentence
+from tdrop.runs import last_run
 
 
 def run_promote(site: str, *, by: str, note: str, contracts: Path, console: Printer) -> None:

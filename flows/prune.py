@@ -9,8 +9,7 @@ from pathlib import Path
 
 from flows.orchestration import announced, configured_server, orchestrated
 from flows.printer import Printer
-from tasks.forget import forget_old, forget_site
-from tasks.registry import kept_stages
+from tasks.registry import forget_old, forget_site, kept_stages
 from tdrop.base import UsageError, did_you_mean
 from tdrop.home import Place, idle
 from tdrop.runs import erase_files, prune_stages, publish_index

@@ -22,6 +22,7 @@ from tasks.held_pages import release_pages
 from tasks.prepare import look_for_changes
 from tasks.recording import record_or_explain
 from tasks.report import publish_report
+from tasks.site_record import WITHHELD, site_record
 from tasks.step import run_logger
 from tdrop.base import SiteStopped, TdropError, Unwritable, describe, plain, read_record, unwritable
 from tdrop.home import (
@@ -41,14 +42,12 @@ from tdrop.home import (
 from tdrop.report import SiteSummary, report_summary
 from tdrop.runs import (
     SUMMARY,
-    WITHHELD,
     Run,
     Stages,
     TransferSettings,
     publish_halt,
     publish_index,
     remembered_labels,
-    site_record,
 )
 from tdrop.shift import Shift, require_source_outcomes
 

@@ -1,4 +1,4 @@
-"""A site's registered models: what one needs to be served, the candidate, and copies on this machine."""
+"""A site's logged and registered models: what one needs to be served, the candidate, and copies on this machine."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from importlib.metadata import version as installed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tasks.tracking import connect, numbered_version
+from tasks.site_record import ENCODED, MODELS_DIGEST, SiteRecord
+from tasks.tracking import connect
 from tdrop.base import read_record
-from tdrop.home import Place, Version, digest_of
-from tdrop.runs import ENCODED, MODELS_DIGEST, SiteRecord, model_name
-from tdrop.served import SERVED, Description, KeptCopy, promoted_seal
+from tdrop.home import Place, digest_of
+from tdrop.served import SERVED, Description, SealedCopy, model_name
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+    from mlflow.entities.model_registry import ModelVersion
 
 #: Alias of the model behind a site's last report.
 CANDIDATE = "candidate"
@@ -33,16 +34,8 @@ REGISTERED = "tdrop.registered"
 RECALIBRATED_FROM = "tdrop.recalibrated_from"
 #: What the served model imports at run time, without tdrop itself (see `requirements`).
 NEEDED = (
-    "mlflow",
-    "numpy",
-    "pandas",
-    "pyarrow",
-    "pydantic",
-    "safetensors",
-    "scikit-learn",
-    "skops",
-    "threadpoolctl",
-    "torch",
+    *("mlflow", "numpy", "pandas", "pyarrow", "pydantic"),
+    *("safetensors", "scikit-learn", "skops", "threadpoolctl", "torch"),
 )
 
 #: MLflow edits `sys.modules` while it logs a model, and several sites may record in threads of one process.
@@ -60,24 +53,15 @@ def requirements() -> list[str]:
     return [f"{name}=={installed(name).split('+')[0]}" for name in NEEDED]
 
 
-def find_model(client: MlflowClient, experiment: str, record: SiteRecord, method: str) -> Any | None:
-    """The method's model where a run before has logged the very same; None otherwise."""
-    wanted = {"method": method, **{key: record.tags[key] for key in (MODELS_DIGEST, "contract_digest")}}
-    asked = " AND ".join(f"tags.`{key}` = '{value}'" for key, value in wanted.items())
-    # A recalibrated model's risks are not those of the method's run.
-    found = [one for one in client.search_logged_models([experiment], asked) if RECALIBRATED_FROM not in one.tags]
-    return found[0] if found else None
-
-
-def log_model(run_id: str, served: Path, record: SiteRecord, method: str) -> Any:
-    """Logs a method's model below its run; the chosen one with an example of its input, which takes longest."""
+def log_model(served: Path, record: SiteRecord, method: str) -> Any:
+    """Logs a method's model below the active run; the chosen one with an example of its input, which takes longest."""
     import mlflow
     import pandas as pd
     from mlflow.models import infer_signature
 
     example = pd.DataFrame(list(record.example))
     predicted = pd.DataFrame({**{column: [0.1] for column in ("risk", "sd", "low", "high")}, "refer": [False]})
-    with mlflow.start_run(run_id=run_id, log_system_metrics=False), _logging_a_model, warnings.catch_warnings():
+    with _logging_a_model, warnings.catch_warnings():
         # That an example is missing is our choice.
         warnings.simplefilter("ignore")
         return mlflow.pyfunc.log_model(
@@ -91,78 +75,51 @@ def log_model(run_id: str, served: Path, record: SiteRecord, method: str) -> Any
         )
 
 
-def register(place: Place, run_id: str, record: SiteRecord, logged: Any) -> str:
-    """Makes the chosen method's logged model a version of the site's, and returns that."""
-    client, name = connect(place), model_name(record.site)
-    described = read_record(Description, Path(str(record.candidate), SERVED))
-    version = new_version(client, name, logged, run_id)
-    tags = {**record.tags, "method": record.chosen, "run": run_id, ENCODED: described.encoded}
-    tags[REGISTERED] = copy_of(place, numbered_version(place, name, version)).stored_seal()
-    for key, value in tags.items():
-        client.set_model_version_tag(name, version, key, value)
-    client.update_model_version(name, version, record.about_model())
-    return version
-
-
 def _private_copy(file: Path, folder: Path) -> Path:
-    """A copy for the owner alone: MLflow keeps a file with the rights that it finds."""
+    """A copy for the owner alone: MLflow gives its copy the same rights."""
     copy = folder / file.name
     copy.touch(mode=0o600)
     shutil.copyfile(file, copy)
     return copy
 
 
+def find_model(client: MlflowClient, experiment: str, record: SiteRecord, method: str) -> Any | None:
+    """The method's model where an earlier run has logged the very same; None otherwise."""
+    wanted = " AND ".join(f"tags.`{key}` = '{value}'" for key, value in _identity(record, method).items())
+    models = client.search_logged_models([experiment], wanted)
+    # A recalibrated model's risks are not those of the method's run.
+    return next((model for model in models if RECALIBRATED_FROM not in model.tags), None)
+
+
 def same_model(client: MlflowClient, record: SiteRecord) -> str | None:
     """The newest version that serves exactly these models under this contract, or None: it is not registered twice."""
-    versions = client.search_model_versions(f"name = '{model_name(record.site)}'")
-    # A recalibrated version's risks are not those of the report.
-    wanted: dict[str, str | None] = {RECALIBRATED_FROM: None, "method": record.chosen}
-    wanted |= {key: record.tags[key] for key in (MODELS_DIGEST, "contract_digest")}
-    found = [
-        int(one.version)
-        for one in versions
-        if REGISTERED in one.tags and {key: one.tags.get(key) for key in wanted} == wanted
+    wanted = _identity(record, record.chosen).items()
+    versions = [
+        int(version.version)
+        for version in client.search_model_versions(f"name = '{model_name(record.site)}'")
+        if REGISTERED in version.tags and RECALIBRATED_FROM not in version.tags and wanted <= version.tags.items()
     ]
-    return str(max(found)) if found else None
+    return str(max(versions)) if versions else None
 
 
-def new_version(client: MlflowClient, name: str, logged: Any, run_id: str) -> str:
-    """Registers a logged model without MLflow's messages on the terminal."""
-    with _passing_over("RESOURCE_ALREADY_EXISTS"):
+def _identity(record: SiteRecord, method: str) -> dict[str, str]:
+    """The tags by which a method's model is the same as another run's."""
+    return {"method": method, **{key: record.tags[key] for key in (MODELS_DIGEST, "contract_digest")}}
+
+
+def register(place: Place, run_id: str, record: SiteRecord, logged: Any) -> str:
+    """Makes the chosen method's logged model a version of the site's, and returns that."""
+    client, name = connect(place), model_name(record.site)
+    with _accepting("RESOURCE_ALREADY_EXISTS"):
         client.create_registered_model(name, description=ABOUT)
-    return str(client.create_model_version(name, logged.model_uri, run_id, model_id=logged.model_id).version)
-
-
-def copy_of(place: Place, registered: Version) -> KeptCopy:
-    """A version's copy on this machine.
-
-    It is kept by the run and the logged model behind the version, not by its number: MLflow begins again at 1 when a
-    site comes back after it was erased.
-    """
-    folder = place.root / "models" / registered.name / digest_of([registered.run_id, registered.source])[:32]
-    which = f"version {registered.version} of '{registered.name}'"
-    return KeptCopy(which, folder, place.root, lambda files: take_files(registered, files))
-
-
-def seal_version(place: Place, registered: Version) -> str:
-    """The seal of what a version's run registered, and what MLflow's store must still have."""
-    return copy_of(place, registered).renew(registered.tags.get(REGISTERED))
-
-
-def require_sealed(place: Place, registered: Version) -> None:
-    """Refuses a version that nobody promoted, or of which one byte is not as it was promoted, here or in MLflow."""
-    copy = copy_of(place, registered)
-    copy.require(promoted_seal(copy.which, registered.tags))
-
-
-def take_files(registered: Version, folder: Path) -> None:
-    """Copies or downloads a version's files."""
-    if registered.folder is not None:
-        shutil.copytree(registered.folder, folder, symlinks=True, dirs_exist_ok=True)
-        return
-    import mlflow
-
-    mlflow.artifacts.download_artifacts(registered.source, dst_path=str(folder))
+    registered = client.create_model_version(name, logged.model_uri, run_id, model_id=logged.model_id)
+    described = read_record(Description, Path(str(record.candidate), SERVED))
+    tags = {**record.tags, "method": record.chosen, "run": run_id, ENCODED: described.encoded}
+    tags[REGISTERED] = copy_of(place, registered).stored_seal()
+    for key, value in tags.items():
+        client.set_model_version_tag(name, registered.version, key, value)
+    client.update_model_version(name, registered.version, record.about_model())
+    return str(registered.version)
 
 
 def point_candidate(client: MlflowClient, site: str, version: str | None) -> None:
@@ -171,13 +128,31 @@ def point_candidate(client: MlflowClient, site: str, version: str | None) -> Non
         client.set_registered_model_alias(model_name(site), CANDIDATE, version)
         return
     # There may be a site that never had a model.
-    with _passing_over("RESOURCE_DOES_NOT_EXIST"):
+    with _accepting("RESOURCE_DOES_NOT_EXIST"):
         client.delete_registered_model_alias(model_name(site), CANDIDATE)
 
 
+def copy_of(place: Place, registered: ModelVersion) -> SealedCopy:
+    """A version's copy on this machine.
+
+    It is kept by the run and the logged model behind the version, not by its number: MLflow begins again at 1 when a
+    site comes back after it was erased.
+    """
+    folder = place.root / "models" / registered.name / digest_of([registered.run_id, registered.source])[:32]
+    which = f"version {registered.version} of '{registered.name}'"
+    return SealedCopy(which, folder, lambda files: download(registered, files))
+
+
+def download(registered: ModelVersion, folder: Path) -> None:
+    """Copies a version's files into a folder."""
+    import mlflow
+
+    mlflow.artifacts.download_artifacts(registered.source, dst_path=str(folder))
+
+
 @contextmanager
-def _passing_over(code: str) -> Iterator[None]:
-    """Takes one of MLflow's errors for done."""
+def _accepting(code: str) -> Iterator[None]:
+    """Accepts one of MLflow's errors: what was to be done is done."""
     from mlflow.exceptions import MlflowException
 
     try:

@@ -14,6 +14,7 @@ from tasks.models import RECALIBRATED_FROM, point_candidate
 from tasks.recording import record_recalibration
 from tasks.registry import version_at
 from tasks.score import find_champion
+from tasks.site_record import MODELS_DIGEST, SiteRecord, example_of
 from tasks.step import step
 from tasks.tracking import connect
 from tdrop.base import UsageError, plain, write_record
@@ -21,19 +22,15 @@ from tdrop.disclosure import limit, shown_count
 from tdrop.evaluate import suggest_recalibration
 from tdrop.home import TARGET, Place, keyed, load_cohort
 from tdrop.runs import (
-    MODELS_DIGEST,
     Champion,
     Recalibrated,
-    SiteRecord,
-    example_of,
     label_file,
-    model_name,
     read_list,
     read_outcomes,
     weighed_outcomes,
     what_helps,
 )
-from tdrop.served import CHAMPION, SERVED, CalibrationLine, Served
+from tdrop.served import CHAMPION, SERVED, CalibrationLine, Served, model_name
 
 if TYPE_CHECKING:
     from tdrop.evaluate import Adjustment

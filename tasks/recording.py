@@ -1,6 +1,7 @@
 """What a run leaves in MLflow: per site a parent run, per method a child run, the chosen model as candidate.
 
-What is logged has passed disclosure.
+What is logged has passed disclosure. Each site also has a saved view of its methods, which MLflow offers under an
+experiment's Views and keeps as a tag of the experiment: a name, its times, and the table of runs as JSON.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from tasks.artifacts import leave
 from tasks.models import find_model, log_model, point_candidate, register, same_model
+from tasks.site_record import MethodRecord, SiteRecord
 from tasks.step import step, unless_lasting
 from tasks.tracking import PARENT, connect, experiment_id, tracking_uri
-from tasks.views import compare_sentence, keep_view
 from tdrop.base import TdropError
 from tdrop.home import Place, digest_of, report
-from tdrop.runs import MethodRecord, SiteRecord
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -28,184 +29,46 @@ if TYPE_CHECKING:
 BATCH = 1000
 #: Characters of a digest that MLflow keeps of a dataset.
 DIGEST = 32
-#: Tag that names a record by its content, so that a repeated recording is found instead of doubled.
-RECORD = "tdrop.record"
+#: Tag that names a record by its content, so that a repeated recording is recognised instead of doubled.
+RECORD_KEY = "tdrop.record"
 #: Tag that MLflow shows as a run's description.
-NOTE = "mlflow.note.content"
+DESCRIPTION = "mlflow.note.content"
 #: Tag of a method's run that says where its model is, or why it has none.
-MODEL = "model"
+MODEL_TAG = "model"
 TRACKING_LIMIT_SECONDS = 900
-#: MLflow looks for a dataset and then adds it: of two sites that name a new source at once, one is refused and finds it
-#: on another try.
+#: MLflow looks for a dataset and then adds it: of two sites that name a new source at once, one is refused and
+#: succeeds when it tries again.
 DATASET_TRIES = 3
+#: What MLflow's page puts before a saved view's key.
+SAVED_VIEW = "mlflow.sharedViewState."
+#: Columns, in the order a reader asks: does it rank patients, does it know its errors, what spoke for it beforehand.
+VIEW_COLUMNS = (
+    "tags.`chosen`",
+    "metrics.`target/auroc`",
+    "metrics.`target/error_auroc_sd`",
+    "metrics.`target/log_loss`",
+    "metrics.`target/referred`",
+    "metrics.`choice/weighted_log_loss`",
+)
 
 
 @step("record", "record {record.site}", retry=unless_lasting, limit_seconds=TRACKING_LIMIT_SECONDS)
 def record_site(place: Place, record: SiteRecord) -> str:
-    """Writes a site's record to MLflow and returns the parent run's id; a finished one is found again.
+    """Writes a site's record to MLflow and returns the parent run's id; a finished record is not written again.
 
     Either way the site's candidate is then the model of this record, or nothing when the verdict is stop.
     """
     client, experiment = connect(place), experiment_id(place, place.network())
     key = digest_of([record.site, record.tags, record.params, record.metrics, [m.metrics for m in record.methods]])
-    found = _find(client, experiment, key, record)
-    parent, version = found or _write(place, experiment, key, record)
+    earlier = _find_record(client, experiment, key, record)
+    parent, version = earlier or _write_record(place, experiment, key, record)
     point_candidate(client, record.site, version)
     labelled = any("target/error_auroc_sd" in method.metrics for method in record.methods)
-    keep_view(client, experiment, record.site, parent, labelled=labelled)
+    save_view(client, experiment, record.site, parent, labelled=labelled)
     where = compare_sentence(tracking_uri(place), experiment, record.site)
     leave(record.site, "record", f"# {record.site}: recorded\n\n{len(record.methods)} methods, run `{parent}`. {where}")
-    report(record.site, "record", detail="already recorded" if found else f"{len(record.methods)} methods in MLflow")
+    report(record.site, "record", detail="already recorded" if earlier else f"{len(record.methods)} methods in MLflow")
     return parent
-
-
-def _find(client: MlflowClient, experiment: str, key: str, record: SiteRecord) -> tuple[str, str | None] | None:
-    """The run and the model version of a finished record with this key; None when there is none, or not its model."""
-    for run in client.search_runs([experiment], f"tags.`{RECORD}` = '{key}' AND attributes.status = 'FINISHED'"):
-        parent = str(run.info.run_id)
-        if record.candidate is None:
-            return parent, None
-        version = same_model(client, record)
-        if version is not None:
-            return parent, version
-    return None
-
-
-def _write(place: Place, experiment: str, key: str, record: SiteRecord) -> tuple[str, str | None]:
-    """Writes a record; returns its run, and the version of its model where one was registered."""
-    client, version = connect(place), None
-    tags = {**record.tags, RECORD: key, "kind": "site", NOTE: record.about()}
-    seconds = sum(method.seconds or 0.0 for method in record.methods)
-    with recorded_run(client, experiment, record.site, tags, seconds) as parent:
-        _log_params(client, parent, record.params)
-        _log_metrics(client, parent, record.metrics)
-        log_datasets(client, parent, record.datasets)
-        client.log_artifacts(parent, record.exported, "report")
-        for method in record.methods:
-            version = _write_method(place, experiment, parent, record, method) or version
-    return parent, version
-
-
-def _write_method(place: Place, experiment: str, parent: str, record: SiteRecord, method: MethodRecord) -> str | None:
-    """Writes a method's run; returns the version of its model where it is the candidate."""
-    client = connect(place)
-    chosen = method.method == record.chosen
-    tags = {**record.tags, "kind": "method", "method": method.method, "chosen": str(chosen).lower(), PARENT: parent}
-    tags |= {NOTE: record.about_method(method.method)}
-    with recorded_run(client, experiment, f"{method.method} {record.site}", tags, method.seconds) as run_id:
-        _log_params(client, run_id, method.params)
-        log_datasets(client, run_id, record.datasets)
-        model = _keep_model(client, experiment, run_id, record, method)
-        _log_metrics(client, run_id, method.metrics, record.datasets, None if model is None else model.model_id)
-        _log_curve(client, run_id, method.history)
-        for name, text in method.files.items():
-            client.log_text(run_id, text, name)
-        if model is None or not chosen:
-            return None
-        return same_model(client, record) or register(place, run_id, record, model)
-
-
-def _keep_model(
-    client: MlflowClient, experiment: str, run_id: str, record: SiteRecord, method: MethodRecord
-) -> Any | None:
-    """Logs a method's model, or finds the same of a run before; None, and a tag that says why, where none may be used.
-
-    A model that was found is an input of this run: it goes when the run that made it goes.
-    """
-    from mlflow.entities import LoggedModelInput
-
-    if method.served is None or record.candidate is None:
-        why = f"none: the verdict is {record.tags['verdict']}, so that no model may be used at this site"
-        client.set_tag(run_id, MODEL, why)
-        return None
-    found = find_model(client, experiment, record, method.method)
-    if found is None:
-        found = log_model(run_id, Path(method.served), record, method.method)
-    else:
-        client.log_inputs(run_id, models=[LoggedModelInput(found.model_id)])
-    client.set_tag(run_id, MODEL, f"models:/{found.model_id}")
-    return found
-
-
-@contextmanager
-def recorded_run(
-    client: MlflowClient, experiment: str, name: str, tags: Mapping[str, str], seconds: float | None = None
-) -> Iterator[str]:
-    """A run that ends as FINISHED or, when the block raises, as FAILED and out of sight: the next try starts anew.
-
-    With `seconds` that is how long it is said to have taken: its fits, which were over before it was written.
-    """
-    ended = int(time.time() * 1000)
-    started = None if seconds is None else ended - round(1000 * seconds)
-    run_id = str(client.create_run(experiment, start_time=started, run_name=name, tags=dict(tags)).info.run_id)
-    try:
-        yield run_id
-    except BaseException:
-        # What went wrong is worth more than that MLflow could not be told.
-        with suppress(Exception):
-            client.set_terminated(run_id, "FAILED")
-            client.delete_run(run_id)
-        raise
-    client.set_terminated(run_id, "FINISHED", None if seconds is None else ended)
-
-
-def _log_params(client: MlflowClient, run_id: str, params: Mapping[str, Any]) -> None:
-    """Settings; before a model, which takes them over."""
-    from mlflow.entities import Param
-
-    client.log_batch(run_id, params=[Param(name, str(value)) for name, value in params.items()])
-
-
-def _log_metrics(
-    client: MlflowClient,
-    run_id: str,
-    metrics: Mapping[str, float],
-    datasets: Mapping[str, tuple[str, str]] | None = None,
-    model: str | None = None,
-) -> None:
-    """Numbers, each with the model that it is about and the extract that it was measured on."""
-    from mlflow.entities import Metric
-
-    stamp = int(time.time() * 1000)
-    points = []
-    for name, value in metrics.items():
-        at = (datasets or {}).get("target" if name.startswith("target/") else "source")
-        measured = {} if at is None else {"dataset_name": at[0], "dataset_digest": at[1][:DIGEST]}
-        points.append(Metric(name, float(value), stamp, 0, model_id=model, **measured))
-    client.log_batch(run_id, metrics=points)
-
-
-def _log_curve(client: MlflowClient, run_id: str, history: Sequence[Mapping[str, float | None]]) -> None:
-    """The points of the training curve by step."""
-    from mlflow.entities import Metric
-
-    stamp = int(time.time() * 1000)
-    points = [
-        Metric(f"training/{name}", float(value), stamp, int(point["step"] or 0))
-        for point in history
-        for name, value in point.items()
-        if name != "step" and value is not None
-    ]
-    for start in range(0, len(points), BATCH):
-        client.log_batch(run_id, metrics=points[start : start + BATCH])
-
-
-def log_datasets(client: MlflowClient, run_id: str, datasets: Mapping[str, tuple[str, str]]) -> None:
-    """Names and digests of the extracts, never their contents or where they lie."""
-    from mlflow.entities import Dataset, DatasetInput, InputTag
-
-    inputs = [
-        DatasetInput(
-            Dataset(name, digest[:DIGEST], "local", json.dumps({"site": name})), [InputTag("mlflow.data.context", role)]
-        )
-        for role, (name, digest) in datasets.items()
-    ]
-    for left in reversed(range(DATASET_TRIES)):
-        try:
-            return client.log_inputs(run_id, datasets=inputs)
-        except Exception:
-            if not left:
-                raise
 
 
 def record_or_explain(place: Place, record: SiteRecord) -> str | None:
@@ -221,24 +84,198 @@ def record_or_explain(place: Place, record: SiteRecord) -> str | None:
 
 def record_recalibration(place: Place, record: SiteRecord) -> str:
     """Writes one run with a recalibrated model and returns the model's version."""
+    import mlflow
+
     client, experiment = connect(place), experiment_id(place, place.network())
-    with recorded_run(
-        client, experiment, f"recalibrate {record.site}", {**record.tags, "kind": "recalibration"}
-    ) as run_id:
-        _log_params(client, run_id, record.params)
-        _log_metrics(client, run_id, record.metrics)
+    tags = {**record.tags, "kind": "recalibration"}
+    with recorded_run(client, experiment, f"recalibrate {record.site}", tags) as run_id:
+        mlflow.log_params(record.params)
         log_datasets(client, run_id, record.datasets)
-        return register(place, run_id, record, log_model(run_id, Path(str(record.candidate)), record, record.chosen))
+        return register(place, run_id, record, log_model(Path(str(record.candidate)), record, record.chosen))
 
 
 def record_benchmark(
     place: Place, name: str, params: Mapping[str, Any], metrics: Mapping[str, float], folder: str
 ) -> str:
     """Writes one run with a benchmark's key numbers, and its tables and figures as artifacts; returns the run's id."""
+    import mlflow
+
     client = connect(place)
     experiment = experiment_id(place, place.network())
     with recorded_run(client, experiment, f"benchmark {name}", {"kind": "benchmark", "benchmark": name}) as run_id:
-        _log_params(client, run_id, params)
-        _log_metrics(client, run_id, metrics)
-        client.log_artifacts(run_id, folder, "results")
+        mlflow.log_params(dict(params))
+        mlflow.log_metrics(dict(metrics))
+        mlflow.log_artifacts(folder, "results")
     return run_id
+
+
+def _find_record(client: MlflowClient, experiment: str, key: str, record: SiteRecord) -> tuple[str, str | None] | None:
+    """The run and the model version of a finished record with this key; None when there is none, or not its model."""
+    for run in client.search_runs([experiment], f"tags.`{RECORD_KEY}` = '{key}' AND attributes.status = 'FINISHED'"):
+        version = None if record.candidate is None else same_model(client, record)
+        if version is not None or record.candidate is None:
+            return str(run.info.run_id), version
+    return None
+
+
+def _write_record(place: Place, experiment: str, key: str, record: SiteRecord) -> tuple[str, str | None]:
+    """Writes a record; returns its run, and the version of its model where one was registered."""
+    import mlflow
+
+    client, version = connect(place), None
+    tags = {**record.tags, RECORD_KEY: key, "kind": "site", DESCRIPTION: record.about()}
+    seconds = sum(method.seconds or 0.0 for method in record.methods)
+    with recorded_run(client, experiment, record.site, tags, seconds) as parent:
+        mlflow.log_params(record.params)
+        mlflow.log_metrics(record.metrics)
+        log_datasets(client, parent, record.datasets)
+        mlflow.log_artifacts(record.exported, "report")
+        for method in record.methods:
+            version = _write_method(place, experiment, parent, record, method) or version
+    return parent, version
+
+
+def _write_method(place: Place, experiment: str, parent: str, record: SiteRecord, method: MethodRecord) -> str | None:
+    """Writes a method's run; returns the version of its model where it is the candidate."""
+    import mlflow
+
+    client = connect(place)
+    chosen = method.method == record.chosen
+    tags = {**record.tags, "kind": "method", "method": method.method, "chosen": str(chosen).lower(), PARENT: parent}
+    tags |= {DESCRIPTION: record.about_method(method.method)}
+    with recorded_run(client, experiment, f"{method.method} {record.site}", tags, method.seconds) as run_id:
+        # Before the model, which takes the settings over.
+        mlflow.log_params(method.params)
+        log_datasets(client, run_id, record.datasets)
+        model = _log_or_find_model(client, experiment, run_id, record, method)
+        _log_metrics(method, record.datasets, None if model is None else model.model_id)
+        _log_curve(client, run_id, method.history)
+        for name, text in method.files.items():
+            mlflow.log_text(text, name)
+        if model is None or not chosen:
+            return None
+        return same_model(client, record) or register(place, run_id, record, model)
+
+
+def _log_or_find_model(
+    client: MlflowClient, experiment: str, run_id: str, record: SiteRecord, method: MethodRecord
+) -> Any | None:
+    """Logs a method's model, or finds the same of a run before; None, and a tag that says why, where none may be used.
+
+    A model of an earlier run is an input of this run: it goes when the run that made it goes.
+    """
+    from mlflow.entities import LoggedModelInput
+
+    if method.served is None or record.candidate is None:
+        why = f"none: the verdict is {record.tags['verdict']}, so that no model may be used at this site"
+        client.set_tag(run_id, MODEL_TAG, why)
+        return None
+    model = find_model(client, experiment, record, method.method)
+    if model is None:
+        model = log_model(Path(method.served), record, method.method)
+    else:
+        client.log_inputs(run_id, models=[LoggedModelInput(model.model_id)])
+    client.set_tag(run_id, MODEL_TAG, f"models:/{model.model_id}")
+    return model
+
+
+@contextmanager
+def recorded_run(
+    client: MlflowClient, experiment: str, name: str, tags: Mapping[str, str], seconds: float | None = None
+) -> Iterator[str]:
+    """MLflow's active run, nested in another's block; when the block raises it is deleted: the next try starts anew.
+
+    With `seconds` that is how long it is said to have taken: its fits, which were over before it was written.
+    """
+    import mlflow
+
+    ended = int(time.time() * 1000)
+    started = None if seconds is None else ended - round(1000 * seconds)
+    run_id = str(client.create_run(experiment, start_time=started, run_name=name, tags=dict(tags)).info.run_id)
+    try:
+        with mlflow.start_run(run_id=run_id, nested=True, log_system_metrics=False):
+            yield run_id
+    except BaseException:
+        # What went wrong is worth more than that MLflow could not delete the run.
+        with suppress(Exception):
+            client.delete_run(run_id)
+        raise
+    if seconds is not None:
+        client.set_terminated(run_id, "FINISHED", ended)
+
+
+def _log_metrics(method: MethodRecord, datasets: Mapping[str, tuple[str, str]], model: str | None) -> None:
+    """Logs a method's numbers, each with the model that it is about and the extract that it was measured on."""
+    import mlflow
+
+    for role, (name, digest) in datasets.items():
+        here = {key: value for key, value in method.metrics.items() if key.startswith("target/") == (role == "target")}
+        mlflow.log_metrics(here, model_id=model, dataset=_dataset(name, digest))
+
+
+def _log_curve(client: MlflowClient, run_id: str, history: Sequence[Mapping[str, float | None]]) -> None:
+    """Logs the training curve by step, in as few calls as MLflow allows."""
+    from mlflow.entities import Metric
+
+    stamp = int(time.time() * 1000)
+    points = [
+        Metric(f"training/{name}", float(value), stamp, int(point["step"] or 0))
+        for point in history
+        for name, value in point.items()
+        if name != "step" and value is not None
+    ]
+    for start in range(0, len(points), BATCH):
+        client.log_batch(run_id, metrics=points[start : start + BATCH])
+
+
+def log_datasets(client: MlflowClient, run_id: str, datasets: Mapping[str, tuple[str, str]]) -> None:
+    """Logs names and digests of the extracts, never their contents or where they lie."""
+    from mlflow.entities import DatasetInput, InputTag
+
+    inputs = [
+        DatasetInput(_dataset(name, digest), [InputTag("mlflow.data.context", role)])
+        for role, (name, digest) in datasets.items()
+    ]
+    for left in reversed(range(DATASET_TRIES)):
+        try:
+            return client.log_inputs(run_id, datasets=inputs)
+        except Exception:
+            if not left:
+                raise
+
+
+def _dataset(name: str, digest: str) -> Any:
+    from mlflow.entities import Dataset
+
+    return Dataset(name, digest[:DIGEST], "local", json.dumps({"site": name}))
+
+
+def view_key(site: str) -> str:
+    """The key of a site's saved view."""
+    return f"compare-methods-{site}"
+
+
+def save_view(client: MlflowClient, experiment: str, site: str, parent: str, *, labelled: bool) -> None:
+    """Saves the view of one site's methods: the best by error AUROC first, or by choice where no outcome is known."""
+    best = "metrics.`target/error_auroc_sd`" if labelled else "metrics.`choice/weighted_log_loss`"
+    state = {
+        "searchFilter": f"tags.`{PARENT}` = '{parent}'",
+        "orderByKey": best,
+        "orderByAsc": not labelled,
+        "selectedColumns": list(VIEW_COLUMNS),
+    }
+    now = int(time.time() * 1000)
+    view = {"name": f"Compare methods: {site}", "createdAt": now, "updatedAt": now, "state": json.dumps(state)}
+    client.set_experiment_tag(experiment, SAVED_VIEW + view_key(site), json.dumps(view))
+
+
+def view_address(tracking: str, experiment: str, site: str) -> str:
+    """Where MLflow's page opens a site's view."""
+    return f"{tracking}/#/experiments/{experiment}/runs?{urlencode({'viewStateShareKey': view_key(site)})}"
+
+
+def compare_sentence(tracking: str, experiment: str, site: str) -> str:
+    """Says where a site's methods are compared; a link where MLflow's page has an address of its own."""
+    if tracking.startswith(("http://", "https://")):
+        return f"[Compare its methods in MLflow]({view_address(tracking.rstrip('/'), experiment, site)})."
+    return "`tdrop ui` opens the comparison of its methods in MLflow."

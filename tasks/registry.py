@@ -1,22 +1,28 @@
-"""Which model a site uses: a run registers a candidate, a person makes it the champion."""
+"""Which model a site uses: a run registers a candidate, a person makes it the champion. What is old is deleted."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tasks.models import CANDIDATE, RECALIBRATED_FROM, require_sealed, seal_version
-from tasks.tracking import connect, every_page, find_version, numbered_version
+from tasks.models import CANDIDATE, RECALIBRATED_FROM, REGISTERED, copy_of
+from tasks.site_record import ENCODED, MODELS_DIGEST
+from tasks.tracking import EXPERIMENTS, PARENT, connect, delete_for_good, every_page, experiment_name, find_version
 from tdrop.base import Damaged, Unavailable, UsageError
-from tdrop.home import Place, Version, now
-from tdrop.runs import ENCODED, MODELS_DIGEST, last_run, model_name
-from tdrop.served import BEFORE, BY, CHAMPION, NOTE, SEAL, WHEN, Promotion
+from tdrop.home import Place, now
+from tdrop.runs import DAY_SECONDS, last_run
+from tdrop.served import BEFORE, BY, CHAMPION, NOTE, SEAL, WHEN, Promotion, model_name, promoted_seal
+
+if TYPE_CHECKING:
+    from mlflow.entities.model_registry import ModelVersion
 
 #: Finds the sites' registered models.
 MODELS = "name LIKE 'tdrop-%'"
 
 
-def version_at(place: Place, site: str, alias: str) -> Version | None:
+def version_at(place: Place, site: str, alias: str) -> ModelVersion | None:
     """The version of a site's model behind an alias, or None."""
     return find_version(place, model_name(site), alias)
 
@@ -35,23 +41,19 @@ def promote(place: Place, site: str, *, by: str, note: str) -> Promotion:
     if not f"{by}{note}".replace("\n", " ").isprintable():
         raise UsageError("the name and the note of a promotion must be plain text; leave out control characters")
     champion = version_at(place, site, CHAMPION)
-    recalibrated = champion is not None and candidate.tags.get(RECALIBRATED_FROM) == champion.version
+    recalibrated = champion is not None and candidate.tags.get(RECALIBRATED_FROM) == str(champion.version)
     # A report whose record failed stands beside an older candidate, which nobody has read about.
     if not recalibrated and candidate.tags.get(MODELS_DIGEST) != last_run(place, site).stages.models.digest:
         raise UsageError(
             f"the candidate of site '{site}' is not the model of its last report; run `tdrop transfer {site}` again, "
             "so that MLflow has that one"
         )
-    client, name = connect(place), model_name(site)
+    tags = {SEAL: copy_of(place, candidate).renew(candidate.tags.get(REGISTERED)), BY: by, NOTE: note, WHEN: now()}
     if champion is not None and champion.version != candidate.version:
-        client.set_model_version_tag(name, candidate.version, BEFORE, champion.version)
-    seal = seal_version(place, candidate)
-    for key, value in ((SEAL, seal), (BY, by), (NOTE, note), (WHEN, now())):
-        client.set_model_version_tag(name, candidate.version, key, value)
-    client.set_registered_model_alias(name, CHAMPION, candidate.version)
-    promoted = champion_record(place, site)
-    assert promoted is not None
-    return promoted
+        tags[BEFORE] = str(champion.version)
+    for key, value in tags.items():
+        connect(place).set_model_version_tag(candidate.name, candidate.version, key, value)
+    return _use(place, site, candidate.version)
 
 
 def rollback(place: Place, site: str) -> Promotion:
@@ -61,14 +63,24 @@ def rollback(place: Place, site: str) -> Promotion:
     before = None if champion is None else champion.tags.get(BEFORE)
     if before is None:
         raise UsageError(f"site '{site}' has no earlier champion to go back to")
-    require_sealed(place, numbered_version(place, model_name(site), before))
-    connect(place).set_registered_model_alias(model_name(site), CHAMPION, before)
-    record = champion_record(place, site)
-    assert record is not None
-    return record
+    require_sealed(place, connect(place).get_model_version(model_name(site), before))
+    return _use(place, site, before)
 
 
-def require_promoted(place: Place, site: str) -> Version:
+def _use(place: Place, site: str, version: Any) -> Promotion:
+    connect(place).set_registered_model_alias(model_name(site), CHAMPION, version)
+    promotion = champion_record(place, site)
+    assert promotion is not None
+    return promotion
+
+
+def require_sealed(place: Place, registered: ModelVersion) -> None:
+    """Refuses a version that nobody promoted, or of which one byte is not as it was promoted, here or in MLflow."""
+    copy = copy_of(place, registered)
+    copy.require(promoted_seal(copy.which, registered.tags))
+
+
+def require_promoted(place: Place, site: str) -> ModelVersion:
     """The site's champion, every byte of it as a person promoted it; a sentence refuses any other."""
     place.network().target(site)
     version = version_at(place, site, CHAMPION)
@@ -95,25 +107,18 @@ def champion_record(place: Place, site: str) -> Promotion | None:
     version = version_at(place, site, CHAMPION)
     if version is None:
         return None
-    tags = version.tags
-    return Promotion(
-        site=site,
-        version=version.version,
-        method=tags.get("method", ""),
-        by=tags.get(BY, ""),
-        note=tags.get(NOTE, ""),
-        when=tags.get(WHEN, ""),
-    )
+    method, by, note, when = (version.tags.get(key, "") for key in ("method", BY, NOTE, WHEN))
+    return Promotion(site, str(version.version), method, by, note, when)
 
 
-def kept_versions(place: Place) -> list[Any]:
+def kept_versions(place: Place) -> list[ModelVersion]:
     """The versions that may still be used: every site's candidate, its champion, and the champions before that one."""
     client = connect(place)
-    kept: list[Any] = []
+    kept: list[ModelVersion] = []
     for model in every_page(client.search_registered_models, MODELS):
         wanted = {str(version) for alias, version in model.aliases.items() if alias in (CANDIDATE, CHAMPION)}
-        found = every_page(client.search_model_versions, f"name = '{model.name}'")
-        versions = {str(each.version): each for each in found}
+        every = every_page(client.search_model_versions, f"name = '{model.name}'")
+        versions = {str(version.version): version for version in every}
         while wanted:
             version = versions.pop(wanted.pop(), None)
             if version is not None:
@@ -131,3 +136,70 @@ def kept_stages(place: Place, *, besides: str | None = None) -> set[Path]:
     """
     others = [version for version in kept_versions(place) if besides is None or version.name != model_name(besides)]
     return {place.store / version.tags[ENCODED] for version in others if ENCODED in version.tags}
+
+
+def forget_old(place: Place, days: int) -> int:
+    """Deletes runs that ended so many days ago; returns how many.
+
+    Kept whatever their age: the newest finished record of every site, and every run whose model is
+    a champion, a candidate, or one that a rollback could go back to.
+    """
+    runs = _runs(place, "", experiment_name(place.network()))
+    protected = {version.run_id for version in kept_versions(place)} | _newest(runs)
+    limit = (time.time() - days * DAY_SECONDS) * 1000
+    # One that is under way has no end yet; a day later its process was killed.
+    killed = (time.time() - DAY_SECONDS) * 1000
+    parents = {run.info.run_id: run.data.tags.get(PARENT, run.info.run_id) for run in runs}
+    # A record is kept or deleted as a whole: the site's run with its methods' runs.
+    kept = {parents.get(run_id, run_id) for run_id in protected}
+    old = [
+        run
+        for run in runs
+        if parents[run.info.run_id] not in kept
+        and (run.info.end_time or run.info.start_time) <= limit
+        and (run.info.end_time or run.info.start_time <= killed)
+    ]
+    _delete(place, old)
+    return len(old)
+
+
+def forget_site(place: Place, site: str) -> int:
+    """Deletes a site's registered model and all its runs; returns how many runs."""
+    client = connect(place)
+    for model in client.search_registered_models(f"name = '{model_name(site)}'"):
+        client.delete_registered_model(model.name)
+    runs = _runs(place, f"tags.site = '{site}'")
+    _delete(place, runs)
+    return len(runs)
+
+
+def _runs(place: Place, condition: str, name: str | None = None) -> list[Any]:
+    """Runs of all networks, or of the one whose experiment has this name."""
+    client = connect(place)
+    experiments = [
+        experiment.experiment_id
+        for experiment in client.search_experiments(filter_string=EXPERIMENTS)
+        if name is None or experiment.name == name
+    ]
+    # Without an experiment there is nothing to search, and MLflow refuses to.
+    return every_page(client.search_runs, experiments, condition) if experiments else []
+
+
+def _newest(runs: Sequence[Any]) -> set[str]:
+    """The newest finished record of every site, by network."""
+    newest: dict[tuple[str, str], Any] = {}
+    for run in sorted(runs, key=lambda run: run.info.start_time):
+        if run.data.tags.get("kind") == "site" and run.info.status == "FINISHED":
+            newest[run.info.experiment_id, run.data.tags.get("site", "")] = run
+    return {run.info.run_id for run in newest.values()}
+
+
+def _delete(place: Place, runs: Sequence[Any]) -> None:
+    """Deletes runs, the versions registered from them, and their files."""
+    client = connect(place)
+    gone = {run.info.run_id for run in runs}
+    for model in every_page(client.search_registered_models, MODELS):
+        for version in every_page(client.search_model_versions, f"name = '{model.name}'"):
+            if version.run_id in gone:
+                client.delete_model_version(model.name, version.version)
+    delete_for_good(place, runs)

@@ -72,8 +72,8 @@ def score_batch(place: Place, site: str, file: str) -> Scored:
 def find_champion(place: Place, site: str) -> Champion:
     """The site's promoted model; a UsageError says how to get one."""
     version = require_promoted(place, site)
-    folder = copy_of(place, version).model()
-    return Champion(folder, version.version, read_record(Description, folder / SERVED))
+    folder = copy_of(place, version).model
+    return Champion(folder, str(version.version), read_record(Description, folder / SERVED))
 
 
 def _refusal(place: Place, site: str, validation: Validation) -> str:

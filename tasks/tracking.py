@@ -5,11 +5,12 @@ Only this file, `recording`, `models` and the served model import mlflow.
 
 from __future__ import annotations
 
+import io
 import os
 import socket
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, redirect_stdout
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,14 +19,15 @@ from urllib.parse import urlsplit
 from filelock import FileLock
 
 from tdrop.base import Damaged, Unavailable, unwritable
-from tdrop.home import PRIVATE, Place, Version, require_whole, take_artifacts_along, version_in
+from tdrop.home import PRIVATE, Place
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+    from mlflow.entities.model_registry import ModelVersion
 
     from tdrop.contracts import Network
 
-#: A home's own record, who changes it, and the files of its runs.
+#: A home's own record, the lock of whoever changes it, and the files of its runs.
 RECORD, LOCK, ARTIFACTS = "mlflow.db", "mlflow.lock", "artifacts"
 #: The tag that makes a run another's child.
 PARENT = "mlflow.parentRunId"
@@ -34,14 +36,22 @@ CONNECT_LIMIT_SECONDS = 10
 PORTS: Mapping[str, int] = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
 #: Finds the networks' experiments.
 EXPERIMENTS = "name LIKE 'tdrop %'"
-#: Tells MLflow's page that this is about models, and a reader how to compare them.
+#: Shows MLflow's page that this is about models, and a reader how to compare them.
 EXPERIMENT_TAGS: Mapping[str, str] = {
     "mlflow.experimentKind": "custom_model_development",
     "mlflow.note.content": (
-        "**Views**, at the right, holds a site's methods side by side, the best first. One run a site, one run a "
-        "method below it; `target/` is measured at the site, the rest on source patients."
+        "**Views**, at the right, shows a site's methods side by side, the best first. One run per site, and below it "
+        "one run per method; `target/` is measured at the site, the rest on source patients."
     ),
 }
+#: Where MLflow's database holds addresses of files: its own interface has no way to change one.
+ADDRESSES = (
+    ("experiments", "artifact_location"),
+    ("runs", "artifact_uri"),
+    ("logged_models", "artifact_location"),
+    ("model_versions", "source"),
+    ("model_versions", "storage_location"),
+)
 
 
 def tracking_uri(place: Place) -> str:
@@ -53,15 +63,19 @@ def _own_record(home: str) -> str:
     return f"sqlite:///{Path(home) / RECORD}"
 
 
+def _is_http(uri: str) -> bool:
+    return uri.startswith(("http://", "https://"))
+
+
 def connect(place: Place) -> MlflowClient:
     """A client of the tracking store; the first one on an empty home creates the database alone."""
     uri = tracking_uri(place)
     client = _connect(uri, place.home)
-    _point_at(uri)
+    _set_tracking_uri(uri)
     return client
 
 
-def _point_at(uri: str) -> None:
+def _set_tracking_uri(uri: str) -> None:
     """Makes MLflow's own functions use this record, in this process alone.
 
     MLflow also writes the address into the environment, where another home, or a process started from
@@ -81,14 +95,14 @@ def _connect(uri: str, home: str) -> MlflowClient:
 
     try:
         _require_listener(uri)
-        if uri == _own_record(home):
-            _own_file(home)
-        elif uri.startswith("sqlite:///"):
-            require_whole(Path(uri.removeprefix("sqlite:///")))
         # Two processes that migrate one fresh sqlite file at once break it for good.
         with FileLock(Path(home) / LOCK):
+            if uri.startswith("sqlite:///"):
+                _require_whole(Path(uri.removeprefix("sqlite:///")))
             client = MlflowClient(uri, uri)
             client.search_experiments(max_results=1)
+            if uri == _own_record(home):
+                _follow_moved_home(client, Path(home))
     except Damaged:
         raise
     except Exception as error:
@@ -99,46 +113,65 @@ def _connect(uri: str, home: str) -> MlflowClient:
     return client
 
 
-def find_version(place: Place, name: str, alias: str) -> Version | None:
-    """The version of a registered model behind an alias, or None."""
-    if tracking_uri(place) == _own_record(place.home):
-        # Where its tables are not as they were, or the home cannot be written to, MLflow is asked and has the say.
-        with suppress(sqlite3.OperationalError, OSError):
-            return version_in(_own_file(place.home), name, alias)
-    try:
-        found = connect(place).get_model_version_by_alias(name, alias)
-    except Exception as error:
-        if getattr(error, "error_code", "") in {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"}:
-            return None
-        raise
-    return _version(found)
-
-
-def numbered_version(place: Place, name: str, number: str) -> Version:
-    """A version of a registered model by its number."""
-    return _version(connect(place).get_model_version(name, number))
-
-
-def _version(found: Any) -> Version:
-    return Version(found.name, str(found.version), found.run_id, found.source, found.tags)
-
-
-@lru_cache(maxsize=8)
-def _own_file(home: str) -> Path:
-    """The home's own record, looked after once: whole, and with the addresses that its files have now."""
-    database = Path(home) / RECORD
-    with FileLock(Path(home) / LOCK):
-        require_whole(database)
-        take_artifacts_along(database, Path(home) / ARTIFACTS)
-    return database
-
-
 def _require_listener(uri: str) -> None:
     """Raises when nobody listens at the address: MLflow itself would try a dead database for minutes."""
     parts = urlsplit(uri)
     port = parts.port or PORTS.get(parts.scheme.split("+")[0])
     if parts.hostname and port:
         socket.create_connection((parts.hostname, port), timeout=CONNECT_LIMIT_SECONDS).close()
+
+
+def _require_whole(database: Path) -> None:
+    """Raises when sqlite finds the file damaged: MLflow itself would try it for minutes."""
+    if not database.is_file():
+        return
+    try:
+        with closing(sqlite3.connect(database)) as record:
+            state = str(record.execute("PRAGMA quick_check(1)").fetchone()[0])
+    except sqlite3.OperationalError:
+        # Locked or out of reach, which MLflow waits for.
+        return
+    except sqlite3.DatabaseError as error:
+        state = str(error)
+    if state != "ok":
+        raise Damaged(
+            f"MLflow's record '{database}' is damaged; restore it from a backup or move it away, and run the same "
+            "command again"
+        )
+
+
+def _follow_moved_home(client: MlflowClient, home: Path) -> None:
+    """Points the record at files that were moved together with it.
+
+    MLflow keeps absolute addresses and offers no way to change them: the one place where its tables are written to.
+    An artifact root elsewhere, as `$TDROP_ARTIFACTS` may name one, stays where it is.
+    """
+    here = (home / ARTIFACTS).as_uri()
+    for experiment in client.search_experiments():
+        before = experiment.artifact_location
+        if before == here or not before.startswith("file:"):
+            continue
+        runs = client.search_runs([experiment.experiment_id])
+        if not any((home / ARTIFACTS / run.info.run_id).is_dir() for run in runs):
+            continue
+        with closing(sqlite3.connect(home / RECORD, timeout=60)) as record, record:
+            for table, column in ADDRESSES:
+                record.execute(
+                    f"UPDATE {table} SET {column} = ? || substr({column}, ?) WHERE {column} = ? OR {column} LIKE ?",
+                    (here, len(before) + 1, before, f"{before}/%"),
+                )
+
+
+def find_version(place: Place, name: str, alias: str) -> ModelVersion | None:
+    """The version of a registered model behind an alias, or None."""
+    if tracking_uri(place) == _own_record(place.home) and not (place.root / RECORD).is_file():
+        return None
+    try:
+        return connect(place).get_model_version_by_alias(name, alias)
+    except Exception as error:
+        if getattr(error, "error_code", "") in {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"}:
+            return None
+        raise
 
 
 def experiment_name(network: Network) -> str:
@@ -150,25 +183,25 @@ def experiment_id(place: Place, network: Network) -> str:
     """The network's experiment, created once with a fixed place for its artifacts."""
     client, name = connect(place), experiment_name(network)
     with FileLock(place.root / LOCK):
-        found = client.get_experiment_by_name(name)
-        if found is not None:
-            return str(found.experiment_id)
+        experiment = client.get_experiment_by_name(name)
+        if experiment is not None:
+            return str(experiment.experiment_id)
         try:
             location = _artifact_location(place)
             return str(client.create_experiment(name, artifact_location=location, tags=dict(EXPERIMENT_TAGS)))
         except Exception:
             # Another home on the same record may have been first.
-            found = client.get_experiment_by_name(name)
-            if found is None:
+            experiment = client.get_experiment_by_name(name)
+            if experiment is None:
                 raise
-            return str(found.experiment_id)
+            return str(experiment.experiment_id)
 
 
 def _artifact_location(place: Place) -> str | None:
     """Where a new experiment keeps its files: `$TDROP_ARTIFACTS`, the tracking server's choice, or the home."""
     if chosen := os.environ.get("TDROP_ARTIFACTS"):
         return chosen
-    if tracking_uri(place).startswith(("http://", "https://")):
+    if _is_http(tracking_uri(place)):
         return None
     # MLflow's own default would be the working directory.
     artifacts = place.root / ARTIFACTS
@@ -176,40 +209,52 @@ def _artifact_location(place: Place) -> str | None:
     return artifacts.as_uri()
 
 
-def every_page(search: Callable[..., Any], *given: Any) -> list[Any]:
-    """Everything that one of MLflow's searches finds; a single call ends after its first page."""
-    found: list[Any] = []
+def every_page(search: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """All results of one of MLflow's searches; a single call ends after its first page."""
+    results: list[Any] = []
     token = None
     while True:
-        page = search(*given, page_token=token)
-        found += page
+        page = search(*arguments, page_token=token)
+        results += page
         token = page.token
         if not token:
-            return found
+            return results
 
 
 def delete_for_good(place: Place, runs: Sequence[Any]) -> None:
-    """Deletes runs with their models and files.
+    """Deletes runs with their models and files, by `mlflow gc` where that can be asked for these alone.
 
-    Over HTTP a run can only be marked as deleted; `mlflow gc` on the server then removes it.
+    Over HTTP a run can only be marked as deleted. `mlflow gc` also removes every deleted experiment, and every
+    deleted model where none is named: on a record that others share, theirs are not ours to remove, and the runs stay
+    marked. Whoever looks after that record then calls `mlflow gc`.
     """
+    from mlflow.entities import ViewType
     from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
-    from mlflow.tracking._tracking_service.utils import _get_store
 
-    client, store = connect(place), _get_store(tracking_uri(place))
-    final = hasattr(store, "_hard_delete_run") and hasattr(store, "_hard_delete_logged_model")
+    client, uri = connect(place), tracking_uri(place)
+    models = [output.model_id for run in runs if run.outputs for output in run.outputs.model_outputs]
+    addresses = [run.info.artifact_uri for run in runs]
+    addresses += [client.get_logged_model(model).artifact_location for model in models]
+    for model in models:
+        client.delete_logged_model(model)
     for run in runs:
-        models = [output.model_id for output in (run.outputs.model_outputs if run.outputs else [])]
-        for model in models:
-            location = client.get_logged_model(model).artifact_location
-            client.delete_logged_model(model)
-            if final:
-                get_artifact_repository(location).delete_artifacts()
-                store._hard_delete_logged_model(model)
         client.delete_run(run.info.run_id)
-        if final:
-            get_artifact_repository(run.info.artifact_uri).delete_artifacts()
-            store._hard_delete_run(run.info.run_id)
+    if not runs or _is_http(uri):
+        return
+    for address in addresses:
+        get_artifact_repository(address).delete_artifacts()
+    shared = uri != _own_record(place.home)
+    if not shared or (models and not client.search_experiments(view_type=ViewType.DELETED_ONLY)):
+        _collect_garbage(uri, [run.info.run_id for run in runs], models)
+
+
+def _collect_garbage(uri: str, runs: Sequence[str], models: Sequence[str]) -> None:
+    """`mlflow gc` without its messages."""
+    from mlflow.cli import gc
+
+    arguments = ["--backend-store-uri", uri, "--run-ids", ",".join(runs), "--logged-model-ids", ",".join(models)]
+    with redirect_stdout(io.StringIO()):
+        gc.main(arguments, standalone_mode=False)
 
 
 def _without_password(uri: str) -> str:

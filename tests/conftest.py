@@ -124,7 +124,7 @@ def plain_reports(monkeypatch):
 
 def leave_reports_out(patch: pytest.MonkeyPatch) -> None:
     """Replaces reports by a line, within this process."""
-    for module in ("tdrop.runs.publish", "tdrop.runs.export"):
+    for module in ("tdrop.runs.publish", "tasks.export"):
         patch.setattr(f"{module}.render_report", lambda data: f"<html>{data.site.name}</html>")
 
 

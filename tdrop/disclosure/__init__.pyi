@@ -8,7 +8,13 @@ from .cells import (
     shown_share as shown_share,
     to_number as to_number,
 )
-from .differences import State as State, may_leave as may_leave, patients_apart as patients_apart, state_of as state_of
+from .differences import (
+    Published as Published,
+    State as State,
+    may_leave as may_leave,
+    patients_apart as patients_apart,
+    state_of as state_of,
+)
 from .documents import (
     conceal_validation as conceal_validation,
     disclose_choice as disclose_choice,

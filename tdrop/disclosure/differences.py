@@ -1,5 +1,7 @@
 """Two reports of nearly the same patients: what differs between them tells of those few, whatever each one hides.
 
+`Published` holds what has left of a site, so that a report of nearly the same patients does not leave after it.
+
 A state is one number a patient, made of everything that is known about the patient. A state may leave when it is one
 that left before, or when at least `threshold` patients tell it from every one that did. That must hold for the patients
 with what is known of their outcomes, for the patients alone (outcomes that arrive would else cover who came), and for
@@ -11,12 +13,19 @@ report and not in the next would tell of those few, and several reports can be a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
+from filelock import FileLock
 from numpy.typing import NDArray
+
+from tdrop.base import read_arrays, read_record, write_record
+from tdrop.home import PRIVATE
 
 Prints = NDArray[np.uint64]
 #: By name, one number a row (rows,): `known` and `patients` with the rows that were set aside, `outcomes` and `rows`
@@ -24,6 +33,12 @@ Prints = NDArray[np.uint64]
 State = Mapping[str, Prints]
 #: Parts of a state that hold patients and nothing else.
 PATIENTS = ("outcomes", "rows", "source")
+#: A state's file, and its file before a state had several parts.
+_ROWS, _OLD_ROWS = "rows.npz", "rows.npy"
+#: The files that left, and a summary of them that stays when the files are replaced by newer ones.
+_FILES, _SUMMARY = "files", "summary.json"
+
+Summary = TypeVar("Summary")
 
 
 def state_of(
@@ -69,8 +84,8 @@ def may_leave(now: State, left: Iterable[State], threshold: int) -> bool:
     before = list(left)
     if any(0 < apart < threshold for then in before for apart in _apart(now, then)):
         return False
-    told = ([now[part], *(then[part] for then in before if part in then)] for part in PATIENTS if part in now)
-    return not any(_parts_few(states, threshold) for states in told)
+    parts = ([now[part], *(then[part] for then in before if part in then)] for part in PATIENTS if part in now)
+    return not any(_parts_few(states, threshold) for states in parts)
 
 
 def _parts_few(states: Sequence[Prints], threshold: int) -> bool:
@@ -92,3 +107,54 @@ def _apart(now: State, then: State) -> list[int]:
     """For each part that both have, how many rows only one of them has."""
     both = [name for name in now if name in then]
     return [max(len(np.setdiff1d(now[name], then[name])), len(np.setdiff1d(then[name], now[name]))) for name in both]
+
+
+@dataclass(frozen=True)
+class Published:
+    """What has left of one site; it stays at the site.
+
+    Attributes:
+        folder: Holds one folder per state that left: a digest per patient, and of the last one the files themselves.
+    """
+
+    folder: Path
+
+    def permits(self, now: State, threshold: int) -> bool:
+        """Whether a state of the patients may leave beside all that did."""
+        return may_leave(now, [_state_in(left) for left in self._left()], threshold)
+
+    def before(self, now: State, kind: type[Summary]) -> Summary | None:
+        """The summary that left last of other patients than these."""
+        for left in reversed(self._left()):
+            if patients_apart(now, _state_in(left)):
+                return read_record(kind, left / _SUMMARY)
+        return None
+
+    def keep(self, now: State, write: Callable[[Path], Any]) -> None:
+        """Writes what leaves of a state, and keeps it as the last that did; `write` returns its summary."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
+        with FileLock(self.folder / ".lock", mode=0o600):
+            earlier = self._left()
+            number = int(earlier[-1].name) + 1 if earlier else 1
+            incoming = self.folder / f".{number:06d}"
+            shutil.rmtree(incoming, ignore_errors=True)
+            (incoming / _FILES).mkdir(parents=True, mode=PRIVATE)
+            write_record(incoming / _SUMMARY, write(incoming / _FILES))
+            np.savez(incoming / _ROWS, **now)  # type: ignore[arg-type]
+            incoming.rename(self.folder / f"{number:06d}")
+            for left in earlier:
+                same = not patients_apart(now, _state_in(left))
+                shutil.rmtree(left if same else left / _FILES, ignore_errors=True)
+
+    def copy(self, folder: Path) -> None:
+        """Copies what left last."""
+        shutil.copytree(self._left()[-1] / _FILES, folder, dirs_exist_ok=True)
+
+    def _left(self) -> list[Path]:
+        return sorted(path.parent for name in (_ROWS, _OLD_ROWS) for path in self.folder.glob(f"[0-9]*/{name}"))
+
+
+def _state_in(folder: Path) -> State:
+    if (folder / _ROWS).is_file():
+        return read_arrays(folder / _ROWS)
+    return {"known": np.load(folder / _OLD_ROWS)}

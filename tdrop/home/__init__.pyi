@@ -54,12 +54,6 @@ from .progress import (
     report as report,
     silence as silence,
 )
-from .record_file import (
-    Version as Version,
-    require_whole as require_whole,
-    take_artifacts_along as take_artifacts_along,
-    version_in as version_in,
-)
 from .secret import SECRET as SECRET, keyed as keyed
 from .stages import stage as stage
 from .status import (

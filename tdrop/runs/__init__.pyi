@@ -24,8 +24,7 @@ from .evidence import (
     load_propensity as load_propensity,
     unlike_patients as unlike_patients,
 )
-from .export import example_of as example_of, export_site as export_site, site_record as site_record
-from .gathering import gather as gather
+from .gathering import SUMMARY as SUMMARY, gather as gather
 from .label_list import read_list as read_list, write_list as write_list, write_sheet as write_sheet
 from .labels import (
     OutcomeFile as OutcomeFile,
@@ -43,20 +42,17 @@ from .pages import (
     matching_page as matching_page,
 )
 from .prune import DAY_SECONDS as DAY_SECONDS, erase_files as erase_files, prune_stages as prune_stages
-from .publish import publish_halt as publish_halt, publish_index as publish_index, write_latest as write_latest
-from .published import SUMMARY as SUMMARY, WITHHELD as WITHHELD, withheld_sentence as withheld_sentence
+from .publish import (
+    EARLIER as EARLIER,
+    publish_halt as publish_halt,
+    publish_index as publish_index,
+    write_latest as write_latest,
+)
 from .recalibration import (
     Recalibrated as Recalibrated,
     label_file as label_file,
     read_outcomes as read_outcomes,
     what_helps as what_helps,
-)
-from .records import (
-    ENCODED as ENCODED,
-    MODELS_DIGEST as MODELS_DIGEST,
-    MethodRecord as MethodRecord,
-    SiteRecord as SiteRecord,
-    model_name as model_name,
 )
 from .run import Compared as Compared, Run as Run, Stages as Stages, Trained as Trained, last_run as last_run
 from .settings import SWEEP as SWEEP, TransferSettings as TransferSettings

@@ -43,11 +43,12 @@ from tdrop.runs.audit import AUDIT, Audit, observe, weighed_outcomes
 from tdrop.runs.batch import read_batches
 from tdrop.runs.evidence import fitted_propensity, load_predictions, load_propensity, unlike_patients
 from tdrop.runs.label_list import read_list
-from tdrop.runs.published import SUMMARY
 from tdrop.runs.run import Run
 from tdrop.served import Promotion
 from tdrop.shift import Matching, Shift, judge_known_outcomes, judge_known_ranking
 
+#: The summary in a report's folder.
+SUMMARY = "summary.json"
 PACKAGES = ("tdrop", "torch", "scikit-learn", "numpy", "pandas", "great-expectations", "prefect", "mlflow")
 
 

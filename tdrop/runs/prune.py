@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tdrop.home import MANIFEST, Place, deciding, digests_of_stage, in_use
-from tdrop.runs.records import model_name
 from tdrop.runs.run import RUN, read_run
+from tdrop.served import model_name
 
 DAY_SECONDS = 24 * 3600
 #: A build that was killed leaves a hidden folder; after a day nobody is working in it any more.

@@ -35,15 +35,15 @@ from tdrop.report import (
     render_shift_page,
     report_summary,
 )
-from tdrop.runs.export import EARLIER
-from tdrop.runs.gathering import last_summary
+from tdrop.runs.gathering import SUMMARY, last_summary
 from tdrop.runs.ledger import entries as ledger_entries
-from tdrop.runs.published import SUMMARY
 from tdrop.runs.run import RUN, Run
 from tdrop.shift import Shift
 
 #: The page of a site that never had a report.
 HALTED = "stopped.html"
+#: The report before, beside the page that says why there is no newer one.
+EARLIER = "earlier_report.html"
 #: Files of the stages that a report folder holds beside the report.
 COPIED = {
     "evaluation": ("evaluation.json", "labels.json", "label_problems.csv", REFUSED),

@@ -7,7 +7,6 @@ from .batches import (
     feature_differences as feature_differences,
     remember as remember,
 )
-from .kept_copy import KeptCopy as KeptCopy
 from .model import (
     MODEL as MODEL,
     SERVED as SERVED,
@@ -25,6 +24,8 @@ from .promotion import (
     SEAL as SEAL,
     WHEN as WHEN,
     Promotion as Promotion,
+    SealedCopy as SealedCopy,
+    model_name as model_name,
     promoted_seal as promoted_seal,
     seal_of as seal_of,
 )

@@ -243,17 +243,6 @@ def test_a_model_asks_an_index_for_exact_versions_and_never_for_tdrop(place):
     assert not any("tdrop" in (folder / name).read_text() for name in ("requirements.txt", "conda.yaml"))
 
 
-def test_what_is_read_from_the_record_s_file_is_what_mlflow_says(place, monkeypatch):
-    from tasks.registry import CHAMPION, version_at
-
-    read = version_at(place, "harbour", CHAMPION)
-    # Another way to write the same file's name: it is nobody's own record, and MLflow is asked.
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{place.root}/./mlflow.db")
-    assert version_at(place, "harbour", CHAMPION) == replace(read, folder=None)
-    assert stored_model(place).is_relative_to(read.folder)
-    assert version_at(place, "hillside", CHAMPION) is None
-
-
 def test_a_download_that_is_cut_off_leaves_nothing_behind(place, monkeypatch):
     import tasks.models
     from tasks.score import find_champion
@@ -261,7 +250,7 @@ def test_a_download_that_is_cut_off_leaves_nothing_behind(place, monkeypatch):
 
     kept = place.root / "models" / "tdrop-harbour"
     shutil.rmtree(kept, ignore_errors=True)
-    real = tasks.models.take_files
+    real = tasks.models.download
 
     def cut_off(registered, folder):
         real(registered, folder)
@@ -269,10 +258,10 @@ def test_a_download_that_is_cut_off_leaves_nothing_behind(place, monkeypatch):
         raise OSError("the connection was lost")
 
     with monkeypatch.context() as patch:
-        patch.setattr(tasks.models, "take_files", cut_off)
+        patch.setattr(tasks.models, "download", cut_off)
         with pytest.raises(Unavailable, match="could not be fetched"):
             find_champion(place, "harbour")
-    assert not kept.is_dir() or not [each for each in kept.iterdir() if each.is_dir()]
+    assert not list(kept.iterdir())
     assert load(find_champion(place, "harbour").folder / "model") is not None
 
 
@@ -282,13 +271,13 @@ def test_two_scores_at_once_download_the_same_model(place, monkeypatch):
 
     kept = place.root / "models" / "tdrop-harbour"
     shutil.rmtree(kept)
-    real, both = tasks.models.take_files, threading.Barrier(2, timeout=SERVING_SECONDS)
+    real, both = tasks.models.download, threading.Barrier(2, timeout=SERVING_SECONDS)
 
     def together(registered, folder):
         real(registered, folder)
         both.wait()
 
-    monkeypatch.setattr(tasks.models, "take_files", together)
+    monkeypatch.setattr(tasks.models, "download", together)
     with ThreadPoolExecutor(2) as threads:
         first, second = threads.map(lambda _: find_champion(place, "harbour"), range(2))
     assert first == second
@@ -377,8 +366,8 @@ def test_rollback_goes_back_one_champion(place):
 def test_the_candidate_is_the_model_of_the_report_also_when_it_was_recorded_before(place):
     from tasks.models import CANDIDATE
     from tasks.registry import promote
+    from tasks.site_record import MODELS_DIGEST
     from tasks.tracking import connect
-    from tdrop.runs.records import MODELS_DIGEST
     from tdrop.runs.run import last_run
 
     newer = candidate(place)
@@ -418,8 +407,8 @@ def test_a_verdict_of_stop_leaves_nothing_to_promote(place, tmp_path):
     from tasks.recording import record_site
     from tasks.registry import promote
     from tasks.report import assemble
+    from tasks.site_record import site_record
     from tasks.tracking import connect
-    from tdrop.runs.export import site_record
     from tdrop.runs.run import last_run
 
     record = site_record(place, run := last_run(place, "harbour"), assemble(place, run), tmp_path)
@@ -437,8 +426,8 @@ def test_a_verdict_of_stop_leaves_nothing_to_promote(place, tmp_path):
 
 
 def test_the_export_hides_what_the_site_wants_hidden(place, tmp_path):
+    from tasks.export import export_site
     from tasks.report import assemble
-    from tdrop.runs.export import export_site
     from tdrop.runs.run import last_run
 
     yaml = place.network().folder / "sites" / "harbour.yaml"
@@ -481,7 +470,9 @@ def test_a_version_number_that_is_used_again_is_another_model(place):
 
     def served(version):
         client.set_registered_model_alias(name, CHAMPION, version)
-        return json.loads((copy_of(place, version_at(place, "harbour", CHAMPION)).model() / "served.json").read_text())
+        copy = copy_of(place, version_at(place, "harbour", CHAMPION))
+        copy.renew(copy.stored_seal())
+        return json.loads((copy.model / "served.json").read_text())
 
     before = served("1")
     client.delete_registered_model(name)

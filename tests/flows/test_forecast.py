@@ -109,7 +109,7 @@ def test_a_list_comes_back_and_the_audit_lasts(place, settings):
 
 def test_the_same_model_is_one_candidate(place):
     from tasks.tracking import connect
-    from tdrop.runs.records import model_name
+    from tdrop.served import model_name
 
     assert len(connect(place).search_model_versions(f"name = '{model_name('harbour')}'")) == 1
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import pandas as pd
@@ -72,18 +70,17 @@ def test_a_moved_home_promotes_scores_and_finds_everything_done(tmp_path: Path) 
 
 
 def test_artifacts_that_were_never_in_the_home_stay_where_they_are(tmp_path: Path) -> None:
-    from tdrop.home.record_file import take_artifacts_along
+    from tasks.tracking import connect
+    from tdrop.home import Place
 
-    (tmp_path / "artifacts").mkdir()
-    with closing(sqlite3.connect(tmp_path / "mlflow.db")) as record, record:
-        record.execute("CREATE TABLE experiments (artifact_location TEXT)")
-        record.execute("CREATE TABLE runs (artifact_uri TEXT)")
-        record.execute("INSERT INTO experiments VALUES ('file:///shared/artifacts')")
-        record.execute("INSERT INTO runs VALUES ('file:///shared/artifacts/1/artifacts')")
-    for there, expected in ((False, "file:///shared/artifacts"), (True, (tmp_path / "artifacts").as_uri())):
-        if there:
-            (tmp_path / "artifacts" / "1" / "artifacts").mkdir(parents=True)
-        take_artifacts_along(tmp_path / "mlflow.db", tmp_path / "artifacts")
-        with closing(sqlite3.connect(tmp_path / "mlflow.db")) as record:
-            found = record.execute("SELECT artifact_location, artifact_uri FROM experiments, runs").fetchall()
-        assert found == [(expected, f"{expected}/1/artifacts")]
+    (tmp_path / "first" / "artifacts").mkdir(parents=True)
+    client = connect(Place.at(tmp_path / "first"))
+    experiment = client.create_experiment("tdrop a", artifact_location="file:///shared/artifacts")
+    run = client.create_run(experiment).info.run_id
+    for there, expected in (("second", "file:///shared/artifacts"), ("third", (tmp_path / "third/artifacts").as_uri())):
+        shutil.copytree(tmp_path / "first", tmp_path / there)
+        if there == "third":
+            (tmp_path / there / "artifacts" / run / "artifacts").mkdir(parents=True)
+        client = connect(Place.at(tmp_path / there))
+        assert client.get_experiment(experiment).artifact_location == expected
+        assert client.get_run(run).info.artifact_uri == f"{expected}/{run}/artifacts"

@@ -104,8 +104,8 @@ def what_leaves(place, site):
 
 def values(evaluation, run) -> dict[str, float]:
     """What the evaluation says about a method, by metric."""
+    from tasks.site_record import DIGITS
     from tdrop.metrics import METRICS
-    from tdrop.runs.export import DIGITS
 
     return {
         f"target/{row['metric']}": round(row["value"], DIGITS)

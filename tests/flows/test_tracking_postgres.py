@@ -126,8 +126,7 @@ def test_every_method_has_its_model_with_what_was_measured_of_it(recorded, tmp_p
 
 @pytest.mark.usefixtures("on_postgres")
 def test_a_site_is_recorded_promoted_and_forgotten_on_postgres(recorded):
-    from tasks.forget import forget_site
-    from tasks.registry import CHAMPION, promote, rollback, version_at
+    from tasks.registry import CHAMPION, forget_site, promote, rollback, version_at
     from tasks.tracking import EXPERIMENTS, connect
     from tdrop.base import UsageError
 

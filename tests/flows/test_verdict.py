@@ -14,11 +14,12 @@ from conftest import settle
 from flows.audit import audit_site
 from flows.shift import compare_with_source
 from flows.transfer import transfer_site
+from tasks.export import export_site
 from tasks.report import assemble
+from tasks.site_record import site_record
 from tdrop.base import SiteStopped
 from tdrop.home.status import read_status
 from tdrop.runs.batch import last_verdict
-from tdrop.runs.export import export_site, site_record
 from tdrop.runs.run import last_run
 from tdrop.runs.settings import TransferSettings
 

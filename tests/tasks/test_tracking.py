@@ -13,15 +13,16 @@ import pytest
 from tdrop.home.place import Place
 
 
-def test_a_failed_run_keeps_its_own_error():
+def test_a_failed_run_keeps_its_own_error(tmp_path, monkeypatch):
     from tasks.recording import recorded_run
+    from tasks.tracking import connect, experiment_id
 
-    def set_terminated(*_):
+    def delete_run(*_):
         raise ConnectionError("MLflow is gone")
 
-    started = SimpleNamespace(info=SimpleNamespace(run_id="1"))
-    client = SimpleNamespace(create_run=lambda *_, **__: started, set_terminated=set_terminated)
-    with pytest.raises(ValueError, match="the real reason"), recorded_run(client, "0", "a run", {}):
+    client, experiment = connect(place := Place.at(tmp_path)), experiment_id(place, place.network())
+    monkeypatch.setattr(client, "delete_run", delete_run)
+    with pytest.raises(ValueError, match="the real reason"), recorded_run(client, experiment, "a run", {}):
         raise ValueError("the real reason")
 
 
@@ -29,15 +30,15 @@ def test_a_failed_run_keeps_its_own_error():
 def test_a_view_of_the_methods_comes_with_the_experiment(tmp_path, labelled, first):
     """In the form that MLflow's page reads: a name, times as numbers, the table's state as text."""
     from flows.pages import experiment_pages
+    from tasks.recording import save_view
     from tasks.tracking import connect, experiment_id
-    from tasks.views import keep_view
 
     place = Place.at(tmp_path)
     client = connect(place)
     experiment = experiment_id(place, place.network())
     parent = client.create_run(experiment, tags={"kind": "site", "site": "harbour"}).info.run_id
     assert experiment_pages(place, "http://mlflow") == [f"http://mlflow/#/experiments/{experiment}/runs"]
-    keep_view(client, experiment, "harbour", parent, labelled=labelled)
+    save_view(client, experiment, "harbour", parent, labelled=labelled)
     view = json.loads(client.get_experiment(experiment).tags["mlflow.sharedViewState.compare-methods-harbour"])
     assert view["name"] == "Compare methods: harbour"
     assert isinstance(view["createdAt"], int)
@@ -79,6 +80,7 @@ def test_two_sites_never_log_a_model_at_once(tmp_path, monkeypatch):
     import mlflow.pyfunc
 
     import tasks.models as models
+    from tasks.recording import recorded_run
     from tasks.tracking import connect, experiment_name
 
     client = connect(Place.at(tmp_path))
@@ -99,9 +101,9 @@ def test_two_sites_never_log_a_model_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr(mlflow.pyfunc, "log_model", log_model)
 
     def log(site):
-        run = client.create_run(experiment).info.run_id
         record = SimpleNamespace(site=site, candidate=str(tmp_path), example=[{"age": 60.0}], tags={}, chosen="mlp")
-        return models.log_model(run, tmp_path / site, record, "mlp").model_id
+        with recorded_run(client, experiment, site, {}):
+            return models.log_model(tmp_path / site, record, "mlp").model_id
 
     with ThreadPoolExecutor(2) as threads:
         assert list(threads.map(log, ("harbour", "hillside"))) == ["m-1", "m-1"]
@@ -110,8 +112,7 @@ def test_two_sites_never_log_a_model_at_once(tmp_path, monkeypatch):
 
 def test_a_model_beyond_the_first_page_keeps_its_run(tmp_path):
     """MLflow shows a hundred models at a time, by name."""
-    from tasks.forget import forget_old
-    from tasks.registry import CHAMPION
+    from tasks.registry import CHAMPION, forget_old
     from tasks.tracking import connect, experiment_name
 
     client = connect(Place.at(tmp_path))

@@ -15,6 +15,7 @@ import pytest
 from exported_folder import METHOD, METHODS, SHARES, attack_folder, confusion, groups_of
 from report_cases import frames, report_data
 
+from tasks.export import write_numbers
 from tdrop import metrics
 from tdrop.base import plain
 from tdrop.data.outcomes import LabelCounts
@@ -24,7 +25,6 @@ from tdrop.disclosure.report import disclose
 from tdrop.evaluate import evaluate_methods
 from tdrop.metrics import METRICS, subgroup_metrics
 from tdrop.report import ReportData, render_report
-from tdrop.runs.export import write_numbers
 
 #: Rows of the sites that are attacked in the ordinary run: a small one, one below and one above a few hundred.
 SIZES = (47, 133, 317)

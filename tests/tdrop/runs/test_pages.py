@@ -6,7 +6,7 @@ import pytest
 from report_cases import make_choice, make_forecast, make_validation
 
 from flows.prefect_flow import name_of_run
-from tasks.views import compare_sentence
+from tasks.recording import compare_sentence
 from tdrop.base import Hidden
 from tdrop.contracts.findings import Finding
 from tdrop.evaluate import Row

@@ -16,16 +16,15 @@ from exported_folder import METHOD, METHODS, attack_folder, confusion, groups_of
 from numpy.typing import NDArray
 from report_cases import CONTRACTS, predict, report_data, simulate
 
+from tasks.export import patients_of, write_report
 from tdrop.base import Summary
 from tdrop.contracts.network import load_network
 from tdrop.data.encode import learn_encoder
 from tdrop.data.outcomes import LabelCounts
 from tdrop.data.subgroups import subgroups_of
-from tdrop.disclosure.report import disclose
+from tdrop.disclosure import Published, disclose
 from tdrop.evaluate import evaluate_methods
 from tdrop.report import ReportData
-from tdrop.runs.export import write_report
-from tdrop.runs.published import Published, patients_of
 from tdrop.shift import estimate_shift, match
 
 SOURCE_ROWS = 300

@@ -10,10 +10,8 @@ import pandas as pd
 import pytest
 from disclosure_attack import Attack
 
-from tdrop.disclosure.cells import shown_count
-from tdrop.disclosure.differences import may_leave, patients_apart, state_of
+from tdrop.disclosure import Published, may_leave, patients_apart, shown_count, state_of
 from tdrop.report import SiteSummary
-from tdrop.runs.published import Published
 
 THRESHOLD = 10
 
@@ -109,7 +107,7 @@ def test_enough_new_patients_leave_and_nothing_near_an_older_export_does(publish
     other = pd.concat([cohort(400), cohort(5, first=9000)])
     assert export(published, other, tmp_path / "4") == second
     assert export(published, cohort(400), tmp_path / "5") == first
-    assert published.before(state_of(cohort(400), None)).patients == 410
+    assert published.before(state_of(cohort(400), None), SiteSummary).patients == 410
 
 
 def test_outcomes_that_come_a_few_at_a_time_wait(published: Published, tmp_path: Path) -> None:

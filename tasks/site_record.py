@@ -1,92 +1,116 @@
-"""What may leave a site's folder: the report, figures and numbers after disclosure control."""
+"""What a site's runs in MLflow hold, assembled from a run's stages and its report after disclosure."""
 
 from __future__ import annotations
 
 import math
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from tdrop.base import plain, write_json, write_record
+from tasks.export import Leaving, export_site, withheld_sentence
+from tdrop.base import plain, write_record
 from tdrop.choose import Choice, Trial
 from tdrop.contracts import Contract
 from tdrop.data import Encoder
-from tdrop.disclosure import disclose, disclose_trials, limit
+from tdrop.disclosure import disclose_trials, limit
 from tdrop.evaluate import ALL, Row
 from tdrop.figures import draw_calibration, draw_dropout_rates, draw_risk_histogram
-from tdrop.home import ENCODER, Place, ResolvedSite, canonical, make_folder
+from tdrop.home import ENCODER, Place, ResolvedSite, canonical
 from tdrop.methods import label
 from tdrop.metrics import METRICS, refer
-from tdrop.report import ReportData, SiteSummary, render_report, report_summary
-from tdrop.runs.published import WITHHELD, Published, patients_of, published_of, withheld_sentence
-from tdrop.runs.records import MODELS_DIGEST, MethodRecord, SiteRecord
-from tdrop.runs.run import Run
+from tdrop.report import ReportData
+from tdrop.runs import Run
 from tdrop.served import MODEL, SERVED, Description, Digests
 
-#: Decimals of what MLflow is told: more are noise, and fill its columns.
+#: Tags on a version: the lock on its models, and the stage that new patients are compared with.
+MODELS_DIGEST, ENCODED = "models_digest", "tdrop.encoded"
+#: Tag of a record that holds no number of the site, and says why.
+WITHHELD = "withheld"
+#: Decimals of what MLflow holds: more are noise, and fill its columns.
 DIGITS = 4
-#: The report before, beside the page that says why there is no newer one.
-EARLIER = "earlier_report.html"
 #: What a trial says of source patients who were left out of its fit.
 _OF_THE_SOURCE = ("log_loss", "auroc", "error_auroc", "brier")
 
 
 @dataclass(frozen=True)
-class Leaving:
-    """What may leave of a run.
+class MethodRecord:
+    """What one child run holds.
 
     Attributes:
-        data: The report's data after disclosure.
-        withheld: Whether so few patients tell it from what left before that the latter stands.
+        method: Name of the method.
+        params: Settings of the refit.
+        metrics: By group and name: `target/` (mean over seeds, `_low`, `_high`), `choice/`, `matched/`, `source/`.
+        history: Training curve of the first seed.
+        files: Text files by name.
+        seconds: How long its refits took, fitting and sampling; None where that is not known.
+        served: Folder with model/ and served.json of the first seed, or None when no model may be used here.
     """
 
-    data: ReportData
-    withheld: bool
+    method: str
+    params: Mapping[str, Any]
+    metrics: Mapping[str, float]
+    history: Sequence[Mapping[str, float | None]]
+    files: Mapping[str, str]
+    seconds: float | None = None
+    served: str | None = None
 
 
-def export_site(place: Place, run: Run, whole: ReportData, folder: Path) -> Leaving:
-    """Writes the report and its numbers with small counts hidden into an empty folder."""
-    threshold = limit(whole.site.disclosure)
-    make_folder(folder)
-    if threshold:
-        return _write_disclosed(published_of(place, run.site), whole, threshold, folder)
-    # Nothing to hide: the site's own page may leave as it is.
-    for name in ("report.html", EARLIER):
-        if (place.latest(run.site) / name).is_file():
-            shutil.copyfile(place.latest(run.site) / name, folder / name)
-    write_numbers(whole, folder)
-    return Leaving(whole, withheld=False)
+@dataclass(frozen=True)
+class SiteRecord:
+    """What a site's parent run holds, and its children.
 
+    Attributes:
+        site: Name of the site.
+        tags: Site, contract version, data digests, simulated or not, verdict.
+        params: Settings of the run.
+        metrics: Counts and the verdict's figures.
+        datasets: By role ("source", "target"): name and digest.
+        methods: One record a child run.
+        exported: Folder whose files become the parent's artifacts.
+        candidate: Folder with model/ and served.json, or None when no candidate may be made.
+        chosen: The chosen method.
+        example: Two rows in contract columns that show the input's form.
+    """
 
-def _write_disclosed(published: Published, whole: ReportData, threshold: int, folder: Path) -> Leaving:
-    """Writes what may leave, or once more what left last where few patients tell the two apart."""
-    now = patients_of(whole)
-    # What is said of the report before must be what left, not what stayed.
-    data = disclose(replace(whole, previous=published.before(now)), whole.site.disclosure)
-    permitted = published.permits(now, threshold)
-    if permitted:
-        published.keep(now, lambda files: write_report(data, files))
-    published.copy(folder)
-    return Leaving(data, not permitted)
+    site: str
+    tags: Mapping[str, str]
+    params: Mapping[str, Any]
+    metrics: Mapping[str, float]
+    datasets: Mapping[str, tuple[str, str]]
+    methods: Sequence[MethodRecord]
+    exported: str
+    candidate: str | None
+    chosen: str
+    example: Sequence[Mapping[str, Any]]
 
+    def about(self) -> str:
+        """What the site's run is, in two sentences."""
+        patients = "simulated patients" if self.tags["simulated"] == "true" else "patients"
+        return (
+            f"The model of {self.tags['source']} moved to the {patients} of {self.site}: verdict "
+            f"{self.tags['verdict']}, {label(self.chosen)} chosen without a label of the site. "
+            "Each method is a run below this one; the report is among the artifacts."
+        )
 
-def write_report(data: ReportData, folder: Path) -> SiteSummary:
-    """Writes a report that passed disclosure, and its numbers; returns its summary."""
-    (folder / "report.html").write_text(render_report(data), encoding="utf-8")
-    write_numbers(data, folder)
-    return report_summary(data)
+    def about_model(self) -> str:
+        """What a version of the site's model is, in two sentences."""
+        return (
+            f"{label(self.chosen)}, fitted on {self.tags['source']} and chosen for {self.site} without a label of it; "
+            f"verdict {self.tags['verdict']}. Nobody is scored with it before a person promotes it."
+        )
 
-
-def write_numbers(data: ReportData, folder: Path) -> None:
-    """Writes the numbers of a report, which passed disclosure, beside its page."""
-    write_json(folder / "evaluation.json", data.evaluation.to_dict())
-    write_record(folder / "shift.json", data.shift)
-    write_record(folder / "validation.json", data.validation)
-    write_record(folder / "choice.json", data.choice)
+    def about_method(self, method: str) -> str:
+        """What a method's run is, in two sentences."""
+        chosen = "chosen" if method == self.chosen else "not chosen"
+        return (
+            f"{label(method)}, tuned and fitted on {self.tags['source']} for {self.site}; {chosen}. "
+            "`target/` is measured at the site, `choice/`, `matched/` and `source/` on source patients left out of "
+            "the fit."
+        )
 
 
 def site_record(place: Place, run: Run, whole: ReportData, folder: Path) -> SiteRecord:
@@ -134,9 +158,9 @@ def _site_metrics(data: ReportData) -> dict[str, float]:
         "quarantined": data.validation.quarantined,
         "duplicates": data.validation.duplicates,
     }
-    found = {f"rows/{name}": float(count) for name, count in counts.items() if isinstance(count, int)}
+    numbers = {f"rows/{name}": float(count) for name, count in counts.items() if isinstance(count, int)}
     auroc = data.shift.domain_auroc
-    return found | ({} if auroc is None else {"shift/domain_auroc": auroc.value})
+    return numbers | ({} if auroc is None else {"shift/domain_auroc": auroc.value})
 
 
 def _method_records(site: ResolvedSite, run: Run, leaving: Leaving, folder: Path) -> list[MethodRecord]:
@@ -174,13 +198,13 @@ def _method_records(site: ResolvedSite, run: Run, leaving: Leaving, folder: Path
 def _at_the_site(rows: Sequence[Row], method: str) -> dict[str, float | None]:
     """The method's figures at the target, each with the ends of its interval."""
     mine = {row.metric: row for row in rows if (row.method, row.seed, row.group) == (method, ALL, ALL)}
-    found: dict[str, float | None] = {}
+    numbers: dict[str, float | None] = {}
     # The report has the rest.
     for name in [name for name, metric in METRICS.items() if metric.recorded]:
         if name in mine and mine[name].value is not None:
             row = mine[name]
-            found |= {f"target/{name}": row.value, f"target/{name}_low": row.low, f"target/{name}_high": row.high}
-    return found
+            numbers |= {f"target/{name}": row.value, f"target/{name}_low": row.low, f"target/{name}_high": row.high}
+    return numbers
 
 
 def _behind_the_choice(choice: Choice, method: str) -> dict[str, float | None]:
@@ -197,7 +221,7 @@ def _behind_the_choice(choice: Choice, method: str) -> dict[str, float | None]:
 def _figures(data: ReportData) -> dict[str, dict[str, str]]:
     """By method: calibration where outcomes are known, else who is referred; and the learnt dropout rates."""
     decision, least = data.site.decision, limit(data.site.disclosure)
-    found: dict[str, dict[str, str]] = {}
+    figures: dict[str, dict[str, str]] = {}
     for method, summaries in data.predictions.items():
         if data.y is not None:
             drawn = {"calibration": draw_calibration({method: summaries}, data.y, label)}
@@ -206,8 +230,8 @@ def _figures(data: ReportData) -> dict[str, dict[str, str]]:
             drawn = {"risks": draw_risk_histogram(summaries[0], referred, decision.risk_level, least)}
         if method in data.dropout_rates:
             drawn["dropout_rates"] = draw_dropout_rates({method: data.dropout_rates[method]}, label)
-        found[method] = {f"figures/{name}.svg": svg for name, svg in drawn.items() if svg is not None}
-    return found
+        figures[method] = {f"figures/{name}.svg": svg for name, svg in drawn.items() if svg is not None}
+    return figures
 
 
 def _trials_table(trials: Sequence[Trial]) -> str:
