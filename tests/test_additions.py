@@ -52,9 +52,9 @@ METHOD = NaiveBayes
 METRIC = '''
 
 @metric("Absolute error", "Mean distance of risk and outcome.", better="lower", views=("scores",), recorded=True)
-def absolute_error(of: Patients) -> Mean:
+def _absolute_error(patients: Patients) -> Mean:
     """mean of |risk - outcome|"""
-    return Mean(np.abs(of.risk - of.y))
+    return Mean(np.abs(patients.risk - patients.y))
 '''
 READER = '''
 """One JSON object a line."""

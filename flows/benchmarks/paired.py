@@ -12,7 +12,7 @@ from scipy.stats import t
 from flows.benchmarks.results import Estimate
 from tdrop import metrics
 from tdrop.base import Doubles, Summary
-from tdrop.metrics import RankedPairs, count_blocks, misclassified, over_fits, percentile_interval
+from tdrop.metrics import Statistic, count_blocks, misclassified, over_fits, percentile_interval, ranking_statistic
 
 LEVEL = 0.95
 RESAMPLES = 2000
@@ -50,7 +50,7 @@ def error_left(y: NDArray[Any], summary: Summary) -> float | None:
     """Error rate among the rest when the patients with the largest sd are referred; None without spread."""
     if summary.passes < 2:
         return None
-    referred = metrics.most(summary.sd, metrics.capacity_count(len(y), REFERRED))
+    referred = metrics.highest(summary.sd, metrics.capacity_count(len(y), REFERRED))
     return metrics.retained_error(y, summary.mean, referred, metrics.CLASS_THRESHOLD)
 
 
@@ -85,8 +85,8 @@ def error_auroc_difference(
     return Estimate(point, low, high)
 
 
-def _ranked(y: NDArray[Any], summary: Summary) -> RankedPairs:
-    return RankedPairs.of(misclassified(y, summary.mean), summary.sd)
+def _ranked(y: NDArray[Any], summary: Summary) -> Statistic:
+    return ranking_statistic(misclassified(y, summary.mean), summary.sd)
 
 
 def stratified_auroc(pairs: NDArray[Any]) -> float | None:

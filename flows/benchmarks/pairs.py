@@ -20,7 +20,7 @@ from tdrop.choose import Trial
 from tdrop.contracts import Decision
 from tdrop.home import PREDICTIONS, Place, Ref, Store, load_summary, save_cohort
 from tdrop.methods import build
-from tdrop.metrics import take
+from tdrop.metrics import take_patients
 from tdrop.runs import Trained, TransferSettings, load_predictions
 
 #: Draws a labelled source, a labelled target and the target's true risks (rows,), or None where nobody knows them.
@@ -118,4 +118,4 @@ def predictions_of(trained: Trained) -> dict[str, list[Summary]]:
 
 def keep_known(summaries: Sequence[Summary], known: NDArray[np.bool_]) -> list[Summary]:
     """The same summaries of the patients whose outcome is known."""
-    return [take(summary, np.flatnonzero(known)) for summary in summaries]
+    return [take_patients(summary, np.flatnonzero(known)) for summary in summaries]

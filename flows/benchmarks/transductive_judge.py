@@ -14,15 +14,15 @@ from tdrop.base import INTERVAL_LEVEL, Doubles, Floats
 from tdrop.metrics import (
     CLASS_THRESHOLD,
     CalibrationError,
-    RankedPairs,
     auroc,
     capacity_count,
     count_blocks,
-    expected_error,
-    most,
+    expected_loss,
+    highest,
     over_fits,
     per_row_log_loss,
     percentile_interval,
+    ranking_statistic,
     retained_error,
 )
 
@@ -69,7 +69,7 @@ def measures(y: Floats, risks: Doubles) -> dict[str, float]:
 
 def _measure(y: Floats, risk: Doubles) -> tuple[float, ...]:
     calibration = CalibrationError.measure(y, risk)
-    referred = most(expected_error(risk, CLASS_THRESHOLD), capacity_count(len(y), REFERRED))
+    referred = highest(expected_loss(risk, CLASS_THRESHOLD), capacity_count(len(y), REFERRED))
     left = retained_error(y, risk, referred, CLASS_THRESHOLD)
     assert calibration is not None
     return auroc(y, risk) or 0.5, float(per_row_log_loss(y, risk).mean()), calibration.value, left or 0.0
@@ -87,7 +87,7 @@ def log_loss_difference(y: Floats, risks: Doubles, plain: Doubles) -> Estimate:
 
 def auroc_difference(y: Floats, risks: Doubles, plain: Doubles) -> Estimate:
     """Difference in AUROC with an interval over patients and refits."""
-    plans = [[RankedPairs.of(y, risk) for risk in side] for side in (risks, plain)]
+    plans = [[ranking_statistic(y, risk) for risk in side] for side in (risks, plain)]
 
     def difference(counts: Floats | Doubles) -> Doubles:
         """Of every refit and resample (refits, resamples)."""

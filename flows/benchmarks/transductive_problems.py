@@ -20,7 +20,7 @@ from tdrop.base import Cohort, Doubles, Indices, Method, ascending
 from tdrop.choose import OutOfFold, Trial, promising, run_trial
 from tdrop.data import extrapolation, simulated_cohort
 from tdrop.methods import build
-from tdrop.metrics import CLASS_THRESHOLD, expected_error, per_row_log_loss, risk_coverage
+from tdrop.metrics import CLASS_THRESHOLD, expected_loss, per_row_log_loss, risk_coverage
 from tdrop.shift import match, propensity
 
 METHOD = "transductive_ensemble"
@@ -153,7 +153,7 @@ def _matched_coverage(source: Cohort, found: OutOfFold | None, matched: Indices)
     assert source.y is not None
     kept = np.isin(found.rows, matched)
     y, risk = source.y[found.rows[kept]], found.risk[kept]
-    return float(risk_coverage(y, risk, expected_error(risk, CLASS_THRESHOLD), CLASS_THRESHOLD).error.mean())
+    return float(risk_coverage(y, risk, expected_loss(risk, CLASS_THRESHOLD), CLASS_THRESHOLD).error.mean())
 
 
 def predict_target(

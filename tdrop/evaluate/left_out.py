@@ -16,7 +16,7 @@ from tdrop.metrics import auroc, per_row_log_loss
 
 #: A usual model, quick to fit: what is lost is a property of the features far more than of the method.
 MEASURED_BY = "logistic_regression"
-REFITS = 10
+LEFT_OUT_REFITS = 10
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def measure_left_out(source_frame: pd.DataFrame, contract: Contract, encoder: En
     frame = source_frame[known].reset_index(drop=True)
     whole = learn_encoder(source_frame, contract, unknown)
     persons = persons_of(frame, contract)
-    pair = [each.encode(frame, "source", y=y[known], persons=persons) for each in (whole, encoder)]
+    pair = [one.encode(frame, "source", y=y[known], persons=persons) for one in (whole, encoder)]
     try:
         rows, outcomes, (full, lean) = _out_of_fold(pair, seed)
     except DataError:
@@ -84,7 +84,7 @@ def _out_of_fold(pair: list[Cohort], seed: int) -> tuple[int, Doubles, list[Doub
     """How many source patients were predicted, their outcomes (rows,), and by cohort their risks (rows,)."""
     assert pair[0].y is not None
     rows, fold = deal_folds(pair[0], seed=seed)
-    method = build(MEASURED_BY, refits=REFITS)
-    held = tuple(int(each) for each in np.unique(fold))
+    method = build(MEASURED_BY, refits=LEFT_OUT_REFITS)
+    held = tuple(np.unique(fold).tolist())
     risks = [predict_folds(method, cohort, cohort.unlabelled(), (rows, fold), held, seed=seed).risk for cohort in pair]
     return len(rows), pair[0].y[rows].astype(np.float64), risks

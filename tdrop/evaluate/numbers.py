@@ -1,4 +1,4 @@
-"""Every statistic of every method, on all patients and on the same resamples of them."""
+"""Every metric of every method, on all patients and on the same resamples of them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tdrop import metrics
-from tdrop.base import Doubles, Floats, Indices, Summary
-from tdrop.evaluate.statistics import statistics_of
-from tdrop.metrics import Decision, Mask, Patients, refer, take
+from tdrop.base import Doubles, Indices, Mask, Summary
+from tdrop.metrics import METRICS, DecisionLevels, Mean, MetricPart, Patients, Ranking, Ratio, Statistic, Total
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class KnownOutcomes:
 
 
 @dataclass(frozen=True)
-class Numbers:
+class FitNumbers:
     """One method, one seed: the numbers of all patients, of every resample (resamples,), and what they rest on.
 
     `intervals` holds those over patients that a statistic makes itself.
@@ -41,66 +40,108 @@ class Numbers:
     intervals: Mapping[str, tuple[float, float]]
 
 
-def patients_interval(name: str, fits: Sequence[Numbers]) -> tuple[float | None, float | None]:
+def patients_interval(name: str, fits: Sequence[FitNumbers]) -> tuple[float | None, float | None]:
     """Returns the interval over patients of a number's mean over fits.
 
     Where a fit has an interval of its own, the ends are averaged: fits of the same patients move together.
     """
     if not len(fits[0].resampled[name]):
         return None, None
-    if any(name in one.intervals for one in fits):
-        own = [one.intervals.get(name) or metrics.percentile_interval(one.resampled[name]) for one in fits]
+    if any(name in fit.intervals for fit in fits):
+        own = [fit.intervals.get(name) or metrics.percentile_interval(fit.resampled[name]) for fit in fits]
         ends = np.array([pair for pair in own if None not in pair], dtype=np.float64).mean(axis=0)
         return float(ends[0]), float(ends[1])
-    return metrics.percentile_interval(np.mean([one.resampled[name] for one in fits], axis=0))
+    return metrics.percentile_interval(np.mean([fit.resampled[name] for fit in fits], axis=0))
 
 
 def resample_all(
     predictions: Mapping[str, Sequence[Summary]],
     labels: KnownOutcomes,
-    decision: Decision,
+    decision: DecisionLevels,
     groups: Mapping[str, Indices],
     unlike: Mask | None = None,
-) -> dict[str, list[Numbers]]:
-    """Computes every statistic on all patients and on every resample."""
+) -> dict[str, list[FitNumbers]]:
+    """Computes every metric that needs outcomes, by method one per fit; those of subgroups are `metric@group`."""
     inside = {group: np.flatnonzero(np.isin(labels.rows, rows)) for group, rows in groups.items()}
-    plans = {
-        method: [_plan(summary, labels, decision, inside, unlike) for summary in summaries]
-        for method, summaries in predictions.items()
-    }
-    blocks: dict[str, list[list[Doubles]]] = {method: [[] for _ in plan] for method, plan in plans.items()}
+    plans: list[list[Statistic]] = []
+    for summary in (summary for summaries in predictions.values() for summary in summaries):
+        referrals = metrics.refer(summary, decision, unlike).take(labels.rows)
+        known = metrics.take_patients(summary, labels.rows)
+        plans.append(_plan_statistics(Patients(known, decision, referrals, labels.y), inside))
+    blocks: list[list[Doubles]] = [[] for _ in plans]
     for counts in metrics.count_blocks(len(labels.y), labels.resamples, labels.seed, labels.persons):
-        for method, plan in plans.items():
-            for index, statistics in enumerate(plan):
-                blocks[method][index].append(_apply(statistics, counts))
-    ones = np.ones((1, len(labels.y)))
-    return {
-        method: [
-            _numbers(statistics, _apply(statistics, ones)[:, 0], blocks[method][index])
-            for index, statistics in enumerate(plan)
-        ]
-        for method, plan in plans.items()
-    }
+        for plan, drawn in zip(plans, blocks, strict=True):
+            drawn.append(np.concatenate([statistic.resampled(counts) for statistic in plan]))
+    fits = iter([_collect(plan, drawn, len(labels.y)) for plan, drawn in zip(plans, blocks, strict=True)])
+    return {method: [next(fits) for _ in summaries] for method, summaries in predictions.items()}
 
 
-def _plan(
-    summary: Summary, labels: KnownOutcomes, decision: Decision, inside: Mapping[str, Indices], unlike: Mask | None
-) -> list[metrics.Statistic]:
-    referrals = refer(summary, decision, unlike).take(labels.rows)
-    return statistics_of(Patients(take(summary, labels.rows), decision, referrals, labels.y), inside)
-
-
-def _apply(statistics: Sequence[metrics.Statistic], counts: Floats | Doubles) -> Doubles:
-    return np.concatenate([statistic.resampled(counts) for statistic in statistics])
-
-
-def _numbers(statistics: Sequence[metrics.Statistic], point: Doubles, blocks: Sequence[Doubles]) -> Numbers:
-    names = [name for statistic in statistics for name in statistic.names]
-    resampled = np.concatenate(blocks, axis=1) if blocks else np.zeros((len(names), 0))
-    basis = [pair for statistic in statistics for pair in statistic.rests_on]
-    return Numbers(
+def _collect(plan: Sequence[Statistic], drawn: Sequence[Doubles], rows: int) -> FitNumbers:
+    names = [name for statistic in plan for name in statistic.names]
+    point = np.concatenate([statistic.resampled(np.ones((1, rows))) for statistic in plan])[:, 0]
+    resampled = np.concatenate(drawn, axis=1) if drawn else np.zeros((len(names), 0))
+    rests_on = [pair for statistic in plan for pair in statistic.rests_on]
+    return FitNumbers(
         point=dict(zip(names, point.tolist(), strict=True)),
         resampled=dict(zip(names, resampled, strict=True)),
-        rests_on=dict(zip(names, basis, strict=True)),
-        intervals={name: pair for statistic in statistics for name, pair in statistic.intervals.items()},
+        rests_on=dict(zip(names, rests_on, strict=True)),
+        intervals={name: pair for statistic in plan for name, pair in statistic.intervals.items()},
     )
+
+
+def _plan_statistics(patients: Patients, groups: Mapping[str, Indices]) -> list[Statistic]:
+    """Returns every metric that needs outcomes as statistics that are cheap to resample."""
+    parts = {
+        name: metric.part(patients)
+        for name, metric in METRICS.items()
+        if metric.part is not None and metric.needs != "patients"
+    }
+    everyone = np.arange(len(patients.y))
+    whole = [(name, part, everyone) for name, part in parts.items()]
+    inside = [
+        (f"{name}@{group}", part, rows)
+        for group, rows in groups.items()
+        for name, part in parts.items()
+        if METRICS[name].subgroups
+    ]
+    return _statistics(whole, patients.y) + _statistics(inside, patients.y)
+
+
+def _statistics(parts: Sequence[tuple[str, MetricPart, Indices]], y: Doubles) -> list[Statistic]:
+    """One statistic of all sums, which is what makes them cheap, and one for each of the others."""
+    sums = [(name, part, rows) for name, part, rows in parts if isinstance(part, Total | Mean | Ratio)]
+    plan: list[Statistic] = [_sums(sums, y)] if sums else []
+    for name, part, rows in parts:
+        if len(rows) < len(y) and not isinstance(part, Total | Mean | Ranking):
+            raise TypeError(f"metric '{name}': subgroups have totals, means and rankings only")
+        if isinstance(part, Ranking):
+            plan.append(metrics.ranking_statistic(part.event, part.score, name=name, rows=rows))
+        elif isinstance(part, Statistic) and all(part is not planned for planned in plan):
+            # One statistic may stand for several metrics, as the calibration line does.
+            plan.append(part)
+    return plan
+
+
+def _sums(parts: Sequence[tuple[str, Total | Mean | Ratio, Indices]], y: Doubles) -> Statistic:
+    tops, bottoms, rests_on = [], [], []
+    for _, part, rows in parts:
+        if isinstance(part, Ratio):
+            tops.append(np.asarray(part.top, dtype=np.float64))
+            bottoms.append(np.asarray(part.bottom, dtype=np.float64))
+            rests_on.append((len(y), int(y.sum())))
+            continue
+        member = np.zeros(len(y))
+        member[rows] = 1.0
+        among = part.among if isinstance(part, Mean) else None
+        tops.append(part.each * member)
+        bottoms.append(member if among is None else among * member)
+        rests_on.append((int(bottoms[-1].sum()), _events(tops[-1], bottoms[-1], y, picked=among is not None)))
+    plain = np.array([isinstance(part, Total) for _, part, _ in parts])
+    return metrics.sums_statistic([name for name, _, _ in parts], np.stack(tops), np.stack(bottoms), plain, rests_on)
+
+
+def _events(top: Doubles, bottom: Doubles, y: Doubles, *, picked: bool) -> int:
+    """Events behind a sum: what it counts, else whom it picks, else the outcomes of its patients."""
+    if np.isin(top, (0.0, 1.0)).all():
+        return int(top.sum())
+    return int(bottom.sum() if picked else y @ bottom)

@@ -16,7 +16,7 @@ from tdrop import metrics
 from tdrop.base import Doubles
 from tdrop.metrics import weighted_lines
 
-FOLDS = 5
+RECALIBRATION_FOLDS = 5
 #: With fewer known outcomes a fitted slope costs more than it mends; the intercept alone is offered.
 SLOPE_FROM = 200
 
@@ -70,7 +70,12 @@ class Recalibration:
 
 
 def suggest_recalibration(
-    y: NDArray[Any], risk: NDArray[Any], weights: NDArray[Any] | None = None, *, folds: int = FOLDS, seed: int = 0
+    y: NDArray[Any],
+    risk: NDArray[Any],
+    weights: NDArray[Any] | None = None,
+    *,
+    folds: int = RECALIBRATION_FOLDS,
+    seed: int = 0,
 ) -> Recalibration:
     """Fits both recalibrations of risk to known outcomes.
 
@@ -90,7 +95,7 @@ def suggest_recalibration(
     if fewest < metrics.FEWEST_EVENTS:
         return Recalibration(len(outcome), events, (before,), "too few known outcomes to suggest a recalibration")
     fold = _folds(outcome, folds, seed)
-    found = [before]
+    adjustments = [before]
     offered = (("intercept", False), ("intercept and slope", True))
     for name, with_slope in offered if len(outcome) >= SLOPE_FROM else offered[:1]:
         after = np.empty(len(value))
@@ -98,9 +103,9 @@ def suggest_recalibration(
             inside = fold == index
             line = _fit(outcome[~inside], value[~inside], weight[~inside], with_slope)
             after[inside] = metrics.recalibrated(value[inside], *line)
-        found.append(_describe(name, *_fit(outcome, value, weight, with_slope), outcome, after, weight))
-    best = min(found, key=lambda one: np.inf if one.log_loss is None else one.log_loss)
-    return Recalibration(len(outcome), events, tuple(found), helps=None if best is before else best.name)
+        adjustments.append(_describe(name, *_fit(outcome, value, weight, with_slope), outcome, after, weight))
+    best = min(adjustments, key=lambda one: np.inf if one.log_loss is None else one.log_loss)
+    return Recalibration(len(outcome), events, tuple(adjustments), helps=None if best is before else best.name)
 
 
 def _fit(y: Doubles, risk: Doubles, weights: Doubles, with_slope: bool) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 from tdrop.base import DataError, Mark, plain, read
 
 #: The version of evaluation.json; a reader refuses one that it does not know.
-FORM = 1
+EVALUATION_FORM = 1
 
 #: In `seed`: the mean over seeds. In `group`: every patient.
 ALL = "all"
@@ -19,8 +19,8 @@ ALL = "all"
 
 Over = Literal["patients", "patients and fits"]
 
-#: Why a number is missing: a method with one prediction a patient has no spread; nothing is known; nothing went wrong;
-#: too few events, or too few without; the number has no value; disclosure took it away.
+#: Why a number is missing: one prediction per patient has no spread; nothing is known; nothing went wrong; too few
+#: events, or too few without; the number has no value; disclosure took it away.
 Why = Literal["no spread", "no outcome", "no errors", "few events", "few others", "not estimable", "hidden"]
 
 
@@ -119,12 +119,14 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns evaluation.json."""
-        return {"form": FORM, **plain(self)}
+        return {"form": EVALUATION_FORM, **plain(self)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Reads evaluation.json back."""
         form = data.get("form")
-        if form != FORM:
-            raise DataError(f"this evaluation has form {form!r} and {FORM} was expected; evaluate the site again")
+        if form != EVALUATION_FORM:
+            raise DataError(
+                f"this evaluation has form {form!r} and {EVALUATION_FORM} was expected; evaluate the site again"
+            )
         return read(cls, {name: value for name, value in data.items() if name != "form"})

@@ -8,16 +8,15 @@ from dataclasses import replace
 import numpy as np
 
 from tdrop import metrics
-from tdrop.base import Indices, Summary
-from tdrop.evaluate.numbers import KnownOutcomes, Numbers, patients_interval
+from tdrop.base import Indices, Mask, Summary
+from tdrop.evaluate.numbers import FitNumbers, KnownOutcomes, patients_interval
 from tdrop.evaluate.records import ALL, Over, Row, Why
 from tdrop.metrics import (
     FEWEST_EVENTS,
     METRICS,
-    Decision,
-    Mask,
+    DecisionLevels,
     Mean,
-    Part,
+    MetricPart,
     Patients,
     Total,
     difference_name,
@@ -26,11 +25,11 @@ from tdrop.metrics import (
 )
 
 
-def free_rows(
+def rows_without_outcomes(
     site: str,
     method: str,
     summaries: Sequence[Summary],
-    decision: Decision,
+    decision: DecisionLevels,
     seeds: Sequence[int],
     groups: Mapping[str, Indices],
     unlike: Mask | None = None,
@@ -55,7 +54,7 @@ def free_rows(
     return rows
 
 
-def _point(name: str, part: Part, members: Indices) -> float | None:
+def _point(name: str, part: MetricPart, members: Indices) -> float | None:
     """The total or mean over some patients; None where there is nobody to take the mean of."""
     if not isinstance(part, Total | Mean) or (isinstance(part, Mean) and part.among is not None):
         raise TypeError(f"metric '{name}': without outcomes there are totals and plain means only")
@@ -77,8 +76,8 @@ def _over_seeds(row: Row, points: Sequence[float | None]) -> Row:
     return replace(row, value=value, seed_sd=spread, estimable=estimable)
 
 
-def labelled_rows(
-    site: str, method: str, summaries: Sequence[Summary], numbers: Sequence[Numbers], seeds: Sequence[int]
+def rows_with_outcomes(
+    site: str, method: str, summaries: Sequence[Summary], numbers: Sequence[FitNumbers], seeds: Sequence[int]
 ) -> list[Row]:
     """Rows that rest on known outcomes."""
     spread = all(map(has_spread, summaries))
@@ -86,7 +85,7 @@ def labelled_rows(
     for name in sorted(numbers[0].point, key=_place):
         metric, _, group = name.partition("@")
         template = Row(site, method, ALL, metric, None, None, None, 0, group=group or ALL)
-        singles = [_seed_row(template, name, s, one, spread) for s, one in zip(seeds, numbers, strict=True)]
+        singles = [_seed_row(template, name, s, fit, spread) for s, fit in zip(seeds, numbers, strict=True)]
         if not group:
             rows += singles
         rows.append(_all_row(template, name, singles, numbers))
@@ -99,7 +98,7 @@ def _place(name: str) -> tuple[bool, int]:
     return bool(group), list(METRICS).index(metric)
 
 
-def _seed_row(template: Row, name: str, seed: int, numbers: Numbers, spread: bool) -> Row:
+def _seed_row(template: Row, name: str, seed: int, numbers: FitNumbers, spread: bool) -> Row:
     n, events = numbers.rests_on[name]
     row = replace(template, seed=int(seed), n=n, events=events)
     why = _why_not(template.metric, n, events, spread)
@@ -124,7 +123,7 @@ def _why_not(name: str, n: int, events: int, spread: bool) -> Why | None:
     return None
 
 
-def _all_row(template: Row, name: str, singles: Sequence[Row], numbers: Sequence[Numbers]) -> Row:
+def _all_row(template: Row, name: str, singles: Sequence[Row], numbers: Sequence[FitNumbers]) -> Row:
     """The mean over seeds; its interval is that of the mean on shared resamples."""
     events = [row.events or 0 for row in singles]
     row = replace(template, n=min(row.n or 0 for row in singles), events=min(events))
@@ -156,7 +155,7 @@ def _within(name: str, interval: tuple[float | None, float | None]) -> tuple[flo
 
 
 def difference_rows(
-    site: str, method: str, reference: str, numbers: Mapping[str, Sequence[Numbers]], labels: KnownOutcomes
+    site: str, method: str, reference: str, numbers: Mapping[str, Sequence[FitNumbers]], labels: KnownOutcomes
 ) -> list[Row]:
     """Rows that compare a method with the reference on the same resamples."""
     rows = []

@@ -1,4 +1,4 @@
-"""Evaluates every method of a site on the same patients and the same resamples."""
+"""Evaluates every method of a site on the same patients and the same resamples, and lists its patients."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from tdrop.base import DataError, Indices, Summary
+from tdrop.base import DataError, Indices, Mask, Summary
 from tdrop.evaluate.numbers import KnownOutcomes, resample_all
 from tdrop.evaluate.records import Evaluation
-from tdrop.evaluate.rows import difference_rows, free_rows, labelled_rows
-from tdrop.metrics import Decision
+from tdrop.evaluate.rows import difference_rows, rows_with_outcomes, rows_without_outcomes
+from tdrop.metrics import DecisionLevels, has_spread, refer
 
 #: The method whose results the others are compared with, where it was run.
 REFERENCE = "logistic_regression"
@@ -23,21 +24,21 @@ def evaluate_methods(
     site: str,
     predictions: Mapping[str, Sequence[Summary]],
     y: NDArray[Any] | None,
-    decision: Decision,
+    decision: DecisionLevels,
     *,
     seeds: Sequence[int],
     subgroups: Mapping[str, NDArray[Any]] | None = None,
     bootstrap: int = 1000,
     seed: int = 0,
     reference: str = REFERENCE,
-    unlike: NDArray[np.bool_] | None = None,
+    unlike: Mask | None = None,
     persons: Indices | None = None,
 ) -> Evaluation:
     """Computes every number of a site.
 
     Args:
         site: Name of the site.
-        predictions: By method, one Summary a seed, all of the same patients in the same order.
+        predictions: By method, one Summary per seed, all of the same patients in the same order.
         y: Outcomes (rows,), NaN where unknown; None without labels.
         decision: The site's risk level, decision threshold, interval level and capacity.
         seeds: The seeds that the summaries belong to.
@@ -51,13 +52,16 @@ def evaluate_methods(
     rows = _check(site, predictions, y, seeds)
     groups = _group_rows(subgroups, rows)
     labels = _known(y, bootstrap, seed, persons)
-    found = {method: free_rows(site, method, s, decision, seeds, groups, unlike) for method, s in predictions.items()}
+    tidy = {
+        method: rows_without_outcomes(site, method, summaries, decision, seeds, groups, unlike)
+        for method, summaries in predictions.items()
+    }
     if labels is not None:
         numbers = resample_all(predictions, labels, decision, groups, unlike)
         for method, summaries in predictions.items():
-            found[method] += labelled_rows(site, method, summaries, numbers[method], seeds)
+            tidy[method] += rows_with_outcomes(site, method, summaries, numbers[method], seeds)
             if reference in numbers and method != reference:
-                found[method] += difference_rows(site, method, reference, numbers, labels)
+                tidy[method] += difference_rows(site, method, reference, numbers, labels)
     return Evaluation(
         site=site,
         seeds=tuple(int(s) for s in seeds),
@@ -65,7 +69,7 @@ def evaluate_methods(
         labelled=0 if labels is None else len(labels.y),
         outcomes=None if labels is None else labels.events,
         decision={n: getattr(decision, n) for n in ("risk_level", "threshold", "interval_level", "capacity")},
-        rows=tuple(row for rows_of in found.values() for row in rows_of),
+        rows=tuple(row for rows_of_method in tidy.values() for row in rows_of_method),
     )
 
 
@@ -78,7 +82,9 @@ def _check(
     if y is not None:
         lengths.add(len(y))
     if len(lengths) != 1:
-        raise DataError(f"site '{site}': predictions and outcomes cover {sorted(lengths)} patients; give one a patient")
+        raise DataError(
+            f"site '{site}': predictions and outcomes cover {sorted(lengths)} patients; give one per patient"
+        )
     for method, summaries in predictions.items():
         if len(summaries) != len(seeds):
             raise DataError(f"site '{site}', method '{method}': {len(summaries)} predictions for {len(seeds)} seeds")
@@ -98,8 +104,8 @@ def _group_rows(subgroups: Mapping[str, NDArray[Any]] | None, rows: int) -> dict
 
 def _natural(label: str) -> tuple[float, bool, str]:
     """Sorts bands by their first number, "under 65" before "65 to 74", and labels without one last."""
-    found = re.search(r"\d+(\.\d+)?", label)
-    return (float(found.group()) if found else float("inf"), found is None or found.start() == 0, label)
+    number = re.search(r"\d+(\.\d+)?", label)
+    return (float(number.group()) if number else float("inf"), number is None or number.start() == 0, label)
 
 
 def _known(y: NDArray[Any] | None, bootstrap: int, seed: int, persons: Indices | None) -> KnownOutcomes | None:
@@ -108,3 +114,41 @@ def _known(y: NDArray[Any] | None, bootstrap: int, seed: int, persons: Indices |
     rows = np.flatnonzero(np.isfinite(y))
     whose = None if persons is None else persons[rows]
     return KnownOutcomes(rows, np.asarray(y, dtype=np.float64)[rows], bootstrap, seed, whose)
+
+
+def patients_table(
+    ids: NDArray[Any], summary: Summary, decision: DecisionLevels, unlike: Mask | None = None
+) -> pd.DataFrame:
+    """Returns id, risk, sd, low, high, refer and why, one row per patient in the order given.
+
+    Args:
+        ids: Patient identifiers (rows,).
+        summary: Predictions of the first seed.
+        decision: The site's level, interval level and capacity.
+        unlike: Who is unlike anyone the model learned from (rows,); nobody where that is not known.
+    """
+    if len(ids) != len(summary.mean):
+        raise DataError(f"{len(ids):,} patients but {len(summary.mean):,} predictions; give one prediction per patient")
+    low, high = summary.interval(decision.interval_level)
+    referrals = refer(summary, decision, unlike)
+    reasons = {
+        f"interval reaches the {decision.risk_level:.0%} risk level": referrals.by_level,
+        f"among the {decision.capacity:.0%} with most expected loss": referrals.by_capacity,
+        "unlike anyone the model learned from": referrals.unlike,
+    }
+    why = [
+        "; ".join(reason for reason, mask in reasons.items() if mask[row]) if referrals.referred[row] else ""
+        for row in range(len(ids))
+    ]
+    spread = has_spread(summary)
+    return pd.DataFrame(
+        {
+            "id": ids,
+            "risk": summary.mean.astype(np.float64),
+            "sd": summary.sd.astype(np.float64) if spread else np.nan,
+            "low": low.astype(np.float64) if spread else np.nan,
+            "high": high.astype(np.float64) if spread else np.nan,
+            "refer": referrals.referred,
+            "why": why,
+        }
+    )

@@ -108,7 +108,9 @@ def _sweep(summary: Summary, y: NDArray[Any], known: NDArray[np.bool_]) -> Doubl
     points = []
     for level in summary.levels:
         low, high = summary.interval(level)
-        caught = metrics.inpt(y[known], summary.mean[known], high[known], SWEEP_LEVEL)
+        caught = int(
+            (metrics.referred_at_level(summary.mean[known], high[known], SWEEP_LEVEL) & (y[known] > 0.5)).sum()
+        )
         points.append(((high - low).mean(), caught))
     return np.asarray(points, dtype=np.float64)
 

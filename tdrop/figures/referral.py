@@ -107,7 +107,7 @@ def draw_decision_curve(
     thresholds = _THRESHOLDS
     bound = []
     for threshold in thresholds:
-        doubtful = metrics.most(metrics.expected_loss(risk, threshold), metrics.capacity_count(len(risk), capacity))
+        doubtful = metrics.highest(metrics.expected_loss(risk, threshold), metrics.capacity_count(len(risk), capacity))
         referred = doubtful | metrics.referred_at_level(risk, high[known], threshold)
         bound.append(float(metrics.per_row_benefit(outcome, risk, threshold, referred).mean()))
     everybody = metrics.benefit_curve(outcome, np.ones(len(risk)), thresholds)

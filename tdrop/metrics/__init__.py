@@ -1,4 +1,4 @@
-"""Metrics, one family a file: scores, ranking, calibration, referral, curves, resampling.
+"""Metrics: scores and ranking, calibration, referral, curves, resampling.
 
 Every function takes plain arrays and gives a number, or None where the number does not exist. `table.py` has the entry
 of every metric that an evaluation holds.

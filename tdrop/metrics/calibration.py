@@ -9,17 +9,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
+from scipy.special import expit
 
-from tdrop.base import INTERVAL_LEVEL, Doubles, Floats, Indices
-from tdrop.metrics.scores import add_up, as_pair, divide, logit
+from tdrop.base import INTERVAL_LEVEL, Doubles, Indices
+from tdrop.metrics.scores import as_pair, logit
 
 #: Deciles: the usual number of groups in a calibration plot and in the calibration error.
-BINS = 10
+GROUPS_OF_RISK = 10
+#: Prior standard deviations of a line's intercept and slope around "as it is" (0, 1). Hundreds of patients overrule
+#: them; a handful cannot bend the line out of reason, and one class alone still gives a line.
+LINE_PRIOR = np.array([1.0, 0.5])
 
 _STEPS = 50
 _TOLERANCE = 1e-9
@@ -28,13 +32,8 @@ _DRAWS = 1000  # of chance, behind the calibration error and its interval
 _PRECISION = 1e-4
 
 
-def sigmoid(value: NDArray[Any]) -> Doubles:
-    """Returns 1 / (1 + exp(-value)), same shape, without overflow."""
-    return np.asarray(0.5 * (1 + np.tanh(0.5 * np.asarray(value, dtype=np.float64))), dtype=np.float64)
-
-
 def fit_line(y: NDArray[Any], design: Doubles, offset: Doubles) -> Doubles | None:
-    """Fits y (rows,) ~ sigmoid(offset + design @ beta) by Newton's method; None when it does not converge.
+    """Fits y (rows,) ~ expit(offset + design @ beta) by Newton's method; None when it does not converge.
 
     Args:
         y: Outcomes (rows,).
@@ -43,7 +42,7 @@ def fit_line(y: NDArray[Any], design: Doubles, offset: Doubles) -> Doubles | Non
     """
     beta = np.zeros(design.shape[1])
     for _ in range(_STEPS):
-        p = sigmoid(offset + design @ beta)
+        p = expit(offset + design @ beta)
         curvature = design.T @ (design * (p * (1 - p))[:, None])
         try:
             step = np.linalg.solve(curvature, design.T @ (y - p))
@@ -79,21 +78,63 @@ def calibration_line(y: NDArray[Any], p: NDArray[Any]) -> tuple[float, float] | 
 
 def recalibrated(p: NDArray[Any], intercept: float, slope: float = 1.0) -> Doubles:
     """Returns risks (rows,) moved by a calibration line."""
-    return sigmoid(intercept + slope * logit(p))
+    return np.asarray(expit(intercept + slope * logit(p)), dtype=np.float64)
 
 
-def risk_bins(p: NDArray[Any], bins: int = BINS) -> Indices:
+def weighted_lines(
+    y: NDArray[Any], risk: NDArray[Any], weights: NDArray[Any], *, start: Doubles | None = None, slope: bool = True
+) -> Doubles:
+    """Fits r = expit(a + b logit p) for many sets of weights at once, by Newton's method: (sets, 2).
+
+    The weights of a set are scaled to add up to its effective n: weighted rows are worth that many patients.
+
+    Args:
+        y: Outcomes (rows,).
+        risk: Risks (rows,).
+        weights: One set per line (sets, rows).
+        start: Where to start (2,); (0, 1) by default.
+        slope: Whether the slope is fitted too, or held at 1.
+    """
+    outcome, score = np.asarray(y, dtype=np.float64), logit(risk)
+    scaled = np.asarray(weights, dtype=np.float64)
+    scaled = scaled * (scaled.sum(axis=1) / np.maximum((scaled**2).sum(axis=1), 1e-300))[:, None]
+    lines = np.tile(np.array([0.0, 1.0]) if start is None else start, (len(scaled), 1))
+    precision = 1 / LINE_PRIOR**2
+    for _ in range(_STEPS):
+        p = expit(lines[:, :1] + lines[:, 1:] * score[None])
+        pull, curve = scaled * (outcome - p), scaled * p * (1 - p)
+        first = pull.sum(axis=1) - precision[0] * lines[:, 0]
+        second = pull @ score - precision[1] * (lines[:, 1] - 1)
+        a, b, c = curve.sum(axis=1) + precision[0], curve @ score, curve @ score**2 + precision[1]
+        if slope:
+            step = np.stack([c * first - b * second, a * second - b * first], axis=1) / (a * c - b * b)[:, None]
+        else:
+            step = np.stack([first / a, np.zeros(len(a))], axis=1)
+        # A step longer than 1 overshoots where the curve is flat.
+        longest = np.abs(step).max(axis=1, keepdims=True)
+        lines += step / np.maximum(longest, 1.0)
+        if longest.max() < 1e-8:
+            break
+    return lines
+
+
+def apply_lines(risk: NDArray[Any], lines: Doubles) -> Doubles:
+    """Risks moved by each line (lines, rows)."""
+    return np.asarray(expit(lines[:, :1] + lines[:, 1:] * logit(risk)[None]), dtype=np.float64)
+
+
+def group_by_risk(p: NDArray[Any], groups: int = GROUPS_OF_RISK) -> Indices:
     """Returns each patient's group (rows,), 0 upwards: equal counts, equal risks never split."""
     risk = np.asarray(p, dtype=np.float64)
     if not len(risk):
         return np.zeros(0, dtype=np.int64)
-    edges = np.unique(np.quantile(risk, np.linspace(0, 1, bins + 1)[1:-1]))
+    edges = np.unique(np.quantile(risk, np.linspace(0, 1, groups + 1)[1:-1]))
     return np.asarray(np.unique(np.searchsorted(edges, risk, side="right"), return_inverse=True)[1], dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class CalibrationTable:
-    """A calibration plot as numbers, one entry a group of patients of like risk.
+    """A calibration plot as numbers, one entry per group of patients of like risk.
 
     Attributes:
         n: Patients (groups,).
@@ -108,24 +149,22 @@ class CalibrationTable:
     rate: Doubles
 
     @classmethod
-    def group(cls, y: NDArray[Any], p: NDArray[Any], bins: int = BINS) -> Self:
+    def group(cls, y: NDArray[Any], p: NDArray[Any], groups: int = GROUPS_OF_RISK) -> Self:
         """Groups patients by risk."""
         outcome, risk = as_pair(y, p)
-        group = risk_bins(risk, bins)
+        group = group_by_risk(risk, groups)
         n = np.bincount(group)
         events = np.bincount(group, weights=outcome)
         return cls(n, events.astype(np.int64), np.bincount(group, weights=risk) / n, events / n)
 
+    @property
+    def plain_error(self) -> float:
+        """Mean distance of mean risk and observed share over groups, weighted by patients.
 
-def expected_calibration_error(y: NDArray[Any], p: NDArray[Any], bins: int = BINS) -> float | None:
-    """Returns the mean distance of mean risk and observed share over groups, weighted by patients.
-
-    Chance alone keeps shares away from risks, so this is above 0 for risks that are right; `CalibrationError` is not.
-    """
-    if not len(y):
-        return None
-    table = CalibrationTable.group(y, p, bins)
-    return float(np.abs(table.risk - table.rate) @ table.n / table.n.sum())
+        Chance alone keeps shares away from risks, so this is above 0 for risks that are right; `CalibrationError` is
+        not.
+        """
+        return float(np.abs(self.risk - self.rate) @ self.n / self.n.sum())
 
 
 @dataclass(frozen=True)
@@ -147,16 +186,17 @@ class CalibrationError:
     high: float
 
     @classmethod
-    def measure(cls, y: NDArray[Any], p: NDArray[Any], bins: int = BINS, level: float = INTERVAL_LEVEL) -> Self | None:
+    def measure(
+        cls, y: NDArray[Any], p: NDArray[Any], groups: int = GROUPS_OF_RISK, level: float = INTERVAL_LEVEL
+    ) -> Self | None:
         """Takes chance out of the plain error of risks p (rows,) for outcomes y (rows,); None without rows."""
         if not len(y):
             return None
-        table = CalibrationTable.group(y, p, bins)
-        seen = float(np.abs(table.risk - table.rate) @ table.n / table.n.sum())
-        by_chance = _plain_errors(table, 0.0)
+        table = CalibrationTable.group(y, p, groups)
+        seen = table.plain_error
         few = (1 - level) / 2
         # Shares closer to the risks than chance allows are luck, and no reason for a short interval.
-        high = _error_behind(table, max(seen, float(np.median(by_chance))), few)
+        high = _error_behind(table, max(seen, float(np.median(_plain_errors(table, 0.0)))), few)
         return cls(_error_behind(table, seen, 0.5), _error_behind(table, seen, 1 - few), high)
 
 
@@ -173,8 +213,7 @@ def _error_behind(table: CalibrationTable, seen: float, share: float) -> float:
 
 def _plain_errors(table: CalibrationTable, error: float) -> Doubles:
     """Returns plain errors (draws,) by chance where the true one is `error`, in the direction that was seen."""
-    weight, gap = table.n / table.n.sum(), table.risk - table.rate
-    seen = float(np.abs(gap) @ weight)
+    weight, gap, seen = table.n / table.n.sum(), table.risk - table.rate, table.plain_error
     off = error * (gap / seen if seen > 0 else np.ones(len(gap)))
     # No patient with the outcome in a small group is no certainty: the variance is that of one more patient.
     edge = np.minimum(np.minimum(table.risk, 1 - table.risk), 1 / (table.n + 2))
@@ -186,103 +225,3 @@ def _plain_errors(table: CalibrationTable, error: float) -> Doubles:
 def _noise(groups: int) -> Doubles:
     """Returns the same draws of chance (draws, groups) at every call, so that errors differ by the risks alone."""
     return np.random.default_rng(0).standard_normal((_DRAWS, groups))
-
-
-@dataclass(frozen=True)
-class ResampledCalibration:
-    """Intercept and slope, prepared for many resamples.
-
-    A resample's coefficients are one Newton step from the fit on all patients, which is exact to first
-    order and costs a matrix product instead of a fit.
-
-    Attributes:
-        sums: What a resample adds up over its patients (sums, rows).
-        intercept: Calibration intercept of all patients; NaN where there is none.
-        slope: Calibration slope of all patients; NaN where there is none.
-        n: Patients.
-        events: Of these with the outcome.
-    """
-
-    names: ClassVar[tuple[str, ...]] = ("calibration_intercept", "calibration_slope")
-    sums: Doubles
-    intercept: float
-    slope: float
-    n: int
-    events: int
-
-    @property
-    def rests_on(self) -> tuple[tuple[int, int], ...]:
-        """Patients and outcomes, the same for both."""
-        return ((self.n, self.events),) * len(self.names)
-
-    @property
-    def intervals(self) -> dict[str, tuple[float, float]]:
-        """None of their own: resamples give them."""
-        return {}
-
-    @classmethod
-    def of(cls, y: NDArray[Any], p: NDArray[Any]) -> Self:
-        """Fits both lines on all patients."""
-        outcome, risk = as_pair(y, p)
-        intercept, line = calibration_intercept(outcome, risk), calibration_line(outcome, risk)
-        flat = sigmoid(logit(risk) + (intercept or 0.0))
-        tilted = sigmoid((line or (0, 1))[0] + (line or (0, 1))[1] * logit(risk))
-        curve, score = tilted * (1 - tilted), logit(risk)
-        sums = [
-            outcome - flat,
-            flat * (1 - flat),
-            outcome - tilted,
-            (outcome - tilted) * score,
-            curve,
-            curve * score,
-            curve * score**2,
-        ]
-        return cls(
-            sums=np.stack(sums),
-            intercept=np.nan if intercept is None else intercept,
-            slope=np.nan if line is None else line[1],
-            n=len(outcome),
-            events=int(outcome.sum()),
-        )
-
-    def resampled(self, counts: Floats | Doubles) -> Doubles:
-        """Returns intercept and slope of each resample (2, resamples)."""
-        pull, weight, first, second, a, b, c = add_up(self.sums, counts)
-        slope = self.slope + divide(a * second - b * first, a * c - b * b)
-        return np.stack([self.intercept + divide(pull, weight), slope])
-
-
-@dataclass(frozen=True)
-class MeasuredError:
-    """The calibration error as a statistic: resampling adds chance to chance, so the interval is its own.
-
-    Attributes:
-        error: The error; None without patients.
-        n: Patients.
-        events: Of these with the outcome.
-    """
-
-    names: ClassVar[tuple[str, ...]] = ("ece",)
-    error: CalibrationError | None
-    n: int
-    events: int
-
-    @property
-    def rests_on(self) -> tuple[tuple[int, int], ...]:
-        """Patients and outcomes."""
-        return ((self.n, self.events),)
-
-    @property
-    def intervals(self) -> dict[str, tuple[float, float]]:
-        """The error's own interval."""
-        return {} if self.error is None else {"ece": (self.error.low, self.error.high)}
-
-    @classmethod
-    def of(cls, y: NDArray[Any], p: NDArray[Any]) -> Self:
-        """Measures it on all patients."""
-        outcome, risk = as_pair(y, p)
-        return cls(CalibrationError.measure(outcome, risk), len(outcome), int(outcome.sum()))
-
-    def resampled(self, counts: Floats | Doubles) -> Doubles:
-        """Returns the error (1, resamples), the same whoever is drawn."""
-        return np.full((1, len(counts)), np.nan if self.error is None else self.error.value)

@@ -1,4 +1,4 @@
-"""All metrics by name, and where they stand."""
+"""All metrics by name, and where they are shown."""
 
 from __future__ import annotations
 

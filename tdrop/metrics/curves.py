@@ -6,17 +6,18 @@ The smooth calibration is the logistic regression of the outcome on a restricted
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 from scipy.stats import norm
 
-from tdrop.base import INTERVAL_LEVEL, Doubles
-from tdrop.metrics.calibration import fit_line, sigmoid
+from tdrop.base import INTERVAL_LEVEL, Doubles, Indices, ascending
+from tdrop.metrics.calibration import fit_line
 from tdrop.metrics.referral import per_row_benefit
-from tdrop.metrics.scores import as_pair, logit
+from tdrop.metrics.scores import as_pair, logit, misclassified
 
 #: Where a spline's pieces meet, as quantiles of the risk; four where there are events enough to bend it twice.
 _KNOTS_MANY, _KNOTS_FEW = (0.05, 0.35, 0.65, 0.95), (0.1, 0.5, 0.9)
@@ -37,39 +38,56 @@ class Curve:
 
     x: Doubles
     y: Doubles
-    low: Doubles
-    high: Doubles
-
-
-def _plain(x: Doubles, y: Doubles) -> Curve:
-    return Curve(x, y, np.zeros(0), np.zeros(0))
+    low: Doubles = field(default_factory=lambda: np.zeros(0))
+    high: Doubles = field(default_factory=lambda: np.zeros(0))
 
 
 def roc_curve(y: NDArray[Any], score: NDArray[Any]) -> Curve | None:
-    """Returns sensitivity against 1 - specificity, one point a distinct score; None with one class."""
-    hits, alarms = _counts(y, score)
-    if not hits[-1] or not alarms[-1]:
+    """Returns sensitivity against 1 - specificity, one point per distinct score; None with one class."""
+    from sklearn import metrics
+
+    outcome, value = as_pair(y, score)
+    if len(np.unique(outcome)) < 2:
         return None
-    return _plain(np.concatenate([[0.0], alarms / alarms[-1]]), np.concatenate([[0.0], hits / hits[-1]]))
+    alarms, hits, _ = metrics.roc_curve(outcome, value, drop_intermediate=False)
+    return Curve(alarms, hits)
 
 
 def precision_recall_curve(y: NDArray[Any], score: NDArray[Any]) -> Curve | None:
-    """Returns precision against recall, one point a distinct score; None with one class."""
-    hits, alarms = _counts(y, score)
-    if not hits[-1] or not alarms[-1]:
-        return None
-    return _plain(hits / hits[-1], hits / (hits + alarms))
+    """Returns precision against recall, one point per distinct score, highest first; None with one class."""
+    from sklearn import metrics
 
-
-def _counts(y: NDArray[Any], score: NDArray[Any]) -> tuple[Doubles, Doubles]:
-    """Returns how many events and non-events lie at or above each distinct score (points,), highest first."""
     outcome, value = as_pair(y, score)
-    if not len(value):
-        return np.zeros(1), np.zeros(1)
-    order = np.argsort(-value, kind="stable")
-    last = np.append(np.nonzero(np.diff(value[order]))[0], len(order) - 1)
-    hits = np.cumsum(outcome[order])[last]
-    return hits, last + 1 - hits
+    if len(np.unique(outcome)) < 2:
+        return None
+    precision, recall, _ = metrics.precision_recall_curve(outcome, value)
+    # The last point of scikit-learn's is made up: nobody is called positive there.
+    return Curve(recall[-2::-1], precision[-2::-1])
+
+
+@dataclass(frozen=True)
+class RiskCoverage:
+    """The error rate among those not referred, as more and more are referred.
+
+    Attributes:
+        referred: Share referred (points,), ascending from 0.
+        error: Error rate among the rest (points,).
+        n: How many are left (points,).
+    """
+
+    referred: Doubles
+    error: Doubles
+    n: Indices
+
+
+def risk_coverage(y: NDArray[Any], risk: NDArray[Any], score: NDArray[Any], threshold: float) -> RiskCoverage:
+    """Refers patients in descending order of score (rows,) and counts the errors that stay."""
+    outcome, value = as_pair(y, risk)
+    wrong = misclassified(outcome, value, threshold)
+    order = ascending(-np.asarray(score, dtype=np.float64))
+    left = len(order) - np.arange(len(order))
+    remaining = wrong.sum() - np.concatenate([[0], np.cumsum(wrong[order])[:-1]])
+    return RiskCoverage(np.arange(len(order)) / max(1, len(order)), remaining / left, left)
 
 
 def smooth_calibration(y: NDArray[Any], p: NDArray[Any], points: int = 60) -> Curve | None:
@@ -90,13 +108,13 @@ def smooth_calibration(y: NDArray[Any], p: NDArray[Any], points: int = 60) -> Cu
     beta = fit_line(outcome, design, np.zeros(len(score)))
     if beta is None:
         return None
-    fitted = sigmoid(design @ beta)
+    fitted = expit(design @ beta)
     covariance = np.linalg.pinv(design.T @ (design * (fitted * (1 - fitted))[:, None]))
     first, last = np.quantile(risk, [0.01, 0.99])
     x = np.linspace(float(first), float(last), points)
     grid = _spline(logit(x), knots)
     middle, error = grid @ beta, np.sqrt(np.einsum("ij,jk,ik->i", grid, covariance, grid))
-    return Curve(x, sigmoid(middle), sigmoid(middle - _NORMAL * error), sigmoid(middle + _NORMAL * error))
+    return Curve(x, expit(middle), expit(middle - _NORMAL * error), expit(middle + _NORMAL * error))
 
 
 def _spline(score: Doubles, knots: Doubles) -> Doubles:

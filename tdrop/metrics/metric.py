@@ -10,17 +10,16 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tdrop.base import Doubles, Summary
-from tdrop.metrics.calibration import ResampledCalibration
-from tdrop.metrics.referral import Decision, Mask, Referrals
-from tdrop.metrics.resampling import Statistic
+from tdrop.base import Doubles, Mask, Summary
+from tdrop.metrics.referral import DecisionLevels, Referrals
+from tdrop.metrics.resampling import Statistic, calibration_statistic
 from tdrop.metrics.scores import misclassified
 
 #: Below this many events, or this many non-events, a ranking or a calibration line is noise.
 FEWEST_EVENTS = 10
 
 Needs = Literal["patients", "outcomes", "errors"]
-Shape = Literal["count", "share", "number"]
+NumberShape = Literal["count", "share", "number"]
 Better = Literal["higher", "lower", "neither"]
 View = Literal["main", "unlabelled", "scores", "equal", "retained", "benefit"]
 Tells = Literal["counts", "shares", "weights", "gains", "means"]
@@ -38,7 +37,7 @@ class Patients:
     """
 
     summary: Summary
-    decision: Decision
+    decision: DecisionLevels
     referrals: Referrals
     y: Doubles = field(default_factory=lambda: np.zeros(0))
 
@@ -63,9 +62,9 @@ class Patients:
         return misclassified(self.y, self.risk, self.decision.threshold)
 
     @cached_property
-    def calibration(self) -> ResampledCalibration:
+    def calibration(self) -> Statistic:
         """The calibration line of risks and outcomes."""
-        return ResampledCalibration.of(self.y, self.risk)
+        return calibration_statistic(self.y, self.risk)
 
     @cached_property
     def high(self) -> NDArray[Any]:
@@ -104,8 +103,8 @@ class Ranking:
     score: NDArray[Any]
 
 
-Part: TypeAlias = Total | Mean | Ratio | Ranking | Statistic
-Compute: TypeAlias = Callable[[Patients], Part]
+MetricPart: TypeAlias = Total | Mean | Ratio | Ranking | Statistic
+Compute: TypeAlias = Callable[[Patients], MetricPart]
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,7 @@ class Metric:
         needs: What it rests on: patients only, known outcomes, or errors of the class at 0.5.
         shape: How it is written: a count, a share (per cent) or a plain number.
         better: Which direction is good.
-        spread: Whether it needs samples that spread; a method with one prediction a patient has none.
+        spread: Whether it needs samples that spread; a method with one prediction per patient has none.
         floor: Whether it is not estimable with fewer than `FEWEST_EVENTS` events or non-events.
         digits: Decimals that are shown of a plain number.
         bounded: Whether it lies between 0 and 1, as every share does.
@@ -136,7 +135,7 @@ class Metric:
     title: str
     meaning: str
     needs: Needs = "outcomes"
-    shape: Shape = "number"
+    shape: NumberShape = "number"
     better: Better = "neither"
     spread: bool = False
     floor: bool = False
@@ -183,7 +182,7 @@ def metric(
     Args:
         title: Its name for people.
         meaning: One sentence that a clinician can read.
-        name: Its name in files; the function's unless given.
+        name: Its name in files; the function's, without its underscore, unless given.
         definition: Its line in the documentation; the function's docstring unless given.
         properties: The other attributes of `Metric`.
     """
@@ -192,7 +191,9 @@ def metric(
 
     def enter(function: Compute) -> Compute:
         words = " ".join((definition or function.__doc__ or "").split())
-        ENTRIES[name or function.__name__] = Metric(title, meaning, definition=words, part=function, **properties)
+        ENTRIES[name or function.__name__.strip("_")] = Metric(
+            title, meaning, definition=words, part=function, **properties
+        )
         return function
 
     return enter

@@ -1,7 +1,8 @@
 """Referral: for whom does a clinician look, and what does looking catch?
 
-Three reasons. At a level t: risk < t <= upper end of the interval. At a capacity c: the c with most expected loss.
-And: unlike anyone the model learned from. None needs an outcome; INPT, retained error and net benefit do.
+A patient is referred for three reasons: the interval reaches the level t although the risk does not (risk < t <= upper
+end); the expected loss is among the highest that the clinic has capacity for; the patient is unlike anyone the model
+learned from. None needs an outcome; INPT, retained error and net benefit do.
 """
 
 from __future__ import annotations
@@ -12,10 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tdrop.base import Doubles, Indices, Summary, ascending
-from tdrop.metrics.scores import as_pair, misclassified
-
-Mask = NDArray[np.bool_]
+from tdrop.base import Doubles, Indices, Mask, Summary, ascending
+from tdrop.metrics.scores import misclassified
 
 
 def referred_at_level(risk: NDArray[Any], high: NDArray[Any], level: float) -> Mask:
@@ -23,23 +22,12 @@ def referred_at_level(risk: NDArray[Any], high: NDArray[Any], level: float) -> M
     return np.asarray((np.asarray(risk) < level) & (np.asarray(high) >= level), dtype=np.bool_)
 
 
-def inpt(y: NDArray[Any], risk: NDArray[Any], high: NDArray[Any], level: float) -> int:
-    """Returns how many of those referred at `level` had the outcome (the paper's INPT)."""
-    return int((referred_at_level(risk, high, level) & (np.asarray(y) > 0.5)).sum())
-
-
-def expected_error(risk: NDArray[Any], threshold: float) -> Doubles:
-    """Returns the model's own chance of a wrong class: risk below the threshold, 1 - risk from it on (rows,)."""
-    value = np.asarray(risk, dtype=np.float64)
-    return np.where(value < threshold, value, 1 - value)
-
-
 def expected_loss(risk: NDArray[Any], level: float) -> Doubles:
     """Returns what acting on the risk from `level` on is expected to cost (rows,).
 
     Risk p below the level misses p outcomes at a cost of 1 - level each; from it on, 1 - p are acted on in vain at a
     cost of level each. The two meet at the level, so who is in doubt where the site acts comes first; at .5 it is half
-    the expected error.
+    the chance of a wrong class.
     """
     value = np.asarray(risk, dtype=np.float64)
     return np.where(value < level, value * (1 - level), (1 - value) * level)
@@ -50,7 +38,7 @@ def capacity_count(rows: int, share: float) -> int:
     return min(rows, int(np.floor(share * rows + 0.5)))
 
 
-def most(score: NDArray[Any], count: int) -> Mask:
+def highest(score: NDArray[Any], count: int) -> Mask:
     """Returns the `count` rows of highest score (rows,); among equals chance decides, the same each time."""
     order = ascending(-np.asarray(score, dtype=np.float64))
     mask = np.zeros(len(order), dtype=np.bool_)
@@ -73,65 +61,32 @@ def stretch_to_level(risk: NDArray[Any], high: NDArray[Any], level: float) -> Do
     return factor
 
 
-def fewest(score: NDArray[Any], count: int) -> Mask:
+def lowest(score: NDArray[Any], count: int) -> Mask:
     """Returns the `count` rows of lowest finite score (rows,)."""
     usable = np.isfinite(score)
-    return np.asarray(most(-np.where(usable, score, np.inf), count) & usable, dtype=np.bool_)
-
-
-@dataclass(frozen=True)
-class RiskCoverage:
-    """The error rate among those not referred, as more and more are referred.
-
-    Attributes:
-        referred: Share referred (points,), ascending from 0.
-        error: Error rate among the rest (points,).
-        n: How many are left (points,).
-    """
-
-    referred: Doubles
-    error: Doubles
-    n: Indices
-
-
-def risk_coverage(y: NDArray[Any], risk: NDArray[Any], score: NDArray[Any], threshold: float) -> RiskCoverage:
-    """Refers patients in descending order of score (rows,) and counts the errors that stay."""
-    outcome, value = as_pair(y, risk)
-    wrong = misclassified(outcome, value, threshold)
-    order = ascending(-np.asarray(score, dtype=np.float64))
-    kept = len(order) - np.arange(len(order))
-    remaining = wrong.sum() - np.concatenate([[0], np.cumsum(wrong[order])[:-1]])
-    return RiskCoverage(np.arange(len(order)) / max(1, len(order)), remaining / kept, kept)
+    return np.asarray(highest(-np.where(usable, score, np.inf), count) & usable, dtype=np.bool_)
 
 
 def retained_error(y: NDArray[Any], risk: NDArray[Any], referred: Mask, threshold: float) -> float | None:
     """Returns the error rate among patients who are not referred; None when all are."""
-    kept = ~referred
-    return float(misclassified(y, risk, threshold)[kept].mean()) if kept.any() else None
-
-
-def net_benefit(y: NDArray[Any], risk: NDArray[Any], threshold: float, referred: Mask | None = None) -> float | None:
-    """Returns true positives minus weighted false positives, per patient, when acting from `threshold` on.
-
-    A false positive weighs threshold / (1 - threshold). With `referred` (rows,), those patients go to a
-    clinician who is taken to decide rightly: their positives count in full, their negatives nothing. The
-    cost of looking is not subtracted.
-    """
-    outcome, value = as_pair(y, risk)
-    if not len(outcome):
-        return None
-    return float(per_row_benefit(outcome, value, threshold, referred).mean())
+    stay = ~referred
+    return float(misclassified(y, risk, threshold)[stay].mean()) if stay.any() else None
 
 
 def per_row_benefit(y: Doubles, risk: Doubles, threshold: float, referred: Mask | None = None) -> Doubles:
-    """Returns each patient's part of the net benefit (rows,)."""
+    """Returns each patient's part of the net benefit (rows,): true positives minus weighted false positives.
+
+    The model acts from `threshold` on; a false positive weighs threshold / (1 - threshold). With `referred` (rows,),
+    those patients go to a clinician who is taken to decide rightly: their positives count in full, their negatives
+    nothing. The cost of looking is not subtracted.
+    """
     acted = (risk >= threshold).astype(np.float64)
     benefit = acted * (y - (1 - y) * threshold / (1 - threshold))
     return benefit if referred is None else np.where(referred, y, benefit)
 
 
-class Decision(Protocol):
-    """What a site decides by; `tdrop.contracts.Decision` is one."""
+class DecisionLevels(Protocol):
+    """What a site decides by, as `tdrop.contracts.Decision` has it."""
 
     @property
     def risk_level(self) -> float: ...
@@ -174,21 +129,21 @@ def has_spread(summary: Summary) -> bool:
     return summary.passes > 1
 
 
-def take(summary: Summary, rows: Indices) -> Summary:
+def take_patients(summary: Summary, rows: Indices) -> Summary:
     """Returns the summary of some patients."""
     return replace(
         summary, mean=summary.mean[rows], sd=summary.sd[rows], low=summary.low[:, rows], high=summary.high[:, rows]
     )
 
 
-def capacity_score(summary: Summary, decision: Decision) -> NDArray[Any]:
+def capacity_score(summary: Summary, decision: DecisionLevels) -> NDArray[Any]:
     """Returns what ranks patients for the capacity rule (rows,): expected loss, or sd where the site says so."""
     if getattr(decision, "rank_by", "expected_loss") == "sd" and has_spread(summary):
         return summary.sd
     return expected_loss(summary.mean, decision.threshold)
 
 
-def referred_by_level(summary: Summary, decision: Decision) -> Mask:
+def referred_by_level(summary: Summary, decision: DecisionLevels) -> Mask:
     """Returns who is referred at the risk level (rows,); nobody without spread."""
     if not has_spread(summary):
         return np.zeros(len(summary.mean), dtype=np.bool_)
@@ -196,13 +151,13 @@ def referred_by_level(summary: Summary, decision: Decision) -> Mask:
     return referred_at_level(summary.mean, high, decision.risk_level)
 
 
-def referred_by_capacity(summary: Summary, decision: Decision) -> Mask:
+def referred_by_capacity(summary: Summary, decision: DecisionLevels) -> Mask:
     """Returns who falls in the capacity share (rows,)."""
     count = capacity_count(len(summary.mean), decision.capacity)
-    return most(capacity_score(summary, decision), count)
+    return highest(capacity_score(summary, decision), count)
 
 
-def refer(summary: Summary, decision: Decision, unlike: Mask | None = None) -> Referrals:
+def refer(summary: Summary, decision: DecisionLevels, unlike: Mask | None = None) -> Referrals:
     """Finds who is referred, and why.
 
     Where a site bounds all referrals by its capacity, patients with more reasons come first, and among those with as

@@ -1,4 +1,4 @@
-"""The patient bootstrap, in blocks, so that every metric of every method meets the same resamples.
+"""The patient bootstrap, in blocks, so that every metric of every method is computed on the same resamples.
 
 A resample is kept as how often each patient was drawn. A metric that is a sum over patients is then a
 matrix product, and comparisons between methods are paired because the counts are shared.
@@ -6,118 +6,156 @@ matrix product, and comparisons between methods are paired because the counts ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 from scipy.stats import norm, t as student
 
 from tdrop.base import INTERVAL_LEVEL, Doubles, Floats, Indices, draw_persons
-from tdrop.metrics.scores import add_up, divide
+from tdrop.metrics.calibration import CalibrationError, calibration_intercept, calibration_line
+from tdrop.metrics.scores import add_up, as_pair, auroc_interval, delong, divide, logit
 
 #: Resamples handled at once: a block of 10,000 patients then fits a processor's cache.
 BLOCK = 64
-
-
 #: Fewer resamples than this make no interval.
 FEWEST_RESAMPLES = 20
-
-
-class Statistic(Protocol):
-    """Numbers that can be computed from how often each patient was drawn."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What the rows of `resampled` are called."""
-        ...
-
-    @property
-    def rests_on(self) -> tuple[tuple[int, int], ...]:
-        """For each name, how many patients and how many events it rests on."""
-        ...
-
-    @property
-    def intervals(self) -> Mapping[str, tuple[float, float]]:
-        """By name, an interval over patients that stands where resamples would give a wrong one."""
-        ...
-
-    def resampled(self, counts: Floats | Doubles) -> Doubles:
-        """Returns the numbers of each resample (names, resamples) from counts (resamples, rows)."""
-        ...
+#: With fewer events, or non-events, resamples of an AUROC are too narrow; DeLong's interval takes their place.
+FEW_EVENTS = 30
 
 
 @dataclass(frozen=True)
-class Sums:
-    """Sums and ratios over patients.
+class Statistic:
+    """Numbers that can be computed from how often each patient was drawn.
 
     Attributes:
         names: What the numbers are called.
-        tops: What is added up (names, rows).
-        bottoms: How many patients it is about, added up (names, rows): what a mean is divided by.
-        plain: Which of them are sums rather than means (names,).
-        rests_on: For each, how many patients and events it rests on.
+        rests_on: For each name, how many patients and how many events it rests on.
+        resampled: Returns the numbers of each resample (names, resamples) from counts (resamples, rows).
+        intervals: By name, an interval over patients that replaces the resamples' where that would be wrong.
     """
 
     names: tuple[str, ...]
-    tops: Doubles
-    bottoms: Doubles
-    plain: NDArray[np.bool_]
     rests_on: tuple[tuple[int, int], ...]
-
-    @property
-    def intervals(self) -> dict[str, tuple[float, float]]:
-        """None of their own: resamples give them."""
-        return {}
-
-    def resampled(self, counts: Floats | Doubles) -> Doubles:
-        """Returns sum(top) / sum(bottom), or sum(top), of each resample (names, resamples)."""
-        top = add_up(self.tops, counts)
-        return np.where(self.plain[:, None], top, divide(top, add_up(self.bottoms, counts)))
+    resampled: Callable[[Floats | Doubles], Doubles]
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Quotient:
-    """A quotient of two sums over all patients, neither of which counts them.
+def sums_statistic(
+    names: Sequence[str], tops: Doubles, bottoms: Doubles, plain: NDArray[np.bool_], rests_on: Sequence[tuple[int, int]]
+) -> Statistic:
+    """Sums and ratios over patients: sum(top) / sum(bottom), or sum(top), of each resample.
 
-    Attributes:
-        name: What the number is called.
-        top: What each patient adds to the one (rows,).
-        bottom: What each adds to the other (rows,); the number does not exist where they come to 0 or less.
-        outcomes: Events among the patients.
+    Args:
+        names: What the numbers are called.
+        tops: What is added up (names, rows).
+        bottoms: What it is divided by, added up (names, rows); a number does not exist where that is 0 or less.
+        plain: Which of them are sums rather than ratios (names,).
+        rests_on: For each, how many patients and events it rests on.
     """
 
-    name: str
-    top: NDArray[Any]
-    bottom: NDArray[Any]
-    outcomes: int
+    def resampled(counts: Floats | Doubles) -> Doubles:
+        top = add_up(tops, counts)
+        return np.where(plain[:, None], top, divide(top, add_up(bottoms, counts)))
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The one name, as `Statistic` wants it."""
-        return (self.name,)
+    return Statistic(tuple(names), tuple(rests_on), resampled)
 
-    @property
-    def rests_on(self) -> tuple[tuple[int, int], ...]:
-        """All patients and their outcomes."""
-        return ((len(self.top), self.outcomes),)
 
-    @property
-    def intervals(self) -> dict[str, tuple[float, float]]:
-        """None of its own: resamples give it."""
-        return {}
+def ranking_statistic(
+    y: NDArray[Any], score: NDArray[Any], *, name: str = "auroc", rows: Indices | None = None
+) -> Statistic:
+    """The AUROC of score (rows,) for events y (rows,), prepared so that many resamples of its patients cost little.
 
-    def resampled(self, counts: Floats | Doubles) -> Doubles:
-        """Returns the quotient of each resample (1, resamples)."""
-        top, bottom = add_up(np.stack([self.top, self.bottom]).astype(np.float64), counts)
-        return divide(top, bottom)[None, :]
+    NaN where a resample holds one class only. Where the rarer class has fewer than FEW_EVENTS patients, the interval is
+    DeLong's on the logit scale. `rows` keeps only some patients.
+    """
+    outcome, value = as_pair(y, score)
+    included = np.arange(len(outcome)) if rows is None else rows
+    events, others = included[outcome[included] > 0.5], included[outcome[included] <= 0.5]
+    # The running total, which is what costs, is taken over the rarer class.
+    rarer, common = sorted((events, others), key=len)
+    rarer_is_event = len(events) <= len(others)
+    rarer = rarer[np.argsort(value[rarer], kind="stable")]
+    below, not_above = (np.searchsorted(value[rarer], value[common], side=side) for side in ("left", "right"))
+    ties = not np.array_equal(below, not_above)
+    intervals = {}
+    if 0 < len(rarer) < FEW_EVENTS:
+        intervals = {name: auroc_interval(*delong(value[others], value[events]), len(rarer))}
+
+    def resampled(counts: Floats | Doubles) -> Doubles:
+        drawn = _columns(counts, common)
+        running = np.zeros((len(counts), len(rarer) + 1), dtype=counts.dtype)
+        np.cumsum(_columns(counts, rarer), axis=1, out=running[:, 1:])
+        beaten = _columns(running, below)
+        if ties:
+            beaten = 0.5 * (beaten + _columns(running, not_above))
+        pairs = drawn.sum(axis=1, dtype=np.float64) * running[:, -1]
+        lower = divide(np.vecdot(drawn, beaten).astype(np.float64), pairs)
+        return (1 - lower if rarer_is_event else lower)[None, :]
+
+    return Statistic((name,), ((len(included), len(events)),), resampled, intervals)
+
+
+def _columns(values: Floats | Doubles, columns: Indices) -> Floats | Doubles:
+    """Returns some columns; without the bounds check, which costs as much as the copy."""
+    return values.take(columns, axis=1, mode="clip")
+
+
+def calibration_statistic(y: NDArray[Any], p: NDArray[Any]) -> Statistic:
+    """Calibration intercept and slope of risks p (rows,) for outcomes y (rows,).
+
+    A resample's coefficients are one Newton step from the fit on all patients, which is exact to first order and costs
+    a matrix product instead of a fit.
+    """
+    outcome, risk = as_pair(y, p)
+    fitted, line = calibration_intercept(outcome, risk), calibration_line(outcome, risk)
+    intercept, slope = np.nan if fitted is None else fitted, np.nan if line is None else line[1]
+    score = logit(risk)
+    flat = expit(score + (fitted or 0.0))
+    start, stretch = line or (0.0, 1.0)
+    tilted = expit(start + stretch * score)
+    curve = tilted * (1 - tilted)
+    sums = np.stack(
+        [
+            outcome - flat,
+            flat * (1 - flat),
+            outcome - tilted,
+            (outcome - tilted) * score,
+            curve,
+            curve * score,
+            curve * score**2,
+        ]
+    )
+
+    def resampled(counts: Floats | Doubles) -> Doubles:
+        pull, weight, first, second, a, b, c = add_up(sums, counts)
+        steps = [divide(pull, weight), divide(a * second - b * first, a * c - b * b)]
+        return np.stack([intercept + steps[0], slope + steps[1]])
+
+    basis = (len(outcome), int(outcome.sum()))
+    return Statistic(("calibration_intercept", "calibration_slope"), (basis, basis), resampled)
+
+
+def calibration_error_statistic(y: NDArray[Any], p: NDArray[Any]) -> Statistic:
+    """The calibration error with its own interval: resampling would add chance to chance."""
+    outcome, risk = as_pair(y, p)
+    error = CalibrationError.measure(outcome, risk)
+    value = np.nan if error is None else error.value
+
+    def resampled(counts: Floats | Doubles) -> Doubles:
+        return np.full((1, len(counts)), value)
+
+    intervals = {} if error is None else {"ece": (error.low, error.high)}
+    return Statistic(("ece",), ((len(outcome), int(outcome.sum())),), resampled, intervals)
 
 
 def count_blocks(rows: int, resamples: int, seed: int, persons: Indices | None = None) -> Iterator[Floats]:
     """Yields how often each of `rows` patients was drawn, (up to BLOCK resamples, rows) at a time.
 
-    With `persons` (rows,) the rows of one are drawn together.
+    With `persons` (rows,) the rows of one person are drawn together.
     """
     random = np.random.default_rng(seed)
     for start in range(0, resamples, BLOCK):
@@ -130,7 +168,7 @@ def count_blocks(rows: int, resamples: int, seed: int, persons: Indices | None =
         yield flat.reshape(block, rows).astype(np.float32)
 
 
-def percentile_interval(values: Doubles, level: float = 0.95) -> tuple[float | None, float | None]:
+def percentile_interval(values: Doubles, level: float = INTERVAL_LEVEL) -> tuple[float | None, float | None]:
     """Returns the central interval of resampled values (resamples,), or Nones when too few of them exist."""
     known = values[np.isfinite(values)]
     if len(known) < FEWEST_RESAMPLES or 2 * len(known) <= len(values):

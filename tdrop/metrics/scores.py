@@ -1,4 +1,7 @@
-"""Proper scores: how far predicted risks are from outcomes, patient by patient."""
+"""Scores per patient and ranking: how far risks are from outcomes, and whether a higher score goes with the event.
+
+AUROC is the share of (event, no event) pairs in which the event has the higher score; ties count half.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,23 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import norm, rankdata
 
-from tdrop.base import DataError, Doubles, Floats
+from tdrop.base import INTERVAL_LEVEL, DataError, Doubles, Floats, Mask
 
 #: Risks are kept this far from 0 and 1 wherever a logarithm is taken: float32 rounds to the ends.
 SMALLEST_RISK = 1e-7
-
 #: The risk from which a patient counts as predicted positive when errors are counted.
 CLASS_THRESHOLD = 0.5
+#: With n patients of a class and nothing seen amiss, up to 3/n may still go unseen (the rule of three).
+UNSEEN = 3.0
 
 
 def as_pair(y: NDArray[Any], score: NDArray[Any]) -> tuple[Doubles, Doubles]:
     """Returns both as finite float64 vectors of one length, or says what is wrong."""
     outcome, value = np.asarray(y, dtype=np.float64), np.asarray(score, dtype=np.float64)
     if outcome.shape != value.shape or outcome.ndim != 1:
-        raise DataError(f"a metric needs one score a patient; got outcomes {outcome.shape} and scores {value.shape}")
+        raise DataError(f"a metric needs one score per patient; got outcomes {outcome.shape} and scores {value.shape}")
     bad = int((~np.isfinite(outcome)).sum() + (~np.isfinite(value)).sum())
     if bad:
         raise DataError(f"a metric got {bad:,} missing or infinite values in {len(outcome):,} rows; leave them out")
@@ -38,14 +43,6 @@ def logit(p: NDArray[Any]) -> Doubles:
     return np.asarray(np.log(clipped) - np.log1p(-clipped), dtype=np.float64)
 
 
-def average(values: NDArray[Any], weights: NDArray[Any] | None = None) -> float | None:
-    """Returns the (weighted) mean of values (rows,), or None when there is nothing to average."""
-    if weights is None:
-        return float(np.mean(values)) if len(values) else None
-    total = float(np.sum(weights))
-    return float(np.dot(values, weights) / total) if total > 0 else None
-
-
 def divide(top: Doubles, bottom: Doubles) -> Doubles:
     """Returns top / bottom, NaN where there is nothing to divide by."""
     result: Doubles = np.divide(top, bottom, out=np.full(np.shape(top), np.nan), where=bottom > 0)
@@ -57,7 +54,7 @@ def add_up(values: Doubles, counts: Floats | Doubles) -> Doubles:
 
     Args:
         values: What each patient adds (sums, rows).
-        counts: How often each patient was drawn (resamples, rows); its precision is that of the product.
+        counts: How often each patient was drawn (resamples, rows); the product has its precision.
     """
     if counts.dtype == np.float32:
         return (values.astype(np.float32) @ counts.T.astype(np.float32, copy=False)).astype(np.float64)
@@ -73,16 +70,63 @@ def per_row_log_loss(y: NDArray[Any], p: NDArray[Any]) -> Doubles:
 
 def log_loss(y: NDArray[Any], p: NDArray[Any], weights: NDArray[Any] | None = None) -> float | None:
     """Returns the mean of `per_row_log_loss`; `weights` (rows,) need not sum to one; None without rows."""
-    return average(per_row_log_loss(y, p), weights)
+    return _average(per_row_log_loss(y, p), weights)
 
 
 def brier(y: NDArray[Any], p: NDArray[Any], weights: NDArray[Any] | None = None) -> float | None:
     """Returns the mean squared distance of risk and outcome; None without rows."""
     outcome, risk = as_pair(y, p)
-    return average((risk - outcome) ** 2, weights)
+    return _average((risk - outcome) ** 2, weights)
 
 
-def misclassified(y: NDArray[Any], p: NDArray[Any], threshold: float = CLASS_THRESHOLD) -> NDArray[np.bool_]:
+def _average(values: Doubles, weights: NDArray[Any] | None) -> float | None:
+    weight = np.ones(len(values)) if weights is None else np.asarray(weights, dtype=np.float64)
+    return float(np.average(values, weights=weight)) if weight.sum() > 0 else None
+
+
+def misclassified(y: NDArray[Any], p: NDArray[Any], threshold: float = CLASS_THRESHOLD) -> Mask:
     """Returns where the class at `threshold` is wrong (rows,)."""
     outcome, risk = as_pair(y, p)
     return np.asarray((risk >= threshold) != (outcome > 0.5), dtype=np.bool_)
+
+
+def auroc(y: NDArray[Any], score: NDArray[Any]) -> float | None:
+    """Returns the AUROC of score (rows,) for events y (rows,), or None when only one class is there."""
+    outcome, value = as_pair(y, score)
+    positive, negative = value[outcome > 0.5], np.sort(value[outcome <= 0.5])
+    if not len(positive) or not len(negative):
+        return None
+    below = np.searchsorted(negative, positive, side="left")
+    not_above = np.searchsorted(negative, positive, side="right")
+    return float((below + not_above).sum() / (2.0 * len(positive) * len(negative)))
+
+
+def delong(others: NDArray[Any], events: NDArray[Any]) -> tuple[float, float]:
+    """Returns the AUROC of the events' scores over the others' and DeLong's variance of it, in O(n log n).
+
+    The variance is 0 where a side has one patient only.
+    """
+    ranks = rankdata(np.concatenate([others, events]))
+    above = (ranks[len(others) :] - rankdata(events)) / len(others)
+    below = 1.0 - (ranks[: len(others)] - rankdata(others)) / len(events)
+    variance = sum(float(part.var(ddof=1)) / len(part) for part in (above, below) if len(part) > 1)
+    return float(above.mean()), variance
+
+
+def auroc_interval(value: float, variance: float, fewest: int, level: float = INTERVAL_LEVEL) -> tuple[float, float]:
+    """Returns an AUROC's interval on the logit scale, where it stays within 0 and 1 and few events do not shrink it.
+
+    Args:
+        value: The AUROC.
+        variance: DeLong's variance of it.
+        fewest: Patients of the rarer class; a perfect ranking has no variance of its own, only this.
+        level: Coverage of the interval.
+    """
+    unseen = UNSEEN / fewest
+    if value >= 1 or value <= 0 or variance <= 0:
+        return max(0.0, value - unseen), min(1.0, value + unseen)
+    width = float(norm.ppf((1 + level) / 2)) * np.sqrt(variance) / (value * (1 - value))
+    centre = np.log(value / (1 - value))
+    # tanh does not overflow where a hardly known AUROC has an enormous width on this scale.
+    low, high = (0.5 * (1 + np.tanh(0.5 * (centre + sign * width))) for sign in (-1, 1))
+    return float(low), float(high)

@@ -1,8 +1,9 @@
 """Every metric, one entry each: what it is called, what it means, and the function that computes it.
 
-To add one, add a function here. Its docstring is its line in docs/EVALUATION.md (`python docs/write_metrics.py` puts it
-there); `evaluation.json`, the report's table of methods and MLflow take it from its entry. The order here is the order
-in every table.
+To add one, add a function here. Its name, without the underscore that keeps it apart from the functions of this
+package, is the metric's name in files. Its docstring is its line in docs/EVALUATION.md (`python docs/write_metrics.py`
+puts it there); `evaluation.json`, the report's table of methods and MLflow take it from its entry. The order here is
+the order in every table.
 """
 
 from __future__ import annotations
@@ -12,10 +13,9 @@ from functools import partial
 
 import numpy as np
 
-from tdrop.metrics.calibration import MeasuredError
 from tdrop.metrics.metric import Mean, Patients, Ranking, Ratio, Total, metric
-from tdrop.metrics.referral import capacity_count, expected_loss, fewest, most, per_row_benefit, stretch_to_level
-from tdrop.metrics.resampling import Statistic
+from tdrop.metrics.referral import capacity_count, expected_loss, highest, lowest, per_row_benefit, stretch_to_level
+from tdrop.metrics.resampling import Statistic, calibration_error_statistic
 from tdrop.metrics.scores import CLASS_THRESHOLD, per_row_log_loss
 
 #: The shares of patients at which retained error is tabulated.
@@ -23,15 +23,15 @@ SHARES = (0.05, 0.10, 0.20)
 
 
 @metric("Patients", "Patients with a prediction.", needs="patients", shape="count", subgroups=True)
-def patients(of: Patients) -> Total:
+def _patients(patients: Patients) -> Total:
     """patients with a prediction"""
-    return Total(np.ones(len(of.risk)))
+    return Total(np.ones(len(patients.risk)))
 
 
 @metric("Outcome rate", "Share of patients with the outcome.", shape="share", subgroups=True)
-def outcome_rate(of: Patients) -> Mean:
+def _outcome_rate(patients: Patients) -> Mean:
     """share of patients with the outcome"""
-    return Mean(of.y)
+    return Mean(patients.y)
 
 
 @metric(
@@ -44,15 +44,15 @@ def outcome_rate(of: Patients) -> Mean:
     subgroups=True,
     recorded=True,
 )
-def mean_risk(of: Patients) -> Mean:
+def _mean_risk(patients: Patients) -> Mean:
     """mean of the risk, which is the mean of a patient's samples"""
-    return Mean(of.risk)
+    return Mean(patients.risk)
 
 
 @metric("Predicted positive", "Patients with a risk of 0.5 or more.", needs="patients", shape="count")
-def predicted_positive(of: Patients) -> Total:
+def _predicted_positive(patients: Patients) -> Total:
     """patients with a risk of 0.5 or more"""
-    return Total(of.risk >= CLASS_THRESHOLD)
+    return Total(patients.risk >= CLASS_THRESHOLD)
 
 
 @metric(
@@ -66,10 +66,10 @@ def predicted_positive(of: Patients) -> Total:
     compared=True,
     recorded=True,
 )
-def auroc(of: Patients) -> Ranking:
+def _auroc(patients: Patients) -> Ranking:
     """test AUROC: share of pairs (one with, one without the outcome) in which the first has the higher risk; ties count
     half"""
-    return Ranking(of.y, of.risk)
+    return Ranking(patients.y, patients.risk)
 
 
 @metric(
@@ -83,9 +83,9 @@ def auroc(of: Patients) -> Ranking:
     views=("main",),
     recorded=True,
 )
-def error_auroc_sd(of: Patients) -> Ranking:
+def _error_auroc_sd(patients: Patients) -> Ranking:
     """AUROC of the sd for "is an error" (the paper's "Error Pred.")"""
-    return Ranking(of.wrong, of.sd)
+    return Ranking(patients.wrong, patients.sd)
 
 
 @metric(
@@ -98,10 +98,10 @@ def error_auroc_sd(of: Patients) -> Ranking:
     views=("main",),
     recorded=True,
 )
-def error_auroc_risk(of: Patients) -> Ranking:
+def _error_auroc_risk(patients: Patients) -> Ranking:
     """the same by p(1-p) of the risk p. Where errors come from label noise this is close to the best possible, so it
     stands beside the paper's"""
-    return Ranking(of.wrong, of.risk * (1 - of.risk))
+    return Ranking(patients.wrong, patients.risk * (1 - patients.risk))
 
 
 @metric(
@@ -112,15 +112,15 @@ def error_auroc_risk(of: Patients) -> Ranking:
     spread=True,
     views=("main",),
 )
-def misclassified_sd(of: Patients) -> Mean:
+def _misclassified_sd(patients: Patients) -> Mean:
     """mean sd at errors"""
-    return Mean(of.wrong * of.sd, of.wrong)
+    return Mean(patients.wrong * patients.sd, patients.wrong)
 
 
 @metric("Errors at 0.5", "Patients whose class at 0.5 is wrong.", shape="count", better="lower", views=("main",))
-def errors(of: Patients) -> Total:
+def _errors(patients: Patients) -> Total:
     """patients whose class at 0.5 is wrong"""
-    return Total(of.wrong)
+    return Total(patients.wrong)
 
 
 @metric(
@@ -132,9 +132,9 @@ def errors(of: Patients) -> Total:
     views=("main", "unlabelled", "equal"),
     subgroups=True,
 )
-def referrals(of: Patients) -> Total:
+def _referrals(patients: Patients) -> Total:
     """patients with risk < r <= upper end of the interval, r being the site's risk level (15%)"""
-    return Total(of.referrals.by_level)
+    return Total(patients.referrals.by_level)
 
 
 @metric(
@@ -145,9 +145,9 @@ def referrals(of: Patients) -> Total:
     spread=True,
     views=("main", "equal"),
 )
-def inpt(of: Patients) -> Total:
+def _inpt(patients: Patients) -> Total:
     """referrals at the risk level whose outcome was positive (the paper's INPT)"""
-    return Total(of.referrals.by_level * of.y)
+    return Total(patients.referrals.by_level * patients.y)
 
 
 @metric(
@@ -158,11 +158,11 @@ def inpt(of: Patients) -> Total:
     spread=True,
     views=("equal",),
 )
-def inpt_equal(of: Patients) -> Total:
+def _inpt_equal(patients: Patients) -> Total:
     """INPT at an equal number of referrals: every method's intervals are stretched or shrunk by one factor until it
     refers as many patients as capacity allows. Wide intervals earn nothing by being wide"""
-    factor = stretch_to_level(of.risk, of.high, of.decision.risk_level)
-    return Total(fewest(factor, capacity_count(len(of.y), of.decision.capacity)) * of.y)
+    factor = stretch_to_level(patients.risk, patients.high, patients.decision.risk_level)
+    return Total(lowest(factor, capacity_count(len(patients.y), patients.decision.capacity)) * patients.y)
 
 
 @metric(
@@ -172,11 +172,11 @@ def inpt_equal(of: Patients) -> Total:
     better="higher",
     views=("equal",),
 )
-def inpt_equal_risk(of: Patients) -> Total:
+def _inpt_equal_risk(patients: Patients) -> Total:
     """as many referrals, taken closest below the risk level by the risk alone: what the interval has to beat"""
-    level = of.decision.risk_level
-    below = np.where(of.risk < level, level - of.risk, np.inf)
-    return Total(fewest(below, capacity_count(len(of.y), of.decision.capacity)) * of.y)
+    level = patients.decision.risk_level
+    below = np.where(patients.risk < level, level - patients.risk, np.inf)
+    return Total(lowest(below, capacity_count(len(patients.y), patients.decision.capacity)) * patients.y)
 
 
 @metric(
@@ -186,16 +186,16 @@ def inpt_equal_risk(of: Patients) -> Total:
     shape="count",
     views=("unlabelled",),
 )
-def capacity_referrals(of: Patients) -> Total:
+def _capacity_referrals(patients: Patients) -> Total:
     """the site's capacity (10%) of patients, those with most expected loss at the site's level t: p (1 - t) below t,
     (1 - p) t from t on; or by sd where a site says so"""
-    return Total(of.referrals.by_capacity)
+    return Total(patients.referrals.by_capacity)
 
 
 @metric("Unlike the source", "Patients unlike anyone the model learned from.", needs="patients", shape="count")
-def unlike_referrals(of: Patients) -> Total:
+def _unlike_referrals(patients: Patients) -> Total:
     """patients unlike anyone the model learned from (docs/CHOOSING.md says when)"""
-    return Total(of.referrals.unlike)
+    return Total(patients.referrals.unlike)
 
 
 @metric(
@@ -207,10 +207,10 @@ def unlike_referrals(of: Patients) -> Total:
     subgroups=True,
     recorded=True,
 )
-def referred(of: Patients) -> Total:
+def _referred(patients: Patients) -> Total:
     """patients with any of the three reasons: `refer` in `patients.csv`; with `within_capacity`, at most the capacity,
     those with more reasons first and among these those with more expected loss"""
-    return Total(of.referrals.referred)
+    return Total(patients.referrals.referred)
 
 
 @metric(
@@ -219,9 +219,9 @@ def referred(of: Patients) -> Total:
     needs="patients",
     shape="count",
 )
-def left_out(of: Patients) -> Total:
+def _left_out(patients: Patients) -> Total:
     """patients with a reason whom `within_capacity` leaves out"""
-    return Total(of.referrals.left_out)
+    return Total(patients.referrals.left_out)
 
 
 @metric(
@@ -232,9 +232,9 @@ def left_out(of: Patients) -> Total:
     views=("main", "unlabelled"),
     recorded=True,
 )
-def interval_width(of: Patients) -> Mean:
+def _interval_width(patients: Patients) -> Mean:
     """mean width of the central interval of the samples (the paper's "CI width")"""
-    low, high = of.summary.interval(of.decision.interval_level)
+    low, high = patients.summary.interval(patients.decision.interval_level)
     return Mean(high - low)
 
 
@@ -245,9 +245,9 @@ def interval_width(of: Patients) -> Mean:
     spread=True,
     views=("unlabelled",),
 )
-def mean_sd(of: Patients) -> Mean:
+def _mean_sd(patients: Patients) -> Mean:
     """mean over patients of the standard deviation of the samples"""
-    return Mean(of.sd)
+    return Mean(patients.sd)
 
 
 @metric(
@@ -257,9 +257,9 @@ def mean_sd(of: Patients) -> Mean:
     views=("scores",),
     recorded=True,
 )
-def calibration_intercept(of: Patients) -> Statistic:
+def _calibration_intercept(patients: Patients) -> Statistic:
     """a in logit P(outcome) = a + logit(risk): 0 right on average, above 0 risks too low"""
-    return of.calibration
+    return patients.calibration
 
 
 @metric(
@@ -269,9 +269,9 @@ def calibration_intercept(of: Patients) -> Statistic:
     views=("scores",),
     recorded=True,
 )
-def calibration_slope(of: Patients) -> Statistic:
+def _calibration_slope(patients: Patients) -> Statistic:
     """b in logit P(outcome) = a + b logit(risk): 1 right spread, below 1 risks too extreme"""
-    return of.calibration
+    return patients.calibration
 
 
 @metric(
@@ -282,10 +282,10 @@ def calibration_slope(of: Patients) -> Statistic:
     bounded=True,
     views=("scores",),
 )
-def ece(of: Patients) -> Statistic:
+def _ece(patients: Patients) -> Statistic:
     """mean distance of mean risk and observed share over ten groups of like size (equal risks stay together), weighted
     by patients, beyond what chance makes of it"""
-    return MeasuredError.of(of.y, of.risk)
+    return calibration_error_statistic(patients.y, patients.risk)
 
 
 @metric(
@@ -296,15 +296,15 @@ def ece(of: Patients) -> Statistic:
     compared=True,
     recorded=True,
 )
-def brier(of: Patients) -> Mean:
+def _brier(patients: Patients) -> Mean:
     """mean of (risk - outcome)^2"""
-    return Mean((of.risk - of.y) ** 2)
+    return Mean((patients.risk - patients.y) ** 2)
 
 
 @metric("Log loss", "Mean surprise at what happened.", better="lower", views=("scores",), compared=True, recorded=True)
-def log_loss(of: Patients) -> Mean:
+def _log_loss(patients: Patients) -> Mean:
     """mean of -log of the probability given to what happened; risks are kept 1e-7 away from 0 and 1"""
-    return Mean(per_row_log_loss(of.y, of.risk))
+    return Mean(per_row_log_loss(patients.y, patients.risk))
 
 
 @metric(
@@ -318,21 +318,21 @@ def log_loss(of: Patients) -> Mean:
     compared=True,
     recorded=True,
 )
-def error_rate(of: Patients) -> Mean:
+def _error_rate(patients: Patients) -> Mean:
     """share of wrong classes at the site's level (its risk level, 15%)"""
-    return Mean(of.acted_wrongly)
+    return Mean(patients.acted_wrongly)
 
 
-def _retained_by_expected_loss(of: Patients, share: float) -> Mean:
+def _retained_by_expected_loss(patients: Patients, share: float) -> Mean:
     """share of wrong classes at the site's level among those who stay when 5, 10, 20% are referred by expected loss"""
-    stay = ~most(expected_loss(of.risk, of.decision.threshold), capacity_count(len(of.y), share))
-    return Mean(stay * of.acted_wrongly, stay)
+    stay = ~highest(expected_loss(patients.risk, patients.decision.threshold), capacity_count(len(patients.y), share))
+    return Mean(stay * patients.acted_wrongly, stay)
 
 
-def _retained_by_sd(of: Patients, share: float) -> Mean:
+def _retained_by_sd(patients: Patients, share: float) -> Mean:
     """the same, referred by sd"""
-    stay = ~most(of.sd, capacity_count(len(of.y), share))
-    return Mean(stay * of.acted_wrongly, stay)
+    stay = ~highest(patients.sd, capacity_count(len(patients.y), share))
+    return Mean(stay * patients.acted_wrongly, stay)
 
 
 def _enter_retained(share: float, by: str, words: str, function: Callable[..., Mean]) -> None:
@@ -365,9 +365,9 @@ for _share in SHARES:
     views=("benefit",),
     recorded=True,
 )
-def net_benefit(of: Patients) -> Mean:
+def _net_benefit(patients: Patients) -> Mean:
     """(true positives - false positives * t/(1-t)) / n, acting from t = the risk level on"""
-    return Mean(per_row_benefit(of.y, of.risk, of.decision.risk_level))
+    return Mean(per_row_benefit(patients.y, patients.risk, patients.decision.risk_level))
 
 
 @metric(
@@ -377,10 +377,10 @@ def net_benefit(of: Patients) -> Mean:
     tells="weights",
     views=("benefit",),
 )
-def net_benefit_refer(of: Patients) -> Mean:
+def _net_benefit_refer(patients: Patients) -> Mean:
     """the same when referred patients go to a clinician who is taken to decide rightly (the paper's assumption); the
     cost of looking is not subtracted"""
-    return Mean(per_row_benefit(of.y, of.risk, of.decision.risk_level, of.referrals.referred))
+    return Mean(per_row_benefit(patients.y, patients.risk, patients.decision.risk_level, patients.referrals.referred))
 
 
 @metric(
@@ -391,8 +391,8 @@ def net_benefit_refer(of: Patients) -> Mean:
     tells="gains",
     views=("benefit",),
 )
-def referrals_per_gain(of: Patients) -> Ratio:
+def _referrals_per_gain(patients: Patients) -> Ratio:
     """referrals that buy one more net true positive: share referred / (net_benefit_refer - net_benefit)"""
-    level = of.decision.risk_level
-    with_referral = per_row_benefit(of.y, of.risk, level, of.referrals.referred)
-    return Ratio(of.referrals.referred, with_referral - per_row_benefit(of.y, of.risk, level))
+    level = patients.decision.risk_level
+    with_referral = per_row_benefit(patients.y, patients.risk, level, patients.referrals.referred)
+    return Ratio(patients.referrals.referred, with_referral - per_row_benefit(patients.y, patients.risk, level))

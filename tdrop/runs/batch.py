@@ -12,14 +12,14 @@ from pathlib import Path
 from filelock import FileLock
 from pydantic import TypeAdapter
 
-from tdrop.base import Cohort, TdropError, UsageError, counted
+from tdrop.base import Cohort, Mask, TdropError, UsageError, counted
 from tdrop.data import fingerprint
 from tdrop.home import SOURCE, TARGET, Place, Ref, load_pair, read_status, write_private
 from tdrop.runs.evidence import fitted_propensity, load_propensity
 from tdrop.runs.prune import stages
 from tdrop.runs.run import last_run
 from tdrop.served import FEWEST_TO_COMPARE, Batch, Description, compare_batch, remember
-from tdrop.shift import Mask, unlike_newcomers
+from tdrop.shift import unlike_newcomers
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tdrop.base import DataError, Doubles, Summary, read_arrays
+from tdrop.base import DataError, Doubles, Mask, Summary, read_arrays
 from tdrop.forecast import Evidence, SetSummary, reference_risk, summarise_sets, true_risk
 from tdrop.home import (
     PREDICTIONS,
@@ -24,7 +24,7 @@ from tdrop.home import (
     load_summary,
     stage,
 )
-from tdrop.shift import Mask, Propensity, density_ratio_weights, propensity
+from tdrop.shift import Propensity, density_ratio_weights, propensity
 
 
 def load_predictions(fits: Mapping[str, Sequence[Ref]]) -> dict[str, list[Summary]]:

@@ -14,7 +14,6 @@ from .marginal import Density as Density, FeatureShift as FeatureShift
 from .matched import Matching as Matching, match as match
 from .overlap import (
     DomainAuroc as DomainAuroc,
-    Mask as Mask,
     Propensity as Propensity,
     density_ratio_weights as density_ratio_weights,
     effective_n as effective_n,

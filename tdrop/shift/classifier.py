@@ -14,6 +14,7 @@ from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
@@ -28,7 +29,7 @@ from tdrop.base import (
     deal_persons,
     did_you_mean,
 )
-from tdrop.metrics import auroc_interval, delong, fit_line, per_row_log_loss, sigmoid
+from tdrop.metrics import auroc_interval, delong, fit_line, per_row_log_loss
 from tdrop.shift.overlap import LARGEST_LOGIT, DomainAuroc, Kind, Propensity, find_unlike
 from tdrop.shift.terms import Terms
 
@@ -151,7 +152,7 @@ def _cross_fit(kind: Kind, X: Doubles, is_target: NDArray[np.bool_], fold_of: In
 
 def _on_line(logits: Doubles, line: tuple[float, float]) -> Doubles:
     """Probabilities of logits (rows,) that were moved by an intercept and stretched by a slope."""
-    return sigmoid(np.clip(line[0] + line[1] * logits, -LARGEST_LOGIT, LARGEST_LOGIT))
+    return np.asarray(expit(np.clip(line[0] + line[1] * logits, -LARGEST_LOGIT, LARGEST_LOGIT)), dtype=np.float64)
 
 
 def _calibration(logits: Doubles, is_target: NDArray[np.bool_]) -> tuple[float, float]:

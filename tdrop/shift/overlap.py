@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.neighbors import NearestNeighbors
 
-from tdrop.base import Cohort, Count, Doubles, plain, read, read_arrays
+from tdrop.base import Cohort, Count, Doubles, Mask, plain, read, read_arrays
 
-Mask = NDArray[np.bool_]
 Kind = Literal["logistic", "quadratic", "boosting"]
 
 #: Logits are kept within this: a density ratio beyond e^30 says "no overlap" and nothing more.

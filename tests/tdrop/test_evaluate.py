@@ -18,8 +18,7 @@ from report_cases import predict, summarise
 from tdrop import metrics
 from tdrop.base import DataError, Summary, plain, read
 from tdrop.data.cells import write_patients
-from tdrop.evaluate import Evaluation, evaluate_methods, patients_table, suggest_recalibration
-from tdrop.evaluate.recalibration import Recalibration
+from tdrop.evaluate import Evaluation, Recalibration, evaluate_methods, patients_table, suggest_recalibration
 from tdrop.metrics import METRICS
 from tdrop.report.sentences import evaluation_warnings
 from tdrop.report.text import row_text
@@ -56,8 +55,8 @@ def test_every_value_follows_its_definition(labelled: tuple) -> None:
     risk, sd = summary.mean.astype(float), summary.sd
     low, high = summary.interval(0.95)
     wrong = (risk >= 0.5) != (y == 1)
-    stretched = metrics.fewest(metrics.stretch_to_level(risk, high, 0.15), 60)
-    referred = ((risk < 0.15) & (high >= 0.15)) | metrics.most(metrics.expected_loss(risk, 0.15), 60)
+    stretched = metrics.lowest(metrics.stretch_to_level(risk, high, 0.15), 60)
+    referred = ((risk < 0.15) & (high >= 0.15)) | metrics.highest(metrics.expected_loss(risk, 0.15), 60)
     acted = (risk >= 0.15) != (y == 1)
     expected = {
         "patients": 600,
@@ -78,19 +77,19 @@ def test_every_value_follows_its_definition(labelled: tuple) -> None:
         "misclassified_sd": sd[wrong].mean(),
         "inpt": ((risk < 0.15) & (high >= 0.15) & (y == 1)).sum(),
         "inpt_equal": (stretched & (y == 1)).sum(),
-        "inpt_equal_risk": (metrics.fewest(np.where(risk < 0.15, -risk, np.inf), 60) & (y == 1)).sum(),
+        "inpt_equal_risk": (metrics.lowest(np.where(risk < 0.15, -risk, np.inf), 60) & (y == 1)).sum(),
         "error_rate": acted.mean(),
         "brier": metrics.brier(y, risk),
         "log_loss": metrics.log_loss(y, risk),
         "calibration_intercept": metrics.calibration_intercept(y, risk),
         "calibration_slope": metrics.calibration_line(y, risk)[1],
         "ece": metrics.CalibrationError.measure(y, risk).value,
-        "net_benefit": metrics.net_benefit(y, risk, 0.15),
-        "net_benefit_refer": metrics.net_benefit(y, risk, 0.15, referred),
+        "net_benefit": metrics.per_row_benefit(y, risk, 0.15).mean(),
+        "net_benefit_refer": metrics.per_row_benefit(y, risk, 0.15, referred).mean(),
     }
     for share in (0.05, 0.10, 0.20):
         for by, score in (("expected", metrics.expected_loss(risk, 0.15)), ("sd", sd)):
-            kept = metrics.most(score, round(600 * share))
+            kept = metrics.highest(score, round(600 * share))
             expected[f"retained_error_{100 * share:.0f}_{by}"] = metrics.retained_error(y, risk, kept, 0.15)
     gain = expected["net_benefit_refer"] - expected["net_benefit"]
     expected["referrals_per_gain"] = referred.mean() / gain
@@ -285,7 +284,7 @@ def test_a_subgroup_has_the_events_of_its_patients(monkeypatch: pytest.MonkeyPat
     predictions, y = draw(seeds=1)
     groups = {"Age": np.where(np.arange(600) % 3 == 0, "under 65", "65 and over")}
     wider = {name: replace(METRICS[name], subgroups=True) for name in ("brier", "errors")}
-    statistics = import_module("tdrop.evaluate.statistics")
+    statistics = import_module("tdrop.evaluate.numbers")
     monkeypatch.setattr(statistics, "METRICS", {**METRICS, **wider})
     found = evaluate_methods("a", predictions, y, Decision(), seeds=(0,), bootstrap=0, subgroups=groups)
     young, risk = np.arange(600) % 3 == 0, predictions["mc_dropout"][0].mean
@@ -361,7 +360,7 @@ def test_a_third_reason_and_a_capacity_that_bounds_them_all() -> None:
 def test_expected_loss_puts_those_first_who_are_in_doubt_where_the_site_acts() -> None:
     risk = np.array([0.02, 0.14, 0.16, 0.5, 0.95])
     assert metrics.expected_loss(risk, 0.15) == pytest.approx([0.017, 0.119, 0.126, 0.075, 0.0075])
-    assert metrics.expected_loss(risk, 0.5) == pytest.approx(metrics.expected_error(risk, 0.5) / 2)
+    assert metrics.expected_loss(risk, 0.5) == pytest.approx(np.minimum(risk, 1 - risk) / 2)
 
 
 @pytest.mark.parametrize("fits", [2, 3, 5])
@@ -370,7 +369,7 @@ def test_a_method_compared_with_itself_on_other_fits_shows_no_difference(
 ) -> None:
     """Fits scatter far more than patients do: intervals over patients alone would cover 0 in few draws."""
     # One metric of the table: all of them for 60 draws cost a minute.
-    for user in ("statistics", "rows"):
+    for user in ("numbers", "rows"):
         monkeypatch.setattr(import_module(f"tdrop.evaluate.{user}"), "METRICS", {"log_loss": METRICS["log_loss"]})
     covered, narrow = 0, 0
     for seed in range(60):

@@ -184,7 +184,10 @@ def test_sweep_draws_the_papers_numbers(data: ReportData, drawn: dict[str, str])
     """INPT at 50% and mean width of the ensemble, as points on the figure's axes."""
     summaries = data.predictions["ensemble"]
     caught = [
-        np.mean([metrics.inpt(data.y, s.mean, s.interval(level)[1], 0.5) for s in summaries]) for level in (0.5, 0.99)
+        np.mean(
+            [(metrics.referred_at_level(s.mean, s.interval(level)[1], 0.5) & (data.y > 0.5)).sum() for s in summaries]
+        )
+        for level in (0.5, 0.99)
     ]
     assert caught[1] > caught[0]
     root = ElementTree.fromstring(drawn["sweep"])

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from tdrop import metrics
-from tdrop.metrics.calibration import risk_bins
 
 
 def draw(rows: int = 4000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -15,11 +14,15 @@ def draw(rows: int = 4000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return (random.uniform(size=rows) < p).astype(float), p
 
 
+def plain_error(y: np.ndarray, p: np.ndarray) -> float:
+    return metrics.CalibrationTable.group(y, p).plain_error
+
+
 def test_one_risk_for_all_has_a_closed_form() -> None:
     y = np.repeat([1.0, 0.0], [30, 70])
     # With one risk p for everybody the intercept is logit(observed share) - logit(p).
     assert metrics.calibration_intercept(y, np.full(100, 0.2)) == pytest.approx(np.log(3 / 7) - np.log(1 / 4))
-    assert metrics.expected_calibration_error(y, np.full(100, 0.2)) == pytest.approx(0.1)
+    assert plain_error(y, np.full(100, 0.2)) == pytest.approx(0.1)
 
 
 def test_line_against_scikit_learn() -> None:
@@ -45,7 +48,7 @@ def test_a_known_distortion_is_found_and_undone() -> None:
     assert line is not None
     mended = metrics.recalibrated(bent, *line)
     assert metrics.calibration_line(y, mended) == pytest.approx((0.0, 1.0), abs=1e-6)
-    assert metrics.expected_calibration_error(y, mended) < 0.25 * metrics.expected_calibration_error(y, bent)
+    assert plain_error(y, mended) < 0.25 * plain_error(y, bent)
 
 
 def test_complement_turns_the_intercept_and_keeps_the_slope() -> None:
@@ -60,15 +63,15 @@ def test_calibration_error_against_a_plain_loop() -> None:
     order = np.argsort(p)
     groups = np.array_split(order, 10)
     expected = sum(abs(p[g].mean() - y[g].mean()) * len(g) for g in groups) / 1000
-    assert metrics.expected_calibration_error(y, p) == pytest.approx(expected, abs=2e-3)
+    assert plain_error(y, p) == pytest.approx(expected, abs=2e-3)
 
 
 def test_equal_risks_stay_together() -> None:
     p = np.array([0.1] * 50 + [0.2] * 3 + [0.9] * 47)
-    group = risk_bins(p)
+    group = metrics.group_by_risk(p)
     assert len(set(group[:50])) == len(set(group[50:53])) == len(set(group[53:])) == 1
     assert set(group) == set(range(group.max() + 1))
-    assert len(risk_bins(np.array([]))) == 0
+    assert len(metrics.group_by_risk(np.array([]))) == 0
 
 
 def test_no_line_where_none_exists() -> None:
@@ -80,12 +83,12 @@ def test_no_line_where_none_exists() -> None:
 
 def test_resampled_on_everybody_is_the_plain_value() -> None:
     y, p = draw(800)
-    prepared = metrics.ResampledCalibration.of(y, p)
+    prepared = metrics.calibration_statistic(y, p)
     intercept, slope = prepared.resampled(np.ones((1, 800)))[:, 0]
     assert intercept == pytest.approx(metrics.calibration_intercept(y, p))
     assert slope == pytest.approx(metrics.calibration_line(y, p)[1])
     assert prepared.rests_on == ((800, int(y.sum())),) * 2
-    measured, error = metrics.MeasuredError.of(y, p), metrics.CalibrationError.measure(y, p)
+    measured, error = metrics.calibration_error_statistic(y, p), metrics.CalibrationError.measure(y, p)
     assert measured.resampled(np.ones((2, 800))).tolist() == [[error.value, error.value]]
     assert measured.intervals == {"ece": (error.low, error.high)}
 
@@ -99,7 +102,7 @@ def simulate(rows: int, intercept: float, slope: float, draws: int = 60) -> tupl
         risk = metrics.recalibrated(truth, intercept, slope)
         error = metrics.CalibrationError.measure((random.uniform(size=rows) < truth).astype(float), risk)
         found.append((error.value, error.low, error.high))
-        true.append(np.abs(np.bincount(risk_bins(risk), weights=risk - truth)).sum() / rows)
+        true.append(np.abs(np.bincount(metrics.group_by_risk(risk), weights=risk - truth)).sum() / rows)
     return np.array(found), np.array(true)
 
 
@@ -133,7 +136,7 @@ def test_one_newton_step_is_close_to_a_full_fit() -> None:
     y, p = draw(3000)
     p = metrics.recalibrated(p, 0.3, 1.3)
     counts = next(metrics.count_blocks(3000, 30, seed=1))
-    quick = metrics.ResampledCalibration.of(y, p).resampled(counts)
+    quick = metrics.calibration_statistic(y, p).resampled(counts)
     for column, count in enumerate(counts):
         rows = np.repeat(np.arange(3000), count.astype(int))
         assert quick[0, column] == pytest.approx(metrics.calibration_intercept(y[rows], p[rows]), abs=0.003)

@@ -60,7 +60,7 @@ def test_the_smooth_interval_covers_risks_that_are_right(rows: int) -> None:
 def test_net_benefit_is_the_metric_and_its_interval_the_bootstraps(cohort: tuple[np.ndarray, np.ndarray]) -> None:
     y, risk = cohort
     curve = metrics.benefit_curve(y, risk, np.array([0.15, 0.4]))
-    assert curve.y[0] == pytest.approx(metrics.net_benefit(y, risk, 0.15))
+    assert curve.y[0] == pytest.approx(metrics.per_row_benefit(y, risk, 0.15).mean())
     drawn = np.random.default_rng(3).integers(0, len(y), (2000, len(y)))
-    resampled = [metrics.net_benefit(y[rows], risk[rows], 0.15) for rows in drawn]
+    resampled = [metrics.per_row_benefit(y[rows], risk[rows], 0.15).mean() for rows in drawn]
     np.testing.assert_allclose([curve.low[0], curve.high[0]], np.quantile(resampled, [0.025, 0.975]), atol=0.004)

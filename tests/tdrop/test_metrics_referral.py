@@ -15,18 +15,14 @@ def test_referral_is_risk_below_and_upper_end_at_or_above() -> None:
     assert metrics.referred_at_level(RISK, HIGH, 0.15).tolist() == [False, True, True, False, False, False]
 
 
-def test_inpt_counts_outcomes_among_referrals_only() -> None:
-    y = np.array([1.0, 1.0, 0.0, 1.0, 1.0, 1.0])
-    assert metrics.inpt(y, RISK, HIGH, 0.15) == 1
-
-
 def test_inpt_grows_with_width_and_equal_referrals_do_not() -> None:
     random = np.random.default_rng(0)
     risk = random.uniform(0, 0.3, 2000)
-    y = (random.uniform(size=2000) < risk).astype(float)
+    y = random.uniform(size=2000) < risk
     narrow, wide = risk + 0.02, risk + 0.10
-    assert metrics.inpt(y, risk, narrow, 0.15) < metrics.inpt(y, risk, wide, 0.15)
-    chosen = [metrics.fewest(metrics.stretch_to_level(risk, high, 0.15), 100) for high in (narrow, wide)]
+    caught = [(metrics.referred_at_level(risk, high, 0.15) & y).sum() for high in (narrow, wide)]
+    assert caught[0] < caught[1]
+    chosen = [metrics.lowest(metrics.stretch_to_level(risk, high, 0.15), 100) for high in (narrow, wide)]
     assert (chosen[0] == chosen[1]).all()
     assert chosen[0].sum() == 100
 
@@ -44,18 +40,14 @@ def test_stretching_refers_exactly_whom_wider_intervals_would() -> None:
 def test_nobody_without_spread_is_referred_by_stretching() -> None:
     factor = metrics.stretch_to_level(np.array([0.1, 0.2]), np.array([0.1, 0.3]), 0.15)
     assert np.isinf(factor).all()
-    assert metrics.fewest(factor, 2).sum() == 0
-
-
-def test_expected_error_turns_at_the_threshold() -> None:
-    assert metrics.expected_error(np.array([0.1, 0.29, 0.3, 0.9]), 0.3) == pytest.approx([0.1, 0.29, 0.7, 0.1])
+    assert metrics.lowest(factor, 2).sum() == 0
 
 
 def test_capacity_is_a_count_and_kept_where_scores_tie() -> None:
     assert metrics.capacity_count(1200, 0.10) == 120
     assert metrics.capacity_count(5, 0.5) == 3
     assert metrics.capacity_count(3, 1.0) == 3
-    referred = metrics.most(np.array([1.0, 2.0, 1.0, 1.0]), 2)
+    referred = metrics.highest(np.array([1.0, 2.0, 1.0, 1.0]), 2)
     assert referred[1]
     assert referred.sum() == 2
 
@@ -80,13 +72,12 @@ def test_risk_coverage_against_a_plain_loop() -> None:
 def test_net_benefit_closed_forms() -> None:
     y = np.array([1.0, 0.0, 0.0, 1.0])
     everybody = np.ones(4)
-    assert metrics.net_benefit(y, everybody, 0.2) == pytest.approx(0.5 - 0.5 * 0.25)
-    assert metrics.net_benefit(y, np.zeros(4), 0.2) == 0
-    assert metrics.net_benefit(y, y, 0.2) == pytest.approx(0.5)
+    assert metrics.per_row_benefit(y, everybody, 0.2).mean() == pytest.approx(0.5 - 0.5 * 0.25)
+    assert metrics.per_row_benefit(y, np.zeros(4), 0.2).mean() == 0
+    assert metrics.per_row_benefit(y, y, 0.2).mean() == pytest.approx(0.5)
     # Referred patients are decided rightly: positives count in full, negatives nothing.
-    assert metrics.net_benefit(y, everybody, 0.2, np.array([False, True, True, False])) == pytest.approx(0.5)
-    assert metrics.net_benefit(y, np.zeros(4), 0.2, np.ones(4, dtype=bool)) == pytest.approx(0.5)
-    assert metrics.net_benefit(np.array([]), np.array([]), 0.2) is None
+    assert metrics.per_row_benefit(y, everybody, 0.2, np.array([False, True, True, False])).mean() == pytest.approx(0.5)
+    assert metrics.per_row_benefit(y, np.zeros(4), 0.2, np.ones(4, dtype=bool)).mean() == pytest.approx(0.5)
 
 
 def test_resamples_draw_every_patient_once_on_average_and_are_seeded() -> None:
@@ -103,7 +94,7 @@ def test_resamples_draw_every_patient_once_on_average_and_are_seeded() -> None:
 def test_bootstrap_interval_of_a_mean_agrees_with_theory() -> None:
     random = np.random.default_rng(5)
     values = random.normal(3, 2, 400)
-    sums = metrics.Sums(("mean",), values[None, :], np.ones((1, 400)), np.array([False]), ((400, 0),))
+    sums = metrics.sums_statistic(("mean",), values[None, :], np.ones((1, 400)), np.array([False]), ((400, 0),))
     draws = np.concatenate([sums.resampled(block)[0] for block in metrics.count_blocks(400, 2000, seed=0)])
     low, high = metrics.percentile_interval(draws)
     error = 1.96 * values.std() / np.sqrt(400)
@@ -122,5 +113,5 @@ def test_interval_needs_enough_resamples_and_most_of_them() -> None:
 def test_sums_are_sums_or_means_of_some() -> None:
     tops = np.array([[1.0, 0, 1, 0], [0.2, 0.4, 0.1, 0.3], [0, 0.4, 0.1, 0]])
     bottoms, plain = np.array([[1.0] * 4, [1.0] * 4, [0.0, 1, 1, 0]]), np.array([True, False, False])
-    sums = metrics.Sums(("count", "mean", "mean of some"), tops, bottoms, plain, ((4, 2), (4, 3), (2, 2)))
+    sums = metrics.sums_statistic(("count", "mean", "mean of some"), tops, bottoms, plain, ((4, 2), (4, 3), (2, 2)))
     assert sums.resampled(np.ones((1, 4)))[:, 0] == pytest.approx([2, 0.25, 0.25])

@@ -6,8 +6,16 @@ import numpy as np
 import pytest
 
 from tdrop.base import DataError
-from tdrop.metrics import auroc, auroc_interval, brier, delong, log_loss, misclassified, per_row_log_loss
-from tdrop.metrics.ranking import RankedPairs
+from tdrop.metrics import (
+    auroc,
+    auroc_interval,
+    brier,
+    delong,
+    log_loss,
+    misclassified,
+    per_row_log_loss,
+    ranking_statistic,
+)
 
 
 def draw(rows: int = 400, seed: int = 0, ties: bool = False) -> tuple[np.ndarray, np.ndarray]:
@@ -68,7 +76,7 @@ def test_edges() -> None:
     assert auroc(np.array([]), np.array([])) is None
     assert log_loss(np.array([]), np.array([])) is None
     assert np.isfinite(per_row_log_loss(np.array([0.0, 1.0]), np.array([1.0, 0.0]))).all()
-    with pytest.raises(DataError, match="one score a patient"):
+    with pytest.raises(DataError, match="one score per patient"):
         auroc(np.ones(3), np.ones(4))
     with pytest.raises(DataError, match="1 missing or infinite values in 2 rows"):
         brier(np.array([0.0, 1.0]), np.array([0.5, np.nan]))
@@ -83,14 +91,14 @@ def test_resampled_auroc_is_the_auroc_of_the_repeated_rows(ties: bool) -> None:
     y, p = draw(60, ties=ties)
     random = np.random.default_rng(4)
     counts = random.multinomial(60, np.full(60, 1 / 60), size=20).astype(np.float32)
-    fast = RankedPairs.of(y, p).resampled(counts)[0]
+    fast = ranking_statistic(y, p).resampled(counts)[0]
     slow = [auroc(np.repeat(y, c.astype(int)), np.repeat(p, c.astype(int))) for c in counts]
     np.testing.assert_allclose(fast, np.array(slow, dtype=float), rtol=1e-6)
 
 
 def test_a_resample_of_one_class_has_no_auroc() -> None:
     counts = np.array([[2.0, 0.0], [1.0, 1.0]], dtype=np.float32)
-    result = RankedPairs.of(np.array([1.0, 0.0]), np.array([0.9, 0.1])).resampled(counts)[0]
+    result = ranking_statistic(np.array([1.0, 0.0]), np.array([0.9, 0.1])).resampled(counts)[0]
     assert np.isnan(result[0])
     assert result[1] == 1.0
 

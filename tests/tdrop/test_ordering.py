@@ -11,9 +11,9 @@ from flows.benchmarks.playing import take_apart
 from flows.benchmarks.transductive_problems import set_aside
 from tdrop import metrics
 from tdrop.base import Cohort, Summary, ascending
-from tdrop.choose.losses import Losses
+from tdrop.choose import Losses
 from tdrop.contracts import Decision
-from tdrop.evaluate.moved import compare_risks
+from tdrop.evaluate import compare_risks
 from tdrop.shift import match
 
 ROWS = 1_000
@@ -40,7 +40,7 @@ def test_equals_come_in_a_fixed_shuffle_after_every_score():
 @pytest.mark.parametrize("first", [0, 1])
 def test_error_left_after_referral_of_equal_patients_is_the_error_of_all(first):
     y, risk = sorted_by_outcome(first), np.full(ROWS, 0.3)
-    referred = metrics.most(metrics.expected_error(risk, 0.5), 200)
+    referred = metrics.highest(metrics.expected_loss(risk, 0.5), 200)
     assert referred.sum() == 200
     assert metrics.retained_error(y, risk, referred, 0.5) == pytest.approx(0.3, abs=0.04)
     curve = metrics.risk_coverage(y, risk, np.zeros(ROWS), 0.5)

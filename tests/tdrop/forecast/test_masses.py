@@ -7,7 +7,7 @@ import pytest
 
 from tdrop.base import DataError
 from tdrop.forecast import QUANTITIES, Ranked
-from tdrop.metrics import auroc, brier, misclassified, net_benefit
+from tdrop.metrics import auroc, brier, misclassified, per_row_benefit
 
 T = 0.3
 
@@ -23,7 +23,7 @@ def test_whole_outcomes_give_the_ordinary_metrics() -> None:
     found = dict(zip(QUANTITIES, Ranked.sort(risk, T).quantities(y[None], 1 - y[None])[:, 0], strict=True))
     assert found["auroc"] == pytest.approx(auroc(y, risk))
     assert found["error_rate"] == pytest.approx(misclassified(y, risk, T).mean())
-    assert found["net_benefit"] == pytest.approx(net_benefit(y, risk, T))
+    assert found["net_benefit"] == pytest.approx(per_row_benefit(y, risk, T).mean())
     assert found["brier"] == pytest.approx(brier(y, risk))
     assert found["outcomes"] == pytest.approx(y.mean())
 

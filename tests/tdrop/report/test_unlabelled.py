@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from report_cases import report_data
+from scipy.special import expit
 
 from tdrop.choose import Trial
 from tdrop.contracts import Disclosure
 from tdrop.disclosure.report import disclose
 from tdrop.evaluate import compare_risks
 from tdrop.methods import build
-from tdrop.metrics import sigmoid
 from tdrop.report import render_report
 from tdrop.report.unlabelled import not_used_sentence, unlabelled_sentences, used_sentence
 
@@ -51,10 +51,10 @@ def data():
 def moved():
     generator = np.random.default_rng(0)
     score = generator.normal(size=500)
-    y = (generator.random(500) < sigmoid(score)).astype(np.float64)
+    y = (generator.random(500) < expit(score)).astype(np.float64)
     likeness = generator.random(500)
     # The further from the source, the more a risk that was too certain is moved towards the truth.
-    return compare_risks(METHOD, 0.1, sigmoid(3 * score), sigmoid((3 - 2 * likeness) * score), likeness, y)
+    return compare_risks(METHOD, 0.1, expit(3 * score), expit((3 - 2 * likeness) * score), likeness, y)
 
 
 def test_what_they_did_is_told_near_and_far_and_by_outcomes(moved):

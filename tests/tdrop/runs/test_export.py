@@ -73,7 +73,7 @@ def referred_errors(data: ReportData) -> dict[str, int]:
     wrong = metrics.misclassified(y, risk, level)
     scores: dict[str, Any] = {"expected": metrics.expected_loss(risk, level), "sd": summary.sd[known]}
     return {
-        f"away {share} {by}": int((metrics.most(score, metrics.capacity_count(len(y), share / 100)) & wrong).sum())
+        f"away {share} {by}": int((metrics.highest(score, metrics.capacity_count(len(y), share / 100)) & wrong).sum())
         for share in SHARES
         for by, score in scores.items()
     }

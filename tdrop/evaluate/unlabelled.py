@@ -1,4 +1,4 @@
-"""What a site's unlabelled patients did to the risks: a method that used them beside its twin that did not."""
+"""What a site's unlabelled patients changed in the risks: a method that used them beside its ablation without them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tdrop.base import Count, Doubles, ascending
 from tdrop.metrics import CalibrationError, CalibrationTable, log_loss
 
 #: Groups of patients by how unlike the source they are, fewer where a group would be smaller than the second number.
-GROUPS = 5
+GROUPS_OF_LIKENESS = 5
 SMALLEST_GROUP = 20
 
 
@@ -79,7 +79,7 @@ def compare_risks(
     likeness: NDArray[Any],
     y: NDArray[Any] | None = None,
 ) -> Moved:
-    """Compares the risks (rows,) of a method with those of its twin, `without` the unlabelled patients.
+    """Compares the risks (rows,) of a method with those of its ablation, `without` the unlabelled patients.
 
     Args:
         method: Name of the method.
@@ -89,15 +89,15 @@ def compare_risks(
         likeness: Each patient's chance of being a target patient, by the propensity.
         y: Outcomes, NaN where unknown, or None.
     """
-    before, after, like = (np.asarray(each, dtype=np.float64) for each in (without, used, likeness))
-    count = min(GROUPS, len(before) // SMALLEST_GROUP)
+    before, after, like = (np.asarray(values, dtype=np.float64) for values in (without, used, likeness))
+    count = min(GROUPS_OF_LIKENESS, len(before) // SMALLEST_GROUP)
     order = ascending(like)
     groups = tuple(_group(rows, like, before, after) for rows in np.array_split(order, count)) if count else ()
     return Moved(method, lambda_, groups, _both(before, after, y))
 
 
 def _group(rows: NDArray[Any], like: Doubles, before: Doubles, after: Doubles) -> MovedGroup:
-    means = [float(each[rows].mean()) for each in (like, before, after, np.abs(after - before))]
+    means = [float(values[rows].mean()) for values in (like, before, after, np.abs(after - before))]
     return MovedGroup(len(rows), *means)
 
 
@@ -109,7 +109,11 @@ def _both(before: Doubles, after: Doubles, y: NDArray[Any] | None) -> tuple[Reli
 
 
 def _reliability(y: NDArray[Any], risk: Doubles) -> Reliability:
-    table, error, loss = CalibrationTable.group(y, risk, GROUPS), CalibrationError.measure(y, risk), log_loss(y, risk)
+    table, error, loss = (
+        CalibrationTable.group(y, risk, GROUPS_OF_LIKENESS),
+        CalibrationError.measure(y, risk),
+        log_loss(y, risk),
+    )
     assert error is not None
     assert loss is not None
     return Reliability(tuple(table.risk.tolist()), tuple(table.rate.tolist()), len(y), loss, error.value)
