@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.special import expit
 
 from flows.benchmarks.results import Estimate
 from flows.benchmarks.transductive import ENSEMBLE, RULE, RULES
 from flows.benchmarks.transductive_judge import auroc_difference, judge, log_loss_difference, pooled
 from flows.benchmarks.transductive_problems import JUDGING_DRAWS, PROBLEMS, SETTLING_DRAWS, Tried
 from tdrop.choose import Losses, Trial
-from tdrop.metrics import sigmoid
 
 
 def trial(decay, lambda_, losses, folds=3):
@@ -56,9 +56,9 @@ def test_no_problem_both_settles_and_judges():
 def target():
     generator = np.random.default_rng(0)
     score = generator.normal(size=800)
-    y = (generator.random(800) < sigmoid(score)).astype(np.float32)
+    y = (generator.random(800) < expit(score)).astype(np.float32)
     noise = generator.normal(size=(3, 800))
-    return y, sigmoid(score + 0.1 * noise), sigmoid(3 * score + noise)
+    return y, expit(score + 0.1 * noise), expit(3 * score + noise)
 
 
 def test_a_better_setting_is_better_in_every_measure_and_by_more_than_chance(target):
