@@ -1,4 +1,4 @@
-"""Says what values that cannot be used look like, so that the fix names the right setting.
+"""What odd values seem to mean: missing, another spelling, a yes or a no, a number written otherwise.
 
 Only codes that are known everywhere, and labels that many rows share, are ever quoted: the rest are patients' values.
 """
@@ -6,44 +6,25 @@ Only codes that are known everywhere, and labels that many rows share, are ever 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from tdrop.base import Doubles, did_you_mean
-from tdrop.contracts import Column, known_labels
+from tdrop.contracts import Column, known_labels, plain_label
+from tdrop.data.names import split_words
+from tdrop.data.values import NO, YES
 
 #: Text that means missing somewhere in the world.
-MISSING_WORDS = frozenset(
-    (
-        *("na", "n/a", "n.a.", "nan", "null", "none", "nil", ".", "..", "?", "-", "--", "*", "nd", "n.d.", "nk", "n/k"),
-        *(
-            "missing",
-            "unknown",
-            "unk",
-            "not known",
-            "not recorded",
-            "not available",
-            "not stated",
-            "not done",
-            "no data",
-        ),
-        *(
-            "unbekannt",
-            "keine angabe",
-            "k.a.",
-            "k. a.",
-            "inconnu",
-            "inconnue",
-            "desconocido",
-            "sconosciuto",
-            "onbekend",
-        ),
-        *("#n/a", "#null!", "#ref!", "#value!", "#div/0!"),
-    )
-)
+MISSING_WORDS = frozenset((
+    "na", "n/a", "n.a.", "nan", "null", "none", "nil", ".", "..", "?", "-", "--", "*", "nd", "n.d.", "nk", "n/k",
+    "missing", "unknown", "unk", "not known", "not recorded", "not available", "not stated", "not done", "no data",
+    "unbekannt", "keine angabe", "k.a.", "k. a.", "inconnu", "inconnue", "desconocido",
+    "#n/a", "#null!", "#ref!", "#value!", "#div/0!",
+))  # fmt: skip
 #: Such words that in a column of labels are more often one of them: no treatment, no disease.
 ALSO_LABELS = frozenset(("none", "nil"))
 #: Numbers that mean missing somewhere in the world.
@@ -62,6 +43,22 @@ _SHAPES: tuple[tuple[str, str, str], ...] = (
     ("sign", r"^[<>≤≥~]", "limits such as `<0.1`; agree with the site on a number for them"),
     ("unit", r"^[+-]?[\d.,]+\s*[A-Za-zµμ%/]+", "numbers with a unit; export the number alone"),
 )
+#: Words for yes and no beyond those that are read without asking.
+_YES = (*YES, "t", "ja", "j", "oui", "si", "sí", "pos", "dead", "deceased", "died", "event", "recurrence", "relapse")
+_NO = (
+    *NO, "f", "nein", "non", "neg", "none", "never", "alive", "live", "living", "survived", "censored",
+    "healthy", "normal",
+)  # fmt: skip
+#: Words for men and women, and what code books write for them.
+_SEXES = {
+    "male": ("m", "male", "man", "men", "männlich", "maennlich", "homme", "hombre"),
+    "female": ("f", "female", "woman", "women", "w", "weiblich", "femme", "mujer"),
+}
+_SEX_CODES = {"1": "male", "2": "female"}
+_ROMAN = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x")
+
+#: By label of an extract: the category that it seems to mean, None if nothing suggests one, and why.
+Meanings = dict[str, tuple[str | None, str]]
 
 
 def hint_unreadable(values: pd.Series, unreadable: NDArray[np.bool_], decimal: str = ".") -> str:
@@ -93,32 +90,31 @@ def hint_range(numbers: Doubles, column: Column) -> str:
     outside = numbers[(numbers < low) | (numbers > high)]
     codes = [f"{code:g}" for code in MISSING_NUMBERS if (outside == code).sum() >= MANY]
     # Where most values are impossible, all of them are in another unit: 99 is one of many temperatures then.
-    if int(np.isin(outside, [float(code) for code in codes]).sum()) * 2 < len(outside):
+    if not codes or int(np.isin(outside, [float(code) for code in codes]).sum()) * 2 < len(outside):
         return ""
-    return f"{quote(codes)} looks like a missing-value code: add it to `missing_codes`" if codes else ""
+    return f"{quote(codes)} looks like a missing-value code: add it to `missing_codes`"
 
 
 def hint_categories(labels: pd.Series, column: Column) -> str:
     """Names unknown labels that many rows share, with the category that each may mean."""
-    unknown = labels[labels.notna() & ~labels.isin(known_labels(column))].astype("str")
-    shared = _frequent(unknown)
+    known = known_labels(column)
+    shared = _frequent(labels[labels.notna() & ~labels.isin(known)].astype("str"))
     if not shared:
         return ""
     if all(label.lower() in MISSING_WORDS for label in shared):
         return f"they look like missing values: add {quote(shared)} to `missing_codes`"
-    lowered: Mapping[str, str] = {label.lower(): label for label in known_labels(column)}
+    lowered = {label.lower(): label for label in known}
     meant = {label: lowered.get(label.lower()) for label in shared}
     words = [f"{quote([label])} as '{to}'" if to else quote([label]) for label, to in meant.items()]
     hint = ""
     if len(shared) == 1 and not meant[shared[0]]:
-        alike = [label for label in known_labels(column) if denies(label) == denies(shared[0])]
-        hint = did_you_mean(shared[0], alike)
+        hint = did_you_mean(shared[0], [label for label in known if denies(label) == denies(shared[0])])
     return f"map {', '.join(words)} under `categories`{hint if 'did you mean' in hint else ''}"
 
 
 def denies(label: str) -> bool:
     """Whether a label says that something is not so: what is not belted is spelled nearly as what is."""
-    words = r"(no|not|non|none|never|un|in|im|without|nicht|kein\w*|sans)([ _-]|(?<=un|in|im))"
+    words = r"(no|not|non|none|never|un|in|im|without|nicht|kein\w*|sans|sin)([ _-]|(?<=un|in|im))"
     return re.match(words, label.lower()) is not None
 
 
@@ -135,3 +131,123 @@ def quote(words: Iterable[str]) -> str:
 def clean(word: str) -> str:
     """Returns a name from an extract as harmless text of at most 40 characters."""
     return re.sub(r"[^\w .,:;()/%+\-#*=?!&]", "?", word)[:40]
+
+
+def guess_labels(labels: Sequence[str], column: Column) -> Meanings:
+    """By label of the extract: the category it seems to mean (None if nothing suggests one), and why."""
+    known = known_labels(column)
+    labels = sorted(labels)
+    if set(known) == {"0", "1"}:
+        return _as_answers(labels, column)
+    ordered = _by_order(labels, column)
+    paired = _by_sex(labels, column) or _by_initial(labels, known) or _by_answer(labels, known)
+    return paired or {label: _guess_label(label, column, known, ordered) for label in labels}
+
+
+def _as_answers(labels: Sequence[str], column: Column) -> Meanings:
+    """Which labels of a column of 0 and 1 mean yes: by the words, the column's own name, or the order of two codes."""
+    words = {label: label.lower().strip() for label in labels}
+    if {plain_label(word) for word in words.values()} == {"1", "2"}:
+        why = "guess (possible): two codes, the higher taken for yes; surveys often mean the opposite"
+        return {label: ("1" if plain_label(label) == "2" else "0", why) for label in labels}
+    answers = {label: "1" if word in _YES else "0" if word in _NO else None for label, word in words.items()}
+    why = "guess (likely): a yes or a no"
+    if len(labels) == 2 and None in answers.values():
+        named = {label for label, word in words.items() if _names_column(word, column)}
+        if len(named) == 1:
+            answers = {label: "1" if label in named else "0" for label in labels}
+            why = "guess (likely): the column is named after one of two labels"
+    meanings: Meanings = {label: (answer, why if answer else "") for label, answer in answers.items()}
+    known = [answer for answer in answers.values() if answer is not None]
+    if len(labels) == 2 and len(known) == 1:
+        other, word = ("0", "yes") if known == ["1"] else ("1", "no")
+        unknown = next(label for label, answer in answers.items() if answer is None)
+        meanings[unknown] = (other, f"guess (possible): the other is a {word}")
+    return meanings
+
+
+def _names_column(word: str, column: Column) -> bool:
+    """Whether a label is the column's own word, its first letter, or the same sex: male, m or Mann for `male`."""
+    own = split_words(column.name) + split_words(column.title)
+    if word in own or (len(word) == 1 and own and own[0].startswith(word)):
+        return True
+    sexes = {_sex_of(name) for name in split_words(column.name) if len(name) > 1}
+    return _sex_of(word) is not None and _sex_of(word) in sexes
+
+
+def _sex_of(word: str) -> str | None:
+    return next((sex for sex, words in _SEXES.items() if word.lower().strip() in words), None)
+
+
+def _by_sex(labels: Sequence[str], column: Column) -> Meanings:
+    """Pairs the words or codes of the sexes; empty where the labels or the categories are something else."""
+    by_word = all(_sex_of(label) for label in labels)
+    if set(column.categories) == set(_SEX_CODES) and {"sex", "gender"} & set(split_words(column.name)) and by_word:
+        codes = {sex: code for code, sex in _SEX_CODES.items()}
+        return {
+            label: (codes[str(_sex_of(label))], "guess (possible): in most code books 1 is male") for label in labels
+        }
+    ours = {_sex_of(category): category for category in column.categories}
+    if None in ours or len(ours) != 2 or len(column.categories) != 2:
+        return {}
+    if by_word:
+        return {label: (ours[_sex_of(label)], "guess (likely): the same sex") for label in labels}
+    if {plain_label(label) for label in labels} == set(_SEX_CODES):
+        why = "guess (possible): most code books write 1 for male and 2 for female"
+        return {label: (ours[_SEX_CODES[plain_label(label)]], why) for label in labels}
+    return {}
+
+
+def _by_initial(labels: Sequence[str], known: Sequence[str]) -> Meanings:
+    """Pairs single letters and the categories that begin with them, where every letter means one of them."""
+    initials = {category[0].lower(): category for category in known if len(category) > 1}
+    if len(initials) < len(known) or not all(len(label) == 1 and label.lower() in initials for label in labels):
+        return {}
+    return {label: (initials[label.lower()], "guess (possible): its first letter") for label in labels}
+
+
+def _by_answer(labels: Sequence[str], known: Sequence[str]) -> Meanings:
+    """Pairs yes and no with two categories of which one is a no: 0 and 10, none and airbag."""
+    no = [category for category in known if category.lower() in _NO]
+    if len(known) != 2 or len(no) != 1 or not all(label.lower() in (*_YES, *_NO) for label in labels):
+        return {}
+    other = next(category for category in known if category != no[0])
+    why = f"guess (possible): '{no[0]}' taken for no"
+    return {label: (no[0] if label.lower() in _NO else other, why) for label in labels}
+
+
+def _guess_label(
+    label: str, column: Column, known: tuple[str, ...], ordered: Mapping[str, str]
+) -> tuple[str | None, str]:
+    lowered = {category.lower(): category for category in known}
+    lowered |= {title.lower(): category for category, title in column.category_titles.items()}
+    aliases = {alias.lower(): category for category, others in column.aliases.items() for alias in others}
+    word = label.lower().strip()
+    if word in lowered:
+        return lowered[word], "guess (likely): the same but for its spelling"
+    if word in aliases:
+        return aliases[word], "guess (likely): the table knows it by this name too"
+    if label in ordered:
+        return ordered[label], "guess (likely): the same number"
+    alike = [name for name in lowered if denies(name) == denies(word)]
+    close = get_close_matches(word, alike, n=1, cutoff=0.75)
+    starts = [name for name in alike if len(word) >= 4 and (name.startswith(word) or word.startswith(name))]
+    if close or len(starts) == 1:
+        return lowered[(close or starts)[0]], "guess (possible): spelled alike"
+    return None, ""
+
+
+def _by_order(labels: Sequence[str], column: Column) -> dict[str, str]:
+    """Pairs labels and categories by the one number in each, such as 2, cT2a, T2 and II."""
+    numbered = {_number_in(category): category for category in column.categories}
+    if None in numbered or len(numbered) < len(column.categories):
+        return {}
+    return {label: numbered[number] for label in labels if (number := _number_in(label)) in numbered and number}
+
+
+def _number_in(label: str) -> str | None:
+    numbers = re.findall(r"\d+", label)
+    if numbers:
+        return str(int(numbers[0])) if len(numbers) == 1 else None
+    roman = re.fullmatch(r"(?:stage|grade)?[ _]*(i{1,3}|iv|vi{0,3}|ix|x)", label.strip().lower())
+    return str(_ROMAN.index(roman[1]) + 1) if roman else None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from difflib import SequenceMatcher
+from functools import cache
 
 from tdrop.contracts import Column
 
@@ -50,9 +51,9 @@ _FAMILY = 3
 
 
 def are_names(header: Iterable[str], known: Collection[str]) -> bool:
-    """Whether a header holds names, which may be said, and not patients' values or ids, which may not.
+    """Whether a header holds names, which may be shown, and not patients' values or ids, which may not.
 
-    A line of values stands there when the header is lost or runs into the first record, ids when patients are columns.
+    Values stand there when the header is lost or runs into the first record, ids when patients are columns.
 
     Args:
         header: What stands where the names of the columns should.
@@ -67,13 +68,15 @@ def are_names(header: Iterable[str], known: Collection[str]) -> bool:
     return any(name in known for name in header) or not any(map(_OTHER_TEXT.search, strange))
 
 
-def split_words(name: str) -> list[str]:
+@cache
+def split_words(name: str) -> tuple[str, ...]:
     """Splits `PSA_ug_L`, `gradeGroup` or `Age (months)` into lower-case words."""
     spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name.replace("µ", "u").replace("μ", "u"))
-    return [word for word in re.split(r"[^A-Za-z0-9]+", spaced.lower()) if word]
+    return tuple(word for word in re.split(r"[^A-Za-z0-9]+", spaced.lower()) if word)
 
 
-def unit_in(name: str) -> tuple[str | None, list[str]]:
+@cache
+def unit_in(name: str) -> tuple[str | None, tuple[str, ...]]:
     """Returns the unit that a column name ends with, if any, and the words before it."""
     words = split_words(name)
     for length in (3, 2, 1):
@@ -89,30 +92,40 @@ def similarity(name: str, column: Column) -> float:
     """How alike an extract's name and a contract's column are: 1 the same, 0 nothing in common."""
     _, words = unit_in(name)
     best = 0.0
-    for known in (column.name, column.title):
+    for known in {column.name, column.title}:
         theirs = split_words(known)
         if not theirs or not words:
             continue
         if "".join(words) == "".join(theirs):
             return 1.0
         shared = sum(any(_same(word, other) for other in theirs) for word in words)
-        overlap = shared / max(len(words), min(len(theirs), 2))
-        spelling = SequenceMatcher(None, "".join(words), "".join(theirs)).ratio()
+        best = max(
+            best, shared / max(len(words), min(len(theirs), 2)) * 0.9, _spelling("".join(words), "".join(theirs))
+        )
         if _abbreviates(words, theirs):
             best = max(best, CLOSE_ENOUGH)
-        # Short words differ by one letter and mean another thing: age, wage, stage.
-        alike = spelling > 0.75 and min(len("".join(words)), len("".join(theirs))) >= 5
-        best = max(best, overlap * 0.9, spelling if alike else 0.0)
     if column.type == "binary" and {"male", "female"} & set(split_words(column.name)) and _SEX & set(words):
         best = max(best, CLOSE_ENOUGH)
     # One telling word is enough to ask: `Charlson_ge1` may be the comorbidity, `cT` the stage.
     telling = ("patient", "id") if column.role == "id" else split_words(column.name)
-    if any(_same(word, other) for word in (*words, "".join(words)) for other in telling):
-        best = max(best, 0.65)
+    if best < 0.65 and any(_same(word, other) for word in (*words, "".join(words)) for other in telling):
+        best = 0.65
     return best
 
 
-def _abbreviates(words: list[str], theirs: list[str]) -> bool:
+def _spelling(name: str, other: str) -> float:
+    """How alike two names are spelled; 0 below three quarters, and for short ones (age, wage and stage differ)."""
+    if min(len(name), len(other)) < 5:
+        return 0.0
+    matcher = SequenceMatcher(None, name, other)
+    # The quick ratios are upper bounds: most pairs of names are settled by them.
+    if matcher.real_quick_ratio() <= 0.75 or matcher.quick_ratio() <= 0.75:
+        return 0.0
+    ratio = matcher.ratio()
+    return ratio if ratio > 0.75 else 0.0
+
+
+def _abbreviates(words: Sequence[str], theirs: Sequence[str]) -> bool:
     """Whether one name of one word is the start of the other: glu and glucose, but not age and agent."""
     if len(words) != 1 or len(theirs) != 1:
         return False
@@ -120,6 +133,7 @@ def _abbreviates(words: list[str], theirs: list[str]) -> bool:
     return len(short) == 3 and short not in ("age", "sex") and len(long) >= 5 and long.startswith(short)
 
 
+@cache
 def _same(word: str, other: str) -> bool:
     if word == other or (min(len(word), len(other)) >= 4 and (word.startswith(other) or other.startswith(word))):
         return True

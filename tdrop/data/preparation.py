@@ -9,12 +9,11 @@ import pandas as pd
 
 from tdrop.base import Unavailable
 from tdrop.contracts import Contract, Expectation, Network, Site, Validation, validate
-from tdrop.data.across import accept, compare_with_source
 from tdrop.data.harmonise import harmonise
 from tdrop.data.identify import number_rows
 from tdrop.data.readers import fingerprint, read, read_batch
 from tdrop.data.structure import sort_rows
-from tdrop.data.suspicions import find_suspicions
+from tdrop.data.suspicions import accept, compare_extracts, find_suspicions
 from tdrop.data.units import check_units
 
 #: Share of a batch to be scored that may be set aside, or repeat a patient.
@@ -97,5 +96,5 @@ def prepare_frame(raw: pd.DataFrame, contract: Contract, site: Site, *, source: 
     )
     validation = checked.validation
     if source is not None:
-        validation = validation.with_findings(compare_with_source(source, harmonised.frame, contract, site))
+        validation = validation.with_findings(compare_extracts(source, harmonised.frame, contract, site))
     return Prepared(site, contract, validation, checked.used, checked.quarantine, checked.suite)

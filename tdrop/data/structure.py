@@ -24,11 +24,8 @@ _FOOTER = r"(?i)^\W*(grand total|sub-?total|totals?|sum|summe|gesamt|average|mea
 _LAST_ROWS = 3
 #: What stands alone, or beside a number, as the id of such a line anywhere else.
 _SUM_WORDS = (
-    "grand total|sub-?totals?|totals?|totaal|totale|totaux|sum|somme|suma|summe|gesamt(?:summe)?|insgesamt|"
-    "summary|overall|average|mean|moyenne|media|promedio|durchschnitt|mittelwert|median|mediane|minimum|maximum|"
-    "min|max|sd|std|anzahl|"
-    # The same in Russian, Chinese and Japanese, and the sign for a sum.
-    "\u0438\u0442\u043e\u0433\u043e|\u0432\u0441\u0435\u0433\u043e|\u5408\u8ba1|\u5408\u8a08|\u7dcf\u8a08|\u03a3|\u2211"
+    "grand total|sub-?totals?|totals?|totaux|sum|somme|suma|summe|gesamt(?:summe)?|insgesamt|summary|overall|average|"
+    "mean|moyenne|media|promedio|durchschnitt|mittelwert|median|mediane|minimum|maximum|min|max|sd|std|anzahl|\u2211"
 )
 _SUMS = rf"(?i)^\W*(?:{_SUM_WORDS})(?:\W+[\d.,]*)?\W*$"
 #: More rows than this share of them are patients whose ids only look like such words.
@@ -42,21 +39,20 @@ _UNKNOWN = frozenset(("-", "--", "?", "??", ".", "x", "na", "n/a", "nan", "null"
                       "missing", "anonymous", "anon", "unbekannt", "inconnu", "desconocido"))  # fmt: skip
 #: What spreadsheets make of long numbers.
 _SHORTENED = r"^\d([.,]\d+)?E\+\d+$"
-_SENTENCES = {
-    "table.lines": "lines do not add up to records",
-    "table.repeated_header": "rows repeat the header",
-    "table.footer": "rows sum up the others or end the table, and are no patients",
-    "table.no_values": "rows hold an id and not a single value",
-    "table.damaged_ids": "rows have an id that was damaged before it was sent: a character or digits were lost",
-    "table.unknown_ids": "rows share a mark for an unknown patient in place of an id",
-}
-_FIXES = {
-    "table.lines": "mend them and send them again",
-    "table.repeated_header": "send one table with one header",
-    "table.footer": "export the patients alone",
-    "table.no_values": "send their values, or leave them out",
-    "table.damaged_ids": "export ids as text, in UTF-8",
-    "table.unknown_ids": "send their ids; one patient cannot be told from another without",
+#: By rule: what such rows are, and what to do.
+_RULES = {
+    "table.lines": ("lines do not add up to records", "mend them and send them again"),
+    "table.repeated_header": ("rows repeat the header", "send one table with one header"),
+    "table.footer": ("rows sum up the others or end the table, and are no patients", "export the patients alone"),
+    "table.no_values": ("rows hold an id and not a single value", "send their values, or leave them out"),
+    "table.damaged_ids": (
+        "rows have an id that was damaged before it was sent: a character or digits were lost",
+        "export ids as text, in UTF-8",
+    ),
+    "table.unknown_ids": (
+        "rows share a mark for an unknown patient in place of an id",
+        "send their ids; one patient cannot be told from another without",
+    ),
 }
 
 
@@ -84,12 +80,12 @@ def sort_rows(raw: pd.DataFrame, contract: Contract, site: Site) -> Sorted:
     for rule, mask in masks.items():
         rules[mask & (rules == "")] = rule
     aside = _listed(frame, name, rules)
-    kept = frame[rules == ""]
-    kept.attrs = dict(raw.attrs)
+    patients = frame[rules == ""]
+    patients.attrs = dict(raw.attrs)
     total = len(frame) + len(raw.attrs.get("broken_lines", ()))
     counts = aside["rules"].value_counts()
-    findings = [_finding(rule, int(counts[rule]), total, raw) for rule in _SENTENCES if rule in counts]
-    return Sorted(kept, aside, (*findings, *_table_findings(frame, name, contract, site, rules)))
+    findings = [_finding(rule, int(counts[rule]), total, raw) for rule in _RULES if rule in counts]
+    return Sorted(patients, aside, (*findings, *_table_findings(frame, name, contract, site, rules)))
 
 
 def _listed(frame: pd.DataFrame, name: str | None, rules: NDArray[np.object_]) -> pd.DataFrame:
@@ -143,9 +139,10 @@ def _without_values(frame: pd.DataFrame, ids: pd.Series, contract: Contract, sit
 
 
 def _finding(rule: str, count: int, total: int, raw: pd.DataFrame) -> Finding:
+    words, fix = _RULES[rule]
     if rule == "table.lines":
-        return Finding(rule, None, "row_critical", count, total, str(raw.attrs["broken"]), _FIXES[rule], about="file")
-    return Finding(rule, None, "row_critical", count, total, f"{{count}} of {{total}} {_SENTENCES[rule]}", _FIXES[rule])
+        return Finding(rule, None, "row_critical", count, total, str(raw.attrs["broken"]), fix, about="file")
+    return Finding(rule, None, "row_critical", count, total, f"{{count}} of {{total}} {words}", fix)
 
 
 def _table_findings(
@@ -167,24 +164,24 @@ def _similar_ids(ids: pd.Series, site: Site) -> Iterator[Finding]:
     read = distinct.str.normalize("NFKC").str.casefold().str.replace(_UNSEEN, "", regex=True)
     read = read.str.replace(r"^0+(\d)|^(\d+)\.0+$", r"\1\2", regex=True)
     similar = int(read.duplicated(keep=False).sum())
-    if similar:
-        words = (
-            "{count} of {total} ids differ from another's only in capital letters, leading zeros, a decimal zero or "
-            "how a letter is written, so that a patient may be there twice (likely)"
-        )
-        fix = f"write every id one way, or add 'table.similar_ids' to `accept` if this is right ({site.file})"
-        yield Finding("table.similar_ids", None, "table_warning", similar, len(ids), words, fix, "likely")
+    words = (
+        "differ from another's only in capital letters, leading zeros, a decimal zero or how a letter is written, so "
+        "that a patient may be there twice"
+    )
+    yield from _odd_ids("table.similar_ids", similar, len(ids), words, "write every id one way", site)
 
 
 def _shortened_ids(ids: pd.Series, site: Site) -> Iterator[Finding]:
     shortened = int(ids.astype("str").str.match(_SHORTENED).fillna(False).sum())
-    if shortened:
-        words = (
-            "{count} of {total} ids look like long numbers that a spreadsheet shortened, so that several patients may "
-            "share one (likely)"
-        )
-        fix = f"export ids as text, or add 'table.shortened_ids' to `accept` if this is right ({site.file})"
-        yield Finding("table.shortened_ids", None, "table_warning", shortened, len(ids), words, fix, "likely")
+    words = "look like long numbers that a spreadsheet shortened, so that several patients may share one"
+    yield from _odd_ids("table.shortened_ids", shortened, len(ids), words, "export ids as text", site)
+
+
+def _odd_ids(rule: str, count: int, total: int, words: str, fix: str, site: Site) -> Iterator[Finding]:
+    if count:
+        sentence = f"{{count}} of {{total}} ids {words} (likely)"
+        fix = f"{fix}, or add '{rule}' to `accept` if this is right ({site.file})"
+        yield Finding(rule, None, "table_warning", count, total, sentence, fix, "likely")
 
 
 def _names_in_two_cases(frame: pd.DataFrame, contract: Contract, site: Site) -> Iterator[Finding]:

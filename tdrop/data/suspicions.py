@@ -1,27 +1,49 @@
-"""What looks wrong inside one extract although no rule was broken: swapped columns, an id among the features."""
+"""What looks wrong although no rule was broken, in one extract or beside its source's.
+
+In one extract: swapped columns, another unit, an id among the features. Beside the source: units, categories, dead
+columns, shared patients. Each suspicion says how sure it is and what to change. A site's `accept` list names those that
+were looked at and are as they should be.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from tdrop.contracts import NUMERIC_TYPES, Column, Contract, Finding, Interval, Site
+from tdrop.base import MOST_TWINS, ContractError, Doubles
+from tdrop.contracts import NUMERIC_TYPES, Column, Contract, Finding, Interval, Severity, Site, Sureness
+from tdrop.data.encode import NOT_RECORDED
 from tdrop.data.units import alternatives, convert
 
-#: Fewer rows than this say nothing.
+#: Fewer values than this say nothing about a column.
 FEW = 20
 #: More rows than this tell nothing more.
 ENOUGH = 20_000
 #: Share of plausible values below which two columns may have been swapped, and above which the swap explains it.
 POOR, GOOD = 0.5, 0.9
-
-#: Units in which a column of times may hold the year of an event instead.
+#: Units in which a column of times may hold the year of an event instead, and such years.
 _YEARS = ("years", "year")
-_CALENDAR = (1880, 2100)
+_CALENDAR = Interval(low=1880, high=2100)
+#: Share of a target's patients with a source patient's values from where that is no chance, whatever their ids.
+FEWEST_BY_VALUES = 0.05
+#: A category of the source that should have shown up at least so often by its share there.
+EXPECTED_AT_LEAST = 20.0
+#: Distances of quartiles on the log scale: from where a scale is suspect, and what another unit must bring it to.
+SUSPECT, CLOSE, VERY_CLOSE = 0.6, 0.5, 0.25
+#: What counts as near for an explanation that the column's unit and name do not suggest.
+NEAR = 0.12
+#: Between conventional and SI units, by how an analyte's name starts, where the table gives no molar mass.
+ANALYTES = {
+    "chol": ("cholesterol", 38.67),
+    "crea": ("creatinine", 88.4),
+    "gluc": ("glucose", 18.02),
+    "trig": ("triglycerides", 88.57),
+    "bili": ("bilirubin", 17.1),
+}
 
 
 def find_suspicions(frame: pd.DataFrame, contract: Contract, site: Site) -> tuple[Finding, ...]:
@@ -29,91 +51,135 @@ def find_suspicions(frame: pd.DataFrame, contract: Contract, site: Site) -> tupl
     if len(frame) < FEW:
         return ()
     some = frame.iloc[:: max(1, len(frame) // ENOUGH)]
-    swapped = tuple(_swapped(some, contract, site))
-    units = () if swapped else _other_units(some, contract, site)
-    return (*swapped, *units, *_identifiers(frame, contract, site))
+    columns = [column for column in contract.features if column.name in frame and column.type in NUMERIC_TYPES]
+    findings = tuple(_swapped(some, columns, site)) or tuple(_other_units(some, columns, site))
+    return (*findings, *_identifiers(frame, columns, contract, site))
 
 
-def _swapped(frame: pd.DataFrame, contract: Contract, site: Site) -> Iterator[Finding]:
+def compare_extracts(
+    source_frame: pd.DataFrame, target_frame: pd.DataFrame, contract: Contract, site: Site
+) -> tuple[Finding, ...]:
+    """Compares a target's used rows with its source's."""
+    findings: list[Finding] = []
+    rows = len(target_frame)
+    for column in contract.features:
+        source, target = source_frame.get(column.name), target_frame.get(column.name)
+        if source is None or not source.notna().any() or not rows:
+            continue
+        absent = rows if target is None else int(target.isna().sum())
+        if target is None or absent >= NOT_RECORDED * rows:
+            count = "no value here" if absent == rows else "{count} of {total} values missing here"
+            sentence = f"{count}, while the source has it; a model for this site does without it"
+            fix = "ask the site for it, check `renames` and `missing_codes`, or list it under `not_recorded`"
+            findings.append(_suspicion(site, column, "all_missing", (absent, rows), sentence, fix, sure="certain"))
+            continue
+        present = rows - absent
+        if present >= FEW and target.nunique() == 1 and source.nunique() > 1:
+            sentence = "all {count} values are the same here, while the source's differ"
+            fix = "check the export and the map under `categories`"
+            findings.append(_suspicion(site, column, "constant", (present, rows), sentence, fix))
+        if column.type in NUMERIC_TYPES:
+            findings += _scale(column, source, target, site)
+        elif column.categories:
+            findings += _categories(column, source, target, site)
+    findings += _shared_patients(source_frame, target_frame, contract, site)
+    return tuple(accept(finding, site) for finding in findings)
+
+
+def accept(finding: Finding, site: Site) -> Finding:
+    """Returns the finding as information if the site's YAML says that it was looked at."""
+    if finding.rule not in (*site.accept, *(f"{name}.all_missing" for name in site.not_recorded)):
+        return finding
+    return replace(finding, severity="info", words=f"{finding.words} (accepted)", fix="", sure="certain")
+
+
+def _suspicion(
+    site: Site,
+    column: Column | None,
+    check: str,
+    counts: tuple[int, int],
+    sentence: str,
+    fix: str,
+    severity: Severity = "table_warning",
+    sure: Sureness = "likely",
+) -> Finding:
+    rule = f"{column.name}.{check}" if column is not None else f"table.{check}"
+    where = f"column '{column.name}': " if column is not None else ""
+    fix = f"{fix}, or add '{rule}' to `accept` if this is right" + (f" ({site.file})" if site.file not in fix else "")
+    return Finding(rule, column.name if column else None, severity, *counts, f"{where}{sentence} ({sure})", fix, sure)
+
+
+def _swapped(frame: pd.DataFrame, columns: list[Column], site: Site) -> Iterator[Finding]:
     judged = [
-        (column, limits, _share_within(frame[column.name], limits))
-        for column in contract.features
-        if column.type in NUMERIC_TYPES and column.name in frame and (limits := column.plausible or column.range)
+        (column, limits, share_within(frame[column.name], limits))
+        for column in columns
+        if (limits := column.plausible or column.range)
     ]
     for (first, limits, share), (second, others, share_of_second) in combinations(judged, 2):
-        here = min(share, share_of_second)
-        if here >= POOR:
+        if min(share, share_of_second) >= POOR:
             continue
-        swapped = min(_share_within(frame[second.name], limits), _share_within(frame[first.name], others))
-        if swapped > GOOD:
-            yield Finding(
-                "table.swapped",
-                first.name,
-                "table_stop",
-                len(frame),
-                len(frame),
-                f"columns '{first.name}' and '{second.name}' look swapped: more than {GOOD:.0%} of the "
-                f"values would be plausible the other way round, less than {POOR:.0%} are as they stand (likely)",
-                f"swap them in the export, or under `renames` in {site.file}",
-                "likely",
+        if min(share_within(frame[second.name], limits), share_within(frame[first.name], others)) > GOOD:
+            sentence = (
+                f"columns '{first.name}' and '{second.name}' look swapped: more than {GOOD:.0%} of the values would "
+                f"be plausible the other way round, less than {POOR:.0%} are as they stand"
             )
+            fix = f"swap them in the export, or under `renames` in {site.file}"
+            counts = (len(frame), len(frame))
+            yield replace(_suspicion(site, None, "swapped", counts, sentence, fix, "table_stop"), column=first.name)
 
 
-def _other_units(frame: pd.DataFrame, contract: Contract, site: Site) -> Iterator[Finding]:
+def _other_units(frame: pd.DataFrame, columns: list[Column], site: Site) -> Iterator[Finding]:
     """Columns that are mostly impossible as they stand and mostly plausible in another unit."""
-    for column in contract.features:
-        if column.name not in frame or column.range is None or column.unit is None:
+    for column in columns:
+        numbers = frame[column.name].to_numpy(np.float64, na_value=np.nan)
+        if column.range is None or column.unit is None or not np.isfinite(numbers).any():
             continue
-        here = _share_within(frame[column.name], column.range)
-        if here >= POOR or not frame[column.name].notna().any():
+        if share_within(numbers, column.range) >= POOR:
             continue
         stated = site.units.get(column.name, column.unit)
-        numbers = frame[column.name].to_numpy(np.float64, na_value=np.nan)
         raw = convert(numbers, column.unit, stated, molar_mass=column.molar_mass)
         shares = {
-            unit: _share_within(
-                pd.Series(convert(raw, unit, column.unit, molar_mass=column.molar_mass)),
-                column.plausible or column.range,
-            )
-            for unit in (column.unit, *alternatives(column.unit, column.molar_mass))
-            if unit != stated
+            unit: share_within(values, column.plausible or column.range)
+            for unit, values in in_other_units(raw, stated, column)
         }
         best = max(shares, key=lambda unit: shares[unit], default=None)
-        if column.unit in _YEARS and _are_calendar_years(raw):
-            found = f"more than {GOOD:.0%} are calendar years (likely)"
+        whole = np.where(raw == np.round(raw), raw, np.where(np.isfinite(raw), -1.0, np.nan))
+        if column.unit in _YEARS and share_within(whole, _CALENDAR) > GOOD:
+            # Years such as 1956, which weeks of a life could be as well.
+            words = f"more than {GOOD:.0%} are calendar years"
             fix = f"send the time in {stated}, not the year of birth or of another event"
         elif best is not None and shares[best] > GOOD:
-            found, fix = (
-                f"more than {GOOD:.0%} plausible in {best} (likely)",
-                f"set `units: {{{column.name}: {best}}}` in {site.file}",
-            )
+            words = f"more than {GOOD:.0%} plausible in {best}"
+            fix = f"set `units: {{{column.name}: {best}}}` in {site.file}"
         else:
             continue
-        sentence = (
-            f"column '{column.name}': more than {1 - POOR:.0%} of the values are impossible in {stated}, and {found}"
-        )
-        rows = len(frame)
-        yield Finding(f"{column.name}.unit", column.name, "table_stop", rows, rows, sentence, fix, "likely")
+        sentence = f"more than {1 - POOR:.0%} of the values are impossible in {stated}, and {words}"
+        yield _suspicion(site, column, "unit", (len(frame), len(frame)), sentence, fix, "table_stop")
 
 
-def _are_calendar_years(values: NDArray[np.float64]) -> bool:
-    """Whether numbers are years such as 1956, which weeks of a life could be as well."""
-    known = values[np.isfinite(values)]
-    return bool(((known >= _CALENDAR[0]) & (known <= _CALENDAR[1]) & (known == np.round(known))).mean() > GOOD)
+def in_other_units(raw: Doubles, stated: str, column: Column) -> Iterator[tuple[str, Doubles]]:
+    """Numbers as they came (rows,) as if they were in each usual unit but `stated`, in the column's unit."""
+    own = str(column.unit)
+    for unit in (own, *alternatives(own, column.molar_mass)):
+        if unit != stated:
+            yield unit, convert(raw, unit, own, molar_mass=column.molar_mass)
 
 
-def _share_within(values: pd.Series, limits: Interval) -> float:
-    numbers = values.to_numpy(np.float64, na_value=np.nan)
+def share_within(values: pd.Series | Doubles, limits: Interval) -> float:
+    """The share of the finite numbers (rows,) within limits; 0 where there is none."""
+    numbers = values.to_numpy(np.float64, na_value=np.nan) if isinstance(values, pd.Series) else values
     numbers = numbers[np.isfinite(numbers)]
     low, high = limits.ends
     return float(((numbers >= low) & (numbers <= high)).mean()) if len(numbers) else 0.0
 
 
-def _identifiers(frame: pd.DataFrame, contract: Contract, site: Site) -> Iterator[Finding]:
+def _identifiers(frame: pd.DataFrame, columns: list[Column], contract: Contract, site: Site) -> Iterator[Finding]:
     ids = frame.get(contract.id_column)
-    for column in contract.features:
-        if column.name in frame and column.type in NUMERIC_TYPES and numbers_patients(frame[column.name], ids):
-            yield _identifier(column, len(frame), contract, site)
+    for column in columns:
+        if numbers_patients(frame[column.name], ids):
+            sentence = "every value is different and they number the patients: it looks like an id used as a feature"
+            fix = f"check `renames` in {site.file}, or give the column role ignored in table '{contract.name}'"
+            yield _suspicion(site, column, "identifier", (len(frame), len(frame)), sentence, fix, "table_stop")
 
 
 def numbers_patients(values: pd.Series, ids: pd.Series | None) -> bool:
@@ -127,15 +193,148 @@ def numbers_patients(values: pd.Series, ids: pd.Series | None) -> bool:
     return digits is not None and bool(np.array_equal(digits.to_numpy(np.float64, na_value=np.nan), numbers))
 
 
-def _identifier(column: Column, rows: int, contract: Contract, site: Site) -> Finding:
-    return Finding(
-        f"{column.name}.identifier",
-        column.name,
-        "table_stop",
-        rows,
-        rows,
-        f"column '{column.name}': every value is different and they number the patients: it looks like an id used as "
-        "a feature (likely)",
-        f"check `renames` in {site.file}, or give the column role ignored in table '{contract.name}'",
-        "likely",
-    )
+def _categories(column: Column, source: pd.Series, target: pd.Series, site: Site) -> Iterator[Finding]:
+    here, there = target.astype("str").value_counts(), source.astype("str").value_counts()
+    new = {label: int(here[label]) for label in column.categories if here.get(label, 0) and not there.get(label, 0)}
+    if new:
+        sentence = f"{{count}} of {{total}} rows hold {', '.join(new)}, which the source never holds"
+        fix = "no model can have learned about them; check the map under `categories`"
+        counts = (sum(new.values()), len(target))
+        yield _suspicion(site, column, "new_categories", counts, sentence, fix, sure="certain")
+    expected = there / there.sum() * int(here.sum())
+    gone = [
+        label for label in column.categories if not here.get(label, 0) and expected.get(label, 0.0) >= EXPECTED_AT_LEAST
+    ]
+    # Where not one label is known, the rule about categories says so already.
+    if gone and target.nunique() > 1 and set(here.index) & set(column.categories):
+        sentence = f"{', '.join(gone)} never occurs here, while the source often holds it"
+        fix = "check that the map under `categories` does not merge it with another"
+        yield _suspicion(site, column, "lost_categories", (0, len(target)), sentence, fix, sure="possible")
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a column's scale may be off.
+
+    Attributes:
+        words: Why.
+        distance: How far from the source it would be without.
+        fix: What to write then, or None.
+        unit: The unit that it would be in, where a unit is the explanation.
+        ratio: Of the medians, the target's to the source's.
+        likely: Whether it explains nearly all.
+    """
+
+    words: str
+    distance: float
+    fix: str | None = None
+    unit: str | None = None
+    ratio: float = 1.0
+    likely: bool = False
+
+
+def _scale(column: Column, source: pd.Series, target: pd.Series, site: Site) -> Iterator[Finding]:
+    stated = site.units.get(column.name, column.unit)
+    best = _explain_scale(column, source, target, stated, site.file)
+    if best is not None:
+        counts = (int(target.notna().sum()), len(target))
+        sentence = f"the median is {best.ratio:,.3g} times the source's, {best.words}"
+        severity: Severity = "table_stop" if best.likely else "table_warning"
+        sure: Sureness = "likely" if best.likely else "possible"
+        yield _suspicion(site, column, "scale", counts, sentence, best.fix or "check the unit", severity, sure)
+
+
+def likely_unit(column: Column, source: pd.Series, target: pd.Series) -> str | None:
+    """The unit that a target's column is likely in, by the source's values; None where that is the table's own."""
+    best = _explain_scale(column, source, target, column.unit, "")
+    return best.unit if best is not None and best.likely else None
+
+
+def _explain_scale(
+    column: Column, source: pd.Series, target: pd.Series, stated: str | None, file: str
+) -> Explanation | None:
+    """The best explanation why a target's values are far from the source's; None where they are not, or none is."""
+    ours, theirs = _quartiles(source), _quartiles(target)
+    if ours is None or theirs is None or (before := _distance(ours, theirs)) < SUSPECT:
+        return None
+    explanations = _explanations(column, theirs, ours, stated, file)
+    best = min(explanations, key=lambda explanation: explanation.distance, default=None)
+    if best is None or best.distance > min(max(CLOSE, before / 6), before / 3):
+        return None
+    likely = best.fix is not None and best.distance <= max(VERY_CLOSE, before / 7)
+    return replace(best, ratio=theirs[1] / ours[1], likely=likely)
+
+
+def _quartiles(values: pd.Series) -> Doubles | None:
+    """The quartiles (3,), or None where they say nothing: too few values, or not all positive."""
+    numbers = values.to_numpy(np.float64, na_value=np.nan)
+    numbers = numbers[np.isfinite(numbers)]
+    if len(numbers) < FEW:
+        return None
+    quartiles = np.quantile(numbers, [0.25, 0.5, 0.75])
+    return quartiles if (quartiles > 0).all() else None
+
+
+def _distance(ours: Doubles, theirs: Doubles) -> float:
+    return float(np.abs(np.log(theirs / ours)).mean())
+
+
+def _explanations(
+    column: Column, theirs: Doubles, ours: Doubles, stated: str | None, file: str
+) -> Iterator[Explanation]:
+    """Units that the extract may really be in, and factors that are known to cause trouble."""
+    if column.unit is not None and stated is not None:
+        raw = convert(theirs, column.unit, stated, molar_mass=column.molar_mass)
+        for unit, values in in_other_units(raw, stated, column):
+            if (values > 0).all():
+                fix = f"set `units: {{{column.name}: {unit}}}` in {file}"
+                yield Explanation(f"as if it were in {unit} rather than {stated}", _distance(ours, values), fix, unit)
+    named = f"{column.name} {column.title}".lower()
+    analytes = ANALYTES if column.molar_mass is None and column.unit and _is_concentration(column.unit) else {}
+    for start, (analyte, number) in analytes.items():
+        for factor in (number, 1 / number):
+            distance = _distance(ours, theirs * factor)
+            if start in named or distance < NEAR:
+                words = f"near {number:g}, the factor between mg/dL and SI units of {analyte}"
+                fix = f"give the column a molar_mass, and set its unit under `units` in {file}"
+                yield Explanation(words, distance, fix if start in named else None)
+    for factor in (10.0, 0.1, 100.0, 0.01, 1000.0, 0.001):
+        # A real unit that explains as much is the better guess.
+        words = f"near {1 / factor:g}, as if the decimal point had moved"
+        yield Explanation(words, _distance(ours, theirs * factor) + NEAR / 2)
+
+
+def _is_concentration(unit: str) -> bool:
+    for other in ("mg/dL", "mmol/L"):
+        try:
+            convert(np.asarray([1.0]), unit, other)
+        except ContractError:
+            continue
+        return True
+    return False
+
+
+def _shared_patients(
+    source_frame: pd.DataFrame, target_frame: pd.DataFrame, contract: Contract, site: Site
+) -> Iterator[Finding]:
+    """Patients with the same values in both extracts: one of them was sent twice, maybe under new ids.
+
+    A few strangers agree in every value by chance: without the id only many count, where values tell patients apart.
+    """
+    names = [column.name for column in contract.features if column.name in source_frame and column.name in target_frame]
+    shared = 0
+    if names and _hash_rows(source_frame[names]).duplicated().mean() <= MOST_TWINS:
+        shared = int(_hash_rows(target_frame[names]).isin(_hash_rows(source_frame[names])).sum())
+    if shared < FEWEST_BY_VALUES * len(target_frame):
+        names.append(contract.id_column)
+        known = all(contract.id_column in frame for frame in (source_frame, target_frame))
+        shared = int(_hash_rows(target_frame[names]).isin(_hash_rows(source_frame[names])).sum()) if known else 0
+    if shared:
+        sentence = "{count} of {total} patients are in the source's extract too, value for value"
+        fix = "check that the export selects this site's patients only"
+        yield _suspicion(site, None, "shared_patients", (shared, len(target_frame)), sentence, fix)
+
+
+def _hash_rows(frame: pd.DataFrame) -> pd.Series:
+    """One number per row, the same for the same values."""
+    return pd.util.hash_pandas_object(frame, index=False)

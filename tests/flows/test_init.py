@@ -16,9 +16,8 @@ from flows.init import run_add_table, run_init
 from flows.printer import Printer
 from tdrop.base import DataError, TdropError, UsageError
 from tdrop.contracts.network import load_network, parse_site
+from tdrop.data import Asked, propose_site
 from tdrop.data.preparation import prepare
-from tdrop.data.propose import propose_site
-from tdrop.data.propose_outcome import Asked
 
 
 def ward(rows: int = 200, seed: int = 0) -> pd.DataFrame:

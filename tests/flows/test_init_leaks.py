@@ -14,7 +14,7 @@ from flows.printer import Printer
 from tdrop.base import DataError
 from tdrop.contracts.network import load_network
 from tdrop.contracts.table import Contract
-from tdrop.data.propose_outcome import Asked
+from tdrop.data import Asked
 
 
 def clinic(rows: int = 300, seed: int = 0) -> pd.DataFrame:

@@ -14,10 +14,9 @@ from flows.printer import Printer
 from tdrop.base import DataError
 from tdrop.contracts.network import Network, load_network, parse_site
 from tdrop.contracts.table import Contract
+from tdrop.data import Asked, propose_site
 from tdrop.data.outcomes import read_labels
 from tdrop.data.preparation import Prepared, prepare
-from tdrop.data.propose import propose_site
-from tdrop.data.propose_outcome import Asked
 
 
 def measured(rows: int = 120, seed: int = 0) -> pd.DataFrame:

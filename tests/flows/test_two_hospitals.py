@@ -14,11 +14,8 @@ from flows.printer import Printer
 from tdrop.contracts.network import load_network, parse_site
 from tdrop.contracts.site import Site
 from tdrop.contracts.table import Column
-from tdrop.data.guesses import guess_labels
-from tdrop.data.names import closest
+from tdrop.data import Asked, closest, guess_labels, propose_site
 from tdrop.data.preparation import Prepared, prepare
-from tdrop.data.propose import propose_site
-from tdrop.data.propose_outcome import Asked
 
 
 def patients(rows: int = 200, seed: int = 0) -> pd.DataFrame:

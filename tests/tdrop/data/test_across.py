@@ -10,7 +10,7 @@ import pytest
 
 from tdrop.contracts.findings import Finding
 from tdrop.contracts.table import Contract
-from tdrop.data.across import compare_with_source
+from tdrop.data import compare_extracts
 from tdrop.data.preparation import prepare_frame
 
 
@@ -35,14 +35,14 @@ def only(findings: tuple[Finding, ...]) -> Finding:
 
 
 def test_alike_sites_raise_no_suspicion(source: Any, target: Any, prostate: Contract, make_site: Any) -> None:
-    assert compare_with_source(source, target, prostate, make_site()) == ()
+    assert compare_extracts(source, target, prostate, make_site()) == ()
 
 
 @pytest.mark.parametrize("shift", [0.6, 1.7, 2.3])
 def test_a_real_shift_is_no_other_unit(
     shift: float, source: Any, target: Any, prostate: Contract, make_site: Any
 ) -> None:
-    assert compare_with_source(source, target.assign(psa=target["psa"] * shift), prostate, make_site()) == ()
+    assert compare_extracts(source, target.assign(psa=target["psa"] * shift), prostate, make_site()) == ()
 
 
 @pytest.mark.parametrize(("column", "times", "unit", "severity"), [
@@ -54,12 +54,12 @@ def test_another_unit_is_named(
     make_site: Any
 ) -> None:  # fmt: skip
     moved = target.assign(**{column: target[column] * times})
-    finding = only(compare_with_source(source, moved, prostate, make_site()))
+    finding = only(compare_extracts(source, moved, prostate, make_site()))
     assert finding.rule == f"{column}.scale"
     assert finding.severity == severity
     assert finding.sure == ("likely" if unit else "possible")
     assert (f"units: {{{column}: {unit}}}" in finding.fix) if unit else ("near 10" in finding.sentence)
-    accepted = only(compare_with_source(source, moved, prostate, make_site(accept=[f"{column}.scale"])))
+    accepted = only(compare_extracts(source, moved, prostate, make_site(accept=[f"{column}.scale"])))
     assert accepted.severity == "info"
 
 
@@ -67,7 +67,7 @@ def test_a_unit_that_is_declared_wrongly_is_noticed(
     source: Any, target: Any, prostate: Contract, make_site: Any
 ) -> None:
     site = make_site(units={"age": "months"})
-    finding = only(compare_with_source(source, target.assign(age=target["age"] / 12), prostate, site))
+    finding = only(compare_extracts(source, target.assign(age=target["age"] / 12), prostate, site))
     assert "in years rather than months" in finding.sentence
 
 
@@ -84,18 +84,18 @@ def test_si_and_conventional_units_are_told_apart(name: str, times: float, words
     values = np.random.default_rng(0).normal(5, 0.8, 500)
     frame = pd.DataFrame({"id": [f"a{index}" for index in range(500)], name: values})
     other = pd.DataFrame({"id": [f"b{index}" for index in range(500)], name: values * times * 1.02})
-    finding = only(compare_with_source(frame, other, Contract.model_validate(table), make_site()))
+    finding = only(compare_extracts(frame, other, Contract.model_validate(table), make_site()))
     assert words in finding.sentence
     assert finding.sure == ("possible" if name == "marker" else "likely")
 
 
 def test_categories_that_only_one_side_knows(source: Any, target: Any, prostate: Contract, make_site: Any) -> None:
     new = target.assign(stage=target["stage"].mask(target.index < 7, "T4"))
-    finding = only(compare_with_source(source, new, prostate, make_site()))
+    finding = only(compare_extracts(source, new, prostate, make_site()))
     assert (finding.rule, finding.count, finding.severity) == ("stage.new_categories", 7, "table_warning")
     assert "hold T4" in finding.sentence
     merged = target.assign(treatment=target["treatment"].replace({"hormone": "none"}))
-    finding = only(compare_with_source(source, merged, prostate, make_site()))
+    finding = only(compare_extracts(source, merged, prostate, make_site()))
     assert finding.rule == "treatment.lost_categories"
     assert finding.sure == "possible"
 
@@ -103,18 +103,18 @@ def test_categories_that_only_one_side_knows(source: Any, target: Any, prostate:
 def test_dead_columns(source: Any, target: Any, prostate: Contract, make_site: Any) -> None:
     rules = [finding.rule for frame in (target.assign(psa=np.nan), target.drop(columns="psa"), target.assign(psa=4.0),
                                         target.assign(comorbidity=0.0))
-             for finding in compare_with_source(source, frame, prostate, make_site())]  # fmt: skip
+             for finding in compare_extracts(source, frame, prostate, make_site())]  # fmt: skip
     assert rules == ["psa.all_missing", "psa.all_missing", "psa.constant", "comorbidity.constant"]
 
 
 def test_patients_of_the_source_in_the_target(source: Any, target: Any, prostate: Contract, make_site: Any) -> None:
     mixed = pd.concat([target, source.head(9)], ignore_index=True)
-    finding = only(compare_with_source(source, mixed, prostate, make_site()))
+    finding = only(compare_extracts(source, mixed, prostate, make_site()))
     assert (finding.rule, finding.count) == ("table.shared_patients", 9)
     renamed = pd.concat([target, source.head(90).assign(patient_id=[f"new {row}" for row in range(90)])])
-    assert only(compare_with_source(source, renamed, prostate, make_site())).count == 90
+    assert only(compare_extracts(source, renamed, prostate, make_site())).count == 90
     same_numbers = target.assign(patient_id=source["patient_id"])
-    assert compare_with_source(source, same_numbers, prostate, make_site()) == ()
+    assert compare_extracts(source, same_numbers, prostate, make_site()) == ()
 
 
 def test_values_that_many_share_name_nobody_without_the_id(
@@ -124,14 +124,14 @@ def test_values_that_many_share_name_nobody_without_the_id(
         same = frame[["grade_group", "stage", "comorbidity", "treatment"]].iloc[0].to_dict()
         return frame.assign(age=(frame["age"] / 20).round() * 20, psa=5.0, **same)
 
-    assert not [one for one in compare_with_source(rounded(source), rounded(target), prostate, make_site())
+    assert not [one for one in compare_extracts(rounded(source), rounded(target), prostate, make_site())
                 if one.rule == "table.shared_patients"]  # fmt: skip
 
 
 def test_few_rows_raise_no_suspicion(source: Any, target: Any, prostate: Contract, make_site: Any) -> None:
     few = target.head(8).assign(age=target["age"].head(8) * 12)
-    assert compare_with_source(source, few, prostate, make_site()) == ()
-    assert compare_with_source(source, target.head(0), prostate, make_site()) == ()
+    assert compare_extracts(source, few, prostate, make_site()) == ()
+    assert compare_extracts(source, target.head(0), prostate, make_site()) == ()
 
 
 def test_prepare_compares_when_it_is_given_the_source(

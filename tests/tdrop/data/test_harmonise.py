@@ -11,8 +11,8 @@ from hypothesis import given, settings, strategies as st
 
 from tdrop.base import ContractError
 from tdrop.contracts.table import Column, Contract
+from tdrop.data import hint_unreadable
 from tdrop.data.harmonise import harmonise
-from tdrop.data.hints import hint_unreadable
 from tdrop.data.preparation import prepare_frame
 from tdrop.data.units import alternatives, convert, factor
 from tdrop.data.values import as_labels, as_numbers, as_text

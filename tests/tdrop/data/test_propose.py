@@ -12,10 +12,9 @@ import pytest
 from tdrop.base import ContractError, DataError, UsageError
 from tdrop.contracts.network import Network, parse_site
 from tdrop.contracts.table import Column, Contract
+from tdrop.data import closest, propose_site, split_words, unit_in
 from tdrop.data.encode import not_recorded
-from tdrop.data.names import closest, split_words, unit_in
 from tdrop.data.preparation import prepare, prepare_frame
-from tdrop.data.propose import propose_site
 
 
 def other_shape(plain: pd.DataFrame) -> pd.DataFrame:
@@ -194,11 +193,11 @@ def test_files_without_rows_are_refused(network: Network, prostate: Contract, tm
 
 
 def test_names_are_taken_apart() -> None:
-    assert split_words("PSA_ug_L") == ["psa", "ug", "l"]
-    assert split_words("gradeGroup (v2)") == ["grade", "group", "v2"]
-    assert unit_in("PSA_ug_L") == ("ug/L", ["psa"])
-    assert unit_in("Age (months)") == ("months", ["age"])
-    assert unit_in("months") == (None, ["months"])
+    assert split_words("PSA_ug_L") == ("psa", "ug", "l")
+    assert split_words("gradeGroup (v2)") == ("grade", "group", "v2")
+    assert unit_in("PSA_ug_L") == ("ug/L", ("psa",))
+    assert unit_in("Age (months)") == ("months", ("age",))
+    assert unit_in("months") == (None, ("months",))
     assert closest(Column(name="age", title="Age"), ["stage", "Age_at_dx", "wage"]) == "Age_at_dx"
     assert closest(Column(name="age", title="Age"), ["stage", "Alter", "agent"]) == "Alter"
     assert closest(Column(name="glu", title="Glu"), ["Glucose", "bp"]) == "Glucose"

@@ -13,15 +13,22 @@ import pandas as pd
 
 from tdrop.base import DataError, Doubles, UsageError
 from tdrop.contracts import plain_label
-from tdrop.data.columns import Guess, answers, guess_column
-from tdrop.data.find_id import find_id, names_id, names_person, names_place, rises
-from tdrop.data.guesses import sniff
+from tdrop.data.columns import (
+    Guess,
+    are_answers,
+    find_id,
+    guess_column,
+    names_id,
+    names_person,
+    names_place,
+    read_numbers,
+    rises,
+)
 from tdrop.data.hints import clean
-from tdrop.data.leaks import find_leak, names_follow_up
-from tdrop.data.propose_outcome import Asked, ProposedOutcome, propose_outcome
-from tdrop.data.readers import kind_of, read_file
+from tdrop.data.outcome_proposal import Asked, ProposedOutcome, find_leak, names_follow_up, propose_outcome
+from tdrop.data.site_proposal import read_unknown
 from tdrop.data.suspicions import numbers_patients
-from tdrop.data.values import as_numbers, as_text
+from tdrop.data.values import as_text
 
 #: A table of more columns is a matrix of measurements: whoever uses it says which of them predict.
 MOST_COLUMNS = 500
@@ -52,16 +59,18 @@ def propose_table(name: str, file: Path, asked: Asked) -> TableProposal:
     """Returns the YAML of a table that the file keeps, for a person to read before it is used."""
     if not re.fullmatch(r"[a-z][a-z0-9_-]{0,63}", name):
         raise UsageError(f"table name '{clean(name)}': use lower-case letters, digits, - and _, starting with a letter")
-    kind = kind_of(file)
-    raw = read_file(file, kind, sniff(file)[0] if kind == "csv" else {})
+    raw, _, _ = read_unknown(file)
     _check_shape(raw)
     outcome = propose_outcome(asked, raw)
     id_header = find_id(raw, asked.id_column, [str(header) for header in raw.columns if header not in outcome.headers])
     names = _names(raw)
     clocks = _clocks(raw, outcome)
-    guesses = [_guess(names[header], header, raw, id_header, outcome, clocks) for header in map(str, raw.columns)]
+    guesses = [_guess(names[header], header, raw, id_header, outcome, clocks) for header in names]
     if id_header is None:
-        guesses.insert(0, _numbered(names))
+        # The id of a table whose file has none.
+        row = next(free for free in ("row", "row_number", "row_of_the_file") if free not in names.values())
+        why = "guess (likely): no column tells the patients apart: rows are numbered"
+        guesses.insert(0, Guess(row, "", {"title": "Row", "role": "id", "type": "categorical"}, {"role": why}))
     left_out = {guess.header: _reason(guess) for guess in guesses if guess.role == "ignored"}
     if not any(guess.role == "feature" for guess in guesses):
         listed = "; ".join(f"'{clean(header)}': {why}" for header, why in list(left_out.items())[:5])
@@ -110,18 +119,12 @@ def _names(raw: pd.DataFrame) -> dict[str, str]:
     return names
 
 
-def _numbered(names: Mapping[str, str]) -> Guess:
-    """The id of a table whose file has none."""
-    name = next(name for name in ("row", "row_number", "row_of_the_file") if name not in names.values())
-    keys = {"title": "Row", "role": "id", "type": "categorical"}
-    return Guess(name, "", keys, {"role": "guess (likely): no column tells the patients apart: rows are numbered"})
-
-
 def _clocks(raw: pd.DataFrame, outcome: ProposedOutcome) -> list[Doubles]:
     """The times of follow-up that the file holds, by what was asked or by their names."""
     named = [str(header) for header in raw.columns if names_follow_up(str(header), outcome.header)]
-    found = [as_numbers(raw[header], (), raw.attrs.get("decimal", "."))[0] for header in named]
-    return [*found, *([] if outcome.time is None else [outcome.time])]
+    return [read_numbers(raw[header], raw.attrs)[0] for header in named] + (
+        [] if outcome.time is None else [outcome.time]
+    )
 
 
 def _guess(
@@ -142,7 +145,7 @@ def _guess(
         return guess
     numbers = None
     if guess.keys["type"] in ("continuous", "ordinal"):
-        numbers, _ = as_numbers(raw[header], guess.codes, raw.attrs.get("decimal", "."), raw.attrs.get("thousands"))
+        numbers, _ = read_numbers(raw[header], raw.attrs, guess.codes)
     if numbers is not None and (why := _no_number(header, guess, numbers, raw, id_header)):
         return _left_out(guess, why)
     leak = find_leak(header, as_text(raw[header], guess.codes), numbers, outcome, clocks)
@@ -150,9 +153,8 @@ def _guess(
         return guess
     if leak.certain:
         return _left_out(guess, f"guess (likely): {leak.why}")
-    return replace(
-        guess, keys={**guess.keys, "role": "feature"}, why={**guess.why, "role": f"guess (possible): {leak.why}"}
-    )
+    doubt = {"role": f"guess (possible): {leak.why}"}
+    return replace(guess, keys={**guess.keys, "role": "feature"}, why={**guess.why, **doubt})
 
 
 def _left_out(guess: Guess, why: str) -> Guess:
@@ -175,17 +177,15 @@ def _no_number(header: str, guess: Guess, numbers: Doubles, raw: pd.DataFrame, i
 
 def _label_guess(guess: Guess, raw: pd.DataFrame, outcome: ProposedOutcome, *, is_time: bool) -> Guess:
     keys = {"title": guess.keys["title"], "role": "label"}
+    limit = {"missing": {"budget": 0.2}}
     if is_time:
         unit, why = outcome.unit
-        return replace(guess, keys={**keys, "type": "continuous", "unit": unit, "missing": {"budget": 0.2}},
-                       why={"unit": why})  # fmt: skip
+        return replace(guess, keys={**keys, "type": "continuous", "unit": unit, **limit}, why={"unit": why})
     text = as_text(raw[guess.header], guess.codes).dropna()
-    if answers(text) is not None:
-        return replace(guess, keys={**keys, "type": "binary", "missing": {"budget": 0.2}}, why={})
+    if are_answers(text):
+        return replace(guess, keys={**keys, "type": "binary", **limit}, why={})
     labels = sorted({plain_label(label) for label in text.unique()})
-    return replace(
-        guess, keys={**keys, "type": "categorical", "categories": labels, "missing": {"budget": 0.2}}, why={}
-    )
+    return replace(guess, keys={**keys, "type": "categorical", "categories": labels, **limit}, why={})
 
 
 def _quoted(value: Any) -> str:

@@ -1,0 +1,270 @@
+"""Which columns of an unknown file are the outcome, what in them means that it happened, and what gives it away."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tdrop.base import DataError, Doubles, UsageError, did_you_mean
+from tdrop.contracts import Column, plain_label, require_horizon
+from tdrop.data.columns import are_answers, guess_codes, read_numbers
+from tdrop.data.hints import clean, guess_labels
+from tdrop.data.names import are_names, split_words, unit_in
+from tdrop.data.values import YES, as_text
+
+_TIMES = ("days", "weeks", "months", "years")
+#: Fewer patients with the outcome, or without, accuse no column.
+FEWEST = 10
+#: A column whose values alone rank the patients so well by their outcome is a copy of it; from the lower on, one asks.
+COPY, NEARLY = 0.99, 0.95
+#: A column that holds the time of follow-up itself for this share of the patients counts from the same day.
+SAME_CLOCK = 0.2
+#: Bins of a number, where its relation to the outcome need not rise or fall.
+_BINS = 20
+_FOLLOWED = re.compile(
+    r"^(time|t?te|fu|futime|fuptime|followup\w*|survival|surv(ival)?(time|days|months|years)|"
+    r"(os|pfs|rfs|dfs|efs)(time|days|months|years)?|[dr]time|eventtime|deathtime|lastcontact|lastseen)$"
+    r"|followup|(time|days|weeks|months|years)to(death|event|relapse|recurr\w*|progress\w*|failure|last\w*|censor\w*)"
+)
+#: How the name of an outcome ends beside the time of the same name: srv.s, pgstat, os_event.
+_STATE = re.compile(r"(s|stat|status|event|ind|cens|censor)$")
+#: Words of what happens to a patient later, and of a stay that ends with the outcome.
+_LATER = re.compile(
+    r"^(los|lengthofstay|stay|discharge\w*|dischtime|censor\w*|died|death\w*|dead|deceased|alive|vital|vitalstatus|"
+    r"cause|relapse\w*|recur\w*|progress\w*)$"
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a person says about a file: which column is the outcome, or the time and the event, and which is the id."""
+
+    outcome: str | None = None
+    time: str | None = None
+    event: str | None = None
+    horizon: str | None = None
+    id_column: str | None = None
+
+
+@dataclass(frozen=True)
+class ProposedOutcome:
+    """What is taken for the outcome.
+
+    Attributes:
+        header: The column that says whether it happened.
+        positive: Its label that means that it did, and why.
+        known: The patients of whom it is said (rows,).
+        happened: The patients of whom it is said that it did (rows,).
+        time_header: The column with the time of follow-up, if there is one.
+        time: The time of follow-up (rows,).
+        unit: Unit of that time, and why.
+        horizon: Within what time; "" where that was neither said nor is needed.
+        guessed: Whether nobody said the horizon.
+    """
+
+    header: str
+    positive: tuple[str, str]
+    known: NDArray[np.bool_]
+    happened: NDArray[np.bool_]
+    time_header: str | None = None
+    time: Doubles | None = None
+    unit: tuple[str, str] = ("", "")
+    horizon: str = ""
+    guessed: bool = False
+
+    @property
+    def headers(self) -> tuple[str, ...]:
+        """The headers that hold it."""
+        return (self.header,) if self.time_header is None else (self.time_header, self.header)
+
+    def lines(self, names: Mapping[str, str]) -> list[str]:
+        """The table's lines about it; `names` gives a header's name in the table."""
+        name, (positive, why) = names[self.header], self.positive
+        title = " ".join(split_words(self.header)) or self.header
+        lines = ["outcome:", f"  name: {name}", f"  title: {json.dumps(title, ensure_ascii=False)}"]
+        if self.time_header is None:
+            lines.append(f"  column: {name}")
+        else:
+            lines += [f"  time: {names[self.time_header]}", f"  event: {name}"]
+        if self.horizon:
+            remark = "    # guess: half of the patients were followed for less; name the one you need"
+            lines.append(f"  horizon: {self.horizon}" + (remark if self.guessed else ""))
+        return [*lines, f"  positive: {json.dumps(positive, ensure_ascii=False)}" + (f"    # {why}" if why else "")]
+
+    @property
+    def sentence(self) -> str:
+        """What was taken for the outcome, for a person to contradict."""
+        label, why = self.positive
+        words = (
+            f"Outcome '{clean(self.header)}': '{clean(label)}' means that it happened, to {int(self.happened.sum()):,} "
+            f"of {int(self.known.sum()):,} patients" + (f"; {why}." if why else ".")
+        )
+        if self.time_header is None:
+            return words
+        unit, reason = self.unit
+        origin = "a guess: name the time you need with --horizon" if self.guessed else "as was asked"
+        return (
+            f"{words} Follow-up '{clean(self.time_header)}' is in {unit}; {reason}. "
+            f"Predicted is whether it happens within {self.horizon}, {origin}."
+        )
+
+
+def propose_outcome(asked: Asked, raw: pd.DataFrame) -> ProposedOutcome:
+    """What the file holds of the outcome that was asked for; it is there, and says one of two things."""
+    _check(asked, raw)
+    header = str(asked.outcome or asked.event)
+    text = _labels(header, raw)
+    positive = _positive(text.dropna(), header)
+    # 1 also stands for yes and true where those are read so.
+    labels = {positive[0], *(label for label in text.dropna().unique() if positive[0] == "1" and label.lower() in YES)}
+    known = text.notna().to_numpy(dtype=bool)
+    happened = text.isin(labels).to_numpy(dtype=bool)
+    outcome = ProposedOutcome(header, positive, known, happened, horizon=asked.horizon or "")
+    return outcome if asked.time is None else _with_time(outcome, asked.time, raw)
+
+
+def _with_time(outcome: ProposedOutcome, header: str, raw: pd.DataFrame) -> ProposedOutcome:
+    numbers, _ = read_numbers(raw[header], raw.attrs, guess_codes(raw[header], raw.attrs))
+    if not np.isfinite(numbers).any():
+        raise DataError(f"column '{clean(header)}' holds no number: name the time of follow-up with --time")
+    unit = _time_unit(header, numbers)
+    horizon = outcome.horizon or f"{max(1, round(float(np.nanmedian(numbers))))} {unit[0]}"
+    guessed = not outcome.horizon
+    return replace(outcome, time_header=header, time=numbers, unit=unit, horizon=horizon, guessed=guessed)
+
+
+def _check(asked: Asked, raw: pd.DataFrame) -> None:
+    try:
+        require_horizon(asked.horizon or "1 year")
+    except ValueError as error:
+        raise UsageError(f"--horizon cannot be used: {error}") from None
+    if (asked.time is None) != (asked.event is None) or (asked.outcome is None) == (asked.time is None):
+        raise UsageError("say which column is the outcome: --outcome COLUMN, or both --time COLUMN and --event COLUMN")
+    for header in (asked.outcome, asked.time, asked.event, asked.id_column):
+        if header is not None and header not in raw.columns:
+            names = [str(name) for name in raw.columns]
+            known = did_you_mean(clean(header), list(map(clean, names))[:40]) if are_names(names, ()) else ""
+            raise UsageError(f"the file has no column '{clean(header)}'{known}")
+    header = str(asked.outcome or asked.event)
+    values = _labels(header, raw).dropna().nunique()
+    if values != 2:
+        held = "one value" if values == 1 else f"{values:,} different values"
+        raise DataError(
+            f"the outcome '{clean(header)}' holds {held}, and must hold two; name another column, or make one that is "
+            "1 where it happened and 0 where not"
+        )
+
+
+def _labels(header: str, raw: pd.DataFrame) -> pd.Series:
+    return as_text(raw[header], guess_codes(raw[header], raw.attrs)).map(plain_label, na_action="ignore")
+
+
+def _time_unit(header: str, numbers: Doubles) -> tuple[str, str]:
+    unit, _ = unit_in(f"x_{header}")
+    if unit in _TIMES:
+        return str(unit), "guess (likely): by its name"
+    longest = float(np.nanmax(numbers))
+    unit = "days" if longest > 400 else "months" if longest > 40 else "years"
+    # One digit: the longest follow-up is a patient's own.
+    about = float(f"{longest:.1g}")
+    why = f"guess (possible): follow-up of up to about {about:,.0f}; 40 could be years, 400 months, more are days"
+    return unit, why
+
+
+def _positive(text: pd.Series, header: str) -> tuple[str, str]:
+    """Which of two labels means that it happened, and why."""
+    if are_answers(text):
+        return "1", ""
+    labels = [str(label) for label in text.value_counts().index]
+    if {label.lower() for label in labels} == {"a", "d"}:
+        return next(label for label in labels if label.lower() == "d"), "guess (likely): A for alive, D for dead"
+    binary = Column(name=re.sub(r"\W", "_", header)[:40] if re.match(r"[A-Za-z]", header) else "x", type="binary")
+    meanings = guess_labels(labels, binary)
+    yes = [label for label, (to, _) in meanings.items() if to == "1"]
+    no = [label for label, (to, _) in meanings.items() if to == "0"]
+    if len(yes) == 1:
+        return yes[0], meanings[yes[0]][1]
+    if len(no) == 1:
+        return next(label for label in labels if label != no[0]), "guess (likely): the other is a no"
+    return labels[-1], "guess (possible): the rarer of the two"
+
+
+@dataclass(frozen=True)
+class Leak:
+    """Why a column may be known only after the outcome, and whether it is to be left out for that."""
+
+    why: str
+    certain: bool
+
+
+def find_leak(
+    header: str, values: pd.Series, numbers: Doubles | None, outcome: ProposedOutcome, clocks: Sequence[Doubles]
+) -> Leak | None:
+    """What speaks against predicting with a column: a model that saw what comes later would predict the past.
+
+    Args:
+        header: Its name in the file.
+        values: Its values as text, missing where they are (rows,).
+        numbers: Its values as numbers (rows,), None where it holds labels.
+        outcome: What is to be predicted.
+        clocks: Times of follow-up that the file holds, each (rows,).
+    """
+    if numbers is not None and names_follow_up(header, outcome.header):
+        command = f"--time {clean(header)} --event {clean(outcome.header)} --horizon TIME"
+        advice = f"; to predict within a time, give {command}" if outcome.time_header is None else ""
+        return Leak(f"a time of follow-up, known only afterwards{advice}", True)
+    if numbers is not None and any(_same_clock(numbers, clock) for clock in clocks):
+        return Leak("it is the time of follow-up itself for many patients, and so known only afterwards", True)
+    ranked = _rank_by(values, numbers, outcome)
+    if ranked >= COPY:
+        why = "by itself it tells the outcome of nearly every patient, as what is known only afterwards does"
+        return Leak(why, True)
+    if ranked >= NEARLY:
+        return Leak("by itself it tells the outcome of most patients", False)
+    words = split_words(header)
+    if any(_LATER.match(word) for word in (*words, "".join(words))):
+        return Leak("its name is that of something later than the outcome, or of the outcome itself", False)
+    return None
+
+
+def names_follow_up(header: str, outcome: str) -> bool:
+    """Whether a column is a time of follow-up by its name: futime, time_to_relapse, srv beside the outcome srv.s."""
+    name, state = "".join(split_words(header)), "".join(split_words(outcome))
+    stem = _STATE.sub("", state)
+    return _FOLLOWED.search(name) is not None or (1 < len(stem) < len(state) and name in (stem, f"{stem}time"))
+
+
+def _same_clock(numbers: Doubles, time: Doubles) -> bool:
+    both = np.isfinite(numbers) & np.isfinite(time)
+    same = both & (numbers == time)
+    # Small numbers agree by chance: it is many different times that must be the same.
+    return len(np.unique(numbers[same])) > _BINS and int(same.sum()) >= SAME_CLOCK * int(both.sum())
+
+
+def _rank_by(values: pd.Series, numbers: Doubles | None, outcome: ProposedOutcome) -> float:
+    """How well a column alone ranks the patients by their outcome, being missing included: .5 not at all, 1 wholly."""
+    happened = outcome.happened[outcome.known]
+    if min(int(happened.sum()), int((~happened).sum())) < FEWEST:
+        return 0.5
+    kinds = values[outcome.known].reset_index(drop=True)
+    if numbers is not None:
+        kinds = pd.qcut(pd.Series(numbers[outcome.known]), _BINS, duplicates="drop").astype("str")
+    shares = pd.Series(happened, dtype=float).groupby(kinds.fillna("(missing)")).transform("mean")
+    ranked = _auroc(shares.to_numpy(dtype=np.float64), happened)
+    if numbers is None or not np.isfinite(numbers[outcome.known]).all():
+        return ranked
+    rising = _auroc(numbers[outcome.known], happened)
+    return max(ranked, rising, 1.0 - rising)
+
+
+def _auroc(scores: Doubles, happened: NDArray[np.bool_]) -> float:
+    ranks = pd.Series(scores).rank().to_numpy(dtype=np.float64)
+    positives = int(happened.sum())
+    above = float(ranks[happened].sum()) - positives * (positives + 1) / 2
+    return above / (positives * (len(happened) - positives))

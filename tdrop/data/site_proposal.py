@@ -1,0 +1,388 @@
+"""Looks at a file and proposes the YAML of its site; every guess is marked as one."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tdrop.base import ContractError, DataError, Doubles, UsageError
+from tdrop.contracts import (
+    NUMERIC_TYPES,
+    Column,
+    Contract,
+    Interval,
+    Network,
+    Site,
+    is_number,
+    known_labels,
+    plain_label,
+    to_label,
+)
+from tdrop.data.columns import guess_codes, looks_like_id, read_numbers
+from tdrop.data.hints import Meanings, clean, guess_labels
+from tdrop.data.locations import Location, read_bytes
+from tdrop.data.names import CLOSE_ENOUGH, are_names, similarity, unit_in
+from tdrop.data.readers import kind_of, read_file
+from tdrop.data.suspicions import likely_unit, share_within
+from tdrop.data.units import alternatives, convert
+from tdrop.data.values import as_text, translate_label
+
+#: A map of more labels than this is not worth guessing.
+MOST_LABELS = 30
+#: Share of values that must be plausible in a unit for it to be believed.
+BELIEVED = 0.8
+_SEPARATORS = (",", ";", "\t", "|")
+#: How much of a file is looked at to see how it is written.
+_LOOK_BYTES = 1 << 20
+
+
+@dataclass
+class Proposal:
+    """What is proposed so far; each line with why."""
+
+    renames: dict[str, tuple[str, str]] = field(default_factory=dict)
+    units: dict[str, tuple[str, str]] = field(default_factory=dict)
+    categories: dict[str, Meanings] = field(default_factory=dict)
+    codes: dict[str, tuple[tuple[str, ...], str]] = field(default_factory=dict)
+    absent: dict[str, bool] = field(default_factory=dict)
+    numbered: bool = False
+    notes: list[str] = field(default_factory=list)
+
+
+def propose_site(
+    name: str,
+    file: Path | str,
+    contract: Contract,
+    network: Network,
+    headers: Mapping[str, str] | None = None,
+    beside: pd.DataFrame | None = None,
+) -> str:
+    """Returns the YAML of a new site, for a person to read before it is used.
+
+    Args:
+        name: Name of the new site.
+        file: Its extract, CSV or Parquet.
+        contract: The table that it delivers.
+        network: Where it will belong.
+        headers: By column of the table, the file's header, where the table was made from this very file.
+        beside: The source's checked rows, which tell a unit that the table's ranges allow and the values do not.
+    """
+    if not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
+        raise UsageError(f"site name '{clean(name)}': use lower-case letters, digits, - and _, starting with a letter")
+    if name in network.sites:
+        raise UsageError(f"there is a site '{name}' already: {network.sites[name].file}; choose another name")
+    raw, reader, why = read_unknown(Path(file))
+    if raw.empty:
+        raise DataError(f"extract '{file}' has a header but no rows; check that the export was complete")
+    proposal = Proposal()
+    if headers is None:
+        matched = _match_columns(raw, contract, proposal)
+        _refuse_strangers(matched, raw, contract)
+    else:
+        matched = {column: header for column, header in headers.items() if contract.column(column).role != "ignored"}
+        proposal.renames = {header: (column, "") for column, header in headers.items() if header != column}
+        proposal.numbered = contract.id_column not in headers
+    sites = [network.sites[known] for known in sorted(network.sites)]
+    sources = [site for site in sites if site.role == "source" and site.table == contract.name]
+    for column in (contract.column(column_name) for column_name in matched):
+        if column.role == "id":
+            continue
+        header = matched[column.name]
+        codes = guess_codes(raw[header], raw.attrs, column)
+        if codes:
+            sure = "possible" if any(is_number(code) for code in codes) else "likely"
+            proposal.codes[column.name] = (codes, f"guess ({sure}): not values of this column")
+        if column.type in NUMERIC_TYPES and column.unit is not None:
+            source = None if beside is None else beside.get(column.name)
+            unit, reason = _guess_unit(raw[header], column, header, codes, raw.attrs, source)
+            if unit is not None:
+                proposal.units[column.name] = (unit, reason)
+        _propose_labels(column, raw[header], codes, _maps_of(sources, column), proposal)
+    lines = [
+        "# yaml-language-server: $schema=../schemas/site.json",
+        "# Proposed from a look at the file. Check every line that says guess, then delete the remark.",
+        f"title: {json.dumps(name.replace('_', ' ').replace('-', ' ').title())}",
+        f"table: {contract.name}",
+        *_role_lines([site.name for site in sources], any(label in matched for label in contract.label_columns)),
+        f"location: {json.dumps(_location(Path(file), network))}",
+        _line("reader", json.dumps(reader), why),
+    ]
+    return "\n".join([*lines, *_proposal_lines(proposal, contract, first=not sources)]) + "\n"
+
+
+def read_unknown(file: Path) -> tuple[pd.DataFrame, dict[str, str], str]:
+    """Reads a file that no YAML describes; returns it, the `reader` that read it, and why that one."""
+    kind = kind_of(file)
+    options, why = _sniff(file) if kind == "csv" else ({}, "")
+    return read_file(file, kind, options), {"kind": kind, **options}, why
+
+
+def _sniff(path: Path) -> tuple[dict[str, str], str]:
+    """Returns the csv reader's options for a file, without defaults, and why."""
+    content = read_bytes(Location(str(path), str(path)))[:_LOOK_BYTES]
+    options: dict[str, str] = {}
+    if not content.startswith((b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")):
+        try:
+            # The look may end inside a character; what is before the last line break does not.
+            (content[: content.rfind(b"\n") + 1] or content).decode("utf-8")
+        except UnicodeDecodeError:
+            options["encoding"] = "latin-1"
+    text = content.decode(options.get("encoding", "utf-8"), errors="replace")
+    lines = [line for line in text.splitlines() if line.strip()][:200]
+    if not lines:
+        return {}, ""
+    separator = max(_SEPARATORS, key=lambda mark: (lines[0].count(mark), -_SEPARATORS.index(mark)))
+    fields = [field.strip('" ') for line in lines[1:] for field in line.split(separator)]
+    if separator != ",":
+        options["separator"] = separator
+        commas = sum(bool(re.fullmatch(r"-?\d+,\d+", field)) for field in fields)
+        points = sum(bool(re.fullmatch(r"-?\d+\.\d+", field)) for field in fields)
+        if commas > points:
+            options["decimal"] = ","
+    # The mark between thousands where fields cannot be read otherwise: "250,000" beside commas, 1.250,5 beside ;.
+    decimal = options.get("decimal", ".")
+    mark = "." if decimal == "," else ","
+    grouped = rf"\d{{1,3}}(?:\{mark}\d{{3}})+"
+    quoted = [field for line in lines[1:] for field in re.findall(r'"([^"]*)"', line) if re.match(r"\d+,\d", field)]
+    if mark != separator:
+        thousands = any(re.fullmatch(rf"{grouped}\{decimal}\d+", field) for field in fields)
+    else:
+        thousands = bool(quoted) and all(re.fullmatch(rf"{grouped}(\.\d*)?", field) for field in quoted)
+    if thousands:
+        options["thousands"] = mark
+    return options, "guess (likely): from the first lines" if options else ""
+
+
+def _match_columns(raw: pd.DataFrame, contract: Contract, proposal: Proposal) -> dict[str, str]:
+    """Pairs contract columns with extract columns, best names first, each used once."""
+    wanted = [column for column in contract.columns if column.role != "ignored"]
+    names = [str(name) for name in raw.columns]
+    scores = [(similarity(name, column), column.name, name) for column in wanted for name in names]
+    matched: dict[str, str] = {}
+    taken: set[str] = set()
+    for score, column_name, name in sorted(scores, key=lambda item: (-item[0], *item[1:])):
+        if score < CLOSE_ENOUGH or column_name in matched or name in taken:
+            continue
+        matched[column_name] = name
+        taken.add(name)
+        if name != column_name:
+            sure = "likely" if score >= 0.85 else "possible"
+            proposal.renames[name] = (column_name, f"guess ({sure}): by its name")
+    if matched and contract.id_column not in matched:
+        # A column of another name that tells the patients apart is the id, or else the number of the row.
+        strangers = (name for name in names if name not in taken and name not in contract.names)
+        header = next((name for name in strangers if looks_like_id(raw[name])), None)
+        proposal.numbered = header is None
+        if header is not None:
+            matched[contract.id_column] = header
+            proposal.renames[header] = (contract.id_column, "guess (possible): no two rows share a value")
+    _note_absent(raw, contract, matched, proposal)
+    return matched
+
+
+def _note_absent(raw: pd.DataFrame, contract: Contract, matched: Mapping[str, str], proposal: Proposal) -> None:
+    """Notes the features that no column is named like, and the columns that are not used."""
+    left = [str(name) for name in raw.columns if name not in matched.values()]
+    shown = are_names([str(name) for name in raw.columns], matched.values())
+    for column in contract.features:
+        if column.name in matched:
+            continue
+        strangers = (name for name in left if name not in contract.names)
+        perhaps = [clean(name) for name in strangers if _could_hold(raw[name], column, raw.attrs)]
+        proposal.absent[column.name] = bool(perhaps)
+        if perhaps:
+            words = f"is it one of {', '.join(perhaps[:5])}?" if shown else "is it one that is not used?"
+            proposal.notes.append(f"nothing in the file is named like '{column.name}': {words}")
+    if left and shown:
+        proposal.notes.append(f"not used: {', '.join(map(clean, left[:12]))}" + (" and more" if len(left) > 12 else ""))
+    elif left:
+        proposal.notes.append(f"not used: {len(left):,} columns")
+
+
+def _could_hold(values: pd.Series, column: Column, attrs: Mapping[Any, Any]) -> bool:
+    """Whether a column of a strange name may be the one that is missed, by its values."""
+    text = as_text(values, ()).dropna()
+    if text.nunique() < 2:
+        return False
+    if column.type in NUMERIC_TYPES:
+        numbers, _ = read_numbers(text, attrs)
+        low, high = column.range.ends if column.range is not None else (-np.inf, np.inf)
+        return float((np.isfinite(numbers) & (numbers >= low) & (numbers <= high)).mean()) >= BELIEVED
+    labels = [plain_label(str(label)) for label in text.unique()]
+    known = known_labels(column)
+    meant = guess_labels(labels, column) if 2 <= len(labels) <= MOST_LABELS else {}
+    return any(translate_label(label, column, {}) in known or meant.get(label, (None, ""))[0] for label in labels)
+
+
+def _refuse_strangers(matched: Mapping[str, str], raw: pd.DataFrame, contract: Contract) -> None:
+    """A file with fewer than half of the features is another table's, or lacks what the model needs."""
+    wanted = [column.name for column in contract.features if not column.optional]
+    absent = [name for name in wanted if name not in matched]
+    if not matched:
+        raise DataError(
+            f"none of the file's {raw.shape[1]:,} columns looks like a column of table '{contract.name}'; check that "
+            "its first line holds names, or propose a table of its own with `tdrop add-table`"
+        )
+    if len(absent) * 2 > len(wanted):
+        listed = ", ".join(f"'{name}'" for name in absent[:8]) + (" and more" if len(absent) > 8 else "")
+        raise DataError(
+            f"the file lacks {len(absent)} of the {len(wanted)} features of table '{contract.name}': {listed}; ask the "
+            "site for them, or propose a table of its own with `tdrop add-table`"
+        )
+
+
+def _guess_unit(
+    values: pd.Series,
+    column: Column,
+    header: str,
+    codes: Sequence[str],
+    attrs: Mapping[Any, Any],
+    source: pd.Series | None,
+) -> tuple[str | None, str]:
+    """The unit of a column if it seems not to be the contract's, and why.
+
+    Args:
+        values: As they came (rows,).
+        column: The table's column, which has a unit.
+        header: What the file calls it.
+        codes: Its missing-value codes.
+        attrs: How the file was read.
+        source: The source's checked values, where they are at hand.
+    """
+    own = str(column.unit)
+    others = alternatives(own, column.molar_mass)
+    text = as_text(values, codes).dropna()
+    behind = text.str.extract(r"^[+-]?[\d.,]+\s*([A-Za-zµμ%][\w/^%µμ]*)$", expand=False).dropna()
+    if len(behind) and len(behind) >= BELIEVED * len(text) and behind.mode().iloc[0] in others:
+        return str(behind.mode().iloc[0]), "guess (likely): it stands beside the numbers"
+    numbers, _ = read_numbers(values, attrs, codes, own)
+    numbers = numbers[np.isfinite(numbers)]
+    if not len(numbers):
+        return None, ""
+    limits = column.plausible or column.range
+    named, _ = unit_in(header)
+    if named is not None and named != own:
+        share = _share_plausible(numbers, named, column, limits)
+        if share is None:
+            # The name says what it is: another unit that fits by chance would be wrong.
+            return None, ""
+        if share >= BELIEVED:
+            return named, f"guess (likely): by its name, and {share:.0%} of the values are plausible then"
+    beside = None if source is None else likely_unit(column, source, pd.Series(numbers))
+    if beside is not None:
+        return beside, "guess (likely): beside the source's values"
+    if (_share_plausible(numbers, own, column, limits) or 0.0) >= BELIEVED:
+        return None, ""
+    shares = {unit: _share_plausible(numbers, unit, column, limits) or 0.0 for unit in others}
+    best = max(shares, key=lambda unit: shares[unit], default=None)
+    if best is None or shares[best] < BELIEVED:
+        return None, ""
+    return best, f"guess (possible): {shares[best]:.0%} of the values are plausible then"
+
+
+def _share_plausible(numbers: Doubles, unit: str, column: Column, limits: Interval | None) -> float | None:
+    """The share of numbers (rows,) that would be plausible in a unit; None where nobody can say."""
+    try:
+        converted = convert(numbers, unit, str(column.unit), molar_mass=column.molar_mass)
+    except ContractError:
+        return None
+    return None if limits is None else share_within(converted, limits)
+
+
+def _propose_labels(
+    column: Column, values: pd.Series, codes: Sequence[str], theirs: Mapping[str, str], proposal: Proposal
+) -> None:
+    """Proposes what each label means; `theirs`, what the source's file says of a label, is taken over."""
+    known = set(known_labels(column))
+    if not known:
+        return
+    counts = values.map(to_label, na_action="ignore").value_counts()
+    held = list(dict.fromkeys(plain_label(str(label)) for label in counts.index if str(label) not in {"", *codes}))
+    read = {label: translate_label(label, column, {}) for label in held}
+    if known.issuperset(read.values()) and not any(label in theirs for label in held):
+        return
+    # Codes are guessed together: half a map would leave 1 as it is where 1 and 2 are the codes.
+    labels = held if known == {"0", "1"} else [label for label in held if label not in known]
+    if len(labels) > MOST_LABELS:
+        proposal.notes.append(f"'{column.name}': {len(labels)} labels that the table does not know")
+        return
+    taken = {label: theirs[label] for label in held if label in theirs}
+    guessed = guess_labels([label for label in labels if label not in taken], column)
+    # Of two labels that the file holds and two that the table knows, one is the same: then the others are too.
+    same = known.intersection(read.values())
+    unknown = [label for label, (to, _) in guessed.items() if to is None]
+    if len(known) == len(held) == 2 and len(same) == len(unknown) == 1:
+        guessed[unknown[0]] = ((known - same).pop(), "guess (possible): the other of two")
+    why = "guess (likely): as the source's file maps it"
+    proposal.categories[column.name] = {label: (to, why) for label, to in sorted(taken.items())} | {
+        label: meaning for label, meaning in guessed.items() if meaning[0] != read[label]
+    }
+
+
+def _maps_of(sources: Sequence[Site], column: Column) -> Mapping[str, str]:
+    """What the network's labelled sites say about a column's labels; nothing where they contradict each other."""
+    maps = [site.categories.get(column.name, {}) for site in sources]
+    merged = {label: to for labels in maps for label, to in labels.items()}
+    return {label: to for label, to in merged.items() if all(labels.get(label, to) == to for labels in maps)}
+
+
+def _role_lines(sources: Sequence[str], holds_outcome: bool) -> list[str]:
+    if not sources:
+        return ["role: source    # guess (likely): the network has no labelled site for this table yet"]
+    remark = "" if len(sources) == 1 else f"guess (possible): one of {', '.join(sources)}"
+    lines = ["role: target", _line("source", sources[0], remark)]
+    if holds_outcome:
+        lines.append("labels_in_extract: drop    # guess (likely): the file holds the outcome, which no model may see")
+    return lines
+
+
+def _proposal_lines(proposal: Proposal, contract: Contract, *, first: bool) -> list[str]:
+    """The lines of everything that was guessed; the first site of a table must have every feature."""
+    lines = []
+    if proposal.numbered:
+        lines.append("number_rows: true    # guess (likely): no column tells the patients apart")
+    for key, entries in (("renames", proposal.renames), ("units", proposal.units)):
+        body = [f"  {_line(json.dumps(name, ensure_ascii=False), *entry)}" for name, entry in entries.items()]
+        lines += [f"{key}:", *body] if body else []
+    if proposal.categories:
+        settled = any(to for labels in proposal.categories.values() for to, _ in labels.values())
+        lines.append("categories:" if settled else "# categories:")
+        for column_name, labels in proposal.categories.items():
+            lines += _category_lines(column_name, labels, contract)
+    if proposal.codes:
+        lines.append("missing_codes:")
+        lines += [f"  {_line(name, json.dumps(codes), why)}" for name, (codes, why) in proposal.codes.items()]
+    sure = [name for name, perhaps in proposal.absent.items() if not perhaps]
+    doubtful = [name for name, perhaps in proposal.absent.items() if perhaps]
+    if sure and not first:
+        lines.append(_line("not_recorded", json.dumps(sure), "guess (likely): no column is left that could hold it"))
+    if doubtful and not first:
+        lines.append(_line("# not_recorded", json.dumps(doubtful), "too, if no column that is not used holds it"))
+    return [*lines, *(f"# note: {note}" for note in proposal.notes)]
+
+
+def _category_lines(column_name: str, labels: Meanings, contract: Contract) -> list[str]:
+    known = ", ".join(known_labels(contract.column(column_name)))
+    lines = [f"  {column_name}:" if any(to is not None for to, _ in labels.values()) else f"  # {column_name}:"]
+    for label, (to, why) in labels.items():
+        if to is None:
+            lines.append(f"    # {json.dumps(clean(label), ensure_ascii=False)}: one of {known}?")
+        else:
+            lines.append(f"    {_line(json.dumps(label, ensure_ascii=False), json.dumps(to), why)}")
+    return lines
+
+
+def _line(key: str, value: str, why: str) -> str:
+    return f"{key}: {value}" + (f"    # {why}" if why else "")
+
+
+def _location(path: Path, network: Network) -> str:
+    absolute, base = path.absolute(), network.base.absolute()
+    return str(absolute.relative_to(base)) if absolute.is_relative_to(base) else str(absolute)
