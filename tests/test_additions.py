@@ -19,13 +19,13 @@ from tdrop.data.simulation import simulate
 METHOD = '''
 """Naive Bayes: every feature speaks for itself."""
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 from sklearn.naive_bayes import GaussianNB
 
 from tdrop.methods.parts.reference_method import ReferenceMethod
-from tdrop.methods.parts.settings import setting
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,7 @@ class NaiveBayes(ReferenceMethod):
     label: ClassVar[str] = "Naive Bayes"
     summary: ClassVar[str] = "Takes every feature as independent of the others."
 
-    trusted: ClassVar[tuple[str, ...]] = ("sklearn.naive_bayes.GaussianNB",)
-
-    refits: int = setting(5, "Bootstrap refits K: the samples.", low=1)
+    refits: int = Field(5, ge=1, description="Bootstrap refits K: the samples.")
 
     def search_space(self) -> dict[str, tuple[Any, ...]]:
         return {}

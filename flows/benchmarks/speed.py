@@ -25,7 +25,7 @@ from flows.benchmarks.textbook import textbook_step
 from tdrop.base import Cohort
 from tdrop.home import Place
 from tdrop.methods import build, method_names
-from tdrop.methods.parts.network import Batch
+from tdrop.methods.parts.network import TrainingBatch
 from tdrop.methods.parts.training import Optimiser, run_step
 
 #: The setting of every training step: source and target rows, units of both hidden layers, passes, features.
@@ -101,17 +101,18 @@ def measure_steps(rounds: int) -> list[Measure]:
     seconds = best_seconds(
         {
             "textbook": textbook_step(x, y, target, units=UNITS, passes=PASSES),
-            "concrete": training_step("transductive_dropout", Batch(x, y, target, 0.5), passes=PASSES, form="paper"),
-            "gaussian": training_step(
-                "transductive_dropout", Batch(x, y, target, 0.5), passes=PASSES, masks="gaussian", form="paper"
+            "concrete": training_step(
+                "transductive_dropout", TrainingBatch(x, y, target, 0.5), passes=PASSES, form="paper"
             ),
-            "mc_dropout": training_step("mc_dropout", Batch(x, y, None, 0.5)),
-            "mlp": training_step("mlp", Batch(x, y, None, 0.5)),
-            "ensemble": training_step("ensemble", Batch(x.expand(10, -1, -1), y.expand(10, -1), None, 0.5)),
+            "mc_dropout": training_step("mc_dropout", TrainingBatch(x, y, None, 0.5)),
+            "mlp": training_step("mlp", TrainingBatch(x, y, None, 0.5)),
+            "ensemble": training_step("ensemble", TrainingBatch(x.expand(10, -1, -1), y.expand(10, -1), None, 0.5)),
             "doubters": training_step(
                 "transductive_ensemble",
                 # As many rows as the method trains them on, half of a batch.
-                Batch(x[: ROWS // 2].expand(3, -1, -1), y[: ROWS // 2].expand(3, -1), target[: TARGET_ROWS // 2], 0.5),
+                TrainingBatch(
+                    x[: ROWS // 2].expand(3, -1, -1), y[: ROWS // 2].expand(3, -1), target[: TARGET_ROWS // 2], 0.5
+                ),
                 form="joint",
                 members=3,
             ),
@@ -130,16 +131,13 @@ def _step_measures(seconds: Mapping[str, float]) -> list[Measure]:
     shown = [Measure(f"step, {name}", 1e3 * seconds[name], "ms") for name in seconds if name != "sgemm"]
     faster = [
         Measure(f"textbook step / {masks} step", seconds["textbook"] / seconds[masks], "times", limit, at_least=True)
-        for masks, limit in (("concrete", 2.0), ("gaussian", 3.0))
+        for masks, limit in (("concrete", 2.0),)
     ]
     return [*shown, *faster]
 
 
 def _share_measures(seconds: Mapping[str, float], operations: int, rate: float) -> list[Measure]:
-    """Forward and two backward products of the hidden layer, all passes, as a share of sgemm's rate.
-
-    Gaussian noise is counted with the products of the masks it replaces; it multiplies means and variances once.
-    """
+    """Forward and two backward products of the hidden layer, all passes, as a share of sgemm's rate."""
     shares = [
         Measure(
             f"matmul share of sgemm, {name}",
@@ -148,7 +146,7 @@ def _share_measures(seconds: Mapping[str, float], operations: int, rate: float) 
             limit,
             at_least=True,
         )
-        for name, limit in (("concrete", 0.50), ("gaussian", 0.75), ("textbook", None))
+        for name, limit in (("concrete", 0.50), ("textbook", None))
     ]
     return [Measure("sgemm at the layer's own shape", rate / 1e9, "GFLOP/s"), *shares]
 
@@ -156,20 +154,19 @@ def _share_measures(seconds: Mapping[str, float], operations: int, rate: float) 
 def _ratio_measures(seconds: Mapping[str, float]) -> list[Measure]:
     passed = {
         "concrete": seconds["concrete"] / ((ROWS + TARGET_ROWS) * PASSES),
-        "gaussian": seconds["gaussian"] / ((ROWS + TARGET_ROWS) * PASSES),
         "mc_dropout": seconds["mc_dropout"] / ROWS,
     }
     return [
         *[
             Measure(f"training, row and pass, {name} / MC dropout", passed[name] / passed["mc_dropout"], "times", 1.6)
-            for name in ("concrete", "gaussian")
+            for name in ("concrete",)
         ],
         Measure("ensemble of 10 / one MLP", seconds["ensemble"] / seconds["mlp"], "times", 8.0),
         Measure("transductive ensemble / ensemble", 1 + seconds["doubters"] / seconds["ensemble"], "times", 1.3),
     ]
 
 
-def training_step(name: str, batch: Batch, **settings: Any) -> Callable[[], Any]:
+def training_step(name: str, batch: TrainingBatch, **settings: Any) -> Callable[[], Any]:
     """Returns a function that does one training step of a method."""
     method: Any = build(name, batch=ROWS, **settings)
     network = method.network(FEATURES, 10_000, "binary", torch.Generator().manual_seed(0))
@@ -183,7 +180,6 @@ def measure_sampling(rounds: int, rows: int = 2_000, passes: int = 100) -> list[
     methods = {
         "mc_dropout": build("mc_dropout", steps=10),
         "concrete": build("transductive_dropout", steps=10, form="paper"),
-        "gaussian": build("transductive_dropout", steps=10, masks="gaussian", form="paper"),
         "last_layer": build("last_layer", steps=10),
     }
     fitted = {name: method.fit(source, source.unlabelled(), seed=0) for name, method in methods.items()}
@@ -192,7 +188,7 @@ def measure_sampling(rounds: int, rows: int = 2_000, passes: int = 100) -> list[
     shown = [Measure(f"summarise, {name}", 1e6 * each / rows / passes, "us/row/pass") for name, each in seconds.items()]
     ratios = [
         Measure(f"sampling, row and pass, {name} / MC dropout", seconds[name] / seconds["mc_dropout"], "times", limit)
-        for name, limit in (("concrete", 1.6), ("gaussian", 1.6), ("last_layer", None))
+        for name, limit in (("concrete", 1.6), ("last_layer", None))
     ]
     return [*shown, *ratios]
 

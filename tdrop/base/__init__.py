@@ -1,4 +1,4 @@
-"""The vocabulary of every room: errors, types, and records that are read and written by their annotations."""
+"""What every package uses: errors, types, and records that are read and written by their annotations."""
 
 import lazy_loader
 

@@ -14,15 +14,10 @@ from .errors import (
     UsageError as UsageError,
     describe as describe,
     did_you_mean as did_you_mean,
+    listen_to_notices as listen_to_notices,
+    notice as notice,
+    notice_another_try as notice_another_try,
     unwritable as unwritable,
-)
-from .notices import listen_to_notices as listen_to_notices, notice as notice, notice_another_try as notice_another_try
-from .ordering import ascending as ascending, fixed_shuffle as fixed_shuffle
-from .persons import (
-    MOST_TWINS as MOST_TWINS,
-    count_persons as count_persons,
-    deal_persons as deal_persons,
-    draw_persons as draw_persons,
 )
 from .records import (
     Amount as Amount,
@@ -40,6 +35,14 @@ from .records import (
     write_json as write_json,
     write_record as write_record,
     written as written,
+)
+from .rows import (
+    MOST_TWINS as MOST_TWINS,
+    ascending as ascending,
+    count_persons as count_persons,
+    deal_persons as deal_persons,
+    draw_persons as draw_persons,
+    fixed_shuffle as fixed_shuffle,
 )
 from .types import (
     INTERVAL_LEVEL as INTERVAL_LEVEL,

@@ -1,26 +1,28 @@
-"""Everything tdrop refuses to do says so with one of these, in one sentence.
+"""What tdrop tells a person: errors, one per refusal, and notices while nothing seems to happen.
 
-The sentence tells what was expected, what came, where, and what to do. It carries counts and
-names, never a patient's values. The command line prints it and leaves with `exit_code`.
+An error's sentence says what was expected, what came, where, and what to do. It carries counts and names, never a
+patient's values. The command line prints it and exits with `exit_code`.
 """
 
 from __future__ import annotations
 
 import errno
+import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
-#: What the system says when nothing more can be written: the disk's end, or a user's share of it.
-DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
+_logger = logging.getLogger(__name__)
+#: What the system says when nothing more can be written: the disk is full, or a user's quota is.
+_DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
 #: The folders of this project's own code.
-ROOMS = {"tdrop", "tasks", "flows"}
-
-
-#: Longer than any name that a person gave: whatever it is, its beginning tells which it is.
+_OWN_PACKAGES = {"tdrop", "tasks", "flows"}
+#: Longer than any name that a person gave: its beginning is enough to recognise it.
 _ENDLESS = re.compile(r"[^\s/]{100,}")
 _SHOWN = 60
+#: Names that a sentence lists.
+_MOST_NAMED = 40
 
 
 class TdropError(Exception):
@@ -29,7 +31,7 @@ class TdropError(Exception):
     exit_code = 1
 
     def __init__(self, sentence: str = "") -> None:
-        super().__init__(_ENDLESS.sub(lambda found: f"{found[0][:_SHOWN]}...", sentence))
+        super().__init__(_ENDLESS.sub(lambda long: f"{long[0][:_SHOWN]}...", sentence))
 
 
 class UsageError(TdropError):
@@ -92,10 +94,6 @@ class LeakError(TdropError):
     """A label turned up where none may be."""
 
 
-#: Names that a sentence lists.
-_MOST_NAMED = 40
-
-
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Returns `; did you mean 'x'?` or, with nothing close, `; known: a, b, c`, of which no sentence holds hundreds."""
     names = sorted(known)
@@ -108,10 +106,10 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def unwritable(error: BaseException | None) -> Unwritable | None:
-    """What to say where a failure is the disk's, however deep below other errors it lies; None where it is not."""
+    """The error to raise if the disk caused a failure, however deep below other errors; None if it did not."""
     while error is not None:
         code, name = getattr(error, "errno", None), getattr(error, "sqlite_errorname", None)
-        if code in DISK_FULL or name == "SQLITE_FULL":
+        if code in _DISK_FULL or name == "SQLITE_FULL":
             return Unwritable("the disk is full; free space and run the same command again: finished steps are kept")
         if code == errno.EROFS or str(name).startswith("SQLITE_READONLY"):
             return Unwritable(
@@ -122,18 +120,39 @@ def unwritable(error: BaseException | None) -> Unwritable | None:
 
 
 def describe(error: BaseException) -> str:
-    """The name of another package's error and where in our code it came up; its words may hold patients' values."""
-    place = own_place(error)
+    """The name of another package's error and where in our code it came up; its message may hold patients' values."""
+    place = _own_place(error)
     return f"{type(error).__name__} in {place}" if place else type(error).__name__
 
 
-def own_place(error: BaseException) -> str:
+def _own_place(error: BaseException) -> str:
     """File and line of our own code nearest to a failure, or nothing."""
     place = ""
     trace = error.__traceback__
     while trace is not None:
         path = Path(trace.tb_frame.f_code.co_filename)
-        if ROOMS & set(path.parts[-4:-1]) and "site-packages" not in path.parts and path.name != "step.py":
+        if _OWN_PACKAGES & set(path.parts[-4:-1]) and "site-packages" not in path.parts and path.name != "step.py":
             place = f"{path.parent.name}/{path.name}:{trace.tb_lineno}"
         trace = trace.tb_next
     return place
+
+
+_listeners: list[Callable[[str], object]] = []
+
+
+def listen_to_notices(tell: Callable[[str], object] | None) -> None:
+    """Calls `tell` with every notice from now on; None removes the listener, and only the log has them."""
+    _listeners[:] = [] if tell is None else [tell]
+
+
+def notice(sentence: str) -> None:
+    """Logs a sentence and passes it to the listener."""
+    _logger.info(sentence)
+    for tell in _listeners:
+        tell(sentence)
+
+
+def notice_another_try(what: str, failure: BaseException, wait: float) -> None:
+    """Says why something failed and when it is tried again; what to do is said when all tries have failed."""
+    reason = str(failure).rpartition(";")[0] or str(failure) if isinstance(failure, TdropError) else "no answer yet"
+    notice(f"{what}: {reason}; trying again in {wait:g} s")

@@ -1,7 +1,7 @@
 """Reads and writes records: frozen dataclasses of numbers, as plain JSON and back, by their annotations alone.
 
-A record keeps numbers; sentences are made from it last, by `tdrop.report`, after disclosure. A count that disclosure
-took away is `Hidden`, so that a reader of the type knows that it may not be there.
+A record holds numbers; `tdrop.report` writes sentences from it last, after disclosure. A count that disclosure removed
+is `Hidden`, so that the type shows that it may be missing.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from pydantic import BeforeValidator, PlainSerializer, PlainValidator, TypeAdapt
 from tdrop.base.errors import DataError
 from tdrop.base.types import Indices
 
-Record = TypeVar("Record")
+_Record = TypeVar("_Record")
 
 
 @dataclass(frozen=True)
 class Hidden:
-    """Stands where disclosure took a count away.
+    """Stands for a count that disclosure removed.
 
     Attributes:
         below: The count is from 1 to `below` - 1; None where it was hidden only because it would give another away.
@@ -99,10 +99,10 @@ def plain(record: Any) -> Any:
     return _adapter(type(record)).dump_python(record, mode="json")
 
 
-def read(kind: type[Record], data: Any) -> Record:
+def read(kind: type[_Record], data: Any) -> _Record:
     """The record that `plain` made the data from; a DataError names the first field that does not fit."""
     try:
-        result: Record = _adapter(kind).validate_python(data)
+        result: _Record = _adapter(kind).validate_python(data)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the whole"
@@ -122,19 +122,19 @@ def write_record(path: Path, record: Any) -> None:
     write_json(path, plain(record))
 
 
-def read_record(kind: type[Record], path: Path) -> Record:
+def read_record(kind: type[_Record], path: Path) -> _Record:
     """Reads what `write_record` wrote."""
     return read(kind, json.loads(path.read_text(encoding="utf-8")))
 
 
-_reading_arrays = Lock()
+_READING_ARRAYS = Lock()
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """Reads an .npz file whole, without pickle.
 
-    One at a time: numpy parses headers with `ast.literal_eval`, which in Python 3.11 now and then raises a SystemError
-    ("recursion depth mismatch") when two threads are at it.
+    One file at a time: numpy parses headers with `ast.literal_eval`, which in Python 3.11 occasionally raises a
+    SystemError ("recursion depth mismatch") when two threads call it.
     """
-    with _reading_arrays, np.load(path, allow_pickle=False) as kept:
-        return {name: kept[name] for name in kept}
+    with _READING_ARRAYS, np.load(path, allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays}

@@ -1,4 +1,4 @@
-"""The nouns that every room shares. No logic beyond shape checks."""
+"""The types that every package shares. No logic beyond shape checks."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Feature:
 
 @dataclass(frozen=True)
 class Cohort:
-    """The patients of one site, encoded: finite numbers, one row a patient, or several rows of some persons.
+    """The patients of one site, encoded: finite numbers, one row per patient, or several rows of some persons.
 
     Attributes:
         site: Name of the site.
@@ -63,7 +63,7 @@ class Cohort:
         X: Encoded features (rows, features), float32, finite.
         y: Outcomes (rows,) float32, or None for a cohort without labels.
         task: "binary" (outcomes 0 and 1) or "regression".
-        described: What each feature is, in the order of `features`; columns of their own unless told.
+        described: What each feature is, in the order of `features`; columns of their own unless given.
         persons: Whose row it is, as a number that says nothing else (rows,); None where no person has two rows.
     """
 
@@ -82,8 +82,8 @@ class Cohort:
         if tuple(feature.name for feature in self.described) != self.features:
             # Also after `replace(cohort, features=...)`: a description never outlives the names it was made for.
             known = {feature.name: feature for feature in self.described}
-            told = tuple(known.get(name) or Feature(name, name) for name in self.features)
-            object.__setattr__(self, "described", told)
+            described = tuple(known.get(name) or Feature(name, name) for name in self.features)
+            object.__setattr__(self, "described", described)
         object.__setattr__(self, "X", np.ascontiguousarray(self.X, dtype=np.float32))
         if self.y is not None:
             object.__setattr__(self, "y", np.ascontiguousarray(self.y, dtype=np.float32))
@@ -99,12 +99,12 @@ class Cohort:
         if columns != len(self.features):
             raise DataError(f"{where}: X has {columns} columns but {len(self.features)} feature names were given")
         if self.ids.shape != (rows,):
-            raise DataError(f"{where}: {rows:,} rows of X but ids of shape {self.ids.shape}; give one id a row")
+            raise DataError(f"{where}: {rows:,} rows of X but ids of shape {self.ids.shape}; give one id per row")
         if self.y is not None and self.y.shape != (rows,):
-            raise DataError(f"{where}: {rows:,} rows of X but y of shape {self.y.shape}; give one outcome a row")
+            raise DataError(f"{where}: {rows:,} rows of X but y of shape {self.y.shape}; give one outcome per row")
         if self.persons is not None and self.persons.shape != (rows,):
             raise DataError(
-                f"{where}: {rows:,} rows of X but persons of shape {self.persons.shape}; give one number a row"
+                f"{where}: {rows:,} rows of X but persons of shape {self.persons.shape}; give one number per row"
             )
         bad = int((~np.isfinite(self.X)).any(axis=1).sum())
         if bad:
@@ -193,7 +193,7 @@ class Fitted(Protocol):
         features: Names of the features it was fitted on.
         task: What it predicts.
         steps: Steps (or iterations) behind the kept weights.
-        history: Training curve, one dict a point: step, loss, validation_loss (None without validation).
+        history: Training curve, one dict per point: step, loss, validation_loss (None without validation).
     """
 
     features: tuple[str, ...]
@@ -215,7 +215,7 @@ class Fitted(Protocol):
 
 
 class Described(Protocol):
-    """What a table says of a method and its settings."""
+    """What tables and records show of a method and its settings."""
 
     @property
     def name(self) -> str:
@@ -227,7 +227,7 @@ class Described(Protocol):
         ...
 
     def risk_alone(self) -> Described:
-        """The method without what only widens the risk: what tuning fits, which asks for nothing but the risk."""
+        """The method without what only widens the risk: tuning fits this, because it scores only the risk."""
         ...
 
     def restraint(self) -> tuple[float, ...]:
@@ -268,7 +268,7 @@ class Method(Described, Protocol):
         ...
 
     def risk_alone(self) -> Method:
-        """The method without what only widens the risk: what tuning fits, which asks for nothing but the risk."""
+        """The method without what only widens the risk: tuning fits this, because it scores only the risk."""
         ...
 
     def with_settings(self, **settings: Any) -> Self:

@@ -1,4 +1,4 @@
-"""The methods, one file each: this folder is the registry, and dropping a file in adds a method.
+"""The methods, one file per method: this folder is the registry, and dropping a file in adds a method.
 
 A file names a method, and its `METHOD` is the frozen dataclass of its settings; `parts` is what they are made of.
 Nothing heavy is imported until a method is asked for.
@@ -21,11 +21,10 @@ if TYPE_CHECKING:
     from tdrop.base import Fitted, Method
 
 __all__ = [
-    "have_samples",
     "COMMITTEE",
     "build",
-    "describe",
-    "digest",
+    "describe_method",
+    "have_samples",
     "label",
     "load",
     "method_class",
@@ -33,10 +32,10 @@ __all__ = [
     "rebuild",
 ]
 
-#: Several methods' fits used together: no method that could be tuned or asked for, but one that is shown and served.
+#: Several methods' fits used together: not a method to tune or ask for, but shown and served like one.
 COMMITTEE = "committee"
 
-#: The order of the paper's table; methods it does not know follow by name.
+#: The order of the paper's table; other methods follow by name.
 _ORDER = (
     "mlp",
     "mc_dropout",
@@ -55,8 +54,8 @@ _ORDER = (
 @cache
 def method_names() -> tuple[str, ...]:
     """Returns the names of all methods, in the paper's order."""
-    found = {module.name for module in iter_modules(__path__) if not module.ispkg}
-    return (*[name for name in _ORDER if name in found], *sorted(found - set(_ORDER)))
+    names = {module.name for module in iter_modules(__path__) if not module.ispkg}
+    return (*[name for name in _ORDER if name in names], *sorted(names - set(_ORDER)))
 
 
 def method_class(name: str) -> Any:
@@ -69,14 +68,6 @@ def have_samples(names: Iterable[str]) -> dict[str, bool]:
     return {name: method_class(name).has_samples for name in names}
 
 
-def _module_of(name: str) -> str:
-    if name == COMMITTEE:
-        return f"{__name__}.parts.committee"
-    if name not in method_names():
-        raise UsageError(f"there is no method '{name}'{did_you_mean(name, method_names())}")
-    return f"{__name__}.{name}"
-
-
 def build(name: str, **settings: Any) -> Method:
     """Builds a method by name; settings left out keep their defaults."""
     method: Method = method_class(name)().with_settings(**settings)
@@ -85,29 +76,17 @@ def build(name: str, **settings: Any) -> Method:
 
 def label(name: str) -> str:
     """Returns the name that a reader sees."""
-    return _said(name, "label")
+    return _class_text(name, "label")
 
 
-def describe(name: str) -> str:
+def describe_method(name: str) -> str:
     """Returns one sentence about a method for the report."""
-    return _said(name, "summary")
-
-
-@cache
-def _said(name: str, what: str) -> str:
-    """A text of a method's class, read from its file where it stands there: a report names methods and fits none."""
-    found = find_spec(_module_of(name)) if name in (*method_names(), COMMITTEE) else None
-    if found is not None and found.origin is not None:
-        for node in ast.walk(ast.parse(Path(found.origin).read_bytes())):
-            match node:
-                case ast.AnnAssign(target=ast.Name(id=said), value=ast.Constant(value=str(text))) if said == what:
-                    return text
-    return str(getattr(method_class(name), what))
+    return _class_text(name, "summary")
 
 
 def load(folder: Path | str) -> Fitted:
     """Loads a saved model; a changed, cut-off or missing file is a FitError."""
-    from tdrop.methods.parts.save import read_model
+    from tdrop.methods.parts.fitted import read_model
 
     try:
         return rebuild(*read_model(Path(folder)))
@@ -121,8 +100,22 @@ def rebuild(record: Mapping[str, Any], files: Mapping[str, bytes]) -> Fitted:
     return fitted
 
 
-def digest(folder: Path | str) -> str:
-    """Returns the digest of a saved model; identical fits have identical digests."""
-    from tdrop.methods.parts.save import digest as read_digest
+def _module_of(name: str) -> str:
+    if name == COMMITTEE:
+        return f"{__name__}.parts.committee"
+    if name not in method_names():
+        raise UsageError(f"there is no method '{name}'{did_you_mean(name, method_names())}")
+    return f"{__name__}.{name}"
 
-    return read_digest(Path(folder))
+
+@cache
+def _class_text(name: str, attribute: str) -> str:
+    """A text of a method's class, read from its file without importing it: a report names methods and fits none."""
+    spec = find_spec(_module_of(name))
+    if spec is not None and spec.origin is not None:
+        for node in ast.walk(ast.parse(Path(spec.origin).read_bytes())):
+            match node:
+                case ast.AnnAssign(target=ast.Name(id=target), value=ast.Constant(value=str(text))):
+                    if target == attribute:
+                        return text
+    return str(getattr(method_class(name), attribute))

@@ -1,4 +1,4 @@
-"""Concrete dropout: one dropout rate a layer, learnt with the weights by the evidence lower bound.
+"""Concrete dropout: one dropout rate per layer, learnt with the weights by the evidence lower bound.
 
 Formula: masks are relaxed, z = sigmoid((logit(1 - p) + logit(u)) / t), u uniform, and scaled by 1 / (1 - p);
 loss = mean negative log likelihood + (1 / N) sum over layers [ l^2 |W|^2 / (1 - p) / 2 - U H(p) ],
@@ -13,34 +13,42 @@ Instead of `weight_decay`, which would be a second prior, only the bound's own w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from tdrop.base import Task
-from tdrop.methods.parts.folded import fold_masks, folded_outputs
-from tdrop.methods.parts.network import Batch, Layers, NeuralNetwork, output_loss
+from tdrop.methods.parts.network import (
+    Layers,
+    NeuralNetwork,
+    Pool,
+    TrainingBatch,
+    draw_logistic,
+    fold_masks,
+    folded_outputs,
+    logistic_pool,
+    output_loss,
+)
 from tdrop.methods.parts.network_method import NetworkMethod
-from tdrop.methods.parts.noise import Pool, draw_logistic, logistic_pool
-from tdrop.methods.parts.settings import setting
 
 
 @dataclass(frozen=True)
 class ConcreteDropout(NetworkMethod):
-    """Dropout with one learnt rate a layer."""
+    """Dropout with one learnt rate per layer."""
 
     name: ClassVar[str] = "concrete_dropout"
     label: ClassVar[str] = "Concrete dropout"
     summary: ClassVar[str] = "MC dropout that learns how many units to drop, the same for every patient."
 
-    weight_decay: float = setting(0.0, "Weight of the squared weights beyond the bound's own.", low=0.0)
-    length_scale: float = setting(0.1, "Prior length scale l: larger shrinks the weights more.", low=0.0)
-    rate_weight: float = setting(1.0, "Weight of the entropy of the rates; 1 is the bound.", low=0.0)
-    initial_rate: float = setting(0.1, "Dropout rate at the start.", low=0.001, high=0.95)
-    temperature: float = setting(0.1, "Softness of the relaxed masks.", low=0.01, high=10)
+    weight_decay: float = Field(0.0, ge=0, description="Weight of the squared weights beyond the bound's own.")
+    length_scale: float = Field(0.1, ge=0, description="Prior length scale l: larger shrinks the weights more.")
+    rate_weight: float = Field(1.0, ge=0, description="Weight of the entropy of the rates; 1 is the bound.")
+    initial_rate: float = Field(0.1, ge=0.001, le=0.95, description="Dropout rate at the start.")
+    temperature: float = Field(0.1, ge=0.01, le=10, description="Softness of the relaxed masks.")
 
     def search_space(self) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try, by setting."""
@@ -78,8 +86,8 @@ class ConcreteNetwork(NeuralNetwork):
         """Noise of the relaxed masks."""
         return logistic_pool(generator, self._method.temperature)
 
-    def loss(self, batch: Batch, pool: Pool | None) -> Tensor:
-        """The negative evidence lower bound a row."""
+    def loss(self, batch: TrainingBatch, pool: Pool | None) -> Tensor:
+        """The negative evidence lower bound per row."""
         assert pool is not None
         keep_logits, keep = -self.rate_logits, 1 - self.rates()
         hidden = batch.x

@@ -11,19 +11,18 @@ line is as good as a network: networks and lines then answer together (compare W
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from tdrop.base import Task
-from tdrop.methods.parts.folded import folded_outputs
-from tdrop.methods.parts.network import Batch, Layers, NeuralNetwork, output_loss
+from tdrop.methods.parts.network import Layers, NeuralNetwork, Pool, TrainingBatch, folded_outputs, output_loss
 from tdrop.methods.parts.network_method import RESTRAINT, NetworkMethod
-from tdrop.methods.parts.noise import Pool
-from tdrop.methods.parts.settings import setting
 
 #: What the decay of the freer members is divided by in a hedge: a line's decay then becomes the default.
 CONTRAST = 10.0
@@ -37,9 +36,9 @@ class Ensemble(NetworkMethod):
     label: ClassVar[str] = "Ensemble"
     summary: ClassVar[str] = "Ten neural networks trained apart; where they disagree, the prediction is uncertain."
 
-    members: int = setting(10, "Networks in the ensemble.", low=2)
-    weight_decay: float = setting(1e-3, "Weight of the squared weights (biases and linear term left out).", low=0.0)
-    contrast: float = setting(1.0, "What every second member's decay is divided by; 1 holds all back alike.", low=1.0)
+    members: int = Field(10, ge=2, description="Networks in the ensemble.")
+    weight_decay: float = Field(1e-3, ge=0, description="Weight of the squared weights (not biases or linear term).")
+    contrast: float = Field(1.0, ge=1, description="What every second member's decay is divided by.")
 
     def search_space(self) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try, by setting."""
@@ -81,7 +80,7 @@ class EnsembleNetwork(NeuralNetwork):
         """Of every member (members, 1, 1)."""
         return torch.tensor([1 / self._contrast if place % 2 else 1.0 for place in range(self.members)])[:, None, None]
 
-    def loss(self, batch: Batch, pool: Pool | None) -> Tensor:
+    def loss(self, batch: TrainingBatch, pool: Pool | None) -> Tensor:
         """Sum of the members' mean losses: each member's gradient is what it would be alone."""
         return output_loss(self.training_outputs(batch.x), batch.y, self.task) * self.members
 

@@ -9,15 +9,15 @@ the same samples.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
 from tdrop.base import Task
 from tdrop.methods.parts.reference_method import ReferenceMethod
-from tdrop.methods.parts.settings import setting
 
 
 @dataclass(frozen=True)
@@ -28,19 +28,14 @@ class GradientBoosting(ReferenceMethod):
     label: ClassVar[str] = "Gradient boosting"
     summary: ClassVar[str] = "Boosted decision trees refitted on resampled patients."
 
-    trusted: ClassVar[tuple[str, ...]] = (
-        "sklearn.ensemble._hist_gradient_boosting.gradient_boosting.HistGradientBoostingClassifier",
-        "sklearn.ensemble._hist_gradient_boosting.gradient_boosting.HistGradientBoostingRegressor",
-        "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
-        "sklearn.preprocessing._label.LabelEncoder",
-    )
+    trusted: ClassVar[tuple[str, ...]] = ("sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",)
 
-    refits: int = setting(10, "Bootstrap refits K: the samples.", low=1)
-    learning_rate: float = setting(0.1, "Shrinkage of every tree.", low=1e-4, high=1)
-    leaves: int = setting(8, "Most leaves of a tree.", low=2)
-    smallest_leaf: int = setting(20, "Fewest rows of a leaf.", low=1)
-    l2: float = setting(1.0, "Penalty on the leaves' values.", low=0.0)
-    steps: int = setting(80, "Boosting iterations.", low=1)
+    refits: int = Field(10, ge=1, description="Bootstrap refits K: the samples.")
+    learning_rate: float = Field(0.1, ge=0.0001, le=1, description="Shrinkage of every tree.")
+    leaves: int = Field(8, ge=2, description="Most leaves of a tree.")
+    smallest_leaf: int = Field(20, ge=1, description="Fewest rows of a leaf.")
+    l2: float = Field(1.0, ge=0, description="Penalty on the leaves' values.")
+    steps: int = Field(80, ge=1, description="Boosting iterations.")
 
     def search_space(self) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try, by setting."""

@@ -1,7 +1,7 @@
 """Last layer: dropout on the last hidden layer only, the rest of the network is certain.
 
 Formula: body h(x) = tanh(W2 tanh(W1 x + b1) + b2), pass m: f_m(x) = w3 . (z_m * h(x)) / (1 - p) + b3,
-z_m ~ Bernoulli(1 - p) a unit.
+z_m ~ Bernoulli(1 - p) per unit.
 Paper: Riquelme et al. (ICLR 2018) for the idea; benchmark 6 of Chan et al. (ICML 2020), "using Dropout".
 Departures: the rate is not printed; 0.5 as for MC dropout. The body is computed once and all passes
 are one matrix product.
@@ -9,16 +9,15 @@ are one matrix product.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 
 from tdrop.base import Task
-from tdrop.methods.parts.folded import FixedDropout
-from tdrop.methods.parts.network import NeuralNetwork
+from tdrop.methods.parts.network import FixedDropout, NeuralNetwork
 from tdrop.methods.parts.network_method import NetworkMethod
-from tdrop.methods.parts.settings import setting
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class LastLayer(NetworkMethod):
     label: ClassVar[str] = "Last layer"
     summary: ClassVar[str] = "A neural network that is uncertain about its last layer only."
 
-    rate: float = setting(0.5, "Share of the last hidden layer's units dropped in a pass.", low=0.01, high=0.95)
+    rate: float = Field(0.5, ge=0.01, le=0.95, description="Share of the last hidden layer's units dropped in a pass.")
 
     def search_space(self) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try, by setting."""

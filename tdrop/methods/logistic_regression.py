@@ -10,15 +10,15 @@ and interval come from the same samples.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 from sklearn.linear_model import LogisticRegression as SklearnLogistic, Ridge
 
 from tdrop.base import Doubles, Floats, Task
 from tdrop.methods.parts.reference_method import ReferenceMethod
-from tdrop.methods.parts.settings import setting
 
 
 @dataclass(frozen=True)
@@ -29,19 +29,12 @@ class LogisticRegression(ReferenceMethod):
     label: ClassVar[str] = "Logistic regression"
     summary: ClassVar[str] = "Logistic regression refitted on resampled patients, the usual clinical model."
 
-    trusted: ClassVar[tuple[str, ...]] = (
-        "sklearn.linear_model._logistic.LogisticRegression",
-        "sklearn.linear_model._ridge.Ridge",
+    refits: int = Field(50, ge=1, description="Bootstrap refits K: the samples.")
+    C: float = Field(1.0, ge=1e-06, description="Inverse strength of the penalty on the weights.")
+    terms: Literal["linear", "squares", "products"] = Field(
+        "linear", description="Features alone, with their squares, or with squares and products."
     )
-
-    refits: int = setting(50, "Bootstrap refits K: the samples.", low=1)
-    C: float = setting(1.0, "Inverse strength of the penalty on the weights.", low=1e-6)
-    terms: str = setting(
-        "linear",
-        "Features alone, with their squares, or with squares and products.",
-        choices=("linear", "squares", "products"),
-    )
-    steps: int = setting(200, "Most iterations of the solver.", low=1)
+    steps: int = Field(200, ge=1, description="Most iterations of the solver.")
 
     def search_space(self) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try, by setting."""

@@ -1,7 +1,7 @@
 """Monte Carlo dropout: masks stay on when predicting, and their spread is the uncertainty.
 
 Formula: each pass multiplies every hidden unit by z / (1 - p), z ~ Bernoulli(1 - p), p = 0.5; training
-minimises the loss of one pass a step; risk and sd are the mean and standard deviation over passes.
+minimises the loss of one pass per step; risk and sd are the mean and standard deviation over passes.
 Paper: Gal and Ghahramani (ICML 2016); benchmark 2 of Chan et al. (ICML 2020).
 Departures: inputs are not dropped (ten clinical features carry too little redundancy to lose one);
 masks are scaled by 1 / (1 - p) while training instead of weights by (1 - p) afterwards; when sampling
@@ -10,16 +10,15 @@ a mask is shared by all rows of a pass, so that a row's samples do not depend on
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 
 from tdrop.base import Task
-from tdrop.methods.parts.folded import FixedDropout
-from tdrop.methods.parts.network import NeuralNetwork
+from tdrop.methods.parts.network import FixedDropout, NeuralNetwork
 from tdrop.methods.parts.network_method import NetworkMethod
-from tdrop.methods.parts.settings import setting
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class McDropout(NetworkMethod):
     label: ClassVar[str] = "MC dropout"
     summary: ClassVar[str] = "A neural network that predicts many times, each time without a random half of its units."
 
-    rate: float = setting(0.5, "Share of hidden units dropped in a pass.", low=0.01, high=0.95)
+    rate: float = Field(0.5, ge=0.01, le=0.95, description="Share of hidden units dropped in a pass.")
 
     def search_space(self) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try; the rate stays at the paper's 0.5."""

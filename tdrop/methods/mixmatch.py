@@ -1,7 +1,7 @@
 """MixMatch: target rows get guessed labels, rows and labels are mixed, and the network learns the mix.
 
 Formula: guess q(u) = sigmoid(f(u)) in one pass without gradient, no sharpening; shuffle W = (X, U) with its
-labels; with l ~ max(Beta(a, a), 1 - Beta(a, a)) a row, x' = l x + (1 - l) w and y' likewise;
+labels; with l ~ max(Beta(a, a), 1 - Beta(a, a)) per row, x' = l x + (1 - l) w and y' likewise;
 loss = cross entropy(x', y') + w_u mean (sigmoid(f(u')) - q')^2, w_u rising linearly over the training.
 Paper: Berthelot et al. (NeurIPS 2019); benchmark 5 of Chan et al. (ICML 2020): one round of label guessing and
 mixup, no sharpening, an MC-dropout network as the base.
@@ -13,20 +13,18 @@ For regression guesses are values and both terms squared errors.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from tdrop.base import Task
-from tdrop.methods.parts.folded import FixedDropout
-from tdrop.methods.parts.network import Batch, NeuralNetwork, output_loss
+from tdrop.methods.parts.network import FixedDropout, NeuralNetwork, Pool, TrainingBatch, output_loss, torch_generator
 from tdrop.methods.parts.network_method import NetworkMethod
-from tdrop.methods.parts.noise import Pool, torch_generator
-from tdrop.methods.parts.settings import setting
 
 
 @dataclass(frozen=True)
@@ -38,9 +36,9 @@ class MixMatch(NetworkMethod):
     summary: ClassVar[str] = "MC dropout that also trains on target patients with labels it guessed itself."
     uses_target: ClassVar[bool] = True
 
-    rate: float = setting(0.5, "Share of hidden units dropped in a pass.", low=0.01, high=0.95)
-    alpha: float = setting(0.75, "Shape of the Beta distribution of the mixing share.", low=0.01)
-    guess_weight: float = setting(1.0, "Weight of the guessed rows' squared error at the end of training.", low=0.0)
+    rate: float = Field(0.5, ge=0.01, le=0.95, description="Share of hidden units dropped in a pass.")
+    alpha: float = Field(0.75, ge=0.01, description="Shape of the Beta distribution of the mixing share.")
+    guess_weight: float = Field(1.0, ge=0, description="Final weight of the guessed rows' squared error.")
 
     def search_space(self) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try, by setting."""
@@ -69,7 +67,7 @@ class MixMatchNetwork(FixedDropout):
         self._shuffling = torch_generator(self._mixing)
         return super().pool(generator)
 
-    def loss(self, batch: Batch, pool: Pool | None) -> Tensor:
+    def loss(self, batch: TrainingBatch, pool: Pool | None) -> Tensor:
         """Loss of the mixed source rows plus the weighted squared error of the mixed target rows."""
         if batch.target is None:
             return super().loss(batch, pool)

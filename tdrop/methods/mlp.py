@@ -10,14 +10,13 @@ along a cosine and gradients are clipped, because the paper does not say how it 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
+from pydantic.dataclasses import dataclass
 
 from tdrop.base import Task
-from tdrop.methods.parts.folded import FixedDropout
-from tdrop.methods.parts.network import NeuralNetwork
+from tdrop.methods.parts.network import FixedDropout, NeuralNetwork
 from tdrop.methods.parts.network_method import RESTRAINT, NetworkMethod
 
 

@@ -8,8 +8,10 @@ Departures: none beyond transductive dropout's own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 
 from tdrop.methods.transductive_dropout import TransductiveDropout
 
@@ -23,8 +25,8 @@ class Tdnr(TransductiveDropout):
     summary: ClassVar[str] = "Transductive dropout without its use of the target's patients."
     uses_target: ClassVar[bool] = False
 
-    lambda_: float = field(default=0.0, init=False)
-    form: str = field(default="paper", init=False, metadata={"choices": ("paper",)})
+    lambda_: float = Field(0.0, init=False)
+    form: Literal["separate", "paper"] = Field("paper", init=False)
 
     def search_space(self) -> dict[str, tuple[Any, ...]]:
         """Transductive dropout's values without lambda."""

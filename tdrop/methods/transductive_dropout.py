@@ -16,53 +16,54 @@ with + and - taking turns over the same q_m: doubt widens a risk and draws it to
 most one unit of log odds, so that a variance without bound says no more than "far away".
 
 Where this code departs from the printed text, and why:
-- Sign. The printed Omega, sum_source log(1 - z) + sum_target log z, is the negative cross entropy: minimised,
-  it makes the variance large on the source. `objective="cross_entropy"` minimises the cross entropy, which
-  the text names. `objective="reference"` is what the authors' toy code minimises,
-  mean_target log(1 - s) + 0.1 mean_source log s, s = sd / (1 + sd): the right direction, with the sd for the
-  variance, unbounded below.
-- Variance of the logit, not of the probability (`variance_of`): that of a probability is at most 1/4, which
-  holds g at or below 0.2. For regression it is the variance of the standardised output.
+- Sign. The printed Omega, sum_source log(1 - z) + sum_target log z, is the negative cross entropy: minimised, it makes
+  the variance large on the source. Here the cross entropy is minimised, which the text names. The authors' toy code has
+  the right direction too, with the sd in place of the variance and unbounded below.
+- Variance of the logit, not of the probability: that of a probability is at most 1/4, which holds g at or below 0.2.
+  For regression it is the variance of the standardised output.
 - Per-side means instead of sums, so that lambda does not depend on how many rows each side has.
 - The data term is the cross entropy of the mean prediction (squared error for regression); the printed
   |E[q]|^2 leaves out y.
-- Rates a layer and row (the text has one rate); inputs are not dropped; rates stay between 0.05 and 0.95
+- One rate per layer and row (the text has one rate); inputs are not dropped; rates stay between 0.05 and 0.95
   (`highest_rate`), which they approach smoothly: beyond, 1 / (1 - v) turns single units into noise of any size.
 - The authors' code calls the keep rate `d_rate`; here a rate is always the share that is dropped.
-- `masks="gaussian"` draws the same mean and variance as the masks at the next layer's input sums (local
-  reparametrisation, Kingma et al. 2015): faster, often better under extrapolation, worse on small tables.
 - When sampling, noise is drawn per pass and unit and shared by the rows.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 from math import atanh, log
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from tdrop.base import Floats, Task
 from tdrop.methods import method_class
-from tdrop.methods.parts.doubt import RiskAndDoubt, bounded
-from tdrop.methods.parts.fused import SMALLEST_VARIANCE, Workspace, concrete_passes, gaussian_passes
-from tdrop.methods.parts.network import Batch, Layers, NeuralNetwork, mean_prediction_loss
-from tdrop.methods.parts.network_method import FittedNetwork, NetworkMethod
-from tdrop.methods.parts.noise import Pool, as_odds, draw_logistic, draw_normal, normal_pool, odds_pool
-from tdrop.methods.parts.settings import setting
+from tdrop.methods.parts.network import (
+    Layers,
+    NeuralNetwork,
+    Pool,
+    TrainingBatch,
+    as_odds,
+    draw_logistic,
+    mean_prediction_loss,
+    odds_pool,
+)
+from tdrop.methods.parts.network_method import FittedNetwork, NetworkMethod, RiskAndDoubt, bounded
 from tdrop.methods.parts.training import one_torch_thread
 
 #: Row-passes that go through together when sampling: tensors of half a megabyte stay in the cache.
 _AT_ONCE = 1024
-#: Keeps logarithms and roots of a vanishing variance finite.
+#: Keeps logarithms of a vanishing variance finite.
 _SMALLEST = 1e-6
-#: Weight of the source's term in the authors' toy code.
-_REFERENCE_SOURCE_WEIGHT = 0.1
-#: The settings that TDNR does not have.
-PRICED = ("form", "lambda_")
+#: Added to activations, by which gradients are divided: zeros occur (a row at the centre), -1e-20 does not.
+_NOT_ZERO = 1e-20
 
 
 @dataclass(frozen=True)
@@ -76,29 +77,17 @@ class TransductiveDropout(NetworkMethod):
     )
     uses_target: ClassVar[bool] = True
 
-    form: str = setting(
-        "separate", "Risk and doubt from two networks, or, as in the paper, from one.", choices=("separate", "paper")
+    form: Literal["separate", "paper"] = Field(
+        "separate", description="Risk and doubt from two networks, or, as in the paper, from one."
     )
-    lambda_: float = setting(0.1, "Weight of the transductive regulariser; 0 is TDNR.", low=0.0)
-    passes: int = setting(5, "Passes M a training step; 2 are too few for a variance.", low=2)
-    objective: str = setting(
-        "cross_entropy",
-        "The regulariser: of the text, or of the authors' code.",
-        choices=("cross_entropy", "reference"),
+    lambda_: float = Field(0.1, ge=0, description="Weight of the transductive regulariser; 0 is TDNR.")
+    passes: int = Field(5, ge=2, description="Passes M per training step; 2 are too few for a variance.")
+    rate_units: int = Field(16, ge=1, description="Hidden tanh units of the rate network.")
+    initial_keep: float = Field(0.8, ge=0.05, le=0.99, description="Share of units kept at the start.")
+    highest_rate: float = Field(
+        0.95, ge=0.6, le=0.99, description="Rates stay between 1 minus this and this, which they approach smoothly."
     )
-    g: str = setting(
-        "rational", "Maps a variance to [0, 1]: 1 - 1/(1+V) or 1 - exp(-V).", choices=("rational", "exponential")
-    )
-    variance_of: str = setting("logit", "Whose variance, for a binary outcome.", choices=("logit", "probability"))
-    masks: str = setting(
-        "concrete", "Relaxed masks, or Gaussian noise in their place.", choices=("concrete", "gaussian")
-    )
-    rate_units: int = setting(16, "Hidden tanh units of the rate network.", low=1)
-    initial_keep: float = setting(0.8, "Share of units kept at the start.", low=0.05, high=0.99)
-    highest_rate: float = setting(
-        0.95, "Rates stay between 1 minus this and this, which they approach smoothly.", low=0.6, high=0.99
-    )
-    temperature: float = setting(0.1, "Softness of the relaxed masks.", low=0.1, high=10)
+    temperature: float = Field(0.1, ge=0.1, le=10, description="Softness of the relaxed masks.")
 
     def search_space(self) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try; lambda where it moves the risk, and then TDNR may win."""
@@ -117,7 +106,7 @@ class TransductiveDropout(NetworkMethod):
         """TDNR, where doubt has a network of its own: its fits then serve both methods."""
         if self.form == "paper" or not self.needs_target():
             return self
-        shared = {name: value for name, value in self.settings().items() if name not in PRICED}
+        shared = {name: value for name, value in self.settings().items() if name not in ("form", "lambda_")}
         risk: TransductiveDropout = method_class("tdnr")(**shared)
         return risk
 
@@ -153,21 +142,21 @@ class Shared(NamedTuple):
     """What all passes have in common.
 
     Attributes:
-        first: The first hidden layer (rows, units), under concrete masks multiplied by its scale.
-        scale: Factor of every layer's units (rows, layers); for Gaussian noise its variance p / (1 - p).
-        odds: Odds of keeping a unit to the power 1 / temperature (rows, layers); None for Gaussian noise.
+        first: The first hidden layer (rows, units), multiplied by its scale.
+        scale: Factor of every layer's units (rows, layers).
+        odds: Odds of keeping a unit to the power 1 / temperature (rows, layers).
     """
 
     first: Tensor
     scale: Tensor
-    odds: Tensor | None
+    odds: Tensor
 
 
 class TransductiveNetwork(NeuralNetwork):
-    """A tanh network whose dropout rates depend on the row, relaxed ("concrete") or as Gaussian noise.
+    """A tanh network whose dropout rates depend on the row, with relaxed ("concrete") masks.
 
     The first hidden layer and the rates are the same in every pass and computed once. Training two hidden layers goes
-    through `parts/fused.py`, everything else (sampling, other depths) through the plain code here.
+    through `ConcretePasses`, everything else (sampling, other depths) through the plain code of `run_passes`.
     """
 
     def __init__(
@@ -183,12 +172,11 @@ class TransductiveNetwork(NeuralNetwork):
         self.passes = method.passes
         self.fused = len(sizes) == 4
         self.task = task
-        self._method = method
-        self._gaussian = method.masks == "gaussian"
+        self._lambda = method.lambda_
         self._temperature = method.temperature
         self._workspace = Workspace()
 
-    def loss(self, batch: Batch, pool: Pool | None) -> Tensor:
+    def loss(self, batch: TrainingBatch, pool: Pool | None) -> Tensor:
         """Loss of the mean prediction on the source plus lambda times the regulariser."""
         assert pool is not None
         rows = len(batch.x)
@@ -197,14 +185,9 @@ class TransductiveNetwork(NeuralNetwork):
         fit = mean_prediction_loss(outputs[:, :rows], batch.y, self.task)
         if batch.target is None or len(batch.target) == 0:
             return fit
-        if self.task == "binary" and self._method.variance_of == "probability":
-            outputs = torch.sigmoid(outputs)
         # Written out: torch's var over the first axis takes longer than a whole pass.
         variance = (outputs - outputs.mean(0)).square().mean(0)
-        penalty = transductive_regulariser(
-            variance[:rows], variance[rows:], objective=self._method.objective, g=self._method.g
-        )
-        return fit + self._method.lambda_ * penalty
+        return fit + self._lambda * transductive_regulariser(variance[:rows], variance[rows:])
 
     def rate_logits(self, x: Tensor) -> Tensor:
         """Logits of the dropout rates (rows, layers) for x (rows, features).
@@ -217,31 +200,22 @@ class TransductiveNetwork(NeuralNetwork):
 
     def pool(self, generator: np.random.Generator) -> Pool | None:
         """The noise of the masks, in the form that training reads."""
-        if self._gaussian:
-            return normal_pool(generator)
         return odds_pool(generator, self._temperature)
 
     def release(self) -> None:
-        """Lets go of the buffers of the passes."""
+        """Frees the buffers of the passes."""
         self._workspace = Workspace()
 
     def training_outputs(self, x: Tensor, pool: Pool) -> Tensor:
         """Outputs (passes, rows) with fresh noise for every pass, row and unit."""
-        units = self.layers.hidden_units()
-        used = units[1:] if self._gaussian else units
-        noise = [pool.take(self.passes, len(x), each) for each in used]
-        if self._gaussian:
-            noise.append(pool.take(self.passes, len(x)))
+        noise = [pool.take(self.passes, len(x), units) for units in self.layers.hidden_units()]
         shared = self.run_shared(x)
         outputs = self.run_fused(shared, noise) if self.fused else self.run_passes(shared, noise)
         return outputs + self.layers.linear_term(x)
 
     def draw(self, passes: int, seed: int) -> list[Tensor]:
-        """Noise of every mask, one number a pass and unit, shared by the rows."""
+        """Noise of every mask, one number per pass and unit, shared by the rows."""
         units = self.layers.hidden_units()
-        if self._gaussian:
-            parts = torch.split(draw_normal(passes, sum(units[1:]) + 1, seed), [*units[1:], 1], dim=1)
-            return [*[part[:, None, :] for part in parts[:-1]], parts[-1]]
         noise = as_odds(draw_logistic(passes, sum(units), seed), self._temperature)
         return [part[:, None, :] for part in torch.split(noise, units, dim=1)]
 
@@ -262,50 +236,31 @@ class TransductiveNetwork(NeuralNetwork):
     def run_shared(self, x: Tensor) -> Shared:
         """What all passes have in common for x (rows, features)."""
         logits = self.rate_logits(x)
-        first = self.layers.hidden_layer(x, 0)
-        if self._gaussian:
-            return Shared(first, torch.exp(logits), None)
         # The mask sigmoid((logit keep + logit u) / t) is written odds / (odds + noise): a sum and a quotient.
         odds = torch.exp(logits / -self._temperature)
         scale = (1 + torch.exp(logits)) * odds  # 1 / keep, and the mask's numerator
-        return Shared(first * scale[:, :1], scale, odds)
+        return Shared(self.layers.hidden_layer(x, 0) * scale[:, :1], scale, odds)
 
     def run_passes(self, shared: Shared, noise: list[Tensor]) -> Tensor:
-        """Outputs (passes, rows) from what they share and the noise of every mask."""
-        if shared.odds is None:
-            return self._run_gaussian(shared.first, shared.scale, noise)
-        return self._run_concrete(shared.first, shared.scale, shared.odds, noise)
-
-    def _run_concrete(self, hidden: Tensor, scale: Tensor, odds: Tensor, noise: list[Tensor]) -> Tensor:
-        """hidden * mask / keep, layer by layer; the first hidden layer comes with its scale."""
-        for place, each in enumerate(noise[:-1]):
+        """Outputs (passes, rows): hidden * mask / keep, layer by layer, with the noise of every mask."""
+        hidden, scale, odds = shared
+        for place, layer_noise in enumerate(noise[:-1]):
             if place > 0:
                 hidden = hidden * scale[:, place, None]
-            hidden = self.layers.hidden_layer(hidden / (each + odds[:, place, None]), place + 1)
+            hidden = self.layers.hidden_layer(hidden / (layer_noise + odds[:, place, None]), place + 1)
         if len(noise) == 1:
             return self.layers.output(hidden / (noise[0] + odds))
         # The last scale is applied to the single output instead of to every unit before it.
         sums = (hidden / (noise[-1] + odds[:, -1, None])) @ self.layers.weight(-1)[:, 0]
         return sums * scale[:, -1] + self.layers.bias(-1)
 
-    def _run_gaussian(self, hidden: Tensor, spread: Tensor, noise: list[Tensor]) -> Tensor:
-        """The same mean and variance as the masks', drawn where they meet: at the next layer's input sums."""
-        for place, each in enumerate(noise[:-1]):
-            weight, bias = self.layers.weight(place + 1), self.layers.bias(place + 1)
-            variance = (hidden.square() @ weight.square()) * spread[:, place, None]
-            hidden = torch.tanh(hidden @ weight + bias + torch.sqrt(variance + SMALLEST_VARIANCE) * each)
-        variance = (hidden.square() @ self.layers.weight(-1)[:, 0].square()) * spread[:, -1]
-        return self.layers.output(hidden) + torch.sqrt(variance + SMALLEST_VARIANCE) * noise[-1]
-
     def run_fused(self, shared: Shared, noise: list[Tensor]) -> Tensor:
         """The same as `run_passes`, for training two hidden layers."""
         weights = (self.layers.weight(1), self.layers.bias(1), self.layers.weight(-1)[:, 0])
-        first, scale = shared.first, shared.scale
-        if shared.odds is None:
-            mean, variance = gaussian_passes(first, scale[:, :1], weights, noise[0], self._workspace).unbind(0)
-            return mean + torch.sqrt(variance * scale[:, 1] + SMALLEST_VARIANCE) * noise[1] + self.layers.bias(-1)
-        sums = concrete_passes(first, shared.odds, weights, (noise[0], noise[1]), self._workspace)
-        return sums * scale[:, 1] + self.layers.bias(-1)
+        sums: Tensor = ConcretePasses.apply(  # type: ignore[no-untyped-call]
+            shared.first, shared.odds, *weights, (noise[0], noise[1]), self._workspace
+        )
+        return sums * shared.scale[:, 1] + self.layers.bias(-1)
 
 
 class SeparateNetworks(RiskAndDoubt):
@@ -326,17 +281,105 @@ class SeparateNetworks(RiskAndDoubt):
         return outputs + torch.stack([doubt, -doubt], dim=1).flatten(0, 1)[: len(outputs)]
 
 
-def transductive_regulariser(
-    source: Tensor, target: Tensor, *, objective: str = "cross_entropy", g: str = "rational"
-) -> Tensor:
-    """Omega for the variances of source rows (rows,) and target rows (rows,); see `transductive_dropout`."""
-    if objective == "reference":
-        source_sd, target_sd = torch.sqrt(source + _SMALLEST), torch.sqrt(target + _SMALLEST)
-        log_source = torch.log(source_sd) - torch.log1p(source_sd)
-        return _REFERENCE_SOURCE_WEIGHT * log_source.mean() - torch.log1p(target_sd).mean()
-    if g == "exponential":
-        return source.mean() - torch.log(-torch.expm1(-(target + _SMALLEST))).mean()
+def transductive_regulariser(source: Tensor, target: Tensor) -> Tensor:
+    """Omega for the variances of source rows (rows,) and target rows (rows,)."""
     return torch.log1p(source).mean() + (torch.log1p(target) - torch.log(target + _SMALLEST)).mean()
+
+
+class Workspace:
+    """Buffers that are reused from step to step; one forward must be followed by its backward."""
+
+    def __init__(self) -> None:
+        self._buffers: dict[tuple[str, tuple[int, ...]], Tensor] = {}
+
+    def get(self, name: str, *shape: int) -> Tensor:
+        """Returns the buffer of that name and shape; its content is whatever was left there."""
+        key = (name, shape)
+        if key not in self._buffers:
+            self._buffers[key] = torch.empty(shape)
+        return self._buffers[key]
+
+
+class ConcretePasses(torch.autograd.Function):
+    """sum over units of w * h2 / (a2 + N2), h2 = tanh(h1 / (a1 + N1) W + b), for M passes, differentiated by hand.
+
+    Takes h1 (rows, units) multiplied by a1 and its scale, odds a (rows, 2), W, b, w (units,), the two noises
+    (passes, rows, units) and a workspace; returns (passes, rows), to be multiplied by a2 and its scale.
+
+    It does what `run_passes` does, which a test checks. It is faster because it works pass by pass on tensors that stay
+    in the cache, writes into buffers that live as long as the training (fresh memory costs more than the arithmetic
+    done in it), and shares work between the gradients:
+
+    - A concrete mask sigmoid(l + n) is a / (a + N) with a = exp(l) per row and N = exp(-n) drawn once into the pool:
+      one addition and one division per unit, no exponential.
+    - Its derivatives need the mask again; g = h a / (a + N) already holds it, so no mask is kept.
+    - The output weight multiplies columns of the last gradient: it is folded into the small weight matrix instead.
+    - The weight gradient is one matrix product over all passes.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        first: Tensor,
+        odds: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        last: Tensor,
+        noises: tuple[Tensor, Tensor],
+        workspace: Workspace,
+    ) -> Tensor:
+        passes, rows, units = noises[1].shape
+        first = first + _NOT_ZERO
+        masked = workspace.get("masked", passes, rows, first.shape[1])
+        hidden = workspace.get("hidden", passes, rows, units)
+        below = workspace.get("below", passes, rows, units)
+        scratch_in, scratch = workspace.get("in", rows, first.shape[1]), workspace.get("out", rows, units)
+        sums, squares = first.new_empty(2, passes, rows).unbind(0)
+        odds_in, odds_out = odds[:, :1].contiguous(), odds[:, 1:].contiguous()
+        for noise_in, noise_out, g, h, d, total, square in _by_pass(*noises, masked, hidden, below, sums, squares):
+            torch.add(noise_in, odds_in, out=scratch_in)
+            torch.div(first, scratch_in, out=g)
+            torch.mm(g, weight, out=h).add_(bias).tanh_()
+            torch.add(noise_out, odds_out, out=d)
+            torch.div(h, d, out=scratch)
+            torch.mv(scratch, last, out=total)
+            torch.mv(scratch.div_(d), last, out=square)
+        ctx.save_for_backward(first, weight, last, squares)
+        ctx.workspace = workspace
+        return sums
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        first, weight, last, squares = ctx.saved_tensors
+        passes, rows = gradient.shape
+        inputs, units = weight.shape
+        workspace: Workspace = ctx.workspace
+        masked = workspace.get("masked", passes, rows, inputs)
+        hidden = workspace.get("hidden", passes, rows, units)
+        inner = workspace.get("below", passes, rows, units)
+        scratch_in, scratch = workspace.get("in", rows, inputs), workspace.get("out", rows, units)
+        folded = (weight * last).t().contiguous()
+        to_masked, to_squared = first.new_zeros(2, rows, inputs).unbind(0)
+        to_last, to_bias = first.new_zeros(2, units).unbind(0)
+        for to_total, g, h, d in _by_pass(gradient[:, :, None], masked, hidden, inner):
+            torch.div(to_total, d, out=d)
+            torch.mul(d, h, out=scratch)
+            to_last += scratch.sum(0)
+            d.addcmul_(scratch, h, value=-1)
+            to_bias += d.sum(0)
+            torch.mm(d, folded, out=scratch_in)
+            to_masked += scratch_in.mul_(g)
+            to_squared.addcmul_(scratch_in, g)
+        to_weight = masked.view(-1, inputs).t() @ inner.view(-1, units)
+        to_odds_in = -(to_squared / first).sum(1)
+        to_odds_out = -(gradient * squares).sum(0)
+        to_odds = torch.stack([to_odds_in, to_odds_out], dim=1)
+        return to_masked / first, to_odds, to_weight * last, to_bias * last, to_last, None, None
+
+
+def _by_pass(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Walks over the first axis of all tensors together; views are made once, not at every use."""
+    return zip(*[tensor.unbind(0) for tensor in tensors], strict=True)
 
 
 METHOD = TransductiveDropout

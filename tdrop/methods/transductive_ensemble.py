@@ -21,18 +21,18 @@ With lambda = 0 no target row is read and the result is that of `ensemble` to th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Self
+from dataclasses import fields, replace
+from typing import Any, ClassVar, Literal, Self
 
 import torch
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from tdrop.base import Task
 from tdrop.methods.ensemble import Ensemble, EnsembleNetwork
-from tdrop.methods.parts.doubt import RiskAndDoubt, bounded
-from tdrop.methods.parts.network import Batch, NeuralNetwork, output_loss
-from tdrop.methods.parts.noise import Pool
-from tdrop.methods.parts.settings import setting
+from tdrop.methods.parts.network import NeuralNetwork, Pool, TrainingBatch, output_loss
+from tdrop.methods.parts.network_method import RiskAndDoubt, bounded
 from tdrop.methods.transductive_dropout import transductive_regulariser
 
 #: Rows a side that all members answer in a step, as a share of the batch.
@@ -50,11 +50,11 @@ class TransductiveEnsemble(Ensemble):
     )
     uses_target: ClassVar[bool] = True
 
-    form: str = setting(
-        "separate", "Risk and doubt from networks of their own, or from the same.", choices=("separate", "joint")
+    form: Literal["separate", "joint"] = Field(
+        "separate", description="Risk and doubt from networks of their own, or from the same."
     )
-    lambda_: float = setting(0.1, "Weight of the transductive regulariser; 0 is the plain ensemble.", low=0.0)
-    doubters: int = setting(3, "Networks that are asked to differ, in the separate form.", low=2)
+    lambda_: float = Field(0.1, ge=0, description="Weight of the transductive regulariser; 0 is the plain ensemble.")
+    doubters: int = Field(3, ge=2, description="Networks that are asked to differ, in the separate form.")
 
     def search_space(self) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try; lambda where it moves the risk, and then the ensemble may win."""
@@ -98,7 +98,7 @@ class TransductiveEnsembleNetwork(EnsembleNetwork):
         super().__init__(sizes, method, task, generator)
         self._lambda = method.lambda_
 
-    def loss(self, batch: Batch, pool: Pool | None) -> Tensor:
+    def loss(self, batch: TrainingBatch, pool: Pool | None) -> Tensor:
         """Sum of the members' losses plus the regulariser of their differences, which counts once a member."""
         if batch.target is None or len(batch.target) == 0:
             return super().loss(batch, pool)

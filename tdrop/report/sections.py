@@ -6,7 +6,7 @@ from tdrop import figures
 from tdrop.base import UsageError
 from tdrop.contracts import Contract, Validation
 from tdrop.evaluate import LeftOut
-from tdrop.methods import describe
+from tdrop.methods import describe_method
 from tdrop.report import results
 from tdrop.report.choice import settings_table
 from tdrop.report.data import ReportData
@@ -97,7 +97,7 @@ def _unlabelled(data: ReportData) -> Section:
 def _about(method: str) -> str:
     """Says what a method is; nothing about one of another version."""
     try:
-        told = describe(method)
+        told = describe_method(method)
     except UsageError:
         return ""
     name = method_label(method)

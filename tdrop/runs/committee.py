@@ -23,7 +23,7 @@ def joined_trials(folder: Path, encoded: Ref, matching: Ref, trials: Mapping[str
 @stage("committee-model", in_worker=True)
 def joined_models(folder: Path, fits: Mapping[str, Ref]) -> None:
     """Writes model/ and history.json."""
-    Committee(tuple(fits)).of([load(ref.path / MODEL) for ref in fits.values()]).save(folder / MODEL)
+    Committee(tuple(fits)).from_fits([load(ref.path / MODEL) for ref in fits.values()]).save(folder / MODEL)
     write_json(folder / HISTORY, [])
 
 

@@ -14,23 +14,23 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 
 from tdrop.base import INTERVAL_LEVEL, Doubles, Fitted, Predictive, Summary, UsageError
 from tdrop.methods import COMMITTEE, build, rebuild
-from tdrop.methods.parts.sampling import summarise_samples
-from tdrop.methods.parts.save import RECORD, write_model
-from tdrop.methods.parts.settings import Settings, setting
+from tdrop.methods.parts import MethodSettings
+from tdrop.methods.parts.fitted import MODEL_FILE, summarise_samples, write_model
 
 
 @dataclass(frozen=True)
-class Committee(Settings):
+class Committee(MethodSettings):
     """Which methods are used together."""
 
     name: ClassVar[str] = COMMITTEE
@@ -40,10 +40,11 @@ class Committee(Settings):
     )
     uses_target: ClassVar[bool] = True
 
-    members: tuple[str, ...] = setting(("logistic_regression", "gradient_boosting"), "The methods that are used.")
+    members: tuple[str, ...] = Field(
+        ("logistic_regression", "gradient_boosting"), strict=False, description="The methods that are used."
+    )
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if len(set(self.members)) != len(self.members) or len(self.members) < 2 or COMMITTEE in self.members:
             raise UsageError(f"a committee needs at least two different methods; got {', '.join(self.members)}")
 
@@ -52,7 +53,7 @@ class Committee(Settings):
         risks = tuple(dict.fromkeys(build(name).risk_alone().name for name in self.members))
         return Committee(risks) if len(risks) > 1 else self
 
-    def of(self, fits: Sequence[Fitted]) -> FittedCommittee:
+    def from_fits(self, fits: Sequence[Fitted]) -> FittedCommittee:
         """The members' fits, in the order of `members`, as one."""
         return FittedCommittee(self, dict(zip(self.members, fits, strict=True)))
 
@@ -62,30 +63,30 @@ class Committee(Settings):
         for name in self.members:
             start = f"{name}."
             own = {file.removeprefix(start): content for file, content in files.items() if file.startswith(start)}
-            fits.append(rebuild(json.loads(own.pop(RECORD)), own))
-        return self.of(fits)
+            fits.append(rebuild(json.loads(own.pop(MODEL_FILE)), own))
+        return self.from_fits(fits)
 
 
 class FittedCommittee:
-    """Several fitted methods that answer together; see `tdrop.types.Fitted`."""
+    """Several fitted methods that predict together; see `tdrop.base.Fitted`."""
 
     def __init__(self, method: Committee, members: Mapping[str, Fitted]) -> None:
         first = next(iter(members.values()))
         self.method = method
         self.features = first.features
         self.task = first.task
-        self.steps = max(one.steps for one in members.values())
+        self.steps = max(member.steps for member in members.values())
         self.history: Sequence[dict[str, float | None]] = ()
         self._members = members
 
     def sample(self, X: NDArray[Any], n: int, *, seed: int) -> Predictive:
         """The members' deviations around their mean for X (rows, features), repeated until all have equally many."""
-        parts = [one.sample(X, n, seed=seed).samples.astype(np.float64) for one in self._members.values()]
+        parts = [member.sample(X, n, seed=seed).samples.astype(np.float64) for member in self._members.values()]
         means = [part.mean(axis=0) for part in parts]
         risk = np.mean(means, axis=0)
-        each = math.lcm(*map(len, parts))
+        most = math.lcm(*map(len, parts))
         around = [self._around(risk, part - mean) for part, mean in zip(parts, means, strict=True)]
-        samples = np.concatenate([np.repeat(part, each // len(part), axis=0) for part in around])
+        samples = np.concatenate([np.repeat(part, most // len(part), axis=0) for part in around])
         return Predictive(samples.astype(np.float32))
 
     def _around(self, risk: Doubles, deviations: Doubles) -> Doubles:
@@ -95,8 +96,8 @@ class FittedCommittee:
         with np.errstate(divide="ignore", invalid="ignore"):
             bounds = -risk / deviations.min(axis=0), (1 - risk) / deviations.max(axis=0)
         # Where nothing deviates a bound is no number.
-        kept = np.minimum(*(np.where(bound >= 0, np.minimum(bound, 1.0), 1.0) for bound in bounds))
-        return np.clip(risk + kept * deviations, 0.0, 1.0)
+        factor = np.minimum(*(np.where(bound >= 0, np.minimum(bound, 1.0), 1.0) for bound in bounds))
+        return np.clip(risk + factor * deviations, 0.0, 1.0)
 
     def summarise(self, X: NDArray[Any], n: int, *, seed: int, levels: Sequence[float] = (INTERVAL_LEVEL,)) -> Summary:
         """Streams the samples over chunks of rows and keeps mean, sd and intervals."""
@@ -107,10 +108,10 @@ class FittedCommittee:
     def save(self, folder: Path) -> None:
         """Writes the members' files, each named after its member, and one record that seals them."""
         files: dict[str, bytes] = {}
-        for name, one in self._members.items():
-            with TemporaryDirectory() as place:
-                one.save(Path(place))
-                files |= {f"{name}.{file.name}": file.read_bytes() for file in Path(place).iterdir()}
+        for name, member in self._members.items():
+            with TemporaryDirectory() as scratch:
+                member.save(Path(scratch))
+                files |= {f"{name}.{file.name}": file.read_bytes() for file in Path(scratch).iterdir()}
         write_model(Path(folder), {"method": COMMITTEE, "settings": self.method.settings()}, files)
 
 

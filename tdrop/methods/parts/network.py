@@ -1,9 +1,19 @@
-"""Fully connected tanh layers, and what the training loop and the sampler need of a network made of them."""
+"""Networks: fully connected tanh layers, their noise, and what training and sampling need of them.
+
+Training draws its noise once into a pool and reads each step's share from a random place in it: fresh `torch.rand`
+numbers cost as much as the matrix products they feed. Sampling draws one number per pass and unit, shared by all rows,
+so that a patient scored alone gets what the same patient gets in a batch, and the first passes do not depend on how
+many are asked for.
+
+Masks that do not depend on the row are folded into the weights when sampling: h * mask @ W = h @ (mask[:, None] * W).
+A pass is then a network of its own with slightly other weights, no mask is applied to a row, and what lies before the
+first mask is computed once.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -12,8 +22,82 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tdrop.base import Task
-from tdrop.methods.parts.noise import Pool
+from tdrop.base import Doubles, Task
+
+#: Random numbers in a training pool; beyond what one step reads, more brought no change in any result.
+_POOL_SIZE = 1 << 20
+#: Reads start at multiples of this many numbers, which keeps vector loads aligned.
+_ALIGNMENT = 16
+#: Passes that go through together: with blocks of 128 rows the tensors stay in the second-level cache.
+_PASSES_AT_ONCE = 8
+
+
+class Pool:
+    """Noise drawn once and read many times from random places."""
+
+    def __init__(self, draw: Callable[[int], Tensor], generator: np.random.Generator, size: int) -> None:
+        self._draw = draw
+        self._values = draw(size)
+        self._generator = generator
+
+    def take(self, *shape: int) -> Tensor:
+        """Returns a view of the given shape; never write to it."""
+        count = int(np.prod(shape))
+        if 2 * count > len(self._values):
+            # A step this large would read nearly the same numbers every time, or some of them twice.
+            self._values = torch.cat([self._values, self._draw(2 * count - len(self._values))])
+        places = (len(self._values) - count) // _ALIGNMENT
+        start = int(self._generator.integers(places + 1)) * _ALIGNMENT
+        return self._values[start : start + count].view(shape)
+
+
+def spawn(seed: int, count: int) -> list[np.random.Generator]:
+    """Makes independent generators from one seed."""
+    return [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(count)]
+
+
+def torch_generator(generator: np.random.Generator) -> torch.Generator:
+    """Makes a torch generator seeded from a numpy one."""
+    return torch.Generator().manual_seed(int(generator.integers(2**62)))
+
+
+def logistic_pool(generator: np.random.Generator, temperature: float, size: int = _POOL_SIZE) -> Pool:
+    """A pool of logit(u) / temperature, u uniform: the noise of relaxed (concrete) masks."""
+    source = torch_generator(generator)
+    return Pool(lambda count: _logistic(count, source).div_(temperature), generator, size)
+
+
+def odds_pool(generator: np.random.Generator, temperature: float, size: int = _POOL_SIZE) -> Pool:
+    """A pool of exp(-logit(u) / temperature): relaxed masks as fractions, a / (a + this)."""
+    source = torch_generator(generator)
+    return Pool(lambda count: as_odds(_logistic(count, source), temperature), generator, size)
+
+
+def mask_pool(generator: np.random.Generator, rate: float, size: int = _POOL_SIZE) -> Pool:
+    """A pool of hard masks: 0 with probability `rate`, else 1 / (1 - rate)."""
+    source = torch_generator(generator)
+    return Pool(lambda count: (torch.rand(count, generator=source) >= rate).float().div_(1 - rate), generator, size)
+
+
+def _logistic(count: int, generator: torch.Generator) -> Tensor:
+    return torch.logit(torch.rand(count, generator=generator), eps=1e-6)
+
+
+def as_odds(logits: Tensor, temperature: float) -> Tensor:
+    """exp(-logits / temperature), held where masks are 0 or 1 to float32's last digit and products stay finite."""
+    return logits.div(-temperature).clamp_(-55, 55).exp_()
+
+
+def draw_uniform(passes: int, units: int, seed: int) -> Doubles:
+    """Draws one number per pass and unit (passes, units), strictly between 0 and 1."""
+    uniform = np.random.default_rng(seed).random((passes, units))
+    return np.clip(uniform, 1e-6, 1 - 1e-6)
+
+
+def draw_logistic(passes: int, units: int, seed: int) -> Tensor:
+    """Draws logit(u) per pass and unit (passes, units)."""
+    uniform = draw_uniform(passes, units, seed)
+    return torch.from_numpy((np.log(uniform) - np.log1p(-uniform)).astype(np.float32))
 
 
 class Layers(nn.Module):
@@ -80,8 +164,8 @@ class Layers(nn.Module):
 
 
 @dataclass(frozen=True)
-class Batch:
-    """What one loss is taken over.
+class TrainingBatch:
+    """The rows of one training step.
 
     Attributes:
         x: Standardised source rows (rows, features), or (members, rows, features).
@@ -97,7 +181,7 @@ class Batch:
 
 
 class NeuralNetwork(nn.Module):
-    """A torch module that knows its own loss and how to draw samples.
+    """A torch module with its own loss and its own way to draw samples.
 
     Attributes:
         members: Independent networks trained side by side, each with its own order of the rows.
@@ -112,26 +196,117 @@ class NeuralNetwork(nn.Module):
     def decayed(self) -> list[nn.Parameter]:
         """The weights that `weight_decay` shrinks: those between units, not biases, rates or the linear term."""
         layers = [module for module in self.modules() if isinstance(module, Layers)]
-        return [weight for each in layers for weight in each.weights]
+        return [weight for part in layers for weight in part.weights]
 
     def decay_factor(self) -> Tensor:
-        """How many times `weight_decay` they are shrunk by, of a shape that spreads over every weight."""
+        """Factor of `weight_decay`, of a shape that broadcasts over every weight."""
         return torch.ones(())
 
     def release(self) -> None:
-        """Lets go of memory that only training needs."""
+        """Frees memory that only training needs."""
 
     @abstractmethod
-    def loss(self, batch: Batch, pool: Pool | None) -> Tensor:
+    def loss(self, batch: TrainingBatch, pool: Pool | None) -> Tensor:
         """Mean loss over the batch, summed over members."""
 
     @abstractmethod
     def draw(self, passes: int, seed: int) -> list[Tensor]:
-        """Draws what makes `passes` passes differ, shared by all rows; it holds the weights of the moment."""
+        """Draws what makes `passes` passes differ, shared by all rows; it may hold copies of the current weights."""
 
     @abstractmethod
     def outputs(self, x: Tensor, draw: list[Tensor]) -> Tensor:
         """Logits or standardised values (passes, rows) for x (rows, features)."""
+
+
+class FixedDropout(NeuralNetwork):
+    """A tanh network with a fixed dropout rate after every hidden layer; rate 0 means no mask there."""
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        rates: Sequence[float],
+        sd: float,
+        task: Task,
+        generator: torch.Generator,
+        *,
+        linear: bool = False,
+    ) -> None:
+        super().__init__()
+        self.layers = Layers(sizes, sd, generator, linear=linear)
+        self.rates = tuple(rates)
+        self.task = task
+
+    def pool(self, generator: np.random.Generator) -> Pool | None:
+        """Hard masks; all the rates above zero are one rate."""
+        rate = max(self.rates)
+        return mask_pool(generator, rate) if rate > 0 else None
+
+    def training_outputs(self, x: Tensor, pool: Pool | None) -> Tensor:
+        """Outputs (rows,) of one pass with a fresh mask for every row."""
+        hidden = x
+        for place, rate in enumerate(self.rates):
+            hidden = self.layers.hidden_layer(hidden, place)
+            if rate > 0 and pool is not None:
+                hidden = hidden * pool.take(*hidden.shape)
+        return self.layers.output(hidden) + self.layers.linear_term(x)
+
+    def loss(self, batch: TrainingBatch, pool: Pool | None) -> Tensor:
+        """Mean loss of one pass."""
+        return output_loss(self.training_outputs(batch.x, pool), batch.y, self.task)
+
+    def draw(self, passes: int, seed: int) -> list[Tensor]:
+        """Weights of every layer with the passes' masks folded in."""
+        units = self.layers.hidden_units()
+        uniform = torch.split(torch.from_numpy(draw_uniform(passes, sum(units), seed)).float(), units, dim=1)
+        masks = [
+            (u >= rate).float() / (1 - rate) if rate > 0 else None for u, rate in zip(uniform, self.rates, strict=True)
+        ]
+        return fold_masks(self.layers, masks)
+
+    def outputs(self, x: Tensor, draw: list[Tensor]) -> Tensor:
+        """Outputs (passes, rows); one pass when nothing is masked."""
+        return folded_outputs(x, draw, list(self.layers.biases)) + self.layers.linear_term(x)
+
+
+def fold_masks(layers: Layers, masks: Sequence[Tensor | None]) -> list[Tensor]:
+    """Weights of every layer with the mask (passes, units) of the layer before it multiplied in."""
+    folded = [layers.weight(0).detach()]
+    for weight, mask in zip(list(layers.weights)[1:], masks, strict=True):
+        folded.append(weight.detach() if mask is None else mask[:, :, None] * weight.detach())
+    return folded
+
+
+def folded_outputs(x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> Tensor:
+    """Outputs (passes, rows) for x (rows, features).
+
+    Args:
+        x: Standardised rows.
+        weights: Of every layer, (inputs, units), or one matrix per pass (passes, inputs, units).
+        biases: Of every layer, (units,) or (passes, 1, units).
+    """
+    first = next((place for place, weight in enumerate(weights) if weight.dim() == 3), len(weights))
+    shared = x
+    for weight, bias in zip(weights[: min(first, len(weights) - 1)], biases, strict=False):
+        shared = torch.addmm(bias, shared, weight).tanh_()
+    if first >= len(weights):
+        return (shared @ weights[-1] + biases[-1]).t().contiguous()
+    if first == len(weights) - 1:
+        return weights[-1][..., 0] @ shared.t() + biases[-1].reshape(-1, 1)
+    passes = weights[first].shape[0]
+    parts = [slice(start, start + _PASSES_AT_ONCE) for start in range(0, passes, _PASSES_AT_ONCE)]
+    return torch.cat([_run_passes(shared, weights[first:], biases[first:], part) for part in parts])
+
+
+def _run_passes(shared: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor], part: slice) -> Tensor:
+    """Outputs (passes of the part, rows) from the first layer that differs between passes on."""
+    hidden = shared.expand(len(weights[0][part]), *shared.shape)
+    for place, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+        own_weight = weight[part] if weight.dim() == 3 else weight.expand(len(hidden), *weight.shape)
+        own_bias = bias[part] if bias.dim() == 3 else bias
+        if place == len(weights) - 1:
+            return torch.baddbmm(own_bias, hidden, own_weight)[..., 0]
+        hidden = torch.baddbmm(own_bias, hidden, own_weight).tanh_()
+    raise AssertionError("a network has at least one layer")
 
 
 def output_loss(outputs: Tensor, y: Tensor, task: Task) -> Tensor:

@@ -4,27 +4,32 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors, save as save_tensors
 from torch import Tensor
 
 from tdrop.base import INTERVAL_LEVEL, Cohort, FitError, Predictive, StepCallback, Summary, Task, plain
-from tdrop.methods.parts.checks import check_cohorts, check_passes, check_rows, check_seed
-from tdrop.methods.parts.doubt import RiskAndDoubt
-from tdrop.methods.parts.facts import Facts, Scaling, coarse_rows, learn_scaling, read_facts
-from tdrop.methods.parts.network import NeuralNetwork
-from tdrop.methods.parts.noise import spawn, torch_generator
-from tdrop.methods.parts.sampling import summarise_samples
-from tdrop.methods.parts.save import write_model
-from tdrop.methods.parts.settings import Settings, setting
-from tdrop.methods.parts.training import Rows, Schedule, Trained, one_torch_thread, train
+from tdrop.methods.parts import MethodSettings, check_cohorts, check_passes, check_rows, check_seed, outcomes_of
+from tdrop.methods.parts.fitted import (
+    Facts,
+    Scaling,
+    coarse_rows,
+    learn_scaling,
+    read_facts,
+    summarise_samples,
+    write_model,
+)
+from tdrop.methods.parts.network import NeuralNetwork, Pool, TrainingBatch, spawn, torch_generator
+from tdrop.methods.parts.training import Schedule, TrainingResult, TrainingRows, one_torch_thread, train_network
 
 _WEIGHTS = "weights.safetensors"
 #: Rows that go through a network together. Shorter blocks are padded: every row then meets the same
@@ -39,21 +44,27 @@ LINE = 1e-2
 
 
 @dataclass(frozen=True)
-class NetworkMethod(Settings):
+class NetworkMethod(MethodSettings):
     """Settings that every network method has, and the fit."""
 
-    hidden: tuple[int, ...] = setting((128, 128), "Units of every hidden layer.", low=1)
-    initial_sd: float = setting(0.1, "Standard deviation of the initial weights.", low=0.0)
-    learning_rate: float = setting(0.01, "Adam's first step size; falls to zero along a cosine.", low=1e-7, high=10)
-    weight_decay: float = setting(1e-4, "Weight of the squared weights (biases and linear term left out).", low=0.0)
-    linear: bool = setting(False, "Whether the features also reach the output directly, undecayed, from zero on.")
-    batch: int = setting(256, "Source rows a step; half as many target rows come with them.", low=1)
-    steps: int = setting(160, "Steps of the training, however many rows there are.", low=1)
-    patience: int | None = setting(
-        None, "Steps without a better validation loss before training stops; left out, it runs to its end.", low=1
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        (128, 128), min_length=1, strict=False, description="Units of every hidden layer."
     )
-    clip: float = setting(5.0, "Largest norm of a step's gradient.", low=1e-6)
-    validation_passes: int = setting(20, "Passes behind the validation loss.", low=1)
+    initial_sd: float = Field(0.1, ge=0, description="Standard deviation of the initial weights.")
+    learning_rate: float = Field(
+        0.01, ge=1e-7, le=10, description="Adam's first step size; falls to zero along a cosine."
+    )
+    weight_decay: float = Field(
+        1e-4, ge=0, description="Weight of the squared weights (biases and linear term left out)."
+    )
+    linear: bool = Field(False, description="Whether the features also reach the output directly, undecayed.")
+    batch: int = Field(256, ge=1, description="Source rows per step; half as many target rows come with them.")
+    steps: int = Field(160, ge=1, description="Steps of the training, however many rows there are.")
+    patience: int | None = Field(
+        None, ge=1, description="Steps without a better validation loss before training stops; None runs all steps."
+    )
+    clip: float = Field(5.0, ge=1e-6, description="Largest norm of a step's gradient.")
+    validation_passes: int = Field(20, ge=1, description="Passes behind the validation loss.")
 
     def search_space(self) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try, by setting.
@@ -92,16 +103,17 @@ class NetworkMethod(Settings):
         with one_torch_thread():
             network = self.network(source.X.shape[1], len(source), source.task, torch_generator(start))
             trained = self.train(network, rows, int(training.integers(2**62)), progress)
-        rows_told = coarse_rows(len(source))
-        facts = Facts(source.features, source.task, trained.steps, trained.history, rows_told, scaling)
+        facts = Facts(source.features, source.task, trained.steps, trained.history, coarse_rows(len(source)), scaling)
         return self.fitted_class()(self, network, facts)
 
-    def train(self, network: NeuralNetwork, rows: Rows, seed: int, progress: StepCallback | None) -> Trained:
+    def train(
+        self, network: NeuralNetwork, rows: TrainingRows, seed: int, progress: StepCallback | None
+    ) -> TrainingResult:
         """Trains the network in place; of two, the doubt's with the target's rows and the risk's without."""
         if isinstance(network, RiskAndDoubt):
             self.for_doubt().train(network.doubt, replace(rows, validation=None), seed, None)
             return self.train(network.risk, replace(rows, target=None), seed, progress)
-        return train(network, rows, self.schedule(), method=self.name, seed=seed, progress=progress)
+        return train_network(network, rows, self.schedule(), method=self.name, seed=seed, progress=progress)
 
     def for_doubt(self) -> Self:
         """The settings by which networks of doubt are trained."""
@@ -138,6 +150,28 @@ class NetworkMethod(Settings):
         )
 
 
+class RiskAndDoubt(NeuralNetwork):
+    """One network for the risk, another for the doubt around it, trained one after the other.
+
+    A network that is asked to vary among the target's patients also moves their risk, and not for the better. Kept
+    apart, the risk's network never sees a target row, and the other only says how far to spread its risk.
+    """
+
+    def __init__(self, risk: NeuralNetwork, doubt: NeuralNetwork) -> None:
+        super().__init__()
+        self.risk = risk
+        self.doubt = doubt
+
+    def loss(self, batch: TrainingBatch, pool: Pool | None) -> Tensor:
+        """Each network has its own loss and is trained by itself."""
+        raise NotImplementedError("the two networks are trained one after the other")
+
+
+def bounded(doubt: Tensor, task: Task) -> Tensor:
+    """Doubt in log odds, at most one unit: a variance without bound says no more than "far away"."""
+    return torch.tanh(doubt) if task == "binary" else doubt
+
+
 class FittedNetwork:
     """A trained network with everything needed to predict; see `tdrop.base.Fitted`."""
 
@@ -159,8 +193,8 @@ class FittedNetwork:
         """Streams `sample` over chunks of rows and keeps mean, sd and intervals."""
         with one_torch_thread():
             draw = self._draw(n, seed)
-            shown = self._sample(np.asarray(X)[:0], draw).samples.shape[0]
-            return summarise_samples(lambda part: self._sample(part, draw), np.asarray(X), shown, levels)
+            passes = self._sample(np.asarray(X)[:0], draw).samples.shape[0]
+            return summarise_samples(lambda part: self._sample(part, draw), np.asarray(X), passes, levels)
 
     def risk_alone(self) -> FittedNetwork:
         """What gives the risk, without the networks of doubt: the fit of the method's own `risk_alone`."""
@@ -204,15 +238,14 @@ def _blocks(x: Tensor) -> list[Tensor]:
     return list(torch.split(torch.cat([x, x.new_zeros(missing, x.shape[1])]), _BLOCK))
 
 
-def _tensors(scaling: Scaling, source: Cohort, target: Cohort | None, validation: Cohort | None) -> Rows:
+def _tensors(scaling: Scaling, source: Cohort, target: Cohort | None, validation: Cohort | None) -> TrainingRows:
     def inputs(cohort: Cohort) -> Tensor:
         return torch.from_numpy(scaling.inputs(cohort.X.astype(np.float64)))
 
     def outcomes(cohort: Cohort) -> Tensor:
-        assert cohort.y is not None
-        return torch.from_numpy(scaling.outcomes(cohort.y))
+        return torch.from_numpy(scaling.outcomes(outcomes_of(cohort)))
 
-    return Rows(
+    return TrainingRows(
         x=inputs(source),
         y=outcomes(source),
         target=None if target is None else inputs(target),

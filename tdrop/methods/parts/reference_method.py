@@ -3,27 +3,23 @@
 Each of K refits sees the source rows drawn with replacement; the samples are the refits,
 so that the references have a spread and intervals like every other method, and may win.
 
-They are saved in skops' format without what differs between two identical fits: skops writes memory addresses and the
-time of day; both are taken out, so that the bytes depend on the models alone. Nothing is loaded but plain values, what
-skops knows of scikit-learn's inner parts and the types that a method names in `trusted`.
+They are saved in skops' format, without pickle. Nothing is loaded but what skops itself trusts and the types that a
+method names in `trusted`.
 """
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 from warnings import catch_warnings, simplefilter
-from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
+from zipfile import ZIP_DEFLATED, BadZipFile
 
 import numpy as np
-import sklearn.utils
 from numpy.typing import NDArray
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
@@ -41,45 +37,33 @@ from tdrop.base import (
     draw_persons,
     plain,
 )
-from tdrop.methods.parts.checks import check_cohorts, check_passes, check_rows, check_seed
-from tdrop.methods.parts.facts import Facts, Scaling, coarse_rows, learn_scaling, read_facts
-from tdrop.methods.parts.sampling import summarise_samples
-from tdrop.methods.parts.save import write_model
-from tdrop.methods.parts.settings import Settings, setting
+from tdrop.methods.parts import MethodSettings, check_cohorts, check_passes, check_rows, check_seed, outcomes_of
+from tdrop.methods.parts.fitted import Facts, coarse_rows, learn_scaling, read_facts, summarise_samples, write_model
 
-# skops asks for every estimator that scikit-learn has, to trust them all, and so loads all of it and PyTorch: seconds
-# in every process. It is told of none here, and ours are named below.
-_every_estimator, sklearn.utils.all_estimators = sklearn.utils.all_estimators, list
-try:
-    import skops.io
-    from skops.io.exceptions import UntrustedTypesFoundException
-finally:
-    sklearn.utils.all_estimators = _every_estimator
-
-#: Inputs (rows, inputs) and outcomes (rows,) as an estimator sees them.
-LabelledRows = tuple[Doubles, Floats]
 _ESTIMATORS = "estimators.skops"
-_SCHEMA = "schema.json"
 
 
 @dataclass(frozen=True)
-class ReferenceMethod(Settings):
+class ReferenceMethod(MethodSettings):
     """Settings that both references have, and the fit."""
 
-    #: Types that a saved model of this method may hold; each only stores arrays and numbers.
+    #: Types that a saved model of this method may hold besides those that skops trusts; each stores arrays and numbers.
     trusted: ClassVar[tuple[str, ...]] = ()
 
-    refits: int = setting(20, "Bootstrap refits K: the samples.", low=1)
+    refits: int = Field(20, ge=1, description="Bootstrap refits K: the samples.")
+    steps: int = Field(1, ge=1, description="Most iterations of an estimator.")
 
     def inputs(self, standardised: Floats) -> Doubles:
         """What an estimator sees of standardised rows (rows, features)."""
         return standardised.astype(np.float64)
 
-    steps: int = setting(1, "Most iterations of an estimator.", low=1)
-
     @abstractmethod
     def estimator(self, task: Task, seed: int) -> Any:
         """An unfitted scikit-learn model that takes `steps` iterations."""
+
+    def forget_patients(self, fitted: Any) -> Any:
+        """The model without what counts patients and predicts nothing: a saved model may be published."""
+        return fitted
 
     def fit(
         self,
@@ -94,7 +78,7 @@ class ReferenceMethod(Settings):
         check_cohorts(self.name, self.uses_target, source, target, validation)
         check_seed(seed, self.name)
         scaling = learn_scaling(source)
-        X, y = self._rows(scaling, source)
+        X, y = self.inputs(scaling.inputs(source.X.astype(np.float64))), scaling.outcomes(outcomes_of(source))
         estimators = []
         with threadpool_limits(limits=1), catch_warnings():
             # A solver that stops at `steps` did what it was asked to.
@@ -103,22 +87,14 @@ class ReferenceMethod(Settings):
                 fresh = self.estimator(source.task, seed + place)
                 estimators.append(self.forget_patients(fresh.fit(X[drawn], y[drawn])))
                 if progress is not None:
-                    loss = prediction_loss(predict(fresh, X, source.task), y, source.task)
+                    loss = _prediction_loss(_predict(fresh, X, source.task), y, source.task)
                     progress(place + 1, self.refits, loss, None)
         facts = Facts(source.features, source.task, self.steps, (), coarse_rows(len(source)), scaling)
         return FittedReference(self, estimators, facts)
 
-    def forget_patients(self, fitted: Any) -> Any:
-        """The model without what counts patients and predicts nothing: a saved model leaves for the record."""
-        return fitted
-
     def restore(self, record: Mapping[str, Any], files: Mapping[str, bytes]) -> FittedReference:
         """Rebuilds the fitted half from a saved record and its files."""
         return FittedReference(self, load_estimators(files[_ESTIMATORS], self.name, self.trusted), read_facts(record))
-
-    def _rows(self, scaling: Scaling, cohort: Cohort) -> LabelledRows:
-        assert cohort.y is not None
-        return self.inputs(scaling.inputs(cohort.X.astype(np.float64))), scaling.outcomes(cohort.y)
 
 
 class FittedReference:
@@ -154,17 +130,17 @@ class FittedReference:
         inputs = self.method.inputs(self._facts.scaling.inputs(check_rows(X, self.features, self.method.name)))
         if len(inputs) == 0:
             return Predictive(np.empty((len(self._estimators), 0), np.float32))
-        samples = np.stack([predict(estimator, inputs, self.task) for estimator in self._estimators])
+        samples = np.stack([_predict(estimator, inputs, self.task) for estimator in self._estimators])
         return Predictive(self._facts.scaling.predictions(samples))
 
 
-def predict(estimator: Any, inputs: Doubles, task: Task) -> Doubles:
+def _predict(estimator: Any, inputs: Doubles, task: Task) -> Doubles:
     """One model's risk or value (rows,)."""
     predicted: Doubles = estimator.predict_proba(inputs)[:, 1] if task == "binary" else estimator.predict(inputs)
     return predicted
 
 
-def prediction_loss(predicted: Doubles, y: Floats, task: Task) -> float:
+def _prediction_loss(predicted: Doubles, y: Floats, task: Task) -> float:
     """Log loss of risks (rows,), or mean squared error of values."""
     if task == "regression":
         return float(np.mean((predicted - y) ** 2))
@@ -190,24 +166,19 @@ def _bootstrap(y: Floats, source: Cohort, refits: int, seed: int) -> Iterator[In
 
 
 def dump_estimators(estimators: list[Any]) -> bytes:
-    """Returns fitted scikit-learn models as bytes; identical models give identical bytes."""
-    with ZipFile(io.BytesIO(skops.io.dumps(estimators))) as raw:
-        names = {name: _content_name(raw.read(name)) for name in raw.namelist() if name != _SCHEMA}
-        schema = _strip_addresses(json.loads(raw.read(_SCHEMA)), names)
-        contents = {names[name]: raw.read(name) for name in names}
-    contents[_SCHEMA] = json.dumps(schema, sort_keys=True).encode()
-    buffer = io.BytesIO()
-    with ZipFile(buffer, "w") as normal:
-        for name in sorted(contents):
-            # A ZipInfo made by hand carries no time of day. Level 1: higher ones cost seconds and save little.
-            entry = ZipInfo(name)
-            entry.compress_type = ZIP_DEFLATED
-            normal.writestr(entry, contents[name], compresslevel=1)
-    return buffer.getvalue()
+    """Returns fitted scikit-learn models as bytes."""
+    import skops.io  # loads all of scikit-learn, and PyTorch: only for whoever saves or loads
+
+    # Level 1: higher ones cost seconds and save little.
+    content: bytes = skops.io.dumps(estimators, compression=ZIP_DEFLATED, compresslevel=1)
+    return content
 
 
 def load_estimators(content: bytes, method: str, trusted: Sequence[str] = ()) -> list[Any]:
     """Loads models from bytes, refusing every type that is not trusted."""
+    import skops.io
+    from skops.io.exceptions import UntrustedTypesFoundException
+
     try:
         estimators = skops.io.loads(content, trusted=list(trusted))
     except UntrustedTypesFoundException as error:
@@ -217,16 +188,3 @@ def load_estimators(content: bytes, method: str, trusted: Sequence[str] = ()) ->
             f"method '{method}': the saved model cannot be read ({type(error).__name__}); fit again"
         ) from None
     return list(estimators)
-
-
-def _content_name(content: bytes) -> str:
-    return f"{hashlib.sha256(content).hexdigest()[:24]}.npy"
-
-
-def _strip_addresses(node: Any, names: dict[str, str]) -> Any:
-    """The schema without object addresses, with arrays named by their content."""
-    if isinstance(node, dict):
-        return {key: _strip_addresses(value, names) for key, value in node.items() if key != "__id__"}
-    if isinstance(node, list):
-        return [_strip_addresses(each, names) for each in node]
-    return names.get(node, node) if isinstance(node, str) else node

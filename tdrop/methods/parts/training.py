@@ -1,4 +1,4 @@
-"""The one training loop: minibatches by index, Adam, a cosine schedule, clipping; it runs its steps to the end.
+"""The training loop of all networks: minibatches by index, Adam, a cosine schedule, clipping; it runs all its steps.
 
 One thread for every fit and every sampling, so that results do not depend on the number of cores.
 """
@@ -15,15 +15,14 @@ import torch
 from torch import Tensor
 
 from tdrop.base import FitError, StepCallback, Task
-from tdrop.methods.parts.network import Batch, NeuralNetwork, mean_prediction_loss
-from tdrop.methods.parts.noise import Pool, spawn, torch_generator
+from tdrop.methods.parts.network import NeuralNetwork, Pool, TrainingBatch, mean_prediction_loss, spawn, torch_generator
 
 #: Points of the training curve, at which the validation loss is taken too.
-CURVE_POINTS = 20
+_CURVE_POINTS = 20
 
 
 @dataclass(frozen=True)
-class Rows:
+class TrainingRows:
     """Standardised rows of a fit, as tensors; target and validation may be missing."""
 
     x: Tensor
@@ -48,16 +47,22 @@ class Schedule:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainingResult:
     """Steps behind the kept weights, and the training curve."""
 
     steps: int
     history: tuple[dict[str, float | None], ...]
 
 
-def train(
-    network: NeuralNetwork, rows: Rows, schedule: Schedule, *, method: str, seed: int, progress: StepCallback | None
-) -> Trained:
+def train_network(
+    network: NeuralNetwork,
+    rows: TrainingRows,
+    schedule: Schedule,
+    *,
+    method: str,
+    seed: int,
+    progress: StepCallback | None,
+) -> TrainingResult:
     """Trains `network` in place, to the end of the schedule unless it names a patience."""
     order, noise, validation_noise = spawn(seed, 3)
     optimiser = Optimiser(network, schedule)
@@ -70,7 +75,7 @@ def train(
     for step in range(1, schedule.steps + 1):
         done = (step - 1) / schedule.steps
         total += run_step(network, batches.next(done), optimiser, pool, done)
-        if step % max(1, schedule.steps // CURVE_POINTS) and step < schedule.steps:
+        if step % max(1, schedule.steps // _CURVE_POINTS) and step < schedule.steps:
             continue
         loss = float(total) / (step - since) / network.members
         total, since = torch.zeros(()), step
@@ -87,7 +92,7 @@ def train(
     # The last step's loss was taken before it: what it did to the weights shows only in them.
     _check_finite(float(optimiser.weights().sum()), method, int(history[-1]["step"] or 0), schedule)
     network.release()
-    return Trained(best.step, tuple(history))
+    return TrainingResult(best.step, tuple(history))
 
 
 class _Best:
@@ -100,7 +105,7 @@ class _Best:
         self.step = schedule.steps
 
     def is_past(self, step: int, loss: float, optimiser: Optimiser) -> bool:
-        """Takes note of a validation loss; returns whether patience has run out."""
+        """Records a validation loss; returns whether patience has run out."""
         if self._patience is None:
             return False
         if loss < self._loss:
@@ -113,7 +118,9 @@ class _Best:
             optimiser.restore(self._weights)
 
 
-def run_step(network: NeuralNetwork, batch: Batch, optimiser: Optimiser, pool: Pool | None, done: float) -> Tensor:
+def run_step(
+    network: NeuralNetwork, batch: TrainingBatch, optimiser: Optimiser, pool: Pool | None, done: float
+) -> Tensor:
     """One update of the weights; returns the loss before it."""
     loss = network.loss(batch, pool)
     torch.autograd.backward(loss)
@@ -122,7 +129,7 @@ def run_step(network: NeuralNetwork, batch: Batch, optimiser: Optimiser, pool: P
 
 
 @torch.no_grad()
-def _validate(network: NeuralNetwork, rows: Rows, passes: int, seed: int) -> float | None:
+def _validate(network: NeuralNetwork, rows: TrainingRows, passes: int, seed: int) -> float | None:
     """Loss on the validation rows: the same noise every time, drawn anew because a draw holds weights."""
     if rows.validation is None:
         return None
@@ -141,9 +148,9 @@ def _check_finite(loss: float, method: str, step: int, schedule: Schedule) -> No
 
 
 class _Batches:
-    """Shuffled minibatches of nearly equal size; the target's rows go round in their own order."""
+    """Shuffled minibatches of nearly equal size; the target's rows are cycled through in their own order."""
 
-    def __init__(self, rows: Rows, schedule: Schedule, members: int, generator: torch.Generator) -> None:
+    def __init__(self, rows: TrainingRows, schedule: Schedule, members: int, generator: torch.Generator) -> None:
         self._rows = rows
         self._members = members
         self._generator = generator
@@ -152,14 +159,14 @@ class _Batches:
         self._target_rows = 0 if rows.target is None else min(schedule.target_batch, len(rows.target))
         self._queue = torch.empty(0, dtype=torch.long)
 
-    def next(self, done: float) -> Batch:
+    def next(self, done: float) -> TrainingBatch:
         """The next batch; once all source rows were seen they are shuffled again."""
         if not self._order:
             orders = [torch.randperm(len(self._rows.x), generator=self._generator) for _ in range(self._members)]
             order = orders[0] if self._members == 1 else torch.stack(orders)
             self._order = list(order.tensor_split(self._parts, dim=-1))[::-1]
         index = self._order.pop()
-        return Batch(self._rows.x[index], self._rows.y[index], self._next_target(), done)
+        return TrainingBatch(self._rows.x[index], self._rows.y[index], self._next_target(), done)
 
     def _next_target(self) -> Tensor | None:
         if self._rows.target is None:
@@ -172,7 +179,7 @@ class _Batches:
 
 
 class Optimiser:
-    """Adam with a cosine schedule over one flat vector that holds every weight: one kernel a step."""
+    """Adam with a cosine schedule over one flat vector that holds every weight: one kernel per step."""
 
     def __init__(self, network: NeuralNetwork, schedule: Schedule) -> None:
         parameters = list(network.parameters())

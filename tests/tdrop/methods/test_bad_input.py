@@ -44,19 +44,13 @@ def test_a_sound_model_comes_of_it(name, case):
     assert ((samples >= 0) & (samples <= 1)).all()
 
 
-LAMBDAS = [
-    (name, settings)
-    for name in method_names()
-    if "lambda_" in build(name).settings() and name != "tdnr"
-    for settings in ({}, {"objective": "reference"}, {"g": "exponential"}, {"variance_of": "probability"})
-    if set(settings) <= set(build(name).settings())
-]
+LAMBDAS = [name for name in method_names() if "lambda_" in build(name).settings()]
 
 
-@pytest.mark.parametrize(("name", "settings"), LAMBDAS)
-def test_a_lambda_of_a_thousand_gives_a_sound_model_or_one_sentence(name, settings):
+@pytest.mark.parametrize("name", LAMBDAS)
+def test_a_lambda_of_a_thousand_gives_a_sound_model_or_one_sentence(name):
     source, target, _ = small_cohorts()
-    method = quick(name, lambda_=1_000.0, steps=60, **settings)
+    method = quick(name, lambda_=1_000.0, steps=60)
     try:
         samples = method.fit(source, target, seed=0).sample(target.X, 7, seed=0).samples
     except TdropError as error:
@@ -65,7 +59,7 @@ def test_a_lambda_of_a_thousand_gives_a_sound_model_or_one_sentence(name, settin
     assert np.isfinite(samples).all()
 
 
-@pytest.mark.parametrize("name", dict.fromkeys(name for name, _ in LAMBDAS))
+@pytest.mark.parametrize("name", LAMBDAS)
 @pytest.mark.parametrize("case", list(cases()))
 def test_no_lambda_makes_an_odd_target_a_silent_failure(name, case):
     source, target = cases()[case]
@@ -86,7 +80,7 @@ def test_a_single_sample_is_a_sound_model_or_refused_in_one_sentence(name):
     try:
         summary = quick(name, **settings).fit(source, target, seed=0).summarise(target.X, 1, seed=0)
     except UsageError as error:
-        assert "at or above 2" in str(error)  # noqa: PT017
+        assert "greater than or equal to 2" in str(error)  # noqa: PT017
         return
     assert np.isfinite(summary.mean).all()
     assert np.array_equal(summary.sd, np.zeros(len(target)))

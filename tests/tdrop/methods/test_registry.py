@@ -55,9 +55,23 @@ def test_importing_tdrop_and_naming_the_methods_loads_nothing_heavy():
         """
         import sys, tdrop
         from tdrop import Cohort, TdropError, method_names
-        from tdrop.methods import describe, label
-        assert len({label(name) for name in method_names()} | {describe(name) for name in method_names()}) >= 20
+        from tdrop.methods import describe_method, label
+        assert len({label(name) for name in method_names()} | {describe_method(name) for name in method_names()}) >= 20
         print([name for name in ("torch", "sklearn", "pandas", "scipy", "matplotlib") if name in sys.modules])
+        """
+    )
+    assert loaded == "[]"
+
+
+def test_the_classifier_loads_neither_the_engine_nor_the_record_nor_the_validation():
+    loaded = run_python(
+        """
+        import sys
+        import numpy as np
+        from tdrop import TransferClassifier
+        X = np.random.default_rng(0).normal(size=(60, 2))
+        TransferClassifier("mlp", settings={"steps": 2, "hidden": [4]}).fit(X, X[:, 0] > 0).predict_proba(X)
+        print([name for name in ("prefect", "mlflow", "great_expectations", "skops") if name in sys.modules])
         """
     )
     assert loaded == "[]"
@@ -66,7 +80,7 @@ def test_importing_tdrop_and_naming_the_methods_loads_nothing_heavy():
 @pytest.mark.parametrize("name", methods.method_names())
 def test_what_is_said_of_a_method_is_what_its_class_says(name):
     said = methods.method_class(name)
-    assert (methods.label(name), methods.describe(name)) == (said.label, said.summary)
+    assert (methods.label(name), methods.describe_method(name)) == (said.label, said.summary)
 
 
 def test_the_front_door_names_everything_it_promises():

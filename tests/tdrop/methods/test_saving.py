@@ -14,9 +14,8 @@ from sklearn.base import BaseEstimator
 from tdrop.base import Cohort, FitError
 from tdrop.methods import load, method_names
 from tdrop.methods.gradient_boosting import METHOD
-from tdrop.methods.parts.facts import coarse_scaling, coarse_shares, learn_scaling
+from tdrop.methods.parts.fitted import MODEL_FORM, canonical_bytes, coarse_scaling, coarse_shares, learn_scaling
 from tdrop.methods.parts.reference_method import dump_estimators, load_estimators
-from tdrop.methods.parts.save import FORM, canonical_bytes
 
 
 def reseal(folder, **changes) -> None:
@@ -45,7 +44,7 @@ def test_a_resealed_record_of_another_form_or_method_is_refused(tmp_path):
     reseal(tmp_path, form=99)
     with pytest.raises(FitError, match="form 99"):
         load(tmp_path)
-    reseal(tmp_path, form=FORM, method="mpl")
+    reseal(tmp_path, form=MODEL_FORM, method="mpl")
     with pytest.raises(FitError, match="no method 'mpl'"):
         load(tmp_path)
     reseal(tmp_path, method="mlp", settings={"hidden": [3], "speed": 1})

@@ -13,7 +13,7 @@ from flows.benchmarks import speed
 from flows.benchmarks.results import Scale
 from tdrop.home.place import Place
 from tdrop.methods import build
-from tdrop.methods.parts import sampling
+from tdrop.methods.parts import fitted as fitted_parts
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def test_summaries_do_not_depend_on_the_chunks(name, monkeypatch):
     fitted, X = fit_quick(name), np.random.default_rng(0).normal(size=(500, 3))
     whole = fitted.summarise(X, 20, seed=0)
-    monkeypatch.setattr(sampling, "SAMPLES_AT_ONCE", 20 * 130)
+    monkeypatch.setattr(fitted_parts, "SAMPLES_AT_ONCE", 20 * 130)
     parts = fitted.summarise(X, 20, seed=0)
     for part in ("mean", "sd", "low", "high"):
         assert np.array_equal(getattr(whole, part), getattr(parts, part))

@@ -82,5 +82,5 @@ def test_members_differ_more_on_the_target_and_no_more_on_the_source():
 
 
 def test_a_single_member_is_refused_in_one_sentence():
-    with pytest.raises(UsageError, match=r"'members' of method 'transductive_ensemble' is 1; give"):
+    with pytest.raises(UsageError, match=r"'members' of method 'transductive_ensemble' is 1; it should"):
         build("transductive_ensemble", members=1)

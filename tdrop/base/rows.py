@@ -1,16 +1,32 @@
-"""Rows of one person, where a person has several: they are dealt and drawn together.
+"""Rows of a table: in an order that gives nothing away, and kept together where they are of one person.
 
 Persons are numbers (rows,), the same for the rows of one person and for no other's; what they are does not matter.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from tdrop.base.types import Doubles, Floats, Indices
 
 #: Where more source patients than this have another's values throughout, the same values do not name one patient.
 MOST_TWINS = 0.01
+
+
+def ascending(*scores: NDArray[Any]) -> Indices:
+    """Places of rows by ascending score; equal rows by the next score, and in the end by a fixed shuffle (rows,).
+
+    Not by their place itself: a file may be sorted by outcome, and what comes first among equals would reveal it.
+    """
+    return np.lexsort((fixed_shuffle(len(scores[0])), *reversed(scores)))
+
+
+def fixed_shuffle(rows: int) -> Indices:
+    """A random order of the rows that is the same each time (rows,)."""
+    return np.random.default_rng(rows).permutation(rows)
 
 
 def count_persons(persons: Indices) -> int:
@@ -26,18 +42,19 @@ def deal_persons(
     Shuffled, then those with most outcomes (rows,) first, among them those with most rows: dealt in turns, no fold is
     ahead of another by more than a person or two.
     """
-    found, person = np.unique(persons, return_inverse=True)
+    distinct, person = np.unique(persons, return_inverse=True)
     rows, events = np.bincount(person), np.bincount(person, outcomes)
-    order = generator.permutation(len(found))
+    order = generator.permutation(len(distinct))
     order = order[np.lexsort((-rows[order], -events[order]))]
-    fold = np.empty(len(found), dtype=np.int64)
-    fold[order] = np.arange(len(found)) % folds
+    fold = np.empty(len(distinct), dtype=np.int64)
+    fold[order] = np.arange(len(distinct)) % folds
     return fold[person]
 
 
 def draw_persons(persons: Indices, generator: np.random.Generator, times: int = 1) -> Indices:
     """How often each row is in a draw of as many persons with replacement (times, rows)."""
-    found, person = np.unique(persons, return_inverse=True)
-    drawn = generator.integers(0, len(found), size=(times, len(found))) + len(found) * np.arange(times)[:, None]
-    often = np.bincount(drawn.ravel(), minlength=len(found) * times).reshape(times, len(found))
+    distinct, person = np.unique(persons, return_inverse=True)
+    count = len(distinct)
+    drawn = generator.integers(0, count, size=(times, count)) + count * np.arange(times)[:, None]
+    often = np.bincount(drawn.ravel(), minlength=count * times).reshape(times, count)
     return often[:, person]
