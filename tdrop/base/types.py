@@ -258,8 +258,7 @@ class Method(Described, Protocol):
     ) -> Fitted:
         """Trains on labelled source rows and unlabelled target rows.
 
-        Training runs the method's steps to the end. With `validation` its loss is part of the history, and a
-        method with a patience stops by it.
+        Training runs the method's steps to the end. With `validation` its loss is part of the history.
         """
         ...
 

@@ -94,7 +94,8 @@ class ConcreteNetwork(NeuralNetwork):
         for place in range(len(self.layers) - 1):
             hidden = self.layers.hidden_layer(hidden, place)
             location = keep_logits[place] / self._method.temperature
-            hidden = relaxed_mask(hidden / keep[place], location, pool.take(*hidden.shape))
+            mask = torch.add(pool.take(*hidden.shape), location).sigmoid_()
+            hidden = hidden / keep[place] * mask
         outputs = self.layers.output(hidden) + self.layers.linear_term(batch.x)
         fit = output_loss(outputs, batch.y, self.task)
         if self.log_noise is not None:
@@ -127,17 +128,6 @@ class ConcreteNetwork(NeuralNetwork):
     def outputs(self, x: Tensor, draw: list[Tensor]) -> Tensor:
         """Outputs (passes, rows)."""
         return folded_outputs(x, draw, list(self.layers.biases)) + self.layers.linear_term(x)
-
-
-def relaxed_mask(hidden: Tensor, location: Tensor, noise: Tensor) -> Tensor:
-    """hidden * sigmoid(location + noise): a concrete mask for every row, pass and unit.
-
-    Args:
-        hidden: Units (rows, units) or (passes, rows, units).
-        location: Logit of keeping a unit, divided by the temperature (rows, 1) or a number.
-        noise: logit(u), u uniform, divided by the temperature (passes, rows, units).
-    """
-    return hidden * torch.add(noise, location).sigmoid_()
 
 
 METHOD = ConcreteDropout

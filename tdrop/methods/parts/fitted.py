@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tdrop.base import Cohort, DataError, Doubles, FitError, Floats, Numbers, Predictive, Summary, Task, read
+from tdrop.base import Cohort, DataError, Doubles, FitError, Floats, Numbers, Predictive, Summary, Task, plain, read
+from tdrop.methods.parts import MethodSettings, check_rows
 
 #: A saved model may be published: no number in it counts patients more finely than this.
 _PATIENTS = 10
@@ -74,6 +75,26 @@ class Facts:
     history: tuple[dict[str, float | None], ...]
     rows: int
     scaling: Scaling
+
+
+class FittedMethod:
+    """What the fitted halves of networks and references share; see `tdrop.base.Fitted`."""
+
+    def __init__(self, method: MethodSettings, facts: Facts) -> None:
+        self.method = method
+        self.facts = facts
+        self.features = facts.features
+        self.task = facts.task
+        self.steps = facts.steps
+        self.history: Sequence[dict[str, float | None]] = facts.history
+
+    def inputs(self, X: NDArray[Any]) -> Floats:
+        """Rows to predict (rows, features), checked and standardised."""
+        return self.facts.scaling.inputs(check_rows(X, self.features, self.method.name))
+
+    def record(self) -> dict[str, Any]:
+        """What a saved model's record holds."""
+        return {"method": self.method.name, "settings": self.method.settings(), **plain(self.facts)}
 
 
 def read_facts(record: Mapping[str, Any]) -> Facts:

@@ -17,10 +17,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors, save as save_tensors
 from torch import Tensor
 
-from tdrop.base import INTERVAL_LEVEL, Cohort, FitError, Predictive, StepCallback, Summary, Task, plain
-from tdrop.methods.parts import MethodSettings, check_cohorts, check_passes, check_rows, check_seed, outcomes_of
+from tdrop.base import INTERVAL_LEVEL, Cohort, FitError, Predictive, StepCallback, Summary, Task
+from tdrop.methods.parts import MethodSettings, check_cohorts, check_passes, check_seed, outcomes_of
 from tdrop.methods.parts.fitted import (
     Facts,
+    FittedMethod,
     Scaling,
     coarse_rows,
     learn_scaling,
@@ -29,7 +30,7 @@ from tdrop.methods.parts.fitted import (
     write_model,
 )
 from tdrop.methods.parts.network import NeuralNetwork, Pool, TrainingBatch, spawn, torch_generator
-from tdrop.methods.parts.training import Schedule, TrainingResult, TrainingRows, one_torch_thread, train_network
+from tdrop.methods.parts.training import Schedule, TrainingRows, one_torch_thread, train_network
 
 _WEIGHTS = "weights.safetensors"
 #: Rows that go through a network together. Shorter blocks are padded: every row then meets the same
@@ -60,9 +61,6 @@ class NetworkMethod(MethodSettings):
     linear: bool = Field(False, description="Whether the features also reach the output directly, undecayed.")
     batch: int = Field(256, ge=1, description="Source rows per step; half as many target rows come with them.")
     steps: int = Field(160, ge=1, description="Steps of the training, however many rows there are.")
-    patience: int | None = Field(
-        None, ge=1, description="Steps without a better validation loss before training stops; None runs all steps."
-    )
     clip: float = Field(5.0, ge=1e-6, description="Largest norm of a step's gradient.")
     validation_passes: int = Field(20, ge=1, description="Passes behind the validation loss.")
 
@@ -102,13 +100,13 @@ class NetworkMethod(MethodSettings):
         start, training = spawn(check_seed(seed, self.name), 2)
         with one_torch_thread():
             network = self.network(source.X.shape[1], len(source), source.task, torch_generator(start))
-            trained = self.train(network, rows, int(training.integers(2**62)), progress)
-        facts = Facts(source.features, source.task, trained.steps, trained.history, coarse_rows(len(source)), scaling)
+            history = self.train(network, rows, int(training.integers(2**62)), progress)
+        facts = Facts(source.features, source.task, self.steps, history, coarse_rows(len(source)), scaling)
         return self.fitted_class()(self, network, facts)
 
     def train(
         self, network: NeuralNetwork, rows: TrainingRows, seed: int, progress: StepCallback | None
-    ) -> TrainingResult:
+    ) -> tuple[dict[str, float | None], ...]:
         """Trains the network in place; of two, the doubt's with the target's rows and the risk's without."""
         if isinstance(network, RiskAndDoubt):
             self.for_doubt().train(network.doubt, replace(rows, validation=None), seed, None)
@@ -145,7 +143,6 @@ class NetworkMethod(MethodSettings):
             learning_rate=self.learning_rate,
             weight_decay=self.weight_decay,
             clip=self.clip,
-            patience=self.patience,
             validation_passes=self.validation_passes if self.has_samples else 1,
         )
 
@@ -172,16 +169,13 @@ def bounded(doubt: Tensor, task: Task) -> Tensor:
     return torch.tanh(doubt) if task == "binary" else doubt
 
 
-class FittedNetwork:
+class FittedNetwork(FittedMethod):
     """A trained network with everything needed to predict; see `tdrop.base.Fitted`."""
 
+    method: NetworkMethod
+
     def __init__(self, method: NetworkMethod, network: NeuralNetwork, facts: Facts) -> None:
-        self.method = method
-        self.features = facts.features
-        self.task = facts.task
-        self.steps = facts.steps
-        self.history: Sequence[dict[str, float | None]] = facts.history
-        self._facts = facts
+        super().__init__(method, facts)
         self.network = network.requires_grad_(False)
 
     def sample(self, X: NDArray[Any], n: int, *, seed: int) -> Predictive:
@@ -202,13 +196,12 @@ class FittedNetwork:
             return self
         alone = self.method.risk_alone()
         assert isinstance(alone, NetworkMethod)
-        return alone.fitted_class()(alone, self.network.risk, self._facts)
+        return alone.fitted_class()(alone, self.network.risk, self.facts)
 
     def save(self, folder: Path) -> None:
         """Writes the model to `folder`, without pickle."""
         tensors = {name: tensor.contiguous() for name, tensor in self.network.state_dict().items()}
-        record = {"method": self.method.name, "settings": self.method.settings(), **plain(self._facts)}
-        write_model(Path(folder), record, {_WEIGHTS: save_tensors(tensors)})
+        write_model(Path(folder), self.record(), {_WEIGHTS: save_tensors(tensors)})
 
     def _draw(self, n: int, seed: int) -> list[Tensor]:
         return self.network.draw(check_passes(n, self.method.name), check_seed(seed, self.method.name))
@@ -226,10 +219,10 @@ class FittedNetwork:
                 f"method '{self.method.name}': its weights give predictions that are not finite; "
                 f"fit again with a lower learning_rate (now {self.method.learning_rate})"
             )
-        return Predictive(outputs if self.task == "binary" else self._facts.scaling.predictions(outputs))
+        return Predictive(outputs if self.task == "binary" else self.facts.scaling.predictions(outputs))
 
     def _inputs(self, X: NDArray[Any]) -> Tensor:
-        return torch.from_numpy(self._facts.scaling.inputs(check_rows(X, self.features, self.method.name)))
+        return torch.from_numpy(self.inputs(X))
 
 
 def _blocks(x: Tensor) -> list[Tensor]:

@@ -35,10 +35,17 @@ from tdrop.base import (
     Summary,
     Task,
     draw_persons,
-    plain,
 )
-from tdrop.methods.parts import MethodSettings, check_cohorts, check_passes, check_rows, check_seed, outcomes_of
-from tdrop.methods.parts.fitted import Facts, coarse_rows, learn_scaling, read_facts, summarise_samples, write_model
+from tdrop.methods.parts import MethodSettings, check_cohorts, check_passes, check_seed, outcomes_of
+from tdrop.methods.parts.fitted import (
+    Facts,
+    FittedMethod,
+    coarse_rows,
+    learn_scaling,
+    read_facts,
+    summarise_samples,
+    write_model,
+)
 
 _ESTIMATORS = "estimators.skops"
 
@@ -97,16 +104,13 @@ class ReferenceMethod(MethodSettings):
         return FittedReference(self, load_estimators(files[_ESTIMATORS], self.name, self.trusted), read_facts(record))
 
 
-class FittedReference:
+class FittedReference(FittedMethod):
     """K fitted models with everything needed to predict; see `tdrop.base.Fitted`."""
 
+    method: ReferenceMethod
+
     def __init__(self, method: ReferenceMethod, estimators: list[Any], facts: Facts) -> None:
-        self.method = method
-        self.features = facts.features
-        self.task = facts.task
-        self.steps = facts.steps
-        self.history: Sequence[dict[str, float | None]] = facts.history
-        self._facts = facts
+        super().__init__(method, facts)
         self._estimators = estimators
 
     def sample(self, X: NDArray[Any], n: int, *, seed: int) -> Predictive:
@@ -123,15 +127,14 @@ class FittedReference:
 
     def save(self, folder: Path) -> None:
         """Writes the models to `folder`, without pickle."""
-        record = {"method": self.method.name, "settings": self.method.settings(), **plain(self._facts)}
-        write_model(Path(folder), record, {_ESTIMATORS: dump_estimators(self._estimators)})
+        write_model(Path(folder), self.record(), {_ESTIMATORS: dump_estimators(self._estimators)})
 
     def _sample(self, X: NDArray[Any]) -> Predictive:
-        inputs = self.method.inputs(self._facts.scaling.inputs(check_rows(X, self.features, self.method.name)))
+        inputs = self.method.inputs(self.inputs(X))
         if len(inputs) == 0:
             return Predictive(np.empty((len(self._estimators), 0), np.float32))
         samples = np.stack([_predict(estimator, inputs, self.task) for estimator in self._estimators])
-        return Predictive(self._facts.scaling.predictions(samples))
+        return Predictive(self.facts.scaling.predictions(samples))
 
 
 def _predict(estimator: Any, inputs: Doubles, task: Task) -> Doubles:

@@ -42,16 +42,7 @@ class Schedule:
     learning_rate: float
     weight_decay: float
     clip: float
-    patience: int | None
     validation_passes: int
-
-
-@dataclass(frozen=True)
-class TrainingResult:
-    """Steps behind the kept weights, and the training curve."""
-
-    steps: int
-    history: tuple[dict[str, float | None], ...]
 
 
 def train_network(
@@ -62,15 +53,14 @@ def train_network(
     method: str,
     seed: int,
     progress: StepCallback | None,
-) -> TrainingResult:
-    """Trains `network` in place, to the end of the schedule unless it names a patience."""
+) -> tuple[dict[str, float | None], ...]:
+    """Trains `network` in place, to the end of the schedule; returns the training curve."""
     order, noise, validation_noise = spawn(seed, 3)
     optimiser = Optimiser(network, schedule)
     batches = _Batches(rows, schedule, network.members, torch_generator(order))
     pool = network.pool(noise)
     validation_seed = int(validation_noise.integers(2**31))
     history: list[dict[str, float | None]] = []
-    best = _Best(schedule)
     total, since = torch.zeros(()), 0
     for step in range(1, schedule.steps + 1):
         done = (step - 1) / schedule.steps
@@ -86,36 +76,10 @@ def train_network(
             progress(step, schedule.steps, loss, validation_loss)
         if validation_loss is not None:
             _check_finite(validation_loss, method, step, schedule)
-            if best.is_past(step, validation_loss, optimiser):
-                break
-    best.restore(optimiser)
     # The last step's loss was taken before it: what it did to the weights shows only in them.
-    _check_finite(float(optimiser.weights().sum()), method, int(history[-1]["step"] or 0), schedule)
+    _check_finite(float(optimiser.weights().sum()), method, schedule.steps, schedule)
     network.release()
-    return TrainingResult(best.step, tuple(history))
-
-
-class _Best:
-    """The weights with the lowest validation loss, for a schedule with patience; without one, nothing is kept."""
-
-    def __init__(self, schedule: Schedule) -> None:
-        self._patience = schedule.patience
-        self._loss = float("inf")
-        self._weights: Tensor | None = None
-        self.step = schedule.steps
-
-    def is_past(self, step: int, loss: float, optimiser: Optimiser) -> bool:
-        """Records a validation loss; returns whether patience has run out."""
-        if self._patience is None:
-            return False
-        if loss < self._loss:
-            self._loss, self.step, self._weights = loss, step, optimiser.weights()
-        return step - self.step >= self._patience
-
-    def restore(self, optimiser: Optimiser) -> None:
-        """Puts the best weights back."""
-        if self._weights is not None:
-            optimiser.restore(self._weights)
+    return tuple(history)
 
 
 def run_step(
@@ -230,12 +194,8 @@ class Optimiser:
         )
 
     def weights(self) -> Tensor:
-        """A copy of all weights."""
-        return self._flat.clone()
-
-    def restore(self, weights: Tensor) -> None:
-        """Puts a copy back."""
-        self._flat.copy_(weights)
+        """All weights as one vector."""
+        return self._flat
 
 
 @contextmanager

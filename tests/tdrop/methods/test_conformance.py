@@ -356,20 +356,16 @@ def test_it_has_a_name_a_label_and_a_sentence(name):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_training_runs_to_its_end_unless_a_patience_is_asked_for(name):
+def test_training_runs_to_its_end_and_validation_changes_nothing(name):
     source, target, validation = small_cohorts()
-    hasty = {"steps": 40, "learning_rate": 0.05, "validation_passes": 400}
-    whole = quick(name, **hasty).fit(source, target, validation, seed=0)
-    without = quick(name, **hasty).fit(source, target, seed=0)
+    whole = quick(name, steps=40).fit(source, target, validation, seed=0)
+    without = quick(name, steps=40).fit(source, target, seed=0)
     assert whole.steps == whole.history[-1]["step"] == 40
     assert np.array_equal(whole.sample(target.X, 3, seed=0).samples, without.sample(target.X, 3, seed=0).samples)
-    fitted = quick(name, **hasty, patience=40).fit(source, target, validation, seed=0)
-    losses = [entry["validation_loss"] for entry in fitted.history]
-    assert fitted.steps == fitted.history[int(np.argmin(losses))]["step"]
-    risk = fitted.sample(validation.X, 400, seed=0).mean.astype(float)
+    # Other noise than during training, hence not the same number.
+    risk = whole.sample(validation.X, 100, seed=0).mean.astype(float)
     loss = -np.mean(np.where(validation.y == 1, np.log(risk), np.log(1 - risk)))
-    # Other noise than during training, hence not the same number; weights of another step are further off.
-    assert loss == pytest.approx(min(losses), abs=0.02)
+    assert loss == pytest.approx(whole.history[-1]["validation_loss"], abs=0.05)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
