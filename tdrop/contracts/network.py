@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from tdrop.base import ContractError, UsageError, did_you_mean
-from tdrop.contracts.coherence import Problem, site_problems
-from tdrop.contracts.explain import parse, refuse
-from tdrop.contracts.record import digest_of
-from tdrop.contracts.site import Site
-from tdrop.contracts.table import Contract
-from tdrop.contracts.yaml_file import Document, parse_yaml, read_yaml
+from tdrop.contracts.record import KeyPath, content_digest
+from tdrop.contracts.site import ALL_COLUMNS, Extract, Site
+from tdrop.contracts.table import Contract, known_labels
+from tdrop.contracts.yaml_file import YamlDocument, parse, parse_yaml, read_yaml, refuse
+
+#: What may be suspected of a column, and of a table as a whole.
+COLUMN_SUSPICIONS = (
+    "scale", "unit", "all_missing", "constant", "new_categories", "lost_categories", "identifier",
+)  # fmt: skip
+TABLE_SUSPICIONS = ("swapped", "shared_patients", "shortened_ids", "similar_ids")
 
 
 @dataclass(frozen=True)
@@ -73,14 +77,8 @@ class Network:
 
     def digest_of(self, site: Site) -> str:
         """sha256 of all that is written down about a site, its table and its source."""
-        source = self.source_of(site)
-        return digest_of(
-            [
-                self.digests[f"sites/{site.name}"],
-                self.digests[f"tables/{site.table}"],
-                self.digests[f"sites/{source.name}"],
-            ]
-        )
+        names = (f"sites/{site.name}", f"tables/{site.table}", f"sites/{self.source_of(site).name}")
+        return content_digest([self.digests[name] for name in names])
 
 
 def load_network(folder: Path | str) -> Network:
@@ -88,23 +86,34 @@ def load_network(folder: Path | str) -> Network:
     folder = Path(folder)
     if not _is_folder(folder / "tables") or not _is_folder(folder / "sites"):
         raise ContractError(f"{folder}: expected a folder with `tables/` and `sites/` in it; see docs/CONTRACTS.md")
-    digests: dict[str, str] = {}
-    contracts: dict[str, Contract] = {}
-    for document in _documents(folder / "tables"):
-        contracts[document.path.stem] = parse(Contract, document)
-        digests[f"tables/{document.path.stem}"] = digest_of(document.data)
-    sites: dict[str, Site] = {}
-    documents: dict[str, Document] = {}
-    for document in _documents(folder / "sites"):
-        site = parse(Site, document)
-        site._file = _shown(document.path)
-        sites[site.name], documents[site.name] = site, document
-        digests[f"sites/{site.name}"] = digest_of(document.data)
+    tables, documents = _documents(folder / "tables"), _documents(folder / "sites")
+    contracts = {name: parse(Contract, document) for name, document in tables.items()}
+    sites = {name: _parse_site(document) for name, document in documents.items()}
     for name, site in sites.items():
-        problems = _network_problems(site, sites, contracts)
-        if problems:
-            raise refuse(documents[name], problems)
+        _require_coherent(site, documents[name], sites, contracts)
+    digests = {f"tables/{name}": content_digest(document.data) for name, document in tables.items()}
+    digests |= {f"sites/{name}": content_digest(document.data) for name, document in documents.items()}
     return Network(folder, MappingProxyType(contracts), MappingProxyType(sites), MappingProxyType(digests))
+
+
+def parse_site(text: str, name: str, network: Network) -> Site:
+    """Returns a site from YAML text that is not (yet) a file of the network."""
+    document = _named(parse_yaml(text, network.folder / "sites" / f"{name}.yaml"))
+    site = _parse_site(document)
+    _require_coherent(site, document, {**network.sites, name: site}, network.contracts)
+    return site
+
+
+def parse_table(text: str, path: Path) -> Contract:
+    """Returns a table from YAML text that is not (yet) a file of a network."""
+    return parse(Contract, _named(parse_yaml(text, path)))
+
+
+def _parse_site(document: YamlDocument) -> Site:
+    site = parse(Site, document)
+    # As findings name it: below the contracts' folder, the same on every machine.
+    site._file = Path(*document.path.absolute().parts[-3:])
+    return site
 
 
 def _is_folder(path: Path) -> bool:
@@ -115,29 +124,8 @@ def _is_folder(path: Path) -> bool:
         return False
 
 
-def parse_site(text: str, name: str, network: Network) -> Site:
-    """Returns a site from YAML text that is not (yet) a file of the network."""
-    document = _named(parse_yaml(text, network.folder / "sites" / f"{name}.yaml"))
-    site = parse(Site, document)
-    site._file = _shown(document.path)
-    problems = _network_problems(site, {**network.sites, name: site}, dict(network.contracts))
-    if problems:
-        raise refuse(document, problems)
-    return site
-
-
-def parse_table(text: str, path: Path) -> Contract:
-    """Returns a table from YAML text that is not (yet) a file of a network."""
-    return parse(Contract, _named(parse_yaml(text, path)))
-
-
-def _shown(path: Path) -> Path:
-    """A file as findings name it: below the contracts' folder, the same on every machine."""
-    return Path(*path.absolute().parts[-3:])
-
-
-def _documents(folder: Path) -> list[Document]:
-    """The YAML files of a folder, by name; the file's name is the thing's name."""
+def _documents(folder: Path) -> dict[str, YamlDocument]:
+    """The YAML files of a folder by name; the file's name is the thing's name."""
     files = [path for path in sorted(folder.iterdir()) if path.suffix.lower() in (".yaml", ".yml")]
     # Editors and other systems leave files whose names start with a dot.
     paths = {path.stem: path for path in files if not path.name.startswith(".")}
@@ -146,28 +134,91 @@ def _documents(folder: Path) -> list[Document]:
             raise ContractError(f"{folder}: {path.name!a} cannot be the name of a file here; rename it")
         if path.stem in paths and paths[path.stem] != path:
             raise ContractError(f"{path}: {paths[path.stem].name} beside it has the same name; keep one of them")
-    return [_named(read_yaml(path)) for path in paths.values()]
+    return {name: _named(read_yaml(path)) for name, path in paths.items()}
 
 
-def _named(document: Document) -> Document:
-    data: dict[str, Any] = document.data
-    name = data.setdefault("name", document.path.stem)
+def _named(document: YamlDocument) -> YamlDocument:
+    name = document.data.setdefault("name", document.path.stem)
     if name != document.path.stem:
         raise refuse(document, [(("name",), f"name is '{name}' but the file is {document.path.name}; make them equal")])
     return document
 
 
-def _network_problems(site: Site, sites: Mapping[str, Site], contracts: Mapping[str, Contract]) -> list[Problem]:
+def _require_coherent(
+    site: Site, document: YamlDocument, sites: Mapping[str, Site], contracts: Mapping[str, Contract]
+) -> None:
+    """Refuses a site that does not fit its table or its source."""
+    problems = list(_site_problems(site, sites, contracts))
+    if problems:
+        raise refuse(document, problems)
+
+
+def _site_problems(
+    site: Site, sites: Mapping[str, Site], contracts: Mapping[str, Contract]
+) -> Iterator[tuple[KeyPath, str]]:
     if site.table not in contracts:
-        return [(("table",), f"no table '{site.table}'{did_you_mean(site.table, contracts)}")]
-    problems = list(site_problems(site, contracts[site.table]))
-    if site.source is not None:
-        source = sites.get(site.source)
-        if source is None:
-            labelled = [name for name, other in sites.items() if other.role == "source"]
-            problems.append((("source",), f"no site '{site.source}'{did_you_mean(site.source, labelled)}"))
-        elif source.role != "source":
-            problems.append((("source",), f"site '{site.source}' is itself a target; name a labelled site"))
-        elif source.table != site.table:
-            problems.append((("source",), f"site '{site.source}' delivers table '{source.table}', not '{site.table}'"))
-    return problems
+        yield ("table",), f"no table '{site.table}'{did_you_mean(site.table, contracts)}"
+        return
+    contract = contracts[site.table]
+    known = suspicions_of(contract)
+    for index, rule in enumerate(site.accept):
+        if rule not in known:
+            close = did_you_mean(rule, known)
+            hint = close if "did you mean" in close else f"; it names suspicions such as {known[0]}"
+            yield ("accept", index), f"no suspicion '{rule}'{hint}"
+    features = [column.name for column in contract.features]
+    for index, name in enumerate(site.not_recorded):
+        if name not in features:
+            sentence = f"table '{contract.name}' has no feature '{name}'{did_you_mean(name, features)}"
+            yield ("not_recorded", index), sentence
+    if features and set(site.not_recorded) >= set(features):
+        yield ("not_recorded",), f"no feature of table '{contract.name}' is left; a model needs at least one"
+    yield from _extract_problems(site, contract, ())
+    if site.labels is not None:
+        yield from _extract_problems(site.labels, contract, ("labels",))
+    yield from _source_problems(site, sites)
+
+
+def _source_problems(site: Site, sites: Mapping[str, Site]) -> Iterator[tuple[KeyPath, str]]:
+    if site.source is None:
+        return
+    source = sites.get(site.source)
+    if source is None:
+        labelled = [name for name, other in sites.items() if other.role == "source"]
+        yield ("source",), f"no site '{site.source}'{did_you_mean(site.source, labelled)}"
+    elif source.role != "source":
+        yield ("source",), f"site '{site.source}' is itself a target; name a labelled site"
+    elif source.table != site.table:
+        yield ("source",), f"site '{site.source}' delivers table '{source.table}', not '{site.table}'"
+
+
+def suspicions_of(contract: Contract) -> tuple[str, ...]:
+    """The rules that a site's `accept` may name: what is suspected, not what the contract says."""
+    columns = [f"{column.name}.{check}" for column in contract.features for check in COLUMN_SUSPICIONS]
+    return (*columns, *(f"table.{check}" for check in TABLE_SUSPICIONS))
+
+
+def _extract_problems(extract: Extract, contract: Contract, above: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+    table = f"table '{contract.name}'"
+    named = {
+        "renames": extract.renames.values(),
+        "units": extract.units,
+        "categories": extract.categories,
+        "missing_codes": extract.missing_codes.keys() - {ALL_COLUMNS},
+    }
+    for key, names in named.items():
+        for name in names:
+            if name not in contract.names:
+                yield (*above, key), f"{table} has no column '{name}'{did_you_mean(name, contract.names)}"
+    for name, times in Counter(extract.renames.values()).items():
+        if times > 1:
+            yield (*above, "renames"), f"{times} columns of the extract are renamed to '{name}'"
+    for name in extract.units:
+        if name in contract.names and contract.column(name).unit is None:
+            yield (*above, "units", name), f"column '{name}' has no unit in {table} to convert to"
+    for name, labels in extract.categories.items():
+        known = known_labels(contract.column(name)) if name in contract.names else ()
+        for label in labels.values():
+            if name in contract.names and label not in known:
+                hint = did_you_mean(label, known) if known else "; it is a number"
+                yield (*above, "categories", name), f"'{label}' is no category of '{name}' in {table}{hint}"

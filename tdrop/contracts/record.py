@@ -1,4 +1,4 @@
-"""The pieces that tables and sites are written with: records, labels, ranges, digests."""
+"""The pieces that tables and sites are written with: frozen records, names, labels, ranges, digests."""
 
 from __future__ import annotations
 
@@ -6,21 +6,13 @@ import hashlib
 import json
 import math
 import re
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationInfo,
-    WithJsonSchema,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 Severity = Literal["row_critical", "row_warning", "table_stop", "table_warning", "info"]
+#: Where something stands in a YAML file: keys of maps and positions in lists, from the top.
+KeyPath = tuple[str | int, ...]
 
 
 def to_label(value: Any) -> str:
@@ -34,8 +26,8 @@ def to_label(value: Any) -> str:
 
 def plain_label(label: str) -> str:
     """A label without the decimals that a spreadsheet or pandas adds to whole numbers: 1.0, 1.00 and 1,0 are 1."""
-    found = re.fullmatch(r"([+-]?\d+)(?:\.0*|,0{1,2})", label)
-    return label if found is None else found.group(1)
+    whole = re.fullmatch(r"([+-]?\d+)(?:\.0*|,0{1,2})", label)
+    return label if whole is None else whole.group(1)
 
 
 def is_number(text: str) -> bool:
@@ -54,7 +46,7 @@ def _given_label(value: Any) -> str:
     return to_label(value)
 
 
-def _to_labels(value: Any) -> Any:
+def _given_labels(value: Any) -> Any:
     return [_given_label(item) for item in value] if isinstance(value, list | tuple) else value
 
 
@@ -72,13 +64,15 @@ def _one_line(value: str) -> str:
 #: What a thing is called in sentences and on pages.
 Title = Annotated[str, AfterValidator(_one_line)]
 LONGEST_TITLE = 200
+#: What a column, a rule or an outcome is called, and what a table or a site is, whose files are called the same.
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=64)]
-#: In YAML a label may be written as a word, a number or a truth.
-SCALAR_SCHEMA = {"type": ["string", "number", "boolean"]}
+FileName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$", max_length=64)]
+#: In YAML a label may be written as a word, a number or a truth value.
+_SCALAR_SCHEMA = {"type": ["string", "number", "boolean"]}
 Scalars = Annotated[
-    tuple[str, ...], BeforeValidator(_to_labels), WithJsonSchema({"type": "array", "items": SCALAR_SCHEMA})
+    tuple[str, ...], BeforeValidator(_given_labels), WithJsonSchema({"type": "array", "items": _SCALAR_SCHEMA})
 ]
-Scalar = Annotated[str, BeforeValidator(_given_label), WithJsonSchema(SCALAR_SCHEMA)]
+Scalar = Annotated[str, BeforeValidator(_given_label), WithJsonSchema(_SCALAR_SCHEMA)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
@@ -87,31 +81,10 @@ class Record(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
 
-    @field_validator("*", mode="before")
-    @classmethod
-    def _no_truth_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """`threshold: true` would count as 1 without a word."""
-        annotation = cls.model_fields[info.field_name or ""].annotation
-        if isinstance(value, bool) and {annotation, *get_args(annotation)} & {int, float}:
-            raise ValueError(f"expected a number, got {to_label(value)}")
-        return value
 
-
-def digest_of(content: Any) -> str:
-    """sha256 of everything `content` holds, types included: the same on every machine, another for other contents."""
-    text = json.dumps(_typed(content), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
-
-
-def _typed(content: Any) -> Any:
-    """JSON that tells a key 0.0 from "0.0", which YAML tells apart and JSON does not."""
-    if isinstance(content, dict):
-        return {f"{type(key).__name__} {key}": _typed(value) for key, value in content.items()}
-    if isinstance(content, list | tuple):
-        return [_typed(value) for value in content]
-    if content is None or isinstance(content, str | int) or (isinstance(content, float) and math.isfinite(content)):
-        return content
-    return {type(content).__name__: repr(content)}
+def content_digest(content: Any) -> str:
+    """sha256 of everything that plain data holds, the same on every machine."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=True).encode("ascii")).hexdigest()
 
 
 class Interval(Record):

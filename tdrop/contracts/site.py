@@ -10,7 +10,7 @@ from cronsim import CronSim, CronSimError
 from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model_validator
 
 from tdrop.base import INTERVAL_LEVEL
-from tdrop.contracts.record import Name, Record, Scalar, Scalars, Share, Title, plain_label, to_label
+from tdrop.contracts.record import FileName, Name, Record, Scalar, Scalars, Share, Title, plain_label, to_label
 
 #: A week: no clock that a program can wait by goes on for ever.
 LONGEST_SECONDS = 604_800.0
@@ -32,24 +32,19 @@ def _options_apart(value: Any) -> Any:
     return value
 
 
-def _key(key: Any) -> str:
-    """A value of an extract as YAML holds it: `0.0`, `"0.0"` and `0` are the same number."""
-    return plain_label(to_label(key))
-
-
 def _label_maps(value: Any) -> Any:
+    """Maps of labels by column, each key as the extract may hold it: `0.0` and `0` are the same number."""
     if not isinstance(value, dict):
         return value
     return {column: _label_map(labels) if isinstance(labels, dict) else labels for column, labels in value.items()}
 
 
-def _label_map(labels: dict[Any, Any]) -> dict[str, str]:
-    found = {_key(key): to_label(item) for key, item in labels.items()}
-    if len(found) < len(labels):
-        keys = [_key(key) for key in labels]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"'{twice}' is mapped twice, in two spellings; keep one")
-    return found
+def _label_map(labels: dict[Any, Any]) -> dict[str, Any]:
+    keys = [plain_label(to_label(key)) for key in labels]
+    repeated = next((key for key in keys if keys.count(key) > 1), None)
+    if repeated is not None:
+        raise ValueError(f"'{repeated}' is mapped twice, in two spellings; keep one")
+    return dict(zip(keys, labels.values(), strict=True))
 
 
 def _is_cron(line: str) -> bool:
@@ -189,7 +184,7 @@ class Site(Extract):
         schedule: A cron line, or null for runs by hand.
     """
 
-    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$", max_length=64)]
+    name: FileName
     title: Title
     table: str
     role: Literal["source", "target"]

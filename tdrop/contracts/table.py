@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from tdrop.base import did_you_mean
-from tdrop.contracts.coherence import contract_problems
 from tdrop.contracts.record import (
+    FileName,
     Interval,
+    KeyPath,
     Name,
     Record,
     Scalar,
@@ -20,10 +23,10 @@ from tdrop.contracts.record import (
     Severity,
     Share,
     Title,
-    digest_of,
+    content_digest,
+    is_number,
     to_label_keys,
 )
-from tdrop.contracts.rule import Rule
 
 if TYPE_CHECKING:
     from tdrop.contracts.expectations import Expectation
@@ -43,6 +46,11 @@ DEFAULT_SEVERITY: dict[str, Severity] = {
 }
 NUMERIC_TYPES = ("continuous", "count")
 LABELLED_TYPES = ("ordinal", "categorical")
+TABLE_SEVERITIES = ("table_stop", "table_warning", "info")
+#: Comparisons that need an order, and every way to test a column's value: field -> key in YAML.
+ORDERED_TESTS = ("below", "at_most", "above", "at_least")
+TESTS = {"equals": "is", "differs": "is_not", "among": "in", "outside": "not_in",
+         **{test: test for test in (*ORDERED_TESTS, "missing")}}  # fmt: skip
 
 
 class Missing(Record):
@@ -129,6 +137,89 @@ class Column(Record):
         return self.severity.get(check, DEFAULT_SEVERITY[check])  # type: ignore[call-overload,no-any-return]
 
 
+def known_labels(column: Column) -> tuple[str, ...]:
+    """The labels that a column may hold; none for numbers."""
+    return ("0", "1") if column.type == "binary" else column.categories
+
+
+class OtherColumn(Record):
+    """Stands for another column's value in a comparison."""
+
+    column: Name
+
+
+_Bound = Annotated[OtherColumn | float | Scalar, Field(union_mode="left_to_right")]
+
+
+def _to_tuple(value: Any) -> Any:
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+class Condition(Record):
+    """A statement about one column; a missing value never breaks it, except `missing`."""
+
+    column: Name
+    equals: Scalar | None = Field(default=None, alias="is")
+    differs: Scalar | None = Field(default=None, alias="is_not")
+    among: Scalars | None = Field(default=None, alias="in")
+    outside: Scalars | None = Field(default=None, alias="not_in")
+    below: _Bound | None = None
+    at_most: _Bound | None = None
+    above: _Bound | None = None
+    at_least: _Bound | None = None
+    missing: bool | None = None
+
+    @model_validator(mode="after")
+    def _one_test(self) -> Self:
+        given = sum(getattr(self, test) is not None for test in TESTS)
+        if given != 1:
+            raise ValueError(f"a condition has exactly one of {', '.join(TESTS.values())}, got {given}")
+        return self
+
+    @property
+    def test(self) -> str:
+        """Name of the one test."""
+        return next(test for test in TESTS if getattr(self, test) is not None)
+
+    @property
+    def value(self) -> Any:
+        """What the column is compared with."""
+        return getattr(self, self.test)
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The same as a tuple, of one value or of several."""
+        return self.value if isinstance(self.value, tuple) else (self.value,)
+
+
+class Rule(Record):
+    """A rule across columns: where all of `when` hold, `then` must hold.
+
+    Attributes:
+        allow: For table-level severities, the share of rows that may break it.
+    """
+
+    name: Name
+    title: str
+    when: Annotated[tuple[Condition, ...], BeforeValidator(_to_tuple)] = ()
+    then: Condition
+    severity: Severity = "row_warning"
+    allow: Share = 0.0
+    fix: str = ""
+
+    @model_validator(mode="after")
+    def _allow_is_for_tables(self) -> Self:
+        if self.allow and self.severity not in TABLE_SEVERITIES:
+            raise ValueError(f"allow is for table-level rules, this one is {self.severity}")
+        return self
+
+    @property
+    def columns(self) -> set[str]:
+        """The columns that it speaks of."""
+        names = {condition.column for condition in (*self.when, self.then)}
+        return names | ({self.then.value.column} if isinstance(self.then.value, OtherColumn) else set())
+
+
 def require_horizon(text: str) -> str:
     """A horizon as it is written; a ValueError says how one is."""
     if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})? (day|week|month|year)s?", text):
@@ -210,7 +301,7 @@ class Contract(Record):
         person: The column (role ignored) that says whose row it is, where a person may have several.
     """
 
-    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$", max_length=64)]
+    name: FileName
     version: Annotated[Scalar, Field(min_length=1)]
     title: Title
     description: str = ""
@@ -223,14 +314,89 @@ class Contract(Record):
 
     @model_validator(mode="after")
     def _coherent(self) -> Self:
-        for place, sentence in contract_problems(self):
-            raise PydanticCustomError("incoherent", "{sentence}", {"place": place, "sentence": sentence})
+        for keys, sentence in self._problems():
+            raise PydanticCustomError("incoherent", "{sentence}", {"keys": keys, "sentence": sentence})
         return self
+
+    def _problems(self) -> Iterator[tuple[KeyPath, str]]:
+        """Yields what does not fit between the parts, and where it stands: what no part can know alone."""
+        ids = sum(column.role == "id" for column in self.columns)
+        for kind, parts in (("column", self.columns), ("rule", self.rules), ("subgroup", self.subgroups)):
+            for name, times in Counter(part.name for part in parts).items():
+                if times > 1:
+                    yield (f"{kind}s",), f"{kind} '{name}' is defined {times} times"
+        if ids != 1:
+            yield ("columns",), f"a table has exactly one column of role id, got {ids}"
+        if not self.features:
+            yield ("columns",), "a table needs at least one column of role feature"
+        if self.person is not None:
+            yield from self._role_problems(self.person, "ignored", "says whose row it is", ("person",))
+        yield from self._outcome_problems()
+        for index, rule in enumerate(self.rules):
+            for position, condition in enumerate(rule.when):
+                # `when` may be written as one condition or as a list; the line of the rule serves both.
+                yield from self._condition_problems(condition, ("rules", index, "when", position))
+            yield from self._condition_problems(rule.then, ("rules", index, "then"))
+        for index, subgroup in enumerate(self.subgroups):
+            keys = ("subgroups", index, "column")
+            if subgroup.column not in self.names:
+                yield keys, self._not_defined(subgroup.column)
+            elif bool(known_labels(self.column(subgroup.column))) == bool(subgroup.cuts):
+                kind = self.column(subgroup.column).type
+                yield keys, f"column '{subgroup.column}' is {kind}: cuts are for numbers, and numbers need them"
+
+    def _not_defined(self, name: str) -> str:
+        return f"column '{name}' is not defined{did_you_mean(name, self.names)}"
+
+    def _role_problems(self, name: str, role: Role, why: str, keys: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+        if name not in self.names:
+            yield keys, self._not_defined(name)
+        elif self.column(name).role != role:
+            yield keys, f"column '{name}' {why} and must have role {role}, not {self.column(name).role}"
+
+    def _outcome_problems(self) -> Iterator[tuple[KeyPath, str]]:
+        outcome = self.outcome
+        for key in ("column", "time", "event"):
+            if getattr(outcome, key) is not None:
+                yield from self._role_problems(getattr(outcome, key), "label", "holds the outcome", ("outcome", key))
+        for index, column in enumerate(self.columns):
+            if column.role == "label" and column.name not in outcome.columns:
+                yield ("columns", index), f"column '{column.name}' has role label but the outcome does not use it"
+            if column.name == outcome.time and (column.type != "continuous" or column.unit is None):
+                yield ("outcome", "time"), f"column '{outcome.time}' must be continuous with a unit of time"
+            if column.name != (outcome.column or outcome.event):
+                continue
+            if not known_labels(column):
+                words = "says whether it happened and must be binary, ordinal or categorical"
+                yield ("outcome",), f"column '{column.name}' {words}"
+            elif outcome.positive not in known_labels(column):
+                known = ", ".join(known_labels(column))
+                yield ("outcome",), f"positive '{outcome.positive}' is no label of '{column.name}': {known}"
+
+    def _condition_problems(self, condition: Condition, keys: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+        if condition.column not in self.names:
+            yield keys, self._not_defined(condition.column)
+            return
+        column, value = self.column(condition.column), condition.value
+        known = known_labels(column)
+        if isinstance(value, OtherColumn):
+            if value.column not in self.names:
+                yield keys, self._not_defined(value.column)
+            elif known or known_labels(self.column(value.column)):
+                yield keys, f"columns '{column.name}' and '{value.column}' can be compared only if both are numbers"
+        elif condition.test in ORDERED_TESTS and known and column.type != "ordinal":
+            yield keys, f"column '{column.name}' is {column.type} and has no order: use is, is_not, in or not_in"
+        elif condition.test != "missing":
+            for label in (f"{item:g}" if isinstance(item, float) else str(item) for item in condition.values):
+                if known and label not in known:
+                    yield keys, f"'{label}' is no category of '{column.name}'{did_you_mean(label, known)}"
+                elif not known and not is_number(label):
+                    yield keys, f"column '{column.name}' is compared with '{label}', which is no number"
 
     @property
     def digest(self) -> str:
         """sha256 of everything the contract says."""
-        return digest_of(self.model_dump(mode="json", by_alias=True))
+        return content_digest(self.model_dump(mode="json", by_alias=True))
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -1,13 +1,16 @@
 """Runs a contract's expectations with Great Expectations, in two steps, and accounts for every row.
 
 The first step asks how many rows break each rule; the second asks which, only for the rules that take rows out
-and only where some did.
+and only where some did. Every row is then used, quarantined, or a duplicate.
 """
 
 from __future__ import annotations
 
+import gc
+import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
@@ -15,14 +18,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tdrop.base import DataError, Indices
-from tdrop.contracts.accounting import Account, Mask, account_for, list_quarantine, person_findings, table_findings
-from tdrop.contracts.engine import great_expectations
+from tdrop.base import DataError, Indices, Mask
 from tdrop.contracts.expectations import READABLE_SUFFIX, Expectation, suite
-from tdrop.contracts.explain import short
-from tdrop.contracts.findings import Finding, Validation, sort_findings
+from tdrop.contracts.findings import About, Finding, Validation, sort_findings, stops
+from tdrop.contracts.record import Severity
 from tdrop.contracts.site import Site
 from tdrop.contracts.table import Contract
+from tdrop.contracts.yaml_file import shorten
 
 _SEVERITIES = {
     "row_critical": "critical",
@@ -68,7 +70,7 @@ def validate(
     """Checks a harmonised extract.
 
     Args:
-        frame: Columns by the contract's names, one row a patient.
+        frame: Columns by the contract's names, one row per patient.
         contract: The table.
         site: The site, for its name, role and duplicates policy.
         rows: Line of each row in the extract (rows,); 1, 2, ... unless given.
@@ -89,22 +91,19 @@ def validate(
         for item in expectations
         if counts[item.rule] and not item.rule.endswith(".unique") and not _said_already(item, counts, len(table))
     ]
-    broken = _broken_rows(table, [item for item in failing if item.severity == "row_critical"])
-    account = account_for(table, contract, site, broken, aside=0 if aside is None else len(aside))
+    critical = [item for item in failing if item.severity == "row_critical"]
+    broken = run_expectations(table, critical, _STEP_ROWS) if critical else {}
+    account = account_for(table, contract, site, broken, 0 if aside is None else len(aside))
     used = (frame if account.used.all() else frame[account.used]).reset_index(drop=True)
-    found = (
+    every = (
         *findings,
         *(_finding(item, counts[item.rule], len(table), contract, site) for item in failing),
-        *table_findings(account, contract, site),
-        *person_findings(used, contract),
+        *_table_findings(account, contract, site),
+        *_person_findings(used, contract),
     )
     lines = np.arange(1, len(frame) + 1) if rows is None else np.asarray(rows)
-    return Checked(
-        _validation(account, contract, site, found),
-        used,
-        list_quarantine(frame, contract, lines, broken, account, aside),
-        tuple(expectations),
-    )
+    quarantine = _list_quarantine(frame, contract, lines, broken, account, aside)
+    return Checked(_validation(account, contract, site, every), used, quarantine, tuple(expectations))
 
 
 def _checkable(frame: pd.DataFrame, contract: Contract, marks: Mapping[str, Mask]) -> pd.DataFrame:
@@ -136,7 +135,7 @@ def _validation(account: Account, contract: Contract, site: Site, findings: tupl
         quarantined=account.set_aside,
         duplicates=repeated,
         findings=sort_findings(findings),
-        stopped=any(finding.severity == "table_stop" for finding in findings),
+        stopped=stops(findings),
         simulated=site.simulated,
         public=site.public,
     )
@@ -144,11 +143,9 @@ def _validation(account: Account, contract: Contract, site: Site, findings: tupl
 
 def _once(counts: Mapping[str, int]) -> dict[str, int]:
     """Counts an impossible value once: not as implausible too (a plausible range lies within the possible one)."""
-    impossible = {
-        f"{rule.removesuffix('.range')}.plausible": count for rule, count in counts.items() if rule.endswith(".range")
-    }
     return {
-        rule: count - (impossible.get(rule, 0) if rule.endswith(".plausible") else 0) for rule, count in counts.items()
+        rule: count - (counts.get(f"{rule.removesuffix('.plausible')}.range", 0) if rule.endswith(".plausible") else 0)
+        for rule, count in counts.items()
     }
 
 
@@ -160,6 +157,26 @@ def _said_already(item: Expectation, counts: Mapping[str, int], rows: int) -> bo
     return warns and unread > 0 and counts[item.rule] - unread <= allowed
 
 
+def _great_expectations() -> Any:
+    """The package, with its telemetry off; imported here because it takes longer than most commands."""
+    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
+    with _without_collecting():
+        import great_expectations
+    return great_expectations
+
+
+@contextmanager
+def _without_collecting() -> Iterator[None]:
+    """Half a million objects are made and stay: visiting them again and again would take a quarter of the import."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
 def run_expectations(
     table: pd.DataFrame, expectations: Sequence[Expectation], step: Mapping[str, Any]
 ) -> Mapping[str, Any]:
@@ -168,7 +185,7 @@ def run_expectations(
         return {item.rule: int(item.type == "expect_column_to_exist") for item in expectations}
     with _ONE_PROJECT, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        gx = great_expectations()
+        gx = _great_expectations()
         context = gx.get_context(mode="ephemeral")
         context.variables.progress_bars = {"globally": False}
         asset = context.data_sources.add_pandas("extract").add_dataframe_asset("extract")
@@ -200,28 +217,124 @@ def _answer(result: Any, expectation: Expectation, step: Mapping[str, Any]) -> A
     return 0 if result.success else int(result.result["unexpected_count"])
 
 
-def _broken_rows(table: pd.DataFrame, expectations: Sequence[Expectation]) -> Mapping[str, Indices]:
-    """By rule, the positions of the rows that break it."""
-    return run_expectations(table, expectations, _STEP_ROWS) if expectations else {}
-
-
 def _finding(expectation: Expectation, count: int, total: int, contract: Contract, site: Site) -> Finding:
     column = contract.column(expectation.column)
     sent_as = next((theirs for theirs, ours in site.renames.items() if ours == column.name), None)
-    name = f"column '{column.name}'" + (f" ('{short(sent_as)}' in the extract)" if sent_as is not None else "")
+    name = f"column '{column.name}'" + (f" ('{shorten(sent_as)}' in the extract)" if sent_as is not None else "")
     if expectation.type == "expect_column_to_exist":
         sentence = f"{name} ({column.label}) {expectation.sentence}"
     elif column.role == "id" or "." not in expectation.rule:
         sentence = f"{name}: {{count}} of {{total}} rows {expectation.sentence}"
     else:
         sentence = f"{name}: {{count}} of {{total}} values {expectation.sentence}"
-    return Finding(
-        expectation.rule,
-        column.name,
-        expectation.severity,
-        count,
-        total,
-        sentence,
-        expectation.fix,
-        about="file" if expectation.type == "expect_column_to_exist" else "patients",
-    )
+    about: About = "file" if expectation.type == "expect_column_to_exist" else "patients"
+    rule, severity, fix = expectation.rule, expectation.severity, expectation.fix
+    return Finding(rule, column.name, severity, count, total, sentence, fix, about=about)
+
+
+@dataclass(frozen=True)
+class Account:
+    """Where every row of an extract went.
+
+    Attributes:
+        quarantined: Rows that break a row-critical rule (rows,).
+        repeated: Other rows of a patient who is listed already (rows,).
+        conflicting: Patients listed several times with differing values.
+        aside: Rows that are no patients and were not checked.
+    """
+
+    quarantined: Mask
+    repeated: Mask
+    conflicting: int
+    aside: int = 0
+
+    @property
+    def read(self) -> int:
+        """How many rows the extract has."""
+        return len(self.quarantined) + self.aside
+
+    @property
+    def set_aside(self) -> int:
+        """How many of them are neither used nor duplicates."""
+        return int(self.quarantined.sum()) + self.aside
+
+    @property
+    def used(self) -> Mask:
+        """The rest (rows,)."""
+        return ~self.quarantined & ~self.repeated
+
+
+def account_for(
+    table: pd.DataFrame, contract: Contract, site: Site, broken: Mapping[str, Indices], aside: int
+) -> Account:
+    """Decides where each row goes.
+
+    Args:
+        table: The rows that were checked.
+        contract: The table.
+        site: The site, for its duplicates policy.
+        broken: By row-critical rule, the positions of the rows that break it.
+        aside: Rows that are no patients and were not checked.
+    """
+    quarantined = np.zeros(len(table), dtype=bool)
+    for positions in broken.values():
+        quarantined[positions] = True
+    repeated = np.zeros(len(table), dtype=bool)
+    if contract.id_column not in table:
+        return Account(quarantined, repeated, 0, aside)
+    rows = table.loc[~quarantined, [name for name in contract.names if name in table]]
+    ids = rows[contract.id_column]
+    repeated[~quarantined] = ids.duplicated(keep="last" if site.duplicates == "last" else "first").to_numpy()
+    distinct = rows[ids.duplicated(keep=False)].drop_duplicates()[contract.id_column]
+    return Account(quarantined, repeated, distinct[distinct.duplicated()].nunique(), aside)
+
+
+def _table_findings(account: Account, contract: Contract, site: Site) -> Iterator[Finding]:
+    """Yields what concerns the table as a whole: its size, how much of it was set aside, repeated patients."""
+    limits, read, out, name = contract.limits, account.read, account.set_aside, contract.id_column
+    if read < limits.min_rows:
+        sentence = f"the extract has {{count}} rows, at least {limits.min_rows:,} are needed"
+        yield Finding("table.rows", None, "table_stop", read, read, sentence, "check that the export was complete")
+    if out > limits.quarantine * read:
+        sentence = f"{{count}} of {{total}} rows had to be set aside, more than the {limits.quarantine:.0%} allowed"
+        yield Finding("table.quarantine", None, "table_stop", out, read, sentence, "settle what sets them aside")
+    repeated = int(account.repeated.sum())
+    if repeated:
+        too_many = repeated > limits.duplicates * read or site.duplicates == "refuse"
+        severity: Severity = "table_stop" if too_many else "table_warning"
+        many = "{count} of {total} rows repeat a patient (patients whose rows differ: {conflicting})"
+        fix = f"send one row per patient, or choose `duplicates: first` or `last` in {site.file}"
+        others = {"conflicting": account.conflicting}
+        yield Finding(f"{name}.unique", name, severity, repeated, read, f"column '{name}': {many}", fix, others=others)
+
+
+def _person_findings(used: pd.DataFrame, contract: Contract) -> Iterator[Finding]:
+    """Yields how many persons the used rows are of, where the table says whose they are."""
+    if contract.person is None or contract.person not in used or not len(used):
+        return
+    named = used[contract.person]
+    persons = named.nunique() + int(named.isna().sum())
+    yield Finding("table.persons", None, "info", persons, len(used), "{total} rows of {count} persons")
+
+
+def _list_quarantine(
+    frame: pd.DataFrame,
+    contract: Contract,
+    lines: Indices,
+    broken: Mapping[str, Indices],
+    account: Account,
+    aside: pd.DataFrame | None,
+) -> pd.DataFrame:
+    """Returns every row that is not used, duplicates included: id, row, and the rules it broke."""
+    pairs = [pd.Series(rule, index=positions) for rule, positions in broken.items()]
+    pairs.append(pd.Series(f"{contract.id_column}.unique", index=np.flatnonzero(account.repeated)))
+    rules = pd.concat(pairs)
+    rules = rules.groupby(level=0, sort=True).agg("; ".join) if len(rules) else rules
+    positions = rules.index.to_numpy(dtype=np.int64)
+    ids = frame[contract.id_column].iloc[positions].to_numpy(dtype=object) if contract.id_column in frame else None
+    columns = {"id": ids, "row": lines[positions], "rules": rules.to_numpy(dtype=object)}
+    listed = pd.DataFrame(columns, index=pd.RangeIndex(len(positions)))
+    if aside is None or aside.empty:
+        return listed
+    both = pd.concat([listed.astype(object), aside.astype(object)], ignore_index=True).astype({"row": np.int64})
+    return both.sort_values("row", kind="stable", ignore_index=True)

@@ -1,4 +1,8 @@
-"""Reads a YAML file and remembers the line of everything in it, so that errors can name it."""
+"""Reads a YAML file as a table or a site; what is wrong becomes one sentence with file, line and a suggestion.
+
+Every value is text here, or nothing: `yes`, `007`, `12:30` and `1e5` are categories and codes as they are written, and
+the models make numbers of what must be one.
+"""
 
 from __future__ import annotations
 
@@ -6,67 +10,67 @@ import re
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_args
 
 import yaml
+from pydantic import BaseModel, ValidationError
 
-from tdrop.base import ContractError
+from tdrop.base import ContractError, did_you_mean
+from tdrop.contracts.record import KeyPath
 
-#: No contract comes near it; a larger file is not a contract.
-LARGEST_BYTES = 1_000_000
-#: Nor these: levels, and entries with every reference written out.
-DEEPEST, MOST_NODES = 40, 50_000
-_TAGS = frozenset(
-    f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "seq", "map", "merge")
-)
+#: No contract comes near any of these: bytes, levels, and entries with every reference written out.
+LARGEST_FILE, DEEPEST, MOST_NODES = 1_000_000, 40, 50_000
+#: Characters of a name or value that a sentence repeats.
+_LONGEST = 60
+_TAG = "tag:yaml.org,2002:"
+_KNOWN_TAGS = frozenset(f"{_TAG}{name}" for name in ("str", "int", "null", "seq", "map", "merge"))
 
-Place = tuple[str | int, ...]
+_Model = TypeVar("_Model", bound=BaseModel)
 
 
 class _Loader(yaml.SafeLoader):
-    """Leaves yes, no, on, off and dates as the words they are: they are categories and codes here."""
+    """Tells nothing, merges and text apart."""
 
 
-_PLAIN = ("tag:yaml.org,2002:bool", "tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag not in _PLAIN]
+    first: [(tag, pattern) for tag, pattern in resolvers if tag in (f"{_TAG}null", f"{_TAG}merge")]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:true|false|True|False)$"), list("tTfF"))
-# A code such as 007, 0x1F, 1_000 or 12:30 is what it looks like, not the number that YAML 1.1 makes of it.
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:int", re.compile(r"^[-+]?(?:0|[1-9][0-9]{0,17})$"), list("-+0123456789")
-)
-_FLOAT = re.compile(
-    r"^[-+]?(?:(?:0|[1-9][0-9]*)\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?$|^[-+]?\.(?:inf|Inf|INF)$|^\.(?:nan|NaN|NAN)$"
-)
-_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789."))
+
+
+def _plain(text: str) -> str:
+    return text.partition(".")[0].lower()
+
+
+# Unless it is quoted, 1.0 is the label 1 and True is true: that is how data files hold them.
+_Loader.add_implicit_resolver(f"{_TAG}int", re.compile(r"^(?:[-+]?\d+\.0*|True|False)$"), list("-+0123456789TF"))
+_Loader.add_constructor(f"{_TAG}int", lambda _, node: _plain(node.value))
 
 
 @dataclass(frozen=True)
-class Document:
+class YamlDocument:
     """A parsed file: its data and the line of every key and item."""
 
     path: Path
-    data: Any
-    lines: dict[Place, int] = field(default_factory=dict)
+    data: dict[str, Any]
+    lines: dict[KeyPath, int] = field(default_factory=dict)
 
-    def where(self, place: Place) -> str:
-        """Returns `path:line` of the nearest thing that is in the file."""
-        while place and place not in self.lines:
-            place = place[:-1]
-        return f"{self.path}:{self.lines.get(place, 1)}"
+    def line(self, keys: KeyPath) -> int:
+        """Line of the nearest thing that is in the file."""
+        while keys and keys not in self.lines:
+            keys = keys[:-1]
+        return self.lines.get(keys, 1)
 
 
-def read_yaml(path: Path) -> Document:
+def read_yaml(path: Path) -> YamlDocument:
     """Reads one file; a ContractError names the line of what is wrong."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise ContractError(f"{path}: a folder, a pipe or a device, not a YAML file; remove or rename it")
         with path.open("rb") as stream:
-            content = stream.read(LARGEST_BYTES + 1)
-        if len(content) > LARGEST_BYTES:
-            raise ContractError(f"{path}: larger than {LARGEST_BYTES:,} bytes; a contract is a short YAML file")
+            content = stream.read(LARGEST_FILE + 1)
+        if len(content) > LARGEST_FILE:
+            raise ContractError(f"{path}: larger than {LARGEST_FILE:,} bytes; a contract is a short YAML file")
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ContractError(f"{path}: not UTF-8 text; save the file as UTF-8") from None
@@ -75,31 +79,29 @@ def read_yaml(path: Path) -> Document:
     return parse_yaml(text, path)
 
 
-def parse_yaml(text: str, path: Path) -> Document:
+def parse_yaml(text: str, path: Path) -> YamlDocument:
     """Parses YAML text as if it were the file at `path`."""
     try:
-        _refuse_deep(text, path)
+        _refuse_large(text, path)
         loader = _Loader(text)
         node = loader.get_single_node()
-        lines: dict[Place, int] = {}
-        if node is not None:
-            _refuse_bombs(node, path)
-            _collect(node, (), lines, path)
+        lines = _lines_of(node, path) if node is not None else {}
         data = loader.construct_document(node) if node is not None else None
     except yaml.MarkedYAMLError as error:
-        # What is never closed is found at the end of the file and must be looked for where it was opened.
+        # What is never closed is noticed at the end of the file and must be looked for where it was opened.
         unclosed = "end of stream" in str(error.problem) and error.context_mark is not None
         mark = error.context_mark if unclosed else error.problem_mark or error.context_mark
         line = mark.line + 1 if mark is not None else 1
         raise ContractError(f"{path}:{line}: not valid YAML ({error.problem}); check indentation and quotes") from None
-    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ContractError(f"{path}: not valid YAML ({str(error).splitlines()[0]})") from None
     if not isinstance(data, dict):
-        raise ContractError(f"{path}:1: expected `key: value` lines, got {_kind(data)}; see docs/CONTRACTS.md")
-    return Document(path, data, lines)
+        kind = "nothing" if data is None else "a list" if isinstance(data, list) else "a single value"
+        raise ContractError(f"{path}:1: expected `key: value` lines, got {kind}; see docs/CONTRACTS.md")
+    return YamlDocument(path, data, lines)
 
 
-def _refuse_deep(text: str, path: Path) -> None:
+def _refuse_large(text: str, path: Path) -> None:
     """Reads the text as a stream first: what is too deep or too much for a contract is never built."""
     depth = nodes = 0
     for event in yaml.parse(text, Loader=_Loader):
@@ -111,58 +113,111 @@ def _refuse_deep(text: str, path: Path) -> None:
             raise ContractError(f"{path}:{line}: {what}; a contract is a short YAML file")
 
 
-def _refuse_bombs(node: yaml.Node, path: Path) -> None:
-    """Refuses tags, and references that would unfold to far more than is written."""
-    sizes: dict[int, int] = {}
-    under_way: set[int] = set()
+def _lines_of(root: yaml.Node, path: Path) -> dict[KeyPath, int]:
+    """The line of every key and item; refuses keys given twice, tags, and references that unfold without an end."""
+    lines: dict[KeyPath, int] = {}
+    visited = 0
 
-    def size(node: yaml.Node) -> int:
-        if id(node) in sizes:
-            return sizes[id(node)]
+    def visit(node: yaml.Node, keys: KeyPath, above: frozenset[int]) -> None:
+        nonlocal visited
+        visited += 1
         line = node.start_mark.line + 1
-        if id(node) in under_way:
+        if id(node) in above:
             raise ContractError(f"{path}:{line}: refers to itself; write the values out")
-        if node.tag not in _TAGS:
-            tag = node.tag.replace("tag:yaml.org,2002:", "!!")[:40]
-            raise ContractError(f"{path}:{line}: a tag such as `{tag}` has no meaning here; leave it out")
-        under_way.add(id(node))
-        children = node.value if isinstance(node, yaml.CollectionNode) else ()
-        inner = [part for child in children for part in (child if isinstance(child, tuple) else (child,))]
-        sizes[id(node)] = 1 + sum(size(part) for part in inner)
-        under_way.remove(id(node))
-        if sizes[id(node)] > MOST_NODES:
+        if visited > MOST_NODES:
             raise ContractError(f"{path}:{line}: unfolds to more than {MOST_NODES:,} entries; write the values out")
-        return sizes[id(node)]
+        if node.tag not in _KNOWN_TAGS:
+            tag = node.tag.replace(_TAG, "!!")[:40]
+            raise ContractError(f"{path}:{line}: a tag such as `{tag}` has no meaning here; leave it out")
+        lines.setdefault(keys, line)
+        above |= {id(node)}
+        if isinstance(node, yaml.SequenceNode):
+            for position, item in enumerate(node.value):
+                visit(item, (*keys, position), above)
+        elif isinstance(node, yaml.MappingNode):
+            names: set[str] = set()
+            for key, value in node.value:
+                name = _plain(key.value) if key.tag == f"{_TAG}int" else str(key.value)
+                if name in names:
+                    raise ContractError(f"{path}:{key.start_mark.line + 1}: key '{key.value}' is given twice; keep one")
+                names.add(name)
+                lines[(*keys, name)] = key.start_mark.line + 1
+                visit(value, (*keys, name), above)
 
-    size(node)
+    visit(root, (), frozenset())
+    return lines
 
 
-def _kind(data: Any) -> str:
-    return "nothing" if data is None else "a list" if isinstance(data, list) else "a single value"
-
-
-def _meant(key: yaml.Node) -> str | float:
-    """What a key is to a map that is built of it: 1, 1.0 and true are the same one, and the last would win."""
-    kind, text = key.tag.rpartition(":")[2], str(key.value)
-    if kind == "bool":
-        return float(text.lower() == "true")
+def parse(model: type[_Model], document: YamlDocument) -> _Model:
+    """Validates a document against `model`; a ContractError tells the first thing that is wrong."""
     try:
-        return float(text) if kind in ("int", "float") else text
-    except ValueError:
-        return text
+        return model.model_validate(document.data)
+    except ValidationError as error:
+        raise refuse(document, [_explain(model, document, item) for item in error.errors()]) from None
 
 
-def _collect(node: yaml.Node, place: Place, lines: dict[Place, int], path: Path) -> None:
-    lines.setdefault(place, node.start_mark.line + 1)
-    if isinstance(node, yaml.MappingNode):
-        seen: set[str | float] = set()
-        for key, value in node.value:
-            name, meant = str(key.value), _meant(key)
-            if meant in seen or name in seen:
-                raise ContractError(f"{path}:{key.start_mark.line + 1}: key '{name}' is given twice; keep one")
-            seen |= {name, meant}
-            lines[(*place, name)] = key.start_mark.line + 1
-            _collect(value, (*place, name), lines, path)
-    elif isinstance(node, yaml.SequenceNode):
-        for index, value in enumerate(node.value):
-            _collect(value, (*place, index), lines, path)
+def refuse(document: YamlDocument, problems: list[tuple[KeyPath, str]]) -> ContractError:
+    """Returns the error that tells the first of `problems` and how many more there are."""
+    # A misspelled key is also a missing one: the misspelling is what to tell first.
+    problems = sorted(problems, key=lambda problem: (problem[1].startswith("needs"), document.line(problem[0])))
+    keys, sentence = problems[0]
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return ContractError(f"{document.path}:{document.line(keys)}: {sentence}{more}")
+
+
+def shorten(given: object) -> str:
+    """What a file says, on one line and no longer than a line is read."""
+    text = " ".join(str(given).split())
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _explain(model: type[BaseModel], document: YamlDocument, item: Any) -> tuple[KeyPath, str]:
+    keys: KeyPath = tuple(item["loc"])
+    kind, given, name = item["type"], shorten(item["input"]), _dotted(document, keys)
+    if kind == "incoherent":
+        return tuple(item["ctx"]["keys"]), str(item["ctx"]["sentence"])
+    if kind == "extra_forbidden":
+        sentence = f"unknown key '{shorten(keys[-1])}'{did_you_mean(str(keys[-1]), _keys_at(model, keys[:-1]))}"
+    elif kind == "missing":
+        sentence = f"needs the key '{name}'"
+    elif kind == "literal_error":
+        words = item["ctx"]["expected"]
+        hint = did_you_mean(given, [word.strip("'") for word in words.replace(" or ", ", ").split(", ")])
+        sentence = f"{name} is '{given}', expected {words}{hint if 'did you mean' in hint else ''}"
+    elif kind == "string_pattern_mismatch":
+        sentence = f"{name} is '{given}': use letters, digits and underscores, starting with a letter"
+    elif kind in ("float_parsing", "int_parsing"):
+        number = "a number" if kind == "float_parsing" else "a whole number"
+        sentence = f"{name}: expected {number}, got '{given}'"
+    else:
+        message = item["msg"].removeprefix("Value error, ")
+        sentence = f"{name}: {message[:1].lower()}{message[1:]}" if name else message
+    return keys, sentence
+
+
+def _dotted(document: YamlDocument, keys: KeyPath) -> str:
+    """Writes a place as `columns.psa.unit`: list items by their name where they have one."""
+    data: Any = document.data
+    words: list[str] = []
+    for key in keys:
+        try:
+            data = data[key]
+        except (KeyError, IndexError, TypeError):
+            data = None
+        named = data.get("name") if isinstance(data, dict) else None
+        words.append(shorten(named if isinstance(key, int) and named else key))
+    return ".".join(words)
+
+
+def _keys_at(model: type[BaseModel], keys: KeyPath) -> list[str]:
+    """The keys that the model knows at a place, as they are written in YAML."""
+    for key in keys:
+        fields = {info.alias or name: info.annotation for name, info in model.model_fields.items()}
+        model = _model_in(fields.get(str(key))) or model
+    return [info.alias or name for name, info in model.model_fields.items()]
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((model for inner in get_args(annotation) if (model := _model_in(inner)) is not None), None)

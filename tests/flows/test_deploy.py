@@ -20,7 +20,7 @@ from conftest import PROJECT, TINY_METHODS, write_tiny_network
 from flows.deploy import WORKING_DIRECTORY, runs_here
 from flows.deployments_file import plan_file
 from tdrop.base import ContractError
-from tdrop.contracts.network import load_network
+from tdrop.contracts import load_network
 
 SETTINGS = {
     **{"methods": ["mlp", "logistic_regression"], "method_settings": dict(TINY_METHODS)},

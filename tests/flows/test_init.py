@@ -15,7 +15,7 @@ from flows.add_site import run_add_site
 from flows.init import run_add_table, run_init
 from flows.printer import Printer
 from tdrop.base import DataError, TdropError, UsageError
-from tdrop.contracts.network import load_network, parse_site
+from tdrop.contracts import load_network, parse_site
 from tdrop.data import Asked, propose_site
 from tdrop.data.preparation import prepare
 

@@ -12,8 +12,7 @@ import pytest
 from flows.init import run_init
 from flows.printer import Printer
 from tdrop.base import DataError
-from tdrop.contracts.network import load_network
-from tdrop.contracts.table import Contract
+from tdrop.contracts import Contract, load_network
 from tdrop.data import Asked
 
 

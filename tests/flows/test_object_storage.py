@@ -105,7 +105,7 @@ def test_an_extract_that_is_not_in_the_bucket_is_one_sentence(storage, place):
     numbers=st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=6),
 )
 def test_every_id_comes_through_object_storage(words, numbers, storage, tmp_path):
-    from tdrop.contracts.site import Site
+    from tdrop.contracts import Site
     from tdrop.data.identify import with_text_ids
     from tdrop.data.readers import read
 

@@ -12,8 +12,7 @@ import pytest
 from flows.init import run_init
 from flows.printer import Printer
 from tdrop.base import DataError
-from tdrop.contracts.network import Network, load_network, parse_site
-from tdrop.contracts.table import Contract
+from tdrop.contracts import Contract, Network, load_network, parse_site
 from tdrop.data import Asked, propose_site
 from tdrop.data.outcomes import read_labels
 from tdrop.data.preparation import Prepared, prepare

@@ -11,9 +11,7 @@ import pytest
 
 from flows.init import run_init
 from flows.printer import Printer
-from tdrop.contracts.network import load_network, parse_site
-from tdrop.contracts.site import Site
-from tdrop.contracts.table import Column
+from tdrop.contracts import Column, Site, load_network, parse_site
 from tdrop.data import Asked, closest, guess_labels, propose_site
 from tdrop.data.preparation import Prepared, prepare
 

@@ -12,8 +12,7 @@ from hypothesis import given, settings, strategies as st
 from report_cases import summarise
 
 from tdrop.base import Hidden
-from tdrop.contracts import Disclosure
-from tdrop.contracts.findings import Validation
+from tdrop.contracts import Disclosure, Validation
 from tdrop.disclosure.cells import HIDDEN, bounds, shown_count, shown_parts, shown_share
 from tdrop.disclosure.documents import disclose_validation
 from tdrop.disclosure.evaluation import disclose_evaluation, disclose_rows

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 from disclosure_attack import MOST, Attack
 
-from tdrop.contracts import Disclosure
-from tdrop.contracts.findings import Validation
+from tdrop.contracts import Disclosure, Validation
 from tdrop.data.outcomes import LabelCounts
 from tdrop.disclosure.cells import step_of
 from tdrop.disclosure.documents import disclose_labels, disclose_summary, disclose_validation

@@ -14,8 +14,7 @@ from report_cases import make_forecast, make_observations, report_data
 from tdrop.base import Hidden, plain, read, written
 from tdrop.choose import Losses, Trial
 from tdrop.choose.choice import Choice, ChoiceRow
-from tdrop.contracts import Disclosure
-from tdrop.contracts.findings import Finding, Validation
+from tdrop.contracts import Disclosure, Finding, Validation
 from tdrop.data.outcomes import LabelCounts
 from tdrop.disclosure.cells import shown_count
 from tdrop.disclosure.documents import disclose_choice, disclose_summary, disclose_trials, disclose_validation

@@ -10,8 +10,7 @@ import pytest
 from report_cases import report_data
 
 from tdrop.base import plain, read
-from tdrop.contracts import Disclosure
-from tdrop.contracts.network import load_network
+from tdrop.contracts import Disclosure, load_network
 from tdrop.data.encode import learn_encoder
 from tdrop.data.simulation import simulate
 from tdrop.disclosure.report import disclose_left_out

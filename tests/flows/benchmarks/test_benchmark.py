@@ -143,7 +143,7 @@ def test_every_benchmark_has_the_one_form():
 
 
 def test_the_benchmarks_network_is_apart_from_the_ordinary_one():
-    from tdrop.contracts.network import load_network
+    from tdrop.contracts import load_network
 
     ordinary = load_network(command.CONTRACTS.parent)
     apart = load_network(command.CONTRACTS)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from flows.benchmarks import CONTRACTS
-from tdrop.contracts.network import load_network
+from tdrop.contracts import load_network
 from tdrop.data.outcomes import read_labels, source_outcome
 from tdrop.data.preparation import prepare
 

@@ -12,9 +12,7 @@ from pathlib import Path
 import pytest
 
 from tdrop.base import ContractError
-from tdrop.contracts.coherence import suspicions_of
-from tdrop.contracts.network import load_network
-from tdrop.contracts.yaml_file import parse_yaml
+from tdrop.contracts import load_network, parse_yaml, suspicions_of
 
 ROOT = Path(__file__).parents[3]
 
@@ -58,12 +56,12 @@ DOCUMENTS = {
     "two_documents": ("a: b\n---\nc: d\n", "not valid YAML"), "tab": ("a:\n\tb: c\n", "not valid YAML"),
     "null_byte": ("a: b\0\n", "not valid YAML"), "bell": ("a: b\x07\n", "not valid YAML"), "unclosed_quote": ('a: "b\n', "not valid YAML"),
     "unclosed_list": ("a: [b\n", "not valid YAML"), "unclosed_map": ("a: {b: c\n", "not valid YAML"), "key_twice": ("a: b\na: c\n", "key 'a' is given twice"),
-    "number_twice": ("a: {1: b, 1.0: c}\n", "key '1.0' is given twice"), "truth_and_number": ("a: {1: b, true: c}\n", "key 'true' is given twice"), "nought_twice": ("a: {0: b, -0.0: c}\n", "given twice"),
+    "number_twice": ("a: {1: b, 1.0: c}\n", "key '1.0' is given twice"), "truth_twice": ("a: {true: b, True: c}\n", "key 'True' is given twice"),
     "list_as_key": ("[a, b]: c\n", "not valid YAML"), "map_as_key": ("{a: b}: c\n", "not valid YAML"), "colon_in_value": ("a: b: c\n", "not valid YAML"),
     "percent": ("%YAML 9.9\n---\na: b\n", "not valid YAML"), "at_sign": ("a: @b\n", "not valid YAML"), "backtick": ("a: `b`\n", "not valid YAML"),
     "nothing": ("", "got nothing"), "remark": ("# nothing\n", "got nothing"), "list": ("- a\n", "got a list"), "word": ("hello\n", "got a single value"),
     "number": ("7\n", "got a single value"), "merge_of_a_word": ("a: {<<: b}\n", "not valid YAML"), "bad_indent": ("a: b\n  c: d\n", "not valid YAML"),
-    "huge_number": ("a: !!int " + "9" * 5000 + "\n", "not valid YAML"), "no_number": ("a: !!int x\n", "not valid YAML"), "no_float": ("a: !!float x\n", "not valid YAML"),
+    "float_tag": ("a: !!float 1.5\n", "a tag such as"), "truth_tag": ("a: !!bool yes\n", "a tag such as"),
 }  # fmt: skip
 
 
@@ -90,7 +88,7 @@ def test_codes_are_what_they_look_like(text: str) -> None:
 
 def test_anchors_of_a_reasonable_size_may_be_used() -> None:
     document = parse_yaml("a: &a {x: 1, y: 2.5}\nb: {<<: *a, y: -3}\nc: *a\n", Path("x.yaml"))
-    assert document.data == {"a": {"x": 1, "y": 2.5}, "b": {"x": 1, "y": -3}, "c": {"x": 1, "y": 2.5}}
+    assert document.data == {"a": {"x": "1", "y": "2.5"}, "b": {"x": "1", "y": "-3"}, "c": {"x": "1", "y": "2.5"}}
 
 
 SITE_LINES = {
@@ -107,8 +105,8 @@ SITE_LINES = {
     "title_on_two_lines": ('title: "a\\nb"', "a title is one line"), "title_with_a_null_byte": ('title: "a\\0"', "a title is one line"), "title_without_end": (f"title: {'x' * 201}", "at most 200 characters"),
     "title_that_turns_around": ('title: "a\\u202eb"', "a title is one line"),
     "duplicates_of_none": ("duplicates: any", "duplicates is 'any'"), "renames_of_a_list": ("renames: [a, b]", "renames"),
-    "units_of_a_word": ("units: kg", "units"), "categories_of_a_list": ("categories: {stage: [a]}", "categories"), "reader_of_a_number": ("reader: 7", "reader"),
-    "truth_for_a_threshold": ("disclosure: {threshold: true}", "expected a number, got true"), "truth_for_a_capacity": ("decision: {capacity: true}", "expected a number"),
+    "units_of_a_word": ("units: kg", "units"), "categories_of_a_list": ("categories: {stage: [a]}", "categories"), "reader_of_a_list": ("reader: [7]", "reader"),
+    "truth_for_a_threshold": ("disclosure: {threshold: true}", "expected a (?:whole )?number, got 'true'"), "truth_for_a_capacity": ("decision: {capacity: true}", "expected a (?:whole )?number"),
     "threshold_of_one": ("disclosure: {threshold: 1}", "disclosure.threshold"), "threshold_of_a_half": ("disclosure: {threshold: 10.5}", "disclosure.threshold"),
     "threshold_of_nothing": ("disclosure: {threshold: null}", "disclosure.threshold"), "no_location": ('location: ""', "location is empty"), "blank_location": ('location: "  "', "location is empty"),
     "list_among_codes": ("missing_codes: [[1]]", "expected a word or a number, got a list"), "nothing_among_codes": ("missing_codes: {age: [null]}", "expected a word or a number, got nothing"),
@@ -141,12 +139,12 @@ TABLE_CHANGES = {
     "category_twice": ("[T1, T2, T3, T4]", "[T1, T1, T3, T4]", "a category is listed twice"), "one_category": ("[T1, T2, T3, T4]", "[T1]", "at least two categories"),
     "alias_of_two": ("hormone: [ADT,", "hormone: [as, ADT,", "an alias stands for two categories"), "alias_of_nothing": ("none: [AS", "nothing: [AS", "'nothing' is no category"),
     "thousands_of_categories": ("[T1, T2, T3, T4]", f"[{', '.join(f'c{n}' for n in range(3000))}]", "and 2,960 more"),
-    "range_backwards": ("range: [18, 120]", "range: [120, 18]", "above the high end"), "range_of_one": ("range: [18, 120]", "range: [18]", "a range is"), "range_of_none": ("range: [18, 120]", "range: [.nan, 120]", "finite number"),
-    "truth_as_an_end": ("range: [18, 120]", "range: [true, 120]", "expected a number, got true"), "truth_as_a_budget": ("budget: 0.02", "budget: true", "expected a number"),
+    "range_backwards": ("range: [18, 120]", "range: [120, 18]", "above the high end"), "range_of_one": ("range: [18, 120]", "range: [18]", "a range is"), "range_of_none": ("range: [18, 120]", "range: [.nan, 120]", "expected a number"),
+    "truth_as_an_end": ("range: [18, 120]", "range: [true, 120]", "expected a (?:whole )?number, got 'true'"), "truth_as_a_budget": ("budget: 0.02", "budget: true", "expected a (?:whole )?number"),
     "horizon_of_nothing": ("horizon: 10 years", "horizon: 0 years", "longer than nothing"), "horizon_soon": ("horizon: 10 years", "horizon: soon", "a number and a unit"),
     "cuts_backwards": ("cuts: [65, 75]", "cuts: [75, 65]", "cuts must ascend"), "cuts_twice": ("cuts: [65, 75]", "cuts: [65, 65]", "cuts must ascend"),
     "outcome_of_a_feature": ("column: died_10y\n  positive", "column: age\n  positive", "must have role label"), "positive_of_none": ("positive: 1", "positive: 7", "is no label of"),
-    "no_rows_needed": ("min_rows: 20", "min_rows: true", "expected a number"), "all_set_aside": ("quarantine: 0.10", "quarantine: 5", "limits.quarantine"),
+    "no_rows_needed": ("min_rows: 20", "min_rows: true", "expected a (?:whole )?number"), "all_set_aside": ("quarantine: 0.10", "quarantine: 5", "limits.quarantine"),
 }  # fmt: skip
 
 

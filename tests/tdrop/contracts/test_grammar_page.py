@@ -8,6 +8,7 @@ from pathlib import Path
 import yaml
 
 from tdrop.contracts import (
+    DEFAULT_SEVERITY,
     Column,
     Contract,
     Decision,
@@ -18,9 +19,8 @@ from tdrop.contracts import (
     Rule,
     Site,
     Subgroup,
+    parse_yaml,
 )
-from tdrop.contracts.table import DEFAULT_SEVERITY
-from tdrop.contracts.yaml_file import parse_yaml
 
 PAGE = (Path(__file__).parents[3] / "docs" / "CONTRACTS.md").read_text()
 TABLE, SITE = re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL)

@@ -11,9 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tdrop.contracts.network import Network, load_network
-from tdrop.contracts.site import Site
-from tdrop.contracts.table import Contract
+from tdrop.contracts import Contract, Network, Site, load_network
 
 ROOT = Path(__file__).parents[3]
 

@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tdrop.contracts.findings import Finding
-from tdrop.contracts.table import Contract
+from tdrop.contracts import Contract, Finding
 from tdrop.data import compare_extracts
 from tdrop.data.preparation import prepare_frame
 

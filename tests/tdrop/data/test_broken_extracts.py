@@ -18,8 +18,7 @@ import pyarrow.parquet as arrow_parquet
 import pytest
 
 from tdrop.base import ContractError, DataError, TdropError, Unavailable
-from tdrop.contracts.network import Network
-from tdrop.contracts.site import Site
+from tdrop.contracts import Network, Site
 from tdrop.data.cells import restore, write_patients
 from tdrop.data.preparation import Prepared, prepare
 

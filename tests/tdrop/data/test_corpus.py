@@ -16,7 +16,7 @@ import pytest
 from broken_files import NO_NUMBERS, NUMBERS_AFTER_ALL, STRANGE_IDS, WAYS, Outcome, Refused, Taken, Way, joined
 
 from tdrop.base import ContractError, DataError
-from tdrop.contracts.network import Network, load_network
+from tdrop.contracts import Network, load_network
 from tdrop.data.outcomes import read_labels
 from tdrop.data.preparation import Prepared, prepare
 

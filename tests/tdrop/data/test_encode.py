@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from tdrop.base import DataError, plain, read
-from tdrop.contracts.table import Contract
+from tdrop.contracts import Contract
 from tdrop.data.encode import Encoder, features_of, learn_encoder, not_recorded
 from tdrop.data.harmonise import harmonise
 from tdrop.data.subgroups import subgroups_of

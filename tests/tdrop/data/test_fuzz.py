@@ -13,9 +13,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tdrop.base import ContractError, DataError, TdropError
-from tdrop.contracts.site import Reader, Site
-from tdrop.contracts.table import Contract
-from tdrop.contracts.yaml_file import parse_yaml
+from tdrop.contracts import Contract, Reader, Site, parse_yaml
 from tdrop.data.outcomes import read_labels
 from tdrop.data.preparation import prepare
 from tdrop.data.readers import read_batch, read_file

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tdrop.base import ContractError
-from tdrop.contracts.table import Column, Contract
+from tdrop.contracts import Column, Contract
 from tdrop.data import hint_unreadable
 from tdrop.data.harmonise import harmonise
 from tdrop.data.preparation import prepare_frame

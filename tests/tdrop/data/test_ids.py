@@ -18,8 +18,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tdrop.base import DataError
-from tdrop.contracts.site import Site
-from tdrop.contracts.table import Contract
+from tdrop.contracts import Contract, Site
 from tdrop.data.cells import neutralise, restore, write_patients
 from tdrop.data.identify import damaged, with_text_ids
 from tdrop.data.outcomes import read_labels

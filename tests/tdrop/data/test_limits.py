@@ -18,7 +18,7 @@ import pytest
 from waiting import LIMIT_SECONDS
 
 from tdrop.base import Absent, DataError, OutOfTime, TdropError, Unavailable, listen_to_notices
-from tdrop.contracts.site import Site
+from tdrop.contracts import Site
 from tdrop.data import deadline, locations
 from tdrop.data.deadline import within
 from tdrop.data.readers import fingerprint, read, read_file

@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 
 from tdrop.base import ContractError, DataError, plain
-from tdrop.contracts.network import Network
-from tdrop.contracts.table import Contract
+from tdrop.contracts import Contract, Network
 from tdrop.data.outcomes import LabelCounts, read_labels, source_outcome
 from tdrop.data.preparation import prepare_frame
 from tdrop.runs import write_sheet

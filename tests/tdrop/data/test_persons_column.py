@@ -10,9 +10,7 @@ import pandas as pd
 import pytest
 
 from tdrop.base import DataError
-from tdrop.contracts import Column, Contract
-from tdrop.contracts.site import Disclosure
-from tdrop.contracts.yaml_file import parse_yaml
+from tdrop.contracts import Column, Contract, Disclosure, parse_yaml
 from tdrop.data import Asked, learn_encoder, persons_of, propose_table
 from tdrop.data.preparation import prepare_frame
 from tdrop.disclosure import conceal_validation, disclose_validation

@@ -16,9 +16,7 @@ import pyarrow.csv as arrow_csv
 import pytest
 
 from tdrop.base import Unavailable, plain
-from tdrop.contracts.network import Network
-from tdrop.contracts.site import Site
-from tdrop.contracts.table import Contract
+from tdrop.contracts import Contract, Network, Site
 from tdrop.data.demo import DEMO_STOPPED, write_demo_network
 from tdrop.data.encode import learn_encoder
 from tdrop.data.outcomes import read_labels, source_outcome

@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 
 from tdrop.base import ContractError, DataError, UsageError
-from tdrop.contracts.network import Network, parse_site
-from tdrop.contracts.table import Column, Contract
+from tdrop.contracts import Column, Contract, Network, parse_site
 from tdrop.data import closest, propose_site, split_words, unit_in
 from tdrop.data.encode import not_recorded
 from tdrop.data.preparation import prepare, prepare_frame

@@ -22,7 +22,7 @@ from hypothesis import given, settings, strategies as st
 from waiting import postgres_server
 
 from tdrop.base import ContractError, DataError, Unavailable
-from tdrop.contracts.site import Reader, Site
+from tdrop.contracts import Reader, Site
 from tdrop.data import locations, readers
 from tdrop.data.identify import damaged, with_text_ids
 from tdrop.data.locations import resolve

@@ -8,7 +8,7 @@ from report_cases import make_choice, make_forecast, make_validation
 from flows.prefect_flow import name_of_run
 from tasks.recording import compare_sentence
 from tdrop.base import Hidden
-from tdrop.contracts.findings import Finding
+from tdrop.contracts import Finding
 from tdrop.evaluate import Row
 from tdrop.runs.markdown import validation_page
 from tdrop.runs.pages import choice_page, evaluation_page, forecast_page
