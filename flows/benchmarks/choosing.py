@@ -31,10 +31,10 @@ from tdrop.base import Cohort, Floats, Summary
 from tdrop.choose import (
     DEFAULT_CRITERION,
     Criterion,
-    Fits,
     FoldScore,
     OutOfFold,
     Score,
+    SharedFits,
     Trial,
     Tuned,
     make_choice,
@@ -96,7 +96,7 @@ def measure(problem: str, seed: int, methods: Sequence[str], trials: int) -> Mea
     scores: list[Score] = []
     risks: dict[str, Floats] = {}
     out_of_fold: dict[str, OutOfFold] = {}
-    fits: dict[Fits, OutOfFold] = {}
+    fits: SharedFits = {}
     answers: dict[str, Answers] = {}
 
     def add(name: str, trial: Trial, found: OutOfFold, has_samples: bool) -> None:

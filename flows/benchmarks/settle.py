@@ -18,7 +18,7 @@ from flows.benchmarks.real_pairs import SUPPORT_TARGETS, rotterdam_to_gbsg, supp
 from flows.benchmarks.results import Estimate, Results, Row, Scale, Table
 from flows.benchmarks.units import run_units
 from tdrop.base import Cohort
-from tdrop.choose import FOLDS, run_trial
+from tdrop.choose import TUNING_FOLDS, run_trial
 from tdrop.data import Support, extrapolation, shaped, simulated_cohort
 from tdrop.home import Place
 from tdrop.methods import build, label, method_names
@@ -65,7 +65,7 @@ PROBLEMS: Mapping[str, Callable[[], tuple[Cohort, Cohort]]] = {
 
 def run(place: Place, scale: Scale) -> Results:
     """Every change of every method on every problem, one unit each; `seeds` is how many folds are left out in turn."""
-    folds = min(scale.seeds_or(FOLDS), FOLDS)
+    folds = min(scale.seeds_or(TUNING_FOLDS), TUNING_FOLDS)
     problems = list(PROBLEMS)[-1:] if scale.quick else list(PROBLEMS)
     methods = ("mlp", "logistic_regression") if scale.quick else method_names()
     base = {"steps": 2} if scale.quick else {}
@@ -78,7 +78,7 @@ def run(place: Place, scale: Scale) -> Results:
     rows = [row for method in methods for row in change_rows(method, [next(found) for _ in problems])]
     return Results(
         title="Defaults, settled on source patients",
-        about=f"{len(problems)} sources, {folds} of {FOLDS} folds left out in turn; simulated ones are named so.",
+        about=f"{len(problems)} sources, {folds} of {TUNING_FOLDS} folds left out; simulated ones are named so.",
         tables=[Table("settled_defaults", _CAPTION, rows)],
         metrics={"changes that win": float(sum(row["wins"] is True for row in rows))},
         params={"folds": folds, "problems": len(problems), "least": LEAST},

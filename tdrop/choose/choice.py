@@ -11,11 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from tdrop.base import Amount, Count, FitError, UsageError, did_you_mean
-from tdrop.choose.folds import FoldScore
-from tdrop.choose.losses import Losses
-from tdrop.choose.trial import Trial
+import numpy as np
+
+from tdrop.base import Amount, Cohort, Count, DataError, Doubles, FitError, UsageError, did_you_mean
+from tdrop.choose.out_of_fold import Losses, OutOfFold
+from tdrop.choose.tuning import Trial
 from tdrop.methods import COMMITTEE
+from tdrop.metrics import per_row_log_loss
+from tdrop.shift import effective_n
 
 Criterion = Literal["importance_weighted", "matched_validation"]
 CRITERIA: tuple[str, ...] = get_args(Criterion)
@@ -45,6 +48,67 @@ ALIKE = 0.02
 #: Added to a method's log loss before methods are compared: what trees gain where source patients are, and lose again
 #: beyond them, where their risk no longer changes.
 HANDICAP = {"gradient_boosting": 0.03}
+#: Methods that are no networks; of the networks one is a member of a committee, because what they have in common would
+#: count twice.
+OTHER_KINDS = ("logistic_regression", "gradient_boosting")
+
+
+@dataclass(frozen=True)
+class FoldScore:
+    """Importance-weighted log loss of out-of-fold source predictions.
+
+    Attributes:
+        method: Name of the method.
+        log_loss: Weighted mean; None where there is none.
+        standard_error: Of that mean.
+        plain_log_loss: Unweighted mean, for comparison.
+        n: Source rows scored.
+        effective_n: Equally weighted rows that say as much about the target.
+        folds: Number of folds.
+        losses: Sums by block, to compare methods patient by patient.
+    """
+
+    method: str
+    log_loss: float | None
+    standard_error: float | None
+    plain_log_loss: float | None
+    n: int
+    effective_n: float
+    folds: int
+    losses: Losses | None = None
+
+
+def weigh_out_of_fold(
+    method: str, risks: OutOfFold, source: Cohort, weights: Doubles, *, coverage: float = 1.0
+) -> FoldScore:
+    """Scores the out-of-fold risks that tuning stored, weighted to look like the target: no fit is needed.
+
+    Args:
+        method: Name of the method.
+        risks: Risks of source rows by fits that did not see them.
+        source: Labelled source.
+        weights: Density-ratio weights (source rows,).
+        coverage: Share of the target that the source's patients can stand for.
+    """
+    if source.y is None:
+        raise DataError(f"site '{source.site}': choosing needs the source's outcomes and came without")
+    if weights.shape != (len(source),):
+        raise DataError(
+            f"site '{source.site}': expected one weight per source row ({len(source):,}), came shape {weights.shape}"
+        )
+    losses = per_row_log_loss(source.y[risks.rows], risks.risk)
+    persons = None if source.persons is None else source.persons[risks.rows]
+    collected = Losses.collect(losses, weights[risks.rows], persons)
+    return FoldScore(
+        method=method,
+        log_loss=collected.mean,
+        standard_error=collected.standard_error,
+        plain_log_loss=float(losses.mean()),
+        n=len(risks),
+        effective_n=coverage * effective_n(weights[risks.rows]),
+        folds=len(np.unique(risks.fold)),
+        losses=collected,
+    )
 
 
 @dataclass(frozen=True)
@@ -68,6 +132,12 @@ class Score:
         if criterion == "importance_weighted":
             return None if self.folds is None else self.folds.losses
         return None if self.trial is None else self.trial.matched_losses
+
+    def size(self, criterion: Criterion) -> tuple[Count, Amount | None]:
+        """Returns the rows behind these losses, and how many equally weighted rows say as much."""
+        if criterion == "importance_weighted":
+            return (0, None) if self.folds is None else (self.folds.n, self.folds.effective_n)
+        return (0, None) if self.trial is None else (self.trial.matched_n, self.trial.matched_n)
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -175,7 +245,7 @@ def _alike(name: str, best: str, scored: Mapping[str, Losses]) -> bool:
 def _describe(score: Score, scored: Mapping[str, Losses], best: str, criterion: Criterion, tied: bool) -> ChoiceRow:
     losses = scored.get(score.method)
     behind, error = losses.compare(scored[best]) if losses is not None else (None, None)
-    kept = score.folds if criterion == "importance_weighted" else score.trial
+    n, size = score.size(criterion)
     return ChoiceRow(
         method=score.method,
         candidate=score.has_samples and losses is not None,
@@ -186,22 +256,10 @@ def _describe(score: Score, scored: Mapping[str, Losses], best: str, criterion: 
         tied=tied,
         matched_log_loss=score.trial.matched_log_loss if score.trial else None,
         weighted_log_loss=score.folds.log_loss if score.folds else None,
-        n=_rows_of(kept),
-        effective_n=_effective_n(kept),
+        n=n,
+        effective_n=size,
         plain_log_loss=score.plain_log_loss,
     )
-
-
-def _rows_of(kept: Trial | FoldScore | None) -> Count:
-    if kept is None:
-        return 0
-    return kept.n if isinstance(kept, FoldScore) else kept.matched_n
-
-
-def _effective_n(kept: Trial | FoldScore | None) -> Amount | None:
-    if kept is None:
-        return None
-    return kept.effective_n if isinstance(kept, FoldScore) else kept.matched_n
 
 
 def _table_order(row: ChoiceRow) -> tuple[float, int]:
@@ -215,3 +273,26 @@ def preference(name: str) -> int:
 
 def _handicap(name: str) -> float:
     return HANDICAP.get(name, 0.0)
+
+
+def pick_members(scores: Sequence[Score], *, criterion: Criterion = DEFAULT_CRITERION) -> tuple[str, ...]:
+    """Picks the members of the committee, the preferred first; none where fewer than two methods qualify.
+
+    These are methods of different kinds that source patients cannot tell from the best: a line, trees and the preferred
+    network, each when its log loss by the criterion is within ALIKE of the lowest among them; and the method that would
+    be taken alone.
+    """
+    losses = {
+        score.method: losses.mean
+        for score in scores
+        if score.has_samples and (losses := score.losses(criterion)) is not None
+    }
+    if len(losses) < 2:
+        return ()
+    known = sorted(losses, key=preference)
+    networks = [name for name in known if name not in OTHER_KINDS]
+    kinds = [*networks[:1], *(name for name in known if name in OTHER_KINDS)]
+    lowest = min(losses[name] for name in kinds)
+    members = {name for name in kinds if losses[name] <= lowest + ALIKE}
+    members.add(make_choice(scores, criterion=criterion).method)
+    return tuple(name for name in known if name in members) if len(members) > 1 else ()

@@ -1,10 +1,12 @@
-"""Risks of source patients by fits that did not see them: what tunes, chooses and forecasts."""
+"""Risks of source patients by fits that did not see them, which tune, choose and forecast; and their losses."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -18,15 +20,18 @@ from tdrop.base import (
     UsageError,
     count_persons,
     deal_persons,
+    fixed_shuffle,
     read_arrays,
 )
 
 #: Folds of the source: each fit sees two thirds of the rows.
-FOLDS = 3
+TUNING_FOLDS = 3
 #: Source rows behind the folds, at most: settings hardly depend on more, and tuning stays affordable.
-MOST_ROWS = 20_000
+MOST_TUNING_ROWS = 20_000
 #: Samples behind a risk and its sd.
-PASSES = 50
+TUNING_PASSES = 50
+#: Blocks of patients over which losses are summed; fewer when there are fewer patients.
+BLOCKS = 100
 
 
 @dataclass(frozen=True)
@@ -59,8 +64,8 @@ class OutOfFold:
         return OutOfFold(rows[order], fold, risk, sd, other.passes)
 
     @classmethod
-    def average(cls, parts: Sequence[OutOfFold]) -> OutOfFold:
-        """Several methods' answers about the same rows as one: the mean risk, with their own doubt around it."""
+    def average(cls, parts: Sequence[OutOfFold]) -> Self:
+        """Several methods' risks of the same rows as one: the mean risk, and the root mean square of their sds."""
         first = parts[0]
         if not all(np.array_equal(part.rows, first.rows) for part in parts):
             raise DataError("out-of-fold risks of different rows have no mean; tune the methods on the same rows")
@@ -73,13 +78,15 @@ class OutOfFold:
         np.savez_compressed(path, rows=self.rows, fold=self.fold, risk=self.risk, sd=self.sd, passes=self.passes)
 
     @classmethod
-    def load(cls, path: Path) -> OutOfFold:
+    def load(cls, path: Path) -> Self:
         """Reads what `save` wrote."""
         data = read_arrays(path)
         return cls(data["rows"], data["fold"], data["risk"], data["sd"], int(data["passes"]))
 
 
-def deal_folds(source: Cohort, *, seed: int, folds: int = FOLDS, most_rows: int = MOST_ROWS) -> tuple[Indices, Indices]:
+def deal_folds(
+    source: Cohort, *, seed: int, folds: int = TUNING_FOLDS, most_rows: int = MOST_TUNING_ROWS
+) -> tuple[Indices, Indices]:
     """Deals source rows into folds that hold equally many outcomes, give or take one.
 
     The same for every method and every trial of a seed, so that they are compared on the same patients. All rows of a
@@ -125,21 +132,70 @@ def predict_folds(
     held: tuple[int, ...],
     *,
     seed: int,
-    passes: int = PASSES,
+    passes: int = TUNING_PASSES,
 ) -> OutOfFold:
     """Fits the method's risk once for every fold in `held`, on the other folds' rows, and predicts that fold's."""
     rows, fold = dealt
     parts = []
     alone = method.risk_alone()
-    for each in held:
-        away = fold == each
+    for number in held:
+        away = fold == number
         fitted = alone.fit(source.take(rows[~away]), target.unlabelled(), None, seed=seed)
         summary = fitted.summarise(source.X[rows[away]], passes, seed=seed)
         if not (np.isfinite(summary.mean).all() and np.isfinite(summary.sd).all()):
             raise FitError(f"method '{method.name}' predicted values that are not finite; lower its learning rate")
         risk, sd = summary.mean.astype(np.float64), summary.sd.astype(np.float64)
         parts.append(OutOfFold(rows[away], fold[away], risk, sd, summary.passes))
-    joined = parts[0]
-    for part in parts[1:]:
-        joined = joined.join(part)
-    return joined
+    return reduce(OutOfFold.join, parts)
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Weighted losses summed over blocks of patients: enough to compare two methods, and nobody's own loss.
+
+    A fixed shuffle deals rows, or persons, into BLOCKS.
+
+    Attributes:
+        mean: Weighted mean loss.
+        standard_error: Of that mean, from the rows, or the persons they belong to.
+        sums: Weight times loss, summed by block (blocks,).
+        weights: Weights summed by block (blocks,).
+    """
+
+    mean: float
+    standard_error: float
+    sums: tuple[float, ...]
+    weights: tuple[float, ...]
+
+    @classmethod
+    def collect(cls, losses: Doubles, weights: Doubles | None = None, persons: Indices | None = None) -> Self:
+        """Sums losses (rows,) with their weights (rows,), 1 unless given; the rows of one of `persons` count as one."""
+        weights = np.ones(len(losses)) if weights is None else np.asarray(weights, dtype=np.float64)
+        total = float(weights.sum())
+        mean = float(np.dot(weights, losses)) / total
+        away = weights * (losses - mean)
+        # Blocks of shuffled rows: every hundredth row of a file that is sorted by outcome would differ too little.
+        block, blocks = fixed_shuffle(len(losses)) % BLOCKS, min(BLOCKS, len(losses))
+        if persons is not None:
+            person = np.unique(persons, return_inverse=True)[1]
+            away = np.bincount(person, away).astype(np.float64)
+            block, blocks = (fixed_shuffle(len(away)) % BLOCKS)[person], min(BLOCKS, len(away))
+        error = float(np.sqrt(np.sum(away**2))) / total
+        sums = np.bincount(block, weights * losses, minlength=blocks)
+        return cls(mean, error, tuple(sums.tolist()), tuple(np.bincount(block, weights, minlength=blocks).tolist()))
+
+    def compare(self, other: Losses) -> tuple[float, float | None]:
+        """Returns this mean minus the other's and the standard error of that difference.
+
+        Both must be losses of the same rows in the same order. The error is None with a single block.
+        """
+        weights = np.asarray(self.weights)
+        total = float(weights.sum())
+        blocks = np.asarray(self.sums) - np.asarray(other.sums)
+        difference = float(blocks.sum()) / total
+        if len(blocks) < 2:
+            return difference, None
+        # A block that differs from the overall difference by more than its weight explains is noise.
+        residual = blocks - difference * weights
+        spread = float(np.sqrt(np.sum(residual**2) * len(blocks) / (len(blocks) - 1)))
+        return difference, spread / total

@@ -54,17 +54,17 @@ class Planned:
 
 def describe_trials(name: str, *, budget: int, seed: int, base: Mapping[str, Any]) -> tuple[Planned, ...]:
     """What `plan_trials` plans, in plain values."""
-    return tuple(map(_plainly, plan_trials(name, budget=budget, seed=seed, base=base)))
+    return tuple(map(_in_plain_values, plan_trials(name, budget=budget, seed=seed, base=base)))
 
 
 def describe_fit(name: str, settings: Mapping[str, Any]) -> Planned:
     """A method with these settings, in plain values."""
-    return _plainly(build(name, **settings))
+    return _in_plain_values(build(name, **settings))
 
 
-def _plainly(method: Method) -> Planned:
+def _in_plain_values(method: Method) -> Planned:
     alone = method.risk_alone()
-    risk = None if alone == method else _plainly(alone)
+    risk = None if alone == method else _in_plain_values(alone)
     return Planned(method.name, dict(method.settings()), method.needs_target(), method.restraint(), method.hedged, risk)
 
 

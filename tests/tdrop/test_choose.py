@@ -231,7 +231,7 @@ def test_target_labels_change_nothing():
 
 def test_requests_that_make_no_sense_are_refused():
     source, target = scenarios.prostate("mild", 100, seed=0, source_rows=100)
-    with pytest.raises(DataError, match="one weight a source row"):
+    with pytest.raises(DataError, match="one weight per source row"):
         fold_score(Watcher(), source, target, np.ones(99))
     with pytest.raises(DataError, match="outcomes"):
         weigh_out_of_fold("x", predicted(Watcher(), source, target), source.unlabelled(), np.ones(100))

@@ -17,16 +17,15 @@ from tdrop.choose import (
     Losses,
     OutOfFold,
     Trial,
-    chosen_method,
     deal_folds,
-    pick_trial,
+    pick_place,
+    plan_around,
     plan_trials,
     promising,
     refit,
     run_trial,
     tune,
 )
-from tdrop.choose.plan import plan_around
 from tdrop.methods import build, method_names
 from tdrop.shift import match
 
@@ -41,6 +40,10 @@ def sites():
 
 def trial(log_loss, restraint=(), *, folds=3, **more):
     return Trial("any", {"steps": 3}, folds, log_loss, 0.02, n=400, restraint=restraint, **more)
+
+
+def pick_trial(name, trials):
+    return trials[pick_place(name, trials)]
 
 
 @pytest.mark.parametrize("name", method_names())
@@ -268,7 +271,7 @@ def test_tuning_leaves_the_risks_of_its_pick(sites):
     assert found.picked.picked
     assert len(found.trials) == 4
     assert {each.folds for each in found.trials} == {1, 3}
-    again, risks = run_trial(chosen_method("mlp", found.picked), source, target, rows, seed=0)
+    again, risks = run_trial(build("mlp", **found.picked.settings), source, target, rows, seed=0)
     assert again.log_loss == found.picked.log_loss
     assert np.array_equal(risks.risk, found.out_of_fold.risk)
 
@@ -276,7 +279,7 @@ def test_tuning_leaves_the_risks_of_its_pick(sites):
 def test_a_refit_uses_all_rows_the_settings_and_the_steps(sites):
     source, target, rows = sites
     found, _ = run_trial(build("mc_dropout", learning_rate=0.01, **QUICK), source, target, rows, seed=0)
-    method = chosen_method("mc_dropout", found)
+    method = build("mc_dropout", **found.settings)
     assert method.learning_rate == 0.01
     fitted = refit("mc_dropout", found, source, target, seed=1)
     assert fitted.steps == found.steps == method.steps == 6

@@ -87,10 +87,10 @@ def test_a_drawn_pair_keeps_the_targets_labels_where_no_training_looks(tmp_path)
 
 
 def test_fixed_settings_reach_the_refit():
-    from tdrop.choose import chosen_method
+    from tdrop.methods import build
 
     trial = fixed_trial("transductive_dropout", {"steps": 7, "lambda_": 0.1})
-    settings = chosen_method("transductive_dropout", trial).settings()
+    settings = build("transductive_dropout", **trial.settings).settings()
     assert (settings["steps"], settings["lambda_"]) == (7, 0.1)
     assert fixed_trial("logistic_regression", {}).steps == 200
 
