@@ -49,7 +49,7 @@ def _write_disclosed(published: Published, whole: ReportData, threshold: int, fo
     """Writes what may leave, or once more what left last where few patients differ between the two."""
     now = patients_of(whole)
     # What is said of the report before must be what left, not what stayed.
-    data = disclose(replace(whole, previous=published.before(now, SiteSummary)), whole.site.disclosure)
+    data = replace(disclose(whole, whole.site.disclosure), previous=published.before(now, SiteSummary))
     permitted = published.permits(now, threshold)
     if permitted:
         published.keep(now, lambda files: write_report(data, files))

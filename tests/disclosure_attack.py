@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from tdrop.base import Count, Hidden
-from tdrop.disclosure.cells import HIDDEN, bounds
+from tdrop.disclosure import HIDDEN, bounds
 
 MOST = 100_000
 

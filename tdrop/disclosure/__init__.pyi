@@ -1,11 +1,15 @@
 from .cells import (
     HIDDEN as HIDDEN,
+    RULES as RULES,
+    bounds as bounds,
+    coarse as coarse,
     is_small as is_small,
     limit as limit,
     shown_count as shown_count,
     shown_mean as shown_mean,
     shown_parts as shown_parts,
     shown_share as shown_share,
+    step_of as step_of,
     to_number as to_number,
 )
 from .differences import (
@@ -18,9 +22,14 @@ from .differences import (
 from .documents import (
     conceal_validation as conceal_validation,
     disclose_choice as disclose_choice,
+    disclose_labels as disclose_labels,
+    disclose_left_out as disclose_left_out,
     disclose_trials as disclose_trials,
     disclose_validation as disclose_validation,
 )
-from .evaluation import disclose_rows as disclose_rows
-from .report import disclose as disclose
+from .evaluation import (
+    disclose as disclose,
+    disclose_evaluation as disclose_evaluation,
+    disclose_rows as disclose_rows,
+)
 from .shift import disclose_matching as disclose_matching, disclose_shift as disclose_shift

@@ -9,8 +9,9 @@ a sum therefore needs no company: the sum is not known well enough to give it aw
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,8 @@ from tdrop.base import Amount, Count, Hidden
 
 #: Stands for a count that is hidden only because it would give a small one away.
 HIDDEN = Hidden()
+
+Document = TypeVar("Document")
 
 #: Decimals of numbers that are no quotients of counts: enough to read.
 DECIMALS = 3
@@ -137,3 +140,67 @@ def _open(counts: Sequence[int], threshold: int) -> bool:
             if last <= first:
                 return False
     return True
+
+
+#: By record and rule, the numbers that leave by it; `by_rule` applies them.
+RULES: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "Validation": {"count": ("read", "used", "quarantined", "duplicates")},
+    "Finding": {"count": ("count", "total", "others")},
+    "LabelCounts": {
+        "count": (
+            *("known", "missing", "unknown_ids", "duplicates", "conflicting", "unreadable", "horizon_not_reached"),
+        )
+    },
+    "Trial": {
+        "count": ("errors", "n", "matched_n"),
+        "short": ("log_loss", "standard_error", "error_auroc", "auroc", "brier", "matched_log_loss"),
+        "stays": ("losses", "matched_losses"),
+    },
+    "ChoiceRow": {
+        "count": ("n", "effective_n"),
+        "short": (
+            *("log_loss", "standard_error", "behind", "behind_error"),
+            *("matched_log_loss", "weighted_log_loss", "plain_log_loss"),
+        ),
+    },
+    "LeftOut": {
+        "count": ("rows", "outcomes"),
+        "shorter": ("log_loss_with", "log_loss_without", "standard_error", "auroc_with", "auroc_without"),
+    },
+    "DomainAuroc": {"count": ("rows_fitted",), "short": ("value", "low", "high", "log_loss")},
+    "PermutationTest": {"count": ("source_rows", "target_rows"), "short": ("statistic", "p_value")},
+    # What chance allows is known from the other numbers.
+    "Ground": {"count": ("count", "of", "expected"), "stays": ("low", "high")},
+    "MovedGroup": {"count": ("n",), "shorter": ("likeness", "before", "after", "moved")},
+}
+
+
+def _count(value: Any, threshold: int) -> Any:
+    if isinstance(value, Mapping):
+        return {name: shown_count(count, threshold) for name, count in value.items()}
+    return None if value is None else shown_count(value, threshold)
+
+
+def _decimals(digits: int) -> Callable[[Any, int], Any]:
+    return lambda value, threshold: None if value is None else round(value, digits)
+
+
+#: How a number leaves by each rule, given the threshold.
+_HOW: Mapping[str, Callable[[Any, int], Any]] = {
+    "count": _count,
+    "short": _decimals(DECIMALS),
+    "shorter": _decimals(2),
+    "stays": lambda value, threshold: None,
+}
+
+
+def by_rule(record: Document, threshold: int, **instead: Any) -> Document:
+    """Returns a record with its numbers by their rules, or as `instead` says."""
+    values = {
+        name: _HOW[rule](getattr(record, name), threshold)
+        for rule, names in RULES[type(record).__name__].items()
+        for name in names
+    }
+    whole: Any = record
+    shown: Document = replace(whole, **{**values, **instead})
+    return shown

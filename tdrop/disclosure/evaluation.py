@@ -1,16 +1,22 @@
-"""What leaves of an evaluation: counts to a multiple of the threshold, shares of such counts, and nothing of few."""
+"""What leaves of an evaluation and of a whole report.
+
+Counts leave as multiples of the threshold, shares as quotients of such counts, and nothing that rests on few patients.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from tdrop.base import Hidden
 from tdrop.disclosure.cells import (
     DECIMALS,
     HIDDEN,
+    Document,
     Policy,
+    by_rule,
     coarse,
     gives_away,
     is_small,
@@ -22,16 +28,20 @@ from tdrop.disclosure.cells import (
     step_of,
     to_grid,
 )
+from tdrop.disclosure.documents import (
+    disclose_choice,
+    disclose_labels,
+    disclose_left_out,
+    disclose_trials,
+    disclose_validation,
+)
+from tdrop.disclosure.shift import disclose_matching, disclose_shift
 from tdrop.evaluate import ALL, Evaluation, Moved, MovedGroup, Row, Why
 from tdrop.forecast import Observation
 from tdrop.metrics import METRICS, difference_name
 
-#: Decimals of a mean over one group of patients.
-_MEANS = 2
 #: Forecast numbers that the evaluation has under another name.
 _OBSERVED = {"outcomes": "outcome_rate"}
-
-
 #: The net benefit without and with referral: the second less the first is a gain.
 _BENEFITS = ("net_benefit", "net_benefit_refer")
 #: What all patients' classes are measured by: a share of some of them tells of the others.
@@ -63,14 +73,14 @@ def disclose_rows(rows: Sequence[Row], policy: Policy) -> tuple[Row, ...]:
 def _few_apart(rows: Iterable[Row], threshold: int) -> set[tuple[str, str, str]]:
     """Finds rows that differ from others by what befell few patients: errors among few referred, a gain of few."""
     values = {(row.method, row.seed, row.group, row.metric): row for row in rows}
-    found = set()
+    few = set()
     for (method, seed, group, metric), row in values.items():
         whole = values.get((method, seed, group, _OF_ALL))
         gain = _gain(values, row) if METRICS[metric].tells == "gains" else None
         apart = is_share_of_counts(metric) and whole is not None and gives_away(row.n, whole.n, threshold)
         if apart or (gain is not None and gain < threshold):
-            found.add((method, metric, group))
-    return found
+            few.add((method, metric, group))
+    return few
 
 
 def _gain(values: Mapping[tuple[str, int | str, str, str], Row], row: Row) -> float | None:
@@ -238,10 +248,42 @@ def _shown_groups(groups: Sequence[MovedGroup], threshold: int) -> tuple[MovedGr
     """The groups, or none of them where one is of few patients."""
     if any(isinstance(one.n, Hidden) or one.n < threshold for one in groups):
         return ()
-    return tuple(
-        MovedGroup(
-            shown_count(one.n, threshold) if isinstance(one.n, int) else one.n,
-            *(round(value, _MEANS) for value in (one.likeness, one.before, one.after, one.moved)),
-        )
-        for one in groups
+    return tuple(by_rule(one, threshold) for one in groups)
+
+
+def disclose(document: Document, policy: Policy) -> Document:
+    """Returns a report's data with small counts hidden; what is rendered from it may leave the site.
+
+    Args:
+        document: A `tdrop.report.ReportData`.
+        policy: The site's disclosure settings; an exempt site's data pass unchanged.
+    """
+    if not limit(policy):
+        return document
+    data: Any = document
+    shift = disclose_shift(data.shift, policy)
+    evaluation = disclose_evaluation(data.evaluation, policy)
+    shown: Document = replace(
+        data,
+        validation=disclose_validation(data.validation, policy),
+        source_validation=disclose_validation(data.source_validation, policy),
+        shift=shift,
+        matching=None if data.matching is None else disclose_matching(data.matching, shift, policy),
+        tuning={method: disclose_trials(trials, policy) for method, trials in data.tuning.items()},
+        choice=disclose_choice(data.choice, policy, 0 if data.matching is None else data.matching.retained),
+        evaluation=evaluation,
+        moved=disclose_moved(data.moved, policy),
+        observations=disclose_observations(data.observations, evaluation, policy),
+        labels=None if data.labels is None else disclose_labels(data.labels, policy),
+        left_out=None if data.left_out is None else disclose_left_out(data.left_out, policy),
+        # The report before may hold whole counts; whoever exports puts the one that left in its place.
+        previous=None,
+        # Curves over single patients tell of single ones: only tables of rounded numbers leave.
+        y=None,
+        dropout_rates={},
+        # Lists of new patients overlap, and so would what is said of them.
+        batches=(),
+        recalibration=None,
+        hide_below=limit(policy),
     )
+    return shown

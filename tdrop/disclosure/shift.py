@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields, replace
 
+from tdrop.base import Amount, Count
 from tdrop.disclosure.cells import (
     DECIMALS,
     Policy,
+    by_rule,
     coarse,
     limit,
     shown_count,
@@ -17,7 +19,7 @@ from tdrop.disclosure.cells import (
     to_grid,
     to_number,
 )
-from tdrop.shift import Balance, Density, DomainAuroc, Driver, FeatureShift, Ground, Matching, PermutationTest, Shift
+from tdrop.shift import Balance, Density, Driver, FeatureShift, Matching, Shift
 
 
 def disclose_shift(shift: Shift, policy: Policy) -> Shift:
@@ -32,37 +34,25 @@ def disclose_shift(shift: Shift, policy: Policy) -> Shift:
         shift,
         source_rows=shown_count(shift.source_rows, threshold),
         target_rows=shown_count(shift.target_rows, threshold),
-        domain_auroc=None if shift.domain_auroc is None else _auroc(shift.domain_auroc, threshold),
-        aurocs=tuple(_auroc(item, threshold) for item in shift.aurocs),
-        permutation=None if shift.permutation is None else _permutation(shift.permutation, threshold),
+        domain_auroc=None if shift.domain_auroc is None else by_rule(shift.domain_auroc, threshold),
+        aurocs=tuple(by_rule(item, threshold) for item in shift.aurocs),
+        permutation=None if shift.permutation is None else by_rule(shift.permutation, threshold),
         weights_effective_n=None if effective is None else coarse(effective, threshold),
         weights_capped_share=_share(shift.weights_capped_share, rows[0], threshold),
         outside_overlap=_share(shift.outside_overlap, rows[1], threshold),
         propensity=None if shift.propensity is None else _density(shift.propensity, threshold),
         features=features,
         drivers=tuple(_driver(item, features) for item in shift.drivers),
-        grounds=tuple(_ground(item, threshold) for item in shift.grounds),
+        grounds=tuple(by_rule(item, threshold, expected=_whole(item.expected, threshold)) for item in shift.grounds),
     )
+
+
+def _whole(value: Amount | None, threshold: int) -> Count | None:
+    return None if value is None else shown_count(to_number(value), threshold)
 
 
 def _share(value: float | None, rows: int, threshold: int) -> float | None:
     return None if value is None else shown_share(round(value * rows), rows, threshold)
-
-
-def _auroc(item: DomainAuroc, threshold: int) -> DomainAuroc:
-    value, low, high = (round(number, DECIMALS) for number in (item.value, item.low, item.high))
-    loss = None if item.log_loss is None else round(item.log_loss, DECIMALS)
-    return DomainAuroc(value, low, high, item.kind, shown_count(item.rows_fitted, threshold), loss)
-
-
-def _permutation(item: PermutationTest, threshold: int) -> PermutationTest:
-    return replace(
-        item,
-        statistic=round(item.statistic, DECIMALS),
-        p_value=round(item.p_value, DECIMALS),
-        source_rows=shown_count(item.source_rows, threshold),
-        target_rows=shown_count(item.target_rows, threshold),
-    )
 
 
 def _feature(item: FeatureShift, rows: tuple[int, int], threshold: int) -> FeatureShift:
@@ -136,13 +126,6 @@ def _driver(item: Driver, features: Sequence[FeatureShift]) -> Driver:
         max(smds, key=abs, default=None),
         max(distances, default=None),
     )
-
-
-def _ground(item: Ground, threshold: int) -> Ground:
-    """A ground as rounded counts; what chance allows is left out, since it is known from the others."""
-    count, of = shown_count(item.count, threshold), shown_count(item.of, threshold)
-    expected = None if item.expected is None else shown_count(to_number(item.expected), threshold)
-    return replace(item, count=count, of=of, expected=expected, low=None, high=None)
 
 
 def _density(density: Density, threshold: int) -> Density:

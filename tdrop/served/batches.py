@@ -96,21 +96,21 @@ class Comparison:
         those = f"the {self.those_rows:,} that the model was made for"
         if self.then is not None and self.now is not None and self.further:
             return (
-                f"{these} differ from the source more ({_told(self.now)}) than {those} ({self.then.value:.2f}): "
+                f"{these} differ from the source more ({_interval(self.now)}) than {those} ({self.then.value:.2f}): "
                 "a new transfer is recommended"
             )
         if self.apart is None or self.apart.auroc is None:
             return f"{these} and {those} are too few to say whether they are alike"
-        told, outside = _told(self.apart.auroc), self.apart.outside
+        auroc, outside = _interval(self.apart.auroc), self.apart.outside
         verdict = judge_shift(self.apart.auroc, outside)
         if verdict == "go":
             return None
         if verdict == "too few to say":
-            return f"{these} and {those} are too few to say whether they are alike ({told})"
-        told += f"; {outside:.0%} have hardly anybody like them there"
+            return f"{these} and {those} are too few to say whether they are alike ({auroc})"
+        auroc += f"; {outside:.0%} have hardly anybody like them there"
         if verdict == "caution":
-            return f"{these} differ noticeably from {those} ({told})"
-        return f"{these} are not like {those} ({told}): a new transfer is recommended"
+            return f"{these} differ noticeably from {those} ({auroc})"
+        return f"{these} are not like {those} ({auroc}): a new transfer is recommended"
 
 
 def compare_batch(batch: Cohort, target: Cohort, source: Cohort, then: DomainAuroc | None) -> Comparison:
@@ -132,5 +132,5 @@ def compare_batch(batch: Cohort, target: Cohort, source: Cohort, then: DomainAur
     return Comparison(*rows, apart, then, propensity(source, batch).auroc)
 
 
-def _told(auroc: DomainAuroc) -> str:
+def _interval(auroc: DomainAuroc) -> str:
     return f"AUROC {auroc.value:.2f}, {auroc.low:.2f} to {auroc.high:.2f}"

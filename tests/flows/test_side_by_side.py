@@ -94,7 +94,7 @@ def test_four_at_once_twenty_times_lose_nothing(time, tmp_path, prefect_server):
 
 def what_leaves(place, site):
     """The site's evaluation, rounded where it hides small counts: what the record may hold."""
-    from tdrop.disclosure.evaluation import disclose_evaluation
+    from tdrop.disclosure import disclose_evaluation
     from tdrop.evaluate import Evaluation
 
     whole = json.loads((place.latest(site) / "evaluation.json").read_text())

@@ -13,9 +13,16 @@ from report_cases import summarise
 
 from tdrop.base import Hidden
 from tdrop.contracts import Disclosure, Validation
-from tdrop.disclosure.cells import HIDDEN, bounds, shown_count, shown_parts, shown_share
-from tdrop.disclosure.documents import disclose_validation
-from tdrop.disclosure.evaluation import disclose_evaluation, disclose_rows
+from tdrop.disclosure import (
+    HIDDEN,
+    bounds,
+    disclose_evaluation,
+    disclose_rows,
+    disclose_validation,
+    shown_count,
+    shown_parts,
+    shown_share,
+)
 from tdrop.evaluate import ALL, Evaluation, Row, evaluate_methods
 from tdrop.metrics import METRICS
 from tdrop.report.sentences import evaluation_warnings

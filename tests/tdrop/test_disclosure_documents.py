@@ -16,12 +16,17 @@ from tdrop.choose import Losses, Trial
 from tdrop.choose.choice import Choice, ChoiceRow
 from tdrop.contracts import Disclosure, Finding, Validation
 from tdrop.data.outcomes import LabelCounts
-from tdrop.disclosure.cells import shown_count
-from tdrop.disclosure.documents import disclose_choice, disclose_summary, disclose_trials, disclose_validation
-from tdrop.disclosure.report import disclose
-from tdrop.disclosure.shift import disclose_matching, disclose_shift
+from tdrop.disclosure import (
+    disclose,
+    disclose_choice,
+    disclose_matching,
+    disclose_shift,
+    disclose_trials,
+    disclose_validation,
+    shown_count,
+)
 from tdrop.metrics import METRICS
-from tdrop.report import MethodLine, SiteSummary, render_report, report_summary
+from tdrop.report import SiteSummary, render_report, report_summary
 from tdrop.report.choice import choice_table
 from tdrop.report.expected import expectations, forecast_sentence, forecast_table
 from tdrop.report.extract import LABEL_COUNTS, rows_sentence
@@ -140,16 +145,6 @@ def test_trials_lose_few_errors() -> None:
     assert (few.errors, few.error_auroc, few.log_loss) == (Hidden(10), None, 0.1)
     assert (few.losses, few.matched_losses) == (None, None)
     assert (enough.errors, enough.error_auroc) == (40, 0.7)
-
-
-def test_summary_of_an_undisclosed_report_is_reduced_to_what_is_safe() -> None:
-    summary = SiteSummary("a", "A", patients=400, referred=4, labelled=397, outcomes=100, use="4 patients",
-                          things=("4",), reason="0.8%", auroc=0.8,
-                          methods=(MethodLine("m", "M", True, auroc=0.8, referrals=3, inpt=2),))  # fmt: skip
-    shown = disclose_summary(summary, POLICY)
-    assert (shown.referred, shown.labelled, shown.use, shown.things) == (Hidden(10), 400, "", ())
-    assert shown.methods[0].referrals == Hidden(10)
-    assert "4 patients" not in json.dumps(plain(shown))
 
 
 # The whole report ---------------------------------------------------------------------------------

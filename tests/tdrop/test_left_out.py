@@ -13,7 +13,7 @@ from tdrop.base import plain, read
 from tdrop.contracts import Disclosure, load_network
 from tdrop.data.encode import learn_encoder
 from tdrop.data.simulation import simulate
-from tdrop.disclosure.report import disclose_left_out
+from tdrop.disclosure import disclose_left_out
 from tdrop.evaluate.left_out import LeftOut, measure_left_out
 from tdrop.report import render_report
 from tdrop.report.extract import left_out_sentence

@@ -16,7 +16,7 @@ from hypothesis import given, settings, strategies as st
 
 from tdrop.base import DataError, Hidden, plain, read
 from tdrop.contracts import Checked, Contract, Disclosure, Expectation, Finding, Site, Validation, validate
-from tdrop.disclosure.documents import conceal_validation
+from tdrop.disclosure import conceal_validation
 
 #: Reached for what no extract brings about: rows that do not add up, and how often the engine is asked.
 validation_module = importlib.import_module("tdrop.contracts.validation")

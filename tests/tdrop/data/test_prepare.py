@@ -22,7 +22,7 @@ from tdrop.data.encode import learn_encoder
 from tdrop.data.outcomes import read_labels, source_outcome
 from tdrop.data.preparation import prepare, prepare_frame
 from tdrop.data.readers import fingerprint
-from tdrop.disclosure.documents import disclose_validation
+from tdrop.disclosure import disclose_validation
 
 ROWS = {"registry": 400, "harbour": 300, "hillside": 300, "lakeside": 300}
 

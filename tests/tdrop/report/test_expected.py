@@ -9,8 +9,7 @@ from unittest import mock
 import pytest
 from report_cases import make_forecast, make_observations, report_data
 
-from tdrop.disclosure.cells import step_of
-from tdrop.disclosure.report import disclose
+from tdrop.disclosure import disclose, step_of
 from tdrop.forecast import TrackRecord
 from tdrop.report import IndexLine, ReportData, render_index, render_report, report_summary
 from tdrop.report.expected import CANNOT_KNOW, expectations, forecast_sentence, forecast_table, track_sentence

@@ -15,7 +15,7 @@ import pytest
 from report_cases import make_choice, predict, report_data
 
 from tdrop.base import Hidden, plain, read
-from tdrop.disclosure.report import disclose
+from tdrop.disclosure import disclose
 from tdrop.evaluate import evaluate_methods
 from tdrop.metrics import METRICS, metrics_in_view
 from tdrop.report import (

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from report_cases import report_data
 
-from tdrop.disclosure.report import disclose
+from tdrop.disclosure import disclose
 from tdrop.evaluate import suggest_recalibration
 from tdrop.figures import draw_attrition
 from tdrop.report import ReportData

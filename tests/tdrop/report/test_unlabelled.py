@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from tdrop.choose import Trial
 from tdrop.contracts import Disclosure
-from tdrop.disclosure.report import disclose
+from tdrop.disclosure import disclose
 from tdrop.evaluate import compare_risks
 from tdrop.methods import build
 from tdrop.report import render_report

@@ -11,7 +11,7 @@ import pytest
 from report_cases import make_forecast, make_observations, report_data
 
 from tdrop.data.outcomes import LabelCounts
-from tdrop.disclosure.report import disclose
+from tdrop.disclosure import disclose
 from tdrop.evaluate import evaluate_methods
 from tdrop.home.status import Status
 from tdrop.report import IndexLine, ReportData, render_halt, render_index, render_report, report_summary

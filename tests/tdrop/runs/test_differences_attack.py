@@ -11,8 +11,7 @@ import pytest
 from disclosure_attack import Attack
 from numpy.typing import NDArray
 
-from tdrop.disclosure.cells import shown_count
-from tdrop.disclosure.differences import State, may_leave, state_of
+from tdrop.disclosure import State, may_leave, shown_count, state_of
 
 THRESHOLD = 10
 PEOPLE = 400

@@ -20,8 +20,7 @@ from tdrop import metrics
 from tdrop.base import plain
 from tdrop.data.outcomes import LabelCounts
 from tdrop.data.subgroups import subgroups_of
-from tdrop.disclosure.cells import coarse
-from tdrop.disclosure.report import disclose
+from tdrop.disclosure import coarse, disclose
 from tdrop.evaluate import evaluate_methods
 from tdrop.metrics import METRICS, subgroup_metrics
 from tdrop.report import ReportData, render_report

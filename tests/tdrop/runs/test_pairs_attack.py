@@ -24,7 +24,7 @@ from tdrop.data.outcomes import LabelCounts
 from tdrop.data.subgroups import subgroups_of
 from tdrop.disclosure import Published, disclose
 from tdrop.evaluate import evaluate_methods
-from tdrop.report import ReportData
+from tdrop.report import ReportData, SiteSummary
 from tdrop.shift import estimate_shift, match
 
 SOURCE_ROWS = 300
@@ -85,7 +85,7 @@ def export(published: Published, data: ReportData, folder: Path) -> dict[str, by
     """What a person gets who asks for an export, by the steps of the command."""
     now, policy = patients_of(data), data.site.disclosure
     if published.permits(now, policy.threshold):
-        shown = disclose(replace(data, previous=published.before(now)), policy)
+        shown = replace(disclose(data, policy), previous=published.before(now, SiteSummary))
         published.keep(now, lambda files: write_report(shown, files))
     published.copy(folder)
     return {file.name: file.read_bytes() for file in folder.iterdir()}

@@ -9,7 +9,7 @@ import pytest
 from report_cases import report_data
 
 from tdrop.base import Cohort
-from tdrop.disclosure.report import disclose
+from tdrop.disclosure import disclose
 from tdrop.figures import draw_batches
 from tdrop.report import render_report
 from tdrop.served.batches import FEWEST, MOST, Batch, drawable, feature_differences, remember
