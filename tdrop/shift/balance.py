@@ -8,11 +8,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tdrop.base import Cohort, Doubles, Indices
-from tdrop.shift.marginal import compare_means, standardise
+from tdrop.base import Cohort, Doubles, Indices, Mask
+from tdrop.shift.differences import compare_means, standardise
 
 #: A standardised mean difference below this counts as balanced.
-BALANCED = 0.1
+BALANCED_BELOW = 0.1
 #: So does a ratio of variances between half and twice (Rubin's rule).
 VARIANCE_RATIO = 2.0
 
@@ -43,10 +43,10 @@ class Balance:
 
     @property
     def reached(self) -> bool:
-        """Whether a mean difference above BALANCED was halved or stayed below it, and the variances likewise."""
+        """Whether a mean difference above BALANCED_BELOW was halved or stayed below it, and the variances likewise."""
         if self.before is None or self.after is None or self.before_overlap is None:
             return False
-        means = abs(self.after) <= max(BALANCED, min(abs(self.before), abs(self.before_overlap)) / 2)
+        means = abs(self.after) <= max(BALANCED_BELOW, min(abs(self.before), abs(self.before_overlap)) / 2)
         if self.variance_before is None or self.variance_after is None:
             return bool(means)
         before, after = abs(np.log(self.variance_before)), abs(np.log(self.variance_after))
@@ -78,7 +78,7 @@ class Scale:
     variance_before: Doubles
 
     @classmethod
-    def prepare(cls, source: Cohort, target: Cohort, near: NDArray[np.bool_]) -> Self:
+    def prepare(cls, source: Cohort, target: Cohort, near: Mask) -> Self:
         """Compares the sites; `near` are the target rows with overlap (all, when none has)."""
         return cls.compare(source.features, source.X, target.X, near)
 
@@ -88,19 +88,19 @@ class Scale:
         features: tuple[str, ...],
         X: NDArray[np.float32] | Doubles,
         others: NDArray[np.float32] | Doubles,
-        near: NDArray[np.bool_],
+        near: Mask,
     ) -> Self:
         """Compares source rows X (source rows, features) with target rows (target rows, features)."""
         moments = compare_means(X, others)
-        kept = others[near] if near.any() else others
-        mean = kept.mean(axis=0, dtype=np.float64)
+        compared = others[near] if near.any() else others
+        mean = compared.mean(axis=0, dtype=np.float64)
         before_overlap = standardise(mean - moments.source_mean, moments.pooled_sd)
-        variance = np.where(_many_valued(X, others), kept.var(axis=0, dtype=np.float64), np.nan)
+        variance = np.where(_many_valued(X, others), compared.var(axis=0, dtype=np.float64), np.nan)
         before = _ratio(variance, X.var(axis=0, dtype=np.float64))
         return cls(features, X, mean, moments.pooled_sd, moments.smd, before_overlap, variance, before)
 
     def measure(self, rows: Indices) -> tuple[Balance, ...]:
-        """Returns the balance of the matched rows, one record a feature."""
+        """Returns the balance of the matched rows, one record per feature."""
         after, variance = self._after(rows)
         numbers = [self.before, after, self.before_overlap, self.variance_before, variance]
         return tuple(
@@ -111,7 +111,7 @@ class Scale:
     def worst(self, rows: Indices) -> float:
         """Returns by how much the worst feature misses what was to be reached; 0 or less is balanced."""
         after, variance = self._after(rows)
-        allowed = np.maximum(BALANCED, np.minimum(np.abs(self.before), np.abs(self.before_overlap)) / 2)
+        allowed = np.maximum(BALANCED_BELOW, np.minimum(np.abs(self.before), np.abs(self.before_overlap)) / 2)
         excess = np.where(np.isfinite(after) & np.isfinite(self.before_overlap), np.abs(after) - allowed, np.inf)
         beyond = np.abs(np.log(variance)) - np.maximum(np.log(VARIANCE_RATIO), np.abs(np.log(self.variance_before)) / 2)
         known = np.where(np.isfinite(beyond), beyond, -np.inf)
@@ -124,7 +124,7 @@ class Scale:
         return after, _ratio(self.variance, matched.var(axis=0, dtype=np.float64))
 
 
-def _many_valued(X: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_]:
+def _many_valued(X: NDArray[Any], others: NDArray[Any]) -> Mask:
     """Which features have more than two values, both sites taken together (features,)."""
     low, high = np.minimum(X.min(axis=0), others.min(axis=0)), np.maximum(X.max(axis=0), others.max(axis=0))
     between = [((side != low) & (side != high)).any(axis=0) for side in (X, others)]

@@ -1,6 +1,8 @@
 """Classifiers that tell target patients from source patients, cross-fitted and calibrated; the best is the propensity.
 
-Three compete: a logistic regression of the features, one with their squares and products (`terms`), and boosting. Every
+Three compete: a logistic regression of the features, one with their squares and products (`Terms`), and boosting. Means
+alone do not tell sites apart whose patients have another spread, or whose features go together in another way: the log
+ratio of two normal densities is a quadratic, so squares and products say all there is to say about those. Every
 probability comes from a model that never saw the row. Overfitting shows in the slope of its calibration: without a
 shift the slope is near 0 and every patient gets the same probability. The simplest that the best does not clearly beat,
 patient by patient, is taken. Outcomes are not read, neither the source's nor the target's.
@@ -10,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +26,7 @@ from tdrop.base import (
     DataError,
     Doubles,
     Indices,
+    Mask,
     UsageError,
     count_persons,
     deal_persons,
@@ -31,16 +34,15 @@ from tdrop.base import (
 )
 from tdrop.metrics import auroc_interval, delong, fit_line, per_row_log_loss
 from tdrop.shift.overlap import LARGEST_LOGIT, DomainAuroc, Kind, Propensity, find_unlike
-from tdrop.shift.terms import Terms
 
 #: From simple to involved.
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 #: Folds of the cross-fitting; fewer when a site has fewer rows than this.
-FOLDS = 5
+PROPENSITY_FOLDS = 5
 #: Rows behind one fit of each kind; every row is scored, whatever was left out of the fit. Twenty
 #: coefficients are known to three digits from 200,000 rows; boosting is the slow one.
-MOST_ROWS: dict[str, int] = {"logistic": 200_000, "quadratic": 200_000, "boosting": 50_000}
+MOST_FITTED_ROWS: dict[str, int] = {"logistic": 200_000, "quadratic": 200_000, "boosting": 50_000}
 #: Numbers in the table behind one fit with squares and products (64 MB).
 MOST_CELLS = 8_000_000
 #: Rows that are expanded at once when they are scored.
@@ -52,14 +54,22 @@ CLEARLY = 2.0
 #: From here on boosting is not taken: trees are flat beyond their last split, so they cannot say which of two
 #: patients without overlap is the nearer one.
 SEPARATED = 0.975
+#: Standardised values beyond this are held there before they are multiplied: one patient's square must not decide.
+FURTHEST_VALUE = 5.0
+#: More terms than this are not made; then squares alone, and no products, stand beside the features.
+MOST_TERMS = 1_000
+#: Prior standard deviation of a square's or product's coefficient: all of them together may move the logit by about
+#: TOGETHER, none by more than ALONE for a standard deviation. The ridge of a feature itself is 1.
+ALONE = 0.5
+TOGETHER = 1.5
 
 
 def propensity(
-    source: Cohort, target: Cohort, *, seed: int = 0, kind: Kind | None = None, folds: int = FOLDS
+    source: Cohort, target: Cohort, *, seed: int = 0, kind: Kind | None = None, folds: int = PROPENSITY_FOLDS
 ) -> Propensity:
     """Estimates P(target | x) for every row of both sites, cross-fitted and calibrated.
 
-    A site with many rows is thinned for the fit (MOST_ROWS) and the odds are corrected for that,
+    A site with many rows is thinned for the fit (MOST_FITTED_ROWS) and the odds are corrected for that,
     so the probabilities are those of the two sites as given.
 
     Args:
@@ -75,23 +85,21 @@ def propensity(
     generator = np.random.default_rng([seed, 1])
     fold_of = np.concatenate([_assign_folds(side, folds, generator) for side in (source, target)])
     with threadpool_limits(1):
-        found = [_cross_fit(one, X, is_target, fold_of, seed) for one in (KINDS if kind is None else (kind,))]
-    best = found[_pick(found, is_target)]
+        candidates = [_cross_fit(one, X, is_target, fold_of, seed) for one in (KINDS if kind is None else (kind,))]
+    best = candidates[_pick(candidates, is_target)]
     fitted = Propensity(
         source=best.probability[: len(source)],
         target=best.probability[len(source) :],
         kind=best.auroc.kind,
         folds=folds,
         rows_fitted=best.auroc.rows_fitted,
-        candidates=tuple(one.auroc for one in found),
+        candidates=tuple(one.auroc for one in candidates),
         line=best.line,
     )
     return replace(fitted, unlike=find_unlike(source, target, fitted.target, fitted, seed=seed))
 
 
-def unlike_newcomers(
-    patients: Cohort, source: Cohort, target: Cohort, fitted: Propensity, *, seed: int = 0
-) -> NDArray[np.bool_]:
+def unlike_newcomers(patients: Cohort, source: Cohort, target: Cohort, fitted: Propensity, *, seed: int = 0) -> Mask:
     """Finds new patients who are unlike anyone the model learned from (patients,), by the rule for the target's own.
 
     Args:
@@ -120,11 +128,11 @@ class _CrossFitted:
     auroc: DomainAuroc
 
 
-def _pick(found: Sequence[_CrossFitted], is_target: NDArray[np.bool_]) -> int:
+def _pick(candidates: Sequence[_CrossFitted], is_target: Mask) -> int:
     """Returns the simplest whose log loss is not clearly above the lowest, patient by patient."""
-    losses = [per_row_log_loss(is_target, one.probability) for one in found]
-    usable = [i for i, one in enumerate(found) if one.auroc.kind != "boosting" or one.auroc.value < SEPARATED]
-    usable = usable or list(range(len(found)))
+    losses = [per_row_log_loss(is_target, one.probability) for one in candidates]
+    usable = [i for i, one in enumerate(candidates) if one.auroc.kind != "boosting" or one.auroc.value < SEPARATED]
+    usable = usable or list(range(len(candidates)))
     best = min(usable, key=lambda i: float(losses[i].mean()))
     for index in usable:
         behind = losses[index] - losses[best]
@@ -133,7 +141,7 @@ def _pick(found: Sequence[_CrossFitted], is_target: NDArray[np.bool_]) -> int:
     return best
 
 
-def _cross_fit(kind: Kind, X: Doubles, is_target: NDArray[np.bool_], fold_of: Indices, seed: int) -> _CrossFitted:
+def _cross_fit(kind: Kind, X: Doubles, is_target: Mask, fold_of: Indices, seed: int) -> _CrossFitted:
     generator = np.random.default_rng([seed, 1, KINDS.index(kind)])
     logits = np.empty(len(X))
     most = 0
@@ -155,7 +163,7 @@ def _on_line(logits: Doubles, line: tuple[float, float]) -> Doubles:
     return np.asarray(expit(np.clip(line[0] + line[1] * logits, -LARGEST_LOGIT, LARGEST_LOGIT)), dtype=np.float64)
 
 
-def _calibration(logits: Doubles, is_target: NDArray[np.bool_]) -> tuple[float, float]:
+def _calibration(logits: Doubles, is_target: Mask) -> tuple[float, float]:
     """Intercept and slope that turn out-of-fold logits (rows,) into what they turned out to mean."""
     line = fit_line(
         is_target.astype(np.float64), np.column_stack([np.ones(len(logits)), logits]), np.zeros(len(logits))
@@ -168,7 +176,7 @@ def _calibration(logits: Doubles, is_target: NDArray[np.bool_]) -> tuple[float, 
     return float(prior - SMALLEST_SLOPE * logits.mean()), SMALLEST_SLOPE
 
 
-def stack(source: Cohort, target: Cohort) -> tuple[Doubles, NDArray[np.bool_]]:
+def stack(source: Cohort, target: Cohort) -> tuple[Doubles, Mask]:
     """Returns both sites' rows, standardised together, and which of them are the target's."""
     X = standardised(np.concatenate([source.X, target.X]), source, target)
     return X, np.arange(len(X)) >= len(source)
@@ -201,7 +209,7 @@ class Classifier:
         return np.concatenate([self.model.decision_function(self.terms.expand(chunk)) for chunk in chunks])
 
 
-def fit_classifier(kind: Kind, X: Doubles, is_target: NDArray[np.bool_], seed: int) -> Classifier:
+def fit_classifier(kind: Kind, X: Doubles, is_target: Mask, seed: int) -> Classifier:
     """Fits one source-vs-target classifier on standardised features X (rows, features)."""
     if kind == "boosting":
         # Small trees and short steps: on few rows large ones mostly learn noise, which the calibration then undoes.
@@ -216,7 +224,7 @@ def fit_classifier(kind: Kind, X: Doubles, is_target: NDArray[np.bool_], seed: i
     return Classifier(LogisticRegression(C=1.0, solver=solver, max_iter=500, tol=1e-4).fit(table, is_target), terms)
 
 
-def thin(is_target: NDArray[np.bool_], rows: Indices, most: int, generator: np.random.Generator) -> Indices:
+def thin(is_target: Mask, rows: Indices, most: int, generator: np.random.Generator) -> Indices:
     """Returns at most `most` of `rows`, the smaller site kept as whole as possible."""
     if len(rows) <= most:
         return rows
@@ -230,14 +238,14 @@ def thin(is_target: NDArray[np.bool_], rows: Indices, most: int, generator: np.r
 
 def _most_rows(kind: Kind, features: int) -> int:
     if kind != "quadratic":
-        return MOST_ROWS[kind]
-    return min(MOST_ROWS[kind], max(2_000, MOST_CELLS // (features * (features + 3) // 2)))
+        return MOST_FITTED_ROWS[kind]
+    return min(MOST_FITTED_ROWS[kind], max(2_000, MOST_CELLS // (features * (features + 3) // 2)))
 
 
 def _fit_and_score(
     kind: Kind,
     X: Doubles,
-    is_target: NDArray[np.bool_],
+    is_target: Mask,
     rows: Indices,
     held: Doubles,
     generator: np.random.Generator,
@@ -288,6 +296,60 @@ def _check(source: Cohort, target: Cohort, kind: str | None) -> None:
     check_same_features(source, target)
     if min(len(source), len(target)) < 2:
         raise DataError(
-            f"sites '{source.site}' and '{target.site}': a cross-fitted propensity needs at least 2 rows a site, "
+            f"sites '{source.site}' and '{target.site}': a cross-fitted propensity needs at least 2 rows per site, "
             f"came {len(source):,} and {len(target):,}; check the extract's counts"
         )
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Which products are taken, and how each is scaled.
+
+    Attributes:
+        first: Feature of each product (terms,).
+        second: The feature it is multiplied with; the same one for a square (terms,).
+        mean: What is subtracted from a product (terms,).
+        scale: What it is then multiplied by: small scales are penalised more by one and the same ridge (terms,).
+    """
+
+    first: Indices
+    second: Indices
+    mean: Doubles
+    scale: Doubles
+
+    @classmethod
+    def learn(cls, X: Doubles) -> Self:
+        """Picks the products of standardised features X (rows, features) that say more than the features do."""
+        first, second = _pairs(X)
+        products = _multiply(X, first, second)
+        mean, sd = products.mean(axis=0), products.std(axis=0)
+        telling = sd > 1e-9
+        first, second, mean, sd = first[telling], second[telling], mean[telling], sd[telling]
+        return cls(first, second, mean, min(ALONE, TOGETHER / max(1.0, np.sqrt(len(sd)))) / sd)
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def expand(self, X: Doubles) -> Doubles:
+        """Returns the features with their scaled products beside them (rows, features + terms)."""
+        products = _multiply(X, self.first, self.second)
+        products -= self.mean
+        products *= self.scale
+        return np.concatenate([X, products], axis=1)
+
+
+def _pairs(X: Doubles) -> tuple[Indices, Indices]:
+    features = X.shape[1]
+    first, second = np.triu_indices(features)
+    if features + len(first) > MOST_TERMS:
+        first = second = np.arange(features)
+    # The square of a feature with two values is that feature again.
+    many = np.array([np.any((column != column.min()) & (column != column.max())) for column in X.T], dtype=np.bool_)
+    kept = (first != second) | many[first]
+    return first[kept].astype(np.int64), second[kept].astype(np.int64)
+
+
+def _multiply(X: Doubles, first: Indices, second: Indices) -> Doubles:
+    held = np.clip(X, -FURTHEST_VALUE, FURTHEST_VALUE)
+    product: Doubles = held[:, first] * held[:, second]
+    return product

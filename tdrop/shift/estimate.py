@@ -6,14 +6,21 @@ import logging
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import expit
 
 from tdrop.base import Cohort, Count, DataError, Doubles
 from tdrop.shift.classifier import check_same_features, propensity
-from tdrop.shift.grounds import Ground, worst
-from tdrop.shift.joint import Driver, PermutationTest, permutation_test, rank_drivers
-from tdrop.shift.marginal import Density, FeatureShift, compare_features
+from tdrop.shift.differences import (
+    Density,
+    Driver,
+    FeatureShift,
+    PermutationTest,
+    compare_features,
+    permutation_test,
+    rank_drivers,
+)
 from tdrop.shift.overlap import WEIGHT_CAP, DomainAuroc, Propensity, density_ratio_weights
-from tdrop.shift.verdict import Verdict, judge_shift
+from tdrop.shift.verdict import Ground, Verdict, judge_shift, worst_verdict
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +45,7 @@ class Shift:
         weights_capped_share: Share of source rows whose weight reached the cap.
         outside_overlap: Share of target patients with hardly any source patient like them.
         propensity: Histogram of P(target | x) with the sites weighted alike, on common edges.
-        features: One record a feature.
+        features: One record per feature.
         drivers: Columns by their part in the difference, largest first.
         grounds: What else speaks in the verdict; see `judged`.
     """
@@ -73,7 +80,7 @@ class Shift:
     def judged(self, *grounds: Ground | None) -> Shift:
         """Returns the shift with further grounds, under the worst verdict of all; None says nothing."""
         said = tuple(one for one in grounds if one is not None)
-        return replace(self, grounds=(*self.grounds, *said), verdict=worst(self.verdict, *said))
+        return replace(self, grounds=(*self.grounds, *said), verdict=worst_verdict(self.verdict, *said))
 
 
 def estimate_shift(source: Cohort, target: Cohort, *, seed: int = 0, fitted: Propensity | None = None) -> Shift:
@@ -129,6 +136,6 @@ def _histogram(fitted: Propensity) -> Density:
     edges = np.linspace(0, 1, PROPENSITY_BINS + 1)
     counts = []
     for logits in fitted.logits():
-        balanced: Doubles = 1 / (1 + np.exp(-(logits + prior)))
-        counts.append(tuple(int(count) for count in np.histogram(balanced, edges)[0]))
+        balanced: Doubles = expit(logits + prior)
+        counts.append(tuple(np.histogram(balanced, edges)[0].tolist()))
     return Density(tuple(float(edge) for edge in np.round(edges, 6)), counts[0], counts[1])

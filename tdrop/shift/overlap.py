@@ -127,17 +127,18 @@ class Propensity:
         """Writes it as npz, without pickle."""
         facts = {name: plain(getattr(self, name)) for name in ("kind", "folds", "rows_fitted", "line")}
         facts["candidates"] = [plain(one) for one in self.candidates]
-        kept = np.array(json.dumps(facts))
-        np.savez(path, facts=kept, source=self.source, target=self.target, unlike=self.unlike)
+        np.savez(path, facts=np.array(json.dumps(facts)), source=self.source, target=self.target, unlike=self.unlike)
 
     @classmethod
     def load(cls, path: Path) -> Self:
         """Reads what `save` wrote."""
-        kept = read_arrays(path)
-        facts = json.loads(str(kept["facts"]))
+        arrays = read_arrays(path)
+        facts = json.loads(str(arrays["facts"]))
         candidates = tuple(read(DomainAuroc, one) for one in facts.pop("candidates"))
         line = tuple(facts.pop("line"))
-        return cls(kept["source"], kept["target"], candidates=candidates, unlike=kept["unlike"], line=line, **facts)
+        return cls(
+            arrays["source"], arrays["target"], candidates=candidates, unlike=arrays["unlike"], line=line, **facts
+        )
 
 
 def find_unlike(source: Cohort, patients: Cohort, likeness: Doubles, fitted: Propensity, *, seed: int = 0) -> Mask:

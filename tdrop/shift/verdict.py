@@ -1,9 +1,21 @@
-"""Whether a transfer is sensible, by how large the difference is and never by a p-value."""
+"""Whether a transfer is sensible: by how large the difference is, never by a p-value, and by what else is known.
+
+Beside the patients' features, these speak against "go": few source outcomes, patients shared with the source, and
+outcomes known already. Each ground is numbers; `tdrop.report` writes sentences from them.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from tdrop.base import INTERVAL_LEVEL, MOST_TWINS, Amount, Cohort, Count, SiteStopped
+from tdrop.metrics import auroc
 from tdrop.shift.overlap import DomainAuroc
 
 Verdict = Literal["go", "caution", "stop", "too few to say"]
@@ -20,6 +32,20 @@ CAUTION_OUTSIDE = 0.10
 STOP_OUTSIDE = 0.25
 #: An interval wider than this cannot tell "alike" from "noticeably different" (.5 from .65).
 WIDEST_INTERVAL = 0.15
+#: Fewer source patients with the outcome, or without it, teach no model.
+FEWEST_SOURCE_OUTCOMES = 10
+#: From this share of target patients who are the source's own, results no longer speak of new patients.
+CAUTION_SHARED = 0.10
+STOP_SHARED = 0.50
+#: So far from chance (0) to certainty (1) must values of the same id agree, for the id to name one patient.
+BELIEVED_SURPLUS = 0.2
+#: From these ratios of outcomes to what was expected (or its inverse) the risks are doubtful, or not to be used. Many
+#: patients make any difference sure; one below a tenth is what methods miss by at sites where only the patients differ.
+CAUTION_RATIO = 1.1
+STOP_RATIO = 2.0
+
+#: From best to worst: the worst ground is the verdict.
+_ORDER: tuple[Verdict, ...] = ("go", "caution", "too few to say", "stop")
 
 
 def judge_shift(auroc: DomainAuroc | None, outside: float | None) -> Verdict:
@@ -33,3 +59,137 @@ def judge_shift(auroc: DomainAuroc | None, outside: float | None) -> Verdict:
     if outside >= STOP_OUTSIDE:
         return "stop"
     return "caution" if outside >= CAUTION_OUTSIDE or auroc.low >= CAUTION_AUROC else "go"
+
+
+@dataclass(frozen=True)
+class Ground:
+    """One thing that speaks in the verdict.
+
+    Attributes:
+        kind: What it is about.
+        verdict: What it says by itself.
+        count: Patients it counts: outcomes of the rarer class, shared patients, or outcomes that happened.
+        of: Patients among whom they were counted.
+        expected: Outcomes that the risks expect; None for other kinds.
+        low: Lower end of the interval of what could have happened by chance; None for other kinds.
+        high: Upper end.
+    """
+
+    kind: Literal["source_outcomes", "shared_patients", "known_outcomes", "known_ranking"]
+    verdict: Verdict
+    count: Count
+    of: Count
+    expected: Amount | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+def judge_source_outcomes(y: NDArray[Any]) -> Ground:
+    """Says whether the source has enough patients with and without the outcome (rows,) to learn from."""
+    events = int(np.sum(np.asarray(y) > 0.5))
+    rarer = min(events, len(y) - events)
+    return Ground("source_outcomes", "too few to say" if rarer < FEWEST_SOURCE_OUTCOMES else "go", rarer, len(y))
+
+
+def require_source_outcomes(site: str, grounds: Sequence[Ground], fewest: int) -> None:
+    """Stops a site whose source has fewer than `fewest` patients of either outcome: nothing can be fitted.
+
+    The sentence leaves with Prefect's record, so it has the bar and not the count.
+    """
+    for ground in grounds:
+        if ground.kind == "source_outcomes" and isinstance(ground.count, int) and ground.count < fewest:
+            raise SiteStopped(
+                f"site '{site}': too few to say, because the rarer outcome was seen in fewer than "
+                f"{FEWEST_SOURCE_OUTCOMES} source patients and no method can be fitted with fewer than {fewest}; "
+                "give a source with more"
+            )
+
+
+def judge_shared_patients(source: Cohort, target: Cohort) -> Ground:
+    """Says whether target patients are the source's own.
+
+    Hospitals that number their patients from 1 share ids and no patients. Ids are believed where the values behind
+    them agree more often than those of other pairs; otherwise only patients who agree in every value are counted. Ids
+    may also be new ones for old patients: where values tell patients apart, the same values throughout are one patient.
+    """
+    shared = max(_count_shared(source, target), _count_same_values(source, target))
+    share = shared / max(1, len(target))
+    verdict: Verdict = "stop" if share >= STOP_SHARED else "caution" if share >= CAUTION_SHARED else "go"
+    return Ground("shared_patients", verdict, shared, len(target))
+
+
+def _count_shared(source: Cohort, target: Cohort) -> int:
+    place = {str(one): row for row, one in enumerate(source.ids)}
+    # By id, short ones first: neighbours in a file that is sorted by its values would be no strangers.
+    ids = sorted(((str(one), row) for row, one in enumerate(target.ids)), key=lambda pair: (len(pair[0]), pair))
+    pairs = [(place[one], row) for one, row in ids if one in place]
+    features = [name for name in source.features if name in target.features]
+    if not pairs or not features:
+        return len(pairs)
+    ours = source.X[[row for row, _ in pairs]][:, [source.features.index(name) for name in features]]
+    theirs = target.X[[row for _, row in pairs]][:, [target.features.index(name) for name in features]]
+    agree = ours == theirs
+    # The next patient's values say how often two strangers agree.
+    by_chance = float((ours == np.roll(theirs, 1, axis=0)).mean()) if len(pairs) > 1 else 0.0
+    surplus = (float(agree.mean()) - by_chance) / max(1.0 - by_chance, 1e-9)
+    return len(pairs) if surplus >= BELIEVED_SURPLUS else int(agree.all(axis=1).sum())
+
+
+def _count_same_values(source: Cohort, target: Cohort) -> int:
+    """Counts target patients with the values of a source patient, 0 where source patients have each other's."""
+    features = [name for name in source.features if name in target.features]
+    if not features or not len(source):
+        return 0
+    # Adding 0 makes one of the two zeros: rows are compared by their bytes.
+    ours, theirs = (
+        [row.tobytes() for row in one.X[:, [one.features.index(name) for name in features]] + np.float32(0)]
+        for one in (source, target)
+    )
+    known = set(ours)
+    if len(ours) - len(known) > MOST_TWINS * len(ours):
+        return 0
+    return sum(row in known for row in theirs)
+
+
+def judge_known_outcomes(y: NDArray[Any], risk: NDArray[Any]) -> Ground | None:
+    """Says whether known outcomes (rows,), NaN where unknown, contradict the risks (rows,); None without outcomes.
+
+    The interval is that of the number of outcomes if every risk were right. Outside it they contradict the risks where
+    they are also at least CAUTION_RATIO times as many, or as few, as expected.
+    """
+    known = np.isfinite(np.asarray(y, dtype=np.float64))
+    if not known.any():
+        return None
+    happened, p = int(np.sum(np.asarray(y)[known] > 0.5)), np.asarray(risk, dtype=np.float64)[known]
+    expected = float(p.sum())
+    # Half a patient more: a count is whole, its normal approximation is not.
+    reach = float(norm.ppf(0.5 + INTERVAL_LEVEL / 2)) * float(np.sqrt((p * (1 - p)).sum())) + 0.5
+    low, high = max(0.0, expected - reach), min(float(known.sum()), expected + reach)
+    verdict: Verdict = "go"
+    if not low <= happened <= high:
+        ratio = max(happened + 0.5, expected + 0.5) / min(happened + 0.5, expected + 0.5)
+        verdict = "stop" if ratio >= STOP_RATIO else "caution" if ratio >= CAUTION_RATIO else "go"
+    return Ground("known_outcomes", verdict, happened, int(known.sum()), expected, low, high)
+
+
+def judge_known_ranking(y: NDArray[Any], risk: NDArray[Any]) -> Ground | None:
+    """Says whether known outcomes (rows,), NaN where unknown, went to the lower risks (rows,); None without both kinds.
+
+    As many outcomes as expected say nothing about whose they were. Risks that rank patients worse than guessing, by
+    more than chance, are of no use here.
+    """
+    known = np.isfinite(np.asarray(y, dtype=np.float64))
+    happened = np.asarray(y)[known] > 0.5
+    with_it, without = int(happened.sum()), int((~happened).sum())
+    value = auroc(happened, np.asarray(risk, dtype=np.float64)[known])
+    if value is None:
+        return None
+    # The spread of the AUROC of guesses, after Mann and Whitney.
+    spread = float(np.sqrt((with_it + without + 1) / (12 * with_it * without)))
+    worse = value < 0.5 - float(norm.ppf(0.5 + INTERVAL_LEVEL / 2)) * spread
+    return Ground("known_ranking", "stop" if worse else "go", with_it, with_it + without)
+
+
+def worst_verdict(verdict: Verdict, *grounds: Ground | None) -> Verdict:
+    """Returns the worst of a verdict on features and what the grounds say."""
+    return max((verdict, *(one.verdict for one in grounds if one is not None)), key=_ORDER.index)

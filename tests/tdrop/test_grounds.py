@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from tdrop.base import Cohort, plain, read
-from tdrop.shift import estimate_shift
-from tdrop.shift.grounds import (
+from tdrop.shift import (
     Ground,
+    estimate_shift,
     judge_known_outcomes,
     judge_known_ranking,
     judge_shared_patients,
     judge_source_outcomes,
-    worst,
+    worst_verdict,
 )
 
 FEW = "too few to say"
@@ -133,9 +133,9 @@ def test_a_large_site_is_not_doubted_over_a_few_percent(rate, verdict):
 
 def test_the_worst_ground_is_the_verdict():
     grounds = judge_source_outcomes(np.zeros(50)), None
-    assert worst("go", *grounds) == "too few to say"
-    assert worst("stop", *grounds) == "stop"
-    assert worst("caution") == "caution"
+    assert worst_verdict("go", *grounds) == "too few to say"
+    assert worst_verdict("stop", *grounds) == "stop"
+    assert worst_verdict("caution") == "caution"
 
 
 @pytest.mark.parametrize(("events", "serves"), [(2, False), (10, True)])

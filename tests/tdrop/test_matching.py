@@ -13,8 +13,7 @@ from hypothesis import given, settings, strategies as st
 from flows.benchmarks.real_pairs import rotterdam_to_gbsg
 from tdrop.base import Cohort, DataError, UsageError, plain, read
 from tdrop.data.simulation import simulated_cohort
-from tdrop.shift import Balance, Matching, match
-from tdrop.shift.nearest import count_within, take_nearest
+from tdrop.shift import Balance, Matching, count_within, match, take_nearest
 
 
 def take_nearest_plainly(source, target, *, caliper, most, seed):

@@ -20,12 +20,12 @@ from tdrop.shift import (
     density_ratio_weights,
     effective_n,
     estimate_shift,
+    judge_shift,
     match,
+    permutation_test,
     propensity,
     unlike_newcomers,
 )
-from tdrop.shift.joint import permutation_test
-from tdrop.shift.verdict import judge_shift
 
 
 def cohort(site: str, **columns) -> Cohort:
@@ -174,7 +174,7 @@ def test_thinning_a_large_site_leaves_the_odds_right(monkeypatch):
     generator = np.random.default_rng(0)
     source, target = cohort("a", x=generator.normal(0, 1, 20_000)), cohort("b", x=generator.normal(1, 1, 1_000))
     whole = propensity(source, target)
-    monkeypatch.setitem(__import__("tdrop.shift.classifier").shift.classifier.MOST_ROWS, "logistic", 4_000)
+    monkeypatch.setitem(__import__("tdrop.shift.classifier").shift.classifier.MOST_FITTED_ROWS, "logistic", 4_000)
     thinned = propensity(source, target)
     assert thinned.rows_fitted == 4_000
     assert np.abs(thinned.logits()[0] - whole.logits()[0]).max() < 0.6

@@ -7,16 +7,15 @@ taking its nearest unused source row within the caliper, until a tenth is reache
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 
-from tdrop.base import Amount, Cohort, Count, DataError, Doubles, Rows, UsageError, ascending
+from tdrop.base import Amount, Cohort, Count, DataError, Doubles, Indices, Rows, UsageError, ascending
 from tdrop.shift.balance import Balance, Scale
 from tdrop.shift.classifier import check_same_features, propensity
-from tdrop.shift.nearest import Pairs, count_within, take_nearest
 from tdrop.shift.overlap import Kind, Propensity, effective_n
 
 logger = logging.getLogger(__name__)
@@ -26,7 +25,7 @@ SHARE = 0.10
 #: The caliper in standard deviations of the logit (Austin, Pharmaceutical Statistics 2011).
 CALIPER = 0.2
 #: Fewer matched rows than this estimate no loss worth tuning on, unless the source is small itself.
-FEWEST_ROWS = 50
+FEWEST_MATCHED = 50
 #: A set of a few hundred rows can miss balance by the luck of the order alone: up to MOST_ORDERS are
 #: tried while balance is missed, fewer for large sets, where luck averages out (about ORDER_ROWS rows in all).
 MOST_ORDERS = 200
@@ -36,6 +35,27 @@ ORDER_ROWS = 20_000
 SHORTEST = 0.3
 
 Fallback = Literal["unbalanced", "shorter", "most alike", "random"]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Matched rows in the order they were taken.
+
+    Attributes:
+        source: Source rows, each at most once (pairs,).
+        target: Target row that took each of them (pairs,).
+        passes: Rounds over the target rows.
+    """
+
+    source: Indices
+    target: Indices
+    passes: int
+
+    @classmethod
+    def none(cls) -> Self:
+        """Returns no pairs at all."""
+        empty = np.empty(0, dtype=np.int64)
+        return cls(empty, empty, 0)
 
 
 @dataclass(frozen=True)
@@ -58,7 +78,7 @@ class Matching:
         fallback: What was done instead of the plain matching, or None: the closest set was kept though "unbalanced",
             a "shorter" one because no longer one is, the "most alike" source rows whatever their distance because too
             few lie within the caliper, or a "random" share because the target is too small to match on.
-        within: Source rows found within the caliper, where they were too few.
+        within: Source rows within the caliper, where they were too few.
         propensity: The same for the logit of the propensity, which also sees what no single feature shows.
     """
 
@@ -110,7 +130,7 @@ def match(
     scale = Scale.prepare(source, target, near)
     request = _Request(scale, len(target), wanted, fitted.kind, float(near.mean()), logits)
     pairs, orders = _try_orders(request, source_logits, target_logits, width, seed)
-    if len(pairs.source) < min(wanted, max(FEWEST_ROWS, int(SHORTEST * wanted))):
+    if len(pairs.source) < min(wanted, max(FEWEST_MATCHED, int(SHORTEST * wanted))):
         return _take_most_alike(request, source_logits, len(pairs.source))
     return _describe(request, pairs, width, orders, _what_was_missed(request, pairs))
 
@@ -150,12 +170,16 @@ def _try_orders(request: _Request, source: Doubles, target: Doubles, width: floa
         pairs = take_nearest(source, target, caliper=width, most=request.wanted, seed=[seed, order])
         if not len(pairs.source):
             return pairs, order + 1
-        for kept in _beginnings(pairs):
-            excess = request.scale.worst(kept.source)
+        for beginning in _beginnings(pairs):
+            excess = request.scale.worst(beginning.source)
             # A balanced set is worth its length, an unbalanced one less than any balanced one.
-            key = (float(len(kept.source)), 0.0) if excess <= 0 else (0.0, -excess if kept is pairs else -np.inf)
+            key = (
+                (float(len(beginning.source)), 0.0)
+                if excess <= 0
+                else (0.0, -excess if beginning is pairs else -np.inf)
+            )
             if key > best_key:
-                best, best_key = kept, key
+                best, best_key = beginning, key
             if excess <= 0:
                 break
         if best_key[0] >= len(pairs.source):
@@ -168,7 +192,7 @@ def _beginnings(pairs: Pairs) -> Iterator[Pairs]:
     yield pairs
     for share in np.arange(0.95, SHORTEST - 0.01, -0.05):
         count = int(share * len(pairs.source))
-        if count >= FEWEST_ROWS:
+        if count >= FEWEST_MATCHED:
             yield Pairs(pairs.source[:count], pairs.target[:count], pairs.passes)
 
 
@@ -210,10 +234,10 @@ def _describe(
     )
 
 
-def _take_most_alike(request: _Request, logits: Doubles, found: int) -> Matching:
+def _take_most_alike(request: _Request, logits: Doubles, within: int) -> Matching:
     """Falls back to the most target-like rows, whatever their distance."""
     rows = ascending(-logits)[: request.wanted]
-    return _describe(request, replace(Pairs.none(), source=rows), None, 0, "most alike", found)
+    return _describe(request, replace(Pairs.none(), source=rows), None, 0, "most alike", within)
 
 
 def _draw_at_random(source: Cohort, target: Cohort, wanted: int, seed: int) -> Matching:
@@ -222,3 +246,65 @@ def _draw_at_random(source: Cohort, target: Cohort, wanted: int, seed: int) -> M
     scale = Scale.prepare(source, target, np.ones(len(target), dtype=bool))
     request = _Request(scale, len(target), wanted, None, 0.0)
     return _describe(request, replace(Pairs.none(), source=rows), None, 0, "random")
+
+
+def take_nearest(source: Doubles, target: Doubles, *, caliper: float, most: int, seed: Sequence[int]) -> Pairs:
+    """Lets target rows take their nearest unused source row within the caliper, in seeded passes.
+
+    In every pass the target rows come in a new random order. A row that gets nothing leaves: rows are only used up, so
+    it would get nothing later. Ends with `most` pairs or nobody left. Of two equally near rows the one with the lower
+    logit is taken.
+
+    The source's logits are sorted once. Two lists of links skip used rows: following `right` from a place leads to the
+    nearest unused row at or after it, `left` to the nearest at or before. Paths are halved while they are followed
+    (union-find), so a search costs next to nothing however many rows are used up.
+
+    Args:
+        source: Logits of the source rows (source rows,).
+        target: Logits of the target rows (target rows,).
+        caliper: Largest distance on the logit.
+        most: Largest number of pairs.
+        seed: Decides the orders.
+    """
+    generator = np.random.default_rng([*seed, 4])
+    order = ascending(source)
+    ordered = source[order]
+    # Places are shifted by one: 0 and len + 1 are sentinels that no caliper reaches.
+    values: list[float] = [-np.inf, *ordered.tolist(), np.inf]
+    left, right = list(range(len(values))), list(range(len(values)))
+    start = (np.searchsorted(ordered, target, side="left") + 1).tolist()
+    logits = target.tolist()
+    waiting = np.flatnonzero(count_within(ordered, target, caliper) > 0).tolist()
+    taken: list[int] = []
+    takers: list[int] = []
+    passes = 0
+    while waiting and len(taken) < most:
+        passes += 1
+        first = len(takers)
+        for row in generator.permutation(waiting).tolist():
+            after, before = _follow(right, start[row]), _follow(left, start[row] - 1)
+            above, below = values[after] - logits[row], logits[row] - values[before]
+            nearest, distance = (before, below) if below <= above else (after, above)
+            if distance <= caliper:
+                right[nearest], left[nearest] = nearest + 1, nearest - 1
+                taken.append(nearest - 1)
+                takers.append(row)
+                if len(taken) >= most:
+                    break
+        waiting = takers[first:]
+    return Pairs(order[np.asarray(taken, dtype=np.int64)], np.asarray(takers, dtype=np.int64), passes)
+
+
+def _follow(links: list[int], place: int) -> int:
+    """Follows links to the end, halving the path on the way."""
+    while links[place] != place:
+        links[place] = links[links[place]]
+        place = links[place]
+    return place
+
+
+def count_within(sorted_source: Doubles, target: Doubles, caliper: float) -> Indices:
+    """Number of source rows within the caliper of each target row (target rows,)."""
+    first = np.searchsorted(sorted_source, target - caliper, side="left")
+    last = np.searchsorted(sorted_source, target + caliper, side="right")
+    return np.asarray(last - first, dtype=np.int64)
