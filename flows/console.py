@@ -1,15 +1,14 @@
-"""What a person sees while a run goes on, and the table when it ends."""
+"""What a person sees while a run goes on: a progress bar per site on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
 from rich.console import Console
-from rich.live import Live
-from rich.table import Table
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from tdrop.home import Event, listen, silence
@@ -28,120 +27,109 @@ STAGES: Mapping[str, float] = {
     "report": 3,
     "record": 3,
 }
-
-
 #: Share of the work after which the rest can be estimated: some of the tuning must have been seen.
 ENOUGH_TO_ESTIMATE = 0.08
 #: Where no terminal shows a clock, a line comes at least this often.
 SIGN_OF_LIFE_SECONDS = 30.0
 
 
-class RunDisplay:
-    """Draws the stages of one or several sites with elapsed time and an estimate of the rest."""
+class StageColumn(ProgressColumn):
+    """Where a site is, in words: "5/11 tune, about 2:10 to go"."""
 
-    def __init__(self, sites: Sequence[str]) -> None:
-        self.sites = list(sites)
-        self.started: dict[str, float] = {}
-        self.done: dict[tuple[str, str], tuple[int, int, str]] = {}
-        #: By site, the share of its work that was done when it was last more, and when that was.
-        self.reached: dict[str, tuple[float, float]] = {}
-        self.lock = threading.Lock()
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.fields['stage']}{to_go(task)}", style="dim" if task.start_time is None else "")
+
+
+class RunProgress(Progress):
+    """One bar per site, filled by the stages that are done; silent where the console is no terminal."""
+
+    def __init__(self, sites: Sequence[str], console: Console) -> None:
+        super().__init__(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(12),
+            TimeElapsedColumn(),
+            StageColumn(),
+            TextColumn("{task.fields[detail]}", style="dim", markup=False),
+            console=console,
+            disable=not console.is_terminal,
+            refresh_per_second=4,
+        )
+        self.bars = {
+            site: self.add_task(site, start=False, total=1.0, stage="waiting", detail="", when=0.0) for site in sites
+        }
+        self.events: dict[str, dict[str, Event]] = {site: {} for site in sites}
+        self.taking = threading.Lock()
 
     def take(self, event: Event) -> None:
-        """Remembers how far a stage is."""
-        if event.site in self.sites:
-            with self.lock:
-                self.started.setdefault(event.site, time.monotonic())
-                self.done[event.site, event.stage] = (event.done, event.total, event.detail)
-            share = self.share_done(event.site)
-            if share > self.reached.get(event.site, (0.0, 0.0))[0]:
-                self.reached[event.site] = share, time.monotonic()
+        """Moves a site's bar."""
+        if event.site not in self.bars:
+            return
+        bar = self.bars[event.site]
+        with self.taking:
+            self.start_task(bar)
+            stages = self.events[event.site]
+            stages[event.stage] = event
+            weights = sum(STAGES.get(name, 0) * seen.done / max(seen.total, 1) for name, seen in stages.items())
+            share = min(1.0, weights / sum(STAGES.values()))
+            current = _current(stages)
+            number = f"{list(STAGES).index(current.stage) + 1}/{len(STAGES)} " if current.stage in STAGES else ""
+            self.update(bar, stage=f"{number}{current.stage}", detail=current.detail)
+            if share > self.tasks[bar].completed:
+                self.update(bar, completed=share, when=self.get_time())
 
-    def share_done(self, site: str) -> float:
-        """Share of a site's work done, by the stages' rough weights."""
-        with self.lock:
-            reached = sum(
-                STAGES.get(stage, 0) * done / max(total, 1)
-                for (name, stage), (done, total, _) in self.done.items()
-                if name == site
-            )
-        return min(1.0, float(reached) / sum(STAGES.values()))
+    def in_words(self) -> str:
+        """Where every site is, in one line."""
+        return "; ".join(f"{task.description}: {task.fields['stage']}{to_go(task)}" for task in self.tasks)
 
-    def to_go(self, site: str) -> str:
-        """An estimate of a site's rest, once there is something to go by."""
-        share, when = self.reached.get(site, (0.0, 0.0))
-        if not ENOUGH_TO_ESTIMATE < share < 1:
-            return ""
-        # From the last step that ended, and counted down since: within a long step the rest must not seem to grow.
-        rest = (when - self.started[site]) * (1 - share) / share - (time.monotonic() - when)
-        return f", about {_clock(rest)} to go" if rest >= 1 else ""
 
-    def stage_of(self, site: str) -> tuple[str, int, int, str] | None:
-        """The stage that a site is in: its name, steps done, steps in all and detail; None before its first."""
-        with self.lock:
-            stages = dict.fromkeys((*STAGES, *(stage for _, stage in self.done)))
-            seen = [(stage, *self.done[site, stage]) for stage in stages if (site, stage) in self.done]
-        open_stages = [entry for entry in seen if entry[1] < entry[2]]
-        return open_stages[0] if open_stages else seen[-1] if seen else None
+def _current(stages: Mapping[str, Event]) -> Event:
+    """The first stage that is under way, or the last one that is done."""
+    seen = [stages[name] for name in dict.fromkeys((*STAGES, *stages)) if name in stages]
+    return next((event for event in seen if event.done < event.total), seen[-1])
 
-    def words_of(self, site: str) -> str:
-        """Where a site is, in words: "5/11 tune, about 2:10 to go"."""
-        current = self.stage_of(site)
-        if current is None:
-            return "waiting"
-        stage = current[0]
-        # A benchmark has stages of its own, which are not counted.
-        number = f"{list(STAGES).index(stage) + 1}/{len(STAGES)} " if stage in STAGES else ""
-        return f"{number}{stage}{self.to_go(site)}"
 
-    def __rich__(self) -> Table:
-        grid = Table.grid(padding=(0, 2))
-        for site in self.sites:
-            _, done, total, detail = self.stage_of(site) or ("", 0, 1, "")
-            bar = "━" * round(12 * done / max(total, 1))
-            words = Text(self.words_of(site), style="" if site in self.started else "dim")
-            grid.add_row(Text(site, style="bold"), words, Text(f"{bar:<12}", style="cyan"), Text(detail, style="dim"))
-        with self.lock:
-            first = min(self.started.values(), default=None)
-        grid.add_row(Text("starting" if first is None else _clock(time.monotonic() - first), style="dim"))
-        return grid
+def to_go(task: Task) -> str:
+    """An estimate of a site's rest, once there is something to go by."""
+    if task.start_time is None or not ENOUGH_TO_ESTIMATE < task.completed < 1:
+        return ""
+    when = task.fields["when"]
+    # From the last step that ended, and counted down since: within a long step the rest must not seem to grow.
+    rest = (when - task.start_time) * (1 - task.completed) / task.completed - (task.get_time() - when)
+    return f", about {_clock(rest)} to go" if rest >= 1 else ""
 
 
 @contextmanager
 def watching(sites: Sequence[str], console: Console) -> Iterator[None]:
-    """Shows progress inside the block: a live table on a terminal, lines elsewhere."""
-    display = RunDisplay(sites)
-    listen(display.take)
-    shown: AbstractContextManager[object] = _lines(display, console)
-    if console.is_terminal:
-        shown = Live(display, console=console, refresh_per_second=4)
+    """Shows progress inside the block: bars on a terminal, lines elsewhere."""
+    progress = RunProgress(sites, console)
+    listen(progress.take)
     try:
-        with shown:
+        with progress if console.is_terminal else _lines(progress):
             yield
     finally:
         silence()
 
 
 @contextmanager
-def _lines(display: RunDisplay, console: Console) -> Iterator[None]:
-    """One line a stage, and a sign of life when no stage has ended for a while."""
+def _lines(progress: RunProgress) -> Iterator[None]:
+    """Prints one line per stage, and a sign of life when no stage has ended for a while."""
     started, news, over = time.monotonic(), threading.Event(), threading.Event()
     # Sites with one source all read it; once is enough for a reader.
-    told: set[Event] = set()
+    printed: set[Event] = set()
 
     def say(words: str) -> None:
-        console.print(f"[{_clock(time.monotonic() - started)}] {words}", markup=False)
+        progress.console.print(f"[{_clock(time.monotonic() - started)}] {words}", markup=False)
 
     def show(event: Event) -> None:
-        if event.done >= event.total and event not in told:
-            told.add(event)
+        if event.done >= event.total and event not in printed:
+            printed.add(event)
             say(f"{event.site}: {event.stage}" + (f": {event.detail}" if event.detail else ""))
             news.set()
 
     def keep_alive() -> None:
         while not over.is_set():
             if not news.wait(SIGN_OF_LIFE_SECONDS):
-                say("; ".join(f"{site}: {display.words_of(site)}" for site in display.sites))
+                say(progress.in_words())
             news.clear()
 
     listen(show)

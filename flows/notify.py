@@ -9,7 +9,7 @@ from prefect.events.actions import SendNotification
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 from prefect.exceptions import ObjectNotFound
 
-from flows.deployments_file import FLOW
+from flows.deployments import FLOW
 from tdrop.base import UsageError
 
 if TYPE_CHECKING:

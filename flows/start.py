@@ -1,17 +1,10 @@
-"""Where `tdrop` begins: a signal that comes while the program is still being loaded ends it in a sentence too."""
+"""The entry point of earlier installations; `pip install -e .` makes the script use `flows.cli`."""
 
 from __future__ import annotations
 
-from flows.interrupts import leaving_at_once
+from flows.cli import main
 
-
-def main() -> None:
-    """Loads the command line and runs it."""
-    leaving_at_once()
-    from flows.cli import main as run
-
-    run()
-
+__all__ = ["main"]
 
 if __name__ == "__main__":
     main()

@@ -43,8 +43,8 @@ report.write_text(json.dumps({"code": code, "modules": sorted(name for name in s
 """
 
 
-def modules_loaded(place, arguments) -> set[str]:
-    """The packages that a command loads which succeeds, without a Prefect server."""
+def modules_loaded(place, arguments, code: int = 0) -> set[str]:
+    """The packages that a command loads which ends with an exit code, without a Prefect server."""
     environment = {**os.environ, "TDROP_HOME": place.home, "PREFECT_HOME": str(place.root / "prefect")}
     environment.pop("PREFECT_API_URL", None)
     report = place.root / "loaded.json"
@@ -52,9 +52,9 @@ def modules_loaded(place, arguments) -> set[str]:
         [sys.executable, "-c", COMMAND, str(report), *map(str, arguments)],
         cwd=PROJECT, env=environment, capture_output=True, check=True, timeout=600,
     )  # fmt: skip
-    found = json.loads(report.read_text())
-    assert found["code"] == 0
-    return set(found["modules"])
+    loaded = json.loads(report.read_text())
+    assert loaded["code"] == code
+    return set(loaded["modules"])
 
 
 def start_transfer(place, settings, site: str, processes: int, pauses: tuple[str, ...] = ()) -> subprocess.Popen[str]:

@@ -12,7 +12,7 @@ import typer
 from conftest import PROJECT
 
 from flows.benchmarks import BENCHMARKS
-from flows.cli import app
+from flows.commands import app
 from tdrop.methods import method_class, method_names
 
 PAGES = {

@@ -85,7 +85,10 @@ def load_network(folder: Path | str) -> Network:
     """Reads and checks every table and site in `folder`; a ContractError has file and line."""
     folder = Path(folder)
     if not _is_folder(folder / "tables") or not _is_folder(folder / "sites"):
-        raise ContractError(f"{folder}: expected a folder with `tables/` and `sites/` in it; see docs/CONTRACTS.md")
+        raise ContractError(
+            f"{folder}: expected a folder with `tables/` and `sites/` in it; name it with `--contracts DIR`, make one "
+            "from your own file with `tdrop init DIR --data FILE --outcome COLUMN`, or see an example with `tdrop demo`"
+        )
     tables, documents = _documents(folder / "tables"), _documents(folder / "sites")
     contracts = {name: parse(Contract, document) for name, document in tables.items()}
     sites = {name: _parse_site(document) for name, document in documents.items()}

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from command import tdrop
 from conftest import leave_reports_out, write_tiny_network
 
 from tdrop.base import TdropError
@@ -311,12 +312,9 @@ def recalibrate(place):
 
 
 def export(place):
-    from flows.printer import Printer
-    from flows.promotion import run_export
-
     folder = place.root / "mailed"
     try:
-        run_export("harbour", folder=folder, contracts=Path(place.contracts), console=Printer())
+        tdrop("export", "harbour", "--folder", folder, "--contracts", place.contracts)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

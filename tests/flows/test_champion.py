@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shutil
@@ -21,6 +20,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from command import tdrop
 from conftest import TINY_METHODS, settle, write_tiny_network
 
 from tdrop.base import DataError, SiteStopped, Unavailable, UsageError
@@ -445,14 +445,11 @@ def test_the_export_hides_what_the_site_wants_hidden(place, tmp_path):
 
 
 def test_an_export_to_the_site_s_own_folder_leaves_nothing_of_an_earlier_one_there(place, monkeypatch):
-    from flows.printer import Printer
-    from flows.promotion import run_export
-
     monkeypatch.setenv("TDROP_HOME", place.home)
     folder = place.site("harbour") / "export"
     folder.mkdir()
     (folder / "earlier.html").write_text("what was not hidden then")
-    run_export("harbour", folder=None, contracts=Path(place.contracts), console=Printer(file=io.StringIO()))
+    tdrop("export", "harbour", "--contracts", place.contracts)
     names = {path.name for path in folder.iterdir()}
     assert "report.html" in names
     assert "earlier.html" not in names

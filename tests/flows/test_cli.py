@@ -1,4 +1,4 @@
-"""The command as a person meets it: a real process, its exit code, and what it prints."""
+"""The command as a person meets it: its exit code, what it prints, and one sentence where something is wrong."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
+from command import tdrop
 from conftest import PROJECT
+from typer.testing import CliRunner
+
+from flows.commands import app
+from tdrop.base import ContractError, UsageError
 
 TDROP = Path(sys.executable).with_name("tdrop")
 
@@ -63,26 +69,23 @@ def test_the_library_imports_neither_orchestrator_nor_record_nor_checker():
     subprocess.run([sys.executable, "-c", program], cwd=PROJECT, check=True)
 
 
-def test_every_listed_command_shows_an_example():
-    from typer.testing import CliRunner
-
-    from flows.cli import app
-
-    def shown(*arguments: str) -> str:
-        return CliRunner().invoke(app, arguments, env={"COLUMNS": "200"}).output
-
-    listed = shown("--help")
-    commands = ("demo", "validate", "shift", "transfer", "score", "audit", "promote", "rollback", "export")
-    commands += ("add-site", "deploy", "benchmark", "prune", "ui")
-    for command in commands:
-        assert command in listed
-        assert f"Example: tdrop {command}" in shown(command, "--help")
+def test_commands_are_grouped_by_job_and_every_one_shows_an_example():
+    listed = tdrop("--help", width=120)
+    panels = [line.split()[1] for line in listed.splitlines() if line.startswith("╭─")]
+    assert panels == ["Options", "Start", "Run", "Use", "Look", "Admin"]
+    for name in typer.main.get_command(app).commands:
+        assert f" {name} " in listed
+        shown = tdrop(name, "--help")
+        assert f"Example: tdrop {name}" in shown
+        assert "<bool>" not in shown
+        assert "{" not in shown
+    assert "transfer [OPTIONS] SITE..." in tdrop("transfer", "--help")
 
 
-def test_an_unknown_site_is_wrong_usage(tmp_path):
-    result = run("transfer", "harbor", home=tmp_path)
-    assert result.returncode == 2
-    assert "did you mean 'harbour'?" in one_sentence(result)
+def test_the_command_alone_shows_its_help(tmp_path):
+    result = run(home=tmp_path)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "Start with: tdrop demo" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -101,19 +104,16 @@ def test_an_unknown_site_is_wrong_usage(tmp_path):
     ids=lambda arguments: arguments[0],
 )
 def test_a_source_given_as_a_target_is_told_which_sites_are(arguments, tmp_path, monkeypatch):
-    from typer.testing import CliRunner
-
-    from flows.cli import app
-
     monkeypatch.chdir(PROJECT)
-    result = CliRunner().invoke(app, [arguments[0], "registry", *arguments[1:]], env={"TDROP_HOME": str(tmp_path)})
-    assert "site 'registry' is a source; give a target site: " in str(result.exception)
+    monkeypatch.setenv("TDROP_HOME", str(tmp_path))
+    with pytest.raises(UsageError, match="site 'registry' is a source; give a target site: "):
+        tdrop(arguments[0], "registry", *arguments[1:])
 
 
-def test_a_source_cannot_be_a_target(tmp_path):
-    result = run("transfer", "registry", home=tmp_path)
-    assert result.returncode == 2
-    assert "source" in one_sentence(result)
+@pytest.mark.parametrize("given", [(), ("--by", "A"), ("--note", "b")])
+def test_a_promotion_asks_for_the_person_and_the_note_together(given):
+    with pytest.raises(UsageError, match=r"give both --by NAME .* and --note TEXT"):
+        tdrop("promote", "harbour", *given)
 
 
 def test_a_missing_extract_is_one_sentence(tmp_path, prefect_server):
@@ -123,29 +123,31 @@ def test_a_missing_extract_is_one_sentence(tmp_path, prefect_server):
     assert not (tmp_path / "sites" / "harbour" / "latest").exists()
 
 
-def test_a_broken_yaml_names_file_and_line(tmp_path):
+def test_a_broken_yaml_names_file_and_line(tmp_path, monkeypatch):
     contracts = tmp_path / "network" / "data_contracts"
     shutil.copytree(PROJECT / "data_contracts", contracts)
+    monkeypatch.setenv("TDROP_HOME", str(tmp_path))
     site = contracts / "sites" / "harbour.yaml"
     site.write_text(site.read_text() + "\nrenamez: {a: b}\n")
-    result = run("validate", "harbour", "--contracts", str(contracts), home=tmp_path)
-    assert result.returncode == 1
-    sentence = one_sentence(result)
-    assert "harbour.yaml:" in sentence
-    assert "did you mean 'renames'" in sentence
+    with pytest.raises(ContractError, match=r"harbour\.yaml:\d+:.*did you mean 'renames'"):
+        tdrop("validate", "harbour", "--contracts", contracts)
 
 
-def test_a_home_that_cannot_be_written_is_one_sentence(tmp_path):
+def test_a_home_that_cannot_be_written_is_one_sentence(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way")
-    result = run("transfer", "harbour", home=tmp_path / "file" / "home")
-    assert result.returncode == 2
-    assert "TDROP_HOME" in one_sentence(result)
+    monkeypatch.setenv("TDROP_HOME", str(tmp_path / "file" / "home"))
+    with pytest.raises(UsageError, match="TDROP_HOME"):
+        tdrop("transfer", "harbour")
 
 
-def test_a_missing_contracts_folder_is_one_sentence(tmp_path):
-    result = run("validate", "--all", "--contracts", str(tmp_path / "nowhere"), home=tmp_path)
-    assert result.returncode == 1
-    assert "nowhere" in one_sentence(result)
+@pytest.mark.parametrize("command", ["status", "validate --all", "transfer harbour", "score harbour x.csv", "deploy"])
+def test_the_first_error_of_a_newcomer_names_what_helps(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TDROP_HOME", str(tmp_path / "home"))
+    with pytest.raises(ContractError) as refused:
+        tdrop(*command.split())
+    for words in ("data_contracts", "--contracts DIR", "tdrop init DIR --data FILE", "tdrop demo"):
+        assert words in str(refused.value)
 
 
 def test_broken_files_get_their_sentence_through_the_command_too(tmp_path):
@@ -171,26 +173,27 @@ def test_broken_files_get_their_sentence_through_the_command_too(tmp_path):
 
 
 @pytest.mark.parametrize("arguments", [
+    ("init", "{file}", "--data", "{data}", "--outcome", "died_10y"),
     ("init", "{file}/network", "--data", "{data}", "--outcome", "died_10y"),
     ("init", "{folder}/network", "--data", "{data}", "--outcome", "died_10y", "--horizon", "soon"),
     ("benchmark", "toy", "--quick", "--output", "{file}/results"),
     ("ui", "--prefect-port", "5999", "--mlflow-port", "5999"),
 ], ids=lambda arguments: arguments[0])  # fmt: skip
-def test_what_cannot_be_is_said_before_anything_is_done(arguments, tmp_path):
+def test_what_cannot_be_is_said_before_anything_is_done(arguments, tmp_path, monkeypatch):
+    monkeypatch.setenv("TDROP_HOME", str(tmp_path / "home"))
     (tmp_path / "file").write_text("")
     (tmp_path / "data.csv").write_text(
         "id,age,died_10y\n" + "".join(f"P{n},{50 + n % 40},{n % 2}\n" for n in range(200))
     )
     names = {"file": tmp_path / "file", "data": tmp_path / "data.csv", "folder": tmp_path}
-    result = run(*(part.format(**names) for part in arguments), home=tmp_path / "home")
-    assert result.returncode == 2
-    assert "internal error" not in one_sentence(result)
-    assert "/.tdrop-" not in one_sentence(result)
+    with pytest.raises(UsageError) as refused:
+        tdrop(*(part.format(**names) for part in arguments))
+    assert "/.tdrop-" not in str(refused.value)
     assert not (tmp_path / "network").exists()
 
 
 @pytest.mark.parametrize(("option", "value"), [("--seeds", "51"), ("--trials", "9" * 30), ("--seeds", "0")])
-def test_a_number_that_nobody_means_is_wrong_usage(option, value, tmp_path):
-    result = run("transfer", "harbour", option, value, home=tmp_path)
-    assert result.returncode == 2
+def test_a_number_that_nobody_means_is_wrong_usage(option, value):
+    result = CliRunner().invoke(app, ["transfer", "harbour", option, value])
+    assert result.exit_code == 2
     assert option in result.stderr

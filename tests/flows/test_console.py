@@ -9,52 +9,64 @@ import pytest
 from rich.console import Console
 
 from flows import console as shown
-from tdrop.home.progress import Event, report
+from tdrop.home import Event, report
 
 #: Until when a line must have come; it comes within a fraction of it.
 LIMIT_SECONDS = 400
 
 
-def drawn(display: shown.RunDisplay) -> str:
+class Clock:
+    """A time that only a test moves."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def progress_of(*sites: str) -> tuple[shown.RunProgress, Clock]:
+    clock = Clock()
+    return shown.RunProgress(sites, Console(file=io.StringIO(), width=100, get_time=clock)), clock
+
+
+def drawn(progress: shown.RunProgress) -> list[str]:
     out = io.StringIO()
-    Console(file=out, width=100).print(display)
-    return out.getvalue()
+    Console(file=out, width=100).print(progress)
+    return out.getvalue().splitlines()
 
 
-def test_the_time_to_go_stands_beside_the_stage(monkeypatch):
-    display = shown.RunDisplay(["harbour", "hillside"])
-    assert "Prefect" not in drawn(display)
-    assert drawn(display).count("waiting") == 2
+def test_the_time_to_go_stands_beside_the_stage():
+    progress, clock = progress_of("harbour", "hillside")
+    assert sum("waiting" in line for line in drawn(progress)) == 2
+    progress.take(Event("harbour", "read and check", 0, 1))
+    clock.now += 60
     for stage in ("read and check", "encode", "estimate shift", "match"):
-        display.take(Event("harbour", stage, 1, 1))
-    now = time.monotonic()
-    monkeypatch.setattr(shown.time, "monotonic", lambda: now)
-    display.started["harbour"] = now - 60
-    display.take(Event("harbour", "tune", 20, 40, "mlp"))
-    share = display.share_done("harbour")
-    assert share == pytest.approx((3 + 1 + 4 + 1 + 45 / 2) / sum(shown.STAGES.values()))
-    rest = 60 * (1 - share) / share
-    harbour, hillside = drawn(display).splitlines()[:2]
-    assert f"5/{len(shown.STAGES)} tune, about {int(rest // 60)}:" in harbour
+        progress.take(Event("harbour", stage, 1, 1))
+    progress.take(Event("harbour", "tune", 20, 40, "mlp"))
+    share = (3 + 1 + 4 + 1 + 45 / 2) / sum(shown.STAGES.values())
+    assert progress.tasks[0].completed == pytest.approx(share)
+    minutes, seconds = divmod(round(60 * (1 - share) / share), 60)
+    harbour, hillside = drawn(progress)
+    assert f"5/{len(shown.STAGES)} tune, about {minutes}:{seconds:02d} to go mlp" in harbour
+    assert "0:01:00" in harbour, "the time since the site began"
     assert "to go" not in hillside
 
 
-def test_within_a_long_step_the_time_to_go_counts_down(monkeypatch):
-    now = 1000.0
-    monkeypatch.setattr(shown.time, "monotonic", lambda: now)
-    display = shown.RunDisplay(["harbour"])
-    display.take(Event("harbour", "read and check", 0, 1))
-    now += 60
-    display.take(Event("harbour", "tune", 20, 40))
+def test_within_a_long_step_the_time_to_go_counts_down():
+    progress, clock = progress_of("harbour")
+    progress.take(Event("harbour", "read and check", 0, 1))
+    clock.now += 60
+    progress.take(Event("harbour", "tune", 20, 40))
     rests = []
     for _ in range(4):
-        minutes, _, seconds = display.to_go("harbour").removeprefix(", about ").removesuffix(" to go").partition(":")
+        words = shown.to_go(progress.tasks[0])
+        minutes, _, seconds = words.removeprefix(", about ").removesuffix(" to go").partition(":")
         rests.append(60 * int(minutes) + int(seconds))
-        now += 20
-        display.take(Event("harbour", "tune", 20, 40, "still"))
+        clock.now += 20
+        progress.take(Event("harbour", "tune", 20, 40, "still"))
     assert rests == [rests[0] - 20 * step for step in range(4)]
-    now += 1000
-    assert display.to_go("harbour") == ""
+    clock.now += 1000
+    assert shown.to_go(progress.tasks[0]) == ""
 
 
 def test_where_no_terminal_is_a_stage_is_a_line_and_silence_is_broken(monkeypatch):
@@ -67,14 +79,16 @@ def test_where_no_terminal_is_a_stage_is_a_line_and_silence_is_broken(monkeypatc
         deadline = time.monotonic() + LIMIT_SECONDS
         while "5/" not in out.getvalue() and time.monotonic() < deadline:
             time.sleep(0.01)
-    assert out.getvalue().count("harbour: encode: 9 features\n") == 1, "told by three sites that share it"
+    assert out.getvalue().count("[0:00] harbour: encode: 9 features\n") == 1, "reported by three sites that share it"
     assert f"harbour: 5/{len(shown.STAGES)} tune" in out.getvalue()
     after = out.getvalue()
     time.sleep(0.1)
     assert out.getvalue() == after, "it went on after the run"
 
 
-def test_a_benchmarks_own_stages_are_shown_without_a_number():
-    display = shown.RunDisplay(["toy"])
-    display.take(Event("toy", "draws", 2, 5, "2 of 5"))
-    assert display.words_of("toy") == "draws"
+def test_a_terminal_shows_a_bar_per_site():
+    out = io.StringIO()
+    terminal = Console(file=out, width=100, force_terminal=True, color_system=None)
+    with shown.watching(["harbour"], terminal):
+        report("harbour", "draws", 2, 5, "2 of 5")
+    assert "0:00:00 draws 2 of 5" in out.getvalue(), "a stage that is not the pipeline's has no number"

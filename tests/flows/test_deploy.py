@@ -17,8 +17,7 @@ import pytest
 import yaml
 from conftest import PROJECT, TINY_METHODS, write_tiny_network
 
-from flows.deploy import WORKING_DIRECTORY, runs_here
-from flows.deployments_file import plan_file
+from flows.deployments import WORKING_DIRECTORY, plan_file, runs_here
 from tdrop.base import ContractError
 from tdrop.contracts import load_network
 
@@ -46,21 +45,22 @@ def test_the_committed_file_is_in_step_with_the_sites(network):
     assert str(PROJECT) not in committed
 
 
-def test_what_a_person_wrote_stays(network):
-    text = plan("", network).text.replace("name: tdrop\n", "# ours\nname: hospital\npull: null # by hand\n", 1)
-    document = yaml.safe_load(text)
+def test_parameters_pools_and_what_is_not_a_sites_stay(network):
+    document = yaml.safe_load(plan("", network).text) | {"name": "hospital", "pull": None}
     [harbour] = [entry for entry in document["deployments"] if entry["name"] == "harbour"]
-    harbour["parameters"]["settings"] = {"seeds": 5}
-    harbour["tags"].append("urgent")
+    harbour["parameters"] |= {"settings": {"seeds": 5}, "site": "elsewhere"}
+    harbour["work_pool"] = {"name": "large"}
+    harbour["description"] = "by hand"
     document["deployments"].append({"name": "backup", "entrypoint": "backup.py:run"})
-    head = text[: text.index("deployments:")]
-    existing = head + yaml.safe_dump({"deployments": document["deployments"]}) + "\n# below\nlast: 1\n"
-    planned = plan(existing, network)
-    assert planned.text.startswith(head)
-    assert planned.text.endswith("\n# below\nlast: 1\n")
-    deployments = {entry["name"]: entry for entry in yaml.safe_load(planned.text)["deployments"]}
+    planned = plan(yaml.safe_dump(document), network)
+    assert planned.text.startswith("# Written by `tdrop deploy`"), "what is lost must be said in the file"
+    written = yaml.safe_load(planned.text)
+    assert (written["name"], written["pull"]) == ("hospital", None)
+    deployments = {entry["name"]: entry for entry in written["deployments"]}
     assert deployments["harbour"]["parameters"]["settings"] == {"seeds": 5}
-    assert deployments["harbour"]["tags"][-1] == "urgent"
+    assert deployments["harbour"]["parameters"]["site"] == "harbour"
+    assert deployments["harbour"]["work_pool"] == {"name": "large"}
+    assert deployments["harbour"]["description"] == "Transfer to Harbour Hospital (simulated)"
     assert deployments["backup"] == {"name": "backup", "entrypoint": "backup.py:run"}
     assert plan(planned.text, network).text == planned.text
 
@@ -96,9 +96,9 @@ def test_a_schedule_follows_the_sites_file_and_a_bad_one_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("existing", "words"),
     [
-        ("deployments: [1", "not readable YAML"),
-        ("- a\n- b\n", "not readable YAML"),
-        ("deployments: [1]\n", "list of mappings"),
+        ("deployments: [1", "not a YAML file"),
+        ("- a\n- b\n", "not a YAML file"),
+        ("deployments: [1]\n", "list of deployments"),
         ("deployments:\n- {name: harbour, entrypoint: other.py:flow}\n", "rename it"),
         ("deployments:\n- {name: nightly}\n- {name: nightly}\n", "two deployments are called 'nightly'"),
     ],
@@ -239,7 +239,7 @@ def test_a_worker_runs_scheduled_and_manual_deployments_and_people_are_told(serv
     first = run(served, "tdrop", "deploy", "--notify", "custom-webhook/ward")
     second = run(served, "tdrop", "deploy", "--notify", "custom-webhook/ward")
     assert (first.returncode, second.returncode) == (0, 0), first.stdout + first.stderr + second.stderr
-    assert "3 deployments, in step" in second.stdout
+    assert "3 deployments, unchanged" in second.stdout
     shifted = run(
         served, "tdrop", "transfer", "lakeside", "--method", "logistic_regression", "--trials", "1", "--seeds", "1"
     )
@@ -286,7 +286,7 @@ def test_a_site_that_left_keeps_its_deployment_until_told(served, monkeypatch):
     assert "'lakeside' has no site any more: kept" in kept.stdout, kept.stderr
     removed = run(served, "tdrop", "deploy", "--remove", "--at-once", "3")
     assert "'lakeside' has no site any more: removed" in removed.stdout, removed.stderr
-    assert "at most 3 under way together" in run(served, "tdrop", "deploy").stdout
+    assert "at most 3 at the same time" in run(served, "tdrop", "deploy").stdout
     with client_of(served[2], monkeypatch) as client:
         assert sorted(each.name for each in client.read_deployments()) == ["harbour", "hillside"]
         assert client.read_work_pool("tdrop").concurrency_limit == 3

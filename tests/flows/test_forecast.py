@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from command import tdrop
 from conftest import settle, write_tiny_network
 
 from flows.audit import audit_site, forecasts_held
-from flows.label_list import run_label_list
-from flows.printer import Printer
 from flows.transfer import transfer_site
 from tdrop.base import DataError, UsageError, read_record
 from tdrop.forecast import Forecast, track_record
@@ -191,7 +189,6 @@ def test_an_edited_ledger_stops_the_audit_and_loses_nothing(place):
 
 def test_a_list_says_the_command_that_takes_it_back(place, monkeypatch):
     monkeypatch.setenv("TDROP_HOME", str(place.home))
-    output = io.StringIO()
-    run_label_list("harbour", 20, seed=0, contracts=Path(place.contracts), console=Printer(file=output))
+    output = tdrop("label-list", "harbour", "--n", 20, "--contracts", place.contracts)
     sheet = place.site("harbour") / SHEET
-    assert f"tdrop audit harbour {sheet} --contracts {place.contracts}" in output.getvalue()
+    assert f"tdrop audit harbour {sheet} --contracts {place.contracts}" in output

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from command import init, tdrop
 
-from flows.add_site import run_add_site
-from flows.init import run_add_table, run_init
-from flows.printer import Printer
 from tdrop.base import DataError, TdropError, UsageError
 from tdrop.contracts import load_network, parse_site
-from tdrop.data import Asked, propose_site
+from tdrop.data import propose_site
 from tdrop.data.preparation import prepare
 
 
@@ -41,37 +38,30 @@ def ward(rows: int = 200, seed: int = 0) -> pd.DataFrame:
 
 def start(frame: pd.DataFrame, folder: Path, **asked: Any) -> str:
     frame.to_csv(folder / "source.csv", index=False)
-    output = io.StringIO()
-    run_init(folder / "net", folder / "source.csv", Asked(**asked), table="ward", console=Printer(file=output))
-    return output.getvalue()
+    return init(folder / "net", folder / "source.csv", **asked)
 
 
 def test_a_script_gets_one_document_from_init_and_from_add_site(tmp_path: Path) -> None:
     ward().to_csv(tmp_path / "source.csv", index=False)
     ward(seed=1).drop(columns="died").to_csv(tmp_path / "north.csv", index=False)
-    output = io.StringIO()
-    printer = Printer(as_json=True, file=output)
-    run_init(tmp_path / "net", tmp_path / "source.csv", Asked("died"), table="ward", console=printer)
-    document = json.loads(output.getvalue())
+    contracts = tmp_path / "net" / "data_contracts"
+    data = ("--data", tmp_path / "source.csv", "--outcome", "died")
+    document = json.loads(tdrop("init", tmp_path / "net", *data, "--table", "ward", "--json"))
     assert (document["table"], document["source"], document["validation"]["used"]) == ("ward", "source", 200)
     assert document["guesses"] > 5
-    output.truncate(output.seek(0))
-    contracts = tmp_path / "net" / "data_contracts"
-    run_add_site("north", tmp_path / "north.csv", None, contracts=contracts, console=printer)
-    document = json.loads(output.getvalue())
+    added = tdrop("add-site", "north", "--data", tmp_path / "north.csv", "--contracts", contracts, "--json")
+    document = json.loads(added)
     assert Path(document["file"]).is_file()
     assert (document["site"], document["validation"]["used"]) == ("north", 200)
 
 
 def test_no_name_is_cut_on_a_narrow_screen(tmp_path: Path) -> None:
-    ward().to_csv(tmp_path / "source.csv", index=False)
-    run_init(tmp_path / "net", tmp_path / "source.csv", Asked("died"), table="ward", console=Printer(as_json=True))
+    start(ward(), tmp_path, outcome="died")
     ward(seed=1).to_csv(tmp_path / "north.csv", index=False)
-    output = io.StringIO()
     contracts = tmp_path / "net" / "data_contracts"
-    run_add_site("north", tmp_path / "north.csv", None, contracts=contracts, console=Printer(file=output, width=80))
-    assert "dropped" in output.getvalue()
-    assert "…" not in output.getvalue()
+    output = tdrop("add-site", "north", "--data", tmp_path / "north.csv", "--contracts", contracts, width=80)
+    assert "dropped" in output
+    assert "…" not in output
 
 
 def test_a_file_becomes_a_network_that_validates(tmp_path: Path) -> None:
@@ -183,16 +173,17 @@ def test_targets_of_another_kind_are_refused(tmp_path: Path) -> None:
 
 def test_a_second_table_is_added_whole_or_not_at_all(tmp_path: Path) -> None:
     start(ward(), tmp_path, outcome="died")
-    contracts, console = tmp_path / "net" / "data_contracts", Printer(file=io.StringIO())
+    contracts = tmp_path / "net" / "data_contracts"
+    add = ("add-table", "stroke", "--data", tmp_path / "stroke.csv", "--contracts", contracts, "--outcome")
     ward(80, seed=2).to_csv(tmp_path / "stroke.csv", index=False)
     with pytest.raises(TdropError, match="no column 'dead'"):
-        run_add_table("stroke", tmp_path / "stroke.csv", Asked("dead"), contracts=contracts, console=console)
+        tdrop(*add, "dead")
     assert sorted(load_network(contracts).contracts) == ["ward"]
-    run_add_table("stroke", tmp_path / "stroke.csv", Asked("died"), contracts=contracts, console=console)
+    tdrop(*add, "died")
     network = load_network(contracts)
     assert sorted(network.contracts) == ["stroke", "ward"]
     assert network.site("stroke").table == "stroke"
     with pytest.raises(UsageError, match="there is a table 'stroke' already"):
-        run_add_table("stroke", tmp_path / "stroke.csv", Asked("died"), contracts=contracts, console=console)
+        tdrop(*add, "died")
     with pytest.raises(UsageError, match="there is a network in"):
         start(ward(), tmp_path, outcome="died")

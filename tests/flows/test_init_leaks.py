@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from command import init
 
-from flows.init import run_init
-from flows.printer import Printer
 from tdrop.base import DataError
 from tdrop.contracts import Contract, load_network
-from tdrop.data import Asked
 
 
 def clinic(rows: int = 300, seed: int = 0) -> pd.DataFrame:
@@ -38,12 +35,10 @@ def clinic(rows: int = 300, seed: int = 0) -> pd.DataFrame:
     )
 
 
-def start(frame: pd.DataFrame, folder: Path, asked: Asked) -> tuple[str, Contract]:
+def start(frame: pd.DataFrame, folder: Path, **asked: str) -> tuple[str, Contract]:
     frame.to_csv(folder / "source.csv", index=False)
-    output = io.StringIO()
-    printer = Printer(file=output, width=10_000)
-    run_init(folder / "net", folder / "source.csv", asked, table="clinic", console=printer)
-    return output.getvalue(), load_network(folder / "net" / "data_contracts").contracts["clinic"]
+    output = init(folder / "net", folder / "source.csv", table="clinic", **asked)
+    return output, load_network(folder / "net" / "data_contracts").contracts["clinic"]
 
 
 def features(contract: Contract) -> set[str]:
@@ -51,7 +46,7 @@ def features(contract: Contract) -> set[str]:
 
 
 def test_what_is_known_only_afterwards_does_not_predict(tmp_path: Path) -> None:
-    output, contract = start(clinic(), tmp_path, Asked(outcome="died"))
+    output, contract = start(clinic(), tmp_path, outcome="died")
     assert features(contract) == {"age", "creatinine", "prothrombin_time", "los"}
     assert "column 'futime' is left out: a time of follow-up" in output
     assert "--time futime --event died" in output
@@ -64,10 +59,10 @@ def test_what_is_known_only_afterwards_does_not_predict(tmp_path: Path) -> None:
     assert 'role: "feature"    # guess (possible)' in text
 
 
-@pytest.mark.parametrize("asked", [Asked(time="futime", event="died", horizon="1 year"), Asked(outcome="died")])
-def test_a_second_clock_beside_the_time_of_follow_up_does_not_predict(asked: Asked, tmp_path: Path) -> None:
+@pytest.mark.parametrize("asked", [{"time": "futime", "event": "died", "horizon": "1 year"}, {"outcome": "died"}])
+def test_a_second_clock_beside_the_time_of_follow_up_does_not_predict(asked: dict[str, str], tmp_path: Path) -> None:
     frame = clinic().rename(columns={"time_to_relapse": "rx"})
-    output, contract = start(frame, tmp_path, asked)
+    output, contract = start(frame, tmp_path, **asked)
     assert features(contract) == {"age", "creatinine", "prothrombin_time", "los"}
     assert "column 'rx' is left out: it is the time of follow-up itself" in output
 
@@ -76,7 +71,7 @@ def test_few_outcomes_accuse_no_column(tmp_path: Path) -> None:
     frame = clinic(60).drop(columns=["futime", "time_to_relapse", "los", "cause"])
     frame["died"] = (frame.index < 4).astype(int)
     frame["bwt"] = np.where(frame["died"] == 1, 900, 3_000) + np.arange(60) % 7
-    assert "bwt" in features(start(frame, tmp_path, Asked(outcome="died"))[1])
+    assert "bwt" in features(start(frame, tmp_path, outcome="died")[1])
 
 
 @pytest.mark.parametrize(
@@ -89,7 +84,7 @@ def test_what_was_taken_for_the_outcome_is_said(
     frame = clinic()[["patient_id", "age", "creatinine", "died"]]
     frame["died"] = np.where(frame["died"] == 1, labels[1], labels[0])
     frame = frame.rename(columns={"died": "state"})
-    output, contract = start(frame, tmp_path, Asked(outcome="state"))
+    output, contract = start(frame, tmp_path, outcome="state")
     assert contract.outcome.positive == positive
     happened = int((frame["state"] == labels[1]).sum())
     assert f"Outcome 'state': '{positive}' means that it happened, to {happened} of 300 patients" in output
@@ -97,7 +92,7 @@ def test_what_was_taken_for_the_outcome_is_said(
 
 
 def test_a_guessed_horizon_and_unit_are_said(tmp_path: Path) -> None:
-    output, _ = start(clinic(), tmp_path, Asked(time="futime", event="died"))
+    output, _ = start(clinic(), tmp_path, time="futime", event="died")
     assert "--horizon" in output
     [line] = [line for line in output.splitlines() if line.startswith("Outcome 'died'")]
     assert "Follow-up 'futime' is in days; guess" in line
@@ -107,10 +102,10 @@ def test_a_guessed_horizon_and_unit_are_said(tmp_path: Path) -> None:
 def test_a_time_is_known_by_the_outcomes_own_name(tmp_path: Path) -> None:
     frame = clinic()[["patient_id", "age", "creatinine", "futime", "died"]]
     frame = frame.rename(columns={"futime": "srv", "died": "srv.s"})
-    assert features(start(frame, tmp_path, Asked(outcome="srv.s"))[1]) == {"age", "creatinine"}
+    assert features(start(frame, tmp_path, outcome="srv.s")[1]) == {"age", "creatinine"}
 
 
 def test_row_names_do_not_hide_that_an_id_repeats(tmp_path: Path) -> None:
     frame = clinic().assign(rownames=range(1, 301), patient_id=[f"p{row // 2}" for row in range(300)])
     with pytest.raises(DataError, match="150 of 300 rows repeat"):
-        start(frame, tmp_path, Asked(outcome="died"))
+        start(frame, tmp_path, outcome="died")

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from command import tdrop
 from conftest import settle, write_tiny_network
 
 from flows.printer import Printer
-from flows.promotion import run_export
 from flows.transfer import transfer_site
 from flows.validate import validate_site
 from tdrop.base import DataError, SiteStopped
@@ -149,7 +149,7 @@ def test_no_digest_that_leaves_can_be_tried_by_whoever_guesses_the_rows(place, t
     guessed |= {hashlib.sha256(file.read_bytes()).hexdigest() for file in frames}
     assert len(guessed) > 20
     monkeypatch.setenv("TDROP_HOME", place.home)
-    run_export(SITE, folder=tmp_path / "out", contracts=Path(place.contracts), console=Printer(width=300))
+    tdrop("export", SITE, "--folder", tmp_path / "out", "--contracts", place.contracts)
     runs = runs_of(place)
     left = [*pages_of_prefect().values(), *(repr(run.to_dictionary()) for run in runs)]
     left += [repr(one.tags) for one in connect(place).search_model_versions()]
@@ -160,18 +160,15 @@ def test_no_digest_that_leaves_can_be_tried_by_whoever_guesses_the_rows(place, t
     assert not digests & {each[:16] for each in guessed}
 
 
-def test_one_patient_more_changes_neither_the_export_nor_the_record(place, tmp_path, capsys, monkeypatch):
-    from flows.printer import Printer
+def test_one_patient_more_changes_neither_the_export_nor_the_record(place, tmp_path, monkeypatch):
     from tasks.tracking import connect
 
-    console = Printer(width=300)
     monkeypatch.setenv("TDROP_HOME", place.home)
-    run_export(SITE, folder=tmp_path / "first", contracts=Path(place.contracts), console=console)
+    tdrop("export", SITE, "--folder", tmp_path / "first", "--contracts", place.contracts)
     keep_patients(place, PATIENTS + 1)
     assert transfer(place).summary.patients == PATIENTS + 1
-    capsys.readouterr()
-    run_export(SITE, folder=tmp_path / "second", contracts=Path(place.contracts), console=console)
-    assert "fewer than 10 patients differ" in capsys.readouterr().out
+    output = tdrop("export", SITE, "--folder", tmp_path / "second", "--contracts", place.contracts)
+    assert "fewer than 10 patients differ" in output
     assert bytes_of(tmp_path / "second") == bytes_of(tmp_path / "first")
     parents = [run for run in runs_of(place) if run.data.tags["kind"] == "site"]
     assert [("withheld" in run.data.tags, bool(run.data.metrics)) for run in parents] == [(False, True), (True, False)]

@@ -19,6 +19,15 @@ MAY_LOAD = {
 }
 
 
+@pytest.mark.parametrize(
+    ("command", "code"), [("transfer harbor", 2), ("transfer harbour --method mpl", 2), ("transfer harbour", 1)]
+)
+def test_a_wrong_name_is_told_before_anything_heavy_is_loaded(command, code, tmp_path):
+    place = write_tiny_network(tmp_path)
+    contracts = place.contracts if code == 2 else tmp_path / "nowhere"
+    assert not HEAVY & modules_loaded(place, [*command.split(), "--contracts", contracts], code)
+
+
 @pytest.mark.parametrize("method", ["logistic_regression", "gradient_boosting"])
 def test_a_reference_is_served_without_a_training_library(method):
     """Whoever scores with one of scikit-learn's models does not wait for PyTorch."""

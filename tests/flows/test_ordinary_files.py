@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from command import init
 
-from flows.init import run_init
-from flows.printer import Printer
 from tdrop.base import DataError
 from tdrop.contracts import Contract, Network, load_network, parse_site
-from tdrop.data import Asked, propose_site
+from tdrop.data import propose_site
 from tdrop.data.outcomes import read_labels
 from tdrop.data.preparation import Prepared, prepare
 
@@ -32,10 +30,9 @@ def measured(rows: int = 120, seed: int = 0) -> pd.DataFrame:
 
 
 def network_of(file: Path) -> tuple[Network, Contract, str]:
-    output = io.StringIO()
-    run_init(file.parent / "net", file, Asked("died"), table="ward", console=Printer(file=output))
+    output = init(file.parent / "net", file, outcome="died")
     network = load_network(file.parent / "net" / "data_contracts")
-    return network, network.contract("ward"), output.getvalue()
+    return network, network.contract("ward"), output
 
 
 def added(file: Path, network: Network, contract: Contract) -> Prepared:

@@ -1,21 +1,20 @@
-"""`tdrop status` tells how each site stands."""
+"""`tdrop status` shows how each site stands."""
 
 from __future__ import annotations
 
 import json
 import os
-from io import StringIO
 
+from command import tdrop
 from conftest import settle
 
-from flows.overview import run_status, standing_of
-from flows.printer import Printer
+from flows.commands.look import standing_of
 from tasks.prepare import look_for_changes
-from tdrop.home.status import Status, one_at_a_time, write_status
-from tdrop.runs.settings import TransferSettings
+from tdrop.home import Status, one_at_a_time, write_status
+from tdrop.runs import TransferSettings
 
 
-def test_every_state_is_told_with_its_reason(tiny_network):
+def test_every_state_is_shown_with_its_reason(tiny_network):
     place = tiny_network
     site = place.resolve("harbour")
     assert standing_of(site).state == "never run"
@@ -25,26 +24,18 @@ def test_every_state_is_told_with_its_reason(tiny_network):
     assert standing_of(site).state == "done"
     with one_at_a_time(place, "harbour"):
         assert standing_of(site).state == "running"
-    extract = place.root / "demo" / "registry.csv"
-    found = extract if extract.is_file() else next((place.root / "demo").glob("registry*"))
-    found.write_bytes(found.read_bytes() + b"\n")
-    settle(found.parent)
+    extract = next((place.root / "demo").glob("registry*"))
+    extract.write_bytes(extract.read_bytes() + b"\n")
+    settle(extract.parent)
     assert standing_of(site).state == "stale"
     assert "the source's data changed" in standing_of(site).reason
 
 
-def test_the_age_of_the_data_is_told(tiny_network, monkeypatch):
+def test_the_age_of_the_data_is_shown_and_json_is_one_document_with_every_target(tiny_network, monkeypatch):
     os.utime(tiny_network.root / "demo" / "harbour.csv", (1_700_000_000, 1_700_000_000))
     monkeypatch.setenv("TDROP_HOME", tiny_network.home)
-    out = StringIO()
-    run_status(contracts=tiny_network.contracts, console=Printer(file=out))
-    assert "harbour: never run, data of 2023-11-14 22:13 UTC, no report\n" in out.getvalue()
-
-
-def test_json_is_one_document_with_every_target(tiny_network, monkeypatch):
-    monkeypatch.setenv("TDROP_HOME", tiny_network.home)
-    out = StringIO()
-    run_status(contracts=tiny_network.contracts, console=Printer(as_json=True, file=out))
-    sites = json.loads(out.getvalue())["sites"]
-    assert {each["site"] for each in sites} == {site.name for site in tiny_network.network().targets}
-    assert {each["state"] for each in sites} == {"never run"}
+    output = tdrop("status", "--contracts", tiny_network.contracts)
+    assert "harbour: never run, data of 2023-11-14 22:13 UTC, no report\n" in output
+    sites = json.loads(tdrop("status", "--json", "--contracts", tiny_network.contracts))["sites"]
+    assert {site["site"] for site in sites} == {site.name for site in tiny_network.network().targets}
+    assert {site["state"] for site in sites} == {"never run"}

@@ -39,8 +39,18 @@ def test_both_pages_answer_until_ctrl_c(environment, tmp_path):
         assert "<html" in fetch(f"http://127.0.0.1:{prefect}/").lower()
         assert "mlflow" in fetch(f"http://127.0.0.1:{mlflow}/").lower()
         wait_until(lambda: announced(tmp_path / "home") == f"http://127.0.0.1:{prefect}/api")
-        assert_closed(f"http://127.0.0.1:{prefect}/api/flows/", {"name": "planted"})
-        assert_closed(f"http://127.0.0.1:{mlflow}/api/2.0/mlflow/experiments/create", {"name": "planted"})
+        assert_closed("POST", f"http://127.0.0.1:{prefect}/api/flows/", {"name": "planted"})
+        assert_closed("POST", f"http://127.0.0.1:{mlflow}/api/2.0/mlflow/experiments/create", {"name": "planted"})
+        assert_closed("PUT", f"http://127.0.0.1:{mlflow}/api/2.0/mlflow-artifacts/artifacts/planted.json", {"a": "b"})
+        second = subprocess.run(
+            [str(TDROP), "ui", "--prefect-port", str(free_port()), "--mlflow-port", str(free_port())],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False,
+        )  # fmt: skip
+        assert second.returncode == 1
+        addresses = f"Prefect http://127.0.0.1:{prefect}, MLflow http://127.0.0.1:{mlflow}"
+        assert f"`tdrop ui` is running on {tmp_path / 'home'} already: {addresses}" in second.stderr
+        assert len(second.stderr.strip().splitlines()) == 1
+        assert announced(tmp_path / "home") is not None, "the second took the first one's note away"
     finally:
         process.send_signal(signal.SIGINT)
         assert process.wait(LIMIT_SECONDS) == 0
@@ -51,13 +61,15 @@ def test_both_pages_answer_until_ctrl_c(environment, tmp_path):
     assert {file.name for file in tmp_path.iterdir()} == {"home"}, "something was written beside the home"
 
 
-def assert_closed(address: str, wanted: dict[str, str]) -> None:
-    """Something is made for the server's own page, and for no stranger's."""
+def assert_closed(method: str, address: str, wanted: dict[str, str]) -> None:
+    """Something is made for the server's own page, and for no other page or host name."""
     own = address.split("/api")[0]
-    for stranger in ({"Origin": "https://evil.example"}, {"Origin": "null"}, {"Host": "evil.example"}):
-        refused = httpx.post(address, json=wanted, headers=stranger, timeout=LIMIT_SECONDS)
-        assert refused.status_code == 403, (address, stranger)
-    made = httpx.post(address, json=wanted, headers={"Origin": own}, timeout=LIMIT_SECONDS)
+    origins = ("https://evil.example", "null", "http://127.0.0.1:8080", "http://localhost:3000", "https://localhost")
+    for foreign in (*({"Origin": origin} for origin in origins), {"Host": "evil.example"}):
+        refused = httpx.request(method, address, json=wanted, headers=foreign, timeout=LIMIT_SECONDS)
+        assert refused.status_code in {400, 403}, (address, foreign)
+        assert "access-control-allow-origin" not in refused.headers
+    made = httpx.request(method, address, json=wanted, headers={"Origin": own}, timeout=LIMIT_SECONDS)
     assert made.is_success, address
 
 

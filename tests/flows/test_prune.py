@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shutil
@@ -10,10 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
+from command import tdrop
 from conftest import settle, write_tiny_network
 from separate_process import go_on, start_transfer, wait_for_pause
 
-from flows.printer import Printer
 from tdrop.runs.run import last_run
 
 
@@ -27,19 +26,16 @@ def at_home(place, prefect_server, plain_reports, monkeypatch):
     monkeypatch.setenv("TDROP_HOME", place.home)
 
 
-def said(command, **arguments) -> str:
-    console = Printer(file=io.StringIO(), width=300)
-    command(console=console, **arguments)
-    return console.file.getvalue()
-
-
 def prune(place, days: int) -> str:
-    from flows.prune import run_prune
     from tdrop.home.lease import let_go
 
     # The runs before were this process's own; a person prunes from another.
     let_go()
-    return said(run_prune, days=days, contracts=Path(place.contracts))
+    return tdrop("prune", "--days", days, "--yes", "--contracts", place.contracts)
+
+
+def erase(place, site: str) -> str:
+    return tdrop("prune", "--erase", site, "--yes", "--contracts", place.contracts)
 
 
 def transfer(place, site, settings):
@@ -156,25 +152,19 @@ def test_another_network_on_the_same_home_is_left_alone(place, tmp_path):
 @pytest.mark.parametrize("answer", ["n\n", ""])
 @pytest.mark.parametrize("what", [["--days", "0"], ["--erase", "harbour"]])
 def test_a_no_removes_nothing_and_says_so(place, what, answer):
-    from typer.testing import CliRunner
-
-    from flows.cli import app
-
     before = sorted((place.root / "store").glob("*/*"))
-    result = CliRunner().invoke(app, ["prune", *what, "--contracts", place.contracts], input=answer)
-    assert result.exit_code == 1
-    assert "Nothing was removed." in result.output
+    output = tdrop("prune", *what, "--contracts", place.contracts, answer=answer, exit_code=1)
+    assert "Nothing was removed." in output
     assert sorted((place.root / "store").glob("*/*")) == before
 
 
 def test_a_source_is_not_erased_from_under_its_targets(place):
-    from flows.prune import run_erase
     from tdrop.base import UsageError
 
     with pytest.raises(UsageError, match="source of harbour, hillside"):
-        said(run_erase, site="registry", contracts=Path(place.contracts))
+        erase(place, "registry")
     with pytest.raises(UsageError, match="did you mean 'harbour'"):
-        said(run_erase, site="harbor", contracts=Path(place.contracts))
+        erase(place, "harbor")
 
 
 def test_every_artifact_of_a_site_is_erased_whosever_lie_between(monkeypatch):
@@ -182,9 +172,9 @@ def test_every_artifact_of_a_site_is_erased_whosever_lie_between(monkeypatch):
     from prefect.client.schemas.actions import ArtifactCreate
     from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 
-    from flows import prefect_traces
+    from flows import deployments
 
-    monkeypatch.setattr(prefect_traces, "PAGE", 2)
+    monkeypatch.setattr(deployments, "PAGE", 2)
     # Other tests leave hundreds.
     ours = ArtifactFilter(key=ArtifactFilterKey(like_="pier-%"))
     with get_client(sync_client=True) as client:
@@ -194,7 +184,7 @@ def test_every_artifact_of_a_site_is_erased_whosever_lie_between(monkeypatch):
                     key=f"{site}-shift", type="markdown", data=site, description=f"shift, site {site}"
                 )
                 client.create_artifact(page)
-        assert prefect_traces.erase_artifacts(client, "pier") == 3
+        assert deployments.erase_artifacts(client, "pier") == 3
         left = [each.data for each in client.read_artifacts(artifact_filter=ours)]
     assert left == ["pier-side"] * 3
 
@@ -202,7 +192,6 @@ def test_every_artifact_of_a_site_is_erased_whosever_lie_between(monkeypatch):
 def test_an_erased_site_leaves_nothing(place, tiny_settings):
     from prefect.client.orchestration import get_client
 
-    from flows.prune import run_erase
     from tasks.score import find_champion
     from tasks.tracking import connect
     from tdrop.runs.prune import made_from
@@ -211,7 +200,7 @@ def test_an_erased_site_leaves_nothing(place, tiny_settings):
     killed, under_way = half_made_record(place, "harbour"), half_made_record(place, "hillside")
     assert len(made_from(place, "harbour", set())) > 10
     before = {site: last_run(place, site) for site in ("harbour", "hillside")}
-    output = said(run_erase, site="harbour", contracts=Path(place.contracts))
+    output = erase(place, "harbour")
 
     assert "Erased site 'harbour'" in output
     assert not place.site("harbour").exists()

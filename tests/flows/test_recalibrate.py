@@ -10,11 +10,10 @@ import pytest
 from conftest import TINY_METHODS, write_tiny_network
 from scipy.special import expit, logit
 
-from flows.recalibrate import recalibrate_site
 from flows.score import score_site
 from flows.transfer import transfer_site
 from tasks.models import CANDIDATE, RECALIBRATED_FROM
-from tasks.recalibrate import KNOWN, LABELS, METHOD
+from tasks.recalibrate import KNOWN, LABELS, METHOD, recalibrate as recalibrate_site
 from tasks.registry import promote, rollback, version_at
 from tasks.report import refresh_report
 from tdrop.base import DataError, UsageError
@@ -52,7 +51,7 @@ def place(tmp_path_factory):
 
 
 def recalibrate(place, labels=None):
-    return recalibrate_site("harbour", None if labels is None else str(labels), place.contracts, place.home)
+    return recalibrate_site(place, "harbour", None if labels is None else str(labels))
 
 
 def scored(place):

@@ -181,7 +181,7 @@ def test_a_signal_while_the_program_is_being_loaded_gets_its_sentence_too(tmp_pa
     (tmp_path / "typer.py").write_text("import time\nprint('loading', flush=True)\ntime.sleep(3600)\n")
     for order in (signal.SIGINT, signal.SIGTERM):
         process = subprocess.Popen(
-            [sys.executable, "-m", "flows.start", "status"],
+            [sys.executable, "-m", "flows.cli", "status"],
             cwd=PROJECT,
             env={**os.environ, "PYTHONPATH": str(tmp_path)},
             stdout=subprocess.PIPE,

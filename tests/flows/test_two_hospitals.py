@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from command import init
 
-from flows.init import run_init
-from flows.printer import Printer
 from tdrop.contracts import Column, Site, load_network, parse_site
-from tdrop.data import Asked, closest, guess_labels, propose_site
+from tdrop.data import closest, guess_labels, propose_site
 from tdrop.data.preparation import Prepared, prepare
 
 
@@ -36,9 +34,7 @@ def patients(rows: int = 200, seed: int = 0) -> pd.DataFrame:
 def beside(tmp_path: Path):
     """Proposes and checks a second hospital's file beside that of the first."""
     patients().to_csv(tmp_path / "source.csv", index=False)
-    run_init(
-        tmp_path / "net", tmp_path / "source.csv", Asked("died"), table="ward", console=Printer(file=io.StringIO())
-    )
+    init(tmp_path / "net", tmp_path / "source.csv", outcome="died")
     network = load_network(tmp_path / "net" / "data_contracts")
 
     def propose(**changes: object) -> tuple[str, Site, Prepared]:

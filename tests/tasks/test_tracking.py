@@ -29,7 +29,7 @@ def test_a_failed_run_keeps_its_own_error(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("labelled", "first"), [(True, "error_auroc_sd"), (False, "weighted_log_loss")])
 def test_a_view_of_the_methods_comes_with_the_experiment(tmp_path, labelled, first):
     """In the form that MLflow's page reads: a name, times as numbers, the table's state as text."""
-    from flows.pages import experiment_pages
+    from flows.commands.look import experiment_pages
     from tasks.recording import save_view
     from tasks.tracking import connect, experiment_id
 

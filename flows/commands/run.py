@@ -1,4 +1,4 @@
-"""Commands that run the pipeline or a part of it."""
+"""`tdrop demo`, `validate`, `shift` and `transfer`: run the pipeline or a part of it."""
 
 from __future__ import annotations
 
@@ -6,23 +6,29 @@ from typing import Annotated
 
 import typer
 
-from flows.commands.options import (
-    DEFAULT_CONTRACTS,
-    Address,
-    Again,
-    AsJson,
-    AtOnce,
-    Committee,
-    Contracts,
-    Methods,
-    Processes,
-    Runner,
-    Seeds,
-    SiteName,
-    Trials,
-    answering,
-)
+from flows.commands.options import DEFAULT_CONTRACTS, AsJson, Contracts, Processes, Seeds, SiteName, answering
 from tdrop.base import UsageError
+
+Trials = Annotated[
+    int, typer.Option(help="Tuning trials, the same number for every method", metavar="N", min=1, max=200)
+]
+Methods = Annotated[
+    list[str] | None, typer.Option("--method", help="Train only this method; repeat for several", metavar="NAME")
+]
+Committee = Annotated[
+    bool,
+    typer.Option(
+        "--committee/--single", help="Average the methods that source patients cannot tell apart, or use only one"
+    ),
+]
+Again = Annotated[bool, typer.Option("--again", help="Run even when nothing changed")]
+Runner = Annotated[
+    str, typer.Option(help="Where fits run: processes (of this machine) or dask", metavar="processes|dask")
+]
+Address = Annotated[str | None, typer.Option(help="Dask scheduler, e.g. tcp://host:8786", metavar="URL")]
+AtOnce = Annotated[
+    int | None, typer.Option(help="Sites that run at the same time; default: 1, on dask 4", metavar="N", min=1)
+]
 
 
 def demo(
@@ -31,7 +37,7 @@ def demo(
     processes: Processes = None,
     as_json: AsJson = False,
 ) -> None:
-    """Move a simulated registry's model to three simulated hospitals, end to end."""
+    """Move a simulated registry's model to simulated hospitals, from extract to report."""
     from flows.demo import run_demo
 
     run_demo(full=full, seeds=seeds, processes=processes, console=answering(as_json))
@@ -44,22 +50,30 @@ def validate(
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
     """Check a site's extract against its contract; exit 1 when it must not be used."""
-    from flows.validate import run_validate
+    from tdrop.home import Place
 
     if (site is None) != everything:
         raise UsageError("give one SITE, or --all for every site of the network")
+    network = Place.at(contracts=contracts).network()
+    if site is not None:
+        network.site(site)
+    from flows.validate import run_validate
+
     run_validate(site, contracts=contracts, console=answering(as_json))
 
 
 def shift(site: SiteName, as_json: AsJson = False, contracts: Contracts = DEFAULT_CONTRACTS) -> None:
     """Show how different a site's patients are, before any training."""
+    from tdrop.home import Place
+
+    Place.at(contracts=contracts).network().target(site)
     from flows.shift import run_shift
 
     run_shift(site, contracts=contracts, console=answering(as_json))
 
 
 def transfer(
-    sites: Annotated[list[str], typer.Argument(help="Target sites", metavar="SITE...")],
+    sites: Annotated[list[str], typer.Argument(help="Target sites", metavar="SITE")],
     seeds: Seeds = 3,
     trials: Trials = 12,
     method: Methods = None,
@@ -73,12 +87,20 @@ def transfer(
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
     """Check, compare, train, choose, evaluate and report, for one or several target sites."""
-    from flows.transfer_command import run_transfer
+    from tdrop.home import Place
     from tdrop.runs import TransferSettings
+
+    # A misspelt name is told before the seconds that the training libraries take to load.
+    network = Place.at(contracts=contracts).network()
+    for site in sites:
+        network.target(site)
+    settings = TransferSettings(seeds=seeds, trials=trials, methods=tuple(method or ()), committee=committee)
+    settings.chosen_methods()
+    from flows.transfer_command import run_transfer
 
     run_transfer(
         sites,
-        TransferSettings(seeds=seeds, trials=trials, methods=tuple(method or ()), committee=committee),
+        settings,
         contracts=contracts,
         processes=processes,
         again=again,

@@ -1,0 +1,204 @@
+"""`tdrop deploy` and `tdrop prune`: scheduled runs on a Prefect server, and what is removed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.commands.options import DEFAULT_CONTRACTS, AsJson, Contracts, answering, console
+from flows.printer import Printer
+from tdrop.base import UsageError, did_you_mean
+from tdrop.home import Place, write_private
+
+
+def deploy(
+    remove: Annotated[bool, typer.Option("--remove", help="Also remove deployments whose site is gone")] = False,
+    write_only: Annotated[bool, typer.Option("--write-only", help="Only write prefect.yaml")] = False,
+    at_once: Annotated[
+        int | None, typer.Option(help="Runs that may run at the same time; default: 1", metavar="N", min=1)
+    ] = None,
+    notify: Annotated[
+        str | None,
+        typer.Option(
+            help="Notification block of the server that reports sites that stop, fail or have shifted",
+            metavar="TYPE/NAME",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    contracts: Contracts = DEFAULT_CONTRACTS,
+) -> None:
+    """Write prefect.yaml from the sites, one deployment per target site, and deploy it to the Prefect server."""
+    from tdrop.base import counted
+    from tdrop.contracts import load_network
+
+    network, folder = load_network(contracts), _relative(contracts)
+    from flows.deployments import FILE, FLOW, POOL, delete_deployment, deploy_file, ensure_pool, orphans, plan_file
+    from flows.notify import NAME, keep_automation
+    from flows.orchestration import require_server
+
+    printer = answering(as_json)
+    url = None if write_only else require_server()
+    existing = FILE.read_text(encoding="utf-8") if FILE.is_file() else ""
+    planned = plan_file(existing, network, folder, remove=remove)
+    if planned.text != existing:
+        write_private(FILE.absolute(), planned.text)
+        FILE.chmod(0o644)
+    state = "unchanged" if planned.text == existing else "written"
+    printer.print(f"{FILE}: {counted(len(planned.sites), 'deployment')}, {state}")
+    if url is None:
+        _mention(planned.gone, remove, printer)
+        printer.answer({"file": str(FILE), "sites": list(planned.sites), "gone": list(planned.gone)})
+        return
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        if notify is not None:
+            # First, because a block that is not there is the user's to correct.
+            keep_automation(client, notify)
+        limit = ensure_pool(client, at_once)
+        deploy_file(planned.sites)
+        gone = tuple(dict.fromkeys((*planned.gone, *orphans(client, planned.sites, folder))))
+        for name in gone if remove else ():
+            delete_deployment(client, name)
+    for name in planned.sites:
+        printer.print(f"deployed {FLOW}/{name}")
+    _mention(gone, remove, printer)
+    result = {"file": str(FILE), "sites": list(planned.sites), "gone": list(gone), "removed": remove}
+    printer.answer({**result, "server": url, "at_once": limit, "notify": notify})
+    printer.print(f"on {url}; runs start when a worker serves the pool: prefect worker start --pool {POOL}")
+    printer.print(f"at most {limit} at the same time; `tdrop deploy --at-once` changes that")
+    if notify is not None:
+        printer.print(
+            f"block '{notify}' reports sites that stop, fail or have shifted: automation '{NAME}'", markup=False
+        )
+
+
+def _relative(contracts: Path) -> str:
+    """The contracts as seen from the working directory, which is where a deployment runs."""
+    absolute, here = contracts.absolute(), Path.cwd()
+    return absolute.relative_to(here).as_posix() if absolute.is_relative_to(here) else str(absolute)
+
+
+def _mention(gone: Sequence[str], removed: bool, printer: Printer) -> None:
+    for name in gone:
+        rest = "removed" if removed else "kept; `tdrop deploy --remove` removes it"
+        printer.print(f"deployment '{name}' has no site any more: {rest}")
+
+
+def prune(
+    days: Annotated[int, typer.Option(help="Keep what was used within this many days", metavar="N", min=0)] = 30,
+    erase: Annotated[str | None, typer.Option(help="Erase everything about one site", metavar="SITE")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask")] = False,
+    as_json: AsJson = False,
+    contracts: Contracts = DEFAULT_CONTRACTS,
+) -> None:
+    """Remove old runs and caches, never a champion's; or erase a site with everything about it."""
+    place, printer = Place.at(contracts=contracts), answering(as_json)
+    if erase is not None:
+        _require_erasable(place, erase)
+    if as_json and not yes:
+        raise UsageError("--json asks nothing; give --yes with it when the removal is meant")
+    question = (
+        f"Remove stages and records of this network that nobody used for {days} days?"
+        if erase is None
+        else f"Erase reports, models and records of site '{erase}' for good?"
+    )
+    if not yes and not _agreed(question):
+        console.print("Nothing was removed.")
+        raise typer.Exit(1)
+    if erase is None:
+        _prune(place, days, printer)
+    else:
+        _erase(place, erase, printer)
+
+
+def _agreed(question: str) -> bool:
+    try:
+        return typer.confirm(question)
+    except typer.Abort:  # nobody is there to answer
+        return False
+
+
+def _prune(place: Place, days: int, printer: Printer) -> None:
+    """Removes stages and records that nobody used for so many days."""
+    from tasks.registry import forget_old, kept_stages
+    from tdrop.base import counted
+    from tdrop.runs import prune_stages
+
+    with _nobody_runs(place, _sites_with_traces(place)):
+        stages = prune_stages(place, days, kept_stages(place))
+        runs = forget_old(place, days)
+    printer.answer({"days": days, "stages": stages, "mlflow_runs": runs})
+    printer.print(
+        f"Removed {counted(stages, 'stage')} and {counted(runs, 'MLflow run')} unused for {counted(days, 'day')}; "
+        "champions, candidates and what the last reports rest on are kept."
+    )
+
+
+def _require_erasable(place: Place, site: str) -> None:
+    """Refuses a site that nothing is known about, and a source whose rows others' models were made from."""
+    network = place.network()
+    known = {*network.sites, *_sites_with_traces(place)}
+    if site not in known:
+        raise UsageError(f"there is nothing about a site '{site}' in {place.root}{did_you_mean(site, known)}")
+    targets = [
+        target.name for target in network.targets if target.source == site and place.latest(target.name).exists()
+    ]
+    if targets:
+        raise UsageError(
+            f"site '{site}' is the source of {', '.join(targets)}, whose models "
+            "were made from its rows; erase those first"
+        )
+
+
+def _erase(place: Place, site: str, printer: Printer) -> None:
+    """Removes a site's reports, stages, records, model, deployment and artifacts."""
+    from tasks.registry import forget_site, kept_stages
+    from tdrop.base import counted
+    from tdrop.runs import erase_files, publish_index
+
+    with _nobody_runs(place, [site]):
+        stages = erase_files(place, site, kept_stages(place, besides=site))
+        runs = forget_site(place, site)
+        pages = _erase_from_prefect(place, site)
+        publish_index(place)
+    printer.answer({"site": site, "stages": stages, "mlflow_runs": runs, "prefect": pages})
+    printer.print(
+        f"Erased site '{site}': its reports, {counted(stages, 'stage')}, {counted(runs, 'MLflow run')} and {pages}."
+    )
+    network = place.network()
+    if site in network.sites:
+        printer.remark(f"Its extract and {network.sites[site].file} are yours to remove; then `tdrop deploy --remove`.")
+
+
+def _sites_with_traces(place: Place) -> list[str]:
+    return sorted(folder.name for folder in place.sites.glob("*") if folder.is_dir())
+
+
+@contextmanager
+def _nobody_runs(place: Place, sites: Sequence[str]) -> Iterator[None]:
+    """Keeps runs of the sites from starting: what a run is about to use must not disappear."""
+    from tdrop.home import idle
+
+    with ExitStack() as stack:
+        for site in sites:
+            stack.enter_context(idle(place, site))
+        yield
+
+
+def _erase_from_prefect(place: Place, site: str) -> str:
+    """Removes a site's deployment, flow runs and artifacts, where there is a Prefect to ask."""
+    from flows.orchestration import announced, configured_server, orchestrated
+
+    known = configured_server() or announced(place.root)
+    if not known and not Path(os.environ["PREFECT_HOME"], "prefect.db").is_file():
+        return "nothing in Prefect, which has not run here"
+    from flows.deployments import erase_traces
+
+    with orchestrated(needed=True):
+        return erase_traces(site)

@@ -1,0 +1,255 @@
+"""`tdrop status` and `tdrop ui`: how every site stands, and the pages of Prefect and MLflow until Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flows.commands.options import DEFAULT_CONTRACTS, AsJson, Contracts, answering, console
+from tdrop.base import TdropError, UsageError
+from tdrop.home import PRIVATE, Place, stopping, write_private
+
+if TYPE_CHECKING:
+    from flows.orchestration import Server
+    from tdrop.home import Inputs, ResolvedSite
+
+#: What `status` compares with the last run; other code or settings are no news.
+DATA = {"contract": "its contract", "source_data": "the source's data", "target_data": "its data", "labels": "labels"}
+POLL_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How one site stands.
+
+    Attributes:
+        site: Its name.
+        state: done, stale, stopped, failed, not recorded, interrupted, running or never run.
+        reason: Why, in a sentence; empty where there is nothing to say.
+        ended: When its last run ended (UTC), or None.
+        report: When its report was made (UTC), or None without one.
+        data: When its extract was written (UTC), or None where that is no file of this machine.
+    """
+
+    site: str
+    state: str
+    reason: str
+    ended: str | None
+    report: str | None
+    data: str | None = None
+
+
+def status(as_json: AsJson = False, contracts: Contracts = DEFAULT_CONTRACTS) -> None:
+    """Show how every site stands: done, stale, stopped, failed, interrupted, running or never run."""
+    from tdrop.base import plain
+
+    place, printer = Place.at(contracts=contracts), answering(as_json)
+    standings = [standing_of(place.resolve(site.name)) for site in place.network().targets]
+    printer.answer({"sites": [plain(standing) for standing in standings]})
+    for standing in standings:
+        data = f"data of {_minute(standing.data)}, " if standing.data else ""
+        report = f"report of {_minute(standing.report)}" if standing.report else "no report"
+        printer.print(f"[bold]{standing.site}[/]: {standing.state}, {data}{report}")
+        if standing.reason:
+            printer.print(f"  {standing.reason}", markup=False)
+
+
+def standing_of(site: ResolvedSite) -> Standing:
+    """Reads a site's status and compares what it was made from with what is there now."""
+    from tdrop.home import is_running, read_status
+
+    place, name = site.place, site.name
+    times = (_written(place.latest(name) / "report.html"), _data_written(site))
+    last = read_status(place, name)
+    ended = None if last is None else last.ended
+    if is_running(place, name):
+        return Standing(name, "running", "", ended, *times)
+    if last is None:
+        return Standing(name, "never run", f"run `tdrop transfer {name}`", None, *times)
+    changed = _changes(site, last.inputs) if last.outcome == "done" and last.inputs is not None else ""
+    if changed:
+        return Standing(name, "stale", changed, ended, *times)
+    return Standing(name, last.outcome, last.sentence, ended, *times)
+
+
+def _written(file: Path) -> str | None:
+    """When a file was written (UTC); None where there is none."""
+    if not file.is_file():
+        return None
+    return datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat(timespec="seconds")
+
+
+def _data_written(site: ResolvedSite) -> str | None:
+    from tdrop.data import resolve
+
+    if site.site.location is None:
+        return None
+    try:
+        location = resolve(site.site.location, home=site.place.root, base=site.network.base)
+    except TdropError:
+        return None
+    return None if location.is_url else _written(Path(location.address))
+
+
+def _changes(site: ResolvedSite, before: Inputs) -> str:
+    """What is new since the last run, in a sentence; empty when nothing is."""
+    from tasks.prepare import look_for_changes
+    from tdrop.runs import TransferSettings
+
+    try:
+        now = look_for_changes(site, TransferSettings())
+    except TdropError as error:
+        return str(error)
+    new = [words for key, words in DATA.items() if getattr(now, key) != getattr(before, key)]
+    return f"{' and '.join(new)} changed since its last run; run `tdrop transfer {site.name}`" if new else ""
+
+
+def _minute(moment: str) -> str:
+    return f"{moment[:16].replace('T', ' ')} UTC"
+
+
+def ui(
+    prefect_port: Annotated[
+        int, typer.Option(help="Port of the Prefect page", metavar="PORT", min=1, max=65535)
+    ] = 4200,
+    mlflow_port: Annotated[int, typer.Option(help="Port of the MLflow page", metavar="PORT", min=1, max=65535)] = 5000,
+) -> None:
+    """Show Prefect and MLflow on this machine until Ctrl-C."""
+    if prefect_port == mlflow_port:
+        raise UsageError(f"Prefect and MLflow cannot share port {prefect_port}; give them two")
+    serve_pages(Place.at(), prefect_port, mlflow_port)
+
+
+def serve_pages(place: Place, prefect_port: int, mlflow_port: int, until: Callable[[], bool] = lambda: False) -> None:
+    """Serves both pages until Ctrl-C, or until `until` says so."""
+    from flows.orchestration import announcing, require_free, starting_alone
+
+    api, serve_prefect = _address("PREFECT_API_URL", f"http://127.0.0.1:{prefect_port}/api")
+    tracking, serve_mlflow = _address("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{mlflow_port}")
+    try:
+        with _only_one(place, f"Prefect {api.removesuffix('/api')}, MLflow {tracking}"), ExitStack() as stack:
+            console.print("Starting ...")
+            servers: list[Server] = []
+            with starting_alone(_prefect_home(place)):
+                if serve_prefect:
+                    require_free(prefect_port, "Prefect")
+                    servers.append(stack.enter_context(_prefect(place, prefect_port)))
+                if serve_mlflow:
+                    require_free(mlflow_port, "MLflow")
+                    servers.append(stack.enter_context(_mlflow(place, mlflow_port)))
+                for server in servers:
+                    server.wait_until_up()
+            if serve_prefect:
+                stack.enter_context(announcing(place.root, api))
+            _show_addresses(place, api, tracking)
+            while not until():
+                for server in servers:
+                    server.require_running()
+                time.sleep(POLL_SECONDS)
+    except KeyboardInterrupt:
+        # What the command was waiting for: it ends as it should.
+        stopping.fulfil()
+
+
+@contextmanager
+def _only_one(place: Place, addresses: str) -> Iterator[None]:
+    """Lets one `tdrop ui` serve a home at a time; a second one learns where the first is."""
+    from filelock import FileLock, Timeout
+
+    note, lock = place.root / "ui.txt", FileLock(place.root / "ui.lock", mode=0o600)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        where = note.read_text(encoding="utf-8") if note.is_file() else "starting"
+        raise TdropError(f"`tdrop ui` is running on {place.root} already: {where}; use that one, or stop it") from None
+    try:
+        write_private(note, addresses)
+        yield
+    finally:
+        lock.release()
+
+
+def _address(variable: str, own: str) -> tuple[str, bool]:
+    """Where a page is: at the configured server when it answers, else at one of our own, to be started."""
+    from flows.orchestration import answers
+
+    configured = os.environ.get(variable, "")
+    if configured.startswith(("http://", "https://")) and answers(f"{configured}/health"):
+        return configured, False
+    return own, True
+
+
+def _prefect(place: Place, port: int) -> AbstractContextManager[Server]:
+    """A Prefect server with its page; its database is the one that local runs write to."""
+    from flows.orchestration import prefect_command, starting
+
+    api = f"http://127.0.0.1:{port}/api"
+    environment = {"PREFECT_HOME": str(_prefect_home(place)), "PREFECT_API_URL": api, "PREFECT_UI_API_URL": api}
+    return starting("Prefect", prefect_command(port), f"{api}/health", _log(place, "prefect"), environment)
+
+
+def _prefect_home(place: Place) -> Path:
+    home = Path(os.environ.get("PREFECT_HOME") or place.root / "prefect")
+    home.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
+    return home
+
+
+def _mlflow(place: Place, port: int) -> AbstractContextManager[Server]:
+    """An MLflow server on the tracking store, which is brought up to date first."""
+    from flows.closed_server import MLFLOW_APP
+    from flows.orchestration import starting
+    from tasks.tracking import connect, tracking_uri
+
+    connect(place)
+    command = [
+        *(sys.executable, "-m", "mlflow", "server", "--app-name", MLFLOW_APP),
+        *("--host", "127.0.0.1", "--port", str(port), "--workers", "1"),
+        *("--uvicorn-opts", "--log-level warning"),
+        *("--artifacts-destination", (place.root / "artifacts").as_uri()),
+    ]
+    # In the environment, not among the arguments, where everyone on the machine would see a password.
+    environment = {"MLFLOW_BACKEND_STORE_URI": tracking_uri(place), "MLFLOW_TRACKING_URI": ""}
+    return starting("MLflow", command, f"http://127.0.0.1:{port}/health", _log(place, "mlflow"), environment)
+
+
+def _log(place: Place, name: str) -> Path:
+    logs = place.root / "logs"
+    logs.mkdir(exist_ok=True, mode=PRIVATE)
+    return logs / f"{name}.log"
+
+
+def _show_addresses(place: Place, api: str, tracking: str) -> None:
+    console.print(f"Prefect   {api.removesuffix('/api')}   runs, schedules, artifacts")
+    for page in experiment_pages(place, tracking):
+        console.print(f"MLflow    {page}   compare methods")
+    if (place.root / "index.html").is_file():
+        console.print(f"Reports   {(place.root / 'index.html').as_uri()}   all sites")
+    console.print("\nIn another shell, from this folder, so that deployments and workers find them:")
+    console.print(f"  export PREFECT_API_URL={api}")
+    console.print("  tdrop deploy && prefect worker start --pool tdrop")
+    console.print(f"\nLogs are in {place.root / 'logs'}. Ctrl-C stops both.")
+
+
+def experiment_pages(place: Place, tracking: str) -> list[str]:
+    """Per network the methods of its newest site run, best first; MLflow's own first page while there is none."""
+    from tasks.recording import SAVED_VIEW, view_address, view_key
+    from tasks.tracking import EXPERIMENTS, connect
+
+    client, pages = connect(place), []
+    for experiment in client.search_experiments(filter_string=EXPERIMENTS):
+        newest = client.search_runs([experiment.experiment_id], "tags.kind = 'site'", max_results=1)
+        site = newest[0].data.tags.get("site", "") if newest else ""
+        if SAVED_VIEW + view_key(site) in experiment.tags:
+            pages.append(view_address(tracking, experiment.experiment_id, site))
+        else:
+            pages.append(f"{tracking}/#/experiments/{experiment.experiment_id}/runs")
+    return pages or [tracking]

@@ -1,0 +1,243 @@
+"""`tdrop init`, `add-table` and `add-site`: from a file to YAML with every guess marked."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flows.commands.options import DEFAULT_CONTRACTS, AsJson, Contracts, answering, repeat
+from tdrop.base import SiteStopped, TdropError, UsageError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from flows.printer import Printer
+    from tdrop.contracts import Network
+    from tdrop.data import Asked, Prepared, TableProposal
+    from tdrop.home import Place
+
+Labelled = Annotated[Path, typer.Option(help="A labelled extract: the source's", metavar="FILE")]
+Outcome = Annotated[str | None, typer.Option(help="Column with the outcome, of two values", metavar="COLUMN")]
+Time = Annotated[str | None, typer.Option(help="Column with the time of follow-up", metavar="COLUMN")]
+Event = Annotated[str | None, typer.Option(help="Column that says whether it was seen by then", metavar="COLUMN")]
+Horizon = Annotated[str | None, typer.Option(help="Within what time, e.g. '5 years'", metavar="TIME")]
+IdColumn = Annotated[str | None, typer.Option("--id", help="Column that identifies a patient", metavar="COLUMN")]
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(help="Folder of the new network", metavar="DIR")],
+    data: Labelled,
+    outcome: Outcome = None,
+    time: Time = None,
+    event: Event = None,
+    horizon: Horizon = None,
+    id_column: IdColumn = None,
+    table: Annotated[str | None, typer.Option(help="Name of the table; default: the folder's", metavar="NAME")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Start a network from one labelled file: propose its table and source with every guess marked."""
+    from tdrop.data import Asked, write_json_schemas
+    from tdrop.home import make_folder
+
+    contracts = folder / "data_contracts"
+    if contracts.exists():
+        raise UsageError(
+            f"there is a network in '{folder}' already; add to it with `tdrop add-table` or `tdrop add-site`"
+        )
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"'{folder}' is a file; give a new or an empty folder")
+    _require_file(data, "the labelled extract, CSV or Parquet")
+    make_folder(folder.parent)
+    asked = Asked(outcome, time, event, horizon, id_column)
+    with tempfile.TemporaryDirectory(prefix=".tdrop-", dir=folder.parent) as temporary:
+        # Written beside its place and moved there whole: a refusal leaves nothing behind.
+        incoming = Path(temporary) / "data_contracts"
+        for subfolder in ("tables", "sites"):
+            (incoming / subfolder).mkdir(parents=True)
+        write_json_schemas(incoming / "schemas")
+        prepared, proposal = _propose(incoming, contracts, data, asked, table or as_name(folder.absolute().name))
+        folder.mkdir(exist_ok=True)
+        shutil.move(incoming, contracts)
+    _show_proposal(prepared, proposal, contracts, "", answering(as_json))
+
+
+def add_table(
+    name: Annotated[str, typer.Argument(help="Name of the new table", metavar="NAME")],
+    data: Labelled,
+    outcome: Outcome = None,
+    time: Time = None,
+    event: Event = None,
+    horizon: Horizon = None,
+    id_column: IdColumn = None,
+    as_json: AsJson = False,
+    contracts: Contracts = DEFAULT_CONTRACTS,
+) -> None:
+    """Add a table and its source to a network, proposed from one labelled file."""
+    from tdrop.data import Asked
+    from tdrop.home import Place
+
+    network = Place.at(contracts=contracts).network()
+    if name in network.contracts:
+        raise UsageError(f"there is a table '{name}' already; choose another name")
+    _require_file(data, "the labelled extract, CSV or Parquet")
+    asked = Asked(outcome, time, event, horizon, id_column)
+    with tempfile.TemporaryDirectory(prefix=".tdrop-", dir=network.folder.parent) as temporary:
+        incoming = Path(temporary) / "data_contracts"
+        shutil.copytree(network.folder, incoming)
+        prepared, proposal = _propose(incoming, network.folder, data, asked, name)
+        for file in (f"tables/{name}.yaml", f"sites/{prepared.site.name}.yaml"):
+            shutil.move(incoming / file, network.folder / file)
+    _show_proposal(prepared, proposal, contracts, f" --table {name}", answering(as_json))
+
+
+def add_site(
+    name: Annotated[str, typer.Argument(help="Name of the new site", metavar="NAME")],
+    data: Annotated[Path, typer.Option(help="The extract that the site sent", metavar="FILE")],
+    table: Annotated[
+        str | None, typer.Option(help="The table it holds; default: the only one", metavar="TABLE")
+    ] = None,
+    as_json: AsJson = False,
+    contracts: Contracts = DEFAULT_CONTRACTS,
+) -> None:
+    """Look at a new site's file, propose its YAML with every guess marked, and validate it."""
+    from tdrop.home import Place
+
+    place, console = Place.at(contracts=contracts), answering(as_json)
+    network = place.network()
+    _require_file(data, "the extract that the site sent")
+    contract = network.contract(table or _only_table(network))
+    from flows.validate import check_sites
+    from tdrop.contracts import parse_site
+    from tdrop.data import propose_site
+
+    text = propose_site(name, data.absolute(), contract, network, beside=_source_rows(place, network, contract.name))
+    site = parse_site(text, name, network)
+    path = network.folder / "sites" / f"{name}.yaml"
+    path.write_text(text, encoding="utf-8")
+    console.print(text, markup=False)
+    console.print(f"[bold]Written to {path}.[/] Read every line marked as a guess before you rely on it.\n")
+    [validation], problems = check_sites([name], place, contracts, console)
+    console.answer({"site": name, "file": str(path), "guesses": text.count("# guess"), "validation": validation})
+    if problems:
+        raise SiteStopped(f"{problems[0]}; change {path} and run `tdrop validate {name}{repeat(contracts)}`")
+    if site.role == "target":
+        console.remark(f"Next:\n  tdrop transfer {name}{repeat(contracts)}")
+    if site.labels_in_extract == "drop":
+        # The file that was sent holds them: nobody needs to make another one.
+        audit = f"tdrop audit {name} {data}{repeat(contracts)}"
+        console.remark(f"and, to check the result on the outcomes that the file holds,\n  {audit}")
+
+
+def as_name(text: str) -> str:
+    """A name that a table or site may have."""
+    name = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")[:40]
+    return name if re.match(r"[a-z]", name) else f"site_{name}".rstrip("_")
+
+
+def _require_file(data: Path, expected: str) -> None:
+    from tdrop.data import no_such_file
+
+    if not data.is_file():
+        raise no_such_file(data, expected)
+
+
+def _only_table(network: Network) -> str:
+    if len(network.contracts) != 1:
+        known = ", ".join(sorted(network.contracts)) or "none yet: `tdrop add-table` proposes one"
+        raise UsageError(f"say which table the file holds with --table; known: {known}")
+    return next(iter(network.contracts))
+
+
+def _source_rows(place: Place, network: Network, table: str) -> pd.DataFrame | None:
+    """The checked rows of the table's source, which the validation needs anyway; None where they cannot be read."""
+    import pandas as pd
+
+    from tasks.prepare import checked_rows
+    from tdrop.data import fingerprint
+    from tdrop.home import FRAME
+
+    sources = [site.name for site in network.sites.values() if site.role == "source" and site.table == table]
+    if len(sources) != 1:
+        return None
+    source = place.resolve(sources[0])
+    try:
+        rows = checked_rows(place, source, fingerprint(source.site, home=place.root, base=network.base), None)
+    except TdropError:
+        # The validation says why.
+        return None
+    return pd.read_parquet(rows.path / FRAME)
+
+
+def _propose(folder: Path, final: Path, data: Path, asked: Asked, table: str) -> tuple[Prepared, TableProposal]:
+    """Writes table and source into `folder`, which will be `final`, and checks the file against them.
+
+    Returns what was checked, and what was proposed.
+    """
+    from tdrop.contracts import Network, load_network, parse_table
+    from tdrop.data import prepare, propose_site, propose_table
+
+    data = data.absolute()
+    proposal = propose_table(table, data, asked)
+    contract = parse_table(proposal.text, folder / "tables" / f"{table}.yaml")
+    network = load_network(folder)
+    site = as_name(data.name.partition(".")[0])
+    if site in network.sites:
+        site = f"{site}_{table}"
+    placed = Network(final, {**network.contracts, table: contract}, network.sites, network.digests)
+    text = propose_site(site, data, contract, placed, proposal.headers)
+    (folder / "tables" / f"{table}.yaml").write_text(proposal.text, encoding="utf-8")
+    (folder / "sites" / f"{site}.yaml").write_text(text, encoding="utf-8")
+    written = load_network(folder)
+    moved = Network(final, written.contracts, written.sites, written.digests)
+    return prepare(written.site(site), moved, home=folder), proposal
+
+
+def _show_proposal(
+    prepared: Prepared, proposal: TableProposal, contracts: Path, table_option: str, console: Printer
+) -> None:
+    """Prints what was proposed and the next command; `table_option` names the table where there are several."""
+    from tdrop.base import plain
+    from tdrop.data import clean
+
+    validation, table = prepared.validation, prepared.contract.name
+    guesses = sum(
+        (contracts / file).read_text(encoding="utf-8").count("# guess")
+        for file in (f"tables/{table}.yaml", f"sites/{prepared.site.name}.yaml")
+    )
+    console.answer(
+        {
+            "table": table,
+            "source": prepared.site.name,
+            "contracts": str(contracts),
+            "guesses": guesses,
+            "outcome": proposal.outcome.sentence,
+            "left_out": dict(proposal.left_out),
+            "doubts": dict(proposal.doubts),
+            "validation": {name: value for name, value in plain(validation).items() if name != "suite"},
+        }
+    )
+    console.print(f"Table '{table}' and source '{prepared.site.name}' are in {contracts}: {guesses} guesses marked.")
+    console.print(f"{validation.read:,} rows read, {validation.used:,} used, {validation.quarantined:,} quarantined.")
+    console.print(proposal.outcome.sentence, markup=False)
+    for header, why in proposal.left_out.items():
+        console.print(f"- column '{clean(header)}' is left out: {why}", markup=False)
+    for header, why in proposal.doubts.items():
+        console.print(
+            f"- check column '{clean(header)}': {why}; if it is known only afterwards, give it role ignored",
+            markup=False,
+        )
+    for finding in validation.findings:
+        console.print(f"- {finding.sentence}" + (f"; {finding.fix}" if finding.fix else ""), markup=False)
+    if validation.stopped:
+        raise SiteStopped(
+            f"the source does not keep the proposed table yet; change {contracts} and run `tdrop validate`"
+        )
+    console.remark(
+        f"Next: read the guesses, then, with the new hospital's file,\n"
+        f"  tdrop add-site NAME --data FILE{table_option}{repeat(contracts)}"
+    )

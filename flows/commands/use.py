@@ -1,0 +1,189 @@
+"""Commands about a site's model after its transfer: approve it, use it, check it, hand its report on."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.commands.options import DEFAULT_CONTRACTS, AsJson, Contracts, SiteName, answering, repeat
+from tdrop.base import UsageError
+
+
+def score(
+    site: SiteName,
+    file: Annotated[Path, typer.Argument(help="A batch of patients in the site's format", metavar="FILE")],
+    output: Annotated[
+        Path | None, typer.Option(help="Where to write the list; default: below the home", metavar="FILE")
+    ] = None,
+    as_json: AsJson = False,
+    contracts: Contracts = DEFAULT_CONTRACTS,
+) -> None:
+    """Predict for new patients with the model that a person promoted."""
+    from flows.score import run_score
+
+    run_score(site, file, output=output, contracts=contracts, console=answering(as_json))
+
+
+def audit(
+    site: SiteName,
+    labels: Annotated[
+        Path, typer.Argument(help="Outcomes that have arrived: id and outcome columns", metavar="LABELS")
+    ],
+    as_json: AsJson = False,
+    contracts: Contracts = DEFAULT_CONTRACTS,
+) -> None:
+    """Evaluate and report again on outcomes that have arrived; the models stay as they are."""
+    from flows.audit import run_audit
+
+    run_audit(site, labels, contracts=contracts, console=answering(as_json))
+
+
+def recalibrate(
+    site: SiteName,
+    labels: Annotated[
+        Path | None, typer.Argument(help="Known outcomes; default: those of the last audit", metavar="LABELS")
+    ] = None,
+    as_json: AsJson = False,
+    contracts: Contracts = DEFAULT_CONTRACTS,
+) -> None:
+    """Recalibrate the approved model on known outcomes; keep the result as a candidate if it improves."""
+    from tdrop.base import plain
+    from tdrop.data import no_such_file
+    from tdrop.home import Place, one_at_a_time
+
+    place, console = Place.at(contracts=contracts), answering(as_json)
+    place.network().target(site)
+    if labels is not None and not labels.is_file():
+        raise no_such_file(labels, "the outcomes as a file with patient ids")
+    from tasks.recalibrate import recalibrate as register_recalibrated
+
+    with one_at_a_time(place, site):
+        new = register_recalibrated(place, site, None if labels is None else str(labels.absolute()))
+    console.answer(plain(new))
+    console.print(
+        f"[bold]{site}[/]: version {new.version} is candidate: version {new.champion} with {new.name} fitted to "
+        f"{new.labels:,} known outcomes (log loss {new.log_loss_before:.3f}, then {new.log_loss_after:.3f} out "
+        "of fold)."
+    )
+    console.remark(f"To approve it: tdrop promote {site} --by NAME --note TEXT{repeat(contracts)}")
+
+
+def label_list(
+    site: SiteName,
+    n: Annotated[int, typer.Option("--n", help="How many patients", metavar="N", min=1)] = 50,
+    seed: Annotated[int, typer.Option(help="The same seed draws the same list", metavar="N", min=0)] = 0,
+    as_json: AsJson = False,
+    contracts: Contracts = DEFAULT_CONTRACTS,
+) -> None:
+    """Pick the patients whose outcomes are most worth looking up; `tdrop audit` allows for how they were picked."""
+    from tdrop.base import counted
+    from tdrop.home import Place, idle
+    from tdrop.runs import last_run, write_list
+
+    place, console = Place.at(contracts=contracts), answering(as_json)
+    last = last_run(place, site)
+    with idle(place, site):
+        sheet = write_list(place, last, n, seed=seed)
+    console.answer({"site": site, "patients": n, "seed": seed, "sheet": str(sheet)})
+    console.print(f"[bold]{site}[/]: {counted(n, 'patient')} to look up, drawn with known probabilities. {sheet}")
+    console.remark(f"Fill in their outcomes and run: tdrop audit {site} {sheet}{repeat(contracts)}")
+
+
+def promote(
+    site: SiteName,
+    by: Annotated[str | None, typer.Option(help="Who takes responsibility", metavar="NAME")] = None,
+    note: Annotated[str | None, typer.Option(help="Why, and under which conditions", metavar="TEXT")] = None,
+    as_json: AsJson = False,
+    contracts: Contracts = DEFAULT_CONTRACTS,
+) -> None:
+    """Approve the site's candidate: make it the champion, the model that scoring uses. Needs --by and --note."""
+    from tdrop.base import plain
+    from tdrop.home import Place, one_at_a_time
+
+    if by is None or note is None:
+        raise UsageError("give both --by NAME (who takes responsibility) and --note TEXT (why, and for whom)")
+    place, console = Place.at(contracts=contracts), answering(as_json)
+    place.network().target(site)
+    from tasks.registry import promote as promote_candidate
+    from tasks.report import refresh_report
+
+    # A run that ends meanwhile must not have its report replaced by the one before it.
+    with one_at_a_time(place, site):
+        promotion = promote_candidate(place, site, by=by, note=note)
+        refresh_report(place, site)
+    console.answer(plain(promotion))
+    console.print(f"[bold]{site}[/]: version {promotion.version} ({promotion.method}) is champion, promoted by {by}.")
+
+
+def rollback(site: SiteName, as_json: AsJson = False, contracts: Contracts = DEFAULT_CONTRACTS) -> None:
+    """Go back to the champion before this one."""
+    from tdrop.base import plain
+    from tdrop.home import Place, one_at_a_time
+
+    place, console = Place.at(contracts=contracts), answering(as_json)
+    place.network().target(site)
+    from tasks.registry import rollback as restore_champion
+    from tasks.report import refresh_report
+
+    with one_at_a_time(place, site):
+        promotion = restore_champion(place, site)
+        refresh_report(place, site)
+    console.answer(plain(promotion))
+    console.print(
+        f"[bold]{site}[/]: version {promotion.version} ({promotion.method}), promoted by {promotion.by}, "
+        "is champion again."
+    )
+
+
+def export(
+    site: SiteName,
+    folder: Annotated[
+        Path | None, typer.Option(help="An empty or new folder; default: below the home", metavar="DIR")
+    ] = None,
+    as_json: AsJson = False,
+    contracts: Contracts = DEFAULT_CONTRACTS,
+) -> None:
+    """Write a folder that may be mailed: the report with small counts hidden."""
+    from tdrop.home import Place
+    from tdrop.runs import last_run
+
+    place, console = Place.at(contracts=contracts), answering(as_json)
+    last = last_run(place, site)
+    destination = (folder or place.site(site) / "export").absolute()
+    if destination.is_dir() and any(destination.iterdir()) and folder is not None:
+        raise UsageError(f"'{destination}' is not empty; give a new folder, so that nothing else is mailed by accident")
+    from tasks.export import export_site, withheld_sentence
+    from tasks.registry import refuse_altered_champion
+    from tasks.report import assemble
+
+    refuse_altered_champion(place, site)
+    # A person's own folder is new; in ours an earlier export may have left what is hidden now.
+    with _replaced_whole(destination) if folder is None else nullcontext(destination) as incoming:
+        leaving = export_site(place, last, assemble(place, last), incoming)
+    policy = place.network().site(site).disclosure
+    rule = "nothing hidden (exempt)" if policy.exempt else f"counts under {policy.threshold} hidden"
+    threshold = None if policy.exempt else policy.threshold
+    console.answer(
+        {"site": site, "folder": str(destination), "counts_hidden_below": threshold, "left_before": leaving.withheld}
+    )
+    if leaving.withheld:
+        console.print(f"[bold]{site}[/]: {withheld_sentence(leaving.data)}.")
+    console.print(f"[bold]{site}[/]: {rule}. {destination}")
+
+
+@contextmanager
+def _replaced_whole(folder: Path) -> Iterator[Path]:
+    """Yields an empty folder that takes the place of `folder` when the block ends well."""
+    incoming = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
+    try:
+        yield incoming
+        shutil.rmtree(folder, ignore_errors=True)
+        incoming.rename(folder)
+    finally:
+        shutil.rmtree(incoming, ignore_errors=True)

@@ -1,0 +1,208 @@
+"""What Prefect holds of a network: `prefect.yaml` with one deployment per target site, and the same on a server.
+
+No path of a machine is in the file: Prefect fills in the working directory when it deploys, and the flow is named by
+its module.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
+from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey, DeploymentFilter, DeploymentFilterTags
+from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
+
+from tdrop.base import ContractError, TdropError, counted
+from tdrop.contracts import Network, Site
+
+FILE = Path("prefect.yaml")
+FLOW, ENTRYPOINT = "transfer-site", "flows.deployed.transfer_site"
+#: What files written by earlier versions call it.
+OUR_ENTRYPOINTS = (ENTRYPOINT, "flows.transfer.transfer_site")
+#: The work pool that a worker of the network serves, and the tag of every deployment of ours.
+POOL, TAG = "tdrop", "tdrop"
+HEADING = """\
+# Written by `tdrop deploy` from the sites' files: one deployment per target site. The next `tdrop deploy` writes it
+# again. It keeps other deployments, other top-level keys, and what you add to a site's `parameters` or change in its
+# `work_pool`; comments and other edits of a site's deployment are lost. Schedules are in UTC. A second run of a site
+# waits for the first (ENQUEUE): no run is lost, and one that then finds nothing changed costs a second.
+"""
+#: Things that a server returns at a time, at most.
+PAGE = 200
+#: Runs of the pool under way together: one already uses every core of a machine.
+AT_ONCE = 1
+WORKING_DIRECTORY = "prefect.deployments.steps.set_working_directory"
+#: One deployment as the file has it, by Prefect's own keys.
+Entry = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Deployments:
+    """What `prefect.yaml` should hold, and which sites' deployments are left over.
+
+    Attributes:
+        text: The whole file.
+        sites: Names of the deployments that have a site.
+        gone: Names of deployments in the file whose site is gone.
+    """
+
+    text: str
+    sites: tuple[str, ...]
+    gone: tuple[str, ...]
+
+
+def plan_file(existing: str, network: Network, contracts: str, *, remove: bool) -> Deployments:
+    """Writes the text of a `prefect.yaml` from the sites.
+
+    Args:
+        existing: The file as it is; empty when there is none.
+        network: The sites.
+        contracts: Their folder, as the flow shall open it from the working directory.
+        remove: Leave out deployments whose site is gone.
+    """
+    document = _read(existing)
+    entries = {entry.get("name"): entry for entry in document.get("deployments") or ()}
+    targets = {site.name: site for site in network.targets}
+    ours = {name for name, entry in entries.items() if entry.get("entrypoint") in OUR_ENTRYPOINTS}
+    if foreign := sorted(entries.keys() & targets.keys() - ours):
+        raise ContractError(f"{FILE}: deployment '{foreign[0]}' has a site's name but another flow; rename it")
+    gone = tuple(sorted(ours - targets.keys()))
+    written = [_entry(site, contracts, entries.get(name, {})) for name, site in targets.items()]
+    written += [entry for name, entry in entries.items() if name not in targets and not (remove and name in gone)]
+    # Flow style at the leaves keeps a site to nine lines.
+    style: Any = {"sort_keys": False, "allow_unicode": True, "width": 110, "default_flow_style": None}
+    text = HEADING + yaml.safe_dump({"name": "tdrop", **document, "deployments": written}, **style)
+    return Deployments(text, tuple(targets), gone)
+
+
+def _read(existing: str) -> dict[str, Any]:
+    """The file as it is, if it has the form of Prefect's."""
+    try:
+        document = yaml.safe_load(existing) or {}
+        names = [entry.get("name") for entry in document.get("deployments") or ()]
+    except (yaml.YAMLError, AttributeError, TypeError):
+        raise ContractError(
+            f"{FILE} is not a YAML file with a list of deployments; correct it or move it away"
+        ) from None
+    for name in names:
+        if names.count(name) > 1:
+            raise ContractError(f"{FILE}: two deployments are called '{name}'; remove or rename one")
+    return dict(document)
+
+
+def _entry(site: Site, contracts: str, existing: Entry) -> Entry:
+    """A site's deployment; parameters and work pool that a person set are kept."""
+    return {
+        "name": site.name,
+        "description": f"Transfer to {site.title}",
+        "entrypoint": ENTRYPOINT,
+        "parameters": {**(existing.get("parameters") or {}), "site": site.name, "contracts": contracts},
+        "schedules": [] if site.schedule is None else [{"cron": site.schedule}],
+        "tags": [TAG, f"table:{site.table}", f"source:{site.source}", *(["simulated"] if site.simulated else [])],
+        "concurrency_limit": {"limit": 1, "collision_strategy": "ENQUEUE"},
+        "work_pool": existing.get("work_pool") or {"name": POOL},
+    }
+
+
+def ensure_pool(client: SyncPrefectClient, at_once: int | None) -> int:
+    """Makes sure of the pool and its limit, so that sites do not compete for cores; returns the limit.
+
+    A limit that a person set stays unless another is asked for.
+    """
+    try:
+        before = client.read_work_pool(POOL).concurrency_limit
+    except ObjectNotFound:
+        before = None
+        with suppress(ObjectAlreadyExists):  # another machine may be first
+            client.create_work_pool(WorkPoolCreate(name=POOL, type="process"))
+    limit = at_once or before or AT_ONCE
+    if limit != before:
+        client.update_work_pool(POOL, WorkPoolUpdate(concurrency_limit=limit))
+    return limit
+
+
+def deploy_file(sites: Sequence[str]) -> None:
+    """Lets Prefect deploy its own file, so that a pull step or a pool that a person wrote there holds."""
+    names = [argument for name in sites for argument in ("--name", name)]
+    command = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--prefect-file", str(FILE), *names]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=dict(os.environ))
+    if done.returncode != 0:
+        lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        raise TdropError(f"Prefect did not take the deployments of {FILE}: {lines[-1] if lines else 'no reason given'}")
+
+
+def orphans(client: SyncPrefectClient, sites: Sequence[str], contracts: str) -> list[str]:
+    """Deployments of this network on the server that have no site any more."""
+    ours = DeploymentFilter(tags=DeploymentFilterTags(all_=[TAG]))
+    return [
+        deployment.name
+        for deployment in _every(client.read_deployments, deployment_filter=ours)
+        if deployment.parameters.get("contracts") == contracts
+        and runs_here(deployment.pull_steps)
+        and deployment.name not in sites
+    ]
+
+
+def runs_here(pull_steps: Sequence[Mapping[str, Any]] | None) -> bool:
+    """Whether a deployment's working directory is this one.
+
+    Another network's are left alone, and so is what does not say: our own file names those that it made.
+    """
+    folders = [step[WORKING_DIRECTORY]["directory"] for step in pull_steps or () if WORKING_DIRECTORY in step]
+    return bool(folders) and Path(folders[0]) == Path.cwd()
+
+
+def delete_deployment(client: SyncPrefectClient, site: str) -> int:
+    """Removes a site's deployment from the server; returns how many there were."""
+    try:
+        client.delete_deployment(client.read_deployment_by_name(f"{FLOW}/{site}").id)
+    except ObjectNotFound:
+        return 0
+    return 1
+
+
+def erase_traces(site: str) -> str:
+    """Removes a site's deployment, flow runs and artifacts, and says how many there were."""
+    with get_client(sync_client=True) as client:
+        deployments = delete_deployment(client, site)
+        # Runs about this site alone carry its name as a parameter.
+        runs = [run.id for run in _every(client.read_flow_runs) if run.parameters.get("site") == site]
+        for run_id in runs:
+            client.delete_flow_run(run_id)
+        artifacts = erase_artifacts(client, site)
+    parts = (counted(deployments, "deployment"), counted(len(runs), "flow run"), counted(artifacts, "artifact"))
+    return "{}, {} and {} in Prefect".format(*parts)
+
+
+def erase_artifacts(client: SyncPrefectClient, site: str) -> int:
+    """Removes artifacts whose description names the site; another site's name may begin with this one's."""
+    key = re.sub(r"[^a-z0-9]+", "-", site)
+    like = ArtifactFilter(key=ArtifactFilterKey(like_=f"{key}-%"))
+    # All are read before the first is deleted, which would move the pages; an artifact that another site leaves
+    # meanwhile moves them too, and one may appear twice.
+    artifacts = {
+        artifact.id
+        for artifact in _every(client.read_artifacts, artifact_filter=like)
+        if (artifact.description or "").endswith(f", site {site}")
+    }
+    for artifact_id in artifacts:
+        client.delete_artifact(artifact_id)
+    return len(artifacts)
+
+
+def _every(read: Callable[..., Sequence[Any]], **filters: Any) -> Iterator[Any]:
+    """Everything that a server has, page by page."""
+    offset = 0
+    while page := read(limit=PAGE, offset=offset, **filters):
+        yield from page
+        offset += len(page)
