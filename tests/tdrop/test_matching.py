@@ -55,9 +55,15 @@ def test_neighbours_are_counted_within_the_caliper_ends_included():
     assert counts.tolist() == [4, 1, 0]
 
 
-@pytest.mark.parametrize(("source_rows", "target_rows"), [(20_000, 10_000), (5_000, 1_000)])
-@pytest.mark.parametrize("population", ["mild", "moderate", "severe"])
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(
+    ("seed", "population", "source_rows", "target_rows"),
+    [
+        (0, "mild", 5_000, 1_000),
+        (1, "moderate", 5_000, 1_000),
+        (0, "severe", 5_000, 1_000),
+        (1, "severe", 10_000, 5_000),
+    ],
+)
 def test_matching_balances_the_simulated_sites(population, source_rows, target_rows, seed):
     source = simulated_cohort("source", source_rows, seed=seed)
     target = simulated_cohort(population, target_rows, seed=seed + 50)

@@ -37,7 +37,7 @@ def cohort(site: str, **columns) -> Cohort:
     return Cohort(site, np.arange(len(X)), names, X, described=tuple(described))
 
 
-@pytest.mark.parametrize("rows", [200, 2_000, 50_000])
+@pytest.mark.parametrize("rows", [200, 2_000, 20_000])
 def test_no_shift_says_go_at_any_size(rows):
     source, target = scenarios.no_shift(rows, seed=4)
     shift = estimate_shift(source, target)
@@ -48,8 +48,8 @@ def test_no_shift_says_go_at_any_size(rows):
 
 
 def test_simulated_sites_come_out_in_order():
-    source = simulated_cohort("source", 20_000, seed=0)
-    shifts = [estimate_shift(source, simulated_cohort(name, 5_000, seed=9)) for name in ("mild", "moderate", "severe")]
+    source = simulated_cohort("source", 8_000, seed=0)
+    shifts = [estimate_shift(source, simulated_cohort(name, 4_000, seed=9)) for name in ("mild", "moderate", "severe")]
     aurocs = [shift.domain_auroc.value for shift in shifts]
     # The populations' own figures: .588, .756 and .889.
     assert aurocs == pytest.approx([0.588, 0.756, 0.889], abs=0.02)
@@ -78,7 +78,7 @@ def test_no_overlap_says_stop(rows):
 
 
 def test_a_tiny_difference_in_a_huge_sample_is_significant_and_still_go():
-    source, target = scenarios.no_shift(100_000, seed=0)
+    source, target = scenarios.no_shift(30_000, seed=0)
     target = replace(target, X=target.X + 0.15)
     shift = estimate_shift(source, target)
     assert shift.domain_auroc.low > 0.55
@@ -253,7 +253,7 @@ def test_a_change_that_leaves_every_mean_alone_is_seen(kind, rows):
 
 @pytest.mark.parametrize("rows", [150, 1_000])
 def test_without_a_shift_every_patient_keeps_the_same_weight(rows):
-    found = [propensity(*draw_pair("same", rows, seed)) for seed in range(8)]
+    found = [propensity(*draw_pair("same", rows, seed)) for seed in range(5)]
     assert np.mean([one.auroc.value for one in found]) == pytest.approx(0.5, abs=0.04)
     assert min(one.effective_n for one in found) > 0.8 * rows
     assert np.mean([one.effective_n for one in found]) > 0.93 * rows
