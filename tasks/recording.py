@@ -94,21 +94,6 @@ def record_recalibration(place: Place, record: SiteRecord) -> str:
         return register(place, run_id, record, log_model(Path(str(record.candidate)), record, record.chosen))
 
 
-def record_benchmark(
-    place: Place, name: str, params: Mapping[str, Any], metrics: Mapping[str, float], folder: str
-) -> str:
-    """Writes one run with a benchmark's key numbers, and its tables and figures as artifacts; returns the run's id."""
-    import mlflow
-
-    client = connect(place)
-    experiment = experiment_id(place, place.network())
-    with recorded_run(client, experiment, f"benchmark {name}", {"kind": "benchmark", "benchmark": name}) as run_id:
-        mlflow.log_params(dict(params))
-        mlflow.log_metrics(dict(metrics))
-        mlflow.log_artifacts(folder, "results")
-    return run_id
-
-
 def _find_record(client: MlflowClient, experiment: str, key: str, record: SiteRecord) -> tuple[str, str | None] | None:
     """The run and the model version of a finished record with this key; None when there is none, or not its model."""
     for run in client.search_runs([experiment], f"tags.`{RECORD_KEY}` = '{key}' AND attributes.status = 'FINISHED'"):

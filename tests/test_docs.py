@@ -11,7 +11,7 @@ import pytest
 import typer
 from conftest import PROJECT
 
-from flows.benchmarks import BENCHMARKS
+from benchmarks import BENCHMARKS
 from flows.commands import app
 from tdrop.methods import method_class, method_names
 
@@ -36,8 +36,6 @@ def parse(line: str, *, whole: bool) -> None:
     options = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     unknown = {each for each in arguments if each.startswith("--")} - options
     assert not unknown, f"'{name}' has no option {unknown}"
-    if name == "benchmark" and arguments:
-        assert arguments[0] in BENCHMARKS, f"there is no benchmark '{arguments[0]}'"
 
 
 EXAMPLES = [(page, line) for page, text in PAGES.items() for line in EXAMPLE.findall(text)]
@@ -54,7 +52,6 @@ def test_commands_are_found_in_the_pages() -> None:
     [
         ("transform harbour", "no command"),
         ("deploy --at-twice 2", "no option"),
-        ("benchmark tow", "no benchmark"),
     ],
 )
 def test_what_is_no_command_is_found_out(line: str, problem: str) -> None:
@@ -93,9 +90,22 @@ def test_every_file_that_a_page_links_is_there(page: str) -> None:
             assert ((PROJECT / page).parent / link).exists(), link
 
 
-def test_the_benchmarks_that_need_the_extra_are_named() -> None:
-    (line,) = re.findall(r"pip install 'tdrop\[benchmarks\]' +# (.*) need the extra", PAGES["docs/RESULTS.md"])
-    assert set(line.split(", ")) == {name for name, each in BENCHMARKS.items() if each.needs_extra}
+@pytest.mark.parametrize("page", PAGES)
+def test_every_benchmark_that_a_page_runs_is_there(page: str) -> None:
+    from benchmarks.__main__ import app as benchmarks_app
+
+    command = typer.main.get_command(benchmarks_app)
+    for line in re.findall(r"(?:`| {4})python -m benchmarks ([a-z][^`#\n]*)", PAGES[page]):
+        name, *arguments = shlex.split(line)
+        assert name in BENCHMARKS, f"there is no benchmark '{name}'"
+        command.make_context("benchmarks", [name, *arguments]).close()
+
+
+def test_every_benchmark_has_a_documented_command_and_those_that_need_the_extra_are_named() -> None:
+    page = PAGES["docs/RESULTS.md"]
+    assert set(re.findall(r"^ {4}python -m benchmarks (\w+)", page, flags=re.MULTILINE)) == set(BENCHMARKS)
+    (line,) = re.findall(r"pip install 'tdrop\[benchmarks\]' +# (.*) need the extra", page)
+    assert set(line.split(", ")) == {name for name, benchmark in BENCHMARKS.items() if benchmark.packages}
 
 
 @cache

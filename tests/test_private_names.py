@@ -11,7 +11,8 @@ import pytest
 from conftest import PROJECT
 
 PRIVATE = re.compile(r"_[A-Za-z]\w*")
-OURS = re.compile(r"(tdrop|tasks|flows)(\.\w+)*\._[A-Za-z]\w*")
+PACKAGES = ("tdrop", "tasks", "flows", "benchmarks")
+OURS = re.compile(r"(tdrop|tasks|flows|benchmarks)(\.\w+)*\._[A-Za-z]\w*")
 #: Their own, and Python's `os._exit`, `sys._getframe`.
 NOT_OURS = {"self", "cls", "os", "sys"}
 
@@ -20,7 +21,7 @@ def private_names(tree: ast.AST) -> Iterator[str]:
     """Private names of the program that a file imports, reads or replaces."""
     for node in ast.walk(tree):
         match node:
-            case ast.ImportFrom(module=str(module)) if module.split(".")[0] in ("tdrop", "tasks", "flows"):
+            case ast.ImportFrom(module=str(module)) if module.split(".")[0] in PACKAGES:
                 yield from (name.name for name in node.names if PRIVATE.fullmatch(name.name))
             case ast.Attribute(value=ast.Name(id=owner)) if owner in NOT_OURS:
                 continue

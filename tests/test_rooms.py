@@ -13,7 +13,7 @@ from conftest import PROJECT
 
 DOORS = sorted(PROJECT.glob("tdrop/*/__init__.pyi"))
 ROOMS = {door.parent.name for door in DOORS}
-PROGRAM = sorted(file for top in ("tdrop", "tasks", "flows") for file in (PROJECT / top).rglob("*.py"))
+PROGRAM = sorted(file for top in ("tdrop", "tasks", "flows", "benchmarks") for file in (PROJECT / top).rglob("*.py"))
 
 
 def modules_imported(file: Path) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from flows.commands import admin, benchmarking, look, run, start, use
+from flows.commands import admin, look, run, start, use
 from flows.commands.options import console
 
 
@@ -51,7 +51,6 @@ COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
     ("Run", run.validate, "tdrop validate harbour, or tdrop validate --all"),
     ("Run", run.shift, "tdrop shift hillside"),
     ("Run", run.transfer, "tdrop transfer harbour hillside --seeds 5"),
-    ("Run", benchmarking.benchmark, "tdrop benchmark toy --quick"),
     ("Use", use.promote, 'tdrop promote harbour --by "Dr Chen" --note "for review clinics only"'),
     ("Use", use.rollback, "tdrop rollback harbour"),
     ("Use", use.score, "tdrop score harbour new_patients.csv"),

@@ -176,7 +176,6 @@ def test_broken_files_get_their_sentence_through_the_command_too(tmp_path):
     ("init", "{file}", "--data", "{data}", "--outcome", "died_10y"),
     ("init", "{file}/network", "--data", "{data}", "--outcome", "died_10y"),
     ("init", "{folder}/network", "--data", "{data}", "--outcome", "died_10y", "--horizon", "soon"),
-    ("benchmark", "toy", "--quick", "--output", "{file}/results"),
     ("ui", "--prefect-port", "5999", "--mlflow-port", "5999"),
 ], ids=lambda arguments: arguments[0])  # fmt: skip
 def test_what_cannot_be_is_said_before_anything_is_done(arguments, tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ from flows.printer import Printer
 from tdrop.base import SiteStopped, UsageError
 
 #: Commands that do not end in a result: they serve, write for people, or measure.
-WITHOUT_RESULT = {"benchmark", "ui"}
+WITHOUT_RESULT = {"ui"}
 
 
 @pytest.fixture

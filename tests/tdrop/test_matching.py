@@ -10,7 +10,7 @@ import pytest
 import scenarios
 from hypothesis import given, settings, strategies as st
 
-from flows.benchmarks.real_pairs import rotterdam_to_gbsg
+from benchmarks.site_pairs import site_pair
 from tdrop.base import Cohort, DataError, UsageError, plain, read
 from tdrop.data.simulation import simulated_cohort
 from tdrop.shift import Balance, Matching, count_within, match, take_nearest
@@ -82,8 +82,8 @@ def test_matching_balances_the_simulated_sites(population, source_rows, target_r
 @pytest.mark.parametrize("seed", [0, 1])
 def test_matching_balances_rotterdam_against_gbsg(seed):
     pytest.importorskip("SurvSet")
-    source, target = rotterdam_to_gbsg()
-    matching = match(source, target, seed=seed)
+    sides = site_pair("gbsg")
+    matching = match(sides.source, sides.target, seed=seed)
     assert matching.balanced
     assert matching.retained == matching.wanted == 296
     assert max(abs(one.before) for one in matching.balance) > 0.5

@@ -7,8 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from flows.benchmarks.playing import take_apart
-from flows.benchmarks.transductive_problems import set_aside
 from tdrop import metrics
 from tdrop.base import Cohort, Summary, ascending
 from tdrop.choose import Losses
@@ -69,16 +67,6 @@ def test_matched_patients_have_the_outcomes_of_their_equals(first, shift):
     outcomes = source.y[np.asarray(found.rows)]
     assert len(outcomes) >= 30
     assert outcomes.mean() == pytest.approx(0.3, abs=0.15)
-
-
-@pytest.mark.parametrize("first", [0, 1])
-@pytest.mark.parametrize("part", [take_apart, set_aside])
-def test_who_plays_the_target_among_equals_does_not_follow_a_files_order(part, first):
-    y = sorted_by_outcome(first).astype(np.float32)
-    source = Cohort("source", np.arange(ROWS), ("smoker",), np.zeros((ROWS, 1), dtype=np.float32), y)
-    _, played = part(source, np.full(ROWS, 1e-13))
-    assert len(played) == ROWS / 4
-    assert played.y.mean() == pytest.approx(0.3, abs=0.1)
 
 
 @pytest.mark.parametrize("first", [0, 1])

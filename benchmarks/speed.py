@@ -1,0 +1,249 @@
+"""How fast the methods train and predict: one thread, the best of several repeats, ratios within one run.
+
+Times are the thread's own processor time, so that other work on the machine disturbs less, and competitors take
+turns. Bars are on ratios; seconds are shown beside them and mean nothing on another machine.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from benchmarks.results import Estimate, Results, Row, Table
+from benchmarks.units import Options
+from tdrop.base import Cohort
+from tdrop.methods import build, method_names
+from tdrop.methods.parts.network import TrainingBatch
+from tdrop.methods.parts.training import Optimiser, run_step
+
+#: The setting of every training step: source and target rows, units of both hidden layers, passes, features.
+ROWS, TARGET_ROWS, UNITS, PASSES, FEATURES = 512, 256, 128, 10, 10
+#: Patients of the paper's source.
+SOURCE_ROWS = 240_486
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One figure and the bar it is held against; `limit` None means that it is shown only."""
+
+    name: str
+    value: float
+    unit: str
+    limit: float | None = None
+    at_least: bool = False
+
+    def row(self) -> Row:
+        """As a line of the table."""
+        bar, met = "", ""
+        if self.limit is not None:
+            bar = f"{'at least' if self.at_least else 'at most'} {self.limit:g}"
+            met = "yes" if (self.value >= self.limit) == self.at_least or self.value == self.limit else "NO"
+        return {"what": self.name, "value": Estimate(self.value), "unit": self.unit, "bar": bar, "met": met}
+
+
+def run(options: Options) -> Results:
+    """Measures everything; nothing is kept between runs, since each is about this machine now."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    try:
+        measures = [
+            *measure_steps(rounds=4 if options.quick else 40),
+            *measure_sampling(rounds=2 if options.quick else 6),
+            *measure_memory(*((24_049, 50) if options.quick else (SOURCE_ROWS, 200))),
+            *measure_fits(repeats=1 if options.quick else 3),
+        ]
+    finally:
+        torch.set_flush_denormal(False)
+        torch.set_num_threads(threads)
+    return Results(
+        title="How fast the methods train and predict",
+        about="One thread, its own processor time, the best of several repeats; seconds mean nothing elsewhere.",
+        tables=[Table("speed", "Every figure and the bar that it is held against.", [one.row() for one in measures])],
+    )
+
+
+def measure_steps(rounds: int) -> list[Measure]:
+    """Training steps against the textbook way and against the simpler methods."""
+    generator = torch.Generator().manual_seed(0)
+    x, target = (torch.randn(rows, FEATURES, generator=generator) for rows in (ROWS, TARGET_ROWS))
+    y = (x[:, 0] > 0).float()
+    half, few = ROWS // 2, target[: TARGET_ROWS // 2]
+    steps = {
+        "textbook": textbook_step(x, y, target),
+        "concrete": training_step(
+            "transductive_dropout", TrainingBatch(x, y, target, 0.5), passes=PASSES, form="paper"
+        ),
+        "mc_dropout": training_step("mc_dropout", TrainingBatch(x, y, None, 0.5)),
+        "mlp": training_step("mlp", TrainingBatch(x, y, None, 0.5)),
+        "ensemble": training_step("ensemble", TrainingBatch(x.expand(10, -1, -1), y.expand(10, -1), None, 0.5)),
+        # As many rows as the method trains its networks of doubt on, half of a batch.
+        "doubters": training_step(
+            "transductive_ensemble",
+            TrainingBatch(x[:half].expand(3, -1, -1), y[:half].expand(3, -1), few, 0.5),
+            form="joint",
+            members=3,
+        ),
+    }
+    seconds = best_seconds(steps, rounds, burst=4)
+    per_row_and_pass = seconds["concrete"] / ((ROWS + TARGET_ROWS) * PASSES)
+    simple = per_row_and_pass / (seconds["mc_dropout"] / ROWS)
+    doubters = 1 + seconds["doubters"] / seconds["ensemble"]
+    return [
+        *[Measure(f"step, {name}", 1e3 * each, "ms") for name, each in seconds.items()],
+        Measure("textbook step / step", seconds["textbook"] / seconds["concrete"], "times", 2.0, at_least=True),
+        Measure("training, row and pass, transductive dropout / MC dropout", simple, "times", 1.6),
+        Measure("ensemble of 10 / one MLP", seconds["ensemble"] / seconds["mlp"], "times", 8.0),
+        Measure("transductive ensemble / ensemble", doubters, "times", 1.3),
+    ]
+
+
+def training_step(name: str, batch: TrainingBatch, **settings: Any) -> Callable[[], Any]:
+    """Returns a function that does one training step of a method."""
+    method: Any = build(name, batch=ROWS, **settings)
+    network = method.network(FEATURES, 10_000, "binary", torch.Generator().manual_seed(0))
+    pool = network.pool(np.random.default_rng(0))
+    return partial(run_step, network, batch, Optimiser(network, method.schedule()), pool, 0.5)
+
+
+def measure_sampling(rounds: int, rows: int = 2_000, passes: int = 100) -> list[Measure]:
+    """Prediction per row and pass, against MC dropout's."""
+    source = example_cohort(rows)
+    methods = {
+        "mc_dropout": build("mc_dropout", steps=10),
+        "transductive_dropout": build("transductive_dropout", steps=10, form="paper"),
+        "last_layer": build("last_layer", steps=10),
+    }
+    fitted = {name: method.fit(source, source.unlabelled(), seed=0) for name, method in methods.items()}
+    calls = {name: partial(model.summarise, source.X, passes, seed=0) for name, model in fitted.items()}
+    seconds = best_seconds(calls, rounds)
+    ratio = seconds["transductive_dropout"] / seconds["mc_dropout"]
+    return [
+        *[Measure(f"summarise, {name}", 1e6 * each / rows / passes, "us/row/pass") for name, each in seconds.items()],
+        Measure("sampling, row and pass, transductive dropout / MC dropout", ratio, "times", 1.6),
+    ]
+
+
+def measure_memory(
+    rows: int, passes: int, names: Sequence[str] = ("transductive_dropout", "last_layer")
+) -> list[Measure]:
+    """Extra memory at the peak of a summary, in a process of its own."""
+    measures = []
+    for name in names:
+        command = [sys.executable, "-c", _MEMORY.format(name=name, rows=rows, passes=passes)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1])
+        megabytes, seconds = map(float, done.stdout.split())
+        what = f"summarise {rows:,} x {passes}, {name}"
+        measures += [Measure(what, megabytes, "MB extra", 300.0), Measure(what, seconds, "s")]
+    return measures
+
+
+_MEMORY = """
+import time
+from benchmarks.speed import example_cohort, peak_megabytes
+from tdrop.methods import build
+source, rows = example_cohort(2_000), example_cohort({rows}, seed=2).X
+fitted = build("{name}", steps=10).fit(source, source.unlabelled(), seed=0)
+fitted.summarise(source.X, 10, seed=0)
+before, start = peak_megabytes(reset=True), time.thread_time()
+fitted.summarise(rows, {passes}, seed=0)
+print(peak_megabytes() - before, time.thread_time() - start)
+"""
+
+
+def peak_megabytes(*, reset: bool = False) -> float:
+    """Peak memory of this process so far; with `reset`, the peak starts again from what is held now (Linux)."""
+    if reset:
+        Path("/proc/self/clear_refs").write_text("5")
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+
+def measure_fits(repeats: int, rows: int = 5_000) -> list[Measure]:
+    """A fit of every method at its defaults, with validation."""
+    source, target, validation = example_cohort(rows), example_cohort(2_000, seed=1), example_cohort(500, seed=2)
+    fits = {name: partial(build(name).fit, source, target.unlabelled(), validation, seed=0) for name in method_names()}
+    seconds = best_seconds(fits, repeats)
+    return [Measure(f"fit of {rows:,} x {FEATURES}, {name}", each, "s") for name, each in seconds.items()]
+
+
+def best_seconds(calls: Mapping[str, Callable[[], Any]], rounds: int, *, burst: int = 1) -> dict[str, float]:
+    """Processor time of the quickest call of each, taking turns of `burst` calls in a row."""
+    best = dict.fromkeys(calls, float("inf"))
+    for _ in range(rounds):
+        for name, call in calls.items():
+            for _ in range(burst):
+                start = time.thread_time()
+                call()
+                best[name] = min(best[name], time.thread_time() - start)
+    return best
+
+
+def example_cohort(rows: int, seed: int = 0) -> Cohort:
+    """Normal features and an outcome that depends on three of them (simulated)."""
+    generator = np.random.default_rng(seed)
+    X = generator.normal(size=(rows, FEATURES)).astype(np.float32)
+    risk = 1 / (1 + np.exp(-(X[:, 0] + np.sin(2 * X[:, 1]) - X[:, 2])))
+    y = (generator.random(rows) < risk).astype(np.float32)
+    return Cohort("speed", np.arange(rows), tuple(f"x{place}" for place in range(FEATURES)), X, y)
+
+
+class TextbookNetwork(nn.Module):
+    """Transductive dropout the textbook way: the same loss as the fast version that is measured against it.
+
+    One forward pass per Monte Carlo sample in a Python loop, masks from fresh `torch.rand` numbers, everything else
+    left to autograd and torch's Adam.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.last = nn.Linear(FEATURES, UNITS), nn.Linear(UNITS, UNITS), nn.Linear(UNITS, 1)
+        self.rates = nn.Sequential(nn.Linear(FEATURES, 16), nn.Tanh(), nn.Linear(16, 2), nn.Sigmoid())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """One pass: outputs (rows,)."""
+        rates = self.rates(x)
+        hidden = _drop(torch.tanh(self.first(x)), rates[:, :1])
+        hidden = _drop(torch.tanh(self.second(hidden)), rates[:, 1:])
+        outputs: Tensor = self.last(hidden)[:, 0]
+        return outputs
+
+    def loss(self, x: Tensor, y: Tensor, target: Tensor) -> Tensor:
+        """Cross entropy of the mean risk plus the transductive regulariser."""
+        outputs = torch.stack([self(torch.cat([x, target])) for _ in range(PASSES)])
+        risk = torch.sigmoid(outputs[:, : len(x)]).mean(0).clamp(1e-6, 1 - 1e-6)
+        share = 1 - 1 / (1 + outputs.var(0, unbiased=False))
+        omega = -torch.log(1 - share[: len(x)]).mean() - torch.log(share[len(x) :] + 1e-6).mean()
+        return F.binary_cross_entropy(risk, y) + 0.03 * omega
+
+
+def textbook_step(x: Tensor, y: Tensor, target: Tensor) -> Callable[[], None]:
+    """Returns a function that does one training step."""
+    network = TextbookNetwork()
+    optimiser = torch.optim.Adam(network.parameters(), lr=0.003)
+
+    def step() -> None:
+        optimiser.zero_grad()
+        torch.autograd.backward(network.loss(x, y, target))
+        optimiser.step()
+
+    return step
+
+
+def _drop(hidden: Tensor, rates: Tensor) -> Tensor:
+    """hidden (rows, units) under a relaxed mask at `rates` (rows, 1)."""
+    noise = torch.rand(hidden.shape).clamp(1e-6, 1 - 1e-6)
+    keep = 1 - rates
+    logits = torch.log(keep) - torch.log(rates) + torch.log(noise) - torch.log(1 - noise)
+    return hidden * torch.sigmoid(logits / 0.1) / keep

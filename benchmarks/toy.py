@@ -1,0 +1,205 @@
+"""The paper's toy regression (its figures 3 and 4), as quantities: who covers the truth where no label was seen?
+
+Source N(7, 4), target N(11, 4), 50 points each, noise .1, networks of 32 and 64 tanh units. Simulated.
+Learning rate, steps and lambda were fixed on draws (seeds 1000 to 1004) that are not reported here; the
+same learning rate and steps serve both methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.paired import mean_over_problems
+from benchmarks.results import Estimate, Results, Row, Table
+from benchmarks.units import Options, Unit, run_units
+from tdrop.base import Numbers
+from tdrop.data import toy, toy_truth
+from tdrop.figures import (
+    INK,
+    SOURCE_COLOUR,
+    TARGET_COLOUR,
+    Canvas,
+    DropoutRates,
+    draw_dropout_rates,
+    look,
+    styled,
+)
+from tdrop.methods import build, label
+from tdrop.metrics import percentile_interval
+
+NETWORK: Mapping[str, Any] = {"hidden": [32, 64], "learning_rate": 0.01, "steps": 300}
+#: By row of the table: the method and its settings.
+RUNS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "MC dropout": ("mc_dropout", NETWORK),
+    "TDNR": ("tdnr", NETWORK),
+    "Transductive dropout, lambda .01": ("transductive_dropout", {**NETWORK, "lambda_": 0.01, "form": "paper"}),
+    "Transductive dropout, lambda .03": ("transductive_dropout", {**NETWORK, "lambda_": 0.03, "form": "paper"}),
+}
+MAIN, BASELINE = "Transductive dropout, lambda .01", "MC dropout"
+#: Where the target is ten times as dense as the source, up to the target's central 95%.
+TARGET_ONLY = (11.3, 14.9)
+#: The source's central 90%.
+SOURCE_DENSE = (3.7, 10.3)
+GRID = np.round(np.linspace(2.0, 16.0, 141), 3)
+PASSES = 400
+SEEDS = 20
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One fit of one draw.
+
+    Attributes:
+        mean, low, high: The prediction and the ends of its interval at GRID.
+        source_x, source_y: The labelled points.
+        target_x: The unlabelled ones.
+        rates: By side, learnt dropout rates; empty for a method that learns none.
+    """
+
+    mean: Numbers
+    low: Numbers
+    high: Numbers
+    source_x: Numbers
+    source_y: Numbers
+    target_x: Numbers
+    rates: Mapping[str, Numbers]
+
+
+Runs = Mapping[str, Sequence[Curve]]
+
+
+def run(options: Options) -> Results:
+    """Fits every run for every seed and compares the intervals with the true function."""
+    seeds = options.seeds_or(SEEDS, quick=2)
+    names = [BASELINE, MAIN] if options.quick else list(RUNS)
+    units = [_unit(name, seed, options.quick) for name in names for seed in range(seeds)]
+    curves = iter(run_units(options, "toy", fit_toy, units))
+    by_run = {name: [next(curves) for _ in range(seeds)] for name in names}
+    tables = [_widths(by_run), _ratios(by_run)]
+    return Results(
+        title="Toy regression (simulated)",
+        about=(
+            f"Simulated data. {seeds} draws of 50 labelled source and 50 unlabelled target points. Source-dense: x in "
+            f"{SOURCE_DENSE}, target-only: x in {TARGET_ONLY}. Settings were fixed on other draws."
+        ),
+        tables=tables,
+        figures=_figures(by_run),
+    )
+
+
+def _unit(name: str, seed: int, quick: bool) -> Unit:
+    method, settings = RUNS[name]
+    return {"method": method, "settings": {**settings, "steps": 20} if quick else dict(settings), "seed": seed}
+
+
+def fit_toy(method: str, settings: Mapping[str, Any], seed: int) -> Curve:
+    """Fits one method to one draw."""
+    source, labelled = toy(seed=seed)
+    fitted: Any = build(method, **settings).fit(source, labelled.unlabelled(), None, seed=seed)
+    summary = fitted.summarise(GRID[:, None], PASSES, seed=seed)
+    assert source.y is not None
+    rates = {}
+    if hasattr(fitted, "dropout_rates"):
+        rates = {side: fitted.dropout_rates(cohort.X) for side, cohort in (("source", source), ("target", labelled))}
+    low, high = summary.interval()
+    return Curve(summary.mean, low, high, source.X[:, 0], source.y, labelled.X[:, 0], rates)
+
+
+def measure(curve: Curve) -> dict[str, float]:
+    """By column of the table, one fit against the true function: coverage and width of its 95% interval, and its error.
+
+    Source-dense is where the source is, target-only where no label was seen.
+    """
+    truth = toy_truth(GRID)
+    covered, width = (curve.low <= truth) & (truth <= curve.high), curve.high - curve.low
+    on, off = ((start <= GRID) & (end >= GRID) for start, end in (SOURCE_DENSE, TARGET_ONLY))
+    return {
+        "coverage, source-dense": float(covered[on].mean()),
+        "width, source-dense": float(width[on].mean()),
+        "rmse, source-dense": float(np.sqrt(np.mean((curve.mean - truth)[on] ** 2))),
+        "coverage, target-only": float(covered[off].mean()),
+        "width, target-only": float(width[off].mean()),
+    }
+
+
+#: By ratio to the baseline, of what.
+RATIOS = {
+    "coverage ratio, target-only": "coverage, target-only",
+    "width ratio, source-dense": "width, source-dense",
+}
+
+
+def _widths(by_run: Runs) -> Table:
+    rows: list[Row] = []
+    for name, curves in by_run.items():
+        measured = [measure(curve) for curve in curves]
+        means = {title: mean_over_problems([values[title] for values in measured], digits=2) for title in measured[0]}
+        rows.append({"method": name, **means, "draws": len(curves)})
+    caption = (
+        "Simulated toy regression: coverage of the true function by the 95% interval and mean width of that interval, "
+        "by region; mean over draws with Student's 95% interval."
+    )
+    return Table("toy_intervals", caption, rows)
+
+
+def _ratios(by_run: Runs) -> Table:
+    rows: list[Row] = [
+        {"method": name, **ratio_of_means(curves, by_run[BASELINE]), "draws": len(curves)}
+        for name, curves in by_run.items()
+        if name != BASELINE
+    ]
+    caption = (
+        "Simulated toy regression: ratio to MC dropout of the means over the same draws, with a paired bootstrap over "
+        "draws. Aim: coverage at least 1.5 times, width at most 1.3 times."
+    )
+    return Table("toy_ratios", caption, rows)
+
+
+def ratio_of_means(mine: Sequence[Curve], theirs: Sequence[Curve]) -> dict[str, Estimate]:
+    """Coverage off the source's support and width on it, as ratios with a paired bootstrap over draws."""
+    first, second = [measure(curve) for curve in mine], [measure(curve) for curve in theirs]
+    generator = np.random.default_rng(0)
+    drawn = generator.integers(len(first), size=(2000, len(first)))
+    ratios = {}
+    for title, column in RATIOS.items():
+        top, bottom = (np.array([values[column] for values in side]) for side in (first, second))
+        means = bottom[drawn].mean(axis=1)
+        values = np.divide(top[drawn].mean(axis=1), means, out=np.full(len(means), np.nan), where=means > 0)
+        low, high = percentile_interval(values)
+        point = float(top.mean() / bottom.mean()) if bottom.mean() else None
+        ratios[title] = Estimate(point, low, high, digits=2)
+    return ratios
+
+
+def _figures(by_run: Runs) -> dict[str, str]:
+    shown = {name: by_run[name][0] for name in (BASELINE, MAIN)}
+    figures = {"toy_intervals": draw_toy(shown)}
+    drawn = draw_dropout_rates({"transductive_dropout": DropoutRates(**by_run[MAIN][0].rates)}, label)
+    return figures if drawn is None else {**figures, "toy_dropout_rates": drawn}
+
+
+@styled
+def draw_toy(runs: Mapping[str, Curve]) -> str:
+    """Draws mean, 95% interval, the true function and both sites' points; one panel per run."""
+    canvas = Canvas(7.2, 3.0, 1, len(runs), sharex=True, sharey=True)
+    for panel, (name, curve) in zip(canvas.panels[0], runs.items(), strict=True):
+        colour = look(RUNS[name][0]).colour
+        panel.fill_between(GRID, curve.low, curve.high, color=colour, alpha=0.25, linewidth=0)
+        panel.plot(GRID, curve.mean, color=colour, label="mean and 95% interval")
+        panel.plot(GRID, toy_truth(GRID), color=INK, linewidth=1, linestyle=(0, (4, 2)), label="true function")
+        panel.scatter(curve.source_x, curve.source_y, color=SOURCE_COLOUR, s=9, zorder=3, label="labelled source")
+        ticks = np.full(len(curve.target_x), -2.0)
+        panel.plot(curve.target_x, ticks, "|", color=TARGET_COLOUR, label="unlabelled target")
+        panel.set_title(name)
+        panel.set(xlabel="x", ylim=(-2.2, 9.0))
+    handles, names = canvas.panels[0][0].get_legend_handles_labels()
+    canvas.figure.legend(handles, names, loc="outside upper center", ncols=4)
+    return canvas.svg(
+        "toy",
+        "Simulated toy regression: intervals of two methods",
+        "First draw. Where only unlabelled target points lie, an honest interval is wide enough to hold the truth.",
+    )

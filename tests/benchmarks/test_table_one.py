@@ -1,0 +1,52 @@
+"""The bars of a pair, on numbers that are known."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.problems import Problem, draw
+from benchmarks.results import Estimate
+from benchmarks.table_one import ORACLE, Judged, Plan, fit_fixed, judged_results
+from benchmarks.units import Options
+from tdrop.evaluate import Evaluation
+from tdrop.evaluate.records import Row
+
+AUROCS = {"mlp": 0.70, "tdnr": 0.74, "transductive_dropout": 0.71, "gradient_boosting": 0.90, ORACLE: 0.95}
+
+
+@pytest.fixture
+def judged():
+    rows = tuple(Row("x", name, "all", "auroc", value, value - 0.1, value + 0.1, 50) for name, value in AUROCS.items())
+    evaluation = Evaluation("x", (0, 1), 60, 50, 20, {}, rows)
+    problem = Problem("x", "X to Y (simulated)", "x", draw)
+    return Judged(problem, evaluation, Estimate(0.01, -0.02, 0.04), 0.03)
+
+
+def test_only_networks_are_the_measure_of_a_network(judged):
+    bars = judged_results("x", "X", "", [judged], Plan()).tables[-1]
+    assert bars.caption.startswith("Simulated pairs")
+    row = bars.rows[0]
+    assert row["best neural method"] == "TDNR"
+    assert row["test AUROC behind the best neural method"].value == pytest.approx(0.03)
+    assert (row["patients"], row["seeds"], row["lambda chosen"]) == (50, 2, 0.03)
+
+
+def test_the_table_says_on_whom_and_what_the_paper_printed(judged):
+    table = judged_results("x", "X", "", [judged], Plan(), paper={"mlp": "0.720"}).tables[0]
+    assert "simulated" in table.caption
+    assert "50 target patients with known outcome, 20 with the outcome; mean over 2 seed(s)" in table.caption
+    printed = [list(row.values())[-1] for row in table.rows]
+    assert printed == ["0.720", *["not in the paper"] * 4]
+    assert table.rows[-1]["method"] == "Oracle (true risk)"
+    assert str(table.rows[0]["error AUROC by sd"]) == "n/a"
+
+
+def test_fixed_settings_reach_the_fit_and_members_answer_together(tmp_path):
+    small = {"hidden": [4], "steps": 1}
+    methods = {"mlp": small, "logistic_regression": {"refits": 3}}
+    options = Options(quick=True, home=tmp_path, processes=0)
+    fits = fit_fixed(options, "extrapolation 1", methods, seeds=2, passes=2, members=("mlp", "logistic_regression"))
+    assert {name: len(own) for name, own in fits.items()} == {"mlp": 2, "logistic_regression": 2, "committee": 2}
+    assert fits["logistic_regression"][0].passes == 3
+    mean = (fits["mlp"][0].mean + fits["logistic_regression"][0].mean) / 2
+    assert fits["committee"][0].mean == pytest.approx(mean, abs=1e-5)

@@ -1,0 +1,73 @@
+"""The study of transfers: regret, forecasts and rows, on numbers that are known; labels choose nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.paired import MEASURES
+from benchmarks.problems import draw
+from benchmarks.transfer_fits import ABLATION, ITSELF, Forecasted, Measurement, Scored, measure_sides
+from benchmarks.transfers import fixed_tables, forecast_tables, misses, regret_table
+from tdrop.forecast import ESTIMATORS
+
+
+def measured(chosen, seen=0.7):
+    figures = {"a": (0.70, 0.20), "b": (0.80, 0.15), "mlp": (0.99, 0.01)}
+    scores = {name: Scored(name != "mlp", None, None, *pair, {}) for name, pair in figures.items()}
+    forecast = Forecasted(dict.fromkeys(ESTIMATORS, 0.7), (0.7,) * 5, (0.01,) * 5, (seen,) * 5, 0.02)
+    forecasts = dict.fromkeys(figures, forecast)
+    return Measurement("go", None, None, scores, {"importance_weighted": chosen}, forecasts)
+
+
+def test_regret_is_what_the_best_candidate_does_better():
+    table = regret_table({("third", "x"): measured("a"), ("fourth", "y"): measured("b")})
+    rows = {row["family"]: row for row in table.rows}
+    assert (rows["third"]["AUROC regret"].value, rows["third"]["log-loss regret"].value) == pytest.approx((0.1, 0.05))
+    assert rows["fourth"]["AUROC regret"].value == 0
+    assert rows["all"]["AUROC regret"].value == pytest.approx(0.05)
+    assert rows["all"]["AUROC regret, worst"].value == pytest.approx(0.1)
+    assert rows["third to fifth, not stopped"]["n"] == 2
+
+
+def test_tau_is_fitted_without_the_transfer_at_hand():
+    tuned = {("third", "x"): measured("a"), ("third", "y"): measured("a", seen=0.9)}
+    (errors,), (spreads,) = misses(tuned, 0, without=("third", "y"))
+    assert errors.tolist() == [0.0, 0.0, 0.0]
+    assert spreads.tolist() == [0.01, 0.01, 0.01]
+    intervals = forecast_tables(tuned)[1].rows
+    # Where tau comes from the easy transfer alone, the hard one is missed, and the other way round.
+    assert [row["covered"].value for row in intervals] == [0.5] * 5
+
+
+def test_collections_are_also_shown_together():
+    gains = {"first": 0.0, "second": -0.01, "fifth": -0.03}
+    rows = {
+        (family, "x"): {row: dict.fromkeys(MEASURES, 0.5 + gain * (row == ITSELF)) for row in (ITSELF, ABLATION)}
+        for family, gain in gains.items()
+    }
+    pooled = {
+        row["family"]: row
+        for row in fixed_tables({"transductive_dropout": rows})[0].rows
+        if row["row"] == "Transductive dropout minus TDNR"
+    }
+    assert pooled["first to fifth"]["n"] == 3
+    assert pooled["second to fifth"]["log loss"].value == pytest.approx(-0.02)
+    assert pooled["second to fifth"]["log loss, lower / higher"] == "2 / 0"
+
+
+def test_labels_of_the_target_choose_and_forecast_nothing():
+    sides = draw("curved 400", quick=True)
+    turned = replace(sides, outcomes=1 - sides.outcomes)
+    first, second = (
+        measure_sides(one, ("mc_dropout", "logistic_regression"), 1, quick=True) for one in (sides, turned)
+    )
+    assert first.chosen == second.chosen
+    for name, score in first.scores.items():
+        assert score.importance_weighted == second.scores[name].importance_weighted
+        assert first.forecasts[name].values == second.forecasts[name].values
+    own, other = (one.scores["logistic_regression"].auroc for one in (first, second))
+    assert own == pytest.approx(1 - other, abs=1e-6)
+    assert np.isfinite(own)
