@@ -1,5 +1,1 @@
-"""Prefect flows and the command line; recipes over `tasks`."""
-
-from tdrop.home import prepare_environment
-
-prepare_environment()
+"""Prefect flows and the command line."""

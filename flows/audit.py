@@ -2,41 +2,58 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from flows.commands.options import repeat
-from flows.orchestration import orchestrated
 from flows.printer import Printer
-from flows.recipe import recipe
-from flows.transfer import Transferred, publish
-from tasks.evaluate import evaluate_site, lock_models
+from flows.transfer import Transferred
+from tasks.audit import AUDIT, Audit, audit_forecast
+from tasks.choose import lock_models
+from tasks.errors import sanitize_errors
+from tasks.evaluate import evaluate_site
+from tasks.labels import remember_labels
+from tasks.publish import publish_halt, write_report
+from tasks.recording import record_site
 from tasks.registry import refuse_altered_champion
-from tdrop.base import DataError, LabelsRefused, read_record, written
+from tasks.run import last_run
+from tasks.site_record import SiteRecord
+from tdrop.base import DataError, LabelsRefused, TdropError, Unwritable, read_record, written
 from tdrop.data import fingerprint, no_such_file
 from tdrop.home import Place, one_at_a_time, read_status, tell_use
-from tdrop.runs import AUDIT, Audit, audit_forecast, last_run, publish_halt, remember_labels
 
 
-@recipe("audit-site", "audit {site}")
-def audit_site(site: str, labels: str, contracts: str = "data_contracts", home: str | None = None) -> Transferred:
-    """Evaluates the models behind the last report on the outcomes in `labels` and publishes the report anew."""
-    place = Place.at(home, contracts)
+def audit_site(place: Place, site: str, labels: str) -> Transferred:
+    """Evaluates the models behind the last report on the outcomes in `labels` and publishes the report again."""
     with one_at_a_time(place, site):
         run, resolved = last_run(place, site), place.resolve(site)
         refuse_altered_champion(place, site)
         fits, stages = run.trained.fits, run.stages
-        models = lock_models(resolved, fits, stages.choice)
-        evaluation = evaluate_site(
+        models = lock_models.fn(resolved, fits, stages.choice)
+        evaluation = evaluate_site.fn(
             resolved, stages.encoded, stages.target, fits, models, run.settings.bootstrap, labels, labels_needed=True
         )
-        found = audit_forecast(place, run, evaluation)
+        audit = audit_forecast(place, run, evaluation)
         remember_labels(place, site, Path(labels))
-        published = publish(place, run.with_evaluation(evaluation, found))
+        with tempfile.TemporaryDirectory(dir=place.root, prefix=".record-") as folder:
+            report = write_report(place, run.with_evaluation(evaluation, audit), Path(folder))
+            not_recorded = _record(place, report.record)
         publish_halt(place, site)
-        tell_use(place, site, published.summary.use)
-        return published
+        tell_use(place, site, report.summary.use)
+        return Transferred(report.summary, not_recorded=not_recorded)
+
+
+def _record(place: Place, record: SiteRecord) -> str | None:
+    """Records the audit in MLflow; a sentence where that failed, which costs nothing else."""
+    try:
+        sanitize_errors(record_site)(place, record)
+    except Unwritable:
+        raise
+    except TdropError as error:
+        return f"site '{record.site}' was not recorded in MLflow: {error}"
+    return None
 
 
 def run_audit(site: str, labels: Path, *, contracts: Path, console: Printer) -> None:
@@ -45,16 +62,16 @@ def run_audit(site: str, labels: Path, *, contracts: Path, console: Printer) -> 
     last_run(place, site)
     if not labels.is_file():
         raise no_such_file(labels, "the outcomes as a file with patient ids")
-    with orchestrated(), saying_why_refused():
-        found = audit_site(site, str(labels.absolute()), str(contracts), place.home)
+    with saying_why_refused():
+        audited = audit_site(place, site, str(labels.absolute()))
     page = str(place.latest(site) / "report.html")
     held = list(forecasts_held(place, site))
-    console.answer({**found.answer(), "forecast": held, "page": page})
-    known, patients = (written(count or 0) for count in (found.summary.labelled, found.summary.patients))
+    console.answer({**audited.to_json(), "forecast": held, "page": page})
+    known, patients = (written(count or 0) for count in (audited.summary.labelled, audited.summary.patients))
     console.print(
-        f"[bold]{site}[/]: {known} of {patients} patients have a known outcome; verdict {found.summary.verdict}."
+        f"[bold]{site}[/]: {known} of {patients} patients have a known outcome; verdict {audited.summary.verdict}."
     )
-    for thing in found.summary.things:
+    for thing in audited.summary.things:
         console.print(f"- {thing}")
     for sentence in held:
         console.print(f"- {sentence}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from flows.interrupts import heeding_signals, leaving_at_once
+from flows.interrupts import exit_now, heed_signals, stopping
 
 VERBOSE = {"-v", "--verbose"}
 QUIET = {"-q", "--quiet"}
@@ -13,36 +13,35 @@ QUIET = {"-q", "--quiet"}
 def main() -> None:
     """Runs the command line."""
     # A signal that comes while the program is still being loaded ends it in a sentence too.
-    leaving_at_once()
+    heed_signals()
+    from tdrop.home import collect_rarely, prepare_environment
+
+    prepare_environment()
     from flows.commands.options import console
     from tdrop.base import listen_to_notices
-    from tdrop.home import collect_seldom
 
     verbose = bool(VERBOSE & set(sys.argv[1:]))
     if not verbose:
         _quieten()
-    collect_seldom()
+    collect_rarely()
     console.brief = bool(QUIET & set(sys.argv[1:]))
     if not console.brief:
         listen_to_notices(lambda sentence: sys.stderr.write(f"tdrop: {sentence}\n"))
-    with heeding_signals():
+    try:
         _run([argument for argument in sys.argv[1:] if argument not in VERBOSE | QUIET], verbose)
+    finally:
+        if stopping():
+            exit_now()
 
 
 def _run(arguments: list[str], verbose: bool) -> None:
     import errno
-    import os
 
     from flows.commands import app
-    from flows.orchestration import ServerSilent
     from tdrop.base import TdropError, describe, unwritable
 
     try:
         app(args=arguments or ["--help"], prog_name="tdrop")
-    except ServerSilent as error:
-        _say(str(error))
-        # Prefect's client would go on trying to reach it for minutes.
-        os._exit(error.exit_code)
     except TdropError as error:
         _fail(str(error), error.exit_code, verbose)
     except Exception as error:  # a person gets a sentence; the traceback is there for the asking
@@ -79,7 +78,7 @@ def _quieten() -> None:
 
     quieten()
     warnings.simplefilter("ignore")
-    logging.disable(logging.WARNING)
+    logging.getLogger().setLevel(logging.ERROR)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from tdrop.home import Event, listen, silence
+from tdrop.home import Event, listen, remove_listeners
 
 #: Stages in the order they come, with their rough share of the time: what an estimate starts from.
 STAGES: Mapping[str, float] = {
@@ -107,7 +107,7 @@ def watching(sites: Sequence[str], console: Console) -> Iterator[None]:
         with progress if console.is_terminal else _lines(progress):
             yield
     finally:
-        silence()
+        remove_listeners()
 
 
 @contextmanager

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from flows.printer import Printer
 from flows.transfer_command import run_transfer
+from tasks.run import TransferSettings
 from tdrop.data import DEMO_ROWS, DEMO_STOPPED, DEMO_TARGETS, FULL_ROWS, write_demo_network
 from tdrop.home import Place, warm_up
-from tdrop.runs import TransferSettings
 
 #: The demo's search: every method's defaults and one other point of its search space, the most restrained where one is.
 DEMO_TRIALS = 2

@@ -1,123 +1,91 @@
-"""Ctrl-C and a polite kill: said at once, over within seconds, whatever the command is busy with.
+"""Ctrl-C and SIGTERM: one line at once, worker processes ended, exit code 130 within seconds, no traceback.
 
-Python runs a signal's handler between two steps of the main thread, which may be deep in somebody's matrix product.
-A thread of its own therefore watches for signals: it says that the command stops, tells every part of it, and ends
-the process when its parts do not end in time.
+This module imports nothing heavy: it is the first that the command loads.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from types import FrameType
 from typing import Any, NoReturn
 
-from tdrop.home import stopping
-
-#: What a command leaves with that was told to stop.
+#: The exit code of a command that was told to stop.
 EXIT_CODE = 130
-#: From the signal to the end of the process, at the most.
+#: From the signal to the end of the process, at most.
 LIMIT_SECONDS = 8.0
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
-_beginning, _leaving = threading.Lock(), threading.Lock()
+_stopping = threading.Event()
+_exiting = threading.Lock()
+_handled: list[int] = []
 
 
-@contextmanager
-def heeding_signals() -> Iterator[None]:
-    """Turns Ctrl-C and a polite kill into the end of whatever the block does, with exit code 130."""
-    reader, writer = socket.socketpair()
-    writer.setblocking(False)
-    before = {each: signal.signal(each, _interrupt) for each in SIGNALS if signal.getsignal(each) != signal.SIG_IGN}
-    wakeup = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
-    unraisable, sys.unraisablehook = sys.unraisablehook, _told_in_vain(sys.unraisablehook)
+def heed_signals() -> None:
+    """Turns the first Ctrl-C or SIGTERM into KeyboardInterrupt and the second into the end of the process."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _interrupt)
+    # Wakes the main thread's handler even where it waits in another language, and the watcher below it.
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     threading.Thread(target=_watch, args=(reader,), name="tdrop-signals", daemon=True).start()
-    try:
-        yield
-    finally:
-        if stopping.requested():
-            # Sites in other threads may be in the midst of something that no exception reaches.
-            stopping.say_last_words()
-            leave()
-        signal.set_wakeup_fd(wakeup)
-        sys.unraisablehook = unraisable
-        for each, handler in before.items():
-            signal.signal(each, handler)
-        writer.close()
 
 
-def leaving_at_once() -> None:
-    """Ends the command at the first signal, until it heeds them itself: there is nothing yet to bring to an end."""
-
-    def end(_signal: int, _frame: Any) -> NoReturn:
-        _begin()
-        leave()
-
-    for each in SIGNALS:
-        if signal.getsignal(each) != signal.SIG_IGN:
-            signal.signal(each, end)
+def stopping() -> bool:
+    """Whether a signal has come."""
+    return _stopping.is_set()
 
 
-def _interrupt(_signal: int, _frame: Any) -> NoReturn:
-    _begin()
+def waited_for() -> None:
+    """Forgets the signal, where a command was only waiting for it."""
+    _stopping.clear()
+
+
+def _watch(reader: int) -> None:
+    """Acts on the first signal also while the main thread is busy in another language, and ends what does not end."""
+    while os.read(reader, 1)[0] not in (signal.SIGINT, signal.SIGTERM):
+        pass
+    _stop()
+    threading.Event().wait(LIMIT_SECONDS)
+    if stopping():
+        exit_now()
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    _handled.append(number)
+    if _handled.count(signal.SIGINT) > 1:
+        exit_now()
+    _stop()
     raise KeyboardInterrupt
 
 
-def _told_in_vain(otherwise: Callable[[Any], object]) -> Callable[[Any], object]:
-    """A hook for exceptions that nobody can catch, which keeps quiet about our own.
-
-    Python drops an interrupt that meets a finaliser or a callback from C, and prints whatever was at hand there. The
-    next step asks `stopping.check`, so that nothing is lost but the noise.
-    """
-
-    def hook(unraisable: Any) -> None:
-        if not (stopping.requested() and issubclass(unraisable.exc_type, KeyboardInterrupt)):
-            otherwise(unraisable)
-
-    return hook
-
-
-def _begin() -> None:
-    """Says once that the command stops, and tells its parts."""
-    if _beginning.acquire(blocking=False):
-        _say("Stopping ...")
-    stopping.request()
+def _stop() -> None:
+    """Says once that the command stops, and ends its worker processes."""
+    with _exiting:
+        if stopping():
+            return
+        _stopping.set()
+    _write("Stopping ...")
+    # What is interrupted in a thread or a finaliser prints tracebacks that nobody can act on.
+    sys.unraisablehook = lambda _: None
+    threading.excepthook = lambda _: None
+    home: Any = sys.modules.get("tdrop.home.interrupt")
+    if home is not None:
+        home.request_interrupt()
 
 
-def _watch(reader: socket.socket) -> None:
-    """Waits for the first signal; the second Ctrl-C, or the limit, ends the process as it is."""
-    while (told := reader.recv(1)) and told[0] not in SIGNALS:
-        pass
-    if not told:
-        reader.close()
-        return
-    _begin()
-    reader.settimeout(LIMIT_SECONDS)
-    with suppress(TimeoutError):
-        # Nothing comes when the command ended by itself, as one does that only waited for the signal.
-        while (told := reader.recv(1)) and told[0] != signal.SIGINT:
-            pass
-    if stopping.requested():
-        stopping.say_last_words()
-        leave()
-
-
-def leave() -> NoReturn:
-    """Ends the process: threads that wait for a server or a worker would keep it alive for minutes."""
-    # Whoever comes second waits here for the end.
-    _leaving.acquire()
-    _say(f"tdrop: {stopping.SENTENCE}")
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(Exception):
-            stream.flush()
+def exit_now() -> NoReturn:
+    """Ends the process: threads that wait for a server would keep it alive for minutes."""
+    _exiting.acquire()
+    _write("tdrop: interrupted: nothing is half-written, and the same command goes on from the last finished step")
     os._exit(EXIT_CODE)
 
 
-def _say(sentence: str) -> None:
+def _write(sentence: str) -> None:
     # Past the progress display, which may be in the middle of drawing.
     with suppress(OSError):
         os.write(2, f"{sentence}\n".encode())

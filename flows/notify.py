@@ -35,9 +35,7 @@ BODY = (
 
 
 def tell_of_shift(flow: Any, flow_run: Any, state: Any) -> None:
-    """Emits an event when a site's run ended with another verdict than go; a hook of every flow."""
-    if flow.name != FLOW:
-        return
+    """Emits an event when a site's run ended with another verdict than go; a hook of the site's flow."""
     came: Transferred = state.result(raise_on_failure=False)
     summary = came.summary
     if summary.verdict == "go" or came.unchanged:

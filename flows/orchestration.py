@@ -1,4 +1,4 @@
-"""Prefect for one command: the server that is configured or announced, none, or an embedded one where needed."""
+"""The Prefect server of a command: the one that is configured, the one of `tdrop ui`, or one of its own."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from filelock import FileLock
 
 from flows import closed_server
 from tdrop.base import TdropError, Unavailable, UsageError
-from tdrop.home import PRIVATE, default_home, stopping, write_private
+from tdrop.home import PRIVATE, default_home, interrupt_requested, request_interrupt, write_private
 
 START_LIMIT_SECONDS = 180
 STOP_LIMIT_SECONDS = 8
@@ -29,31 +30,51 @@ HURRIED_SECONDS = 2
 PARENT_DEATH_SIGNAL = 1
 #: Below the home, while `tdrop ui` runs: the address of its Prefect server.
 SERVER_NOTE = "prefect-server.url"
+#: Parts of a Prefect server that a single command does not need.
+UNUSED_SERVICES = (
+    "PREFECT_SERVER_SERVICES_SCHEDULER_ENABLED",
+    "PREFECT_SERVER_SERVICES_LATE_RUNS_ENABLED",
+    "PREFECT_SERVER_SERVICES_FOREMAN_ENABLED",
+    "PREFECT_SERVER_SERVICES_CANCELLATION_CLEANUP_ENABLED",
+    "PREFECT_SERVER_SERVICES_PAUSE_EXPIRATIONS_ENABLED",
+    "PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED",
+)
 
 
-class ServerSilent(Unavailable):
-    """The Prefect server stopped answering in the middle of a run."""
+#: How often a command asks whether its Prefect server still answers, and after how much silence it says so and ends.
+ASK_SECONDS, SAY_SECONDS, GIVE_UP_SECONDS = 2.0, 6.0, 45.0
 
 
 @contextmanager
-def orchestrated(*, needed: bool = False) -> Iterator[None]:
-    """Lets recipes inside the block be flow runs of the Prefect server at hand; without one they are plain calls.
+def prefect_server(meanwhile: Callable[[], None] = lambda: None) -> Iterator[str]:
+    """Makes flow runs inside the block run on the Prefect server at hand; yields its address.
 
-    A server is at hand when one is configured or `tdrop ui` runs on this home. Where Prefect is needed, an embedded
-    one comes up for the block.
+    The server is the one that is configured, the one that `tdrop ui` runs on this home, or one that starts now and
+    stops with the block; its database lies below the home.
+
+    Args:
+        meanwhile: Work that needs no server, done while one starts.
     """
     url = configured_server() or announced(default_home())
-    if url is None and not needed:
-        yield
-        return
     with ExitStack() as stack:
         if url is None:
-            url = stack.enter_context(_embedded())
+            url = stack.enter_context(_local_server(meanwhile))
         else:
             require_answer(url)
+            meanwhile()
         stack.enter_context(_using(url))
-        stack.enter_context(_explaining_silence(url))
-        yield
+        stack.enter_context(_watching_server(url))
+        stack.callback(_send_logs)
+        yield url
+
+
+def _send_logs() -> None:
+    """Sends what Prefect's client still holds, before a server of our own stops; it would try for minutes after."""
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogHandler
+
+    APILogHandler().flush()
+    EventsWorker.drain_all(timeout=5)
 
 
 def configured_server() -> str | None:
@@ -83,7 +104,7 @@ def _using(url: str) -> Iterator[None]:
 
 
 @contextmanager
-def _embedded() -> Iterator[str]:
+def _local_server(meanwhile: Callable[[], None]) -> Iterator[str]:
     """A Prefect server of our own for the block; yields its address."""
     home = Path(os.environ["PREFECT_HOME"])
     home.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
@@ -92,7 +113,10 @@ def _embedded() -> Iterator[str]:
     with ExitStack() as stack:
         # Servers that set up one new database at the same time get in each other's way.
         with starting_alone(home):
-            stack.enter_context(serving("Prefect", prefect_command(port), f"{url}/health", home / "server.log", {}))
+            log, environment = home / "server.log", dict.fromkeys(UNUSED_SERVICES, "false")
+            server = stack.enter_context(starting("Prefect", prefect_command(port), f"{url}/health", log, environment))
+            meanwhile()
+            server.wait_until_up()
         yield url
 
 
@@ -102,28 +126,56 @@ def starting_alone(home: Path) -> FileLock:
 
 
 @contextmanager
-def _explaining_silence(url: str) -> Iterator[None]:
-    """Turns a server that stopped answering into one sentence."""
+def _watching_server(url: str) -> Iterator[None]:
+    """Says within seconds that the server stopped answering, and ends the command when it stays away.
+
+    Prefect's client would go on trying to reach it for many minutes.
+    """
+    ended = threading.Event()
+
+    def watch() -> None:
+        answered, said = time.monotonic(), False
+        while not ended.wait(ASK_SECONDS):
+            now = time.monotonic()
+            if answers(f"{url}/health"):
+                answered, said = now, False
+            elif now - answered > GIVE_UP_SECONDS:
+                request_interrupt()
+                _write(f"tdrop: {server_lost_message(url)}")
+                os._exit(1)
+            elif now - answered > SAY_SECONDS and not said:
+                said = True
+                _write(f"tdrop: the Prefect server at {url} does not answer; waiting for it")
+
+    threading.Thread(target=watch, name="tdrop-server-watch", daemon=True).start()
     try:
         yield
     except Exception as error:
-        if not is_silence(error):
+        if not is_server_lost(error):
             raise
-        raise ServerSilent(silence(error, f" at {url}")) from error
+        raise Unavailable(server_lost_message(url)) from error
+    finally:
+        ended.set()
 
 
-def is_silence(error: BaseException) -> bool:
+def _write(sentence: str) -> None:
+    # Past the progress display, which may be in the middle of drawing.
+    with suppress(OSError):
+        os.write(2, f"{sentence}\n".encode())
+
+
+def is_server_lost(error: BaseException) -> bool:
     """Whether an error means that a Prefect server does not answer."""
-    # By name: who never spoke to a server has not loaded what raises it.
+    # By name: a command that never spoke to a server has not imported httpx.
     kinds = type(error).__mro__
     return any(kind.__name__ == "TransportError" and kind.__module__.startswith("httpx") for kind in kinds)
 
 
-def silence(error: BaseException, where: str = "") -> str:
+def server_lost_message(url: str) -> str:
     """One sentence about a Prefect server that stopped answering."""
     return (
-        f"the Prefect server{where} stopped answering ({type(error).__name__}); finished steps are kept: "
-        "run the same command again when it is back"
+        f"the Prefect server at {url} stopped answering; finished steps are kept: run the same command again when it "
+        "is back"
     )
 
 
@@ -255,7 +307,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, order)
         with suppress(subprocess.TimeoutExpired):
-            process.wait(HURRIED_SECONDS if stopping.requested() else STOP_LIMIT_SECONDS)
+            process.wait(HURRIED_SECONDS if interrupt_requested() else STOP_LIMIT_SECONDS)
             return
 
 

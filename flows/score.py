@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flows.orchestration import orchestrated
 from flows.printer import Printer
-from flows.recipe import recipe
 from tasks.score import score_batch
 from tdrop.base import UsageError, plain, read_record, written
 from tdrop.contracts import Validation
 from tdrop.data import no_such_file
 from tdrop.home import Place, write_private
-from tdrop.runs import Scored
-
-
-@recipe("score-site", "score {site}")
-def score_site(site: str, file: str, contracts: str = "data_contracts", home: str | None = None) -> Scored:
-    """Checks a batch, predicts with the champion, and compares the batch with the site it was trained for."""
-    return score_batch(Place.at(home, contracts), site, file)
 
 
 def run_score(site: str, file: Path, *, output: Path | None, contracts: Path, console: Printer) -> None:
@@ -29,8 +20,7 @@ def run_score(site: str, file: Path, *, output: Path | None, contracts: Path, co
         raise no_such_file(file, f"a batch of patients in the format of site '{site}'")
     if output is not None:
         _require_place(output, file, place)
-    with orchestrated():
-        result = score_site(site, str(file.absolute()), str(contracts), place.home)
+    result = score_batch(place, site, str(file.absolute()))
     folder = Path(result.folder)
     patients = folder / "patients.csv"
     if output is not None:

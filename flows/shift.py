@@ -1,32 +1,20 @@
-"""How different a site's patients are, before any training: a flow and `tdrop shift`."""
+"""`tdrop shift`: how different a site's patients are, before any training."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows.orchestration import orchestrated
 from flows.printer import Printer
-from flows.recipe import recipe
-from tasks.prepare import encode_pair, prepare_site, require_usable
+from tasks.prepare import encode_pair, read_and_check, require_usable
+from tasks.run import Compared
 from tasks.shift import estimate_site_shift, match_validation
 from tdrop.base import write_record
 from tdrop.contracts import Validation
+from tdrop.data import fingerprint
 from tdrop.home import Place, ResolvedSite, replacing
 from tdrop.report import render_shift_page, shift_sentence
-from tdrop.runs import Compared
 from tdrop.shift import Matching, Shift
-
-
-def compare_with_source(site: ResolvedSite) -> Compared:
-    """Everything before training: source, target, encoded, shift and matching."""
-    source = prepare_site(site.its_source())
-    require_usable(site.its_source(), source)
-    target = prepare_site(site, source)
-    require_usable(site, target)
-    encoded = encode_pair(site, source, target)
-    shift = estimate_site_shift(site, encoded)
-    return Compared(source, target, encoded, shift, match_validation(site, encoded, shift))
 
 
 @dataclass(frozen=True)
@@ -38,12 +26,16 @@ class ShiftPage:
     page: str
 
 
-@recipe("estimate-shift", "shift {site}")
-def shift_site(site: str, contracts: str = "data_contracts", home: str | None = None) -> ShiftPage:
+def compare_patients(site: ResolvedSite) -> ShiftPage:
     """Compares a target site with its source and writes `sites/<site>/shift/shift.html`."""
-    resolved = Place.at(home, contracts).resolve(site)
-    resolved.network.target(site)
-    return _write_page(resolved, compare_with_source(resolved))
+    own = site.its_source()
+    source = read_and_check.fn(own, fingerprint(own.site, home=site.place.root, base=site.network.base))
+    require_usable(own, source)
+    target = read_and_check.fn(site, fingerprint(site.site, home=site.place.root, base=site.network.base), source)
+    require_usable(site, target)
+    encoded = encode_pair.fn(site, source, target)
+    shift = estimate_site_shift.fn(site, encoded)
+    return _write_page(site, Compared(source, target, encoded, shift, match_validation.fn(site, encoded)))
 
 
 def _write_page(site: ResolvedSite, stages: Compared) -> ShiftPage:
@@ -62,7 +54,6 @@ def run_shift(site: str, *, contracts: Path, console: Printer) -> None:
     """Prints the verdict and where the page is."""
     place = Place.at(contracts=contracts)
     place.network().target(site)
-    with orchestrated():
-        found = shift_site(site, str(contracts), place.home)
-    console.answer({"site": site, **vars(found)})
-    console.print(f"[bold]{site}: {found.verdict}[/]\n{found.reason}\n{found.page}")
+    page = compare_patients(place.resolve(site))
+    console.answer({"site": site, **vars(page)})
+    console.print(f"[bold]{site}: {page.verdict}[/]\n{page.reason}\n{page.page}")

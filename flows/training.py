@@ -5,15 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from prefect import get_run_logger
+from prefect.futures import PrefectFuture
+
 from tasks.choose import score_methods
-from tasks.committee import join_fits, join_trials
-from tasks.step import Future, run_logger
-from tasks.tune import FIRST_SEED, fit_seed, planned_trials, score_out_of_fold, tune_method
+from tasks.evidence import fitted_propensity
+from tasks.run import Trained, TransferSettings
+from tasks.train import (
+    FIRST_SEED,
+    fit_seed,
+    join_fits,
+    join_trials,
+    planned_trials,
+    score_out_of_fold,
+    tune_method,
+)
 from tdrop.base import FitError, TdropError, Unwritable, describe
 from tdrop.choose import Trial, mark_picked, pick_members, pick_place
-from tdrop.home import Place, Ref, advance, expect, reach, stopping
+from tdrop.home import Place, Ref, advance, expect, raise_if_interrupted, reach
 from tdrop.methods import COMMITTEE
-from tdrop.runs import Trained, TransferSettings, fitted_propensity
 
 
 def train(place: Place, site: str, encoded: Ref, matching: Ref, settings: TransferSettings, level: float) -> Trained:
@@ -34,9 +44,9 @@ def train(place: Place, site: str, encoded: Ref, matching: Ref, settings: Transf
     tuned = {method: tune_method.submit(place, site, encoded, matching, method, settings) for method in methods}
     weighed = settings.criterion == "importance_weighted"
     propensity = fitted_propensity(place, encoded) if weighed else None
-    refits: dict[str, list[Future[Ref]]] = {}
+    refits: dict[str, list[PrefectFuture[Ref]]] = {}
     tried: dict[str, Ref] = {}
-    twins: dict[str, Future[Ref]] = {}
+    twins: dict[str, PrefectFuture[Ref]] = {}
     for method, future in tuned.items():
         ref = _pick(site, method, future, trained)
         if ref is None:
@@ -98,7 +108,7 @@ def _form_committee(site: str, trials: Mapping[str, Ref], trained: Trained, by: 
             None if by.propensity is None else score_out_of_fold(by.place, by.encoded, by.propensity, COMMITTEE, trial)
         )
     except Exception as error:
-        stopping.check()
+        raise_if_interrupted()
         _set_aside(site, COMMITTEE, error, trained)
         return
     trained.picked[COMMITTEE] = replace(trial.record(Trial, "trial.json"), picked=True)
@@ -110,21 +120,24 @@ def _form_committee(site: str, trials: Mapping[str, Ref], trained: Trained, by: 
 
 def _submit_twin(
     place: Place, encoded: Ref, method: str, picked: Trial, settings: TransferSettings, level: float
-) -> dict[str, Future[Ref]]:
+) -> dict[str, PrefectFuture[Ref]]:
     """Starts a fit without the target's unlabelled patients where the method used them, to show what they did."""
     twin = without_target(picked)
-    return {} if twin is None else {method: fit_seed.submit(place, encoded, method, twin, FIRST_SEED, settings, level)}
+    if twin is None:
+        return {}
+    purpose = "without unlabelled patients "
+    return {method: fit_seed.submit(place, encoded, method, twin, FIRST_SEED, settings, level, purpose)}
 
 
-def _collect_twins(site: str, futures: Mapping[str, Future[Ref]], trained: Trained) -> None:
+def _collect_twins(site: str, futures: Mapping[str, PrefectFuture[Ref]], trained: Trained) -> None:
     for method, future in futures.items():
         try:
             trained.twins[method] = future.result()
         except Exception as error:  # a figure is lost, and no method
-            stopping.check()
+            raise_if_interrupted()
             if isinstance(error, Unwritable):
                 raise
-            run_logger().warning("site %s: %s could not be fitted without unlabelled patients", site, method)
+            get_run_logger().warning("site %s: %s could not be fitted without unlabelled patients", site, method)
 
 
 def without_target(trial: Trial) -> Trial | None:
@@ -134,7 +147,7 @@ def without_target(trial: Trial) -> Trial | None:
     return replace(trial, settings={**trial.settings, "lambda_": 0.0}, losses=None, matched_losses=None)
 
 
-def _pick(site: str, method: str, future: Future[list[Ref]], trained: Trained) -> Ref | None:
+def _pick(site: str, method: str, future: PrefectFuture[list[Ref]], trained: Trained) -> Ref | None:
     """Keeps a method's trials and returns the stage of the one to refit, or None when none could be scored."""
     try:
         refs = future.result()
@@ -142,7 +155,7 @@ def _pick(site: str, method: str, future: Future[list[Ref]], trained: Trained) -
         picked = pick_place(method, trials)
     except Exception as error:
         # What was ended is no method's failure: nothing may be chosen without it.
-        stopping.check()
+        raise_if_interrupted()
         _set_aside(site, method, error, trained)
         return None
     trained.trials[method] = list(mark_picked(trials, picked))
@@ -152,14 +165,14 @@ def _pick(site: str, method: str, future: Future[list[Ref]], trained: Trained) -
     return refs[picked]
 
 
-def collect_fits(site: str, method: str, futures: Sequence[Future[Ref]], trained: Trained) -> list[Ref] | None:
+def collect_fits(site: str, method: str, futures: Sequence[PrefectFuture[Ref]], trained: Trained) -> list[Ref] | None:
     """Results of all futures, or None when one of them failed."""
     refs, failures = [], []
     for future in futures:
         try:
             refs.append(future.result())
         except Exception as error:  # also a cluster that lost too many workers
-            stopping.check()
+            raise_if_interrupted()
             failures.append(error)
         advance(site, "fit", method)
     if not failures:
@@ -176,4 +189,4 @@ def _set_aside(site: str, method: str, error: Exception, trained: Trained) -> No
     sentence = str(error) if isinstance(error, TdropError) else f"failed with {describe(error)}"
     trained.failed[method] = sentence
     trained.picked.pop(method, None)
-    run_logger().warning("site %s: method %s failed: %s", site, method, sentence)
+    get_run_logger().warning("site %s: method %s failed: %s", site, method, sentence)

@@ -1,55 +1,76 @@
-"""One target site, from its extract to its published report.
+"""The flow of one target site, from its extract to its published report, and the flow of several sites.
 
 read -> check -> encode -> estimate shift -> match -> tune -> fit -> choose -> forecast -> evaluate -> report -> record
 """
 
 from __future__ import annotations
 
+import os
 import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
-from flows.orchestration import is_silence, silence
-from flows.recipe import recipe
-from flows.shift import compare_with_source
+from prefect import flow, get_run_logger
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import State
+from prefect.exceptions import MissingContextError, PrefectException
+from prefect.runtime import flow_run as current_run
+from prefect.states import Cancelled, Completed, Crashed, Failed
+from prefect.task_runners import ThreadPoolTaskRunner
+
+from flows.notify import tell_of_shift
+from flows.orchestration import is_server_lost
 from flows.training import train
-from tasks.artifacts import leave
-from tasks.choose import choose_method
-from tasks.evaluate import evaluate_site, lock_models
-from tasks.forecast import forecast_site
-from tasks.held_pages import release_pages
-from tasks.prepare import look_for_changes
-from tasks.recording import record_or_explain
-from tasks.report import publish_report
-from tasks.site_record import WITHHELD, site_record
-from tasks.step import run_logger
-from tdrop.base import SiteStopped, TdropError, Unwritable, describe, plain, read_record, unwritable
+from tasks.choose import choose_method, forecast_site, lock_models
+from tasks.evaluate import evaluate_site
+from tasks.gather import SUMMARY
+from tasks.labels import remembered_labels
+from tasks.prepare import encode_pair, look_for_changes, read_and_check, require_usable
+from tasks.publish import publish_halt, publish_index
+from tasks.report import leave_page, publish_report, record_in_mlflow
+from tasks.run import Compared, Run, Stages, TransferSettings
+from tasks.shift import estimate_site_shift, match_validation
+from tdrop.base import SiteStopped, TdropError, Unwritable, describe, plain, read_record, unwritable, written
+from tdrop.choose import Choice
+from tdrop.contracts import Validation
+from tdrop.data import Encoder
+from tdrop.evaluate import Evaluation
+from tdrop.forecast import Forecast
 from tdrop.home import (
+    ENCODER,
+    FORECAST,
+    REFUSED,
+    SENTENCE,
+    Event,
     Inputs,
+    Interrupted,
     Place,
+    Ref,
     ResolvedSite,
     Status,
+    emit_progress,
+    interrupt_requested,
+    listen,
+    noted_as_running,
     now,
     one_at_a_time,
-    report,
-    stopping,
+    prepare_environment,
+    read_note,
     unchanged,
-    warm_up,
     worker_processes,
     write_status,
 )
-from tdrop.report import SiteSummary, report_summary
-from tdrop.runs import (
-    SUMMARY,
-    Run,
-    Stages,
-    TransferSettings,
-    publish_halt,
-    publish_index,
-    remembered_labels,
-)
-from tdrop.shift import Shift, require_source_outcomes
+from tdrop.report import SiteSummary
+from tdrop.shift import Matching, Shift, require_source_outcomes
+
+#: Threads only wait for worker processes; a few more than cores keep those busy.
+THREADS = 2 * (os.cpu_count() or 1) + 2
+#: How long sites under way together have to end after Ctrl-C.
+WIND_UP_SECONDS = 4.0
 
 
 @dataclass(frozen=True)
@@ -66,80 +87,145 @@ class Transferred:
     unchanged: str = ""
     not_recorded: str | None = None
 
-    def answer(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, object]:
         """What `--json` prints of it."""
-        told = {"unchanged": self.unchanged} if self.unchanged else {}
-        return {**plain(self.summary), **told, "not_recorded": self.not_recorded}
+        unchanged = {"unchanged": self.unchanged} if self.unchanged else {}
+        return {**plain(self.summary), **unchanged, "not_recorded": self.not_recorded}
 
 
-@recipe("transfer-site", "transfer {site}")
-def transfer_site(
-    site: str,
-    settings: TransferSettings = TransferSettings(),
-    contracts: str = "data_contracts",
-    home: str | None = None,
-    processes: int | None = None,
-    again: bool = False,
-) -> Transferred:
+@dataclass(frozen=True)
+class SiteFailed:
+    """Why a site has no result while the others went on, in a sentence."""
+
+    sentence: str
+
+    def to_json(self) -> dict[str, object]:
+        """What `--json` prints of it."""
+        return {"failed": self.sentence}
+
+
+def _mark_cancelled(flow: Any, flow_run: Any, state: Any) -> None:
+    """Tells Prefect that a run was cancelled by a person, and did not fail or crash."""
+    if interrupt_requested():
+        with get_client(sync_client=True) as client:
+            client.set_flow_run_state(flow_run.id, Cancelled(message=SENTENCE), force=True)
+
+
+def _log_progress(event: Event) -> None:
+    """Logs a finished step to the flow run or task run that it belongs to."""
+    if event.done:
+        with suppress(MissingContextError):
+            count = f" {event.done} of {event.total}" if event.total > 1 else ""
+            get_run_logger().info("%s: %s%s%s", event.site, event.stage, count, event.public and f": {event.public}")
+
+
+@flow(
+    name="transfer-site",
+    flow_run_name="transfer {site}",
+    persist_result=False,
+    task_runner=ThreadPoolTaskRunner(max_workers=THREADS),  # type: ignore[arg-type]
+    on_completion=[tell_of_shift],
+    on_failure=[_mark_cancelled],
+    on_crashed=[_mark_cancelled],
+)
+def transfer_site(site: str, settings: TransferSettings = TransferSettings(), again: bool = False) -> Any:
     """Moves the source's model to one target site and publishes its report.
+
+    Contracts are read from `$TDROP_CONTRACTS`, results go below `$TDROP_HOME`. The state of the run says how it ended:
+    Go, Caution, Stop or Too few to say after the verdict, or Stopped where the extract must not be used.
 
     Args:
         site: Name of the target site.
         settings: What to train and how long.
-        contracts: Folder with tables and sites.
-        home: Where results go; default `$TDROP_HOME`.
-        processes: Worker processes; default one a core.
         again: Run even when neither data, contract, settings nor code changed.
 
     Returns:
-        The summary of its report, and what else came of it.
+        A `Transferred`: the summary of its report, and what else came of it.
     """
+    prepare_environment()
+    listen(_log_progress)
     settings.chosen_methods()
-    resolved = Place.at(home, contracts).resolve(site)
+    resolved = Place.at().resolve(site)
     resolved.network.target(site)
-    started = now()
+    place, run_id = resolved.place, str(current_run.id)
+    with one_at_a_time(place, site):
+        _close_interrupted_run(place, site)
+        _tag_run(resolved)
+        with noted_as_running(place, site, run_id):
+            try:
+                result = _transfer_if_changed(resolved, settings, again)
+            except SiteStopped as error:
+                leave_page(site, "letter", error.letter or str(error))
+                return Failed(name="Stopped", message=str(error), data=error)
+    verdict = result.summary.verdict
+    _tag_run(resolved, f"verdict:{verdict}")
+    ending: State[Transferred] = Completed(name=verdict.capitalize(), message=_ending(result), data=result)
+    return ending
 
-    def interrupted() -> None:
-        write_status(resolved.place, Status(site, None, "interrupted", now(), started, stopping.SENTENCE))
 
-    with one_at_a_time(resolved.place, site), stopping.last_words(interrupted):
-        return _transfer_if_changed(resolved, settings, processes, again)
+def _ending(result: Transferred) -> str:
+    sentence = result.unchanged or result.not_recorded or "report published and recorded"
+    return f"verdict {result.summary.verdict}: {sentence}"
 
 
-def _transfer_if_changed(
-    resolved: ResolvedSite, settings: TransferSettings, processes: int | None, again: bool
-) -> Transferred:
-    """Runs the recipe where there is something to do, and writes down how it ended."""
-    place, site, started = resolved.place, resolved.name, now()
+def _tag_run(site: ResolvedSite, *more: str) -> None:
+    """Tags this run with its site, table and source; tags are a help, so that a server's refusal costs nothing."""
+    added = {f"site:{site.name}", f"table:{site.contract.name}", f"source:{site.source.name}", *more}
+    added |= {"simulated"} if site.site.simulated else set()
+    with suppress(PrefectException), get_client(sync_client=True) as client:
+        run = client.read_flow_run(current_run.id)
+        client.update_flow_run(run.id, tags=sorted({*run.tags, *added}))
+
+
+def _close_interrupted_run(place: Place, site: str) -> None:
+    """Closes a run that Prefect still shows as running although its process ended: it would count as running for ever.
+
+    The site's lock is held here, so that a note left by another run is of a process that is gone.
+    """
+    note = read_note(place, site)
+    if note is None:
+        return
+    closed: State[Any] = Crashed(name="Interrupted", message="its process ended before the run did")
+    with suppress(PrefectException), get_client(sync_client=True) as client:
+        run = client.read_flow_run(note.flow_run)  # type: ignore[arg-type]
+        parents = [client.read_task_run(run.parent_task_run_id).flow_run_id] if run.parent_task_run_id else []
+        for run_id in (run.id, *parents):
+            state = client.read_flow_run(run_id).state  # type: ignore[arg-type]
+            if state is not None and not state.is_final():
+                client.set_flow_run_state(run_id, closed, force=True)  # type: ignore[arg-type]
+
+
+def _transfer_if_changed(site: ResolvedSite, settings: TransferSettings, again: bool) -> Transferred:
+    """Runs the pipeline where there is something to do, and writes down how it ended."""
+    place, started = site.place, now()
     inputs: Inputs | None = None
     try:
-        inputs = look_for_changes(resolved, settings)
-        if not again and unchanged(place, site, inputs):
-            return _nothing_to_do(place, site)
-        with worker_processes(processes):
-            warm_up()
-            found = _transfer(resolved, settings)
-    except stopping.Interrupted:
+        inputs = look_for_changes(site, settings)
+        if not again and unchanged(place, site.name, inputs):
+            return _nothing_to_do(place, site.name)
+        with worker_processes():
+            result = run_pipeline(site, settings, inputs)
+    except Interrupted:
         raise
     except Exception as error:
         error = unwritable(error) or error
-        outcome, sentence = "stopped" if isinstance(error, SiteStopped) else "failed", explain(site, error)
-        report(site, outcome)
+        outcome, sentence = "stopped" if isinstance(error, SiteStopped) else "failed", explain(site.name, error)
+        emit_progress(site.name, outcome)
         # On a full disk the status cannot be written either; what went wrong is worth more.
         with suppress(Unwritable):
             reason = error.reason if isinstance(error, SiteStopped) else ""
-            write_status(place, Status(site, inputs, outcome, now(), started, sentence, reason))
-            _show_halt(place, site)
+            write_status(place, Status(site.name, inputs, outcome, now(), started, sentence, reason))
+            _show_halt(place, site.name)
         if isinstance(error, TdropError):
             raise error
-        # Prefect keeps an error's words.
+        # Prefect keeps an error's message.
         raise TdropError(sentence) from None
     # What is not in MLflow yet is recorded by the next run, which finds every stage ready.
-    outcome = "done" if found.not_recorded is None else "not recorded"
-    write_status(place, Status(site, inputs, outcome, now(), started, found.not_recorded or found.summary.use))
-    # Only now is a stop before this run past.
+    outcome = "done" if result.not_recorded is None else "not recorded"
+    write_status(place, Status(site.name, inputs, outcome, now(), started, result.not_recorded or result.summary.use))
+    # Only now is an earlier stop past.
     publish_index(place)
-    return found
+    return result
 
 
 def _show_halt(place: Place, site: str) -> None:
@@ -147,51 +233,189 @@ def _show_halt(place: Place, site: str) -> None:
     try:
         publish_halt(place, site)
     except (OSError, TdropError) as error:
-        run_logger().warning("site %s: its page does not say how the last run ended: %s", site, describe(error))
+        get_run_logger().warning("site %s: the page about this run was not written (%s)", site, type(error).__name__)
 
 
 def explain(site: str, error: Exception) -> str:
-    """One sentence about a failure; a foreign error's own words may hold patients' values."""
+    """One sentence about a failure; the message of another package's error may hold patients' values."""
     if isinstance(error, TdropError):
         return str(error)
-    if is_silence(error):
-        return f"site '{site}': {silence(error)}"
+    if is_server_lost(error):
+        return f"site '{site}': the Prefect server stopped answering; finished steps are kept"
     return f"site '{site}' failed with {describe(error)}"
 
 
-def _transfer(site: ResolvedSite, settings: TransferSettings) -> Transferred:
-    """The recipe."""
-    compared = compare_with_source(site)
+def _nothing_to_do(place: Place, site: str) -> Transferred:
+    same = "nothing changed since the last run: data, contract, settings and code are the same"
+    emit_progress(site, "unchanged", detail=same, public=same)
+    return Transferred(read_record(SiteSummary, place.latest(site) / SUMMARY), unchanged=same)
+
+
+def run_pipeline(site: ResolvedSite, settings: TransferSettings, inputs: Inputs) -> Transferred:
+    """Every task of one site, in order."""
+    compared = compare_with_source(site, inputs.source_data, inputs.target_data)
     grounds = compared.shift.record(Shift, "shift.json").grounds
     require_source_outcomes(site.name, grounds, settings.folds)
     encoded, level = compared.encoded, site.site.decision.interval_level
     trained = train(site.place, site.name, encoded, compared.matching, settings, level)
     choice = choose_method(site, trained.picked, trained.folds, settings.criterion)
+    chosen = choice.record(Choice, "choice.json").method
+    emit_progress(site.name, "choose", detail=chosen, public=chosen)
     models = lock_models(site, trained.fits, choice)
     expected = forecast_site(site, encoded, trained.folds, trained.fits, models, choice)
+    emit_progress(site.name, "forecast", detail=_expected(expected, chosen))
     labels = remembered_labels(site.place, site.name)
     evaluation = evaluate_site(site, encoded, compared.target, trained.fits, models, settings.bootstrap, labels)
+    emit_progress(site.name, "evaluate", detail=_evaluated(evaluation))
     stages = Stages(**vars(compared), choice=choice, models=models, evaluation=evaluation, forecast=expected)
     return publish(site.place, Run(site.name, settings, trained, stages))
 
 
+def compare_with_source(site: ResolvedSite, source_data: str, target_data: str) -> Compared:
+    """Everything before training: source, target, encoded, shift and matching."""
+    source = _read(site.its_source(), source_data, None)
+    target = _read(site, target_data, source)
+    encoded = encode_pair(site, source, target)
+    encoder = encoded.record(Encoder, ENCODER)
+    without = f"; not recorded here and left out: {', '.join(encoder.left_out)}" if encoder.left_out else ""
+    features = f"{len(encoder.features)} features{without}"
+    emit_progress(site.name, "encode", detail=features, public=features)
+    shift = estimate_site_shift(site, encoded)
+    verdict = shift.record(Shift, "shift.json").verdict
+    emit_progress(site.name, "estimate shift", detail=verdict, public=verdict)
+    matching = match_validation(site, encoded)
+    retained = matching.record(Matching, "matching.json").retained
+    emit_progress(site.name, "match", detail=f"{retained} source patients set aside that resemble the site's")
+    return Compared(source, target, encoded, shift, matching)
+
+
+def _read(site: ResolvedSite, data: str, source: Ref | None) -> Ref:
+    """Reads and checks an extract, and stops where it must not be used."""
+    prepared = read_and_check(site, data, source)
+    validation = prepared.record(Validation, "validation.json")
+    used = "none" if validation.stopped else written(validation.used)
+    emit_progress(site.name, "read and check", detail=f"{written(validation.read)} rows read, {used} used")
+    require_usable(site, prepared)
+    return prepared
+
+
+def _expected(ref: Ref | None, chosen: str) -> str:
+    answer = None if ref is None else ref.record(Forecast, FORECAST).find(chosen)
+    if answer is None or answer.value is None or answer.low is None or answer.high is None:
+        return ""
+    return f"AUROC {answer.value:.2f} ({answer.low:.2f} to {answer.high:.2f}) expected"
+
+
+def _evaluated(ref: Ref) -> str:
+    evaluation = Evaluation.from_dict(ref.json("evaluation.json"))
+    known = f"{evaluation.patients:,} patients, {evaluation.labelled:,} with known outcome"
+    refused = (ref.path / REFUSED).is_file()
+    return f"{known}; the label file was refused, its report says why" if refused else known
+
+
 def publish(place: Place, run: Run) -> Transferred:
-    """Publishes the report folder, then the record; a record that fails costs nothing but itself."""
-    data = publish_report(place, run)
+    """Publishes the report, then the record; a record that fails costs nothing but itself."""
     with tempfile.TemporaryDirectory(dir=place.root, prefix=".record-") as folder:
-        record = site_record(place, run, data, Path(folder))
-        release_pages(place, run.site, record.tags.get(WITHHELD))
-        sentence = record_or_explain(place, record)
-    if sentence is not None:
-        run_logger().warning(sentence)
-    return Transferred(report_summary(data), not_recorded=sentence)
+        report = publish_report(place, run, folder)
+        emit_progress(run.site, "report", detail=str(place.latest(run.site) / "report.html"))
+        try:
+            record_in_mlflow(place, report.record)
+        except (Interrupted, Unwritable):
+            raise
+        except Exception as error:
+            reason = str(error) if isinstance(error, TdropError) else type(error).__name__
+            sentence = f"site '{run.site}' was not recorded in MLflow: {reason}"
+            get_run_logger().warning(sentence)
+            return Transferred(report.summary, not_recorded=sentence)
+    methods = f"{len(report.record.methods)} methods in MLflow"
+    emit_progress(run.site, "record", detail=methods, public=methods)
+    return Transferred(report.summary)
 
 
-def _nothing_to_do(place: Place, site: str) -> Transferred:
-    page = place.latest(site) / "report.html"
-    same = "nothing changed since the last run: data, contract, settings and code are the same"
-    run_logger().info("site %s: %s; its report is %s", site, same, page)
-    summary = read_record(SiteSummary, page.with_name(SUMMARY))
-    leave(site, "summary", f"# {site}\n\n{same}.\n\nThe report of {summary.created} stands: `{page}`")
-    report(site, "unchanged", detail=same)
-    return Transferred(summary, unchanged=same)
+@flow(
+    name="transfer-network",
+    flow_run_name="transfer to several sites",
+    persist_result=False,
+    on_failure=[_mark_cancelled],
+    on_crashed=[_mark_cancelled],
+)
+def transfer_network(
+    sites: Sequence[str],
+    settings: TransferSettings = TransferSettings(),
+    again: bool = False,
+    at_once: int = 1,
+    scheduler: str | None = None,
+) -> Any:
+    """Transfers to each site, then links all reports from `index.html`; a site that fails does not stop the others.
+
+    Args:
+        sites: Names of the target sites.
+        settings: What to train and how long.
+        again: Run even when nothing changed.
+        at_once: How many sites are under way together.
+        scheduler: Address of a Dask scheduler for the sites' tasks; None for worker processes of this machine.
+
+    Returns:
+        By site: a `Transferred`, or a `SiteFailed`.
+    """
+    results = transfer_sites(sites, settings, again, at_once, scheduler)
+    failed = {site: result.sentence for site, result in results.items() if isinstance(result, SiteFailed)}
+    if not failed:
+        return results
+    ending: State[Any] = Completed(
+        name=f"Completed without {', '.join(failed)}", message="; ".join(failed.values()), data=results
+    )
+    return ending
+
+
+def transfer_sites(
+    sites: Sequence[str],
+    settings: TransferSettings,
+    again: bool = False,
+    at_once: int = 1,
+    scheduler: str | None = None,
+) -> dict[str, Transferred | SiteFailed]:
+    """One flow run per site; where several are under way together, each in a thread of its own."""
+    prepare_environment()
+    place = Place.at()
+    network = place.network()
+    for site in sites:
+        network.target(site)
+    transfer = transfer_site if scheduler is None else transfer_site.with_options(task_runner=_dask_runner(scheduler))
+
+    def transfer_or_explain(site: str) -> Transferred | SiteFailed:
+        try:
+            result: Any = transfer(site, settings, again)
+        except Interrupted:
+            raise
+        except Exception as error:
+            return SiteFailed(explain(site, error))
+        assert isinstance(result, Transferred)
+        return result
+
+    results = _for_each(transfer_or_explain, tuple(dict.fromkeys(sites)), at_once)
+    publish_index(place)
+    return results
+
+
+def _dask_runner(scheduler: str) -> Any:
+    from prefect_dask import DaskTaskRunner
+
+    return DaskTaskRunner(address=scheduler)
+
+
+def _for_each(
+    transfer: Callable[[str], Transferred | SiteFailed], sites: Sequence[str], at_once: int
+) -> dict[str, Transferred | SiteFailed]:
+    """Results by site; one site at a time stays in this thread, where Ctrl-C ends it at once."""
+    if at_once == 1 or len(sites) == 1:
+        return {site: transfer(site) for site in sites}
+    threads = ThreadPoolExecutor(at_once)
+    try:
+        # Each thread gets the context that makes its flow a part of this one.
+        futures = {site: threads.submit(copy_context().run, transfer, site) for site in sites}
+        return {site: future.result() for site, future in futures.items()}
+    finally:
+        # After Ctrl-C their fits are over: they have a moment to say so.
+        threads.shutdown(wait=False, cancel_futures=True)
+        wait(futures.values(), timeout=WIND_UP_SECONDS)

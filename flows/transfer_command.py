@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
+from flows.cluster import check_runner, dask_scheduler
 from flows.commands.options import repeat
 from flows.console import watching
-from flows.network import transfer_network
-from flows.orchestration import orchestrated
+from flows.orchestration import prefect_server
 from flows.printer import Printer
-from flows.recipe import Failed
-from flows.runners import check_runner
-from flows.transfer import Transferred
+from tasks.run import TransferSettings
 from tdrop.base import TdropError
+from tdrop.data import fingerprint
 from tdrop.evaluate import Evaluation
-from tdrop.home import Place, busy_seconds, reset_spans
+from tdrop.home import Place, busy_seconds, reset_spans, worker_processes
 from tdrop.methods import COMMITTEE, label, method_names
-from tdrop.runs import TransferSettings
+
+if TYPE_CHECKING:
+    from flows.transfer import Transferred
+
+#: Sites under way together: on a cluster one site's trials rarely fill every worker.
+AT_ONCE = {"processes": 1, "dask": 4}
 
 
 def run_transfer(
@@ -38,45 +45,62 @@ def run_transfer(
     may_stop: Collection[str] = (),
 ) -> None:
     """Transfers to the sites, prints the results, and fails when a site failed that is not in `may_stop`."""
-    place = Place.at(contracts=contracts)
+    # Flow runs find both here, in this process and in those that it starts.
+    os.environ["TDROP_CONTRACTS"] = str(contracts.absolute())
+    place = Place.at()
     network = place.network()
     for site in sites:
         network.target(site)
     settings.chosen_methods()
     check_runner(runner, address)
     started = time.monotonic()
-    with watching(sites, console.progress):
-        with orchestrated(needed=runner == "dask"):
-            ready = time.monotonic()
-            reset_spans()
-            given = (list(sites), settings, str(contracts), place.home, processes, again, runner, address, at_once)
-            results = transfer_network(*given)
+    with ExitStack() as stack:
+        stack.enter_context(watching(sites, console.progress))
+        stack.enter_context(worker_processes(0 if runner == "dask" else processes))
+        stack.enter_context(prefect_server(meanwhile=lambda: _read_extracts(place, sites)))
+        scheduler = stack.enter_context(dask_scheduler(address)) if runner == "dask" else None
+        from flows.transfer import SiteFailed, Transferred, transfer_network, transfer_sites
+
+        ready = time.monotonic()
+        reset_spans()
+        run: Any = transfer_sites if len(sites) == 1 else transfer_network
+        results = run(list(sites), settings, again, at_once or AT_ONCE[runner], scheduler)
         elapsed = time.monotonic() - ready
-    console.answer({"sites": {site: result.answer() for site, result in results.items()}})
-    _show(place, results, console)
-    _say_next([site for site, result in results.items() if isinstance(result, Transferred)], contracts, console)
+    console.answer({"sites": {site: result.to_json() for site, result in results.items()}})
+    failed = {site: result.sentence for site, result in results.items() if isinstance(result, SiteFailed)}
+    done = {site: result for site, result in results.items() if isinstance(result, Transferred)}
+    for sentence in failed.values():
+        console.print(sentence, style="red", markup=False)
+    _show(place, done, console)
+    _say_next(list(done), contracts, console)
     if runner == "processes":  # what a cluster's workers spent is not known here
         _show_time(console, elapsed, ready - started)
-    judged = [result for site, result in results.items() if site not in may_stop]
-    problems = [_problem(result) for result in judged]
-    if any(problems):
-        raise TdropError("; ".join(dict.fromkeys(problem for problem in problems if problem)))
+    problems = failed | {site: result.not_recorded for site, result in done.items() if result.not_recorded}
+    if counted := [sentence for site, sentence in problems.items() if site not in may_stop]:
+        raise TdropError("; ".join(dict.fromkeys(counted)))
 
 
-def _problem(result: Transferred | Failed) -> str | None:
-    return result.sentence if isinstance(result, Failed) else result.not_recorded
+def _read_extracts(place: Place, sites: Sequence[str]) -> None:
+    """Reads and checks the extracts while the server starts; the flow finds them in the store.
+
+    Whatever goes wrong here goes wrong again in the flow, which says so.
+    """
+    from tasks.prepare import read_and_check
+
+    with suppress(TdropError):
+        for name in sites:
+            site = place.resolve(name)
+            where = {"home": place.root, "base": site.network.base}
+            source = read_and_check.fn(site.its_source(), fingerprint(site.source, **where))
+            read_and_check.fn(site, fingerprint(site.site, **where), source)
 
 
-def _show(place: Place, results: Mapping[str, Transferred | Failed], console: Printer) -> None:
+def _show(place: Place, done: Mapping[str, Transferred], console: Printer) -> None:
     """Prints sites x methods and where to look next."""
     table = Table(title=None, header_style="bold")
     table.add_column("method")
-    done, evaluations = {}, {}
-    for site, result in results.items():
-        if isinstance(result, Failed):
-            console.print(result.sentence, style="red", markup=False)
-            continue
-        done[site] = result
+    evaluations = {}
+    for site in done:
         text = (place.latest(site) / "evaluation.json").read_text(encoding="utf-8")
         evaluations[site] = Evaluation.from_dict(json.loads(text))
     if not done:

@@ -1,4 +1,4 @@
-"""Checks extracts against their contracts, as a flow and as `tdrop validate`."""
+"""`tdrop validate`: checks extracts against their contracts."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from pathlib import Path
 
 from rich.table import Table
 
-from flows.orchestration import orchestrated
 from flows.printer import Printer
-from flows.recipe import recipe
-from tasks.prepare import prepare_site
-from tdrop.base import SiteStopped, TdropError, plain, written
+from tdrop.base import SiteStopped, TdropError, plain, write_record, written
 from tdrop.contracts import Validation
-from tdrop.home import Place
+from tdrop.data import prepare, write_patients
+from tdrop.home import LETTER, Place, replacing
 
 SYMBOLS = {"table_stop": "[red]stop[/]", "row_critical": "[yellow]quarantined[/]", "info": "[dim]note[/]"}
 
@@ -34,14 +32,21 @@ class SiteChecked:
     message: str
 
 
-@recipe("validate-site", "validate {site}")
-def validate_site(site: str, contracts: str = "data_contracts", home: str | None = None) -> SiteChecked:
-    """Reads, harmonises and checks one site's extract."""
-    resolved = Place.at(home, contracts).resolve(site)
-    source = prepare_site(resolved.its_source()) if resolved.site.source is not None else None
-    ref = prepare_site(resolved, source)
-    message = (ref.path / "message.txt").read_text(encoding="utf-8")
-    return SiteChecked(ref.record(Validation, "validation.json"), str(ref.path), message)
+def check_site(place: Place, site: str) -> SiteChecked:
+    """Reads, harmonises and checks one site's extract; the findings are left in `sites/<site>/checked/`."""
+    network = place.network()
+    checked = network.site(site)
+    source = None
+    if checked.source is not None:
+        source = prepare(network.source_of(checked), network, home=place.root).frame
+    prepared = prepare(checked, network, home=place.root, source=source)
+    folder = place.site(site) / "checked"
+    message = prepared.validation.message()
+    with replacing(folder) as incoming:
+        write_patients(incoming / "quarantine.csv", prepared.quarantine)
+        write_record(incoming / "validation.json", prepared.validation)
+        (incoming / LETTER).write_text(message, encoding="utf-8")
+    return SiteChecked(prepared.validation, str(folder), message)
 
 
 def run_validate(site: str | None, *, contracts: Path, console: Printer) -> None:
@@ -49,8 +54,8 @@ def run_validate(site: str | None, *, contracts: Path, console: Printer) -> None
     place = Place.at(contracts=contracts)
     network = place.network()
     sites = [network.site(site).name] if site is not None else sorted(network.sites)
-    found, problems = check_sites(sites, place, contracts, console)
-    console.answer({"sites": found})
+    results, problems = check_sites(sites, place, contracts, console)
+    console.answer({"sites": results})
     if problems:
         raise SiteStopped("; ".join(problems))
 
@@ -60,20 +65,19 @@ def check_sites(
 ) -> tuple[list[dict[str, object]], list[str]]:
     """Validates sites and prints the findings; returns what was found at each, and why some must not be used."""
     problems: list[str] = []
-    found: list[dict[str, object]] = []
-    with orchestrated():
-        for name in sites:
-            try:
-                checked = validate_site(name, str(contracts), place.home)
-            except TdropError as error:
-                problems.append(str(error))
-                found.append({"site": name, "error": str(error)})
-                continue
-            found.append({**plain(checked.validation), "folder": checked.folder, "message": checked.message})
-            _show(checked, console)
-            if checked.validation.stopped:
-                problems.append(f"site '{name}' must not be used as it is")
-    return found, problems
+    results: list[dict[str, object]] = []
+    for name in sites:
+        try:
+            checked = check_site(place, name)
+        except TdropError as error:
+            problems.append(str(error))
+            results.append({"site": name, "error": str(error)})
+            continue
+        results.append({**plain(checked.validation), "folder": checked.folder, "message": checked.message})
+        _show(checked, console)
+        if checked.validation.stopped:
+            problems.append(f"site '{name}' must not be used as it is")
+    return results, problems
 
 
 def _show(checked: SiteChecked, console: Printer) -> None:

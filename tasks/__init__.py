@@ -1,5 +1,1 @@
-"""Prefect tasks over the library: a body calls it, logs, and leaves an artifact."""
-
-from tdrop.home import prepare_environment
-
-prepare_environment()
+"""Prefect tasks over the library: a task calls it, stores the result, and logs."""

@@ -1,22 +1,30 @@
-"""Chooses the site's method without a single target label."""
+"""What is settled before any label of the target is opened: the method, the lock on its models, the forecast."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tasks.held_pages import leave_numbers
-from tasks.step import step
-from tdrop.base import write_record
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from tasks.audit import seal
+from tasks.errors import sanitize_errors
+from tasks.evidence import SEED, list_promises, load_evidence
+from tdrop.base import DataError, write_json, write_record
 from tdrop.choose import Choice, Criterion, FoldScore, Score, Trial, make_choice
-from tdrop.disclosure import disclose_choice
-from tdrop.home import Ref, ResolvedSite, compute, report, stage
+from tdrop.forecast import Forecast, forecast_methods
+from tdrop.home import FORECAST, RISKS, SETS, Ref, ResolvedSite, Store, compute, stage
 from tdrop.methods import have_samples
-from tdrop.runs import choice_page
+
+logger = logging.getLogger(__name__)
+MODELS = "models.json"
+Fits = Mapping[str, Sequence[Ref]]
 
 
 @stage("choice")
-def chosen_of_all(folder: Path, picked: Mapping[str, Trial], folds: Mapping[str, Ref], criterion: Criterion) -> None:
+def chosen_method(folder: Path, picked: Mapping[str, Trial], folds: Mapping[str, Ref], criterion: Criterion) -> None:
     """Writes choice.json."""
     write_record(folder / "choice.json", make_choice(score_methods(picked, folds), criterion=criterion))
 
@@ -35,16 +43,76 @@ def score_methods(picked: Mapping[str, Trial], folds: Mapping[str, Ref]) -> list
     ]
 
 
-@step("choose", "choose {site.name}")
+@task(task_run_name="choose {site.name}", cache_policy=NO_CACHE)
+@sanitize_errors
 def choose_method(
     site: ResolvedSite, picked: Mapping[str, Trial], folds: Mapping[str, Ref], criterion: Criterion
 ) -> Ref:
     """Compares the methods by the criterion."""
-    ref = chosen_of_all(site.place, picked, folds, criterion)
-    choice = disclose_choice(ref.record(Choice, "choice.json"), site.policy)
-    # Here, so that worker processes, which read this module's names, load no drawing.
-    from tdrop.report import choice_sentence
+    return chosen_method(site, picked, folds, criterion)
 
-    leave_numbers(site, "choice", choice_page(site.name, choice, choice_sentence(choice)))
-    report(site.name, "choose", detail=choice.method)
+
+@stage("models")
+def locked_models(folder: Path, choice: Ref, models: Fits) -> None:
+    """Writes models.json."""
+    write_json(folder / MODELS, {"choice": choice.same_anywhere, "models": model_digests(models)})
+
+
+@task(task_run_name="lock models {site.name}", cache_policy=NO_CACHE)
+@sanitize_errors
+def lock_models(site: ResolvedSite, fits: Fits, choice: Ref) -> Ref:
+    """Writes down the digest of every model and of the choice.
+
+    Evaluation demands this stage, and only evaluation opens the file of target labels: nothing
+    that the labels say can reach a model or the choice between them.
+    """
+    return locked_models(site, choice, fits)
+
+
+def model_digests(fits: Fits) -> dict[str, list[str]]:
+    """By method, one digest per seed."""
+    return {method: [ref.same_anywhere for ref in refs] for method, refs in fits.items()}
+
+
+@task(task_run_name="forecast {site.name}", cache_policy=NO_CACHE)
+@sanitize_errors
+def forecast_site(
+    site: ResolvedSite, encoded: Ref, folds: Mapping[str, Ref], fits: Fits, models: Ref, choice: Ref
+) -> Ref | None:
+    """Forecasts every method and seals the result with the models' digest; None where no out-of-fold risks were kept.
+
+    Args:
+        site: The target site.
+        encoded: The encoded cohorts; the target's carries no labels.
+        folds: By method, the stage with its out-of-fold risks.
+        fits: By method, one fit per seed; the first seed's risks are what patients are told.
+        models: The lock on exactly these fits.
+        choice: The chosen method.
+    """
+    with_risks = {
+        method: folds[method] for method in fits if method in folds and (folds[method].path / RISKS).is_file()
+    }
+    if not with_risks:
+        return None
+    threshold = site.site.decision.threshold
+
+    def build(folder: Path) -> None:
+        evidence = load_evidence(with_risks, fits)
+        expected = compute(forecast_methods, site.name, evidence, threshold, seed=SEED)
+        write_record(folder / FORECAST, expected)
+        write_record(folder / SETS, list_promises(site.place, encoded, with_risks, evidence))
+
+    inputs = {
+        "models": models.digest,
+        "encoded": encoded.digest,
+        "folds": {method: ref.digest for method, ref in with_risks.items()},
+        "threshold": threshold,
+    }
+    ref = Store(site.place.root).make("forecast", inputs, build)
+    chosen = choice.record(Choice, "choice.json").method
+    try:
+        seal(site.place, site.name, models.digest, chosen, ref.record(Forecast, FORECAST))
+    except DataError as error:
+        # A ledger that somebody changed costs the entry and not the site's report.
+        logger.warning("site %s: the forecast was not sealed: %s", site.name, error)
     return ref

@@ -1,47 +1,21 @@
-"""Locks the models, then opens the labels."""
+"""Opens the labels of a site whose models are locked, and evaluates every method."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
+from prefect import task
+from prefect.cache_policies import NO_CACHE
 
-from tasks.held_pages import leave_numbers
-from tasks.step import step, when_unavailable
+from tasks.choose import MODELS, Fits, model_digests
+from tasks.errors import RETRY_UNAVAILABLE, sanitize_errors
+from tasks.evidence import fitted_propensity, load_predictions, unlike_patients
+from tasks.labels import OutcomeFile, find_labels, open_or_refuse
 from tdrop.base import LeakError, write_json
 from tdrop.data import subgroups_of
-from tdrop.disclosure import disclose_rows
-from tdrop.evaluate import Evaluation, evaluate_methods
-from tdrop.home import FRAME, REFUSED, Ref, ResolvedSite, compute, load_cohort, report, stage
-from tdrop.runs import (
-    OutcomeFile,
-    evaluation_page,
-    find_labels,
-    fitted_propensity,
-    load_predictions,
-    open_or_refuse,
-    unlike_patients,
-)
-
-MODELS = "models.json"
-Fits = Mapping[str, Sequence[Ref]]
-
-
-@stage("models")
-def locked_models(folder: Path, choice: Ref, models: Fits) -> None:
-    """Writes models.json."""
-    write_json(folder / MODELS, {"choice": choice.same_anywhere, "models": _digests(models)})
-
-
-@step("lock models", "lock models {site.name}")
-def lock_models(site: ResolvedSite, fits: Fits, choice: Ref) -> Ref:
-    """Writes down the digest of every model and of the choice.
-
-    Evaluation demands this stage, and only evaluation opens the file of target labels: nothing
-    that the labels say can reach a model or the choice between them.
-    """
-    return locked_models(site.place, choice, fits)
+from tdrop.evaluate import evaluate_methods
+from tdrop.home import FRAME, Ref, ResolvedSite, compute, load_cohort, stage
 
 
 @stage("evaluation")
@@ -76,7 +50,8 @@ def judged_methods(
     write_json(folder / "evaluation.json", evaluation.to_dict())
 
 
-@step("evaluate", "evaluate {site.name}", retry=when_unavailable)
+@task(task_run_name="evaluate {site.name}", cache_policy=NO_CACHE, **RETRY_UNAVAILABLE)
+@sanitize_errors
 def evaluate_site(
     site: ResolvedSite,
     encoded: Ref,
@@ -93,34 +68,17 @@ def evaluate_site(
         site: The target site.
         encoded: The encoded cohorts.
         target: The target's prepared rows.
-        fits: By method, one fit a seed.
+        fits: By method, one fit per seed.
         models: The lock on exactly these fits.
         bootstrap: Resamples of patients.
         labels_path: A file of outcomes to use instead of the site's own.
         labels_needed: Whether a label file that is refused is an error; else it costs the outcomes alone.
     """
-    if models.json(MODELS)["models"] != _digests(fits):
+    if models.json(MODELS)["models"] != model_digests(fits):
         raise LeakError(
             f"site '{site.name}': the models are not those that were locked before labels are read; run again"
         )
     seeds = max(map(len, fits.values()))
     labels = find_labels(site, labels_path, labels_needed)
     fitted = fitted_propensity(site.place, encoded)
-    ref = judged_methods(site.place, site, encoded, fitted, target, fits, models, labels, seeds, bootstrap)
-    _show(site, ref)
-    return ref
-
-
-def _digests(fits: Fits) -> dict[str, list[str]]:
-    return {method: [ref.same_anywhere for ref in refs] for method, refs in fits.items()}
-
-
-def _show(site: ResolvedSite, ref: Ref) -> None:
-    evaluation = Evaluation.from_dict(ref.json("evaluation.json"))
-    rows = disclose_rows(evaluation.rows, site.policy)
-    page = evaluation_page(site.name, evaluation.methods, rows, labelled=evaluation.labelled != 0)
-    leave_numbers(site, "evaluation", page)
-    known = f"{evaluation.patients:,} patients, {evaluation.labelled:,} with known outcome"
-    if (ref.path / REFUSED).is_file():
-        known += "; the label file was refused, its report says why"
-    report(site.name, "evaluate", detail=known)
+    return judged_methods(site, site, encoded, fitted, target, fits, models, labels, seeds, bootstrap)

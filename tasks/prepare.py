@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
+from prefect import task
+from prefect.cache_policies import NO_CACHE
 
-from tasks.artifacts import leave
-from tasks.held_pages import leave_numbers
-from tasks.step import step, when_unavailable
-from tdrop.base import DataError, SiteStopped, plain, write_json, write_record, written
+from tasks.errors import RETRY_UNAVAILABLE, sanitize_errors
+from tasks.run import TransferSettings
+from tdrop.base import DataError, SiteStopped, plain, write_json, write_record
 from tdrop.contracts import Validation
 from tdrop.data import (
     Encoder,
@@ -24,7 +25,7 @@ from tdrop.data import (
     source_outcome,
     write_patients,
 )
-from tdrop.disclosure import conceal_validation, disclose_validation
+from tdrop.disclosure import conceal_validation
 from tdrop.home import (
     ENCODER,
     FRAME,
@@ -38,16 +39,15 @@ from tdrop.home import (
     Ref,
     ResolvedSite,
     program_digest,
-    report,
     save_cohort,
     stage,
 )
-from tdrop.runs import TransferSettings, validation_page
 
 READ_LIMIT_SECONDS = 3600
 
 
-@step("look for changes", "look for changes {site.name}", retry=when_unavailable)
+@task(task_run_name="look for changes {site.name}", cache_policy=NO_CACHE, **RETRY_UNAVAILABLE)
+@sanitize_errors
 def look_for_changes(site: ResolvedSite, settings: TransferSettings) -> Inputs:
     """Digests of everything that a transfer of this site depends on; a reader that is away is asked again."""
     where = {"home": site.place.root, "base": site.network.base}
@@ -73,34 +73,36 @@ def checked_rows(folder: Path, site: ResolvedSite, data: str, source: Ref | None
     (folder / LETTER).write_text(prepared.validation.message(), encoding="utf-8")
 
 
-@step("read and check", "read and check {site.name}", retry=when_unavailable, limit_seconds=READ_LIMIT_SECONDS)
-def prepare_site(site: ResolvedSite, source: Ref | None = None) -> Ref:
+@task(
+    task_run_name="read and check {site.name}",
+    cache_policy=NO_CACHE,
+    timeout_seconds=READ_LIMIT_SECONDS,
+    **RETRY_UNAVAILABLE,
+)
+@sanitize_errors
+def read_and_check(site: ResolvedSite, data: str, source: Ref | None = None) -> Ref:
     """Turns a site's extract into checked rows in the contract's terms.
 
-    With the source's checked rows at hand a target is also held beside its source. Returns a stage also when a
+    With the source's checked rows at hand a target is also compared with its source. Returns a stage also when a
     table-level rule says that the extract must not be used: `require_usable` then stops.
+
+    Args:
+        site: The site.
+        data: Fingerprint of its extract.
+        source: The source's checked rows; None for the source itself.
     """
-    data = fingerprint(site.site, home=site.place.root, base=site.network.base)
-    ref = checked_rows(site.place, site, data, source)
-    validation = ref.record(Validation, "validation.json")
-    page = validation_page(site.name, disclose_validation(validation, site.policy))
-    leave_numbers(site, "validation", page, validation_page(site.name, conceal_validation(validation, site.policy)))
-    used = "none" if validation.stopped else written(validation.used)
-    report(site.name, "read and check", detail=f"{written(validation.read)} rows read, {used} used")
-    return ref
+    return checked_rows(site, site, data, source)
 
 
-@step("accept", "accept {site.name}")
 def require_usable(site: ResolvedSite, prepared: Ref) -> None:
-    """Stops the site when its extract broke a table-level rule, leaving the findings to read.
+    """Stops the site when its extract broke a table-level rule; the error carries a letter for the site.
 
-    Prefect keeps the sentence and the letter to the site. No report will leave beside which they could be told apart,
-    so both go without a number of patients; the message beside the findings is the whole truth.
+    Prefect keeps the sentence and the letter. No report will leave beside which they could be told apart, so both go
+    without a number of patients; the whole message lies beside the findings.
     """
     validation = conceal_validation(prepared.record(Validation, "validation.json"), site.policy)
     if not validation.stopped:
         return
-    leave(site.name, "letter", validation.message())
     refused = site.place.site(site.name) / REFUSED_EXTRACT
     refused.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
     for name in ("validation.json", "quarantine.csv", LETTER):
@@ -108,7 +110,7 @@ def require_usable(site: ResolvedSite, prepared: Ref) -> None:
     stopped = SiteStopped(
         f"site '{site.name}' is stopped: {validation.reason}; the whole message for it is in {refused / LETTER}"
     )
-    stopped.reason = validation.reason
+    stopped.reason, stopped.letter = validation.reason, validation.message()
     raise stopped
 
 
@@ -149,14 +151,9 @@ def encoded_pair(folder: Path, site: ResolvedSite, labelled: Ref, target: Ref) -
     write_record(folder / LABELLED, labelled)
 
 
-@step("encode", "encode {site.name}")
+@task(task_run_name="encode {site.name}", cache_policy=NO_CACHE)
+@sanitize_errors
 def encode_pair(site: ResolvedSite, source: Ref, target: Ref) -> Ref:
     """Encodes both sites from the contract and the source's features alone."""
     left_out = not_recorded(pd.read_parquet(target.path / FRAME), site.contract)
-    ref = encoded_pair(site.place, site, labelled_rows(site.place, site.its_source(), source, left_out), target)
-    encoder = ref.record(Encoder, ENCODER)
-    names = [feature.name for feature in encoder.features]
-    without = f"; not recorded here and left out: {', '.join(encoder.left_out)}" if encoder.left_out else ""
-    leave(site.name, "encoding", f"# {site.name}: encoding\n\n{len(names)} features: {', '.join(names)}{without}")
-    report(site.name, "encode", detail=f"{len(names)} features{without}")
-    return ref
+    return encoded_pair(site, site, labelled_rows(site, site.its_source(), source, left_out), target)

@@ -14,13 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from tasks.artifacts import leave
 from tasks.models import find_model, log_model, point_candidate, register, same_model
 from tasks.site_record import MethodRecord, SiteRecord
-from tasks.step import step, unless_lasting
-from tasks.tracking import PARENT, connect, experiment_id, tracking_uri
-from tdrop.base import TdropError
-from tdrop.home import Place, digest_of, report
+from tasks.tracking import PARENT, connect, experiment_id
+from tdrop.home import Place, digest_of
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -35,7 +32,6 @@ RECORD_KEY = "tdrop.record"
 DESCRIPTION = "mlflow.note.content"
 #: Tag of a method's run that says where its model is, or why it has none.
 MODEL_TAG = "model"
-TRACKING_LIMIT_SECONDS = 900
 #: MLflow looks for a dataset and then adds it: of two sites that name a new source at once, one is refused and
 #: succeeds when it tries again.
 DATASET_TRIES = 3
@@ -52,7 +48,6 @@ VIEW_COLUMNS = (
 )
 
 
-@step("record", "record {record.site}", retry=unless_lasting, limit_seconds=TRACKING_LIMIT_SECONDS)
 def record_site(place: Place, record: SiteRecord) -> str:
     """Writes a site's record to MLflow and returns the parent run's id; a finished record is not written again.
 
@@ -65,21 +60,7 @@ def record_site(place: Place, record: SiteRecord) -> str:
     point_candidate(client, record.site, version)
     labelled = any("target/error_auroc_sd" in method.metrics for method in record.methods)
     save_view(client, experiment, record.site, parent, labelled=labelled)
-    where = compare_sentence(tracking_uri(place), experiment, record.site)
-    leave(record.site, "record", f"# {record.site}: recorded\n\n{len(record.methods)} methods, run `{parent}`. {where}")
-    report(record.site, "record", detail="already recorded" if earlier else f"{len(record.methods)} methods in MLflow")
     return parent
-
-
-def record_or_explain(place: Place, record: SiteRecord) -> str | None:
-    """Records a site; returns a sentence when MLflow could not be reached, None when all went well."""
-    try:
-        record_site(place, record)
-    except TdropError as error:
-        return str(error)
-    except Exception as error:
-        return f"site '{record.site}' was not recorded in MLflow ({type(error).__name__}); run the same command again"
-    return None
 
 
 def record_recalibration(place: Place, record: SiteRecord) -> str:

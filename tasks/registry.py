@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasks.models import CANDIDATE, RECALIBRATED_FROM, REGISTERED, copy_of
+from tasks.prune import DAY_SECONDS
+from tasks.run import last_run
 from tasks.site_record import ENCODED, MODELS_DIGEST
 from tasks.tracking import EXPERIMENTS, PARENT, connect, delete_for_good, every_page, experiment_name, find_version
 from tdrop.base import Damaged, Unavailable, UsageError
 from tdrop.home import Place, now
-from tdrop.runs import DAY_SECONDS, last_run
 from tdrop.served import BEFORE, BY, CHAMPION, NOTE, SEAL, WHEN, Promotion, model_name, promoted_seal
 
 if TYPE_CHECKING:

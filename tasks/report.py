@@ -1,71 +1,45 @@
-"""Publishes a site's report folder, whole or not at all, and the page that links all sites."""
+"""Publishes a site's report, records it in MLflow, and leaves one page in Prefect."""
 
 from __future__ import annotations
 
-from tasks.held_pages import leave_numbers
-from tasks.registry import champion_record
-from tasks.step import step
-from tdrop.base import Unavailable, whole
-from tdrop.disclosure import disclose
-from tdrop.home import Place, report, tell_use
-from tdrop.report import ReportData, SiteSummary, report_summary
-from tdrop.runs import Run, gather, last_run, publish_halt, publish_index, table, write_latest
-from tdrop.served import Promotion
+from pathlib import Path
+
+from prefect import task
+from prefect.artifacts import create_markdown_artifact
+from prefect.cache_policies import NO_CACHE
+
+from tasks.errors import RETRY_RECORDING, sanitize_errors
+from tasks.publish import Written, write_report
+from tasks.recording import record_site
+from tasks.run import Run
+from tasks.site_record import SiteRecord
+from tdrop.home import Place
+
+RECORDING_LIMIT_SECONDS = 900
 
 
-@step("report", "report {run.site}")
-def publish_report(place: Place, run: Run) -> ReportData:
-    """Writes the site's `latest/` and returns what it shows."""
-    data = assemble(place, run)
-    write_latest(place, run, data)
-    publish_index(place)
-    leave_numbers(place.resolve(run.site), "summary", _page_of(place, data))
-    report(run.site, "report", detail=str(place.latest(run.site) / "report.html"))
-    return data
+def leave_page(site: str, name: str, page: str) -> None:
+    """Leaves a page of Markdown in the current run; everything on it has passed disclosure."""
+    key = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in f"{site}-{name}".lower())
+    create_markdown_artifact(page, key=key.strip("-"), description=f"{name}, site {site}")
 
 
-def refresh_report(place: Place, site: str) -> None:
-    """Renders a site's report anew from what it was made of, for instance after a promotion."""
-    summary = report_summary(publish_report(place, last_run(place, site)))
-    publish_halt(place, site)
-    tell_use(place, site, summary.use)
+@task(task_run_name="report {run.site}", cache_policy=NO_CACHE)
+@sanitize_errors
+def publish_report(place: Place, run: Run, folder: str) -> Written:
+    """Writes the site's `latest/` and the files of its record; leaves the summary in Prefect."""
+    written = write_report(place, run, Path(folder))
+    leave_page(run.site, "summary", written.page)
+    return written
 
 
-def assemble(place: Place, run: Run) -> ReportData:
-    """Gathers everything that a report shows, who promoted the site's champion included."""
-    return gather(place, run, _promotion(place, run.site))
-
-
-def _promotion(place: Place, site: str) -> Promotion | None:
-    try:
-        return champion_record(place, site)
-    except Unavailable:
-        return None
-
-
-def _page_of(place: Place, data: ReportData) -> str:
-    page = _summary_page(report_summary(disclose(data, data.site.disclosure)))
-    report_page = place.latest(data.site.name) / "report.html"
-    return f"{page}\n\nThe report is `{report_page}`; `tdrop ui` shows every method in MLflow."
-
-
-def _summary_page(shown: SiteSummary) -> str:
-    """The run on one page, from a summary that has passed disclosure."""
-    expected = (shown.forecast or {}).get("auroc")
-    facts: list[list[object]] = [
-        ["method", shown.method_label],
-        ["patients", shown.patients],
-        ["to refer", shown.referred],
-        ["AUROC expected", f"{expected.value} ({expected.low} to {expected.high})" if expected else None],
-        ["AUROC where outcomes are known", shown.auroc],
-    ]
-    methods = [[one.label, one.auroc, one.error_auroc_sd, whole(one.referred)] for one in shown.methods]
-    return "\n\n".join(
-        [
-            f"# {shown.title}: {shown.verdict}",
-            f"**{shown.use}**",
-            "\n".join(f"- {thing}" for thing in shown.things),
-            table(["", ""], facts),
-            table(["method", "AUROC", "error AUROC by sd", "to refer"], methods),
-        ]
-    )
+@task(
+    task_run_name="record {record.site}",
+    cache_policy=NO_CACHE,
+    timeout_seconds=RECORDING_LIMIT_SECONDS,
+    **RETRY_RECORDING,
+)
+@sanitize_errors
+def record_in_mlflow(place: Place, record: SiteRecord) -> str:
+    """Writes the site's record to MLflow and returns the parent run's id."""
+    return record_site(place, record)

@@ -1,33 +1,196 @@
-"""Scores a batch of new patients with a site's champion."""
+"""Scores a batch of new patients with a site's champion, and compares it with those the champion was made for.
+
+What is remembered of a site's batches, `sites/<site>/batches.json`, stays at the site.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
+from dataclasses import dataclass
 from pathlib import Path
 
+from filelock import FileLock
+from pydantic import TypeAdapter
+
+from tasks.evidence import fitted_propensity, load_propensity
 from tasks.models import copy_of
+from tasks.prune import stages
 from tasks.registry import require_promoted
-from tasks.step import step
-from tdrop.base import SiteStopped, read_record, write_json, write_record
+from tasks.run import last_run
+from tdrop.base import Cohort, Mask, SiteStopped, TdropError, UsageError, counted, read_record, write_json, write_record
 from tdrop.contracts import Validation
-from tdrop.data import prepare, write_patients
+from tdrop.data import fingerprint, prepare, write_patients
 from tdrop.disclosure import disclose_validation
 from tdrop.evaluate import patients_table
-from tdrop.home import Place, now, replacing, write_private
-from tdrop.runs import (
-    Champion,
-    Scored,
-    compare_sentences,
-    keep_batch,
-    last_verdict,
-    made_for,
-    unseen_sentences,
-    what_changed,
+from tdrop.home import SOURCE, TARGET, Place, Ref, load_pair, now, read_status, replacing, write_private
+from tdrop.served import (
+    FEWEST_TO_COMPARE,
+    SERVED,
+    Batch,
+    Description,
+    Served,
+    compare_batch,
+    feature_differences,
+    remember,
 )
-from tdrop.served import SERVED, Batch, Description, Served, feature_differences
+from tdrop.shift import unlike_newcomers
 
 
-@step("score", "score {site}")
+@dataclass(frozen=True)
+class Champion:
+    """A promoted model on disk, with what it was made from."""
+
+    folder: Path
+    version: str
+    described: Description
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What came of a batch.
+
+    Attributes:
+        folder: Where the lists are.
+        scored: Patients with a prediction.
+        referred: Of these to refer.
+        unlike: Of these unlike anyone the model learned from; None where nobody can say.
+        filled_in: Of these with a value that was filled in.
+        champion: The version that predicted.
+        sentences: What to know about the batch.
+    """
+
+    folder: str
+    scored: int
+    referred: int
+    unlike: int | None
+    filled_in: int
+    champion: str
+    sentences: tuple[str, ...]
+
+
+def what_changed(place: Place, site: str, champion: Champion) -> list[str]:
+    """What is newer than the champion: its contract, or the source's extract."""
+    network = place.network()
+    advice = f"run `tdrop transfer {site}` and promote again"
+    sentences = []
+    if network.digest_of(network.site(site)) != champion.described.contract_digest:
+        sentences.append(f"the contract or site file changed since version {champion.version} was trained; {advice}")
+    older = _older_source(place, site, champion)
+    if older is not None:
+        sentences.append(f"version {champion.version} was trained on {older}; {advice}")
+    return sentences
+
+
+def last_verdict(place: Place, site: str) -> list[str]:
+    """Whether the site's last report, which may be newer than the promotion, says not to use a model here."""
+    try:
+        # Not as a record: reports load what draws them, and scoring does not.
+        verdict = json.loads((place.latest(site) / "summary.json").read_text(encoding="utf-8"))["verdict"]
+    except (OSError, ValueError, KeyError):
+        return []
+    return ["the site's last report says: stop; read it before anybody uses these risks"] if verdict == "stop" else []
+
+
+def _older_source(place: Place, site: str, champion: Champion) -> str | None:
+    """What the champion learned from, where the source's extract is another one now.
+
+    The champion knows its source rows by their digest; the stages that hold them tell which extract they were
+    read from. Once those are pruned, only the last transfer's rows are left to compare with.
+    """
+    rows = champion.described.digests.source
+    read_from = {stage.inputs["data"] for stage in stages(place) if rows == stage.digest}
+    extract = _source_extract(place, site)
+    if read_from and extract is not None:
+        return None if extract in read_from else "an older source extract than there is now"
+    try:
+        same = last_run(place, site).stages.source.digest == rows
+    except UsageError:
+        return None
+    return None if same else "an older source extract, or by older rules for it, than the last transfer"
+
+
+def _source_extract(place: Place, site: str) -> str | None:
+    """The fingerprint of the source's extract, or of the one that the last run found; None when neither is known."""
+    network = place.network()
+    try:
+        return fingerprint(network.source_of(network.site(site)), home=place.root, base=network.folder.parent)
+    except TdropError:
+        # Scoring needs no source: one that is out of reach stops nobody.
+        status = read_status(place, site)
+        return None if status is None or status.inputs is None else status.inputs.source_data
+
+
+def unseen_sentences(unseen: dict[str, int], scored: int) -> list[str]:
+    """Counts, never the category: a rare one may be a patient's own."""
+    return [
+        f"column '{column}': {count:,} of {scored:,} values are a category that the source never showed; "
+        "the model has learned nothing about it"
+        for column, count in unseen.items()
+    ]
+
+
+@dataclass(frozen=True)
+class MadeFor:
+    """The patients that a champion was made for and those it learned from, kept on this machine.
+
+    Attributes:
+        encoded: Their stage.
+        source: Whom it learned from.
+        target: Whom it was made for.
+    """
+
+    encoded: Ref
+    source: Cohort
+    target: Cohort
+
+    def unlike(self, place: Place, batch: Cohort) -> Mask | None:
+        """Who of a batch is unlike anyone the model learned from (rows,), or None where nobody can say."""
+        fitted = load_propensity(fitted_propensity(place, self.encoded))
+        return None if fitted is None else unlike_newcomers(batch, self.source, self.target, fitted)
+
+
+def made_for(place: Place, champion: Champion) -> MadeFor | None:
+    """Whom a champion was made for; None where they are not on this machine."""
+    described = champion.described
+    encoded = Ref("encoded", described.encoded, described.digests.encoded, str(place.store))
+    if not all((encoded.path / name).is_file() for name in (SOURCE, TARGET)):
+        return None
+    return MadeFor(encoded, *load_pair(encoded.path))
+
+
+def compare_sentences(those: MadeFor | None, champion: Champion, batch: Cohort) -> list[str]:
+    """Whether the batch is still of the population that the model was made for, in one sentence or none."""
+    if those is None:
+        return [
+            "the patients that the model was made for are not on this machine: the batch could not be compared, and "
+            "nobody can say who is unlike anyone the model learned from"
+        ]
+    if len(batch) < FEWEST_TO_COMPARE:
+        these = counted(len(batch), "patient")
+        return [f"a batch of {these} is too small to compare with those that the model was made for"]
+    then = champion.described.domain_auroc
+    said = compare_batch(batch, those.target, those.source, then).sentence()
+    return [] if said is None else [said]
+
+
+FILE = "batches.json"
+_BATCHES = TypeAdapter(tuple[Batch, ...])
+
+
+def read_batches(place: Place, site: str) -> tuple[Batch, ...]:
+    """The batches, oldest first."""
+    file = place.site(site) / FILE
+    return _BATCHES.validate_json(file.read_bytes()) if file.is_file() else ()
+
+
+def keep_batch(place: Place, site: str, batch: Batch) -> None:
+    """Remembers one more batch."""
+    file = place.site(site) / FILE
+    with FileLock(file.with_suffix(".lock"), mode=0o600):
+        write_private(file, _BATCHES.dump_json(remember(read_batches(place, site), batch), indent=1).decode())
+
+
 def score_batch(place: Place, site: str, file: str) -> Scored:
     """Writes `sites/<site>/scores/` with patients.csv, quarantine.csv and validation.json."""
     champion = find_champion(place, site)

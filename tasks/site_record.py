@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from tasks.export import Leaving, export_site, withheld_sentence
+from tasks.run import Run
 from tdrop.base import plain, write_record
 from tdrop.choose import Choice, Trial
 from tdrop.contracts import Contract
@@ -23,7 +24,6 @@ from tdrop.home import ENCODER, Place, ResolvedSite, canonical
 from tdrop.methods import label
 from tdrop.metrics import METRICS, refer
 from tdrop.report import ReportData
-from tdrop.runs import Run
 from tdrop.served import MODEL, SERVED, Description, Digests
 
 #: Tags on a version: the lock on its models, and the stage that new patients are compared with.

@@ -131,7 +131,7 @@ def leave_reports_out(patch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def tiny_settings():
     """Three cheap methods, one trial, one seed: a transfer in a few seconds."""
-    from tdrop.runs.settings import TransferSettings
+    from tasks.run import TransferSettings
 
     return TransferSettings(
         methods=tuple(TINY_METHODS),

@@ -14,7 +14,7 @@ from conftest import PROJECT
 PROGRAM = """
 import sys
 from flows.transfer import transfer_site
-from tdrop.runs.settings import TransferSettings
+from tasks.run import TransferSettings
 from tdrop.home import progress
 site, settings, contracts, home, processes, *pauses = sys.argv[1:]
 def pause(event):

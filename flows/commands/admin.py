@@ -126,9 +126,9 @@ def _agreed(question: str) -> bool:
 
 def _prune(place: Place, days: int, printer: Printer) -> None:
     """Removes stages and records that nobody used for so many days."""
+    from tasks.prune import prune_stages
     from tasks.registry import forget_old, kept_stages
     from tdrop.base import counted
-    from tdrop.runs import prune_stages
 
     with _nobody_runs(place, _sites_with_traces(place)):
         stages = prune_stages(place, days, kept_stages(place))
@@ -158,9 +158,10 @@ def _require_erasable(place: Place, site: str) -> None:
 
 def _erase(place: Place, site: str, printer: Printer) -> None:
     """Removes a site's reports, stages, records, model, deployment and artifacts."""
+    from tasks.prune import erase_files
+    from tasks.publish import publish_index
     from tasks.registry import forget_site, kept_stages
     from tdrop.base import counted
-    from tdrop.runs import erase_files, publish_index
 
     with _nobody_runs(place, [site]):
         stages = erase_files(place, site, kept_stages(place, besides=site))
@@ -193,12 +194,12 @@ def _nobody_runs(place: Place, sites: Sequence[str]) -> Iterator[None]:
 
 def _erase_from_prefect(place: Place, site: str) -> str:
     """Removes a site's deployment, flow runs and artifacts, where there is a Prefect to ask."""
-    from flows.orchestration import announced, configured_server, orchestrated
+    from flows.orchestration import announced, configured_server, prefect_server
 
     known = configured_server() or announced(place.root)
     if not known and not Path(os.environ["PREFECT_HOME"], "prefect.db").is_file():
         return "nothing in Prefect, which has not run here"
     from flows.deployments import erase_traces
 
-    with orchestrated(needed=True):
+    with prefect_server():
         return erase_traces(site)

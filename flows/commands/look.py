@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flows.commands.options import DEFAULT_CONTRACTS, AsJson, Contracts, answering, console
+from flows.interrupts import waited_for
 from tdrop.base import TdropError, UsageError
-from tdrop.home import PRIVATE, Place, stopping, write_private
+from tdrop.home import PRIVATE, Place, clear_interrupt, write_private
 
 if TYPE_CHECKING:
     from flows.orchestration import Server
@@ -103,7 +104,7 @@ def _data_written(site: ResolvedSite) -> str | None:
 def _changes(site: ResolvedSite, before: Inputs) -> str:
     """What is new since the last run, in a sentence; empty when nothing is."""
     from tasks.prepare import look_for_changes
-    from tdrop.runs import TransferSettings
+    from tasks.run import TransferSettings
 
     try:
         now = look_for_changes(site, TransferSettings())
@@ -157,7 +158,8 @@ def serve_pages(place: Place, prefect_port: int, mlflow_port: int, until: Callab
                 time.sleep(POLL_SECONDS)
     except KeyboardInterrupt:
         # What the command was waiting for: it ends as it should.
-        stopping.fulfil()
+        clear_interrupt()
+        waited_for()
 
 
 @contextmanager

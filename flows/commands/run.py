@@ -87,8 +87,8 @@ def transfer(
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
     """Check, compare, train, choose, evaluate and report, for one or several target sites."""
+    from tasks.run import TransferSettings
     from tdrop.home import Place
-    from tdrop.runs import TransferSettings
 
     # A misspelt name is told before the seconds that the training libraries take to load.
     network = Place.at(contracts=contracts).network()

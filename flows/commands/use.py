@@ -82,9 +82,10 @@ def label_list(
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
     """Pick the patients whose outcomes are most worth looking up; `tdrop audit` allows for how they were picked."""
+    from tasks.labels import write_list
+    from tasks.run import last_run
     from tdrop.base import counted
     from tdrop.home import Place, idle
-    from tdrop.runs import last_run, write_list
 
     place, console = Place.at(contracts=contracts), answering(as_json)
     last = last_run(place, site)
@@ -110,8 +111,8 @@ def promote(
         raise UsageError("give both --by NAME (who takes responsibility) and --note TEXT (why, and for whom)")
     place, console = Place.at(contracts=contracts), answering(as_json)
     place.network().target(site)
+    from tasks.publish import refresh_report
     from tasks.registry import promote as promote_candidate
-    from tasks.report import refresh_report
 
     # A run that ends meanwhile must not have its report replaced by the one before it.
     with one_at_a_time(place, site):
@@ -128,8 +129,8 @@ def rollback(site: SiteName, as_json: AsJson = False, contracts: Contracts = DEF
 
     place, console = Place.at(contracts=contracts), answering(as_json)
     place.network().target(site)
+    from tasks.publish import refresh_report
     from tasks.registry import rollback as restore_champion
-    from tasks.report import refresh_report
 
     with one_at_a_time(place, site):
         promotion = restore_champion(place, site)
@@ -150,8 +151,8 @@ def export(
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
     """Write a folder that may be mailed: the report with small counts hidden."""
+    from tasks.run import last_run
     from tdrop.home import Place
-    from tdrop.runs import last_run
 
     place, console = Place.at(contracts=contracts), answering(as_json)
     last = last_run(place, site)
@@ -159,8 +160,8 @@ def export(
     if destination.is_dir() and any(destination.iterdir()) and folder is not None:
         raise UsageError(f"'{destination}' is not empty; give a new folder, so that nothing else is mailed by accident")
     from tasks.export import export_site, withheld_sentence
+    from tasks.publish import assemble
     from tasks.registry import refuse_altered_champion
-    from tasks.report import assemble
 
     refuse_altered_champion(place, site)
     # A person's own folder is new; in ours an earlier export may have left what is hidden now.

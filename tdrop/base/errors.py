@@ -81,9 +81,11 @@ class SiteStopped(DataError):
 
     Attributes:
         reason: Which, without the site's name and where to read more; empty where the sentence is all there is.
+        letter: What to write to the site, without a number of patients.
     """
 
     reason: str = ""
+    letter: str = ""
 
 
 class FitError(TdropError):

@@ -1,5 +1,3 @@
-from . import stopping as stopping
-from .collecting import collect_seldom as collect_seldom
 from .environment import prepare_environment as prepare_environment, quieten as quieten
 from .files import (
     ENCODER as ENCODER,
@@ -25,7 +23,15 @@ from .files import (
     save_cohort as save_cohort,
     save_summary as save_summary,
 )
-from .lease import deciding as deciding, in_use as in_use
+from .interrupt import (
+    SENTENCE as SENTENCE,
+    Interrupted as Interrupted,
+    clear_interrupt as clear_interrupt,
+    interrupt_requested as interrupt_requested,
+    on_interrupt as on_interrupt,
+    raise_if_interrupted as raise_if_interrupted,
+    request_interrupt as request_interrupt,
+)
 from .place import (
     PRIVATE as PRIVATE,
     Place as Place,
@@ -37,32 +43,32 @@ from .place import (
 )
 from .pool import (
     busy_seconds as busy_seconds,
+    collect_rarely as collect_rarely,
     compute as compute,
-    in_a_thread as in_a_thread,
     reset_spans as reset_spans,
     side_by_side as side_by_side,
-    turn as turn,
     warm_up as warm_up,
     worker_processes as worker_processes,
 )
 from .progress import (
     Event as Event,
     advance as advance,
+    emit_progress as emit_progress,
     expect as expect,
     listen as listen,
     reach as reach,
-    report as report,
-    silence as silence,
+    remove_listeners as remove_listeners,
 )
 from .secret import SECRET as SECRET, keyed as keyed
-from .stages import stage as stage
 from .status import (
     Inputs as Inputs,
     Status as Status,
     idle as idle,
     is_running as is_running,
+    noted_as_running as noted_as_running,
     now as now,
     one_at_a_time as one_at_a_time,
+    read_note as read_note,
     read_status as read_status,
     tell_use as tell_use,
     unchanged as unchanged,
@@ -76,6 +82,7 @@ from .store import (
     canonical as canonical,
     code_digest as code_digest,
     digest_of as digest_of,
-    digests_of_stage as digests_of_stage,
     program_digest as program_digest,
+    stage as stage,
+    stage_digest as stage_digest,
 )

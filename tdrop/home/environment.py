@@ -1,6 +1,6 @@
-"""Sets what third-party packages read from the environment before they are imported.
+"""Sets what third-party packages read from the environment; called before they are imported.
 
-Imported first by `tasks` and `flows`. Whatever the user has set already stays as it is.
+Whatever the user has set already stays as it is.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ def prepare_environment() -> None:
 def quieten() -> None:
     """Keeps other packages' warnings and logs off the terminal; `-v` does without this."""
     for name, value in {
-        "PREFECT_LOGGING_LEVEL": "CRITICAL",
+        # Flow runs are logged to the server at level INFO; the terminal has lines of its own.
+        "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
         "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",
         "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
         "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",

@@ -55,7 +55,8 @@ class Place:
             raise UsageError(
                 f"cannot write to '{chosen}': {error.strerror}; set TDROP_HOME to a folder of your own"
             ) from error
-        return cls(str(chosen), str(Path(contracts or "data_contracts").absolute()))
+        folder = contracts or os.environ.get("TDROP_CONTRACTS") or "data_contracts"
+        return cls(str(chosen), str(Path(folder).absolute()))
 
     @property
     def root(self) -> Path:

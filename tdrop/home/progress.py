@@ -1,8 +1,4 @@
-"""Tells whoever listens how far a run has come.
-
-Tasks report here; the command line listens and draws. Nothing listens in a deployment, where
-Prefect's own page shows the same.
-"""
+"""How far a run has come: tasks say it here, the command line draws it, and Prefect's log keeps what may leave."""
 
 from __future__ import annotations
 
@@ -20,7 +16,8 @@ class Event:
         stage: The stage in words: "read and check", "tune", ...
         done: Steps of the stage finished; equal to total when the stage is over.
         total: Steps of the stage.
-        detail: What a person may want to know: counts, a verdict.
+        detail: What the person at the terminal may want to know: counts, a verdict.
+        public: The part of it that may be kept by a Prefect server: no number of patients.
     """
 
     site: str
@@ -28,6 +25,7 @@ class Event:
     done: int
     total: int
     detail: str = ""
+    public: str = ""
 
 
 Listener = Callable[[Event], None]
@@ -37,26 +35,27 @@ _lock = threading.Lock()
 
 
 def listen(listener: Listener) -> None:
-    """Adds a listener."""
-    _listeners.append(listener)
+    """Adds a listener, once."""
+    if listener not in _listeners:
+        _listeners.append(listener)
 
 
-def silence() -> None:
+def remove_listeners() -> None:
     """Removes every listener."""
     _listeners.clear()
 
 
-def report(site: str, stage: str, done: int = 1, total: int = 1, detail: str = "") -> None:
+def emit_progress(site: str, stage: str, done: int = 1, total: int = 1, detail: str = "", public: str = "") -> None:
     """Tells the listeners."""
     for listener in _listeners:
-        listener(Event(site, stage, done, total, detail))
+        listener(Event(site, stage, done, total, detail, public))
 
 
 def expect(site: str, stage: str, total: int) -> None:
     """Announces how many steps a stage has."""
     with _lock:
         _counts[site, stage] = (0, total)
-    report(site, stage, 0, total)
+    emit_progress(site, stage, 0, total)
 
 
 def reach(site: str, stage: str, done: int, detail: str = "") -> None:
@@ -66,7 +65,7 @@ def reach(site: str, stage: str, done: int, detail: str = "") -> None:
         if before >= done:
             return
         _counts[site, stage] = (min(done, total), total)
-    report(site, stage, done, total, detail)
+    emit_progress(site, stage, done, total, detail, detail)
 
 
 def advance(site: str, stage: str, detail: str = "") -> None:
@@ -77,4 +76,4 @@ def advance(site: str, stage: str, detail: str = "") -> None:
         done, total = _counts[site, stage]
         done = min(done + 1, total)
         _counts[site, stage] = (done, total)
-    report(site, stage, done, total, detail)
+    emit_progress(site, stage, done, total, detail, detail)

@@ -17,10 +17,13 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from tdrop.base import DataError, UsageError, plain, read_record
+from tdrop.home.interrupt import SENTENCE, Interrupted
 from tdrop.home.place import PRIVATE, Place, write_private
 
 logger = logging.getLogger(__name__)
 STATUS = "status.json"
+#: There while a run is under way; left behind by one that was killed.
+RUNNING = "running.json"
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,42 @@ class Status:
     reason: str = ""
 
 
+@dataclass(frozen=True)
+class RunningNote:
+    """A run that is under way, or was when its process ended.
+
+    Attributes:
+        flow_run: Its id in Prefect.
+        started: When it began.
+    """
+
+    flow_run: str
+    started: str
+
+
+def read_note(place: Place, site: str) -> RunningNote | None:
+    """The note of a run that is under way or was interrupted, or None."""
+    try:
+        return read_record(RunningNote, place.site(site) / RUNNING)
+    except (OSError, ValueError, DataError):
+        return None
+
+
+@contextmanager
+def noted_as_running(place: Place, site: str, flow_run: str) -> Iterator[None]:
+    """Leaves a note for the block; where the process is interrupted or killed inside it, the note stays."""
+    note = place.site(site) / RUNNING
+    write_private(note, json.dumps(plain(RunningNote(flow_run, now()))))
+    try:
+        yield
+    except (KeyboardInterrupt, Interrupted):
+        raise
+    except BaseException:
+        note.unlink(missing_ok=True)
+        raise
+    note.unlink(missing_ok=True)
+
+
 @contextmanager
 def one_at_a_time(place: Place, site: str) -> Iterator[None]:
     """Lets a second run of a site wait for the first; it then finds nothing changed."""
@@ -109,6 +148,9 @@ def is_running(place: Place, site: str) -> bool:
 
 def read_status(place: Place, site: str) -> Status | None:
     """The site's status, or None before its first run or when the file is not readable."""
+    note = read_note(place, site)
+    if note is not None and not is_running(place, site):
+        return Status(site, None, "interrupted", None, note.started, SENTENCE)
     try:
         return read_record(Status, place.site(site) / STATUS)
     except (OSError, ValueError, DataError):

@@ -1,32 +1,37 @@
 """A content-addressed store of finished stages: what makes a run resumable and a repeat cheap.
 
-Every stage is a pure function of its inputs, so its result lives in a folder named by the digest
-of those inputs, its settings and this program's source. Tasks hand each other a `Ref` (a path and
-a digest), never frames or models, so no patient's values reach Prefect.
+A stage is a function that writes files into a folder. It depends on nothing but its arguments, so its result lives in
+a folder named by the digest of those arguments and of this program's source. Tasks hand each other a `Ref` (a path
+and a digest), never frames or models, so no patient's values reach Prefect.
+
+`@stage("shift")` over `def shift(folder, encoded, seed)` declares one; `shift(site, encoded, seed)` returns its `Ref`.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import inspect
 import json
 import logging
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from filelock import FileLock
 from pydantic import Field
 
-from tdrop.base import DataError, read_record, write_json
-from tdrop.home import stopping
-from tdrop.home.lease import leased
+from tdrop.base import plain, read_record, write_json
+from tdrop.home.place import Place, ResolvedSite
+from tdrop.home.pool import compute
 from tdrop.home.secret import keyed
 
 logger = logging.getLogger(__name__)
@@ -35,6 +40,7 @@ MANIFEST = "manifest.json"
 TIMES = "times.json"
 
 
+P = ParamSpec("P")
 Record = TypeVar("Record")
 
 
@@ -70,7 +76,7 @@ class Ref:
     @property
     def intact(self) -> bool:
         """Whether every file is as the stage was finished."""
-        return self.digest in digests_of_stage(Path(self.store).parent, _contents(self.path))
+        return self.digest == stage_digest(Path(self.store).parent, _contents(self.path))
 
     @property
     def same_anywhere(self) -> str:
@@ -96,10 +102,9 @@ def digest_of(value: Any) -> str:
     return hashlib.sha256(canonical(value).encode()).hexdigest()
 
 
-def digests_of_stage(home: Path, contents: Mapping[str, str]) -> tuple[str, str]:
-    """The digest of a stage by its files' digests: as it is told, and plain as it was before homes had a secret."""
-    plain = digest_of(contents)
-    return keyed(home, plain), plain
+def stage_digest(home: Path, contents: Mapping[str, str]) -> str:
+    """The digest of a stage by its files' digests, keyed with the home's secret."""
+    return keyed(home, digest_of(contents))
 
 
 #: Packages whose version decides what a stage holds.
@@ -149,6 +154,74 @@ def _digest_files(files: Sequence[tuple[str, Path]]) -> str:
     return digest.hexdigest()
 
 
+class Stage(Generic[P]):
+    """What `stage` makes of a function that writes files into a folder."""
+
+    def __init__(self, name: str, build: Callable[Concatenate[Path, P], None], in_worker: bool) -> None:
+        functools.update_wrapper(self, build)
+        self.name, self.build, self.in_worker = name, build, in_worker
+        self.signature = inspect.signature(build)
+
+    def __call__(self, home: Place | ResolvedSite, *args: P.args, **kwargs: P.kwargs) -> Ref:
+        """Returns the stage for these inputs, building it only when the store does not have it.
+
+        Args:
+            home: Where the store is, or a site of it.
+            *args: The inputs of the stage.
+            **kwargs: The same by name.
+        """
+
+        def build(folder: Path) -> None:
+            if self.in_worker:
+                compute(self.build_timed, folder, *args, **kwargs)
+            else:
+                self.build(folder, *args, **kwargs)
+
+        root = home.root if isinstance(home, Place) else home.place.root
+        return Store(root).make(self.name, self.inputs(*args, **kwargs), build)
+
+    def build_timed(self, folder: Path, *args: P.args, **kwargs: P.kwargs) -> None:
+        """Writes the stage's files and how long that took; a stage that continues another has brought its time."""
+        started = time.perf_counter()
+        self.build(folder, *args, **kwargs)
+        seconds, times = time.perf_counter() - started, folder / TIMES
+        before = json.loads(times.read_text(encoding="utf-8"))["seconds"] if times.is_file() else 0.0
+        write_json(times, {"seconds": before + seconds})
+
+    def inputs(self, *args: P.args, **kwargs: P.kwargs) -> Mapping[str, Any]:
+        """What decides the stage's contents, by argument: the digest of what has one, else its plain value."""
+        bound = self.signature.bind(None, *args, **kwargs)
+        bound.apply_defaults()
+        _, *inputs = bound.arguments.items()
+        return {name: _as_input(value) for name, value in inputs}
+
+    def __reduce__(self) -> str:
+        # A worker process imports the module and finds the stage there.
+        return str(self.__name__)  # type: ignore[attr-defined]
+
+
+def stage(name: str, *, in_worker: bool = False) -> Callable[[Callable[Concatenate[Path, P], None]], Stage[P]]:
+    """Declares a stage.
+
+    Args:
+        name: Its folder below the store.
+        in_worker: Whether it is work for a worker process: fitting, sampling, comparing patients.
+    """
+    return lambda build: Stage(name, build, in_worker)
+
+
+def _as_input(value: Any) -> Any:
+    """A value as it enters a stage's key."""
+    digest = getattr(value, "digest", None)
+    if digest is not None:
+        return digest
+    if isinstance(value, Mapping):
+        return {str(name): _as_input(item) for name, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_as_input(item) for item in value]
+    return value if value is None or isinstance(value, str | int | float | bool) else plain(value)
+
+
 class Store:
     """The stages below `home/store`."""
 
@@ -165,49 +238,33 @@ class Store:
         """
         key = digest_of({"stage": stage, "inputs": dict(inputs), "code": code_digest()})
         folder = self.root / stage / key[:32]
-        found = self._found(stage, folder)
-        if found is not None:
-            return found
-        with _alone(folder):
-            # Another site's run may have made it meanwhile: what depends on the source alone is made once for all.
-            return self._found(stage, folder) or self._build(stage, folder, inputs, build)
+        # Another site's run may be making the same stage: what depends on the source alone is made once for all.
+        with _locked(folder):
+            digest = _intact(self.root.parent, folder)
+            reused = digest is not None
+            if digest is None:
+                digest = self._build(folder, inputs, build)
+            os.utime(folder)  # pruning takes the oldest unused first
+        return Ref(stage, folder.relative_to(self.root).as_posix(), digest, str(self.root), reused)
 
-    def _found(self, stage: str, folder: Path) -> Ref | None:
-        with leased(folder):
-            found = _intact(self.root.parent, folder)
-        if found is None:
-            return None
-        _touch(folder)
-        return self._ref(stage, folder, found, reused=True)
-
-    def _build(self, stage: str, folder: Path, inputs: Mapping[str, Any], build: Callable[[Path], None]) -> Ref:
+    def _build(self, folder: Path, inputs: Mapping[str, Any], build: Callable[[Path], None]) -> str:
         incoming = folder.with_name(f".{folder.name}-{uuid.uuid4().hex[:8]}")
         incoming.mkdir(parents=True)
-        remove = partial(shutil.rmtree, incoming, ignore_errors=True)
         try:
-            with stopping.last_words(remove):
-                build(incoming)
+            build(incoming)
             digest = _seal(self.root.parent, incoming, inputs)
-            _place(self.root.parent, incoming, folder)
+            incoming.rename(folder)
         finally:
-            remove()
-        return self._ref(stage, folder, digest)
-
-    def _ref(self, stage: str, folder: Path, digest: str, reused: bool = False) -> Ref:
-        return Ref(stage, folder.relative_to(self.root).as_posix(), digest, str(self.root), reused)
+            shutil.rmtree(incoming, ignore_errors=True)
+        return digest
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Lets one thread of one process at a time make a stage; the system ends the wait when a process dies."""
+def _locked(folder: Path) -> Iterator[None]:
+    """Lets one thread of one process at a time make a stage; the lock goes with a process that dies."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder.with_name(f".{folder.name}.lock"), mode=0o600)
-    with lock:
-        try:
-            yield
-        finally:
-            # Whoever waits for the removed file still finds the stage; whoever comes later has no need to wait.
-            Path(lock.lock_file).unlink(missing_ok=True)
+    with FileLock(folder.with_name(f".{folder.name}.lock"), mode=0o600):
+        yield
 
 
 def _file_digest(path: Path) -> str:
@@ -227,7 +284,7 @@ def _seal(home: Path, folder: Path, inputs: Mapping[str, Any]) -> str:
     """
     contents = _contents(folder)
     write_json(folder / MANIFEST, {"inputs": dict(inputs), "files": contents})
-    return digests_of_stage(home, contents)[0]
+    return stage_digest(home, contents)
 
 
 def _intact(home: Path, folder: Path) -> str | None:
@@ -236,28 +293,12 @@ def _intact(home: Path, folder: Path) -> str | None:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         contents = manifest["files"]
         if contents == _contents(folder):
-            return digests_of_stage(home, contents)[0]
+            return stage_digest(home, contents)
     except FileNotFoundError:
-        # Absent, or another process is just removing it.
+        shutil.rmtree(folder, ignore_errors=True)
         return None
     except (OSError, ValueError, KeyError, TypeError):
         pass
     logger.warning("stage %s was damaged on disk and is computed again", folder.parent.name)
     shutil.rmtree(folder, ignore_errors=True)
     return None
-
-
-def _place(home: Path, incoming: Path, folder: Path) -> None:
-    """Moves a finished stage into place; another process may have been first with the same."""
-    try:
-        os.rename(incoming, folder)  # noqa: PTH104 - Path.rename would replace silently on some systems
-    except OSError as error:
-        if _intact(home, folder) is None:
-            raise DataError(
-                f"cannot write below '{folder.parent}': {error.strerror}; check space and rights"
-            ) from error
-
-
-def _touch(folder: Path) -> None:
-    """Marks a stage as used now, so that pruning takes the oldest unused first."""
-    os.utime(folder)

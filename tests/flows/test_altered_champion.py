@@ -22,7 +22,7 @@ def place(tmp_path_factory):
     """One tiny site with two champions: version 1, and in use version 2."""
     from flows.transfer import transfer_site
     from tasks.registry import promote
-    from tdrop.runs.settings import TransferSettings
+    from tasks.run import TransferSettings
 
     place = write_tiny_network(tmp_path_factory.mktemp("altered"))
     method = "logistic_regression"
@@ -340,7 +340,7 @@ def test_every_command_that_speaks_of_the_champion_refuses(place, use, monkeypat
 
 @pytest.mark.parametrize("use", [export, audit])
 def test_a_report_whose_models_were_altered_on_disk_is_not_told_again(place, use, monkeypatch):
-    from tdrop.runs.run import last_run
+    from tasks.run import last_run
 
     monkeypatch.setenv("TDROP_HOME", place.home)
     file = last_run(place, "harbour").trained.fits["logistic_regression"][0].path / "predictions.npz"

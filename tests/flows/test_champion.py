@@ -42,7 +42,7 @@ SERVING_SECONDS = 300
 def place(tmp_path_factory):
     """One tiny site, transferred but not promoted."""
     from flows.transfer import transfer_site
-    from tdrop.runs.settings import TransferSettings
+    from tasks.run import TransferSettings
 
     place = write_tiny_network(tmp_path_factory.mktemp("champion"))
     settings = TransferSettings(
@@ -67,7 +67,7 @@ def score(place, file, site="harbour"):
 def transfer(place, **changed):
     """Transfers harbour with the settings of its last run, some of them changed."""
     from flows.transfer import transfer_site
-    from tdrop.runs.run import last_run
+    from tasks.run import last_run
 
     settings = last_run(place, "harbour").settings.model_copy(update=changed)
     return transfer_site("harbour", settings, place.contracts, place.home, processes=0)
@@ -103,8 +103,8 @@ def test_a_promotion_needs_a_name_and_a_note(place):
 
 
 def test_the_champion_scores_as_the_report_did(place, tmp_path):
+    from tasks.publish import refresh_report
     from tasks.registry import promote
-    from tasks.report import refresh_report
 
     promote(place, "harbour", by="Dr Chen", note="review clinics only")
     refresh_report(place, "harbour")
@@ -366,9 +366,9 @@ def test_rollback_goes_back_one_champion(place):
 def test_the_candidate_is_the_model_of_the_report_also_when_it_was_recorded_before(place):
     from tasks.models import CANDIDATE
     from tasks.registry import promote
+    from tasks.run import last_run
     from tasks.site_record import MODELS_DIGEST
     from tasks.tracking import connect
-    from tdrop.runs.run import last_run
 
     newer = candidate(place)
     transfer(place, passes=10)
@@ -404,12 +404,12 @@ def changed(place) -> bool:
 
 def test_a_verdict_of_stop_leaves_nothing_to_promote(place, tmp_path):
     from tasks.models import CANDIDATE
+    from tasks.publish import assemble
     from tasks.recording import record_site
     from tasks.registry import promote
-    from tasks.report import assemble
+    from tasks.run import last_run
     from tasks.site_record import site_record
     from tasks.tracking import connect
-    from tdrop.runs.run import last_run
 
     record = site_record(place, run := last_run(place, "harbour"), assemble(place, run), tmp_path)
     stopped = replace(record, candidate=None, tags={**record.tags, "verdict": "stop"})
@@ -427,8 +427,8 @@ def test_a_verdict_of_stop_leaves_nothing_to_promote(place, tmp_path):
 
 def test_the_export_hides_what_the_site_wants_hidden(place, tmp_path):
     from tasks.export import export_site
-    from tasks.report import assemble
-    from tdrop.runs.run import last_run
+    from tasks.publish import assemble
+    from tasks.run import last_run
 
     yaml = place.network().folder / "sites" / "harbour.yaml"
     text = yaml.read_text()

@@ -10,11 +10,10 @@ import pandas as pd
 import pytest
 from conftest import write_tiny_network
 
+from tasks.run import TransferSettings, last_run
 from tdrop.base import UsageError
 from tdrop.home import PREDICTIONS, load_summary
 from tdrop.methods import COMMITTEE
-from tdrop.runs import TransferSettings
-from tdrop.runs.run import last_run
 
 MEMBERS = ("logistic_regression", "gradient_boosting")
 SETTINGS = TransferSettings(

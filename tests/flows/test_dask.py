@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from conftest import TINY_METHODS, leave_reports_out, write_tiny_network
+from flows.runners import check_runner, task_runner
 from waiting import LIMIT_SECONDS
 
-from flows.runners import check_runner, task_runner
 from tdrop.base import Unavailable, UsageError
 
 SITE = "harbour"
@@ -27,7 +27,7 @@ QUICK = {name: TINY_METHODS[name] for name in ("mlp", "logistic_regression")}
 
 @pytest.fixture(scope="module")
 def settings():
-    from tdrop.runs.settings import TransferSettings
+    from tasks.run import TransferSettings
 
     return TransferSettings(
         methods=tuple(SLOW), method_settings=SLOW, seeds=1, trials=1, passes=10, folds=2, bootstrap=50
@@ -48,6 +48,7 @@ def cluster():
 
 def transfer(place, settings, **where):
     from flows.network import transfer_network
+
     from flows.transfer import Transferred
 
     result = transfer_network([SITE], settings, place.contracts, place.home, 0, **where)[SITE]

@@ -14,12 +14,12 @@ import pytest
 from conftest import TINY_METHODS, leave_reports_out, write_tiny_network
 
 from flows.transfer import transfer_site
+from tasks.run import TransferSettings
 from tdrop.base import Unwritable, UsageError
 from tdrop.data import write_patients
 from tdrop.home import progress
 from tdrop.home.place import Place
 from tdrop.home.status import read_status
-from tdrop.runs.settings import TransferSettings
 
 pytestmark = pytest.mark.usefixtures("plain_reports")
 SITE = "harbour"

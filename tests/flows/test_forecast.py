@@ -13,15 +13,12 @@ from conftest import settle, write_tiny_network
 
 from flows.audit import audit_site, forecasts_held
 from flows.transfer import transfer_site
+from tasks.audit import LEDGER, Audit, entries, weighed_outcomes
+from tasks.labels import SHEET, read_list, remembered_labels, write_list
+from tasks.run import TransferSettings, last_run
 from tdrop.base import DataError, UsageError, read_record
 from tdrop.forecast import Forecast, track_record
 from tdrop.home import TARGET, load_cohort
-from tdrop.runs.audit import Audit, weighed_outcomes
-from tdrop.runs.label_list import SHEET, read_list, write_list
-from tdrop.runs.labels import remembered_labels
-from tdrop.runs.ledger import LEDGER, entries
-from tdrop.runs.run import last_run
-from tdrop.runs.settings import TransferSettings
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 from conftest import TINY_METHODS, write_tiny_network
 from separate_process import start_transfer, worker_processes_of
 
-from tdrop.runs.settings import TransferSettings
+from tasks.run import TransferSettings
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
 SITE = "harbour"

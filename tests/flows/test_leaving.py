@@ -15,9 +15,9 @@ from conftest import settle, write_tiny_network
 from flows.printer import Printer
 from flows.transfer import transfer_site
 from flows.validate import validate_site
+from tasks.run import TransferSettings
 from tdrop.base import DataError, SiteStopped
 from tdrop.home import digest_of
-from tdrop.runs.settings import TransferSettings
 
 SITE = "harbour"
 SETTINGS = TransferSettings(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 from conftest import TINY_METHODS, write_tiny_network
 
-from tdrop.runs.settings import TransferSettings
+from tasks.run import TransferSettings
 
 SETTINGS = TransferSettings(
     methods=("logistic_regression",),
@@ -30,7 +30,7 @@ from flows.score import score_site
 from flows.transfer import transfer_site
 from tdrop.home.place import Place
 from tasks.registry import champion_record, promote
-from tdrop.runs.settings import TransferSettings
+from tasks.run import TransferSettings
 
 home, contracts, batch, settings = sys.argv[1:]
 place = Place.at(home, contracts)

@@ -10,8 +10,8 @@ from conftest import settle
 
 from flows.commands.look import standing_of
 from tasks.prepare import look_for_changes
+from tasks.run import TransferSettings
 from tdrop.home import Status, one_at_a_time, write_status
-from tdrop.runs import TransferSettings
 
 
 def test_every_state_is_shown_with_its_reason(tiny_network):

@@ -9,8 +9,8 @@ import pandas as pd
 from conftest import settle
 
 from flows.transfer import transfer_site
+from tasks.run import TransferSettings
 from tdrop.home import Place, load_cohort
-from tdrop.runs import TransferSettings
 
 SITE = "harbour"
 SETTINGS = TransferSettings(methods=("logistic_regression",), seeds=1, trials=1, passes=10, folds=2, bootstrap=50)

@@ -13,7 +13,7 @@ from command import tdrop
 from conftest import settle, write_tiny_network
 from separate_process import go_on, start_transfer, wait_for_pause
 
-from tdrop.runs.run import last_run
+from tasks.run import last_run
 
 
 @pytest.fixture(scope="module")
@@ -27,10 +27,6 @@ def at_home(place, prefect_server, plain_reports, monkeypatch):
 
 
 def prune(place, days: int) -> str:
-    from tdrop.home.lease import let_go
-
-    # The runs before were this process's own; a person prunes from another.
-    let_go()
     return tdrop("prune", "--days", days, "--yes", "--contracts", place.contracts)
 
 
@@ -192,9 +188,9 @@ def test_every_artifact_of_a_site_is_erased_whosever_lie_between(monkeypatch):
 def test_an_erased_site_leaves_nothing(place, tiny_settings):
     from prefect.client.orchestration import get_client
 
+    from tasks.prune import made_from
     from tasks.score import find_champion
     from tasks.tracking import connect
-    from tdrop.runs.prune import made_from
 
     assert place.root / "models" in find_champion(place, "harbour").folder.parents
     killed, under_way = half_made_record(place, "harbour"), half_made_record(place, "hillside")

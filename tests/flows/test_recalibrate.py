@@ -12,15 +12,13 @@ from scipy.special import expit, logit
 
 from flows.score import score_site
 from flows.transfer import transfer_site
+from tasks.labels import DRAW, remember_labels, write_list
 from tasks.models import CANDIDATE, RECALIBRATED_FROM
+from tasks.publish import refresh_report
 from tasks.recalibrate import KNOWN, LABELS, METHOD, recalibrate as recalibrate_site
 from tasks.registry import promote, rollback, version_at
-from tasks.report import refresh_report
+from tasks.run import TransferSettings, last_run
 from tdrop.base import DataError, UsageError
-from tdrop.runs.label_list import DRAW, write_list
-from tdrop.runs.labels import remember_labels
-from tdrop.runs.run import last_run
-from tdrop.runs.settings import TransferSettings
 
 #: Two patients as a hospital would send them.
 ROWS = {

@@ -17,7 +17,7 @@ SITE = "harbour"
 
 @pytest.fixture(scope="module")
 def settings():
-    from tdrop.runs.settings import TransferSettings
+    from tasks.run import TransferSettings
 
     return TransferSettings(
         methods=tuple(TINY_METHODS), method_settings=TINY_METHODS, seeds=3, trials=1, passes=10, folds=2, bootstrap=50
@@ -104,7 +104,7 @@ def test_a_changed_extract_re_runs_what_depends_on_it(undisturbed, settings, tmp
     after = finished_stages(undisturbed)
     new = sorted(name.split("/")[0] for name in after if name not in before)
     assert new.count("prepared") == 1, "the source was read again although only the target changed"
-    from tdrop.runs.run import last_run
+    from tasks.run import last_run
 
     twins = last_run(undisturbed, SITE).trained.twins
     assert new.count("fit") == len(TINY_METHODS) * settings.seeds + len(twins)

@@ -27,7 +27,7 @@ RECOMMENDED = "a new transfer is recommended"
 
 def transfer(place):
     from flows.transfer import transfer_site
-    from tdrop.runs.settings import TransferSettings
+    from tasks.run import TransferSettings
 
     settings = TransferSettings(
         methods=("logistic_regression",), method_settings=TINY_METHODS, seeds=1, trials=1, passes=10, bootstrap=50
@@ -133,9 +133,9 @@ def test_a_category_that_the_source_never_had_is_scored_and_counted(place, tmp_p
 
 
 def test_the_next_report_shows_the_batches_that_were_scored(place, tmp_path):
-    from tasks.report import assemble
-    from tdrop.runs.batch import read_batches
-    from tdrop.runs.run import last_run
+    from tasks.publish import assemble
+    from tasks.run import last_run
+    from tasks.score import read_batches
 
     for seed in (21, 22):
         score(place, tmp_path, patients(rows=120, seed=seed))
@@ -268,9 +268,9 @@ def test_a_changed_contract_is_said(place, tmp_path):
 
 
 def test_a_champion_of_an_older_source_says_so_until_the_next_is_promoted(place, tmp_path):
+    from tasks.prune import stages
     from tasks.registry import promote
     from tasks.score import find_champion
-    from tdrop.runs.prune import stages
 
     registry = place.root / "demo" / "registry.csv"
     old = find_champion(place, SITE).described.digests.source

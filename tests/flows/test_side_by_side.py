@@ -39,7 +39,7 @@ def ended(place, prefect_server):
 
 def run_together(place, seconds=600):
     """Three sites at once, one of them twice, all starting from the empty home; exit codes and outputs."""
-    from tdrop.runs.settings import TransferSettings
+    from tasks.run import TransferSettings
 
     methods = {name: TINY_METHODS[name] for name in ("mlp", "logistic_regression")}
     settings = TransferSettings(

@@ -83,8 +83,8 @@ def test_a_method_fails_only_by_its_own_failure(tmp_path):
     from concurrent.futures import CancelledError
 
     from flows.training import collect_fits
+    from tasks.run import Trained
     from tdrop.home import stopping
-    from tdrop.runs.run import Trained
 
     class Ended:
         def result(self):

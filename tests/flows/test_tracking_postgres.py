@@ -15,7 +15,7 @@ SITE = "harbour"
 
 @pytest.fixture(scope="module")
 def settings():
-    from tdrop.runs.settings import TransferSettings
+    from tasks.run import TransferSettings
 
     methods = {name: TINY_METHODS[name] for name in ("mlp", "logistic_regression")}
     return TransferSettings(
@@ -60,8 +60,8 @@ def transfer(place, settings):
 
 @pytest.mark.usefixtures("on_postgres")
 def test_a_record_holds_what_people_compare(recorded, settings):
+    from tasks.run import last_run
     from tasks.tracking import EXPERIMENTS, connect
-    from tdrop.runs.run import last_run
 
     client, run = connect(recorded), last_run(recorded, SITE)
     experiment = client.search_experiments(filter_string=EXPERIMENTS)[0].experiment_id
@@ -99,9 +99,9 @@ def test_every_method_has_its_model_with_what_was_measured_of_it(recorded, tmp_p
     import mlflow
     import pandas as pd
 
+    from tasks.run import last_run
     from tasks.tracking import EXPERIMENTS, connect
     from tdrop.base import DataError
-    from tdrop.runs.run import last_run
     from tdrop.served.model import Served
 
     client, run = connect(recorded), last_run(recorded, SITE)

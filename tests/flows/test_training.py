@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from flows.training import without_target
+from tasks.run import Trained
 from tdrop.base import read
 from tdrop.choose import Trial
-from tdrop.runs.run import Trained
 
 
 def test_the_twin_has_the_same_settings_at_lambda_0():

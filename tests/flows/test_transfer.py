@@ -13,7 +13,7 @@ import pytest
 from conftest import on_server, settle, write_tiny_network
 
 from flows.transfer import Transferred
-from tdrop.runs.run import last_run
+from tasks.run import last_run
 
 FILES = (
     "report.html",
@@ -30,7 +30,7 @@ FILES = (
 def settings():
     from conftest import TINY_METHODS
 
-    from tdrop.runs.settings import TransferSettings
+    from tasks.run import TransferSettings
 
     return TransferSettings(
         methods=tuple(TINY_METHODS), method_settings=TINY_METHODS, seeds=2, trials=1, passes=10, folds=2, bootstrap=50
@@ -215,7 +215,7 @@ def test_the_number_of_processes_does_not_matter(network, settings, tmp_path):
 
 
 def test_labels_are_opened_only_after_the_models_are_locked(network, settings, tmp_path, monkeypatch):
-    from tdrop.runs import labels
+    from tasks.UNKNOWN import labels
 
     other = write_tiny_network(tmp_path)
     opened = []
@@ -282,11 +282,10 @@ def test_a_failed_site_does_not_take_the_network_down(network, settings, tmp_pat
 
 def test_a_run_over_several_sites_says_in_prefect_who_has_no_result(session_server, settings, tmp_path):
     """It is green, because it went on: an engineer who looks at nothing else must see it on it."""
+    from flows.network import transfer_network
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import FlowFilter
     from prefect.client.schemas.sorting import FlowRunSort
-
-    from flows.network import transfer_network
 
     place = write_tiny_network(tmp_path)
     (place.root / "demo" / "hillside.csv").unlink()

@@ -15,13 +15,12 @@ from flows.audit import audit_site
 from flows.shift import compare_with_source
 from flows.transfer import transfer_site
 from tasks.export import export_site
-from tasks.report import assemble
+from tasks.publish import assemble
+from tasks.run import TransferSettings, last_run
+from tasks.score import last_verdict
 from tasks.site_record import site_record
 from tdrop.base import SiteStopped
 from tdrop.home.status import read_status
-from tdrop.runs.batch import last_verdict
-from tdrop.runs.run import last_run
-from tdrop.runs.settings import TransferSettings
 
 SITE = "harbour"
 SETTINGS = TransferSettings(

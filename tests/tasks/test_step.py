@@ -6,9 +6,9 @@ import pytest
 from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowFilter, FlowFilterName
+from tasks.step import discreet, step, when_unavailable
 
 from tasks import step as steps
-from tasks.step import discreet, step, when_unavailable
 from tdrop.base import DataError, OutOfTime, TdropError, Unavailable, listen_to_notices
 
 PATIENT_ID = "MIL0000001"

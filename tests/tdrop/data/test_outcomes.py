@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tasks.labels import write_sheet
 from tdrop.base import ContractError, DataError, plain
 from tdrop.contracts import Contract, Network
 from tdrop.data.outcomes import LabelCounts, read_labels, source_outcome
 from tdrop.data.preparation import prepare_frame
-from tdrop.runs import write_sheet
 
 IDS = np.array([f"P{index}" for index in range(20)])
 

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 from conftest import PROJECT
+from tdrop.home.lease import in_use, let_go
 from waiting import wait_until
 
-from tdrop.home.lease import in_use, let_go
 from tdrop.home.store import Store
 
 PROGRAM = """

@@ -6,9 +6,8 @@ import signal
 import subprocess
 import sys
 
-from waiting import LIMIT_SECONDS
-
 from tdrop.home.orphan import ending_with_parent
+from waiting import LIMIT_SECONDS
 
 #: Loads for an hour, and holds its output open as long as it lives.
 LOADING = """

@@ -21,11 +21,11 @@ from pool_work import (
     write_down,
 )
 from separate_process import worker_processes_of
+from tdrop.home.line import Line
 from waiting import LIMIT_SECONDS, is_gone, wait_until
 
 from tdrop.base import FitError
 from tdrop.home import pool, stopping
-from tdrop.home.line import Line
 
 
 def test_work_runs_in_place_without_a_pool():

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from report_cases import make_forecast, make_observations, report_data
 
+from tasks.run import Trained
 from tdrop.data.outcomes import LabelCounts
 from tdrop.disclosure import disclose
 from tdrop.evaluate import evaluate_methods
 from tdrop.home.status import Status
 from tdrop.report import IndexLine, ReportData, render_halt, render_index, render_report, report_summary
 from tdrop.report.halted import halt_of
-from tdrop.runs.run import Trained
 
 METHODS = ("mlp", "ensemble", "transductive_dropout", "logistic_regression")
 ROWS = 60

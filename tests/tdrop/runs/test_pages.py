@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from report_cases import make_choice, make_forecast, make_validation
-
 from flows.prefect_flow import name_of_run
+from report_cases import make_choice, make_forecast, make_validation
+from tasks.UNKNOWN import choice_page, evaluation_page, forecast_page, validation_page
+
 from tasks.recording import compare_sentence
 from tdrop.base import Hidden
 from tdrop.contracts import Finding
 from tdrop.evaluate import Row
-from tdrop.runs.markdown import validation_page
-from tdrop.runs.pages import choice_page, evaluation_page, forecast_page
 
 METHODS = ("mlp", "logistic_regression")
 

@@ -10,6 +10,11 @@ from typing import Any
 import pandas as pd
 from numpy.typing import NDArray
 
+from tasks.audit import AUDIT, Audit, observe, weighed_outcomes
+from tasks.evidence import fitted_propensity, load_predictions, load_propensity, unlike_patients
+from tasks.labels import read_list
+from tasks.run import Run
+from tasks.score import read_batches
 from tdrop.base import DataError, read_arrays, read_record, write_record
 from tdrop.choose import Trial
 from tdrop.contracts import Validation
@@ -39,11 +44,6 @@ from tdrop.home import (
     stage,
 )
 from tdrop.report import Provenance, ReportData, SiteSummary
-from tdrop.runs.audit import AUDIT, Audit, observe, weighed_outcomes
-from tdrop.runs.batch import read_batches
-from tdrop.runs.evidence import fitted_propensity, load_predictions, load_propensity, unlike_patients
-from tdrop.runs.label_list import read_list
-from tdrop.runs.run import Run
 from tdrop.served import Promotion
 from tdrop.shift import Matching, Shift, judge_known_outcomes, judge_known_ranking
 

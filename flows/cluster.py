@@ -6,16 +6,11 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import Any
 
 from tdrop.base import Unavailable, UsageError, did_you_mean
 
 RUNNERS = ("processes", "dask")
 CONNECT_LIMIT_SECONDS = 15
-#: Sites under way together: on a cluster one site's trials rarely fill every worker.
-AT_ONCE = {"processes": 1, "dask": 4}
-#: What sites under way together have to end in after Ctrl-C.
-WIND_UP_SECONDS = 4.0
 
 
 def check_runner(name: str, address: str | None) -> None:
@@ -29,30 +24,12 @@ def check_runner(name: str, address: str | None) -> None:
 
 
 @contextmanager
-def task_runner(name: str = "processes", address: str | None = None) -> Iterator[Any]:
-    """Yields a Prefect task runner for the sites' flows, None for threads; a cluster of our own lives for the block.
-
-    Args:
-        name: "processes" or "dask".
-        address: An existing Dask scheduler; without one, dask starts processes on this machine.
-    """
-    check_runner(name, address)
-    if name == "processes":
-        yield None
-        return
-    from prefect_dask import DaskTaskRunner
-
-    with _scheduler(address) as found:
-        yield DaskTaskRunner(address=found)
-
-
-@contextmanager
-def _scheduler(address: str | None) -> Iterator[str]:
+def dask_scheduler(address: str | None) -> Iterator[str]:
     """The address of a Dask scheduler that answers: the one given, or one of processes of this machine."""
     from distributed import Client, LocalCluster
 
     if address is None:
-        # One thread a worker: torch keeps state per process. No dashboard: nobody asked for a port.
+        # One thread per worker: torch keeps state per process. No dashboard: nobody asked for a port.
         with LocalCluster(n_workers=os.cpu_count() or 1, threads_per_worker=1, dashboard_address=None) as cluster:
             yield str(cluster.scheduler_address)
         return

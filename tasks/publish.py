@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock
 
-from tdrop.base import DataError, TdropError, write_record
+from tasks.audit import entries as ledger_entries
+from tasks.gather import SUMMARY, gather, last_summary
+from tasks.registry import champion_record
+from tasks.run import RUN, Run, last_run
+from tasks.site_record import WITHHELD, SiteRecord, site_record
+from tdrop.base import DataError, TdropError, Unavailable, whole, write_record
 from tdrop.data import write_patients
+from tdrop.disclosure import disclose
 from tdrop.evaluate import patients_table
 from tdrop.forecast import TrackRecord, track_record
 from tdrop.home import (
@@ -22,6 +31,7 @@ from tdrop.home import (
     load_summary,
     read_status,
     replacing,
+    tell_use,
     write_private,
 )
 from tdrop.report import (
@@ -35,15 +45,12 @@ from tdrop.report import (
     render_shift_page,
     report_summary,
 )
-from tdrop.runs.gathering import SUMMARY, last_summary
-from tdrop.runs.ledger import entries as ledger_entries
-from tdrop.runs.run import RUN, Run
 from tdrop.shift import Shift
 
-#: The page of a site that never had a report.
-HALTED = "stopped.html"
 #: The report before, beside the page that says why there is no newer one.
 EARLIER = "earlier_report.html"
+#: The page of a site that never had a report.
+HALTED = "stopped.html"
 #: Files of the stages that a report folder holds beside the report.
 COPIED = {
     "evaluation": ("evaluation.json", "labels.json", "label_problems.csv", REFUSED),
@@ -55,6 +62,89 @@ COPIED = {
     "forecast": ("forecast.json", "sets.json"),
     "audit": ("audit.json",),
 }
+
+
+@dataclass(frozen=True)
+class Written:
+    """A report that was written.
+
+    Attributes:
+        summary: What it says in short, at the site.
+        page: The same in Markdown as it may leave the site.
+        record: What MLflow is told; its files lie in the folder that was given.
+    """
+
+    summary: SiteSummary
+    page: str
+    record: SiteRecord
+
+
+def write_report(place: Place, run: Run, folder: Path) -> Written:
+    """Writes the site's `latest/` and the index, and into `folder` the files of its record."""
+    data = assemble(place, run)
+    write_latest(place, run, data)
+    publish_index(place)
+    record = site_record(place, run, data, folder)
+    withheld = record.tags.get(WITHHELD)
+    shown = report_summary(disclose(data, data.site.disclosure))
+    page = _summary_page(shown, place) if withheld is None else f"# {shown.title}\n\nNo numbers: {withheld}."
+    return Written(report_summary(data), page, record)
+
+
+def refresh_report(place: Place, site: str) -> None:
+    """Renders a site's report again from what it was made of, for instance after a promotion."""
+    run = last_run(place, site)
+    data = assemble(place, run)
+    write_latest(place, run, data)
+    publish_index(place)
+    publish_halt(place, site)
+    tell_use(place, site, report_summary(data).use)
+
+
+def assemble(place: Place, run: Run) -> ReportData:
+    """Gathers everything that a report shows, who promoted the site's champion included."""
+    try:
+        promotion = champion_record(place, run.site)
+    except Unavailable:
+        promotion = None
+    return gather(place, run, promotion)
+
+
+def _summary_page(shown: SiteSummary, place: Place) -> str:
+    """The run on one page, from a summary that has passed disclosure."""
+    expected = (shown.forecast or {}).get("auroc")
+    facts: list[list[object]] = [
+        ["method", shown.method_label],
+        ["patients", shown.patients],
+        ["for review", shown.referred],
+        ["AUROC expected", f"{expected.value} ({expected.low} to {expected.high})" if expected else None],
+        ["AUROC where outcomes are known", shown.auroc],
+    ]
+    methods = [[row.label, row.auroc, row.error_auroc_sd, whole(row.referred)] for row in shown.methods]
+    return "\n\n".join(
+        [
+            f"# {shown.title}: {shown.verdict}",
+            f"**{shown.use}**",
+            "\n".join(f"- {thing}" for thing in shown.things),
+            _table(["", ""], facts),
+            _table(["method", "AUROC", "error AUROC by sd", "for review"], methods),
+            f"The report is `{place.latest(shown.site) / 'report.html'}`; `tdrop ui` shows every method in MLflow.",
+        ]
+    )
+
+
+def _table(headers: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """A Markdown table."""
+    lines = ["| " + " | ".join(headers) + " |", "|" + "---|" * len(headers)]
+    lines += ["| " + " | ".join(_cell(value) for value in row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "n/a"
+    text = f"{value:.3f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+    return text.replace("|", "\\|").replace("\n", " ")
 
 
 def write_latest(place: Place, run: Run, data: ReportData) -> None:

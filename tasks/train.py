@@ -1,7 +1,8 @@
 """Tuning trials, refits and out-of-fold scores: the work that takes the time.
 
-Every unit is a stage of the store, so that a killed run costs only what was under way, and a cluster can spread
-sites x methods x seeds x trials. Prefect sees one task a method's tuning and one a refit.
+Every fit is a stage of the store, so that a killed run costs only what was under way, and a cluster can spread
+sites x methods x seeds x trials. Prefect sees one task per method for tuning, with a log line per trial, and one per
+refit.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from prefect import task
+from prefect.cache_policies import NO_CACHE
 
-from tasks.step import step
-from tdrop.base import FitError, write_json, write_record
+from tasks.errors import sanitize_errors
+from tasks.run import SWEEP, TransferSettings
+from tdrop.base import Described, FitError, write_json, write_record
 from tdrop.choose import (
     OutOfFold,
     Planned,
@@ -29,6 +33,7 @@ from tdrop.choose import (
     predict_folds,
     promising,
     refit,
+    score_trial,
     weigh_out_of_fold,
 )
 from tdrop.home import (
@@ -40,20 +45,22 @@ from tdrop.home import (
     PREDICTIONS,
     PROPENSITY,
     RISKS,
+    SOURCE,
     TIMES,
     Place,
     Ref,
     advance,
     canonical,
     compute,
+    load_cohort,
     load_pair,
     save_summary,
     side_by_side,
     stage,
 )
 from tdrop.methods import build, load
-from tdrop.runs import SWEEP, TransferSettings, write_trial
-from tdrop.shift import Propensity, density_ratio_weights
+from tdrop.methods.parts.committee import Committee
+from tdrop.shift import Matching, Propensity, density_ratio_weights
 
 #: Tuning happens once, with the first seed.
 FIRST_SEED = 0
@@ -98,7 +105,8 @@ def tried_settings(folder: Path, encoded: Ref, matching: Ref, tried: Planned, he
     write_trial(folder, encoded, matching, tried, risks)
 
 
-@step("tune", "tune {method}")
+@task(task_run_name="tune {method}", cache_policy=NO_CACHE)
+@sanitize_errors
 def tune_method(
     place: Place, site: str, encoded: Ref, matching: Ref, method: str, settings: TransferSettings
 ) -> list[Ref]:
@@ -151,11 +159,19 @@ def predicted_patients(folder: Path, encoded: Ref, model: Ref, seed: int, passes
         np.savez(folder / "rates.npz", **rates)
 
 
-@step("fit", "fit {method} seed {seed}")
+@task(task_run_name="fit {method} {purpose}seed {seed}", cache_policy=NO_CACHE)
+@sanitize_errors
 def fit_seed(
-    place: Place, encoded: Ref, method: str, trial: Trial, seed: int, settings: TransferSettings, level: float
+    place: Place,
+    encoded: Ref,
+    method: str,
+    trial: Trial,
+    seed: int,
+    settings: TransferSettings,
+    level: float,
+    purpose: str = "",
 ) -> Ref:
-    """Refits the picked trial on all labelled rows, and predicts the target's patients."""
+    """Refits the picked trial on all labelled rows, and predicts the target's patients; `purpose` is for its name."""
     rows = rows_to_fit(encoded, _planned_as(trial, settings))
     return predict_with(place, encoded, trained_model(place, rows, method, trial.settings, seed), seed, settings, level)
 
@@ -196,7 +212,8 @@ def held_out_score(folder: Path, encoded: Ref, propensity: Ref, method: str, tri
     write_record(folder / "score.json", weigh_out_of_fold(method, risks, source, weights, coverage=found.coverage))
 
 
-@step("out of fold", "out of fold {method}")
+@task(task_run_name="out of fold {method}", cache_policy=NO_CACHE)
+@sanitize_errors
 def score_out_of_fold(place: Place, encoded: Ref, propensity: Ref, method: str, trial: Ref) -> Ref:
     """Scores a method on source rows it did not see, from what its picked trial left behind."""
     return held_out_score(place, encoded, propensity, method, trial)
@@ -205,3 +222,40 @@ def score_out_of_fold(place: Place, encoded: Ref, propensity: Ref, method: str, 
 def _picked(method: str, settings: Settings) -> Trial:
     """What of a trial decides a refit: its settings."""
     return Trial(method, dict(settings))
+
+
+@stage("committee-trial")
+def joined_trials(folder: Path, encoded: Ref, matching: Ref, trials: Mapping[str, Ref]) -> None:
+    """Writes trial.json and out_of_fold.npz: the mean of the members' risks of source rows they did not see."""
+    risks = OutOfFold.average([OutOfFold.load(ref.path / OUT_OF_FOLD) for ref in trials.values()])
+    write_trial(folder, encoded, matching, Committee(tuple(trials)), risks)
+
+
+@stage("committee-model", in_worker=True)
+def joined_models(folder: Path, fits: Mapping[str, Ref]) -> None:
+    """Writes model/ and history.json."""
+    Committee(tuple(fits)).from_fits([load(ref.path / MODEL) for ref in fits.values()]).save(folder / MODEL)
+    write_json(folder / HISTORY, [])
+
+
+def write_trial(folder: Path, encoded: Ref, matching: Ref, tried: Described, risks: OutOfFold) -> None:
+    """Writes trial.json and out_of_fold.npz of one setting."""
+    matched = matching.record(Matching, "matching.json").rows
+    write_record(folder / "trial.json", score_trial(tried, load_cohort(encoded.path / SOURCE), risks, matched))
+    risks.save(folder / OUT_OF_FOLD)
+
+
+@task(task_run_name="average of trials", cache_policy=NO_CACHE)
+@sanitize_errors
+def join_trials(place: Place, encoded: Ref, matching: Ref, trials: Mapping[str, Ref]) -> Ref:
+    """Scores the members' mean on source patients, from what their picked trials left behind."""
+    return joined_trials(place, encoded, matching, trials)
+
+
+@task(task_run_name="average seed {seed}", cache_policy=NO_CACHE)
+@sanitize_errors
+def join_fits(
+    place: Place, encoded: Ref, fits: Mapping[str, Ref], seed: int, settings: TransferSettings, level: float
+) -> Ref:
+    """Joins the members' models of one seed, and predicts the target's patients."""
+    return predict_with(place, encoded, joined_models(place, fits), seed, settings, level)

@@ -9,8 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from filelock import FileLock
 from numpy.typing import NDArray
 
+from tasks.evidence import list_promises, load_evidence, site_propensity
+from tasks.labels import LabelList, read_list
+from tasks.run import Run
 from tdrop.base import DataError, read_arrays, read_record, write_record
 from tdrop.evaluate import ALL, Evaluation
 from tdrop.forecast import (
@@ -19,21 +23,59 @@ from tdrop.forecast import (
     DropSplit,
     Evidence,
     Forecast,
+    LedgerEntry,
     ListOutcomes,
     Measured,
     Observation,
     SetSummary,
+    append_entry,
     collect_outcomes,
     estimate_from_list,
     find_forecast,
+    read_ledger,
     split_drop,
 )
-from tdrop.home import FORECAST, RISKS, Place, Ref, Store
+from tdrop.home import FORECAST, RISKS, Place, Ref, Store, now
 from tdrop.metrics import per_row_log_loss
-from tdrop.runs.evidence import list_promises, load_evidence, site_propensity
-from tdrop.runs.label_list import LabelList, read_list
-from tdrop.runs.ledger import answer, entries
-from tdrop.runs.run import Run
+
+LEDGER = "ledger.jsonl"
+
+
+def ledger_path(place: Place) -> Path:
+    """Where the ledger lies."""
+    return place.root / LEDGER
+
+
+def entries(place: Place) -> tuple[LedgerEntry, ...]:
+    """Every line; a DataError where somebody changed one."""
+    return read_ledger(ledger_path(place))
+
+
+def seal(place: Place, site: str, models: str, chosen: str, forecast: Forecast) -> LedgerEntry:
+    """Writes a forecast down before any label is opened; one that is there already stands."""
+    return _append(place, LedgerEntry(0, now(), site, models, chosen, "", forecast=forecast))
+
+
+def answer(place: Place, sealed: LedgerEntry, labels: str, observations: tuple[Observation, ...]) -> LedgerEntry:
+    """Writes down what was observed, beside the forecast it answers."""
+    entry = LedgerEntry(
+        0,
+        now(),
+        sealed.site,
+        sealed.models,
+        sealed.chosen,
+        "",
+        answers=sealed.number,
+        labels=labels,
+        observations=observations,
+    )
+    return _append(place, entry)
+
+
+def _append(place: Place, entry: LedgerEntry) -> LedgerEntry:
+    with FileLock(place.root / f"{LEDGER}.lock", mode=0o600):
+        return append_entry(ledger_path(place), entry)
+
 
 logger = logging.getLogger(__name__)
 AUDIT = "audit.json"
@@ -57,7 +99,7 @@ class Audit:
         known: Patients with a known outcome.
         listed: Of these, patients of the label list that the numbers rest on; 0 where all outcomes count alike.
         list_size: Patients on the label list; 0 without one.
-        off_list: Known outcomes of patients who were not on the list and are left out of its numbers.
+        off_list: ListOutcomes outcomes of patients who were not on the list and are left out of its numbers.
         observations: Every sealed number beside the observed one.
         measured: The chosen method's numbers from the list, weighed by how patients came on it.
         split: Why the chosen method's loss changed, where both kinds of outcome are known.

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tdrop.home import MANIFEST, Place, deciding, digests_of_stage, in_use
-from tdrop.runs.run import RUN, read_run
+from tasks.run import RUN, read_run
+from tdrop.home import MANIFEST, Place, stage_digest
 from tdrop.served import model_name
 
 DAY_SECONDS = 24 * 3600
@@ -26,7 +26,7 @@ class Stage:
     """One folder of the store: what it holds, what it was made from, and when it was last used."""
 
     folder: Path
-    digests: tuple[str, ...]
+    digest: str
     inputs: Any
     used: float
 
@@ -38,11 +38,11 @@ def stages(place: Place) -> list[Stage]:
         folder = manifest.parent
         try:
             content = json.loads(manifest.read_text(encoding="utf-8"))
-            digests = digests_of_stage(place.root, content["files"])
-            found.append(Stage(folder, digests, content["inputs"], folder.stat().st_mtime))
+            digest = stage_digest(place.root, content["files"])
+            found.append(Stage(folder, digest, content["inputs"], folder.stat().st_mtime))
         except (OSError, ValueError, KeyError, TypeError):
             # Not readable: never trusted by a run either, so the oldest of all.
-            found.append(Stage(folder, (), {}, 0.0))
+            found.append(Stage(folder, "", {}, 0.0))
     return [stage for stage in found if not stage.folder.name.startswith(".")]
 
 
@@ -57,7 +57,7 @@ def needed(place: Place, *, besides: str | None = None) -> set[Path]:
 
 
 def prune_stages(place: Place, days: int, kept: Set[Path]) -> int:
-    """Removes the network's stages that no report needs, no process uses and nobody used for so many days.
+    """Removes the network's stages that no report needs and nobody used for so many days; no run may be under way.
 
     Args:
         place: Where they are.
@@ -66,13 +66,11 @@ def prune_stages(place: Place, days: int, kept: Set[Path]) -> int:
     """
     now, sites = time.time(), set(place.network().sites)
     keep = needed(place) | kept
-    with deciding(place.root):
-        keep |= in_use(place.root)
-        every = stages(place)
-        own = _with_what_follows(every, [stage for stage in every if _rows_of(stage) in sites or not stage.digests])
-        old = [stage for stage in own if stage.folder not in keep and now - stage.used >= days * DAY_SECONDS]
-        for stage in old:
-            shutil.rmtree(stage.folder, ignore_errors=True)
+    every = stages(place)
+    own = _with_what_follows(every, [stage for stage in every if _rows_of(stage) in sites or not stage.digest])
+    old = [stage for stage in own if stage.folder not in keep and now - stage.used >= days * DAY_SECONDS]
+    for stage in old:
+        shutil.rmtree(stage.folder, ignore_errors=True)
     for leftover in [*(place.root / "store").glob("*/.*"), *place.root.glob(RECORDS)]:
         if _abandoned(leftover):
             shutil.rmtree(leftover, ignore_errors=True)
@@ -101,7 +99,7 @@ def _with_what_follows(every: Sequence[Stage], first: Sequence[Stage]) -> list[S
     """Some stages, and all that were made from them."""
     found = {stage.folder: stage for stage in first}
     while True:
-        digests = {digest for stage in found.values() for digest in stage.digests}
+        digests = {stage.digest for stage in found.values()}
         more = {
             stage.folder: stage
             for stage in every

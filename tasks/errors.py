@@ -1,0 +1,68 @@
+"""What tasks do with errors: no message that may hold a patient's values, and which failures are tried again.
+
+Prefect keeps and logs the message of every error. Another package's may hold patients' values ("could not convert
+'...'"): only its name and the place in our code get through. A `TdropError` is written to be read.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+from tdrop.base import Damaged, OutOfTime, TdropError, Unavailable, Unwritable, describe, notice_another_try, unwritable
+from tdrop.home import raise_if_interrupted
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+#: Seconds between tries of a reader or a tracking server that does not answer.
+BACKOFF_SECONDS = [2.0, 6.0, 15.0]
+
+
+def sanitize_errors(fn: Callable[P, R]) -> Callable[P, R]:
+    """Re-raises TdropError and Prefect's own errors; replaces any other's message, which may hold patient values."""
+
+    @functools.wraps(fn)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        raise_if_interrupted()
+        name = fn.__name__.replace("_", " ")
+        try:
+            return fn(*args, **kwargs)
+        except TdropError:
+            raise
+        except (ConnectionError, TimeoutError) as error:
+            raise Unavailable(f"{name}: {describe(error)}; try again later") from None
+        except Exception as error:
+            if type(error).__module__.split(".")[0] in {"prefect", "httpx"}:
+                raise
+            if (disk := unwritable(error)) is not None:
+                raise disk from None
+            raise TdropError(f"{name} failed with {describe(error)}") from None
+
+    return run
+
+
+def _retry(worth_it: Callable[[Any], bool]) -> dict[str, Any]:
+    """Options of a task that is tried again after a failure that is worth it; each further try is announced."""
+
+    def again(task: Any, task_run: Any, state: Any) -> bool:
+        failure = state.result(raise_on_failure=False)
+        if not worth_it(failure):
+            return False
+        if task_run.run_count <= len(BACKOFF_SECONDS):
+            notice_another_try(task.name, failure, BACKOFF_SECONDS[task_run.run_count - 1])
+        return True
+
+    return {
+        "retries": len(BACKOFF_SECONDS),
+        "retry_delay_seconds": BACKOFF_SECONDS,
+        "retry_condition_fn": again,
+    }
+
+
+#: For tasks that read: what was out of reach is tried again; what is wrong stays wrong, and what took all its time
+#: would take it again.
+RETRY_UNAVAILABLE = _retry(lambda failure: isinstance(failure, Unavailable) and not isinstance(failure, OutOfTime))
+#: For tasks that record: everything is tried again but what only a person can mend.
+RETRY_RECORDING = _retry(lambda failure: not isinstance(failure, Damaged | Unwritable))
