@@ -6,8 +6,7 @@ import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tasks.publish import EARLIER
-from tasks.run import Run
+from tasks.run import EARLIER, Run
 from tdrop.base import write_json, write_record
 from tdrop.disclosure import Published, State, disclose, limit, state_of, to_number
 from tdrop.home import Place, make_folder

@@ -14,7 +14,6 @@ from tasks.audit import AUDIT, Audit, observe, weighed_outcomes
 from tasks.evidence import fitted_propensity, load_predictions, load_propensity, unlike_patients
 from tasks.labels import read_list
 from tasks.run import Run
-from tasks.score import read_batches
 from tdrop.base import DataError, read_arrays, read_record, write_record
 from tdrop.choose import Trial
 from tdrop.contracts import Validation
@@ -44,7 +43,7 @@ from tdrop.home import (
     stage,
 )
 from tdrop.report import Provenance, ReportData, SiteSummary
-from tdrop.served import Promotion
+from tdrop.served import Promotion, read_batches
 from tdrop.shift import Matching, Shift, judge_known_outcomes, judge_known_ranking
 
 #: The summary in a report's folder.
@@ -88,7 +87,7 @@ def gather(place: Place, run: Run, promotion: Promotion | None) -> ReportData:
         observations=_observations(place, run, forecast, y),
         recalibration=None if y is None else _recalibration(place, run, y),
         left_out=left_out(site, stages.source, stages.encoded),
-        batches=read_batches(place, run.site),
+        batches=read_batches(place.site(run.site)),
     )
 
 

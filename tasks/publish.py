@@ -13,7 +13,7 @@ from filelock import FileLock
 from tasks.audit import entries as ledger_entries
 from tasks.gather import SUMMARY, gather, last_summary
 from tasks.registry import champion_record
-from tasks.run import RUN, Run, last_run
+from tasks.run import EARLIER, RUN, Run, last_run
 from tasks.site_record import WITHHELD, SiteRecord, site_record
 from tdrop.base import DataError, TdropError, Unavailable, whole, write_record
 from tdrop.data import write_patients
@@ -47,8 +47,6 @@ from tdrop.report import (
 )
 from tdrop.shift import Shift
 
-#: The report before, beside the page that says why there is no newer one.
-EARLIER = "earlier_report.html"
 #: The page of a site that never had a report.
 HALTED = "stopped.html"
 #: Files of the stages that a report folder holds beside the report.

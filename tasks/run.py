@@ -15,6 +15,8 @@ from tdrop.home import Place, Ref
 from tdrop.methods import COMMITTEE, method_names
 
 RUN = "run.json"
+#: The report before, beside the page that says why there is no newer one.
+EARLIER = "earlier_report.html"
 #: Interval levels kept of every prediction: the paper sweeps 50 to 99%.
 SWEEP = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 

@@ -10,9 +10,6 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock
-from pydantic import TypeAdapter
-
 from tasks.evidence import fitted_propensity, load_propensity
 from tasks.models import copy_of
 from tasks.prune import stages
@@ -32,7 +29,7 @@ from tdrop.served import (
     Served,
     compare_batch,
     feature_differences,
-    remember,
+    keep_batch,
 )
 from tdrop.shift import unlike_newcomers
 
@@ -174,23 +171,6 @@ def compare_sentences(those: MadeFor | None, champion: Champion, batch: Cohort) 
     return [] if said is None else [said]
 
 
-FILE = "batches.json"
-_BATCHES = TypeAdapter(tuple[Batch, ...])
-
-
-def read_batches(place: Place, site: str) -> tuple[Batch, ...]:
-    """The batches, oldest first."""
-    file = place.site(site) / FILE
-    return _BATCHES.validate_json(file.read_bytes()) if file.is_file() else ()
-
-
-def keep_batch(place: Place, site: str, batch: Batch) -> None:
-    """Remembers one more batch."""
-    file = place.site(site) / FILE
-    with FileLock(file.with_suffix(".lock"), mode=0o600):
-        write_private(file, _BATCHES.dump_json(remember(read_batches(place, site), batch), indent=1).decode())
-
-
 def score_batch(place: Place, site: str, file: str) -> Scored:
     """Writes `sites/<site>/scores/` with patients.csv, quarantine.csv and validation.json."""
     champion = find_champion(place, site)
@@ -220,7 +200,7 @@ def score_batch(place: Place, site: str, file: str) -> Scored:
     differences = {} if those is None else feature_differences(cohort, those.target)
     digest = hashlib.sha256(cohort.X.tobytes()).hexdigest()
     risk, referred = float(table["risk"].mean()), int(table["refer"].sum())
-    keep_batch(place, site, Batch(now(), digest, champion.version, len(cohort), risk, referred, differences))
+    keep_batch(place.site(site), Batch(now(), digest, champion.version, len(cohort), risk, referred, differences))
     return Scored(
         folder=str(folder),
         scored=len(cohort),

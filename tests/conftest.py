@@ -1,4 +1,4 @@
-"""Fixtures that several rooms share: one Prefect server a session, and a network small enough for seconds."""
+"""Fixtures that several packages share: one Prefect server per session, and a network small enough for seconds."""
 
 from __future__ import annotations
 
@@ -71,21 +71,45 @@ def session_server(tmp_path_factory: pytest.TempPathFactory):
 
 @pytest.fixture(scope="module")
 def prefect_server(session_server):
-    """Makes recipes flow runs of the session's server; without this fixture they are plain calls.
-
-    Worker processes and subprocesses find it in the environment. Yields its API address.
-    """
+    """Makes commands and flows use the session's server; yields its API address."""
     with on_server(session_server):
         yield session_server["PREFECT_API_URL"]
 
 
 @contextmanager
 def on_server(settings: dict[str, str]) -> Iterator[None]:
-    """Makes recipes flow runs of the session's server for the block."""
+    """Puts the server's settings into the environment for the block; subprocesses find it there."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in settings.items():
             patch.setenv(name, value)
         yield
+
+
+@contextmanager
+def at(place) -> Iterator[None]:
+    """Makes flows read and write at a place for the block."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TDROP_HOME", place.home)
+        patch.setenv("TDROP_CONTRACTS", place.contracts)
+        yield
+
+
+def transfer(place, site: str, settings, *, again: bool = False):
+    """Runs the flow of one site in this process, on the session's server; returns its `Transferred`."""
+    from flows.transfer import transfer_site
+    from tdrop.home import worker_processes
+
+    with at(place), worker_processes(0):
+        return transfer_site(site, settings, again)
+
+
+def transfer_several(place, sites, settings, *, processes: int = 0, **options):
+    """Runs the flow of several sites in this process; returns what came of each."""
+    from flows.transfer import transfer_network
+    from tdrop.home import worker_processes
+
+    with at(place), worker_processes(processes):
+        return transfer_network(list(sites), settings, **options)
 
 
 @pytest.fixture
@@ -124,7 +148,7 @@ def plain_reports(monkeypatch):
 
 def leave_reports_out(patch: pytest.MonkeyPatch) -> None:
     """Replaces reports by a line, within this process."""
-    for module in ("tdrop.runs.publish", "tasks.export"):
+    for module in ("tasks.publish", "tasks.export"):
         patch.setattr(f"{module}.render_report", lambda data: f"<html>{data.site.name}</html>")
 
 

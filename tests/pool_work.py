@@ -28,9 +28,9 @@ def mark_and_sleep(folder: str) -> None:
 
 def loaded_by_training() -> list[str]:
     """What a worker process has loaded once it can fit."""
-    import tasks.tune  # noqa: F401
+    import tasks.train  # noqa: F401
 
-    return sorted({"prefect", "mlflow", "great_expectations", "matplotlib"} & set(sys.modules))
+    return sorted({"mlflow", "great_expectations", "matplotlib"} & set(sys.modules))
 
 
 def own_megabytes() -> float:
@@ -41,15 +41,3 @@ def own_megabytes() -> float:
 
 def loaded_already() -> list[str]:
     return sorted({"torch", "sklearn", "torch._dynamo"} & set(sys.modules))
-
-
-def write_down(file: str, words: object) -> None:
-    with Path(file).open("a") as stream:
-        stream.write(f"{words}\n")
-
-
-def begin_and_wait(begun: str, until: str) -> None:
-    """Keeps its worker until a file is there."""
-    write_down(begun, "begun")
-    while not Path(until).exists():
-        time.sleep(0.02)

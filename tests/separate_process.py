@@ -15,7 +15,7 @@ PROGRAM = """
 import sys
 from flows.transfer import transfer_site
 from tasks.run import TransferSettings
-from tdrop.home import progress
+from tdrop.home import progress, worker_processes
 site, settings, contracts, home, processes, *pauses = sys.argv[1:]
 def pause(event):
     if event.stage in pauses and event.done:
@@ -23,7 +23,10 @@ def pause(event):
         print(PAUSED, event.stage, flush=True)
         sys.stdin.readline()
 progress.listen(pause)
-transfer_site(site, TransferSettings.model_validate_json(settings), contracts, home, int(processes))
+import os
+os.environ.update(TDROP_CONTRACTS=contracts, TDROP_HOME=home)
+with worker_processes(int(processes)):
+    transfer_site(site, TransferSettings.model_validate_json(settings))
 print("imported", sorted({"torch", "great_expectations"} & set(sys.modules)))
 """
 #: What it says where it waits.

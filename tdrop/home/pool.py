@@ -40,6 +40,8 @@ PRELOADED = ("tdrop.evaluate", "tdrop.forecast", "tasks.train")
 TRIES = 3
 
 _pool: WorkerPool | None = None
+#: Whether somebody has decided how many worker processes there are.
+_decided = False
 _spans: list[tuple[float, float]] = []
 
 
@@ -98,19 +100,29 @@ def _ignoring_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def worker_processes(count: int | None = None) -> Iterator[None]:
-    """Opens `count` worker processes (default: one per core) for the block; 0 computes in this process."""
-    global _pool
-    if _pool is not None or count == 0:
+    """Opens `count` worker processes (default: one per core) for the block; 0 computes in this process.
+
+    Inside such a block another changes nothing: whoever starts a command decides.
+    """
+    global _pool, _decided
+    if _decided:
         yield
         return
-    warm_up()
-    pool = _pool = WorkerPool(count or os.cpu_count() or 1)
+    _decided = True
     try:
-        with on_interrupt(pool.kill):
+        if count == 0:
             yield
+            return
+        warm_up()
+        pool = _pool = WorkerPool(count or os.cpu_count() or 1)
+        try:
+            with on_interrupt(pool.kill):
+                yield
+        finally:
+            _pool = None
+            pool.close()
     finally:
-        _pool = None
-        pool.close()
+        _decided = False
 
 
 def warm_up() -> None:

@@ -5,6 +5,8 @@ from .batches import (
     compare_batch as compare_batch,
     drawable as drawable,
     feature_differences as feature_differences,
+    keep_batch as keep_batch,
+    read_batches as read_batches,
     remember as remember,
 )
 from .model import (

@@ -7,16 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+from filelock import FileLock
+from pydantic import TypeAdapter
 
 from tdrop.base import Cohort
+from tdrop.home import write_private
 from tdrop.shift import DomainAuroc, Propensity, judge_shift, propensity
 
 #: Fewer patients than this say nothing about a population.
 FEWEST = 30
 #: Batches that are remembered, the newest.
 MOST = 24
+#: Below the site's folder; it stays at the site.
+FILE = "batches.json"
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,9 @@ class Batch:
     risk: float
     referred: int
     differences: Mapping[str, float]
+
+
+_BATCHES = TypeAdapter(tuple[Batch, ...])
 
 
 def feature_differences(batch: Cohort, made_for: Cohort) -> dict[str, float]:
@@ -134,3 +143,16 @@ def compare_batch(batch: Cohort, target: Cohort, source: Cohort, then: DomainAur
 
 def _interval(auroc: DomainAuroc) -> str:
     return f"AUROC {auroc.value:.2f}, {auroc.low:.2f} to {auroc.high:.2f}"
+
+
+def read_batches(folder: Path) -> tuple[Batch, ...]:
+    """The batches of a site, oldest first, from its folder."""
+    file = folder / FILE
+    return _BATCHES.validate_json(file.read_bytes()) if file.is_file() else ()
+
+
+def keep_batch(folder: Path, batch: Batch) -> None:
+    """Remembers one more batch in a site's folder."""
+    file = folder / FILE
+    with FileLock(file.with_suffix(".lock"), mode=0o600):
+        write_private(file, _BATCHES.dump_json(remember(read_batches(folder), batch), indent=1).decode())

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 from command import tdrop
-from conftest import leave_reports_out, write_tiny_network
+from conftest import leave_reports_out, transfer, write_tiny_network
 
 from tdrop.base import TdropError
 from tdrop.served.promotion import ADDED
+
+pytestmark = pytest.mark.usefixtures("prefect_server")
 
 NAME = "tdrop-harbour"
 
@@ -20,7 +22,6 @@ NAME = "tdrop-harbour"
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     """One tiny site with two champions: version 1, and in use version 2."""
-    from flows.transfer import transfer_site
     from tasks.registry import promote
     from tasks.run import TransferSettings
 
@@ -31,7 +32,7 @@ def place(tmp_path_factory):
         for refits in (5, 6):
             chosen = {"methods": (method,), "method_settings": {method: {"refits": refits}}}
             settings = TransferSettings(**chosen, seeds=1, trials=1, folds=2, bootstrap=50)
-            transfer_site("harbour", settings, place.contracts, place.home, processes=0)
+            transfer(place, "harbour", settings)
             promote(place, "harbour", by="Dr Chen", note="review clinics only")
     return place
 

@@ -21,10 +21,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from command import tdrop
-from conftest import TINY_METHODS, settle, write_tiny_network
+from conftest import TINY_METHODS, settle, transfer as run_transfer, write_tiny_network
 
 from tdrop.base import DataError, SiteStopped, Unavailable, UsageError
 from tdrop.home.status import read_status
+
+pytestmark = pytest.mark.usefixtures("prefect_server")
 
 #: Two patients as a hospital would send them.
 ROWS = {
@@ -41,7 +43,6 @@ SERVING_SECONDS = 300
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     """One tiny site, transferred but not promoted."""
-    from flows.transfer import transfer_site
     from tasks.run import TransferSettings
 
     place = write_tiny_network(tmp_path_factory.mktemp("champion"))
@@ -54,7 +55,7 @@ def place(tmp_path_factory):
         folds=2,
         bootstrap=50,
     )
-    transfer_site("harbour", settings, place.contracts, place.home, processes=0)
+    transfer(place, "harbour", settings)
     return place
 
 
@@ -66,11 +67,10 @@ def score(place, file, site="harbour"):
 
 def transfer(place, **changed):
     """Transfers harbour with the settings of its last run, some of them changed."""
-    from flows.transfer import transfer_site
     from tasks.run import last_run
 
     settings = last_run(place, "harbour").settings.model_copy(update=changed)
-    return transfer_site("harbour", settings, place.contracts, place.home, processes=0)
+    return run_transfer(place, "harbour", settings)
 
 
 def candidate(place):

@@ -8,12 +8,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import write_tiny_network
+from conftest import transfer as run_transfer, write_tiny_network
 
 from tasks.run import TransferSettings, last_run
 from tdrop.base import UsageError
 from tdrop.home import PREDICTIONS, load_summary
 from tdrop.methods import COMMITTEE
+
+pytestmark = pytest.mark.usefixtures("prefect_server")
 
 MEMBERS = ("logistic_regression", "gradient_boosting")
 SETTINGS = TransferSettings(
@@ -30,9 +32,8 @@ SETTINGS = TransferSettings(
 
 
 def transfer(place, settings):
-    from flows.transfer import transfer_site
 
-    return transfer_site("harbour", settings, place.contracts, place.home, processes=0)
+    return run_transfer(place, "harbour", settings)
 
 
 @pytest.fixture(scope="module")

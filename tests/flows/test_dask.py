@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import TINY_METHODS, leave_reports_out, write_tiny_network
-from flows.runners import check_runner, task_runner
+from conftest import TINY_METHODS, leave_reports_out, transfer_several, write_tiny_network
 from waiting import LIMIT_SECONDS
 
+from flows.cluster import check_runner, dask_scheduler
 from tdrop.base import Unavailable, UsageError
 
 SITE = "harbour"
@@ -47,11 +47,9 @@ def cluster():
 
 
 def transfer(place, settings, **where):
-    from flows.network import transfer_network
-
     from flows.transfer import Transferred
 
-    result = transfer_network([SITE], settings, place.contracts, place.home, 0, **where)[SITE]
+    result = transfer_several(place, [SITE], settings, **where)[SITE]
     assert isinstance(result, Transferred), result
     return (place.latest(SITE) / "evaluation.json").read_bytes()
 
@@ -62,7 +60,7 @@ def test_a_killed_worker_costs_one_task_and_no_digit(prefect_server, settings, c
     place = write_tiny_network(tmp_path / "there")
     killer = Killer(cluster, place.root / "store" / "held-out")
     killer.start()
-    there = transfer(place, settings, runner="dask", address=cluster.scheduler.address)
+    there = transfer(place, settings, scheduler=cluster.scheduler.address)
     killer.join(LIMIT_SECONDS)
     assert killer.killed is not None, "no worker was caught in the middle of a task"
     assert there == here
@@ -94,15 +92,13 @@ class Killer(threading.Thread):
 
 
 def test_without_an_address_processes_of_this_machine_are_the_cluster():
-    with task_runner("dask") as runner:
-        address = runner.address
+    with dask_scheduler(None) as address:
         assert address.startswith("tcp://127.0.0.1:")
-    with pytest.raises(Unavailable, match="no Dask scheduler answers"), task_runner("dask", address):
+    with pytest.raises(Unavailable, match="no Dask scheduler answers"), dask_scheduler(address):
         pass
 
 
-def test_sites_under_way_together_are_not_mixed_up(prefect_server, tiny_settings, tmp_path, monkeypatch):
-    from flows.network import transfer_network
+def test_sites_under_way_together_are_not_mixed_up(prefect_server, cluster, tiny_settings, tmp_path, monkeypatch):
 
     leave_reports_out(monkeypatch)
     settings = tiny_settings.model_copy(update={"methods": tuple(QUICK), "method_settings": QUICK})
@@ -111,14 +107,14 @@ def test_sites_under_way_together_are_not_mixed_up(prefect_server, tiny_settings
     def transfer_all(folder, **where):
         place = write_tiny_network(tmp_path / folder)
         (place.root / "demo" / "hillside.csv").unlink()
-        results = transfer_network(sites, settings, place.contracts, place.home, 0, **where)
+        results = transfer_several(place, sites, settings, **where)
         assert "does not exist" in results.pop("hillside").sentence
         assert list(results) == ["harbour", "lakeside"]
         assert all(result.not_recorded is None for result in results.values())
         return {site: (place.latest(site) / "evaluation.json").read_bytes() for site in results}
 
     one_by_one = transfer_all("one")
-    assert transfer_all("cluster", runner="dask") == one_by_one
+    assert transfer_all("cluster", scheduler=cluster.scheduler.address) == one_by_one
     assert transfer_all("threads", at_once=3) == one_by_one
 
 

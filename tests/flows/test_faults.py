@@ -11,9 +11,8 @@ from contextlib import contextmanager, suppress
 
 import pandas as pd
 import pytest
-from conftest import TINY_METHODS, leave_reports_out, write_tiny_network
+from conftest import TINY_METHODS, leave_reports_out, transfer as run_transfer, write_tiny_network
 
-from flows.transfer import transfer_site
 from tasks.run import TransferSettings
 from tdrop.base import Unwritable, UsageError
 from tdrop.data import write_patients
@@ -21,7 +20,7 @@ from tdrop.home import progress
 from tdrop.home.place import Place
 from tdrop.home.status import read_status
 
-pytestmark = pytest.mark.usefixtures("plain_reports")
+pytestmark = pytest.mark.usefixtures("plain_reports", "prefect_server")
 SITE = "harbour"
 SETTINGS = TransferSettings(
     methods=("logistic_regression",), method_settings=TINY_METHODS, seeds=1, trials=1, passes=10, folds=2, bootstrap=50
@@ -31,7 +30,7 @@ MOMENTS = ("read and check", "encode", "estimate shift", "match", "tune", "fit",
 
 
 def transfer(place, **more):
-    return transfer_site(SITE, SETTINGS, place.contracts, place.home, 0, **more)
+    return run_transfer(place, SITE, SETTINGS, **more)
 
 
 def published(place) -> dict[str, bytes]:

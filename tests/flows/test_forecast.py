@@ -9,16 +9,17 @@ import numpy as np
 import pandas as pd
 import pytest
 from command import tdrop
-from conftest import settle, write_tiny_network
+from conftest import settle, transfer as run_transfer, write_tiny_network
 
 from flows.audit import audit_site, forecasts_held
-from flows.transfer import transfer_site
 from tasks.audit import LEDGER, Audit, entries, weighed_outcomes
 from tasks.labels import SHEET, read_list, remembered_labels, write_list
 from tasks.run import TransferSettings, last_run
 from tdrop.base import DataError, UsageError, read_record
 from tdrop.forecast import Forecast, track_record
 from tdrop.home import TARGET, load_cohort
+
+pytestmark = pytest.mark.usefixtures("prefect_server")
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def settings():
 
 
 def transfer(place, settings, again=False):
-    return transfer_site("harbour", settings, place.contracts, place.home, processes=0, again=again)
+    return run_transfer(place, "harbour", settings, again=again)
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from command import tdrop
-from conftest import settle, write_tiny_network
+from conftest import settle, transfer as run_transfer, write_tiny_network
 
 from flows.printer import Printer
-from flows.transfer import transfer_site
 from flows.validate import validate_site
 from tasks.run import TransferSettings
 from tdrop.base import DataError, SiteStopped
@@ -58,7 +57,7 @@ def keep_patients(place, number: int) -> None:
 
 
 def transfer(place) -> dict:
-    return transfer_site(SITE, SETTINGS, place.contracts, place.home, processes=0, again=True)
+    return run_transfer(place, SITE, SETTINGS, again=True)
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,12 @@ import sys
 from pathlib import Path
 
 import pandas as pd
-from conftest import TINY_METHODS, write_tiny_network
+import pytest
+from conftest import TINY_METHODS, transfer, write_tiny_network
 
 from tasks.run import TransferSettings
+
+pytestmark = pytest.mark.usefixtures("prefect_server")
 
 SETTINGS = TransferSettings(
     methods=("logistic_regression",),
@@ -26,9 +29,10 @@ SETTINGS = TransferSettings(
 #: In a process of its own, as whoever moved a home would: nothing is remembered of where it was.
 AFTERWARDS = """
 import json, sys
-from flows.score import score_site
+import os
 from flows.transfer import transfer_site
-from tdrop.home.place import Place
+from tasks.score import score_batch
+from tdrop.home import Place, worker_processes
 from tasks.registry import champion_record, promote
 from tasks.run import TransferSettings
 
@@ -36,18 +40,19 @@ home, contracts, batch, settings = sys.argv[1:]
 place = Place.at(home, contracts)
 before = champion_record(place, "harbour")
 promote(place, "harbour", by="Dr B", note="moved")
-scored = score_site("harbour", batch, contracts, home)
-again = transfer_site("harbour", TransferSettings(**json.loads(settings)), contracts, home, processes=0)
+scored = score_batch(place, "harbour", batch)
+os.environ.update(TDROP_HOME=home, TDROP_CONTRACTS=contracts)
+with worker_processes(0):
+    again = transfer_site("harbour", TransferSettings(**json.loads(settings)))
 print(json.dumps({"by": before.by, "scored": scored.scored, "unchanged": bool(again.unchanged)}))
 """
 
 
 def test_a_moved_home_promotes_scores_and_finds_everything_done(tmp_path: Path) -> None:
-    from flows.transfer import transfer_site
     from tasks.registry import promote
 
     place = write_tiny_network(tmp_path / "old")
-    transfer_site("harbour", SETTINGS, place.contracts, place.home, processes=0)
+    transfer(place, "harbour", SETTINGS)
     promote(place, "harbour", by="Dr A", note="review clinics only")
     batch = pd.read_csv(place.root / "demo" / "harbour.csv").head(30)
     batch.to_csv(tmp_path / "batch.csv", index=False)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from conftest import leave_reports_out, write_tiny_network
+from conftest import leave_reports_out, transfer as run_transfer, write_tiny_network
 from hypothesis import given, settings, strategies as st
+
+pytestmark = pytest.mark.usefixtures("prefect_server")
 
 SITE, BUCKET = "harbour", "hospital-network"
 
@@ -55,12 +57,11 @@ def place(storage, tmp_path, monkeypatch):
 
 def test_a_site_lives_in_object_storage(storage, place, tiny_settings, tmp_path):
     from flows.score import score_site
-    from flows.transfer import transfer_site
     from tasks.registry import promote
     from tdrop.home.status import read_status
 
     def transfer():
-        return transfer_site(SITE, tiny_settings, place.contracts, place.home, 0)
+        return run_transfer(place, SITE, tiny_settings)
 
     first = transfer()
     assert first.not_recorded is None

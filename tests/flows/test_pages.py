@@ -125,9 +125,9 @@ def test_a_server_that_stops_while_starting_is_one_sentence(tmp_path):
 
 
 def test_a_configured_server_that_is_down_is_one_sentence(monkeypatch):
-    from flows.orchestration import orchestrated
+    from flows.orchestration import prefect_server
     from tdrop.base import Unavailable
 
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
-    with pytest.raises(Unavailable, match=r"127\.0\.0\.1:9/api does not answer"), orchestrated():
+    with pytest.raises(Unavailable, match=r"127\.0\.0\.1:9/api does not answer"), prefect_server():
         pass

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from conftest import settle
+import pytest
+from conftest import settle, transfer
 
-from flows.transfer import transfer_site
 from tasks.run import TransferSettings
 from tdrop.home import Place, load_cohort
+
+pytestmark = pytest.mark.usefixtures("prefect_server")
 
 SITE = "harbour"
 SETTINGS = TransferSettings(methods=("logistic_regression",), seeds=1, trials=1, passes=10, folds=2, bootstrap=50)
@@ -36,7 +38,7 @@ def add_persons(place: Place) -> None:
 
 def test_persons_stay_together_and_nobodys_number_leaves(tiny_network: Place, plain_reports: None) -> None:
     add_persons(tiny_network)
-    transfer_site(SITE, SETTINGS, tiny_network.contracts, tiny_network.home, processes=0)
+    transfer(tiny_network, SITE, SETTINGS)
     cohorts = [load_cohort(file) for file in (tiny_network.root / "store").rglob("*.npz") if file.name in KEPT]
     assert len(cohorts) >= 2
     for cohort in cohorts:

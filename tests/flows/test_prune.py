@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from command import tdrop
-from conftest import settle, write_tiny_network
+from conftest import settle, transfer as run_transfer, write_tiny_network
 from separate_process import go_on, start_transfer, wait_for_pause
 
 from tasks.run import last_run
@@ -35,9 +35,8 @@ def erase(place, site: str) -> str:
 
 
 def transfer(place, site, settings):
-    from flows.transfer import transfer_site
 
-    return transfer_site(site, settings, place.contracts, place.home, 0)
+    return run_transfer(place, site, settings)
 
 
 def runs_of(place, site):

@@ -7,11 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import TINY_METHODS, write_tiny_network
+from conftest import TINY_METHODS, transfer, write_tiny_network
 from scipy.special import expit, logit
 
 from flows.score import score_site
-from flows.transfer import transfer_site
 from tasks.labels import DRAW, remember_labels, write_list
 from tasks.models import CANDIDATE, RECALIBRATED_FROM
 from tasks.publish import refresh_report
@@ -19,6 +18,8 @@ from tasks.recalibrate import KNOWN, LABELS, METHOD, recalibrate as recalibrate_
 from tasks.registry import promote, rollback, version_at
 from tasks.run import TransferSettings, last_run
 from tdrop.base import DataError, UsageError
+
+pytestmark = pytest.mark.usefixtures("prefect_server")
 
 #: Two patients as a hospital would send them.
 ROWS = {
@@ -44,7 +45,7 @@ def place(tmp_path_factory):
         folds=2,
         bootstrap=50,
     )
-    transfer_site("harbour", settings, place.contracts, place.home, processes=0)
+    transfer(place, "harbour", settings)
     return place
 
 
@@ -147,5 +148,5 @@ def test_outcomes_of_a_list_are_weighed(place, tmp_path):
 
 
 def test_a_transfer_does_not_take_a_recalibrated_version_for_its_own(place):
-    transfer_site("harbour", last_run(place, "harbour").settings, place.contracts, place.home, processes=0, again=True)
+    transfer(place, "harbour", last_run(place, "harbour").settings, again=True)
     assert RECALIBRATED_FROM not in version_at(place, "harbour", CANDIDATE).tags

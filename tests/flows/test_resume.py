@@ -7,11 +7,11 @@ import os
 import signal
 
 import pytest
-from conftest import TINY_METHODS, leave_reports_out, settle, write_tiny_network
+from conftest import TINY_METHODS, leave_reports_out, settle, transfer, write_tiny_network
 from separate_process import start_transfer, wait_for_pause, worker_processes_of
 from waiting import is_gone, wait_until
 
-pytestmark = pytest.mark.usefixtures("plain_reports")
+pytestmark = pytest.mark.usefixtures("plain_reports", "prefect_server")
 SITE = "harbour"
 
 
@@ -25,9 +25,8 @@ def settings():
 
 
 def run_here(place, settings, **more):
-    from flows.transfer import transfer_site
 
-    return transfer_site(SITE, settings, place.contracts, place.home, 0, **more)
+    return transfer(place, SITE, settings, **more)
 
 
 def finished_stages(place) -> dict[str, int]:

@@ -20,19 +20,20 @@ from flows.score import run_score
 from tdrop.base import SiteStopped, UsageError
 from tdrop.data.simulation import simulate
 
+pytestmark = pytest.mark.usefixtures("prefect_server")
+
 SITE = "harbour"
 ROWS = {"registry": 1200, "harbour": 500, "hillside": 50, "lakeside": 50}
 RECOMMENDED = "a new transfer is recommended"
 
 
 def transfer(place):
-    from flows.transfer import transfer_site
     from tasks.run import TransferSettings
 
     settings = TransferSettings(
         methods=("logistic_regression",), method_settings=TINY_METHODS, seeds=1, trials=1, passes=10, bootstrap=50
     )
-    transfer_site(SITE, settings, place.contracts, place.home, processes=0)
+    transfer(place, SITE, settings)
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,10 @@ import logging
 from pathlib import Path
 
 import pytest
-from conftest import TINY_METHODS, leave_reports_out, write_tiny_network
+from conftest import TINY_METHODS, leave_reports_out, transfer as run_transfer, write_tiny_network
 from waiting import postgres_server
+
+pytestmark = pytest.mark.usefixtures("prefect_server")
 
 SITE = "harbour"
 
@@ -53,9 +55,8 @@ def place(tmp_path, monkeypatch):
 
 
 def transfer(place, settings):
-    from flows.transfer import transfer_site
 
-    return transfer_site(SITE, settings, place.contracts, place.home, 0)
+    return run_transfer(place, SITE, settings)
 
 
 @pytest.mark.usefixtures("on_postgres")
@@ -162,7 +163,7 @@ def test_a_password_is_not_shown(place, monkeypatch):
 def test_a_report_is_published_when_the_record_cannot_be_reached(place, settings, monkeypatch, caplog):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    monkeypatch.setattr("tasks.step.BACKOFF_SECONDS", (0.0,))
+    monkeypatch.setattr("tasks.report.record_in_mlflow.retries", 0)
     with caplog.at_level(logging.CRITICAL):
         summary = transfer(place, settings)
     assert "MLflow does not answer at http://127.0.0.1:9" in summary.not_recorded

@@ -10,10 +10,12 @@ from collections import Counter
 
 import pandas as pd
 import pytest
-from conftest import on_server, settle, write_tiny_network
+from conftest import on_server, settle, transfer as run_transfer, transfer_several, write_tiny_network
 
 from flows.transfer import Transferred
 from tasks.run import last_run
+
+pytestmark = pytest.mark.usefixtures("prefect_server")
 
 FILES = (
     "report.html",
@@ -40,19 +42,17 @@ def settings():
 @pytest.fixture(scope="module")
 def network(tmp_path_factory, session_server, settings):
     """Two sites through the parent flow; returns the place and the flow's result. Later transfers are plain calls."""
-    from flows.network import transfer_network
 
     place = write_tiny_network(tmp_path_factory.mktemp("network"))
     with on_server(session_server):
-        results = transfer_network(["harbour", "lakeside"], settings, place.contracts, place.home, 2)
+        results = transfer_several(place, ["harbour", "lakeside"], settings, processes=2)
     return place, results
 
 
 def transfer(place, site, settings):
     """Runs the site's flow with all work in this process."""
-    from flows.transfer import transfer_site
 
-    return transfer_site(site, settings, place.contracts, place.home, processes=0)
+    return run_transfer(place, site, settings)
 
 
 def model_digests(place, site):
@@ -215,7 +215,7 @@ def test_the_number_of_processes_does_not_matter(network, settings, tmp_path):
 
 
 def test_labels_are_opened_only_after_the_models_are_locked(network, settings, tmp_path, monkeypatch):
-    from tasks.UNKNOWN import labels
+    from tasks import labels
 
     other = write_tiny_network(tmp_path)
     opened = []
@@ -268,11 +268,10 @@ def test_a_site_that_stops_keeps_its_last_good_report(network, settings):
 
 
 def test_a_failed_site_does_not_take_the_network_down(network, settings, tmp_path):
-    from flows.network import transfer_network
 
     other = write_tiny_network(tmp_path)
     (other.root / "demo" / "hillside.csv").unlink()
-    results = transfer_network(["hillside", "harbour"], settings, other.contracts, other.home, 0)
+    results = transfer_several(other, ["hillside", "harbour"], settings, processes=0)
     assert "hillside.csv" in results["hillside"].sentence
     assert (other.latest("harbour") / "report.html").is_file()
     assert not other.latest("hillside").exists()
@@ -282,7 +281,6 @@ def test_a_failed_site_does_not_take_the_network_down(network, settings, tmp_pat
 
 def test_a_run_over_several_sites_says_in_prefect_who_has_no_result(session_server, settings, tmp_path):
     """It is green, because it went on: an engineer who looks at nothing else must see it on it."""
-    from flows.network import transfer_network
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import FlowFilter
     from prefect.client.schemas.sorting import FlowRunSort
@@ -290,7 +288,7 @@ def test_a_run_over_several_sites_says_in_prefect_who_has_no_result(session_serv
     place = write_tiny_network(tmp_path)
     (place.root / "demo" / "hillside.csv").unlink()
     with on_server(session_server), get_client(sync_client=True) as client:
-        transfer_network(["hillside"], settings, place.contracts, place.home, 0)
+        transfer_several(place, ["hillside"], settings, processes=0)
         ours = FlowFilter.model_validate({"name": {"any_": ["transfer-network"]}})
         run = client.read_flow_runs(flow_filter=ours, sort=FlowRunSort.START_TIME_DESC, limit=1)[0]
     assert run.state.is_completed()

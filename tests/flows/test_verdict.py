@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from conftest import settle
+from conftest import settle, transfer as run_transfer
 
 from flows.audit import audit_site
 from flows.shift import compare_with_source
-from flows.transfer import transfer_site
 from tasks.export import export_site
 from tasks.publish import assemble
 from tasks.run import TransferSettings, last_run
@@ -21,6 +20,8 @@ from tasks.score import last_verdict
 from tasks.site_record import site_record
 from tdrop.base import SiteStopped
 from tdrop.home.status import read_status
+
+pytestmark = pytest.mark.usefixtures("prefect_server")
 
 SITE = "harbour"
 SETTINGS = TransferSettings(
@@ -42,7 +43,7 @@ def rewrite(place, name, change):
 
 
 def transfer(place):
-    return transfer_site(SITE, SETTINGS, place.contracts, place.home, processes=0).summary
+    return run_transfer(place, SITE, SETTINGS).summary
 
 
 def page(place):
@@ -72,7 +73,7 @@ def test_a_source_that_nothing_can_be_fitted_on_stops_the_site_before_any_fit(ti
     rewrite(tiny_network, "registry.csv", lambda frame: frame.assign(died_10y=[1, 1] + [0] * (len(frame) - 2)))
     settings = SETTINGS.model_copy(update={"folds": 3})
     with pytest.raises(SiteStopped, match=r"too few to say, because .* fewer than 10 source patients"):
-        transfer_site(SITE, settings, tiny_network.contracts, tiny_network.home, processes=0)
+        transfer(tiny_network, SITE, settings)
     assert read_status(tiny_network, SITE).outcome == "stopped"
     assert "too few to say" in (tiny_network.site(SITE) / "stopped.html").read_text(encoding="utf-8")
     assert {"encoded", "shift"} <= (made := {folder.name for folder in tiny_network.store.iterdir()})

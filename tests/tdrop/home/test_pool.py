@@ -6,26 +6,23 @@ import os
 import signal
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
 from pool_work import (
-    begin_and_wait,
     die,
     die_at_first,
     loaded_already,
     loaded_by_training,
     mark_and_sleep,
     own_megabytes,
-    write_down,
 )
 from separate_process import worker_processes_of
-from tdrop.home.line import Line
 from waiting import LIMIT_SECONDS, is_gone, wait_until
 
 from tdrop.base import FitError
-from tdrop.home import pool, stopping
+from tdrop.home import Interrupted, clear_interrupt, pool, request_interrupt
 
 
 def test_work_runs_in_place_without_a_pool():
@@ -82,8 +79,8 @@ def test_a_death_is_the_dead_workers_work_alone():
 
 @pytest.fixture
 def told_to_stop():
-    yield stopping.request
-    stopping.fulfil()
+    yield request_interrupt
+    clear_interrupt()
 
 
 def test_a_request_ends_work_at_once_and_counts_as_nobodys_failure(tmp_path, told_to_stop):
@@ -92,22 +89,17 @@ def test_a_request_ends_work_at_once_and_counts_as_nobodys_failure(tmp_path, tol
         wait_until(lambda: any(tmp_path.iterdir()))
         assert not any(future.done() for future in working)
         told_to_stop()
-        assert all(isinstance(future.exception(LIMIT_SECONDS), stopping.Interrupted) for future in working)
+        assert all(isinstance(future.exception(LIMIT_SECONDS), Interrupted) for future in working)
     (worker,) = (int(file.name) for file in tmp_path.iterdir())
     wait_until(lambda: is_gone(worker))
 
 
-def test_nobody_waits_for_ever_for_workers_that_were_closed():
-    threads = ThreadPoolExecutor(2)
-    with pool.worker_processes(1):
-        pool.compute(os.getpid)
-        futures = [threads.submit(pool.compute, time.sleep, 0.5) for _ in range(2)]
-        time.sleep(0.1)
-    assert not wait(futures, timeout=LIMIT_SECONDS).not_done
-    threads.shutdown()
+def test_the_outermost_block_decides_how_many_processes_there_are():
+    with pool.worker_processes(0), pool.worker_processes(1):
+        assert pool.compute(os.getpid) == os.getpid()
 
 
-def test_a_worker_loads_no_orchestrator_and_no_record():
+def test_a_worker_loads_no_record_no_checker_and_no_drawing():
     with pool.worker_processes(1):
         assert pool.compute(loaded_by_training) == []
 
@@ -125,34 +117,3 @@ def test_workers_share_the_memory_of_what_they_loaded():
     with pool.worker_processes(1):
         assert pool.compute(loaded_already) == ["sklearn", "torch"]
         assert pool.compute(own_megabytes) < 60, "loading them anew takes 200"
-
-
-def test_work_of_an_earlier_turn_goes_first(tmp_path, monkeypatch):
-    order, lines = tmp_path / "order", []
-
-    def line_up(workers):
-        lines.append(Line(workers))
-        return lines[0]
-
-    def work(place: int) -> None:
-        with pool.turn(place):
-            pool.compute(write_down, str(order), place)
-
-    monkeypatch.setattr(pool, "Line", line_up)
-    with pool.worker_processes(1), ThreadPoolExecutor(5) as threads:
-        threads.submit(pool.compute, begin_and_wait, str(order), str(tmp_path / "all are in line"))
-        wait_until(order.exists)
-        for place in (3, 1, 2, 0):
-            threads.submit(work, place)
-        wait_until(lambda: lines[0].waiting() == 4)
-        (tmp_path / "all are in line").touch()
-    assert order.read_text().split() == ["begun", "0", "1", "2", "3"]
-
-
-def test_calls_side_by_side_keep_their_turn():
-    seen = []
-    with pool.worker_processes(1), pool.turn(7):
-        pool.side_by_side(lambda: seen.append(pool.place_in_line()), [(), ()], lambda: None)
-        pool.in_a_thread(lambda: seen.append(pool.place_in_line())).result()
-    assert seen == [7, 7, 7]
-    assert pool.place_in_line() == 0
