@@ -95,9 +95,9 @@ def served(place):
 
 
 def score(place):
-    from flows.score import score_site
+    from tasks.score import score_batch
 
-    return score_site("harbour", str(place.root / "demo" / "harbour.csv"), place.contracts, place.home)
+    return score_batch(place, "harbour", str(place.root / "demo" / "harbour.csv"))
 
 
 def score_one(place):
@@ -323,7 +323,7 @@ def export(place):
 def audit(place):
     from flows.audit import audit_site
 
-    return audit_site("harbour", str(place.root / "demo" / "harbour_outcomes.csv"), place.contracts, place.home)
+    return audit_site(place, "harbour", str(place.root / "demo" / "harbour_outcomes.csv"))
 
 
 @pytest.mark.parametrize("use", [score, recalibrate, export, audit])

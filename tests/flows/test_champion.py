@@ -60,9 +60,9 @@ def place(tmp_path_factory):
 
 
 def score(place, file, site="harbour"):
-    from flows.score import score_site
+    from tasks.score import score_batch
 
-    return score_site(site, str(file), place.contracts, place.home)
+    return score_batch(place, site, str(file))
 
 
 def transfer(place, **changed):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
 
 import pytest
 
 from flows.closed_server import closed, create_app
-from flows.orchestration import orchestrated
+from flows.orchestration import prefect_command
 
 OWN = [
     {"host": "127.0.0.1:4200"},
@@ -79,21 +78,8 @@ def test_the_start_of_the_application_reaches_it():
     assert answers("lifespan") == [{"type": "inside"}]
 
 
-def test_the_server_that_a_command_brings_up_is_the_closed_one(tmp_path, monkeypatch):
+def test_the_server_that_a_command_starts_is_the_closed_one():
     """`tdrop ui` starts it by the same command; its test asks a real one."""
-    started = []
-
-    @contextmanager
-    def serving(name, command, *_):
-        started.append(command)
-        yield
-
-    monkeypatch.setattr("flows.orchestration.serving", serving)
-    monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
-    monkeypatch.setenv("TDROP_HOME", str(tmp_path))
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    with orchestrated(needed=True):
-        pass
-    (command,) = started
+    command = prefect_command(4200)
     assert f"{create_app.__module__}:{create_app.__name__}" in command
     assert command[command.index("--host") + 1] == "127.0.0.1"

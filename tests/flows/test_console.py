@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from flows import console as shown
-from tdrop.home import Event, report
+from tdrop.home import Event, emit_progress
 
 #: Until when a line must have come; it comes within a fraction of it.
 LIMIT_SECONDS = 400
@@ -74,8 +74,8 @@ def test_where_no_terminal_is_a_stage_is_a_line_and_silence_is_broken(monkeypatc
     out = io.StringIO()
     with shown.watching(["harbour"], Console(file=out, width=100)):
         for _ in range(3):
-            report("harbour", "encode", detail="9 features")
-        report("harbour", "tune", 3, 40)
+            emit_progress("harbour", "encode", detail="9 features")
+        emit_progress("harbour", "tune", 3, 40)
         deadline = time.monotonic() + LIMIT_SECONDS
         while "5/" not in out.getvalue() and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -90,5 +90,5 @@ def test_a_terminal_shows_a_bar_per_site():
     out = io.StringIO()
     terminal = Console(file=out, width=100, force_terminal=True, color_system=None)
     with shown.watching(["harbour"], terminal):
-        report("harbour", "draws", 2, 5, "2 of 5")
+        emit_progress("harbour", "draws", 2, 5, "2 of 5")
     assert "0:00:00 draws 2 of 5" in out.getvalue(), "a stage that is not the pipeline's has no number"

@@ -90,7 +90,7 @@ def test_a_list_comes_back_and_the_audit_lasts(place, settings):
     back = known[known.iloc[:, 0].astype(str).isin(asked[key].astype(str))].iloc[:30]
     file = place.root / "back.csv"
     back.to_csv(file, index=False)
-    audit_site("harbour", str(file), place.contracts, place.home)
+    audit_site(place, "harbour", str(file))
     found = read_record(Audit, place.latest("harbour") / "audit.json")
     assert (found.listed, found.list_size, found.off_list) == (len(back), 40, 0)
     assert {one.quantity for one in found.measured} >= {"auroc", "outcomes"}
@@ -127,7 +127,7 @@ def test_outcomes_of_strangers_or_that_contradict_are_refused_and_the_report_sta
     both = pd.concat([known, other_way])
     for name, rows in (("strangers.csv", strangers), ("both.csv", both), ("blank.csv", blank)):
         with pytest.raises(DataError, match=r"label file of '[^\n]+$"):
-            audit_site("harbour", write_labels(place, name, rows), place.contracts, place.home)
+            audit_site(place, "harbour", write_labels(place, name, rows))
     assert (place.latest("harbour") / "report.html").read_bytes() == report
 
 
@@ -142,7 +142,7 @@ def test_an_audit_after_the_extract_changed_is_about_the_reports_patients(place)
     try:
         extract.write_bytes(before + before.splitlines(keepends=True)[-1].replace(b"harbour", b"other"))
         settle(extract.parent)
-        summary = audit_site("harbour", file, place.contracts, place.home)
+        summary = audit_site(place, "harbour", file)
         said = " ".join(forecasts_held(place, "harbour"))
     finally:
         extract.write_bytes(before)

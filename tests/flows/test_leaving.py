@@ -13,7 +13,7 @@ from command import tdrop
 from conftest import settle, transfer as run_transfer, write_tiny_network
 
 from flows.printer import Printer
-from flows.validate import validate_site
+from flows.validate import check_site
 from tasks.run import TransferSettings
 from tdrop.base import DataError, SiteStopped
 from tdrop.home import digest_of
@@ -189,14 +189,14 @@ def test_a_run_that_ends_early_leaves_no_number(place, monkeypatch):
     labels = place.root / "labels.csv"
     labels.write_text("patient_id,died_10y\nP1,perhaps\nP2,1\n")
     with pytest.raises(DataError, match="the label file for site 'harbour' was refused; why is in") as caught:
-        audit_site(SITE, str(labels), place.contracts, place.home)
+        audit_site(place, SITE, str(labels))
     assert not (tokens(str(caught.value).replace(str(place.root), "")))
     assert "2 rows" in (place.site(SITE) / "refused" / "labels.txt").read_text()
     monkeypatch.setenv("TDROP_HOME", str(place.home))
     with pytest.raises(DataError, match=r"label file of .*2 rows"):
         run_audit(SITE, labels, contracts=Path(place.contracts), console=Printer(as_json=True))
     keep_patients(place, PATIENTS - 1)
-    validate_site(SITE, place.contracts, place.home)
+    check_site(place, SITE)
     page = pages_of_prefect()[f"{SITE}-validation"]
     assert "some values outside the possible range" in page
     assert "<10" not in page

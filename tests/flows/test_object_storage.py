@@ -56,8 +56,8 @@ def place(storage, tmp_path, monkeypatch):
 
 
 def test_a_site_lives_in_object_storage(storage, place, tiny_settings, tmp_path):
-    from flows.score import score_site
     from tasks.registry import promote
+    from tasks.score import score_batch
     from tdrop.home.status import read_status
 
     def transfer():
@@ -76,7 +76,7 @@ def test_a_site_lives_in_object_storage(storage, place, tiny_settings, tmp_path)
     batch = tmp_path / "batch.csv"
     storage.download_file(BUCKET, f"extracts/{SITE}.csv", str(batch))
     promote(place, SITE, by="Dr Chen", note="a test")
-    scored = score_site(SITE, str(batch), place.contracts, place.home).scored
+    scored = score_batch(place, SITE, str(batch)).scored
     assert scored > 0.9 * len(pd.read_csv(batch))
 
     pd.read_csv(batch).iloc[:-20].to_csv(batch, index=False)

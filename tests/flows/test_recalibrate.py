@@ -10,13 +10,13 @@ import pytest
 from conftest import TINY_METHODS, transfer, write_tiny_network
 from scipy.special import expit, logit
 
-from flows.score import score_site
 from tasks.labels import DRAW, remember_labels, write_list
 from tasks.models import CANDIDATE, RECALIBRATED_FROM
 from tasks.publish import refresh_report
 from tasks.recalibrate import KNOWN, LABELS, METHOD, recalibrate as recalibrate_site
 from tasks.registry import promote, rollback, version_at
 from tasks.run import TransferSettings, last_run
+from tasks.score import score_batch
 from tdrop.base import DataError, UsageError
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
@@ -54,7 +54,7 @@ def recalibrate(place, labels=None):
 
 
 def scored(place):
-    score_site("harbour", str(place.root / "demo" / "harbour.csv"), place.contracts, place.home)
+    score_batch(place, "harbour", str(place.root / "demo" / "harbour.csv"))
     return pd.read_csv(place.site("harbour") / "scores" / "patients.csv")
 
 

@@ -63,11 +63,11 @@ def patients(population="mild", rows=400, seed=5):
 
 
 def score(place, tmp_path, batch, name="batch.csv"):
-    from flows.score import score_site
+    from tasks.score import score_batch
 
     file = tmp_path / name
     batch.to_parquet(file) if name.endswith("parquet") else batch.to_csv(file, index=False)
-    return score_site(SITE, str(file), place.contracts, place.home)
+    return score_batch(place, SITE, str(file))
 
 
 @contextmanager

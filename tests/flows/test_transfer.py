@@ -321,7 +321,7 @@ def test_audit_leaves_the_models_as_they_are(network, settings, tmp_path):
     labels = tmp_path / "arrived.csv"
     source.to_csv(labels, index=False)
     settle(tmp_path)
-    summary = audit_site("lakeside", str(labels), place.contracts, place.home)
+    summary = audit_site(place, "lakeside", str(labels))
     assert model_digests(place, "lakeside") == before
     assert 0 < summary.summary.labelled <= 80
     assert "recalibration" in (place.latest("lakeside") / "report.html").read_text().lower()

@@ -12,7 +12,7 @@ import pytest
 from conftest import settle, transfer as run_transfer
 
 from flows.audit import audit_site
-from flows.shift import compare_with_source
+from flows.shift import compare_patients
 from tasks.export import export_site
 from tasks.publish import assemble
 from tasks.run import TransferSettings, last_run
@@ -58,9 +58,15 @@ def not_exempt(place):
     file.write_text(file.read_text(encoding="utf-8").replace("{exempt: true}", "{threshold: 10}"), encoding="utf-8")
 
 
+def shift_of(place) -> dict:
+    """What `tdrop shift` finds."""
+    page = Path(compare_patients(place.resolve(SITE)).page)
+    return json.loads(page.with_name("shift.json").read_text())
+
+
 def test_two_source_outcomes_are_no_go_and_make_no_candidate(tiny_network, tmp_path):
     rewrite(tiny_network, "registry.csv", lambda frame: frame.assign(died_10y=[1, 1] + [0] * (len(frame) - 2)))
-    shift = compare_with_source(tiny_network.resolve(SITE)).shift.json("shift.json")
+    shift = shift_of(tiny_network)
     assert shift["verdict"] == "too few to say"
     (ground,) = [one for one in shift["grounds"] if one["kind"] == "source_outcomes"]
     assert (ground["count"], ground["of"]) == (2, shift["source_rows"])
@@ -86,7 +92,7 @@ def test_one_patient_many_times_over_is_no_go(tiny_network):
         "harbour.csv",
         lambda frame: pd.concat([frame.head(1)] * len(frame)).assign(patient_id=list(frame["patient_id"])),
     )
-    assert compare_with_source(tiny_network.resolve(SITE)).shift.json("shift.json")["verdict"] == "stop"
+    assert shift_of(tiny_network)["verdict"] == "stop"
 
 
 def test_a_target_of_the_sources_own_patients_stops_and_makes_no_candidate(tiny_network, tmp_path):
@@ -134,7 +140,7 @@ def test_outcomes_of_the_lower_risks_leave_no_candidate(tiny_network, tmp_path):
     known = pd.DataFrame({"patient_id": risk.index, "died_10y": risk.index.isin(lowest).astype(int)})
     known.to_csv(tmp_path / "known.csv", index=False)
     assert last_verdict(tiny_network, SITE) == []
-    audited = audit_site(SITE, str(tmp_path / "known.csv"), tiny_network.contracts, tiny_network.home)
+    audited = audit_site(tiny_network, SITE, str(tmp_path / "known.csv"))
     assert audited.summary.verdict == "stop"
     assert "rank patients here worse than guessing would" in page(tiny_network)
     assert read_status(tiny_network, SITE).sentence.startswith("Do not use the model here.")
