@@ -28,6 +28,10 @@ Event = Annotated[str | None, typer.Option(help="Column that says whether it was
 Horizon = Annotated[str | None, typer.Option(help="Within what time, e.g. '5 years'", metavar="TIME")]
 IdColumn = Annotated[str | None, typer.Option("--id", help="Column that identifies a patient", metavar="COLUMN")]
 
+Level = Annotated[
+    float | None, typer.Option(help="Risk from which the site acts, e.g. 0.15 for 1 in 7", min=0.001, max=0.999)
+]
+
 
 def init(
     folder: Annotated[Path, typer.Argument(help="Folder of the new network", metavar="DIR")],
@@ -37,6 +41,7 @@ def init(
     event: Event = None,
     horizon: Horizon = None,
     id_column: IdColumn = None,
+    level: Level = None,
     table: Annotated[str | None, typer.Option(help="Name of the table; default: the folder's", metavar="NAME")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -50,10 +55,10 @@ def init(
             f"there is a network in '{folder}' already; add to it with `tdrop add-table` or `tdrop add-site`"
         )
     if folder.exists() and not folder.is_dir():
-        raise UsageError(f"'{folder}' is a file; give a new or an empty folder")
+        raise UsageError(f"'{folder}' is a file; give a new or an empty folder first, and the file with --data")
     _require_file(data, "the labelled extract, CSV or Parquet")
     make_folder(folder.parent)
-    asked = Asked(outcome, time, event, horizon, id_column)
+    asked = Asked(outcome, time, event, horizon, id_column, level)
     with tempfile.TemporaryDirectory(prefix=".tdrop-", dir=folder.parent) as temporary:
         # Written beside its place and moved there whole: a refusal leaves nothing behind.
         incoming = Path(temporary) / "data_contracts"
@@ -63,7 +68,7 @@ def init(
         prepared, proposal = _propose(incoming, contracts, data, asked, table or as_name(folder.absolute().name))
         folder.mkdir(exist_ok=True)
         shutil.move(incoming, contracts)
-    _show_proposal(prepared, proposal, contracts, "", answering(as_json))
+    _show_proposal(prepared, proposal, asked, contracts, "", answering(as_json))
 
 
 def add_table(
@@ -74,6 +79,7 @@ def add_table(
     event: Event = None,
     horizon: Horizon = None,
     id_column: IdColumn = None,
+    level: Level = None,
     as_json: AsJson = False,
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
@@ -85,14 +91,14 @@ def add_table(
     if name in network.contracts:
         raise UsageError(f"there is a table '{name}' already; choose another name")
     _require_file(data, "the labelled extract, CSV or Parquet")
-    asked = Asked(outcome, time, event, horizon, id_column)
+    asked = Asked(outcome, time, event, horizon, id_column, level)
     with tempfile.TemporaryDirectory(prefix=".tdrop-", dir=network.folder.parent) as temporary:
         incoming = Path(temporary) / "data_contracts"
         shutil.copytree(network.folder, incoming)
         prepared, proposal = _propose(incoming, network.folder, data, asked, name)
         for file in (f"tables/{name}.yaml", f"sites/{prepared.site.name}.yaml"):
             shutil.move(incoming / file, network.folder / file)
-    _show_proposal(prepared, proposal, contracts, f" --table {name}", answering(as_json))
+    _show_proposal(prepared, proposal, asked, contracts, f" --table {name}", answering(as_json))
 
 
 def add_site(
@@ -101,6 +107,7 @@ def add_site(
     table: Annotated[
         str | None, typer.Option(help="The table it holds; default: the only one", metavar="TABLE")
     ] = None,
+    level: Level = None,
     as_json: AsJson = False,
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
@@ -115,7 +122,8 @@ def add_site(
     from tdrop.contracts import parse_site
     from tdrop.data import propose_site
 
-    text = propose_site(name, data.absolute(), contract, network, beside=_source_rows(place, network, contract.name))
+    beside = _source_rows(place, network, contract.name)
+    text = propose_site(name, data.absolute(), contract, network, beside=beside, level=level)
     site = parse_site(text, name, network)
     path = network.folder / "sites" / f"{name}.yaml"
     path.write_text(text, encoding="utf-8")
@@ -189,7 +197,7 @@ def _propose(folder: Path, final: Path, data: Path, asked: Asked, table: str) ->
     if site in network.sites:
         site = f"{site}_{table}"
     placed = Network(final, {**network.contracts, table: contract}, network.sites, network.digests)
-    text = propose_site(site, data, contract, placed, proposal.headers)
+    text = propose_site(site, data, contract, placed, proposal.headers, level=asked.level)
     (folder / "tables" / f"{table}.yaml").write_text(proposal.text, encoding="utf-8")
     (folder / "sites" / f"{site}.yaml").write_text(text, encoding="utf-8")
     written = load_network(folder)
@@ -198,11 +206,11 @@ def _propose(folder: Path, final: Path, data: Path, asked: Asked, table: str) ->
 
 
 def _show_proposal(
-    prepared: Prepared, proposal: TableProposal, contracts: Path, table_option: str, console: Printer
+    prepared: Prepared, proposal: TableProposal, asked: Asked, contracts: Path, table_option: str, console: Printer
 ) -> None:
     """Prints what was proposed and the next command; `table_option` names the table where there are several."""
     from tdrop.base import plain
-    from tdrop.data import clean
+    from tdrop.data import clean, in_people
 
     validation, table = prepared.validation, prepared.contract.name
     guesses = sum(
@@ -215,6 +223,8 @@ def _show_proposal(
             "source": prepared.site.name,
             "contracts": str(contracts),
             "guesses": guesses,
+            "level": prepared.site.decision.risk_level,
+            "level_guessed": asked.level is None,
             "outcome": proposal.outcome.sentence,
             "left_out": dict(proposal.left_out),
             "doubts": dict(proposal.doubts),
@@ -223,6 +233,9 @@ def _show_proposal(
     )
     console.print(f"Table '{table}' and source '{prepared.site.name}' are in {contracts}: {guesses} guesses marked.")
     console.print(f"{validation.read:,} rows read, {validation.used:,} used, {validation.quarantined:,} quarantined.")
+    level = prepared.site.decision.risk_level
+    guessed = f"; a guess: say it with --level, or in sites/{prepared.site.name}.yaml" if asked.level is None else ""
+    console.print(f"Decision: act on a risk of {level:g} or more, {in_people(level)} patients{guessed}.", markup=False)
     console.print(proposal.outcome.sentence, markup=False)
     for header, why in proposal.left_out.items():
         console.print(f"- column '{clean(header)}' is left out: {why}", markup=False)

@@ -24,13 +24,13 @@ from .families import (
 from .hints import clean as clean, guess_labels as guess_labels, hint_unreadable as hint_unreadable
 from .json_schemas import write_json_schemas as write_json_schemas
 from .locations import no_such_file as no_such_file, resolve as resolve
-from .names import closest as closest, split_words as split_words, unit_in as unit_in
+from .names import closest as closest, split_words as split_words, title_of as title_of, unit_in as unit_in
 from .outcome_proposal import Asked as Asked
 from .outcomes import LabelCounts as LabelCounts, read_labels as read_labels, source_outcome as source_outcome
 from .preparation import Prepared as Prepared, prepare as prepare, prepare_frame as prepare_frame
 from .readers import fingerprint as fingerprint, label_fingerprint as label_fingerprint
 from .simulation import Support as Support, simulate as simulate, simulated_cohort as simulated_cohort
-from .site_proposal import propose_site as propose_site
+from .site_proposal import in_people as in_people, propose_site as propose_site
 from .subgroups import subgroups_of as subgroups_of
 from .suspicions import compare_extracts as compare_extracts
 from .table_proposal import TableProposal as TableProposal, propose_table as propose_table

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tdrop.base import DataError, Doubles
 from tdrop.contracts import NUMERIC_TYPES, Column, Role, known_labels, plain_label, to_label
 from tdrop.data.hints import ALSO_LABELS, MISSING_NUMBERS, MISSING_WORDS, clean, hint_unreadable
-from tdrop.data.names import similarity, split_words, unit_in
+from tdrop.data.names import similarity, split_words, title_of, unit_in
 from tdrop.data.units import molar_mass_of
 from tdrop.data.values import NO, YES, as_numbers, as_text
 
@@ -33,6 +33,12 @@ BEYOND, USUALLY_BEYOND = 4.0, 0.5
 #: A column is numbers where at least this share of its values are, and at least so many differ: a laboratory's column
 #: holds a few limits (<0.1) or words beside them.
 MOSTLY, MANY_NUMBERS = 0.8, 10
+#: Text of so many words that few share, at more than this share of the patients, is a remark and no label.
+MANY_WORDS, PROSE = 4, 0.25
+_REMARKS = {
+    "comment", "comments", "remark", "remarks", "note", "notes", "freetext", "narrative", "bemerkung", "bemerkungen",
+    "kommentar", "remarque", "remarques", "commentaire", "comentario", "comentarios", "observaciones",
+}  # fmt: skip
 _DATE = r"^(\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./-]\d{1,2}[./-]\d{2,4})"
 #: What is beside the word age in a name where it is not the patient's, in years.
 _OTHER_AGES = {
@@ -94,7 +100,7 @@ def guess_column(name: str, header: str, values: pd.Series, attrs: Mapping[Any, 
     codes = guess_codes(values, attrs)
     text = as_text(values, codes).dropna()
     text = text[~text.map(plain_label).isin(codes)]
-    title = " ".join(split_words(header)).capitalize() or name
+    title = title_of(header) or name
 
     def ignored(why: str) -> Guess:
         keys = {"title": title, "type": "categorical", "role": "ignored"}
@@ -106,6 +112,8 @@ def guess_column(name: str, header: str, values: pd.Series, attrs: Mapping[Any, 
         return ignored("the same value everywhere")
     if text.str.match(_DATE).all():
         return ignored("dates, which cannot be compared as they are")
+    if _is_prose(text, header):
+        return ignored("free text, which nothing can be learned from as it is")
     missing = 1.0 - len(text) / len(values)
     numbers, unreadable = read_numbers(values, attrs, codes)
     finite = numbers[np.isfinite(numbers)]
@@ -117,6 +125,11 @@ def guess_column(name: str, header: str, values: pd.Series, attrs: Mapping[Any, 
         missing += stray / len(values)
     else:
         keys, why = _label_keys(text) if stray or are_answers(text) else _numeric_keys(finite, header)
+    if "range" in keys:
+        # A guess must not take patients out: the sickest of a small file are beyond what it shows.
+        keys["severity"] = {**keys.get("severity", {}), "range": "row_warning"}
+        reason = "values outside the guessed range only warn; delete `range` here once the range is right"
+        why["severity"] = f"{why['severity']}; {reason}" if "severity" in why else f"guess: {reason}"
     if not keys:
         hint = hint_unreadable(values, unreadable, attrs.get("decimal", "."))
         return ignored(f"text of {text.nunique():,} kinds" + (f"; {hint}" if hint else ""))
@@ -124,6 +137,17 @@ def guess_column(name: str, header: str, values: pd.Series, attrs: Mapping[Any, 
     keys |= {"missing": {"budget": budget, "policy": "indicator" if often else "impute"}}
     why |= {"missing": f"{missing:.0%} are missing here"}
     return Guess(name, header, {"title": title, **keys}, why, codes)
+
+
+def _is_prose(text: pd.Series, header: str) -> bool:
+    """Whether values (rows,) are remarks rather than labels: words in a column named so, or sentences of few patients.
+
+    A label of several words, such as the name of an operation, is one of a few that many patients share.
+    """
+    if _REMARKS & _words(header) and not are_answers(text) and text.str.contains(r"[^\W\d_]{2,}").mean() > PROSE:
+        return True
+    sentences = (text.str.count(r"[^\W\d_]{2,}") >= MANY_WORDS) & (text.map(text.value_counts()) < FEWEST_VALUES)
+    return float(sentences.mean()) > PROSE
 
 
 def guess_codes(values: pd.Series, attrs: Mapping[Any, Any], column: Column | None = None) -> tuple[str, ...]:

@@ -43,6 +43,17 @@ _SHAPES: tuple[tuple[str, str, str], ...] = (
     ("sign", r"^[<>≤≥~]", "limits such as `<0.1`; agree with the site on a number for them"),
     ("unit", r"^[+-]?[\d.,]+\s*[A-Za-zµμ%/]+", "numbers with a unit; export the number alone"),
 )
+#: By mark: numbers in which it separates no thousands, such as 0.087, 12.5 and 3.1416.
+_FRACTION = {
+    mark: rf"[+-]?(?:0*{escaped}\d+|\d{{4,}}{escaped}\d+|\d+{escaped}(?:\d{{1,2}}|\d{{4,}}))"
+    for mark, escaped in ((".", r"\."), (",", ","))
+}
+_OTHER_MARK = {
+    ".": "they have decimal points, and the file is read with decimal commas: where other columns have commas, one "
+    "file has two decimal marks, and this column must be exported anew; else take `decimal` out from under `reader`",
+    ",": "they have decimal commas, and the file is read with decimal points: where other columns have points, one "
+    'file has two decimal marks, and this column must be exported anew; else set `decimal: ","` under `reader`',
+}
 #: Words for yes and no beyond those that are read without asking.
 _YES = (*YES, "t", "ja", "j", "oui", "si", "sí", "pos", "dead", "deceased", "died", "event", "recurrence", "relapse")
 _NO = (
@@ -73,6 +84,10 @@ def hint_unreadable(values: pd.Series, unreadable: NDArray[np.bool_], decimal: s
     words = text[text.str.lower().isin(MISSING_WORDS)]
     if len(words) * 2 > len(text):
         return f"they look like missing values: add {quote(_frequent(words))} to `missing_codes`"
+    other = "." if decimal == "," else ","
+    if text.str.fullmatch(_FRACTION[other]).sum() * 10 >= len(text) > 0 and text.str.contains(other, regex=False).all():
+        # 0.087 is not 87, although 1.087 beside it could be thousands.
+        return _OTHER_MARK[other]
     for name, pattern, words_for_it in _SHAPES:
         if text.str.match(pattern).sum() * 2 > len(text):
             if name == decimal:

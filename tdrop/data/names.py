@@ -17,6 +17,7 @@ UNITS_IN_NAMES = {
     "gdl": "g/dL", "gl": "g/L", "ugdl": "ug/dL", "pgml": "pg/mL", "ngdl": "ng/dL", "mmoll": "mmol/L",
     "umoll": "umol/L", "nmoll": "nmol/L", "pmoll": "pmol/L", "mmhg": "mmHg", "kpa": "kPa", "cm": "cm", "mm": "mm",
     "kg": "kg", "lb": "lb", "lbs": "lb", "percent": "percent",
+    "mm2": "mm^2", "cm2": "cm^2", "mm3": "mm^3", "cm3": "cm^3", "ml": "mL", "kgm2": "kg/m^2", "hours": "hours",
     "celsius": "degC", "degc": "degC", "fahrenheit": "degF", "degf": "degF",
 }  # fmt: skip
 _SEX = {"sex", "gender", "geschlecht", "sexe", "sexo"}
@@ -40,6 +41,10 @@ _SYNONYMS = (
     {"wbc", "leukocytes", "leucocytes"},
     {"bmi", "bodymassindex"},
 )
+#: What was done with several values, at the end of a name.
+_STATISTICS = {"mean", "median", "sd", "se", "error", "min", "max", "minimum", "maximum", "first", "last", "worst"}
+#: Short words that are no abbreviations, in a header of capital letters.
+_SHOUTED = {"AGE", "SEX", "DATE", "TIME", "TYPE", "AND", "OF", "AT", "IN", "MEAN", "LAST", "DAY", "DAYS", "YEAR"}
 #: From here on two names are taken for the same column.
 CLOSE_ENOUGH = 0.6
 #: A number, a date or a time: the name of nothing.
@@ -79,6 +84,8 @@ def split_words(name: str) -> tuple[str, ...]:
 def unit_in(name: str) -> tuple[str | None, tuple[str, ...]]:
     """Returns the unit that a column name ends with, if any, and the words before it."""
     words = split_words(name)
+    if re.search(r"%\W*$", name) and words:
+        return "percent", words
     for length in (3, 2, 1):
         unit = UNITS_IN_NAMES.get("".join(words[-length:])) if len(words) > length else None
         if unit is not None:
@@ -88,14 +95,36 @@ def unit_in(name: str) -> tuple[str | None, tuple[str, ...]]:
     return (degrees, words[:-1]) if degrees is not None else (None, words)
 
 
+def title_of(header: str) -> str:
+    """A title for people: `radius_mean_mm` and `Radius mean (mm)` are both "Radius, mean (mm)"."""
+    bare, _, inside = header.strip().partition("(")
+    inside = re.sub(r"[^\w .,/%^-]", "", inside).strip()
+    words = [word for word in re.split(r"[^\w.]+|_+", re.sub(r"(?<=[a-z]{2})(?=[A-Z])", " ", bare)) if word]
+    unit, before = unit_in(bare)
+    if not inside and unit is not None and len(before) < len(words):
+        inside, words = unit, words[: len(before)]
+    # Abbreviations such as PSA, NYHA, cT or HbA1c stay as they are.
+    short = re.compile(r"[A-Z0-9]{2,4}|[A-Z]?[a-z][A-Z]\w*")
+    words = [word if short.fullmatch(word) and word not in _SHOUTED else word.lower() for word in words]
+    if len(words) > 1 and words[-1] in _STATISTICS:
+        words = [*words[:-2], f"{words[-2]},", words[-1]]
+    title = " ".join(words)[:80] + (f" ({inside[:20]})" if inside and words else "")
+    return title[:1].upper() + title[1:] if words and words[0].islower() else title
+
+
+def same_names(column: Column, names: Iterable[str]) -> list[str]:
+    """The names that are a column's own or its title, however they are written, with or without a unit."""
+    own = {"".join(split_words(known)) for known in (column.name, column.title)} - {""}
+    return [name for name in names if "".join(unit_in(name)[1]) in own]
+
+
 def similarity(name: str, column: Column) -> float:
     """How alike an extract's name and a contract's column are: 1 the same, 0 nothing in common."""
     _, words = unit_in(name)
+    if not words:
+        return 0.0
     best = 0.0
-    for known in {column.name, column.title}:
-        theirs = split_words(known)
-        if not theirs or not words:
-            continue
+    for theirs in {split_words(column.name), split_words(column.title)} - {()}:
         if "".join(words) == "".join(theirs):
             return 1.0
         shared = sum(any(_same(word, other) for other in theirs) for word in words)
@@ -115,14 +144,17 @@ def similarity(name: str, column: Column) -> float:
 
 def _spelling(name: str, other: str) -> float:
     """How alike two names are spelled; 0 below three quarters, and for short ones (age, wage and stage differ)."""
-    if min(len(name), len(other)) < 5:
+    shorter, both = min(len(name), len(other)), len(name) + len(other)
+    # Most pairs of names are settled by their lengths and letters, which bound the ratio from above.
+    if shorter < 5 or 2 * shorter <= 0.75 * both or 2 * (_letters(name) & _letters(other)).total() <= 0.75 * both:
         return 0.0
-    matcher = SequenceMatcher(None, name, other)
-    # The quick ratios are upper bounds: most pairs of names are settled by them.
-    if matcher.real_quick_ratio() <= 0.75 or matcher.quick_ratio() <= 0.75:
-        return 0.0
-    ratio = matcher.ratio()
+    ratio = SequenceMatcher(None, name, other).ratio()
     return ratio if ratio > 0.75 else 0.0
+
+
+@cache
+def _letters(name: str) -> Counter[str]:
+    return Counter(name)
 
 
 def _abbreviates(words: Sequence[str], theirs: Sequence[str]) -> bool:

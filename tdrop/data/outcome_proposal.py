@@ -15,9 +15,11 @@ from tdrop.base import DataError, Doubles, UsageError, did_you_mean
 from tdrop.contracts import Column, plain_label, require_horizon
 from tdrop.data.columns import are_answers, guess_codes, read_numbers
 from tdrop.data.hints import clean, guess_labels
-from tdrop.data.names import are_names, split_words, unit_in
+from tdrop.data.names import are_names, split_words, title_of, unit_in
 from tdrop.data.values import YES, as_text
 
+#: Above this share of negative values a column is no time of follow-up.
+MOST_NEGATIVE = 0.1
 _TIMES = ("days", "weeks", "months", "years")
 #: Fewer patients with the outcome, or without, accuse no column.
 FEWEST = 10
@@ -43,13 +45,23 @@ _LATER = re.compile(
 
 @dataclass(frozen=True)
 class Asked:
-    """What a person says about a file: which column is the outcome, or the time and the event, and which is the id."""
+    """What a person says about a file.
+
+    Attributes:
+        outcome: The column with the outcome, unless it is given by
+        time: the column with the time of follow-up, and
+        event: the column that says whether it happened by then.
+        horizon: Within what time it is predicted.
+        id_column: The column with the patient's id.
+        level: The risk from which the site acts.
+    """
 
     outcome: str | None = None
     time: str | None = None
     event: str | None = None
     horizon: str | None = None
     id_column: str | None = None
+    level: float | None = None
 
 
 @dataclass(frozen=True)
@@ -58,7 +70,8 @@ class ProposedOutcome:
 
     Attributes:
         header: The column that says whether it happened.
-        positive: Its label that means that it did, and why.
+        positive: The table's label that means that it did, and why.
+        written: The file's own word for it.
         known: The patients of whom it is said (rows,).
         happened: The patients of whom it is said that it did (rows,).
         time_header: The column with the time of follow-up, if there is one.
@@ -70,6 +83,7 @@ class ProposedOutcome:
 
     header: str
     positive: tuple[str, str]
+    written: str
     known: NDArray[np.bool_]
     happened: NDArray[np.bool_]
     time_header: str | None = None
@@ -86,7 +100,7 @@ class ProposedOutcome:
     def lines(self, names: Mapping[str, str]) -> list[str]:
         """The table's lines about it; `names` gives a header's name in the table."""
         name, (positive, why) = names[self.header], self.positive
-        title = " ".join(split_words(self.header)) or self.header
+        title = title_of(self.header) or self.header
         lines = ["outcome:", f"  name: {name}", f"  title: {json.dumps(title, ensure_ascii=False)}"]
         if self.time_header is None:
             lines.append(f"  column: {name}")
@@ -100,11 +114,10 @@ class ProposedOutcome:
     @property
     def sentence(self) -> str:
         """What was taken for the outcome, for a person to contradict."""
-        label, why = self.positive
-        words = (
-            f"Outcome '{clean(self.header)}': '{clean(label)}' means that it happened, to {int(self.happened.sum()):,} "
-            f"of {int(self.known.sum()):,} patients" + (f"; {why}." if why else ".")
-        )
+        why = self.positive[1]
+        counts = f"to {int(self.happened.sum()):,} of {int(self.known.sum()):,} patients"
+        words = f"Outcome '{clean(self.header)}': '{clean(self.written)}' means that it happened, {counts}"
+        words += f"; {why}." if why else "."
         if self.time_header is None:
             return words
         unit, reason = self.unit
@@ -125,7 +138,8 @@ def propose_outcome(asked: Asked, raw: pd.DataFrame) -> ProposedOutcome:
     labels = {positive[0], *(label for label in text.dropna().unique() if positive[0] == "1" and label.lower() in YES)}
     known = text.notna().to_numpy(dtype=bool)
     happened = text.isin(labels).to_numpy(dtype=bool)
-    outcome = ProposedOutcome(header, positive, known, happened, horizon=asked.horizon or "")
+    written = str(text[happened].mode().iloc[0])
+    outcome = ProposedOutcome(header, positive, written, known, happened, horizon=asked.horizon or "")
     return outcome if asked.time is None else _with_time(outcome, asked.time, raw)
 
 
@@ -134,6 +148,12 @@ def _with_time(outcome: ProposedOutcome, header: str, raw: pd.DataFrame) -> Prop
     if not np.isfinite(numbers).any():
         raise DataError(f"column '{clean(header)}' holds no number: name the time of follow-up with --time")
     unit = _time_unit(header, numbers)
+    if (numbers[np.isfinite(numbers)] < 0).mean() > MOST_NEGATIVE:
+        below = int((numbers < 0).sum())
+        raise DataError(
+            f"column '{clean(header)}' should be a time of follow-up, but {below:,} of {len(numbers):,} values are "
+            "below 0; name another column with --time, or ask how they came about"
+        )
     horizon = outcome.horizon or f"{max(1, round(float(np.nanmedian(numbers))))} {unit[0]}"
     guessed = not outcome.horizon
     return replace(outcome, time_header=header, time=numbers, unit=unit, horizon=horizon, guessed=guessed)

@@ -17,6 +17,7 @@ from tdrop.contracts import (
     NUMERIC_TYPES,
     Column,
     Contract,
+    Decision,
     Interval,
     Network,
     Site,
@@ -28,7 +29,7 @@ from tdrop.contracts import (
 from tdrop.data.columns import guess_codes, looks_like_id, read_numbers
 from tdrop.data.hints import Meanings, clean, guess_labels
 from tdrop.data.locations import Location, read_bytes
-from tdrop.data.names import CLOSE_ENOUGH, are_names, similarity, unit_in
+from tdrop.data.names import CLOSE_ENOUGH, are_names, same_names, similarity, unit_in
 from tdrop.data.readers import kind_of, read_file
 from tdrop.data.suspicions import likely_unit, share_within
 from tdrop.data.units import alternatives, convert
@@ -63,6 +64,7 @@ def propose_site(
     network: Network,
     headers: Mapping[str, str] | None = None,
     beside: pd.DataFrame | None = None,
+    level: float | None = None,
 ) -> str:
     """Returns the YAML of a new site, for a person to read before it is used.
 
@@ -73,6 +75,7 @@ def propose_site(
         network: Where it will belong.
         headers: By column of the table, the file's header, where the table was made from this very file.
         beside: The source's checked rows, which tell a unit that the table's ranges allow and the values do not.
+        level: The risk from which the site acts, where a person said it; else the source's, marked as a guess.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
         raise UsageError(f"site name '{clean(name)}': use lower-case letters, digits, - and _, starting with a letter")
@@ -108,6 +111,7 @@ def propose_site(
     lines = [
         "# yaml-language-server: $schema=../schemas/site.json",
         "# Proposed from a look at the file. Check every line that says guess, then delete the remark.",
+        _decision_line(level, sources),
         f"title: {json.dumps(name.replace('_', ' ').replace('-', ' ').title())}",
         f"table: {contract.name}",
         *_role_lines([site.name for site in sources], any(label in matched for label in contract.label_columns)),
@@ -164,17 +168,23 @@ def _match_columns(raw: pd.DataFrame, contract: Contract, proposal: Proposal) ->
     """Pairs contract columns with extract columns, best names first, each used once."""
     wanted = [column for column in contract.columns if column.role != "ignored"]
     names = [str(name) for name in raw.columns]
-    scores = [(similarity(name, column), column.name, name) for column in wanted for name in names]
     matched: dict[str, str] = {}
     taken: set[str] = set()
-    for score, column_name, name in sorted(scores, key=lambda item: (-item[0], *item[1:])):
-        if score < CLOSE_ENOUGH or column_name in matched or name in taken:
-            continue
-        matched[column_name] = name
-        taken.add(name)
-        if name != column_name:
-            sure = "likely" if score >= 0.85 else "possible"
-            proposal.renames[name] = (column_name, f"guess ({sure}): by its name")
+    # Names that are the same come first, so that 400 columns are not all compared with each other.
+    exact = [(1.0, column.name, name) for column in wanted for name in same_names(column, names)]
+    for scores in (exact, None):
+        if scores is None:
+            free = [name for name in names if name not in taken]
+            left = [column for column in wanted if column.name not in matched]
+            scores = [(similarity(name, column), column.name, name) for column in left for name in free]
+        for score, column_name, name in sorted(scores, key=lambda item: (-item[0], *item[1:])):
+            if score < CLOSE_ENOUGH or column_name in matched or name in taken:
+                continue
+            matched[column_name] = name
+            taken.add(name)
+            if name != column_name:
+                sure = "likely" if score >= 0.85 else "possible"
+                proposal.renames[name] = (column_name, f"guess ({sure}): by its name")
     if matched and contract.id_column not in matched:
         # A column of another name that tells the patients apart is the id, or else the number of the row.
         strangers = (name for name in names if name not in taken and name not in contract.names)
@@ -191,11 +201,12 @@ def _note_absent(raw: pd.DataFrame, contract: Contract, matched: Mapping[str, st
     """Notes the features that no column is named like, and the columns that are not used."""
     left = [str(name) for name in raw.columns if name not in matched.values()]
     shown = are_names([str(name) for name in raw.columns], matched.values())
+    texts = {name: as_text(raw[name], ()).dropna() for name in left if name not in contract.names}
+    strangers = {name: (text, read_numbers(text, raw.attrs)[0]) for name, text in texts.items() if text.nunique() > 1}
     for column in contract.features:
         if column.name in matched:
             continue
-        strangers = (name for name in left if name not in contract.names)
-        perhaps = [clean(name) for name in strangers if _could_hold(raw[name], column, raw.attrs)]
+        perhaps = [clean(name) for name, values in strangers.items() if _could_hold(column, *values)]
         proposal.absent[column.name] = bool(perhaps)
         if perhaps:
             words = f"is it one of {', '.join(perhaps[:5])}?" if shown else "is it one that is not used?"
@@ -206,13 +217,9 @@ def _note_absent(raw: pd.DataFrame, contract: Contract, matched: Mapping[str, st
         proposal.notes.append(f"not used: {len(left):,} columns")
 
 
-def _could_hold(values: pd.Series, column: Column, attrs: Mapping[Any, Any]) -> bool:
-    """Whether a column of a strange name may be the one that is missed, by its values."""
-    text = as_text(values, ()).dropna()
-    if text.nunique() < 2:
-        return False
+def _could_hold(column: Column, text: pd.Series, numbers: Doubles) -> bool:
+    """Whether a column of a strange name may be the one that is missed, by its values as text and as numbers."""
     if column.type in NUMERIC_TYPES:
-        numbers, _ = read_numbers(text, attrs)
         low, high = column.range.ends if column.range is not None else (-np.inf, np.inf)
         return float((np.isfinite(numbers) & (numbers >= low) & (numbers <= high)).mean()) >= BELIEVED
     labels = [plain_label(str(label)) for label in text.unique()]
@@ -331,6 +338,20 @@ def _maps_of(sources: Sequence[Site], column: Column) -> Mapping[str, str]:
     maps = [site.categories.get(column.name, {}) for site in sources]
     merged = {label: to for labels in maps for label, to in labels.items()}
     return {label: to for label, to in merged.items() if all(labels.get(label, to) == to for labels in maps)}
+
+
+def _decision_line(level: float | None, sources: Sequence[Site]) -> str:
+    """The risk from which the site acts: a decision of the site, so that it comes first."""
+    proposed = level or (sources[0].decision if sources else Decision()).risk_level
+    meaning = f"act on a risk of {proposed:.3g} or more, {in_people(proposed)} patients"
+    origin = "as the source does" if sources else "nobody has said it yet"
+    why = meaning if level is not None else f"guess (possible): {meaning}, {origin}; the site decides this"
+    return _line("decision", f"{{risk_level: {proposed:g}}}", why)
+
+
+def in_people(level: float) -> str:
+    """A risk level in people: 0.15 is 1 in 7, 0.6 is 6 in 10."""
+    return f"1 in {round(1 / level):,}" if level <= 0.5 else f"{round(10 * level)} in 10"
 
 
 def _role_lines(sources: Sequence[str], holds_outcome: bool) -> list[str]:

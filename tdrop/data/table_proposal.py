@@ -180,7 +180,8 @@ def _label_guess(guess: Guess, raw: pd.DataFrame, outcome: ProposedOutcome, *, i
     limit = {"missing": {"budget": 0.2}}
     if is_time:
         unit, why = outcome.unit
-        return replace(guess, keys={**keys, "type": "continuous", "unit": unit, **limit}, why={"unit": why})
+        keys |= {"type": "continuous", "unit": unit, "range": [0, None], **limit}
+        return replace(guess, keys=keys, why={"unit": why, "range": "nobody is followed for less than no time"})
     text = as_text(raw[guess.header], guess.codes).dropna()
     if are_answers(text):
         return replace(guess, keys={**keys, "type": "binary", **limit}, why={})

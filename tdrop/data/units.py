@@ -27,6 +27,7 @@ _ALTERNATIVES = (
     ("percent", "dimensionless"),
     ("1/L", "1e3/L", "1e6/L", "1e9/L", "1/uL", "1e3/uL"),
     ("kg/m^2", "g/cm^2"),
+    ("mm^2", "cm^2", "m^2"),
 )
 
 #: g/mol, by how an analyte's name starts: with it sites may send mg/dL or mmol/L.

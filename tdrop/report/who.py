@@ -65,7 +65,7 @@ def _lines(column: Column, groups: Groups, small: Mapping[str, bool], hide_below
         Cell(str(HIDDEN) if small[name] or is_small(len(values), hide_below) else _mean(values, hide_below))
         for name, values in numbers.items()
     )
-    unit = f" ({column.unit})" if column.unit else ""
+    unit = f" ({column.unit})" if column.unit and not column.label.endswith(")") else ""
     return [(Cell(f"{column.label}, mean{unit}"), *cells)]
 
 
