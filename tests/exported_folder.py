@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from disclosure_attack import MOST, Attack
 
+from tdrop.disclosure import step_of
 from tdrop.metrics import METRICS, refer
 from tdrop.report import ReportData
 
@@ -70,7 +71,7 @@ def learn_the_whole(attack: Attack, shown: dict[Any, dict[str, Any]]) -> None:
     ):
         row = shown[metric, "all"]
         if row["value"] is not None:
-            half = max(0.01, 10 / row["n"]) / 2 + 1e-9
+            half = step_of(row["n"], 10) / 2 + 1e-9
             attack.require({**counted, "known": -(row["value"] - half)}, 0, MOST)
             attack.require({**counted, "known": -(row["value"] + half)}, -MOST, 0)
     for share in SHARES:

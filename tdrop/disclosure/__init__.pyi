@@ -5,6 +5,7 @@ from .cells import (
     coarse as coarse,
     is_small as is_small,
     limit as limit,
+    round_step as round_step,
     shown_count as shown_count,
     shown_mean as shown_mean,
     shown_parts as shown_parts,

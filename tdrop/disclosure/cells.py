@@ -9,7 +9,7 @@ a sum therefore needs no company: the sum is not known well enough to give it aw
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
@@ -22,6 +22,9 @@ from tdrop.base import Amount, Count, Hidden
 HIDDEN = Hidden()
 
 Document = TypeVar("Document")
+
+#: A column of so few values is shown value by value, here and there.
+FEW_VALUES = 12
 
 #: Decimals of numbers that are no quotients of counts: enough to read.
 DECIMALS = 3
@@ -84,25 +87,55 @@ def share_end(value: float | None, whole: float, threshold: int, *, upper: bool)
     return min(1.0, max(-1.0, steps * threshold / coarse(whole, threshold)))
 
 
-def step_of(rows: float, threshold: int) -> float:
-    """Returns how finely a mean over `rows` may be told, in standard deviations: `threshold` patients do not show."""
-    wanted = threshold / max(rows, 1.0)
+def round_step(wanted: float) -> float:
+    """Returns the smallest of 1, 2 or 5 times a power of ten that is not below a number."""
     power = 10.0 ** math.floor(math.log10(wanted))
-    return max(0.01, power * next(factor for factor in (1, 2, 5, 10) if factor * power >= wanted * (1 - 1e-9)))
+    return float(power * next(factor for factor in (1, 2, 5, 10) if factor * power >= wanted * (1 - 1e-9)))
+
+
+def step_of(rows: float, threshold: int) -> float:
+    """Returns how fine a mean over `rows` may be, in standard deviations: `threshold` patients do not show."""
+    return max(0.01, round_step(threshold / max(coarse(rows, threshold), 1)))
+
+
+def fine_step(rows: float, threshold: int) -> float:
+    """Returns how fine a number between 0 and 1 may be that is no mean of a column: one patient of `rows` is a step."""
+    return max(10.0**-DECIMALS, round_step(1 / max(coarse(rows, threshold), 1)))
 
 
 def to_grid(value: float | None, step: float) -> float | None:
-    """Returns a number on a grid."""
-    return None if value is None else round(step * round(value / step), 10)
+    """Returns a number on a grid of round steps, with no more decimals than these have."""
+    if value is None:
+        return None
+    decimals = max(0, -math.floor(math.log10(step) + 1e-9))
+    return round(step * round(value / step), decimals)
+
+
+def mean_to_grid(mean: float, sd: float, rows: float, threshold: int) -> float:
+    """Returns a mean as it may leave, on a grid that follows from what leaves of its spread."""
+    return to_grid(mean, round_step(step_of(rows, threshold) * (shown_spread(sd) or 1.0))) or 0.0
+
+
+def shown_spread(sd: float) -> float:
+    """Returns one digit of a standard deviation: two would tell the counts of a column of few values."""
+    return float(f"{sd:.1g}")
 
 
 def shown_mean(values: NDArray[Any], threshold: int) -> float | None:
-    """Returns a mean (of rows,) as it may leave: one digit of its spread says how coarse that is; None of few rows."""
+    """Returns a mean (of rows,) as it may leave; None of few rows."""
     if not len(values) or is_small(len(values), threshold):
         return None
-    step = step_of(len(values), threshold) * float(f"{np.std(values):.1g}")
-    mean = float(np.mean(values))
-    return to_grid(mean, step) if step else mean
+    distinct, counts = np.unique(values, return_counts=True)
+
+    def publish(table: NDArray[Any]) -> float:
+        mean = float(np.average(distinct, weights=table))
+        sd = float(np.sqrt(np.average((distinct - mean) ** 2, weights=table)))
+        return mean_to_grid(mean, sd, table.sum(), threshold)
+
+    # Of a column of few values a mean tells counts, which stand beside it.
+    if len(distinct) <= FEW_VALUES and not leaves_open(counts, publish, threshold):
+        return None
+    return publish(counts)
 
 
 def shown_parts(counts: Sequence[int], threshold: int) -> list[Count]:
@@ -115,6 +148,39 @@ def shown_parts(counts: Sequence[int], threshold: int) -> list[Count]:
     if any(isinstance(value, Hidden) for value in shown) and not _open(counts, threshold):
         shown[max(range(len(counts)), key=lambda index: counts[index])] = HIDDEN
     return shown
+
+
+def leaves_open(counts: NDArray[Any], publish: Callable[[NDArray[Any]], Any], threshold: int) -> bool:
+    """Whether every small count of a table could be another one under all that is published of the table.
+
+    Args:
+        counts: The table (values,).
+        publish: What is said of a table beside its counts and their sum.
+        threshold: Of disclosure.
+    """
+
+    def left(table: NDArray[Any]) -> Any:
+        return [shown_count(count, threshold) for count in (*table, table.sum())], publish(table)
+
+    truth = left(counts)
+    return all(
+        any(left(table) == truth for table in _neighbours(counts, place, threshold))
+        for place, count in enumerate(counts)
+        if is_small(float(count), threshold)
+    )
+
+
+def _neighbours(counts: NDArray[Any], place: int, threshold: int) -> Iterator[NDArray[Any]]:
+    """Tables with another small count at one place: of as many patients as before, or of a few more or fewer."""
+    for count in range(1, threshold):
+        change = count - counts[place]
+        for other in range(len(counts)):
+            table = counts.copy()
+            table[place] += change
+            if other != place:
+                table[other] -= change
+            if change and table[other] > 0:
+                yield table
 
 
 def bounds(value: Count, threshold: int) -> tuple[int, int]:

@@ -12,12 +12,12 @@ from typing import Any
 
 from tdrop.base import Hidden
 from tdrop.disclosure.cells import (
-    DECIMALS,
     HIDDEN,
     Document,
     Policy,
     by_rule,
     coarse,
+    fine_step,
     gives_away,
     is_small,
     limit,
@@ -131,7 +131,7 @@ def _step(row: Row, threshold: int) -> float:
     if tells == "gains":
         return float(max(1, threshold // 2))
     # A weighed count is no finer than the threshold's share of the patients, so that no count can be read off.
-    return max(0.01, threshold / coarse(row.n or threshold, threshold)) if tells == "weights" else 10.0**-DECIMALS
+    return step_of(row.n or threshold, threshold) if tells == "weights" else fine_step(row.n or threshold, threshold)
 
 
 def _rests_on_few(row: Row, threshold: int) -> bool:
@@ -202,8 +202,8 @@ def disclose_observations(
 ) -> tuple[Observation, ...]:
     """Returns what was observed beside a forecast as it may leave.
 
-    A number leaves only where the evaluation as it leaves shows the same, on a grid that a handful of patients do not
-    move.
+    A number leaves only where the evaluation as it leaves shows it too, and as finely as there: a coarser one beside
+    it would protect nobody.
 
     Args:
         observations: Forecast and observed numbers.
@@ -214,26 +214,17 @@ def disclose_observations(
     if not threshold:
         return tuple(observations)
     known = {(row.method, row.metric) for row in evaluation.rows if row.value is not None and row.group == ALL}
-    return tuple(
-        replace(
-            one,
-            observed=to_grid(one.observed, step_of(one.n, threshold)) or 0.0,
-            observed_low=None,
-            observed_high=None,
-            n=coarse(one.n, threshold),
-        )
-        for one in observations
-        if (one.method, _OBSERVED.get(one.quantity, one.quantity)) in known and not _few_of(one, threshold)
-    )
-
-
-def _few_of(one: Observation, threshold: int) -> bool:
-    """Whether a number rests on few patients, or counts few, or all but few."""
-    if is_small(one.n, threshold):
-        return True
-    metric = _OBSERVED.get(one.quantity, one.quantity)
-    part = round(one.observed * one.n, 6)
-    return is_share_of_counts(metric) and (is_small(part, threshold) or gives_away(part, one.n, threshold))
+    leaving = []
+    for one in observations:
+        metric = _OBSERVED.get(one.quantity, one.quantity)
+        if is_share_of_counts(metric):
+            value = shown_share(round(one.observed * one.n, 6), one.n, threshold)
+        else:
+            value = to_grid(one.observed, fine_step(one.n, threshold))
+        if value is not None and not is_small(one.n, threshold) and (one.method, metric) in known:
+            n = coarse(one.n, threshold)
+            leaving.append(replace(one, observed=value, observed_low=None, observed_high=None, n=n))
+    return tuple(leaving)
 
 
 def disclose_moved(moved: Sequence[Moved], policy: Policy) -> tuple[Moved, ...]:

@@ -4,22 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from functools import partial
 
-from tdrop.base import Amount, Count
+import numpy as np
+
+from tdrop.base import Amount, Count, Doubles
 from tdrop.disclosure.cells import (
-    DECIMALS,
+    FEW_VALUES,
     Policy,
     by_rule,
     coarse,
+    fine_step,
+    leaves_open,
     limit,
+    mean_to_grid,
     shown_count,
     shown_parts,
     shown_share,
+    shown_spread,
     step_of,
     to_grid,
     to_number,
 )
-from tdrop.shift import Balance, Density, Driver, FeatureShift, Matching, Shift
+from tdrop.shift import Balance, Density, DomainAuroc, Driver, FeatureShift, Matching, Shift
+
+#: Of a continuous feature: source_mean, target_mean, pooled_sd, smd and distance.
+Moments = tuple[float | None, float | None, float | None, float | None, float | None]
 
 
 def disclose_shift(shift: Shift, policy: Policy) -> Shift:
@@ -34,21 +44,28 @@ def disclose_shift(shift: Shift, policy: Policy) -> Shift:
         shift,
         source_rows=shown_count(shift.source_rows, threshold),
         target_rows=shown_count(shift.target_rows, threshold),
-        domain_auroc=None if shift.domain_auroc is None else by_rule(shift.domain_auroc, threshold),
-        aurocs=tuple(by_rule(item, threshold) for item in shift.aurocs),
+        domain_auroc=None if shift.domain_auroc is None else _auroc(shift.domain_auroc, min(rows), threshold),
+        aurocs=tuple(_auroc(item, min(rows), threshold) for item in shift.aurocs),
         permutation=None if shift.permutation is None else by_rule(shift.permutation, threshold),
         weights_effective_n=None if effective is None else coarse(effective, threshold),
         weights_capped_share=_share(shift.weights_capped_share, rows[0], threshold),
         outside_overlap=_share(shift.outside_overlap, rows[1], threshold),
         propensity=None if shift.propensity is None else _density(shift.propensity, threshold),
         features=features,
-        drivers=tuple(_driver(item, features) for item in shift.drivers),
+        drivers=tuple(_driver(item, features, fine_step(min(rows), threshold)) for item in shift.drivers),
         grounds=tuple(by_rule(item, threshold, expected=_whole(item.expected, threshold)) for item in shift.grounds),
     )
 
 
 def _whole(value: Amount | None, threshold: int) -> Count | None:
     return None if value is None else shown_count(to_number(value), threshold)
+
+
+def _auroc(item: DomainAuroc, rows: int, threshold: int) -> DomainAuroc:
+    ends = {
+        name: to_grid(getattr(item, name), fine_step(rows, threshold)) for name in ("value", "low", "high", "log_loss")
+    }
+    return by_rule(item, threshold, **ends)
 
 
 def _share(value: float | None, rows: int, threshold: int) -> float | None:
@@ -63,23 +80,72 @@ def _feature(item: FeatureShift, rows: tuple[int, int], threshold: int) -> Featu
         outside_range=_share(item.outside_range, rows[1], threshold),
     )
     if item.kind == "continuous":
-        return _means(shown, rows, threshold)
+        return _means(shown, item.density, rows, threshold)
     there, here = _share(item.source_mean, rows[0], threshold), _share(item.target_mean, rows[1], threshold)
     return _difference(shown, there, here)
 
 
-def _means(item: FeatureShift, rows: tuple[int, int], threshold: int) -> FeatureShift:
-    """Means so coarse that moving `threshold` patients by a standard deviation would not show."""
-    sd = item.pooled_sd or 1.0
-    steps = [step_of(number, threshold) for number in rows]
-    return replace(
-        item,
-        source_mean=to_grid(item.source_mean, steps[0] * sd),
-        target_mean=to_grid(item.target_mean, steps[1] * sd),
-        smd=to_grid(item.smd, max(steps)),
-        distance=to_grid(item.distance, max(steps)),
-        # Two digits of a spread say nothing of a single patient among these many.
-        pooled_sd=None if item.pooled_sd is None else float(f"{item.pooled_sd:.2g}"),
+def _means(item: FeatureShift, whole: Density, rows: tuple[int, int], threshold: int) -> FeatureShift:
+    """Means so coarse that moving `threshold` patients by a standard deviation would not show.
+
+    The grid follows from the spread as it leaves: a grid of the exact spread would give that away. Of a column of few
+    values, such as an ordinal one, moments are a fingerprint of its counts: they stay where they tell a small one.
+
+    Args:
+        item: The feature with its bars as they leave.
+        whole: Its exact bars.
+        rows: Patients of the source and of the target.
+        threshold: Of disclosure.
+    """
+    moments = (item.source_mean, item.target_mean, item.pooled_sd, item.smd, item.distance)
+    if len(whole.source) <= FEW_VALUES:
+        values = _values(whole.edges)
+        sides = [np.array(list(map(to_number, bars)), dtype=np.float64) for bars in (whole.source, whole.target)]
+
+        def publish(side: int, counts: Doubles) -> Moments:
+            tables = [counts, sides[1]] if side == 0 else [sides[0], counts]
+            return _rounded(_moments(values, *tables), (tables[0].sum(), tables[1].sum()), threshold)
+
+        if not all(leaves_open(sides[side], partial(publish, side), threshold) for side in (0, 1)):
+            return _with_moments(item, (None,) * 5)
+        moments = _moments(values, *sides)
+    return _with_moments(item, _rounded(moments, rows, threshold))
+
+
+def _with_moments(item: FeatureShift, moments: Moments) -> FeatureShift:
+    source, target, sd, smd, distance = moments
+    return replace(item, source_mean=source, target_mean=target, pooled_sd=sd, smd=smd, distance=distance)
+
+
+def _values(edges: Sequence[float]) -> Doubles:
+    """The values of a column of few: edges lie half-way, so that each is the one before, mirrored at the edge."""
+    values = [(edges[0] + edges[1]) / 2]
+    for edge in edges[1:-1]:
+        values.append(2 * edge - values[-1])
+    return np.array(values)
+
+
+def _moments(values: Doubles, source: Doubles, target: Doubles) -> Moments:
+    """The moments that follow from the counts of both sites."""
+    shares = [counts / counts.sum() for counts in (source, target)]
+    means = [float(share @ values) for share in shares]
+    variances = [float(share @ (values - mean) ** 2) for share, mean in zip(shares, means, strict=True)]
+    sd = float(np.sqrt(np.mean(variances)))
+    if not sd:
+        return means[0], means[1], sd, 0.0 if means[0] == means[1] else None, None
+    distance = float(np.abs(np.cumsum(shares[0] - shares[1])[:-1]) @ np.diff(values))
+    return means[0], means[1], sd, (means[1] - means[0]) / sd, distance / sd
+
+
+def _rounded(moments: Moments, rows: tuple[float, float], threshold: int) -> Moments:
+    source, target, sd, smd, distance = moments
+    spread, step = shown_spread(sd or 0.0), step_of(min(rows), threshold)
+    return (
+        None if source is None else mean_to_grid(source, spread, rows[0], threshold),
+        None if target is None else mean_to_grid(target, spread, rows[1], threshold),
+        None if sd is None else spread,
+        to_grid(smd, step),
+        to_grid(distance, step),
     )
 
 
@@ -116,13 +182,13 @@ def _half(distances: Sequence[float | None]) -> float | None:
     return sum(known) / 2 if len(known) == len(distances) else None
 
 
-def _driver(item: Driver, features: Sequence[FeatureShift]) -> Driver:
+def _driver(item: Driver, features: Sequence[FeatureShift], step: float) -> Driver:
     members = [one for one in features if one.column == item.column]
     smds = [one.smd for one in members if one.smd is not None]
     distances = [one.distance for one in members if one.distance is not None]
     return Driver(
         item.column,
-        round(item.auroc_drop, DECIMALS),
+        to_grid(item.auroc_drop, step) or 0.0,
         max(smds, key=abs, default=None),
         max(distances, default=None),
     )

@@ -5,18 +5,30 @@ The attacker knows the rule of disclosure, how the counts of a site hang togethe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 from disclosure_attack import MOST, Attack
+from numpy.typing import NDArray
 
+from tdrop.base import Cohort
 from tdrop.contracts import Disclosure, Validation
 from tdrop.data.outcomes import LabelCounts
-from tdrop.disclosure import disclose_labels, disclose_rows, disclose_shift, disclose_validation, step_of
+from tdrop.disclosure import (
+    HIDDEN,
+    bounds,
+    disclose_labels,
+    disclose_rows,
+    disclose_shift,
+    disclose_validation,
+    round_step,
+    step_of,
+)
 from tdrop.evaluate import ALL, Row
-from tdrop.shift import Density, FeatureShift, Shift
+from tdrop.shift import Density, FeatureShift, Shift, compare_features
 
 POLICY = Disclosure(threshold=10)
 SITES = 200
@@ -106,8 +118,8 @@ def learn_shift(attack: Attack, site: Mapping[str, Any]) -> None:
     for index, bar in enumerate(shown.density.target):
         attack.learn(f"bar {index}", bar)
     attack.require({"patients": -1, **{f"bar {index}": 1 for index in range(len(bars))}}, 0, 0)
-    half = step_of(n, 10) * sd / 2 + 1e-9
-    for side, sign in ((-half, 1), (half, -1)):
+    half = 0.0 if shown.pooled_sd is None else round_step(step_of(n, 10) * shown.pooled_sd) / 2 + 1e-9
+    for side, sign in ((-half, 1), (half, -1)) if half else ():
         weights = {f"bar {index}": sign * place for index, place in enumerate(places)}
         attack.require({**weights, "patients": -sign * (shown.target_mean + side)}, 0, 10 * MOST)
     for name, bar in zip(("no", "yes"), binary.density.target, strict=True):
@@ -140,6 +152,84 @@ def test_no_small_count_of_two_hundred_sites_can_be_solved(block: int) -> None:
                 assert low < high, (seed, name, value)
                 tried += 1
     assert tried > 100
+
+
+def ordinal(site: str, counts: Sequence[int]) -> Cohort:
+    """Patients with one ordinal feature."""
+    levels = np.repeat(np.arange(1, len(counts) + 1), counts).astype(np.float32)
+    return Cohort(site=site, ids=[f"{site}{row}" for row in range(len(levels))], features=("grade",), X=levels[:, None])
+
+
+def publish(source: Cohort, target: Cohort) -> Shift:
+    features = compare_features(source, target)
+    whole = Shift("a", "b", len(source), len(target), "go", None, (), None, None, None, None, None, features, ())
+    return disclose_shift(whole, POLICY)
+
+
+def possible_tables(shift: Shift, source: NDArray[Any]) -> NDArray[Any]:
+    """Every table of the target (tables, levels) that could have left as this one, for whoever has the source."""
+    (shown,) = shift.features
+    ends = [(0, 600) if bar == HIDDEN else bounds(bar, 10) for bar in shown.density.target]
+    tables = np.array(list(itertools.product(*(range(low, high + 1) for low, high in ends))), dtype=np.float64)
+    low, high = bounds(shift.target_rows, 10)
+    tables = tables[(tables.sum(axis=1) >= low) & (tables.sum(axis=1) <= high)]
+    if shown.pooled_sd is None:
+        return tables
+    values = np.arange(1.0, len(source) + 1)
+    shares, known = tables / tables.sum(axis=1, keepdims=True), source / source.sum()
+    means, mean = shares @ values, float(known @ values)
+    variances = shares @ values**2 - means**2
+    sd = np.sqrt((variances + float(known @ values**2) - mean**2) / 2)
+    steps = np.array([step_of(min(rows, source.sum()), 10) for rows in tables.sum(axis=1)])
+    grid = np.array([round_step(step_of(rows, 10) * shown.pooled_sd) for rows in tables.sum(axis=1)])
+    distance = np.abs(np.cumsum(shares - known, axis=1)[:, :-1]).sum(axis=1) / sd
+    unit = 10.0 ** np.floor(np.log10(shown.pooled_sd))
+    fits = np.abs(sd - shown.pooled_sd) <= unit / 2 * (1 + 1e-6)
+    for number, value, step in (
+        (means, shown.target_mean, grid),
+        ((means - mean) / sd, shown.smd, steps),
+        (distance, shown.distance, steps),
+    ):
+        fits &= np.abs(number - value) <= step / 2 + 1e-6
+    return tables[fits]
+
+
+@pytest.mark.parametrize("levels", [3, 4])
+def test_no_small_count_of_an_ordinal_column_follows_from_its_moments(levels: int) -> None:
+    """Every table that fits means, spread, difference and distance is tried, by someone who knows the source."""
+    tried = shown = 0
+    for seed in range(SITES):
+        random = np.random.default_rng(seed)
+        target = 1 + random.multinomial(random.integers(40, 500), random.dirichlet(np.full(levels, 1.0)))
+        target[random.integers(levels)] = random.integers(1, 10)
+        source = 1 + random.multinomial(random.integers(100, 1500), random.dirichlet(np.full(levels, 2.0)))
+        shift = publish(ordinal("a", source), ordinal("b", target))
+        tables = possible_tables(shift, source)
+        assert (tables == target).all(axis=1).any(), "what left must at least allow the truth"
+        shown += shift.features[0].target_mean is not None
+        for level, count in enumerate(target):
+            if count < 10:
+                assert len(np.unique(tables[:, level])) > 1, (seed, target, level)
+                tried += 1
+    assert tried > SITES
+    assert shown > 0.8 * SITES, "means must still be worth reading"
+
+
+def test_no_value_of_a_patient_follows_from_those_of_all_the_others() -> None:
+    for seed in range(SITES // 4):
+        random = np.random.default_rng(seed)
+        psa = random.lognormal(2.0, 1.0, random.integers(30, 300)).round(1).astype(np.float32)
+        source, other = random.lognormal(1.8, 1.0, 500).round(1).astype(np.float32), psa.copy()
+        other[0] += np.float32(0.1)
+        cohorts = [
+            Cohort(site="b", ids=[str(row) for row in range(len(values))], features=("psa",), X=values[:, None])
+            for values in (source, psa, other)
+        ]
+        shifts = [publish(cohorts[0], target) for target in cohorts[1:]]
+        bars = [shift.features[0].density for shift in shifts]
+        if bars[0] == bars[1]:  # else the value lies at the edge of two bars
+            assert shifts[0] == shifts[1], seed
+        assert shifts[0].features[0].target_mean == pytest.approx(float(psa.mean()), abs=float(psa.std()))
 
 
 def test_the_attack_itself_works() -> None:
