@@ -14,7 +14,7 @@ from benchmarks.paired import compare_rows, measure_fit
 from benchmarks.problems import draw
 from benchmarks.public_tables import Sides
 from benchmarks.results import Results, Table
-from benchmarks.table_one import MAIN, NEURAL, ORACLE, Plan, fit_fixed, naming, oracle_summary, tune_and_fit
+from benchmarks.training import MAIN, NEURAL, ORACLE, Plan, fit_fixed, naming, oracle_summary, tune_and_fit
 from benchmarks.units import QUICK_NETWORK, Options
 from tdrop.base import Summary
 from tdrop.methods import method_names

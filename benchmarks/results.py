@@ -1,13 +1,13 @@
-"""What a benchmark writes: tables (CSV, Markdown), figures (SVG) and key numbers, with what each rests on."""
+"""What a benchmark writes: tables (CSV, Markdown), and figures (SVG), with what each rests on."""
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import pandas as pd
 import yaml
 
 from benchmarks import CONTRACTS
@@ -62,12 +62,7 @@ class Table:
 
     def write_csv(self, path: Path) -> None:
         """The table for programs: an estimate becomes three columns."""
-        plain = [_flat(row) for row in self.rows]
-        with path.open("w", newline="", encoding="utf-8") as stream:
-            columns = list(dict.fromkeys(key for row in plain for key in row))
-            writer = csv.DictWriter(stream, columns, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(plain)
+        pd.DataFrame([_flat(row) for row in self.rows], dtype=object).to_csv(path, index=False, lineterminator="\n")
 
 
 def _cell(value: Cell) -> str:
@@ -82,11 +77,10 @@ def _cell(value: Cell) -> str:
 def _flat(row: Mapping[str, Cell]) -> Row:
     flat: Row = {}
     for key, value in row.items():
+        parts = {key: value}
         if isinstance(value, Estimate):
             parts = {key: value.value, f"{key} low": value.low, f"{key} high": value.high}
-            flat.update({name: None if part is None else round(part, 6) for name, part in parts.items()})
-        else:
-            flat[key] = round(value, 6) if isinstance(value, float) else value
+        flat |= {name: round(part, 6) if isinstance(part, float) else part for name, part in parts.items()}
     return flat
 
 

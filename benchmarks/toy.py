@@ -79,14 +79,13 @@ def run(options: Options) -> Results:
     units = [_unit(name, seed, options.quick) for name in names for seed in range(seeds)]
     curves = iter(run_units(options, "toy", fit_toy, units))
     by_run = {name: [next(curves) for _ in range(seeds)] for name in names}
-    tables = [_widths(by_run), _ratios(by_run)]
     return Results(
         title="Toy regression (simulated)",
         about=(
             f"Simulated data. {seeds} draws of 50 labelled source and 50 unlabelled target points. Source-dense: x in "
             f"{SOURCE_DENSE}, target-only: x in {TARGET_ONLY}. Settings were fixed on other draws."
         ),
-        tables=tables,
+        tables=[_widths(by_run), _ratios(by_run)],
         figures=_figures(by_run),
     )
 

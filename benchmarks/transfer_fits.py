@@ -32,7 +32,7 @@ from tdrop.choose import (
     tune,
     weigh_out_of_fold,
 )
-from tdrop.forecast import QUANTITIES, Evidence, Ranked, forecast_methods
+from tdrop.forecast import QUANTITIES, Evidence, Forecast, Ranked, forecast_methods
 from tdrop.methods import COMMITTEE, build
 from tdrop.methods.parts.committee import Committee
 from tdrop.methods.parts.network_method import FittedNetwork
@@ -49,7 +49,7 @@ THRESHOLD = 0.15
 
 @dataclass(frozen=True)
 class Scored:
-    """One tuned method on one transfer: what the rules saw of it, and then what it did at the target.
+    """One tuned method on one transfer: what the rules saw of it, what was forecast, and then what it did.
 
     Attributes:
         candidate: Whether it can be chosen: it has samples.
@@ -58,6 +58,10 @@ class Scored:
         auroc: AUROC at the target.
         log_loss: Log loss there.
         at_target: By measure, what its fit does there; empty for a committee, which has no fit of its own.
+        auroc_by: The forecast AUROC by every estimator.
+        forecast: The default forecast of the quantities, and `spread` their standard deviations.
+        observed: What the outcomes showed of them.
+        chance: Standard deviation of the observed AUROC: what no forecast can know.
     """
 
     candidate: bool
@@ -66,23 +70,9 @@ class Scored:
     auroc: float
     log_loss: float
     at_target: Values
-
-
-@dataclass(frozen=True)
-class Forecasted:
-    """One method's forecast on one transfer, and the truth.
-
-    Attributes:
-        by: AUROC by every estimator.
-        values: The default forecast of the quantities.
-        sampling: Their standard deviations.
-        observed: What the outcomes showed.
-        chance: Standard deviation of the observed AUROC: what no forecast can know.
-    """
-
-    by: Mapping[str, float | None]
-    values: tuple[float, ...]
-    sampling: tuple[float, ...]
+    auroc_by: Mapping[str, float | None]
+    forecast: tuple[float, ...]
+    spread: tuple[float, ...]
     observed: tuple[float, ...]
     chance: float
 
@@ -97,7 +87,6 @@ class Measurement:
         effective_n: Effective size of the weighted source.
         scores: By method, what it scored and did.
         chosen: By rule, the method that it picks.
-        forecasts: By method, forecast and truth.
     """
 
     verdict: str
@@ -105,7 +94,6 @@ class Measurement:
     effective_n: float | None
     scores: Mapping[str, Scored]
     chosen: Mapping[str, str]
-    forecasts: Mapping[str, Forecasted]
 
 
 def measure_tuned(problem: str, methods: Sequence[str], trials: int, quick: bool) -> Measurement:
@@ -143,27 +131,35 @@ def measure_sides(sides: Sides, methods: Sequence[str], trials: int, quick: bool
         Evidence(name, own.risk, source.y[own.rows].astype(np.float64), weights[own.rows], risks[name])
         for name, own in held_out.items()
     ]
+    made = forecast_methods("target", evidence, THRESHOLD)
     return Measurement(
         verdict=shift.verdict,
         domain_auroc=shift.domain_auroc.value if shift.domain_auroc else None,
         effective_n=shift.weights_effective_n,
         chosen=choose_by_every_rule(scores),
-        forecasts=_forecast(evidence, sides),
-        scores={score.method: _open(score, risks[score.method], fits.get(score.method), sides) for score in scores},
+        scores={
+            score.method: _open(score, risks[score.method], fits.get(score.method), sides, made) for score in scores
+        },
     )
 
 
-def _open(score: Score, risk: Doubles, fit: Summary | None, sides: Sides) -> Scored:
-    """Holds a method's risks against the outcomes."""
+def _open(score: Score, risk: Doubles, fit: Summary | None, sides: Sides, made: Forecast) -> Scored:
+    """Holds a method's risks and forecast against the outcomes."""
     known = np.isfinite(sides.outcomes)
-    y = sides.outcomes[known]
+    y, risk = sides.outcomes[known], risk[known]
+    answers = [answer for quantity in QUANTITIES if (answer := made.find(score.method, quantity)) is not None]
     return Scored(
         candidate=score.has_samples,
         matched_validation=score.trial.matched_log_loss if score.trial else None,
         importance_weighted=score.folds.log_loss if score.folds else None,
-        auroc=auroc(y, risk[known]) or 0.5,
-        log_loss=float(per_row_log_loss(y, risk[known]).mean()),
+        auroc=auroc(y, risk) or 0.5,
+        log_loss=float(per_row_log_loss(y, risk).mean()),
         at_target={} if fit is None else measure_fit(sides.outcomes, fit),
+        auroc_by={str(name): value for name, value in answers[0].by.items()},
+        forecast=tuple(answer.value or 0.0 for answer in answers),
+        spread=tuple(answer.sampling or 0.0 for answer in answers),
+        observed=tuple(map(float, Ranked.sort(risk, THRESHOLD).quantities(y[None], 1 - y[None])[:, 0])),
+        chance=float(np.sqrt(delong(risk[y < 0.5], risk[y > 0.5])[1])),
     )
 
 
@@ -176,26 +172,6 @@ def choose_by_every_rule(scores: Sequence[Score]) -> dict[str, str]:
         f"{criterion}, one method alone": make_choice(single, criterion=criterion).method for criterion in criteria
     }
     return {**chosen, **{f"always {score.method}": score.method for score in single if score.has_samples}}
-
-
-def _forecast(evidence: Sequence[Evidence], sides: Sides) -> dict[str, Forecasted]:
-    """Forecasts every method, then opens the outcomes."""
-    known = np.isfinite(sides.outcomes)
-    y = sides.outcomes[known]
-    made = forecast_methods("target", evidence, THRESHOLD)
-    forecasts = {}
-    for own in evidence:
-        answers = [made.find(own.method, quantity) for quantity in QUANTITIES]
-        risk = own.target[known]
-        observed = Ranked.sort(risk, THRESHOLD).quantities(y[None], 1 - y[None])[:, 0]
-        forecasts[own.method] = Forecasted(
-            by={} if answers[0] is None else {str(name): value for name, value in answers[0].by.items()},
-            values=tuple(float(answer.value or 0.0) if answer else np.nan for answer in answers),
-            sampling=tuple(float(answer.sampling or 0.0) if answer else np.nan for answer in answers),
-            observed=tuple(map(float, observed)),
-            chance=float(np.sqrt(delong(risk[y < 0.5], risk[y > 0.5])[1])),
-        )
-    return forecasts
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from scipy.stats import norm
 from benchmarks.paired import FEWEST_ERRORS, Values, compare_rows
 from benchmarks.problems import CURVED, PAIRS, SHAPED, transfer_problems
 from benchmarks.results import Estimate, Results, Row, Table
-from benchmarks.table_one import RIVALS
+from benchmarks.training import RIVALS
 from benchmarks.transfer_fits import ABLATION, ITSELF, Measurement, measure_rows, measure_tuned
 from benchmarks.units import Options, run_units
 from tdrop.base import Doubles, UsageError, did_you_mean
@@ -157,14 +157,16 @@ def _tuned_problems_table(tuned: Tuned) -> Table:
             "domain AUROC": one.domain_auroc,
             "effective n": one.effective_n,
             "method": method,
-            **{field: value for field, value in vars(score).items() if field != "at_target"},
+            "importance-weighted log loss": score.importance_weighted,
+            "matched log loss": score.matched_validation,
             "chosen": one.chosen[DEFAULT_CRITERION] == method,
-            **{f"{quantity}, forecast": forecast.values[place] for place, quantity in enumerate(QUANTITIES)},
-            **{f"{quantity}, observed": forecast.observed[place] for place, quantity in enumerate(QUANTITIES)},
+            "AUROC": score.auroc,
+            "log loss": score.log_loss,
+            **{f"{quantity}, forecast": value for quantity, value in zip(QUANTITIES, score.forecast, strict=True)},
+            **{f"{quantity}, observed": value for quantity, value in zip(QUANTITIES, score.observed, strict=True)},
         }
         for (family, name), one in tuned.items()
         for method, score in one.scores.items()
-        for forecast in [one.forecasts[method]]
     ]
     return Table("choosing_measurements", "Every method at every transfer, simulated or real by its family.", rows)
 
@@ -172,12 +174,12 @@ def _tuned_problems_table(tuned: Tuned) -> Table:
 def forecast_tables(tuned: Tuned) -> list[Table]:
     """Estimators of the AUROC, and intervals whose tau leaves the transfer at hand out."""
     rows: list[Row] = []
-    chosen = [one.forecasts[one.chosen[DEFAULT_CRITERION]] for one in tuned.values()]
-    every = [forecast for one in tuned.values() for forecast in one.forecasts.values()]
-    for name, forecasts in (("chosen method", chosen), ("every method", every)):
+    chosen = [one.scores[one.chosen[DEFAULT_CRITERION]] for one in tuned.values()]
+    every = [score for one in tuned.values() for score in one.scores.values()]
+    for name, scores in (("chosen method", chosen), ("every method", every)):
         for estimator in ESTIMATORS:
-            known = [one for one in forecasts if one.by.get(estimator) is not None]
-            error = np.array([(one.by[estimator] or 0.0) - one.observed[0] for one in known])
+            known = [one for one in scores if one.auroc_by.get(estimator) is not None]
+            error = np.array([(one.auroc_by[estimator] or 0.0) - one.observed[0] for one in known])
             chance = np.array([max(one.chance, 1e-9) for one in known])
             rows.append(
                 {
@@ -200,9 +202,9 @@ def forecast_tables(tuned: Tuned) -> list[Table]:
 
 def misses(tuned: Tuned, quantity: int, without: Key | None = None) -> tuple[list[Doubles], list[Doubles]]:
     """By transfer, one number's observed minus forecast and its standard deviation (methods,); one left out."""
-    kept = [own.forecasts.values() for key, own in tuned.items() if key != without]
-    errors = [np.array([one.observed[quantity] - one.values[quantity] for one in own]) for own in kept]
-    return errors, [np.array([one.sampling[quantity] for one in own]) for own in kept]
+    kept = [own.scores.values() for key, own in tuned.items() if key != without]
+    errors = [np.array([one.observed[quantity] - one.forecast[quantity] for one in own]) for own in kept]
+    return errors, [np.array([one.spread[quantity] for one in own]) for own in kept]
 
 
 def _interval_row(tuned: Tuned, quantity: int) -> Row:
@@ -212,7 +214,7 @@ def _interval_row(tuned: Tuned, quantity: int) -> Row:
         (error,), (spread,) = misses({key: own}, quantity)
         tau = fit_tau(*misses(tuned, quantity, key))
         half = float(norm.ppf(0.975)) * np.hypot(spread, tau)
-        place = list(own.forecasts).index(own.chosen[DEFAULT_CRITERION])
+        place = list(own.scores).index(own.chosen[DEFAULT_CRITERION])
         inside = np.abs(error) <= half
         taus.append(tau)
         covered.append(bool(inside[place]))

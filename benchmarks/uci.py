@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from benchmarks.paired import concordant_pairs, mean_over_problems, stratified_estimate
 from benchmarks.results import Estimate, Results, Row, Table, printed
-from benchmarks.table_one import MAIN, REFERENCES
+from benchmarks.training import MAIN, REFERENCES
 from benchmarks.units import Options, run_units
 from tdrop import metrics
 from tdrop.base import Cohort, Doubles
@@ -59,7 +59,11 @@ def run(options: Options) -> Results:
         for split in range(splits)
     ]
     measured = iter(run_units(options, "uci", measure_split, units))
-    by_problem = _by_problem({name: [next(measured) for _ in range(splits)] for name in names})
+    by_method = {name: [next(measured) for _ in range(splits)] for name in names}
+    by_problem = {
+        problem: {name: [split[place] for split in own] for name, own in by_method.items()}
+        for place, problem in enumerate(PROBLEMS)
+    }
     return Results(
         title="The paper's appendix: breast cancer, iris, wine",
         about=(
@@ -100,12 +104,12 @@ class Tested:
     rows: int
 
 
-#: One method on one split of every problem, in the order of PROBLEMS.
-Split = tuple[Tested, ...]
+#: By method, one test per split.
+Tests = Mapping[str, Sequence[Tested]]
 
 
-def measure_split(method: str, settings: Mapping[str, Any], split: int, passes: int) -> Split:
-    """Fits one method to one split of all six problems."""
+def measure_split(method: str, settings: Mapping[str, Any], split: int, passes: int) -> tuple[Tested, ...]:
+    """Fits one method to one split of all six problems, in the order of PROBLEMS."""
     return tuple(_measure(method, settings, problem, split, passes) for problem in PROBLEMS)
 
 
@@ -151,24 +155,13 @@ def draw_test(X: NDArray[Any], weights: str, split: int) -> NDArray[np.bool_]:
     return test
 
 
-#: By problem and method, one test per split.
-ByProblem = Mapping[Problem, Mapping[str, Sequence[Tested]]]
-
-
-def _by_problem(splits: Mapping[str, Sequence[Split]]) -> ByProblem:
-    return {
-        problem: {name: [split[place] for split in own] for name, own in splits.items()}
-        for place, problem in enumerate(PROBLEMS)
-    }
-
-
 def _by_sd(tests: Sequence[Tested]) -> Doubles | None:
     """Concordant pairs and pairs of every split (splits, 2); None without spread."""
     pairs = [test.by_sd for test in tests]
     return None if pairs[0] is None else np.array(pairs, dtype=np.float64)
 
 
-def _table(problem: Problem, by_method: Mapping[str, Sequence[Tested]]) -> Table:
+def _table(problem: Problem, by_method: Tests) -> Table:
     dataset, weights = problem
     rows: list[Row] = []
     for name, tests in by_method.items():
@@ -196,7 +189,7 @@ def _table(problem: Problem, by_method: Mapping[str, Sequence[Tested]]) -> Table
     return Table(f"uci_{dataset.replace(' ', '_')}_{weights}", caption, rows)
 
 
-def _difference_table(tests: ByProblem) -> Table:
+def _difference_table(tests: Mapping[Problem, Tests]) -> Table:
     rows: list[Row] = []
     for (dataset, weights), by_method in tests.items():
         mine = _by_sd(by_method[PAPER])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.problems import Problem, draw
-from benchmarks.results import Estimate
-from benchmarks.table_one import ORACLE, Judged, Plan, fit_fixed, judged_results
+from benchmarks.table_one import bars_row, methods_table
+from benchmarks.training import ORACLE, Plan, Trained, fit_fixed
 from benchmarks.units import Options
 from tdrop.evaluate import Evaluation
 from tdrop.evaluate.records import Row
@@ -14,31 +14,31 @@ from tdrop.evaluate.records import Row
 AUROCS = {"mlp": 0.70, "tdnr": 0.74, "transductive_dropout": 0.71, "gradient_boosting": 0.90, ORACLE: 0.95}
 
 
+PROBLEM = Problem("x", "X to Y (simulated)", "x", draw)
+
+
 @pytest.fixture
-def judged():
+def evaluation():
     rows = tuple(Row("x", name, "all", "auroc", value, value - 0.1, value + 0.1, 50) for name, value in AUROCS.items())
-    evaluation = Evaluation("x", (0, 1), 60, 50, 20, {}, rows)
-    problem = Problem("x", "X to Y (simulated)", "x", draw)
-    return Judged(problem, evaluation, Estimate(0.01, -0.02, 0.04), 0.03)
+    return Evaluation("x", (0, 1), 60, 50, 20, {}, rows)
 
 
-def test_only_networks_are_the_measure_of_a_network(judged):
-    bars = judged_results("x", "X", "", [judged], Plan()).tables[-1]
-    assert bars.caption.startswith("Simulated pairs")
-    row = bars.rows[0]
+def test_only_networks_are_the_measure_of_a_network(evaluation):
+    row = bars_row(PROBLEM, evaluation, draw("extrapolation 1", quick=True), Trained({}, {}), Plan())
     assert row["best neural method"] == "TDNR"
     assert row["test AUROC behind the best neural method"].value == pytest.approx(0.03)
-    assert (row["patients"], row["seeds"], row["lambda chosen"]) == (50, 2, 0.03)
+    assert (row["patients"], row["seeds"], row["lambda chosen"]) == (50, 2, None)
 
 
-def test_the_table_says_on_whom_and_what_the_paper_printed(judged):
-    table = judged_results("x", "X", "", [judged], Plan(), paper={"mlp": "0.720"}).tables[0]
+def test_the_table_says_on_whom_and_what_the_paper_printed(evaluation):
+    table = methods_table(PROBLEM, evaluation, {"tdnr": 0.1}, {"mlp": "0.720"})
     assert "simulated" in table.caption
     assert "50 target patients with known outcome, 20 with the outcome; mean over 2 seed(s)" in table.caption
     printed = [list(row.values())[-1] for row in table.rows]
     assert printed == ["0.720", *["not in the paper"] * 4]
     assert table.rows[-1]["method"] == "Oracle (true risk)"
     assert str(table.rows[0]["error AUROC by sd"]) == "n/a"
+    assert table.rows[1]["error left, 20% referred by sd"] == 0.1
 
 
 def test_fixed_settings_reach_the_fit_and_members_answer_together(tmp_path):

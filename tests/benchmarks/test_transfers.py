@@ -9,17 +9,16 @@ import pytest
 
 from benchmarks.paired import MEASURES
 from benchmarks.problems import draw
-from benchmarks.transfer_fits import ABLATION, ITSELF, Forecasted, Measurement, Scored, measure_sides
+from benchmarks.transfer_fits import ABLATION, ITSELF, Measurement, Scored, measure_sides
 from benchmarks.transfers import fixed_tables, forecast_tables, misses, regret_table
 from tdrop.forecast import ESTIMATORS
 
 
 def measured(chosen, seen=0.7):
     figures = {"a": (0.70, 0.20), "b": (0.80, 0.15), "mlp": (0.99, 0.01)}
-    scores = {name: Scored(name != "mlp", None, None, *pair, {}) for name, pair in figures.items()}
-    forecast = Forecasted(dict.fromkeys(ESTIMATORS, 0.7), (0.7,) * 5, (0.01,) * 5, (seen,) * 5, 0.02)
-    forecasts = dict.fromkeys(figures, forecast)
-    return Measurement("go", None, None, scores, {"importance_weighted": chosen}, forecasts)
+    forecast = (dict.fromkeys(ESTIMATORS, 0.7), (0.7,) * 5, (0.01,) * 5, (seen,) * 5, 0.02)
+    scores = {name: Scored(name != "mlp", None, None, *pair, {}, *forecast) for name, pair in figures.items()}
+    return Measurement("go", None, None, scores, {"importance_weighted": chosen})
 
 
 def test_regret_is_what_the_best_candidate_does_better():
@@ -67,7 +66,7 @@ def test_labels_of_the_target_choose_and_forecast_nothing():
     assert first.chosen == second.chosen
     for name, score in first.scores.items():
         assert score.importance_weighted == second.scores[name].importance_weighted
-        assert first.forecasts[name].values == second.forecasts[name].values
+        assert score.forecast == second.scores[name].forecast
     own, other = (one.scores["logistic_regression"].auroc for one in (first, second))
     assert own == pytest.approx(1 - other, abs=1e-6)
     assert np.isfinite(own)
