@@ -50,8 +50,8 @@ def run(options: Options) -> Results:
         rows = [
             *measure_steps(rounds=4 if options.quick else 40),
             *measure_sampling(rounds=2 if options.quick else 6),
-            *measure_memory(*((24_049, 50) if options.quick else (SOURCE_ROWS, 200))),
-            *measure_fits(repeats=1 if options.quick else 3),
+            *measure_memory(*((4_000, 20) if options.quick else (SOURCE_ROWS, 200))),
+            *measure_fits(repeats=1 if options.quick else 3, rows=500 if options.quick else 5_000),
         ]
     finally:
         torch.set_flush_denormal(False)
@@ -147,7 +147,7 @@ def peak_megabytes(*, reset: bool = False) -> float:
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
-def measure_fits(repeats: int, rows: int = 5_000) -> list[Row]:
+def measure_fits(repeats: int, rows: int) -> list[Row]:
     """A fit of every method at its defaults, with validation."""
     source, target, validation = example_cohort(rows), example_cohort(2_000, seed=1), example_cohort(500, seed=2)
     fits = {name: partial(build(name).fit, source, target.unlabelled(), validation, seed=0) for name in method_names()}
