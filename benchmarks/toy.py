@@ -178,7 +178,7 @@ def _figures(by_run: Runs) -> dict[str, str]:
     shown = {name: by_run[name][0] for name in (BASELINE, MAIN)}
     figures = {"toy_intervals": draw_toy(shown)}
     drawn = draw_dropout_rates({"transductive_dropout": DropoutRates(**by_run[MAIN][0].rates)}, label)
-    return figures if drawn is None else {**figures, "toy_dropout_rates": drawn}
+    return figures if drawn is None else {**figures, "toy_dropout_rates": drawn.svg}
 
 
 @styled
@@ -197,8 +197,8 @@ def draw_toy(runs: Mapping[str, Curve]) -> str:
         panel.set(xlabel="x", ylim=(-2.2, 9.0))
     handles, names = canvas.panels[0][0].get_legend_handles_labels()
     canvas.figure.legend(handles, names, loc="outside upper center", ncols=4)
-    return canvas.svg(
+    return canvas.finish(
         "toy",
         "Simulated toy regression: intervals of two methods",
         "First draw. Where only unlabelled target points lie, an honest interval is wide enough to hold the truth.",
-    )
+    ).svg

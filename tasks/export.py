@@ -10,7 +10,7 @@ from tasks.run import EARLIER, Run
 from tdrop.base import write_json, write_record
 from tdrop.disclosure import Published, State, disclose, limit, state_of, to_number
 from tdrop.home import Place, make_folder
-from tdrop.report import ReportData, SiteSummary, render_report, report_summary
+from tdrop.report import DETAILS, ReportData, SiteSummary, report_summary, write_pages
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def export_site(place: Place, run: Run, whole: ReportData, folder: Path) -> Leav
     if threshold:
         return _write_disclosed(published_of(place, run.site), whole, threshold, folder)
     # Nothing to hide: the site's own page may leave as it is.
-    for name in ("report.html", EARLIER):
+    for name in ("report.html", DETAILS, EARLIER):
         if (place.latest(run.site) / name).is_file():
             shutil.copyfile(place.latest(run.site) / name, folder / name)
     write_numbers(whole, folder)
@@ -78,7 +78,7 @@ def withheld_sentence(data: ReportData) -> str:
 
 def write_report(data: ReportData, folder: Path) -> SiteSummary:
     """Writes a report that passed disclosure, and its numbers; returns its summary."""
-    (folder / "report.html").write_text(render_report(data), encoding="utf-8")
+    write_pages(data, folder)
     write_numbers(data, folder)
     return report_summary(data)
 

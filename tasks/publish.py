@@ -41,9 +41,9 @@ from tdrop.report import (
     halt_of,
     render_halt,
     render_index,
-    render_report,
     render_shift_page,
     report_summary,
+    write_pages,
 )
 from tdrop.shift import Shift
 
@@ -156,7 +156,7 @@ def write_latest(place: Place, run: Run, data: ReportData) -> None:
                 if stage in stages and (stages[stage].path / name).is_file():
                     shutil.copyfile(stages[stage].path / name, folder / name)
         write_patients(folder / "patients.csv", patients_table(cohort.ids, told, data.site.decision, data.unlike))
-        (folder / "report.html").write_text(render_report(data), encoding="utf-8")
+        write_pages(data, folder)
         # That page is about patients before any outcome, which may have a say in the report's verdict.
         before = run.stages.shift.record(Shift, "shift.json")
         page = render_shift_page(data.site, data.source_title, before, data.matching, data.validation, data.contract)

@@ -230,7 +230,7 @@ def _figures(data: ReportData) -> dict[str, dict[str, str]]:
             drawn = {"risks": draw_risk_histogram(summaries[0], referred, decision.risk_level, least)}
         if method in data.dropout_rates:
             drawn["dropout_rates"] = draw_dropout_rates({method: data.dropout_rates[method]}, label)
-        figures[method] = {f"figures/{name}.svg": svg for name, svg in drawn.items() if svg is not None}
+        figures[method] = {f"figures/{name}.svg": drawing.svg for name, drawing in drawn.items() if drawing is not None}
     return figures
 
 

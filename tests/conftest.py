@@ -166,3 +166,11 @@ def tiny_settings():
         folds=2,
         bootstrap=50,
     )
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves figures empty, for tests that read a page's words: drawing takes most of a page's time."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    monkeypatch.setattr(FigureCanvasSVG, "print_svg", lambda _, stream, **__: stream.write("<svg/>"))

@@ -20,7 +20,7 @@ from tdrop.data.outcomes import LabelCounts
 from tdrop.data.simulation import simulate
 from tdrop.data.subgroups import subgroups_of
 from tdrop.evaluate import evaluate_methods
-from tdrop.figures.methods import DropoutRates
+from tdrop.figures import DropoutRates
 from tdrop.forecast import Evidence, Forecast, Observation, forecast_methods
 from tdrop.methods import method_names
 from tdrop.report import Provenance, ReportData, SiteSummary

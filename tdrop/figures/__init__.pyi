@@ -1,17 +1,21 @@
-from .attrition import draw_attrition as draw_attrition
-from .batches import draw_batches as draw_batches
-from .curves import (
-    draw_precision_recall as draw_precision_recall,
-    draw_roc as draw_roc,
-    draw_smooth_calibration as draw_smooth_calibration,
-)
 from .methods import (
     DropoutRates as DropoutRates,
     draw_calibration as draw_calibration,
     draw_dropout_rates as draw_dropout_rates,
     draw_interval_sweep as draw_interval_sweep,
     draw_metric as draw_metric,
+    draw_precision_recall as draw_precision_recall,
+    draw_roc as draw_roc,
+    draw_smooth_calibration as draw_smooth_calibration,
     metric_span as metric_span,
+)
+from .patients import (
+    draw_attrition as draw_attrition,
+    draw_balance as draw_balance,
+    draw_batches as draw_batches,
+    draw_densities as draw_densities,
+    draw_moved as draw_moved,
+    draw_propensity as draw_propensity,
 )
 from .referral import (
     draw_decision_curve as draw_decision_curve,
@@ -19,13 +23,13 @@ from .referral import (
     draw_risk_coverage as draw_risk_coverage,
     draw_risk_histogram as draw_risk_histogram,
 )
-from .sites import draw_balance as draw_balance, draw_densities as draw_densities, draw_propensity as draw_propensity
 from .style import (
     INK as INK,
+    LOOKS as LOOKS,
     SOURCE_COLOUR as SOURCE_COLOUR,
     TARGET_COLOUR as TARGET_COLOUR,
     Canvas as Canvas,
+    Drawing as Drawing,
     look as look,
     styled as styled,
 )
-from .unlabelled import draw_moved as draw_moved

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
@@ -13,19 +13,35 @@ from numpy.typing import NDArray
 from tdrop import metrics
 from tdrop.base import Doubles, Summary
 from tdrop.evaluate import Evaluation
-from tdrop.figures.style import MUTED, SOURCE_COLOUR, TARGET_COLOUR, WIDTH, Canvas, enough, look, styled
+from tdrop.figures.style import (
+    FAINT,
+    REFERENCE,
+    SOURCE_COLOUR,
+    TARGET_COLOUR,
+    WIDTH,
+    Canvas,
+    Drawing,
+    enough,
+    look,
+    percent_axes,
+    styled,
+)
 from tdrop.metrics import METRICS
 
 Naming = Callable[[str], str]
+Predictions = Mapping[str, Sequence[Summary]]
 Span = tuple[float, float]
 
 #: The paper's second risk level, at which the interval level is swept.
 SWEEP_LEVEL = 0.5
 
+#: Points that are drawn of a curve over single patients.
+_POINTS = 60
+
 
 @styled
-def draw_metric(evaluation: Evaluation, name: str, naming: Naming, chosen: str, span: Span) -> str | None:
-    """Draws a metric with its intervals, one line a method.
+def draw_metric(evaluation: Evaluation, name: str, naming: Naming, chosen: str, span: Span) -> Drawing | None:
+    """Draws a metric with its intervals, one line per method.
 
     Args:
         evaluation: The numbers.
@@ -38,16 +54,21 @@ def draw_metric(evaluation: Evaluation, name: str, naming: Naming, chosen: str, 
     if not methods:
         return None
     canvas = Canvas(WIDTH, 0.6 + 0.19 * len(methods))
-    panel = canvas.panels[0][0]
+    panel = canvas.panel
     for height, method in enumerate(methods):
-        _draw_point(panel, height, method, evaluation, name)
+        row, style = evaluation.row(method, name), look(method)
+        if row is None or row.value is None:
+            continue
+        if row.low is not None and row.high is not None:
+            panel.plot([row.low, row.high], [height, height], color=style.colour, linewidth=2, linestyle="-")
+        panel.plot([row.value], [height], color=style.colour, marker=style.marker, markersize=6, linestyle="")
     panel.set_title(METRICS[name].title)
     panel.grid(axis="y", visible=False)
     panel.set(xlim=span, ylim=(-0.6, len(methods) - 0.4))
     panel.set_yticks(range(len(methods)), [naming(method) for method in methods])
     for tick, method in zip(panel.get_yticklabels(), methods, strict=True):
         tick.set_fontweight("bold" if method == chosen else "normal")
-    return canvas.svg(
+    return canvas.finish(
         name,
         f"{METRICS[name].title} by method",
         "Points are means over seeds, bars 95% intervals over patients; the chosen method is in bold.",
@@ -63,40 +84,177 @@ def metric_span(evaluation: Evaluation, names: Sequence[str]) -> Span:
     return low - air, high + air
 
 
-def _draw_point(panel: Any, height: int, method: str, evaluation: Evaluation, name: str) -> None:
-    row, style = evaluation.row(method, name), look(method)
-    if row is None or row.value is None:
-        return
-    if row.low is not None and row.high is not None:
-        panel.plot([row.low, row.high], [height, height], color=style.colour, linewidth=2, linestyle="-")
-    panel.plot([row.value], [height], color=style.colour, marker=style.marker, markersize=6, linestyle="")
+@styled
+def draw_roc(predictions: Predictions, y: NDArray[Any], naming: Naming, named: Collection[str]) -> Drawing | None:
+    """Draws sensitivity against 1 - specificity of the first seed.
+
+    Args:
+        predictions: By method, one summary per seed.
+        y: Outcomes (rows,), NaN where unknown.
+        naming: A method's name for people.
+        named: The methods in colour, the bold one first; the others are light grey.
+    """
+    canvas = _draw_ranking(predictions, y, naming, named, metrics.roc_curve)
+    if canvas is None:
+        return None
+    canvas.panel.plot([0, 1], [0, 1], **REFERENCE)
+    canvas.panel.set_xlabel("1 - specificity: share of the others called positive")
+    canvas.panel.set_ylabel("sensitivity")
+    return canvas.finish(
+        "roc",
+        "ROC curves",
+        "Sensitivity against 1 - specificity by method; the dashed line is guessing, the bold one the chosen method.",
+    )
 
 
 @styled
-def draw_interval_sweep(predictions: Mapping[str, Sequence[Summary]], y: NDArray[Any], naming: Naming) -> str | None:
+def draw_precision_recall(
+    predictions: Predictions, y: NDArray[Any], naming: Naming, named: Collection[str]
+) -> Drawing | None:
+    """Draws precision against recall of the first seed; the arguments are those of `draw_roc`."""
+    canvas = _draw_ranking(predictions, y, naming, named, metrics.precision_recall_curve)
+    if canvas is None:
+        return None
+    share = float(y[np.isfinite(y)].mean())
+    canvas.panel.axhline(share, **REFERENCE)
+    canvas.panel.set_xlabel("recall: share of those with the outcome found")
+    canvas.panel.set_ylabel("precision")
+    return canvas.finish(
+        "precision",
+        "Precision-recall curves",
+        f"Precision against recall by method; the dashed line is guessing ({share:.0%} have the outcome), the bold one "
+        "the chosen method.",
+    )
+
+
+def _draw_ranking(
+    predictions: Predictions,
+    y: NDArray[Any],
+    naming: Naming,
+    named: Collection[str],
+    trace: Callable[[NDArray[Any], NDArray[Any]], metrics.Curve | None],
+) -> Canvas | None:
+    known = np.isfinite(y)
+    if not enough(y[known]):
+        return None
+    canvas = Canvas(WIDTH, 3.6)
+    chosen, *_ = named
+    for method in (*(name for name in predictions if name not in named), *named):
+        curve = trace(y[known], predictions[method][0].mean[known]) if method in predictions else None
+        if curve is None:
+            continue
+        x, height = _thinned(curve)
+        style, bold = look(method), method == chosen
+        if method in named:
+            canvas.panel.plot(
+                x, height, color=style.colour, linestyle="-" if bold else style.dash, linewidth=2.2 if bold else 1.1,
+                zorder=4 if bold else 3, label=naming(method),
+            )  # fmt: skip
+        else:
+            canvas.panel.plot(x, height, color=FAINT, linewidth=0.7, zorder=2)
+    canvas.panel.set(xlim=(0, 1), ylim=(0, 1.01))
+    canvas.figure.legend(loc="outside lower center", ncols=1)
+    return canvas
+
+
+def _thinned(curve: metrics.Curve) -> tuple[Doubles, Doubles]:
+    """Takes points evenly along a curve, both ends among them."""
+    along = np.concatenate([[0.0], np.cumsum(np.hypot(np.diff(curve.x), np.diff(curve.y)))])
+    index = np.unique(np.searchsorted(along, np.linspace(0, along[-1], _POINTS)).clip(0, len(along) - 1))
+    return curve.x[index], curve.y[index]
+
+
+@styled
+def draw_smooth_calibration(summary: Summary, y: NDArray[Any], level: float) -> Drawing | None:
+    """Draws the observed share by predicted risk as a smooth line with its interval, ten groups beside it.
+
+    Args:
+        summary: One method's predictions.
+        y: Outcomes (rows,), NaN where unknown.
+        level: The risk from which the site acts.
+    """
+    known = np.isfinite(y)
+    outcome, risk = y[known], summary.mean[known].astype(np.float64)
+    curve = metrics.smooth_calibration(outcome, risk) if enough(outcome) else None
+    if curve is None:
+        return None
+    canvas = Canvas(WIDTH, 3.6)
+    panel = canvas.panel
+    table = metrics.CalibrationTable.group(outcome, risk)
+    panel.plot([0, 1], [0, 1], **REFERENCE, label="predicted is observed")
+    panel.fill_between(curve.x, curve.low, curve.high, color=TARGET_COLOUR, alpha=0.18, linewidth=0)
+    panel.plot(curve.x, curve.y, color=TARGET_COLOUR, linewidth=2, label="smooth, with its 95% interval")
+    panel.plot(table.risk, table.rate, color=TARGET_COLOUR, marker="o", markersize=3.5, linestyle="",
+               markerfacecolor="white", label="ten groups of patients")  # fmt: skip
+    panel.axvline(level, color=REFERENCE["color"], linewidth=0.8, linestyle=(0, (1, 1)))
+    end = min(1.0, 1.05 * float(max(curve.x.max(), table.risk.max(), curve.high.max(), table.rate.max())))
+    panel.set(xlim=(0, end), ylim=(0, end))
+    percent_axes(panel.xaxis, panel.yaxis)
+    panel.set_xlabel(f"predicted risk (dotted: {level:.0%}, where one acts)")
+    panel.set_ylabel("observed share")
+    canvas.figure.legend(loc="outside lower center", ncols=1)
+    return canvas.finish(
+        "smooth",
+        "Calibration of the chosen method",
+        f"Observed share against predicted risk of {int(known.sum()):,} patients as a smooth line with its 95% "
+        "interval; on the dashed line the risks are right.",
+    )
+
+
+@styled
+def draw_calibration(predictions: Predictions, y: NDArray[Any], naming: Naming) -> Drawing | None:
+    """Draws observed against predicted risk in ten groups, one panel per method, same scale; first seed."""
+    known = np.isfinite(y)
+    if not enough(y[known]):
+        return None
+    columns = min(3, len(predictions))
+    lines = -(-len(predictions) // columns)
+    canvas = Canvas(WIDTH, 1.22 * lines + 0.3, lines, columns, sharex=True, sharey=True)
+    for panel, (method, summaries) in zip(canvas.panels.flat, predictions.items(), strict=False):
+        style = look(method)
+        draw_groups(panel, y[known], summaries[0].mean[known], naming(method), color=style.colour, marker=style.marker)
+        panel.grid(visible=False)
+    canvas.blank_from(len(predictions))
+    canvas.figure.supxlabel("predicted risk", fontsize=9)
+    canvas.figure.supylabel("observed share", fontsize=9)
+    return canvas.finish(
+        "calibration",
+        "Calibration by method",
+        "Patients in ten groups of like risk; on the dashed line predicted equals observed.",
+    )
+
+
+def draw_groups(panel: Any, y: NDArray[Any], risk: NDArray[Any], title: str, **style: Any) -> None:
+    """Draws observed against predicted risk in ten groups into one panel, from 0 to 1 on both axes."""
+    table = metrics.CalibrationTable.group(y, risk)
+    panel.plot([0, 1], [0, 1], **REFERENCE)
+    panel.plot(table.risk, table.rate, markersize=2.5, linewidth=1.1, **style)
+    panel.set_title("\n".join(wrap(title, 13)), fontsize=7.5)
+    panel.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xticks=[0, 1], yticks=[0, 1])
+
+
+@styled
+def draw_interval_sweep(predictions: Predictions, y: NDArray[Any], naming: Naming) -> Drawing | None:
     """Draws INPT at a 50% risk level against mean interval width as the interval level sweeps (the paper's figure)."""
     known = np.isfinite(y)
+    swept = {method: summaries for method, summaries in predictions.items() if summaries[0].passes > 1}
+    if not swept:
+        return None
     canvas = Canvas(WIDTH, 4.1)
-    panel = canvas.panels[0][0]
-    drawn, levels = 0, (1.0, 0.0)
-    for method, summaries in predictions.items():
-        if summaries[0].passes < 2:
-            continue
+    panel = canvas.panel
+    for method, summaries in swept.items():
         points = np.mean([_sweep(summary, y, known) for summary in summaries], axis=0)
         style = look(method)
         panel.plot(
             points[:, 0], points[:, 1], color=style.colour, linestyle=style.dash, marker=style.marker, markersize=3.5,
             linewidth=1.2, label=naming(method),
         )  # fmt: skip
-        drawn += len(points) > 0
-        levels = min(levels[0], *summaries[0].levels), max(levels[1], *summaries[0].levels)
-    if not drawn:
-        return None
-    panel.set_xlabel(f"mean interval width (interval level {levels[0]:.0%} to {levels[1]:.0%})")
+    levels = [level for summaries in swept.values() for level in summaries[0].levels]
+    panel.set_xlabel(f"mean interval width (interval level {min(levels):.0%} to {max(levels):.0%})")
     panel.set_ylabel("INPT at a 50% risk level (patients)")
     panel.set_ylim(bottom=0)
     canvas.figure.legend(loc="outside lower center", ncols=2)
-    return canvas.svg(
+    return canvas.finish(
         "sweep",
         "Additional patients caught against interval width",
         "Wider intervals catch more patients under every method; a higher curve catches more at the same width.",
@@ -115,35 +273,6 @@ def _sweep(summary: Summary, y: NDArray[Any], known: NDArray[np.bool_]) -> Doubl
     return np.asarray(points, dtype=np.float64)
 
 
-@styled
-def draw_calibration(predictions: Mapping[str, Sequence[Summary]], y: NDArray[Any], naming: Naming) -> str | None:
-    """Draws observed against predicted risk in ten groups, one panel a method, same scale; first seed."""
-    known = np.isfinite(y)
-    if not enough(y[known]):
-        return None
-    columns = min(3, len(predictions))
-    lines = -(-len(predictions) // columns)
-    canvas = Canvas(WIDTH, 1.22 * lines + 0.3, lines, columns, sharex=True, sharey=True)
-    for panel, (method, summaries) in zip(canvas.panels.flat, predictions.items(), strict=False):
-        table = metrics.CalibrationTable.group(y[known], summaries[0].mean[known])
-        style = look(method)
-        panel.plot([0, 1], [0, 1], color=MUTED, linewidth=0.9, linestyle=(0, (3, 2)))
-        panel.plot(table.risk, table.rate, color=style.colour, marker=style.marker, markersize=2.5, linewidth=1.1)
-        panel.set_title("\n".join(wrap(naming(method), 13)), fontsize=7.5)
-        panel.grid(visible=False)
-        panel.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
-        panel.set_xticks([0, 1])
-        panel.set_yticks([0, 1])
-    canvas.blank_from(len(predictions))
-    canvas.figure.supxlabel("predicted risk", fontsize=9)
-    canvas.figure.supylabel("observed share", fontsize=9)
-    return canvas.svg(
-        "calibration",
-        "Calibration by method",
-        "Patients in ten groups of like risk; on the dashed line predicted equals observed.",
-    )
-
-
 @dataclass(frozen=True)
 class DropoutRates:
     """How often a method drops a unit.
@@ -158,8 +287,8 @@ class DropoutRates:
 
 
 @styled
-def draw_dropout_rates(rates: Mapping[str, DropoutRates], naming: Naming) -> str | None:
-    """Draws how often units are dropped, source against target, one panel a method and layer, same scale."""
+def draw_dropout_rates(rates: Mapping[str, DropoutRates], naming: Naming) -> Drawing | None:
+    """Draws how often units are dropped, source against target, one panel per method and layer, same scale."""
     panels = [
         (naming(method), layer, {side: np.atleast_2d(values)[layer] for side, values in vars(both).items()})
         for method, both in rates.items()
@@ -173,7 +302,7 @@ def draw_dropout_rates(rates: Mapping[str, DropoutRates], naming: Naming) -> str
     grid = _common_grid([values for _, _, sides in panels for values in sides.values()])
     for panel, (name, layer, sides) in zip(canvas.panels.flat, panels, strict=False):
         for side, colour in (("source", SOURCE_COLOUR), ("target", TARGET_COLOUR)):
-            density = smooth_density(np.asarray(sides[side], dtype=np.float64), grid)
+            density = _smooth_density(np.asarray(sides[side], dtype=np.float64), grid)
             label = "source" if side == "source" else "this site"
             panel.plot(grid, density, color=colour, label=label, linestyle="-" if side == "target" else (0, (3, 1)))
         panel.set_title("\n".join(wrap(f"{name}, layer {layer + 1}", 22)), fontsize=8)
@@ -182,9 +311,9 @@ def draw_dropout_rates(rates: Mapping[str, DropoutRates], naming: Naming) -> str
         panel.spines["left"].set_visible(False)
     canvas.blank_from(len(panels))
     canvas.figure.supxlabel("dropout rate", fontsize=9)
-    handles, names = canvas.panels[0][0].get_legend_handles_labels()
+    handles, names = canvas.panel.get_legend_handles_labels()
     canvas.figure.legend(handles, names, loc="outside upper center", ncols=2)
-    return canvas.svg(
+    return canvas.finish(
         "rates",
         "Dropout rates at the source and at this site",
         "Higher rates mean less certain predictions; a curve further right at this site means that the method is "
@@ -198,7 +327,7 @@ def _common_grid(values: Sequence[NDArray[Any]]) -> Doubles:
     return np.linspace(max(0.0, low - margin), min(1.0, high + margin), 80)
 
 
-def smooth_density(values: Doubles, grid: Doubles) -> Doubles:
+def _smooth_density(values: Doubles, grid: Doubles) -> Doubles:
     """Returns a Gaussian kernel density (points,) of values (rows,), by a histogram so that many rows cost little."""
     deviation = float(min(values.std(), np.subtract(*np.quantile(values, [0.75, 0.25])) / 1.34) or values.std())
     # Silverman's rule; a constant still gets a narrow bump.

@@ -1,9 +1,8 @@
-"""Figures about referral: who is looked at, what is left, and whether it pays."""
+"""Figures about referral: who is reviewed, which errors are left, and whether acting is worth it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from textwrap import wrap
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,21 @@ from numpy.typing import NDArray
 from tdrop import metrics
 from tdrop.base import Doubles, Summary
 from tdrop.disclosure import shown_parts
-from tdrop.figures.methods import Naming
-from tdrop.figures.style import HIGHLIGHT, INK, MUTED, SOURCE_COLOUR, TARGET_COLOUR, WIDTH, Canvas, enough, look, styled
+from tdrop.figures.methods import Naming, Predictions, draw_groups
+from tdrop.figures.style import (
+    HIGHLIGHT,
+    INK,
+    MUTED,
+    SOURCE_COLOUR,
+    TARGET_COLOUR,
+    WIDTH,
+    Canvas,
+    Drawing,
+    enough,
+    look,
+    percent_axes,
+    styled,
+)
 
 #: Shares referred at which a risk-coverage curve is drawn.
 _SHARES = np.linspace(0, 0.6, 41)
@@ -23,30 +35,30 @@ _THRESHOLDS = np.linspace(0.02, 0.6, 59)
 
 
 @styled
-def draw_risk_histogram(summary: Summary, referred: NDArray[np.bool_], level: float, hide_below: int = 0) -> str:
+def draw_risk_histogram(summary: Summary, referred: NDArray[np.bool_], level: float, hide_below: int = 0) -> Drawing:
     """Draws how many patients have which risk, and which of them are referred (chosen method, first seed)."""
     edges = np.linspace(0, 1, 21 if hide_below else 31)
-    kept, looked = (np.histogram(summary.mean[mask], edges)[0].astype(float) for mask in (~referred, referred))
+    used, reviewed = (np.histogram(summary.mean[mask], edges)[0].astype(float) for mask in (~referred, referred))
     if hide_below:
-        kept, looked = (_rounded(counts, hide_below) for counts in (kept, looked))
+        used, reviewed = (_rounded(counts, hide_below) for counts in (used, reviewed))
     canvas = Canvas(WIDTH, 2.6)
-    panel = canvas.panels[0][0]
+    panel = canvas.panel
     centre, width = (edges[:-1] + edges[1:]) / 2, 0.92 * edges[1]
-    panel.bar(centre, kept, width=width, color=TARGET_COLOUR, alpha=0.4, label="the model's risk can be used")
+    panel.bar(centre, used, width=width, color=TARGET_COLOUR, alpha=0.4, label="the model's risk can be used")
     panel.bar(
-        centre, looked, width=width, bottom=kept, color=HIGHLIGHT, hatch="////", edgecolor="white", linewidth=0,
-        label="referred: a clinician looks",
+        centre, reviewed, width=width, bottom=used, color=HIGHLIGHT, hatch="////", edgecolor="white", linewidth=0,
+        label="referred for review by a clinician",
     )  # fmt: skip
     panel.axvline(level, color=INK, linewidth=1, linestyle=(0, (3, 2)))
     panel.text(level, 1.0, f" risk level {level:.0%}", transform=panel.get_xaxis_transform(), va="bottom", fontsize=7.5)
     panel.set_xlabel("predicted risk")
     panel.set_ylabel("patients")
-    panel.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    percent_axes(panel.xaxis)
     panel.grid(axis="x", visible=False)
     canvas.figure.legend(loc="outside lower center", ncols=1)
-    told = f"{len(summary.mean):,} patients by predicted risk; {int(referred.sum()):,} of them are referred."
+    counts = f"{len(summary.mean):,} patients by predicted risk; {int(referred.sum()):,} of them are referred."
     hidden = f"Patients by predicted risk and referral; bars of fewer than {hide_below} patients are not drawn."
-    return canvas.svg("risks", "Predicted risks and referrals", hidden if hide_below else told)
+    return canvas.finish("risks", "Predicted risks and referrals", hidden if hide_below else counts)
 
 
 def _rounded(counts: Doubles, hide_below: int) -> Doubles:
@@ -56,9 +68,7 @@ def _rounded(counts: Doubles, hide_below: int) -> Doubles:
 
 
 @styled
-def draw_risk_coverage(
-    predictions: Mapping[str, Sequence[Summary]], y: NDArray[Any], threshold: float, naming: Naming
-) -> str | None:
+def draw_risk_coverage(predictions: Predictions, y: NDArray[Any], threshold: float, naming: Naming) -> Drawing | None:
     """Draws the error rate among those not referred as more are referred, by expected loss and by sd; first seed."""
     known = np.isfinite(y)
     if not enough(y[known]):
@@ -74,14 +84,13 @@ def draw_risk_coverage(
             panel.plot(share, error, color=style.colour, linestyle=style.dash, linewidth=1.1, label=naming(method))
     for panel, title in zip(canvas.panels[0], ("By expected loss", "By sd"), strict=True):
         panel.set_title(title, fontsize=8)
-        panel.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-        panel.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+        percent_axes(panel.xaxis, panel.yaxis)
         panel.set_xlabel("share referred")
-    canvas.panels[0][0].set_ylabel("error rate among the rest")
-    canvas.panels[0][0].set_ylim(bottom=0)
-    handles, names = canvas.panels[0][0].get_legend_handles_labels()
+    canvas.panel.set_ylabel("error rate among the rest")
+    canvas.panel.set_ylim(bottom=0)
+    handles, names = canvas.panel.get_legend_handles_labels()
     canvas.figure.legend(handles, names, loc="outside lower center", ncols=2)
-    return canvas.svg(
+    return canvas.finish(
         "coverage",
         "Error among patients who stay with the model",
         "The lower the curve, the better the ranking finds the patients who would be predicted wrongly.",
@@ -97,7 +106,7 @@ def _thinned(curve: metrics.RiskCoverage) -> tuple[Doubles, Doubles]:
 @styled
 def draw_decision_curve(
     summary: Summary, y: NDArray[Any], interval_level: float, capacity: float, level: float
-) -> str | None:
+) -> Drawing | None:
     """Draws net benefit by the risk from which one acts: nobody, everybody, the model, the model with referral."""
     known = np.isfinite(y)
     outcome, risk = y[known], summary.mean[known].astype(np.float64)
@@ -114,9 +123,9 @@ def draw_decision_curve(
     return _draw_benefit(metrics.benefit_curve(outcome, risk, thresholds), everybody, np.asarray(bound), level)
 
 
-def _draw_benefit(model: metrics.Curve, everybody: metrics.Curve, bound: Doubles, level: float) -> str:
+def _draw_benefit(model: metrics.Curve, everybody: metrics.Curve, bound: Doubles, level: float) -> Drawing:
     canvas = Canvas(WIDTH, 3.0)
-    panel = canvas.panels[0][0]
+    panel = canvas.panel
     panel.fill_between(model.x, model.low, model.high, color=TARGET_COLOUR, alpha=0.18, linewidth=0)
     panel.plot(model.x, model.y, color=TARGET_COLOUR, linewidth=2.2, label="act by the model, with its 95% interval")
     panel.fill_between(everybody.x, everybody.low, everybody.high, color=SOURCE_COLOUR, alpha=0.12, linewidth=0)
@@ -131,9 +140,9 @@ def _draw_benefit(model: metrics.Curve, everybody: metrics.Curve, bound: Doubles
     panel.set_ylim(-0.2 * top, 1.05 * top)
     panel.set_xlabel(f"risk from which one acts (dashed: {level:.0%}, this site's)")
     panel.set_ylabel("net benefit")
-    panel.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    percent_axes(panel.xaxis)
     canvas.figure.legend(loc="outside lower center", ncols=1)
-    return canvas.svg(
+    return canvas.finish(
         "benefit",
         "Decision curve",
         "Net benefit by the risk from which one acts: by the model and on everybody, each with its 95% interval over "
@@ -142,7 +151,7 @@ def _draw_benefit(model: metrics.Curve, everybody: metrics.Curve, bound: Doubles
 
 
 @styled
-def draw_recalibration(y: NDArray[Any], risks: Mapping[str, NDArray[Any]]) -> str | None:
+def draw_recalibration(y: NDArray[Any], risks: Mapping[str, NDArray[Any]]) -> Drawing | None:
     """Draws calibration before and after each recalibration, one panel each, same scale.
 
     Args:
@@ -153,14 +162,10 @@ def draw_recalibration(y: NDArray[Any], risks: Mapping[str, NDArray[Any]]) -> st
         return None
     canvas = Canvas(WIDTH, 1.9, 1, len(risks), sharex=True, sharey=True)
     for panel, (name, risk) in zip(canvas.panels[0], risks.items(), strict=True):
-        table = metrics.CalibrationTable.group(y, risk)
-        panel.plot([0, 1], [0, 1], color=MUTED, linewidth=0.9, linestyle=(0, (3, 2)))
-        panel.plot(table.risk, table.rate, color=TARGET_COLOUR, marker="o", markersize=2.5, linewidth=1.1)
-        panel.set_title("\n".join(wrap(name, 16)), fontsize=7.5)
-        panel.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xticks=[0, 1], yticks=[0, 1])
+        draw_groups(panel, y, risk, name, color=TARGET_COLOUR, marker="o")
     canvas.figure.supxlabel("predicted risk", fontsize=8.5)
-    canvas.panels[0][0].set_ylabel("observed share")
-    return canvas.svg(
+    canvas.panel.set_ylabel("observed share")
+    return canvas.finish(
         "recalibration",
         "Calibration before and after recalibration",
         "On the dashed line predicted equals observed.",

@@ -1,4 +1,4 @@
-"""How every figure looks, and how it becomes SVG that may stand inside a page.
+"""How every figure looks, and how it becomes an SVG file.
 
 Colours are Okabe and Ito's, told apart by the colour-blind; twelve methods need more than eight, so each
 method also has its own marker and dash. A method looks the same in every figure of every report.
@@ -6,12 +6,7 @@ method also has its own marker and dash. A method looks the same in every figure
 
 from __future__ import annotations
 
-import hashlib
-import html
 import io
-import pickle
-import re
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -32,6 +27,10 @@ HIGHLIGHT = "#d55e00"
 GRID = "#dfe3e8"
 INK = "#1f2933"
 MUTED = "#5b6672"
+FAINT = "#c3cad2"
+
+#: Dashes of a line that stands for guessing, or for risks that are right.
+REFERENCE: dict[str, Any] = {"color": MUTED, "linewidth": 0.9, "linestyle": (0, (3, 2))}
 
 
 @dataclass(frozen=True)
@@ -62,6 +61,7 @@ _UNKNOWN = Look("#5b6672", "o", "-")
 
 _SETTINGS: dict[str, Any] = {
     "svg.fonttype": "none",
+    "svg.hashsalt": "tdrop",
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 8.5,
@@ -90,12 +90,8 @@ _SETTINGS: dict[str, Any] = {
 #: Inches: as wide as a phone, so that no figure has to shrink its text or scroll; wider pages set two side by side.
 WIDTH = 3.6
 
-#: Pixels a point on a wide page, so that text in figures is about as large as text around them.
-_SCALE = 1.6
-
-#: The page decides the font; the figure only reserves room for it.
-_PAGE_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
-
+#: matplotlib measures text in the one font and a browser writes it in the reader's own, which is narrower.
+_MEASURED_FONT, _READERS_FONT = "'DejaVu Sans', sans-serif", "system-ui, sans-serif"
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -104,39 +100,15 @@ Result = TypeVar("Result")
 _SETTINGS_LOCK = RLock()
 
 
-#: What was drawn last, by the digest of what it shows: a site's page, the one that leaves and the record share figures.
-_DRAWN: OrderedDict[bytes, Any] = OrderedDict()
-_MOST_DRAWN = 100
-
-
 def styled(draw: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Runs a drawing function under our settings and leaves the caller's as they were; once for the same content."""
+    """Runs a drawing function under our settings and leaves the caller's as they were."""
 
     @wraps(draw)
-    def drawn(*values: Parameters.args, **named: Parameters.kwargs) -> Result:
-        content = _digest_of((draw.__module__, draw.__qualname__, values, named))
-        with _SETTINGS_LOCK:
-            if content is None or content not in _DRAWN:
-                with rc_context(_SETTINGS):
-                    figure = draw(*values, **named)
-                if content is None:
-                    return figure
-                _DRAWN[content] = figure
-            _DRAWN.move_to_end(content)
-            if len(_DRAWN) > _MOST_DRAWN:
-                _DRAWN.popitem(last=False)
-            found: Result = _DRAWN[content]
-            return found
+    def run(*values: Parameters.args, **named: Parameters.kwargs) -> Result:
+        with _SETTINGS_LOCK, rc_context(_SETTINGS):
+            return draw(*values, **named)
 
-    return drawn
-
-
-def _digest_of(content: Any) -> bytes | None:
-    """A digest of what a figure is drawn from; None where it holds something that cannot be written down."""
-    try:
-        return hashlib.sha256(pickle.dumps(content)).digest()
-    except (pickle.PicklingError, TypeError, AttributeError):
-        return None
+    return run
 
 
 def enough(y: NDArray[Any]) -> bool:
@@ -149,8 +121,29 @@ def look(method: str) -> Look:
     return LOOKS.get(method, _UNKNOWN)
 
 
+def percent_axes(*axes: Any) -> None:
+    """Writes shares on these axes as percentages."""
+    for axis in axes:
+        axis.set_major_formatter(lambda value, _: f"{value:.0%}")
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A finished figure.
+
+    Attributes:
+        name: What it is called in a page and as a file.
+        svg: The file: no outside reference, the same bytes for the same data.
+        alternative: What it shows, for whoever does not see it.
+    """
+
+    name: str
+    svg: str
+    alternative: str
+
+
 class Canvas:
-    """A figure without pyplot's global state, used inside a `styled` function, that leaves as SVG.
+    """A figure without pyplot's global state, used inside a `styled` function, that is written as SVG.
 
     Args:
         width: In inches.
@@ -163,67 +156,26 @@ class Canvas:
         self.figure = Figure(figsize=(width, height), layout="constrained")
         self.panels = self.figure.subplots(rows, columns, squeeze=False, **options)
 
+    @property
+    def panel(self) -> Any:
+        """The first panel."""
+        return self.panels[0][0]
+
     def blank_from(self, used: int) -> None:
         """Switches off the panels from number `used` on."""
         for panel in list(self.panels.flat)[used:]:
             panel.set_axis_off()
 
-    def svg(self, name: str, title: str, description: str) -> str:
-        """Returns the figure as inline SVG.
+    def finish(self, name: str, title: str, description: str) -> Drawing:
+        """Returns the figure.
 
         Args:
-            name: Unique in its page; prefixes every id.
-            title: What the figure is, read out by a screen reader.
+            name: Unique in its page.
+            title: What the figure is.
             description: What it shows.
         """
         stream = io.StringIO()
-        with rc_context({"svg.hashsalt": name}):
-            # Not savefig, which draws everything once more beforehand: half of a report's time.
-            FigureCanvasSVG(self.figure).print_svg(stream, metadata={"Date": None, "Creator": None})
-        return clean_svg(stream.getvalue(), name, title, description)
-
-
-def clean_svg(text: str, name: str, title: str, description: str) -> str:
-    """Makes matplotlib's file fit for a page: no styles, no outside names, its own ids, a title.
-
-    A page with a strict content-security policy ignores style attributes, so they become plain ones.
-    """
-    body = text[text.index("<svg") :]
-    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.S)
-    body = re.sub(r"<style.*?</style>", "", body, flags=re.S)
-    body = re.sub(r"<!--.*?-->", "", body, flags=re.S)
-    body = re.sub(r' style="([^"]*)"', lambda found: _as_attributes(found.group(1)), body)
-    body = re.sub(r' transform="rotate\(-0 [^"]*"', "", body)
-    # A tenth of a point is finer than a screen shows.
-    body = re.sub(r"<[^>]*>", lambda tag: _LONG_NUMBER.sub(_shortened, tag.group()), body)
-    used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', body))
-    body = re.sub(
-        r' id="([^"]+)"', lambda found: f' id="{name}-{found.group(1)}"' if found.group(1) in used else "", body
-    )
-    body = re.sub(r'(href="#|url\(#)', rf"\g<1>{name}-", body).replace("xlink:href", "href")
-    inside = body[body.index(">", body.index("<svg")) + 1 :]
-    width, height = re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', body)[0]
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{_SCALE * float(width):.0f}" '
-        f'viewBox="0 0 {width} {height}" '
-        f'aria-labelledby="{name}-title {name}-description" font-family="{_PAGE_FONT}" '
-        f'stroke-linejoin="round" stroke-linecap="butt">'
-        f'<title id="{name}-title">{html.escape(title)}</title>'
-        f'<desc id="{name}-description">{html.escape(description)}</desc>'
-    )
-    return head + re.sub(r"\n\s*", "\n", inside).strip()
-
-
-#: Of a place or a size; what a figure says stands between tags and is left as it is.
-_LONG_NUMBER = re.compile(r"-?\d+\.\d{2,}")
-
-
-def _shortened(number: re.Match[str]) -> str:
-    return f"{float(number.group()):.1f}".removesuffix(".0")
-
-
-def _as_attributes(style: str) -> str:
-    """Turns `fill: red; stroke: none` into presentation attributes; the page's font is inherited."""
-    pairs = (part.split(":", 1) for part in style.split(";") if ":" in part)
-    kept = [(key.strip(), value.strip()) for key, value in pairs if key.strip() != "font-family"]
-    return "".join(f' {key}="{value}"' for key, value in kept)
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        # Not savefig, which draws everything once more beforehand: half of a report's time.
+        FigureCanvasSVG(self.figure).print_svg(stream, metadata={**nothing, "Title": title})
+        return Drawing(name, stream.getvalue().replace(_MEASURED_FONT, _READERS_FONT), f"{title}. {description}")

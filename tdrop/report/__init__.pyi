@@ -1,12 +1,25 @@
-from .data import Provenance as Provenance, ReportData as ReportData
-from .halted import halt_of as halt_of
-from .render import (
+from .data import (
+    MethodLine as MethodLine,
+    Provenance as Provenance,
+    ReportData as ReportData,
+    SiteSummary as SiteSummary,
+)
+from .pages import (
+    DETAILS as DETAILS,
     IndexLine as IndexLine,
+    halt_of as halt_of,
+    render_details as render_details,
     render_halt as render_halt,
     render_index as render_index,
     render_report as render_report,
     render_shift_page as render_shift_page,
+    write_pages as write_pages,
 )
-from .sentences import choice_sentence as choice_sentence, shift_sentence as shift_sentence
-from .site_summary import MethodLine as MethodLine, SiteSummary as SiteSummary
+from .sentences import (
+    choice_sentence as choice_sentence,
+    evaluation_warnings as evaluation_warnings,
+    left_out_sentence as left_out_sentence,
+    shift_sentence as shift_sentence,
+)
 from .summary import report_summary as report_summary
+from .text import row_text as row_text

@@ -1,4 +1,4 @@
-"""Everything a report is made from, as plain data that can be put together from files."""
+"""Everything a report is made from, and what is left of it: plain data that can be read from files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tdrop.base import Summary
+from tdrop.base import Amount, Count, Summary
 from tdrop.choose import Choice, Trial
 from tdrop.contracts import Contract, Site, Validation
 from tdrop.data import LabelCounts
@@ -18,9 +18,96 @@ from tdrop.evaluate import Evaluation, LeftOut, Moved, Recalibration
 from tdrop.figures import DropoutRates
 from tdrop.forecast import Forecast, Observation
 from tdrop.metrics import Referrals, refer
-from tdrop.report.site_summary import SiteSummary
 from tdrop.served import Batch, Promotion
 from tdrop.shift import Matching, Shift
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A number that was forecast, with its interval, to two decimals."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class MethodLine:
+    """What the index shows of one method; counts are means over seeds."""
+
+    method: str
+    label: str
+    chosen: bool
+    auroc: float | None = None
+    error_auroc_sd: float | None = None
+    error_auroc_risk: float | None = None
+    interval_width: float | None = None
+    referrals: Amount | None = None
+    referred: Amount | None = None
+    inpt: Amount | None = None
+
+
+@dataclass(frozen=True)
+class SiteSummary:
+    """One site's report in a few values: summary.json, its line in index.html, what the next report compares with.
+
+    Only the site's names are known of one that never had a report.
+
+    Attributes:
+        site: Name of the site.
+        title: Its name for people.
+        source_title: The source's.
+        simulated: No patient is real.
+        public: Anybody may have the patients.
+        outcome: What is predicted.
+        created: When the report was made.
+        contract_version: Of the table.
+        verdict: go, caution, stop or too few to say.
+        reason: Why, in sentences.
+        method: The chosen method.
+        method_label: Its name for people.
+        patients: Who was predicted.
+        referred: On the referral list (chosen method, first seed).
+        reasons: By reason, how many have it.
+        labelled: With a known outcome.
+        outcomes: Of these with the outcome.
+        auroc: Of the chosen method, where outcomes are known.
+        forecast: By quantity, what was expected of the chosen method.
+        matched_auroc: Of its picked trial on source patients.
+        use: Whether and for whom the model may be used.
+        things: What to know first.
+        promotion: Who took a model into use.
+        failed_methods: Methods that could not be fitted.
+        methods: One line per method.
+        form: Of this record.
+    """
+
+    site: str
+    title: str
+    source_title: str = ""
+    simulated: bool = False
+    public: bool = False
+    outcome: str = ""
+    created: str | None = None
+    contract_version: str = ""
+    verdict: str = ""
+    reason: str = ""
+    method: str = ""
+    method_label: str = "–"
+    patients: Count | None = None
+    referred: Count | None = None
+    reasons: Mapping[str, Count | None] = field(default_factory=dict)
+    labelled: Count | None = None
+    outcomes: Count | None = None
+    auroc: float | None = None
+    forecast: Mapping[str, Expected] | None = None
+    matched_auroc: float | None = None
+    use: str = ""
+    things: tuple[str, ...] = ()
+    promotion: Promotion | None = None
+    failed_methods: tuple[str, ...] = ()
+    methods: tuple[MethodLine, ...] = ()
+    form: int = 1
 
 
 @dataclass(frozen=True)
@@ -59,7 +146,7 @@ class ReportData:
         tuning: By method, its trials.
         choice: The chosen method and why.
         evaluation: The numbers.
-        predictions: By method, one Summary a seed, all of the same patients.
+        predictions: By method, one Summary per seed, all of the same patients.
         y: Outcomes (rows,), NaN where unknown; None without labels.
         unlike: Who is unlike anyone the model learned from (rows,); None where that is not known.
         source_frame: Harmonised features of the source, natural units.

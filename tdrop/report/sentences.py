@@ -1,71 +1,56 @@
-"""Sentences about a site's records, written last: from numbers that may already have passed disclosure.
+"""Picks the numbers that the sentences of `templates/sentences.txt` are filled with.
 
-Every number of patients that a sentence holds comes through `count`, which writes what disclosure left of it.
+Sentences are written last: from numbers that may already have passed disclosure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from tdrop.base import Count
-from tdrop.choose import HANDICAP, Choice
-from tdrop.contracts import Decision
-from tdrop.evaluate import Evaluation
+import numpy as np
+import pandas as pd
+
+from tdrop.base import Feature
+from tdrop.choose import HANDICAP, TOLERANCE, Choice, Trial
+from tdrop.contracts import Contract
+from tdrop.data import features_of
+from tdrop.disclosure import shown_mean
+from tdrop.evaluate import ALL, Evaluation, LeftOut
 from tdrop.metrics import FEWEST_EVENTS
-from tdrop.report.text import count, listed, method_label, share
-from tdrop.shift import Balance, Ground, Matching, Shift
+from tdrop.report.data import ReportData
+from tdrop.report.text import count, in_sentence, number, say, share
+from tdrop.shift import FeatureShift, Ground, Matching, Shift
 
-#: How each criterion is called.
-MEASURES = {
-    "importance_weighted": "importance-weighted log loss on out-of-fold source predictions",
-    "matched_validation": "log loss on the matched validation set",
+SIMPLE = "logistic_regression"
+
+#: A mean from which on decimals say nothing.
+_LARGE = 1000
+
+#: By verdict, its word and its style; from go to stop.
+VERDICTS: Mapping[str, tuple[str, str]] = {
+    "go": ("Go", "go"),
+    "caution": ("Caution", "caution"),
+    "stop": ("Stop", "stop"),
+    "too few to say": ("Too few to say", "unsure"),
 }
+
+
+def verdict_word(verdict: str) -> str:
+    """Returns a verdict's word for people; one of another version stands as it is."""
+    return VERDICTS.get(verdict, (verdict, ""))[0]
+
+
+def verdict_words(verdict: str, grounds: Iterable[Ground] = ()) -> dict[str, str]:
+    """Returns a verdict's word, its style and its sentence: that of the grounds which decided it, where there are."""
+    word, style = VERDICTS.get(verdict, (verdict, "unsure"))
+    decided = [say("ground", ground=ground) for ground in grounds if ground.verdict == verdict != "go"]
+    return {"word": word, "style": style, "sentence": " ".join(decided) or say("verdict", verdict=verdict)}
 
 
 def shift_sentence(shift: Shift) -> str:
     """Says what the verdict rests on: how alike the patients are, and what else speaks against "go"."""
-    against = [ground_sentence(one) for one in shift.grounds if one.verdict != "go"]
-    return " ".join([_alike(shift), *against])
-
-
-def ground_sentence(ground: Ground) -> str:
-    """Says what one ground counted."""
-    found, of = count(ground.count), count(ground.of)
-    if ground.kind == "source_outcomes":
-        return f"The rarer outcome was seen in {found} of {of} source patients: too few to learn from."
-    if ground.kind == "shared_patients":
-        return (
-            f"{found} of the {of} patients here are the source's own (same ids, or the same values throughout): they "
-            "say nothing about new patients."
-        )
-    if ground.kind == "known_ranking":
-        return (
-            f"Among the {of} patients with a known outcome, those who had it were given the lower risks: the risks "
-            "rank patients here worse than guessing would."
-        )
-    known = ground.low is not None and ground.high is not None
-    chance = f"; chance allows {count(ground.low)} to {count(ground.high)}" if known else ""
-    return (
-        f"The outcome was expected in {count(ground.expected)} of the {of} patients with a known outcome and happened "
-        f"in {'none' if ground.count == 0 else found}{chance}."
-    )
-
-
-def _alike(shift: Shift) -> str:
-    auroc, outside = shift.domain_auroc, shift.outside_overlap
-    rows = f"{count(shift.source_rows)} source patients and {count(shift.target_rows)} here"
-    if auroc is None:
-        return f"With {rows} nothing can be said about how alike the sites are."
-    told = (
-        f"Among {rows}, a classifier that guesses a patient's site ranks two patients rightly "
-        f"{100 * auroc.value:.0f} times in 100 ({100 * auroc.low:.0f} to {100 * auroc.high:.0f}; 50: the sites cannot "
-        "be told apart)"
-    )
-    if outside is None:
-        return f"{told}."
-    if not outside:
-        return f"{told}; every patient here has some like them at the source."
-    return f"{told}; {share(outside)} of the patients here have hardly anyone like them at the source."
+    against = [say("ground", ground=ground) for ground in shift.grounds if ground.verdict != "go"]
+    return " ".join([say("alike", shift=shift, verdict=shift.verdict), *against])
 
 
 def shift_notes(shift: Shift) -> list[str]:
@@ -73,71 +58,83 @@ def shift_notes(shift: Shift) -> list[str]:
     fitted: dict[str, list[str]] = {}
     for auroc in shift.aurocs:
         fitted.setdefault(count(auroc.rows_fitted), []).append(auroc.kind)
-    told = [
-        f"What told the sites apart ({', '.join(kinds)}) was fitted on at most {rows} rows."
-        for rows, kinds in fitted.items()
-    ]
-    test = shift.permutation
-    if test:
-        told.append(
-            f"The permutation test used {count(test.source_rows)} source and {count(test.target_rows)} target rows and "
-            f"{test.permutations} permutations."
-        )
-    return told
+    notes = [say("site_classifier", kinds=kinds, rows=rows) for rows, kinds in fitted.items()]
+    return [*notes, say("permutation", test=shift.permutation)] if shift.permutation else notes
 
 
-def matching_sentences(matching: Matching, titles: Mapping[str, str]) -> list[str]:
+def matching_sentence(matching: Matching, titles: Mapping[str, str]) -> str:
     """Says how many source patients were picked, and what was done instead where plain matching failed."""
-    told = [f"{count(matching.retained)} source patients were picked to look like this site's."]
-    if matching.fallback == "random":
-        return [*told, "This site has too few patients to match on, so they were picked at random."]
-    if matching.fallback == "most alike":
-        within = "" if matching.within is None else f" ({count(matching.within)} of {count(matching.wanted)})"
-        why = f"Too few source patients{within} lie within reach of this site's"
-        return [*told, f"{why}, so the most similar ones were taken whatever their distance."]
-    if not matching.balanced:
-        apart = [titles.get(item.feature, item.feature) for item in matching.balance if _apart(item)]
-        named = f" in {', '.join(apart[:5])}" if apart else ""
-        told.append(f"They could not be made to resemble this site's patients{named}; the closest set was kept.")
-    elif matching.fallback == "shorter":
-        told.append(f"{count(matching.wanted)} were asked for; a larger set would resemble this site's patients less.")
-    return told
-
-
-def _apart(item: Balance) -> bool:
-    return item.after is not None and abs(item.after) > max(0.1, abs(item.before or 0.0) / 2)
+    apart = [
+        titles.get(item.feature, item.feature)
+        for item in matching.balance
+        if item.after is not None and abs(item.after) > max(0.1, abs(item.before or 0.0) / 2)
+    ]
+    return say("matching", matching=matching, apart=apart[:5])
 
 
 def choice_sentence(choice: Choice) -> str:
     """Says why this method, by its table."""
-    losses = {row.method: row.log_loss for row in choice.table if row.candidate and row.log_loss is not None}
+    losses = _candidate_losses(choice)
     if choice.method not in losses:
         return ""
-    name, loss = method_label(choice.method), f"{losses[choice.method]:.4f}"
-    if choice.members:
-        return _committee_sentence(choice.members, losses, loss, MEASURES[choice.criterion])
     best = min(losses, key=losses.__getitem__)
-    lowest = f"{method_label(best)} has the lowest {MEASURES[choice.criterion]} ({losses[best]:.4f})"
-    if best == choice.method:
-        other = choice.runner_up
-        return f"{lowest}; {method_label(other)} follows with {losses[other]:.4f}." if other in losses else f"{lowest}."
-    if best in HANDICAP:
-        lead = f"must lead by more than chance and {HANDICAP[best]:g}"
-        return f"{lowest}, but {lead} because trees do not extrapolate: {name} has {loss}."
     tied = sum(row.tied for row in choice.table if row.candidate)
-    return (
-        f"{lowest}; source patients cannot tell {name} ({loss}) from it, and of the {tied} methods of which that holds "
-        "it comes first in the order that transfers best."
+    return say("choice", choice=choice, losses=losses, best=best, handicap=HANDICAP.get(best), tied=tied)
+
+
+def _candidate_losses(choice: Choice) -> dict[str, float]:
+    return {row.method: row.log_loss for row in choice.table if row.candidate and row.log_loss is not None}
+
+
+def method_sentence(data: ReportData) -> str:
+    """Says why this method, without jargon and no better than its table, and where the outcomes speak against it."""
+    losses = _candidate_losses(data.choice)
+    lowest = min(losses, key=losses.__getitem__, default="")
+    return say(
+        "method",
+        choice=data.choice,
+        chosen=data.method,
+        better=_clearly_better(data),
+        labelled=data.labelled,
+        lowest_is_trees=lowest in HANDICAP,
+        best=lowest == data.method,
+        simple=next((row for row in data.choice.table if row.method == SIMPLE), None),
     )
 
 
-def _committee_sentence(members: Sequence[str], losses: Mapping[str, float], loss: str, measure: str) -> str:
-    """Says who is used together, and why."""
-    told = [f"{method_label(name)} ({losses[name]:.4f})" for name in members if name in losses]
-    return (
-        f"{listed(told)} are so close in {measure} that source patients do not settle which of "
-        f"them serves this site best. Their mean is used ({loss}): methods of different kinds err differently."
-    )
+def _clearly_better(data: ReportData) -> str:
+    """Of the methods that could have been chosen, the best that by the outcomes beats the chosen one; empty without.
+
+    All are compared with one reference on the same resamples, so intervals that do not meet tell two methods apart.
+    """
+    differences = {
+        row.method: (row.value, row.low, row.high)
+        for row in data.evaluation.rows
+        if row.metric == "log_loss_difference" and (row.seed, row.group) == (ALL, ALL)
+    }
+    _, bound, _ = differences.get(data.method, (0.0, 0.0, 0.0))
+    candidates = {row.method for row in data.choice.table if row.candidate}
+    better = {
+        name: value
+        for name, (value, _, high) in differences.items()
+        if name in candidates and value is not None and high is not None and bound is not None and high < bound
+    }
+    return min(better, key=better.__getitem__, default="")
+
+
+def hindsight(data: ReportData) -> str:
+    """Says whether the outcomes agree with a choice that was made without them."""
+    values = {method: data.evaluation.value(method, "log_loss") for method in data.evaluation.methods}
+    losses = {method: loss for method, loss in values.items() if loss is not None}
+    if data.method not in losses or len(losses) < 2 or too_few(data.evaluation):
+        return ""
+    return say("hindsight", chosen=data.method, best=min(losses, key=losses.__getitem__), losses=losses)
+
+
+def too_few(evaluation: Evaluation) -> bool:
+    """Whether the known outcomes are too few to say which method is right, or how far; where hidden, they are."""
+    labelled, outcomes = evaluation.labelled, evaluation.outcomes
+    return labelled is None or outcomes is None or min(outcomes, labelled - outcomes) < FEWEST_EVENTS
 
 
 def evaluation_warnings(evaluation: Evaluation, hide_below: int = 0) -> list[str]:
@@ -145,39 +142,110 @@ def evaluation_warnings(evaluation: Evaluation, hide_below: int = 0) -> list[str
     labelled, outcomes, patients = evaluation.labelled, evaluation.outcomes, evaluation.patients
     if labelled == 0:
         return []
-    few = max(FEWEST_EVENTS, hide_below)
-    told = []
-    if outcomes is None or labelled is None:
-        told.append(f"Fewer than {few} patients are known to have had the outcome, or not to: too few to judge by.")
-    elif outcomes in (0, labelled):
-        kind = "had" if outcomes else "did not have"
-        told.append(f"All {count(labelled)} patients with a known outcome {kind} it, so ranking cannot be judged.")
-    elif min(outcomes, labelled - outcomes) < FEWEST_EVENTS:
-        side = (
-            f"{count(outcomes)} had the outcome"
-            if outcomes < labelled - outcomes
-            else f"{count(labelled - outcomes)} did not have the outcome"
-        )
-        told.append(f"Only {side} of {count(labelled)} patients: too few to judge ranking or calibration.")
+    warnings = []
+    if too_few(evaluation):
+        few = max(FEWEST_EVENTS, hide_below)
+        warnings.append(say("few_outcomes", labelled=labelled, outcomes=outcomes, few=few))
     if labelled is not None and patients is not None and labelled < patients:
-        told.append(f"The outcome is known for {count(labelled)} of {count(patients)} patients; the rest is left out.")
-    return told
+        warnings.append(say("known_outcomes", labelled=labelled, patients=patients))
+    return warnings
 
 
-def referral_sentence(counts: Mapping[str, Count | None]) -> str:
-    """Says how many are on the list, and who has a reason without a place on it."""
-    told = f"Patients on the list: {count(counts.get('referred'))}, found without any outcome."
-    left = counts.get("left_out")
-    left_out = f" With a reason and no place within the capacity: {count(left)}." if left else ""
-    return f"{told}{left_out} A patient can have several reasons:"
+def left_out_sentence(left_out: LeftOut | None, contract: Contract | None) -> str:
+    """Says which features a site does not record and what doing without them costs; nothing where it records all."""
+    if left_out is None:
+        return ""
+    titles = {column.name: column.label for column in (contract.features if contract else ())}
+    return say("left_out", names=[titles.get(column, column) for column in left_out.columns], cost=left_out)
 
 
-def referral_reasons(counts: Mapping[str, Count | None], decision: Decision) -> list[str]:
-    """Says how many are referred for each reason."""
-    level, interval = share(decision.risk_level, 0), share(decision.interval_level, 0)
-    most = "the largest sd" if decision.rank_by == "sd" else "most to lose by acting on the risk (expected loss)"
-    return [
-        f"the risk is below {level} but its {interval} interval reaches it: {count(counts.get('referrals'))}",
-        f"among the {share(decision.capacity, 0)} with {most}: {count(counts.get('capacity_referrals'))}",
-        f"unlike anyone the model learned from: {count(counts.get('unlike_referrals'))}",
-    ]
+def difference_sentence(data: ReportData) -> str:
+    """Names what differs most between the sites, in natural units where the frames are there."""
+    features = {feature.name: feature for feature in features_of(data.contract)}
+    described: dict[str, dict[str, str | None]] = {}
+    for row in data.shift.by_difference:
+        feature = features.get(row.feature)
+        if feature is not None and row.smd:
+            described.setdefault(feature.column, _describe_feature(data, row, feature))
+    return say("differences", features=list(described.values())[:2]) if described else ""
+
+
+def _describe_feature(data: ReportData, row: FeatureShift, feature: Feature) -> dict[str, str | None]:
+    """A feature's name with its mean or share here and at the source; None where they may not be shown."""
+    if feature.kind == "continuous":
+        there, here = (
+            _mean(frame, feature.column, data.hide_below) for frame in (data.source_frame, data.target_frame)
+        )
+        name = in_sentence(data.contract.column(feature.column).label)
+        if there is None or here is None:
+            return {"name": name, "there": None, "here": None}
+        digits = 0 if max(abs(there), abs(here)) >= _LARGE else 1
+        unit = f" {feature.unit}" if feature.unit else ""
+        return {"name": name, "there": number(there, digits), "here": f"{number(here, digits)}{unit}"}
+    name = in_sentence(feature.label)
+    if row.kind in ("level", "binary", "missing"):
+        return {"name": name, "there": share(row.source_mean, 0), "here": share(row.target_mean, 0)}
+    return {"name": f"{name} ({'higher' if (row.smd or 0.0) > 0 else 'lower'} here)", "there": None, "here": None}
+
+
+def _mean(frame: pd.DataFrame | None, name: str, hide_below: int) -> float | None:
+    if frame is None or name not in frame:
+        return None
+    values = pd.to_numeric(frame[name], errors="coerce").astype("float64").dropna()
+    return shown_mean(values.to_numpy(), hide_below) if hide_below else float(values.mean())
+
+
+def picked_trial(trials: Sequence[Trial]) -> Trial | None:
+    """Returns the trial that the refit used: the one marked so, or else the one of lowest log loss; None without."""
+    marked = [trial for trial in trials if trial.picked]
+    scored = [(trial.log_loss, place) for place, trial in enumerate(trials) if trial.log_loss is not None]
+    if marked or not scored:
+        return marked[0] if marked else None
+    return trials[min(scored)[1]]
+
+
+def unlabelled_sentences(data: ReportData) -> list[str]:
+    """Says for every method that could use unlabelled patients whether it did, and why not or to what effect."""
+    moved = {item.method: item for item in data.moved}
+    sentences = []
+    for method, trials in data.tuning.items():
+        picked = picked_trial(trials)
+        if not picked or not any(_lambda_of(trial) for trial in trials):
+            continue
+        strength = _lambda_of(picked)
+        if strength > 0:
+            sentences.append(say("unlabelled_used", method=method, strength=strength, moved=moved.get(method)))
+        else:
+            sentences.append(_unused_sentence(method, picked, trials))
+    return sentences
+
+
+def _unused_sentence(method: str, picked: Trial, trials: Sequence[Trial]) -> str:
+    """Says why lambda is 0, from what left-out source patients said about the settings that were tried."""
+    scored = [(trial.log_loss, trial) for trial in trials if trial.log_loss is not None]
+    most = max(trial.folds for _, trial in scored)
+    whole = [pair for pair in scored if pair[1].folds == most]
+    using = [pair for pair in whole if _lambda_of(pair[1])]
+    if not using:
+        tried = sum(_lambda_of(trial) > 0 for trial in trials)
+        return say("unlabelled_unused", method=method, tried=tried, cost=None, tolerance=TOLERANCE)
+    best, _ = min(whole, key=lambda pair: pair[0])
+    loss, nearest = min(using, key=lambda pair: pair[0])
+    # What holds a network back comes before lambda in its restraint.
+    dearer = loss - best > TOLERANCE or picked.restraint[:1] <= nearest.restraint[:1]
+    cost = loss - best if dearer else None
+    return say("unlabelled_unused", method=method, tried=0, cost=cost, loss=loss, best=best, tolerance=TOLERANCE)
+
+
+def _lambda_of(trial: Trial) -> float:
+    return float(trial.settings.get("lambda_") or 0.0)
+
+
+def error_kinds(data: ReportData) -> str:
+    """Says which errors a decision level makes, by the risks themselves: a low one acts on many without need."""
+    level, risk = data.site.decision.threshold, data.predictions[data.method][0].mean.astype(np.float64)
+    needless, missed = float((1 - risk)[risk >= level].sum()), float(risk[risk < level].sum())
+    if not needless + missed:
+        return ""
+    # To a twentieth: the risks do not know it better, and one patient more or less does not show.
+    return say("error_kinds", twentieths=round(20 * needless / (needless + missed)))

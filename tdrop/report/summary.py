@@ -1,16 +1,27 @@
-"""Writes a report's summary."""
+"""The first screen: what a clinical lead must know; and a report's summary, which says the same in a few values."""
 
 from __future__ import annotations
 
-from tdrop.report.choice import picked_trial
-from tdrop.report.data import ReportData
-from tdrop.report.sentences import shift_sentence
-from tdrop.report.site_summary import Expected, MethodLine, SiteSummary
-from tdrop.report.text import method_label
-from tdrop.report.words import referral_counts, things_to_know, use_sentence
+from dataclasses import dataclass
+
+from tdrop.base import Count
+from tdrop.forecast import Observation, Quantity
+from tdrop.report.data import Expected, MethodLine, ReportData, SiteSummary
+from tdrop.report.sentences import (
+    difference_sentence,
+    error_kinds,
+    evaluation_warnings,
+    left_out_sentence,
+    picked_trial,
+    shift_sentence,
+)
+from tdrop.report.text import method_label, say, share
 
 #: What the index shows of each method.
 INDEXED = ("auroc", "error_auroc_sd", "error_auroc_risk", "interval_width", "referrals", "referred", "inpt")
+
+#: Why patients are referred, who is on the list, and who has a reason without a place on it.
+REFERRALS = ("referrals", "capacity_referrals", "unlike_referrals", "referred", "left_out")
 
 
 def report_summary(data: ReportData) -> SiteSummary:
@@ -39,7 +50,7 @@ def report_summary(data: ReportData) -> SiteSummary:
         auroc=evaluation.value(data.method, "auroc"),
         forecast=_forecast(data),
         matched_auroc=None if trial is None else trial.auroc,
-        use=use_sentence(data),
+        use=say("use", data=data, referred=reasons.get("referred")),
         things=tuple(things_to_know(data)),
         promotion=data.promotion,
         failed_methods=tuple(sorted(data.failed_methods)),
@@ -59,9 +70,129 @@ def _forecast(data: ReportData) -> dict[str, Expected] | None:
     """The chosen method's forecast; None without one."""
     if data.forecast is None:
         return None
-    answers = [one for one in data.forecast.answers if one.method == data.method and one.value is not None]
-    return {one.quantity: Expected(*map(_rounded, (one.value, one.low, one.high))) for one in answers}
+    answers = [answer for answer in data.forecast.answers if answer.method == data.method and answer.value is not None]
+    return {answer.quantity: Expected(*map(_rounded, (answer.value, answer.low, answer.high))) for answer in answers}
 
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 2)
+
+
+def referral_counts(data: ReportData) -> dict[str, Count | None]:
+    """Returns the counts of REFERRALS (chosen method, first seed)."""
+    evaluation = data.evaluation
+    if not evaluation.seeds:
+        return {}
+    rows = {name: evaluation.row(data.method, name, evaluation.seeds[0]) for name in REFERRALS}
+    return {
+        name: None if row is None else round(row.value) if row.value is not None else row.hidden
+        for name, row in rows.items()
+    }
+
+
+def things_to_know(data: ReportData) -> list[str]:
+    """Returns the three things to know, most important first."""
+    things = [say("refused_labels", data=data)] if data.refused_labels else []
+    things += evaluation_warnings(data.evaluation, data.hide_below)[:1]
+    # Those that decided the verdict stand beside it.
+    grounds = [ground for ground in data.shift.grounds if ground.verdict not in ("go", data.verdict)]
+    things += [say("ground", ground=ground) for ground in grounds]
+    things.append(left_out_sentence(data.left_out, data.contract))
+    things += _with_outcomes(data) if data.labelled else _without_outcomes(data)
+    things.append(difference_sentence(data))
+    if data.validation.quarantined:
+        things.append(say("set_aside", validation=data.validation))
+    if data.failed_methods:
+        things.append(say("failed", methods=list(data.failed_methods)))
+    return [thing for thing in things if thing][:3]
+
+
+def _with_outcomes(data: ReportData) -> list[str]:
+    evaluation, method = data.evaluation, data.method
+    auroc = evaluation.row(method, "auroc")
+    things = []
+    if auroc is not None and auroc.value is not None:
+        # The forecast was of the model that patients get; the appendix has the mean over its refits.
+        seen = observation(data, method, "auroc")
+        things.append(say("ranking", value=auroc.value if seen is None else seen.observed, row=auroc))
+    risk, rate = (evaluation.value(method, name) for name in ("mean_risk", "outcome_rate"))
+    if risk is not None and rate is not None:
+        intercept = evaluation.row(method, "calibration_intercept")
+        low, high = (None, None) if intercept is None else (intercept.low, intercept.high)
+        things.append(
+            say(
+                "average_risk",
+                risk=risk,
+                rate=rate,
+                labelled=evaluation.labelled,
+                outcomes=evaluation.outcomes,
+                off=low is not None and high is not None and not low <= 0 <= high,
+            )
+        )
+    return things
+
+
+def _without_outcomes(data: ReportData) -> list[str]:
+    if data.forecast is not None:
+        return [say("unchecked_forecast"), say("same_findings")]
+    trial = picked_trial(data.tuning.get(data.method, ()))
+    return [say("no_outcomes", auroc=None if trial is None else trial.auroc), say("same_findings")]
+
+
+def unknowns(data: ReportData) -> list[str]:
+    """Says what this report cannot know."""
+    limits = [] if data.labelled else [say("cannot_know")]
+    limits += [say("same_risk"), say("sure_and_wrong")]
+    return [*limits, say("outside", shift=data.shift)] if data.shift.outside_overlap else limits
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """One number of the first screen.
+
+    Attributes:
+        title: What it is, in plain words.
+        value: The forecast.
+        interval: Its interval.
+        observed: What the outcomes showed, and whether that lies inside; empty before they are known.
+        about: What must be known to read it; empty where nothing must.
+    """
+
+    title: str
+    value: str
+    interval: str
+    observed: str
+    about: str = ""
+
+
+def expectations(data: ReportData) -> list[Expectation]:
+    """Returns the chosen method's forecast for the first screen; nothing where there is none."""
+    forecast = data.forecast
+    if forecast is None:
+        return []
+    titles: dict[Quantity, str] = {
+        "auroc": "Puts the right patient first",
+        "error_rate": f"Misclassified if we act at {share(forecast.threshold, 0)} risk or more",
+        "outcomes": "Will have the outcome",
+    }
+    shown = []
+    for quantity, title in titles.items():
+        answer = forecast.find(data.method, quantity)
+        if answer is not None and answer.value is not None and answer.low is not None and answer.high is not None:
+            seen = observation(data, data.method, quantity)
+            observed = "" if seen is None else f"observed {100 * seen.observed:.0f}: {inside_text(seen)} the interval"
+            about = error_kinds(data) if quantity == "error_rate" else ""
+            interval = f"{100 * answer.low:.0f} to {100 * answer.high:.0f}"
+            shown.append(Expectation(title, f"{100 * answer.value:.0f} in 100", interval, observed, about))
+    return shown
+
+
+def observation(data: ReportData, method: str, quantity: Quantity) -> Observation | None:
+    """What outcomes showed of one sealed number; None before they came."""
+    seen = (item for item in data.observations if item.method == method and item.quantity == quantity)
+    return next(seen, None)
+
+
+def inside_text(seen: Observation) -> str:
+    """Says whether what was observed lies inside the forecast's interval."""
+    return "inside" if seen.inside else "outside"

@@ -1,10 +1,18 @@
-"""How numbers and names are written, the same everywhere; encoded features by what the encoder says of them."""
+"""How numbers, names and sentences are written, the same everywhere.
+
+The wording is in `templates/`: `sentences.txt` for what several pages, the terminal or the records say, and one HTML
+template per page for the rest. `say` returns a sentence.
+"""
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from tdrop.base import Feature, Hidden, UsageError
 from tdrop.contracts import Contract
@@ -22,6 +30,35 @@ def method_label(name: str) -> str:
         return label(name)
     except UsageError:
         return name
+
+
+def template_environment(*, autoescape: bool) -> Environment:
+    """Returns the templates with the filters that write numbers; pages escape what they are given, sentences do not."""
+    environment = Environment(
+        loader=PackageLoader("tdrop.report"),
+        autoescape=autoescape,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        count=count, share=share, number=number, moment=moment, method=method_label, listed=listed,
+        hundredths=lambda value: f"{100 * value:.0f}",
+        points=lambda value: f"{100 * value:.1f} percentage points",
+        base64=lambda text: b64encode(text.encode()).decode(),
+    )  # fmt: skip
+    environment.globals.update(say=say, metrics=METRICS)
+    return environment
+
+
+@cache
+def _sentences() -> Any:
+    return template_environment(autoescape=False).get_template("sentences.txt").module
+
+
+def say(sentence: str, **values: Any) -> str:
+    """Returns a sentence of `templates/sentences.txt`, filled in."""
+    return " ".join(str(getattr(_sentences(), sentence)(**values)).split())
 
 
 def listed(words: Sequence[str]) -> str:

@@ -24,7 +24,7 @@ from tdrop.choose import (
     weigh_out_of_fold,
 )
 from tdrop.methods import COMMITTEE, build
-from tdrop.report.sentences import choice_sentence
+from tdrop.report import choice_sentence
 from tdrop.shift import density_ratio_weights, propensity
 
 

@@ -20,8 +20,7 @@ from tdrop.base import DataError, Summary, plain, read
 from tdrop.data.cells import write_patients
 from tdrop.evaluate import Evaluation, Recalibration, evaluate_methods, patients_table, suggest_recalibration
 from tdrop.metrics import METRICS
-from tdrop.report.sentences import evaluation_warnings
-from tdrop.report.text import row_text
+from tdrop.report import evaluation_warnings, row_text
 
 
 @dataclass(frozen=True)

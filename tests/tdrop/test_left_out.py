@@ -15,8 +15,7 @@ from tdrop.data.encode import learn_encoder
 from tdrop.data.simulation import simulate
 from tdrop.disclosure import disclose_left_out
 from tdrop.evaluate.left_out import LeftOut, measure_left_out
-from tdrop.report import render_report
-from tdrop.report.extract import left_out_sentence
+from tdrop.report import left_out_sentence, render_report
 
 CONTRACT = load_network(Path(__file__).parents[2] / "data_contracts").contracts["prostate"]
 SOURCE = simulate("source", 1500, seed=0).drop(columns="true_risk")
@@ -51,7 +50,7 @@ def test_what_the_source_does_not_know_either_costs_nothing_that_can_be_told():
 def test_it_stands_in_the_report_and_its_record_reads_back():
     found = measured("age")
     assert read(LeftOut, plain(found)) == found
-    page = render_report(replace(report_data(), left_out=found))
+    page = " ".join(render_report(replace(report_data(), left_out=found)).split())
     assert "Not recorded here, and left out of everything: Age" in page
     assert f"{100 * found.auroc_without:.0f} times in 100 without and {100 * found.auroc_with:.0f} with" in page
 

@@ -23,7 +23,7 @@ from tdrop.data.subgroups import subgroups_of
 from tdrop.disclosure import coarse, disclose
 from tdrop.evaluate import evaluate_methods
 from tdrop.metrics import METRICS, subgroup_metrics
-from tdrop.report import ReportData, render_report
+from tdrop.report import ReportData, write_pages
 
 #: Rows of the sites that are attacked in the ordinary run: a small one, one below and one above a few hundred.
 SIZES = (47, 133, 317)
@@ -56,7 +56,7 @@ def write_folder(data: ReportData, folder: Path, *, page: bool = True) -> Report
     folder.mkdir()
     write_numbers(shown, folder)
     if page:
-        (folder / "report.html").write_text(render_report(shown), encoding="utf-8")
+        write_pages(shown, folder)
     return shown
 
 
@@ -170,7 +170,7 @@ def test_what_one_file_hides_no_other_shows(exported: tuple[ReportData, Path]) -
     """The cells of the page's tables are the rows of evaluation.json, hidden ones included."""
     _, folder = exported
     rows = json.loads((folder / "evaluation.json").read_text())["rows"]
-    page = (folder / "report.html").read_text()
+    page = (folder / "details.html").read_text()
     (table,) = re.findall(
         r'<table[^>]*id="table-subgroups".*?</table>|id="table-subgroups".*?</table>', page, flags=re.S
     )[:1]
@@ -189,7 +189,7 @@ def test_what_one_file_hides_no_other_shows(exported: tuple[ReportData, Path]) -
 def test_means_are_told_no_finer_than_a_handful_of_patients(exported: tuple[ReportData, Path]) -> None:
     """A patient who leaves does not move a mean of the page by less than its own step."""
     data, folder = exported
-    page = (folder / "report.html").read_text()
+    page = (folder / "details.html").read_text()
     assert data.target_frame is not None
     line = next(row for row in re.findall(r"<tr.*?</tr>", page, flags=re.S) if "Age, mean" in row)
     shown = float(re.findall(r"<td.*?</td>", line, flags=re.S)[1].split(">")[1].split("<")[0])

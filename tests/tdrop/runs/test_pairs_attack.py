@@ -107,7 +107,14 @@ def attack_pairs(seed: int, kinds: list[str], folder: Path) -> int:
     size = 60 + 23 * (seed % 13)
     drawn, published = draw(seed, size + 30), Published(folder / "published")
     first = export(published, of_whom(drawn, np.arange(size), 5), folder / "first")
-    assert set(first) == {"report.html", "evaluation.json", "shift.json", "validation.json", "choice.json"}
+    assert set(first) == {
+        "report.html",
+        "details.html",
+        "evaluation.json",
+        "shift.json",
+        "validation.json",
+        "choice.json",
+    }
     for kind in kinds:
         second = export(published, of_whom(drawn, *FEW[kind](size)), folder / kind)
         assert second == first, (seed, kind)

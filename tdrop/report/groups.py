@@ -1,4 +1,4 @@
-"""Who is wrongly classed and who is referred: the mean of each feature in each group, in natural units."""
+"""Who is misclassified and who is referred for review: the mean of each feature in each group, in natural units."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tdrop.contracts import Column
 from tdrop.disclosure import HIDDEN, is_small, shown_count, shown_mean, shown_share
 from tdrop.report.data import ReportData
 from tdrop.report.tables import Cell, Table
-from tdrop.report.text import NOTHING, count, number, share
+from tdrop.report.text import NOTHING, count, number, say, share
 
 Groups = Mapping[str, pd.DataFrame]
 
 
-def who_table(data: ReportData) -> Table | None:
+def groups_table(data: ReportData) -> Table | None:
     """Makes the table of the chosen method's first seed; None without the sites' features."""
     if data.source_frame is None or data.target_frame is None:
         return None
@@ -33,13 +33,8 @@ def who_table(data: ReportData) -> Table | None:
     for column in data.contract.features:
         if all(column.name in frame for frame in groups.values()):
             lines += _lines(column, groups, small, data.hide_below)
-    note = (
-        "Means and shares of the chosen method's first seed. Missing values are left out. Wrong: at the level from "
-        "which this site acts, the risk is above it without the outcome, or below it with the outcome."
-        if data.y is not None
-        else "Means and shares of the chosen method's first seed. Missing values are left out."
-    )
-    return Table("who", "Patients of both sites, in groups", ("Feature", *groups), tuple(lines), note)
+    note = say("note_groups", wrong=data.y is not None)
+    return Table("groups", "Patients of both sites, in groups", ("Feature", *groups), tuple(lines), note)
 
 
 def _groups(data: ReportData, source: pd.DataFrame, target: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -50,8 +45,8 @@ def _groups(data: ReportData, source: pd.DataFrame, target: pd.DataFrame) -> dic
         wrong = np.zeros(len(target), dtype=np.bool_)
         level = data.site.decision.threshold
         wrong[known] = metrics.misclassified(data.y[known], summary.mean[known], level)
-        groups[f"Wrong at {share(level, 0)}"] = target[wrong]
-    groups["Referred"] = target[data.referrals.referred]
+        groups[f"Misclassified at {share(level, 0)}"] = target[wrong]
+    groups["For review"] = target[data.referrals.referred]
     return groups
 
 
@@ -70,8 +65,8 @@ def _lines(column: Column, groups: Groups, small: Mapping[str, bool], hide_below
 
 
 def _numbers(values: pd.Series) -> NDArray[Any]:
-    found = pd.to_numeric(values, errors="coerce").to_numpy(np.float64, na_value=np.nan)
-    return np.asarray(found[np.isfinite(found)], dtype=np.float64)
+    numbers = pd.to_numeric(values, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    return np.asarray(numbers[np.isfinite(numbers)], dtype=np.float64)
 
 
 def _mean(values: NDArray[Any], hide_below: int) -> str:

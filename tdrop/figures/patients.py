@@ -1,0 +1,303 @@
+"""Figures about patients: how the two sites differ, where rows went, and what changed over time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from textwrap import wrap
+from typing import Any
+
+import numpy as np
+
+from tdrop.base import Count, written
+from tdrop.evaluate import Moved
+from tdrop.figures.style import (
+    GRID,
+    HIGHLIGHT,
+    INK,
+    MUTED,
+    REFERENCE,
+    SOURCE_COLOUR,
+    TARGET_COLOUR,
+    WIDTH,
+    Canvas,
+    Drawing,
+    styled,
+)
+from tdrop.served import Batch
+from tdrop.shift import Balance, Density, FeatureShift
+
+#: More features than this make a figure nobody reads; the table has the rest.
+MOST_FEATURES = 15
+MOST_DENSITIES = 6
+#: Letters of a category's name below its bar: slanting, longer ones run into the next panel.
+LONGEST_TICK = 14
+BATCH_COLUMNS = 3
+#: Features that are drawn: those that moved most.
+MOST_MOVED = 7
+#: Standard deviations within which means are usually called balanced.
+BALANCED = 0.1
+#: Characters of a feature's name that fit on one of two lines above a panel.
+LONGEST_TITLE = 15
+
+
+@styled
+def draw_balance(balance: Sequence[Balance], titles: Mapping[str, str]) -> Drawing | None:
+    """Draws how far each feature's mean is from the target, before and after matching; None without features."""
+    known = [(row.before, row) for row in balance if row.before is not None]
+    rows = sorted(known, key=lambda pair: abs(pair[0]), reverse=True)[:MOST_FEATURES][::-1]
+    if not rows:
+        return None
+    names = ["\n".join(wrap(titles.get(row.feature, row.feature), 28)) for _, row in rows]
+    spaces = [1.0 + 0.75 * name.count("\n") for name in names]
+    canvas = Canvas(WIDTH, 1.0 + 0.2 * sum(spaces))
+    panel = canvas.panel
+    height = np.cumsum(spaces) - np.asarray(spaces) / 2
+    panel.axvspan(-0.1, 0.1, color="#eef2f6", zorder=0)
+    panel.axvline(0, color=MUTED, linewidth=0.8)
+    before = [start for start, _ in rows]
+    after = [np.nan if row.after is None else row.after for _, row in rows]
+    for y, start, end in zip(height, before, after, strict=True):
+        if np.isfinite(end):
+            panel.plot([start, end], [y, y], color=GRID, linewidth=2, zorder=1)
+    panel.scatter(before, height, color=SOURCE_COLOUR, marker="o", s=22, label="all source patients", zorder=2)
+    panel.scatter(after, height, color=HIGHLIGHT, marker="D", s=20, label="matched source patients", zorder=3)
+    panel.set_yticks(height, names)
+    panel.tick_params(axis="y", labelsize=7.5)
+    panel.grid(axis="y", visible=False)
+    panel.set_xlabel("standard deviations from this site")
+    canvas.figure.legend(loc="outside upper center", ncols=2)
+    return canvas.finish(
+        "balance",
+        "Difference of each feature before and after matching",
+        f"{len(rows)} features; a dot near zero means that the source patients resemble this site's.",
+    )
+
+
+@styled
+def draw_densities(
+    features: Sequence[FeatureShift],
+    titles: Mapping[str, str],
+    order: Sequence[str] = (),
+    ticks: Mapping[str, Mapping[float, str]] | None = None,
+) -> Drawing | None:
+    """Draws the distributions of the features that differ most, source against target.
+
+    Args:
+        features: Those of a `Shift`; a hidden bar is not drawn.
+        titles: By feature, its name for people.
+        order: Columns, those that differ most first.
+        ticks: By feature, or by column where its levels are drawn together, names of its values, such as {1: "T1"}.
+    """
+    ranked = sorted(
+        (histogram for histogram in _histograms(features) if len(histogram.density.edges) > 2),
+        key=lambda histogram: order.index(histogram.column) if histogram.column in order else len(order),
+    )[:MOST_DENSITIES]
+    if not ranked:
+        return None
+    columns = min(2, len(ranked))
+    lines = -(-len(ranked) // columns)
+    canvas = Canvas(WIDTH, 0.4 + 1.3 * lines, lines, columns)
+    for panel, row in zip(canvas.panels.flat, ranked, strict=False):
+        names = (ticks or {}).get(row.name, row.ticks)
+        _draw_density(panel, row.density, titles.get(row.name, row.name), names)
+    canvas.blank_from(len(ranked))
+    handles, names = canvas.panel.get_legend_handles_labels()
+    canvas.figure.legend(handles, names, loc="outside upper center", ncols=2)
+    shown = ", ".join(titles.get(row.name, row.name) for row in ranked)
+    return canvas.finish("densities", "How the patients differ", f"Distribution at both sites of: {shown}.")
+
+
+@dataclass(frozen=True)
+class _Histogram:
+    """One panel: a feature, or the levels of a column together."""
+
+    name: str
+    column: str
+    density: Density
+    ticks: Mapping[float, str] = field(default_factory=dict)
+
+
+def _histograms(features: Sequence[FeatureShift]) -> list[_Histogram]:
+    """Puts the levels of a categorical column together; one with a hidden level is left out."""
+    histograms = [
+        _Histogram(row.feature, row.column, row.density, {0: "no", 1: "yes"} if row.kind == "binary" else {})
+        for row in features
+        if row.kind in ("continuous", "binary")
+    ]
+    levels: dict[str, list[FeatureShift]] = {}
+    for row in features:
+        if row.kind == "level":
+            levels.setdefault(row.column, []).append(row)
+    for column, items in levels.items():
+        if all(len(item.density.source) > 1 for item in items):
+            names = {float(place): item.feature for place, item in enumerate(items)}
+            edges = tuple((np.arange(len(items) + 1) - 0.5).tolist())
+            source, target = (tuple(getattr(item.density, side)[1] for item in items) for side in ("source", "target"))
+            histograms.append(_Histogram(column, column, Density(edges, source, target), names))
+    return histograms
+
+
+def _draw_density(
+    panel: Any, density: Density, title: str, ticks: Mapping[float, str], *, slanting: bool = True
+) -> None:
+    edges = np.asarray(density.edges, dtype=np.float64)
+    for side, bars, colour in (("source", density.source, SOURCE_COLOUR), ("target", density.target, TARGET_COLOUR)):
+        counts = np.asarray([bar if isinstance(bar, int) else 0 for bar in bars], dtype=np.float64)
+        share = counts / counts.sum() if counts.sum() else counts
+        filled = side == "source"
+        name = "source" if filled else "this site"
+        panel.stairs(share, edges, color=colour, fill=filled, alpha=0.3 if filled else 1.0, linewidth=1.5, label=name)
+    panel.set_title("\n".join(wrap(title, 24)), fontsize=8)
+    panel.set_yticks([])
+    panel.set_ylim(bottom=0)
+    if ticks:
+        names = [f"{name[: LONGEST_TICK - 1]}…" if len(name) > LONGEST_TICK else name for name in ticks.values()]
+        crowded = sum(map(len, names)) > 20 and len(names) > 2
+        panel.set_xticks(list(ticks), names, **({"rotation": 25, "ha": "right"} if crowded and slanting else {}))
+    panel.grid(visible=False)
+    panel.spines["left"].set_visible(False)
+    panel.tick_params(labelsize=7.5, colors=INK)
+
+
+@styled
+def draw_propensity(histogram: Density | None) -> Drawing | None:
+    """Draws how target-like the patients of both sites are; where the two do not overlap, a model guesses."""
+    if histogram is None:
+        return None
+    canvas = Canvas(WIDTH, 2.0)
+    panel = canvas.panel
+    _draw_density(panel, histogram, "", {0: "the source", 0.5: "no telling", 1: "this site"}, slanting=False)
+    canvas.figure.legend(loc="outside upper center", ncols=2)
+    return canvas.finish(
+        "propensity",
+        "Overlap of the two sites",
+        "Both sites' patients by how much they look like this site's; overlapping areas mean comparable patients.",
+    )
+
+
+@styled
+def draw_attrition(steps: Mapping[str, Count | None], lost: frozenset[str] = frozenset()) -> Drawing | None:
+    """Draws one bar per step with its count; a hidden count has its mark and no bar.
+
+    Args:
+        steps: By name, in order, rows; None where they are not known.
+        lost: Names of steps that take rows away.
+    """
+    known = {name: rows for name, rows in steps.items() if rows is not None}
+    if not any(isinstance(rows, int) and rows > 0 for rows in known.values()):
+        return None
+    canvas = Canvas(WIDTH, 0.5 + 0.28 * len(known))
+    panel = canvas.panel
+    most = max(rows for rows in known.values() if isinstance(rows, int))
+    for height, (name, rows) in enumerate(known.items()):
+        length = rows if isinstance(rows, int) else 0
+        panel.barh(height, length, height=0.6, color=SOURCE_COLOUR if name in lost else TARGET_COLOUR, alpha=0.55)
+        panel.text(length + 0.01 * most, height, written(rows), va="center", fontsize=8, color=INK)
+    panel.set_yticks(range(len(known)), list(known))
+    panel.set_xlim(0, 1.2 * most)
+    panel.set_ylim(len(known) - 0.5, -0.5)
+    panel.set_xlabel("rows")
+    panel.locator_params(axis="x", nbins=4)
+    panel.grid(axis="y", visible=False)
+    counts = "; ".join(f"{name} {written(rows)}" for name, rows in known.items())
+    return canvas.finish("attrition", "Rows from extract to evaluation", f"{counts}.")
+
+
+@styled
+def draw_batches(batches: Sequence[Batch], titles: Mapping[str, str]) -> Drawing | None:
+    """Draws risk, referrals and the features that moved most, batch by batch; None where there are not several.
+
+    Args:
+        batches: In the order in which they were scored.
+        titles: By feature, its name for people.
+    """
+    if len(batches) < 2:
+        return None
+    moved = _moved_most(batches)
+    shares: list[tuple[str, list[float]]] = [
+        ("Mean risk, %", [100 * batch.risk for batch in batches]),
+        ("For review, %", [100 * batch.referred / batch.patients for batch in batches]),
+    ]
+    panels = len(shares) + len(moved)
+    rows = -(-panels // BATCH_COLUMNS)
+    canvas = Canvas(WIDTH, 0.4 + 1.15 * rows, rows, BATCH_COLUMNS, sharex=True)
+    order = range(1, len(batches) + 1)
+    axes = list(canvas.panels.flat)
+    for panel, (title, values) in zip(axes, shares, strict=False):
+        panel.plot(order, values, marker="o", markersize=2.5, color=TARGET_COLOUR, linewidth=1.2)
+        panel.set_title(title, fontsize=6.5)
+        panel.set_ylim(0, max(10.0, 1.25 * max(values)))
+    most = max([1.2 * abs(batch.differences[name]) for batch in batches for name in moved], default=0.0)
+    for panel, name in zip(axes[len(shares) :], moved, strict=False):
+        values = [batch.differences[name] for batch in batches]
+        panel.axhspan(-BALANCED, BALANCED, color=SOURCE_COLOUR, alpha=0.15, linewidth=0)
+        panel.axhline(0, color=INK, linewidth=0.7)
+        far = abs(values[-1]) > BALANCED
+        panel.plot(order, values, marker="o", markersize=2.5, color=HIGHLIGHT if far else TARGET_COLOUR, linewidth=1.2)
+        panel.set_title(_in_two_lines(titles.get(name, name)), fontsize=6.5)
+        panel.set_ylim(-max(most, 3 * BALANCED), max(most, 3 * BALANCED))
+    for panel in axes[:panels]:
+        panel.tick_params(labelsize=6.5)
+        panel.locator_params(axis="y", nbins=3)
+        panel.set_xticks([order[0], order[-1]])
+    canvas.blank_from(panels)
+    canvas.figure.supxlabel("batch, in the order scored", fontsize=7.5)
+    last = "; ".join(f"{titles.get(name, name)} last {batches[-1].differences[name]:+.2f}" for name in moved)
+    return canvas.finish("batches", "Batches that were scored", f"{len(batches)} batches. {last}.")
+
+
+def _moved_most(batches: Sequence[Batch]) -> list[str]:
+    """The features of every batch, those first that were furthest away in any."""
+    shared = [name for name in batches[0].differences if all(name in batch.differences for batch in batches)]
+    return sorted(shared, key=lambda name: -max(abs(batch.differences[name]) for batch in batches))[:MOST_MOVED]
+
+
+def _in_two_lines(title: str) -> str:
+    """A title that fits above a panel; of a category, the category, which tells it from the others."""
+    return "\n".join(wrap(title.rpartition(": ")[2], LONGEST_TITLE, max_lines=2, placeholder=" …"))
+
+
+@styled
+def draw_moved(moved: Moved) -> Drawing | None:
+    """Draws how far risks moved by distance from the source and, with outcomes, reliability before and after.
+
+    Every point is a mean of many patients; None where there are too few for a group.
+    """
+    if not moved.groups:
+        return None
+    lines = 1 if moved.reliability is None else 2
+    canvas = Canvas(WIDTH, 2.2 * lines, lines)
+    _draw_distance(canvas.panel, moved)
+    if moved.reliability is not None:
+        _draw_reliability(canvas.panels[1][0], moved)
+    distance = (
+        "Patients in groups, from most to least like the source; how far the unlabelled patients moved their risks"
+    )
+    rest = "." if moved.reliability is None else "; below it observed against predicted risk, without and with them."
+    return canvas.finish(f"moved-{moved.method.replace('_', '-')}", "What the unlabelled patients did", distance + rest)
+
+
+def _draw_distance(panel: Any, moved: Moved) -> None:
+    places = range(1, len(moved.groups) + 1)
+    panel.bar(places, [100 * group.moved for group in moved.groups], color=HIGHLIGHT, alpha=0.85, width=0.7)
+    names = ["most", *[""] * (len(moved.groups) - 2), "least"] if len(moved.groups) > 1 else ["all"]
+    panel.set_xticks(list(places), names)
+    panel.set_xlabel("how much patients are like the source")
+    panel.set_ylabel("risk moved by (points)")
+    panel.set_ylim(bottom=0)
+    panel.grid(axis="x", visible=False)
+    panel.set_title("How far risks moved")
+
+
+def _draw_reliability(panel: Any, moved: Moved) -> None:
+    assert moved.reliability is not None
+    largest = max(value for curve in moved.reliability for value in (*curve.risk, *curve.rate))
+    panel.plot([0, largest], [0, largest], **REFERENCE)
+    looks = (("without them", SOURCE_COLOUR, "o"), ("with them", HIGHLIGHT, "D"))
+    for curve, (label, colour, marker) in zip(moved.reliability, looks, strict=True):
+        panel.plot(curve.risk, curve.rate, color=colour, marker=marker, markersize=4, linewidth=1.3, label=label)
+    panel.set_xlabel("predicted risk")
+    panel.set_ylabel("observed share")
+    panel.set_title("Are the risks right?")
+    panel.legend(loc="upper left")

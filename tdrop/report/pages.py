@@ -1,0 +1,225 @@
+"""Pages as one self-contained file each: no outside resource, everything escaped, a strict policy."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment
+from markupsafe import Markup
+
+from tdrop.contracts import Contract, Site, Validation
+from tdrop.forecast import TrackRecord
+from tdrop.home import Status
+from tdrop.report.data import ReportData, SiteSummary
+from tdrop.report.details import details_values, patient_values
+from tdrop.report.sentences import VERDICTS, method_sentence, verdict_word, verdict_words
+from tdrop.report.summary import expectations, report_summary, unknowns
+from tdrop.report.text import method_label, say, template_environment
+from tdrop.shift import Matching, Shift
+
+#: The file with the statistical details, beside report.html.
+DETAILS = "details.html"
+
+
+@cache
+def _pages() -> Environment:
+    return template_environment(autoescape=True)
+
+
+def _asset(name: str) -> str:
+    return files("tdrop.report").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def _hash(content: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+
+
+def _render(template: str, **values: Any) -> str:
+    """Fills a template; style and script are allowed by their digest, figures as data, and nothing else is allowed."""
+    style, script = _asset("page.css"), _asset("page.js")
+    policy = (
+        f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    return _pages().get_template(template).render(style=Markup(style), script=Markup(script), policy=policy, **values)
+
+
+def write_pages(data: ReportData, folder: Path) -> None:
+    """Writes report.html, which a clinical lead reads and signs, and the statistical details beside it."""
+    (folder / "report.html").write_text(render_report(data), encoding="utf-8")
+    (folder / DETAILS).write_text(render_details(data), encoding="utf-8")
+
+
+def render_report(data: ReportData) -> str:
+    """Returns report.html of one site."""
+    return _render(
+        "report.html",
+        data=data,
+        site=data.site,
+        summary=report_summary(data),
+        verdict=verdict_words(data.verdict, data.shift.grounds),
+        verdict_word=verdict_word,
+        method_sentence=method_sentence(data),
+        expectations=expectations(data),
+        unknowns=unknowns(data),
+    )
+
+
+def render_details(data: ReportData) -> str:
+    """Returns details.html of one site: what report.html rests on, for whoever wants to check it."""
+    return _render("details.html", data=data, site=data.site, **details_values(data))
+
+
+#: How a run can end that leaves no current report, its word, and what that means.
+_HALTS: Mapping[str, tuple[str, str]] = {
+    "stopped": (
+        "Stopped",
+        "The check of the extract stopped this run before any patient was scored. Nothing was learned about the new "
+        "extract: do not read an earlier verdict into it.",
+    ),
+    "failed": (
+        "Failed",
+        "The run ended before it had a report. Nothing was learned about the data as they are now: do not read an "
+        "earlier verdict into them.",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Halt:
+    """How a site's last run ended without a report.
+
+    Attributes:
+        title: The site's name for people.
+        word: Stopped or Failed.
+        sentence: Why.
+        meaning: What follows from it.
+        ended: When (ISO 8601), or None.
+        earlier: Address of the report before, or empty.
+        made: When that was made, or None.
+        simulated: No patient is real.
+        letter: What the site is asked, as it may be mailed; empty without a reason of its own.
+    """
+
+    title: str
+    word: str
+    sentence: str
+    meaning: str
+    ended: str | None = None
+    earlier: str = ""
+    made: str | None = None
+    simulated: bool = False
+    letter: str = ""
+
+
+def halt_of(
+    status: Status | None,
+    title: str,
+    earlier: str = "",
+    made: str | None = None,
+    *,
+    simulated: bool = False,
+    letter: str = "",
+) -> Halt | None:
+    """Reads a site's status; None where its last run did not stop or fail.
+
+    Args:
+        status: The site's status.
+        title: The site's name for people.
+        earlier: Address of the report before.
+        made: When that was made.
+        simulated: No patient is real.
+        letter: What the site is asked, where its extract was refused.
+    """
+    if status is None or status.outcome not in _HALTS:
+        return None
+    word, meaning = _HALTS[status.outcome]
+    reason = status.reason
+    sentence = f"{reason[:1].upper()}{reason[1:]}." if reason else status.sentence or "No reason was written down."
+    return Halt(title, word, sentence, meaning, status.ended, earlier, made, simulated, letter if reason else "")
+
+
+def render_halt(halt: Halt) -> str:
+    """Returns the page of a site whose last run was stopped or failed."""
+    return _render("halted.html", halt=halt)
+
+
+@dataclass(frozen=True)
+class IndexLine:
+    """One site's line of the index.
+
+    Attributes:
+        summary: Of its last report; only its names where it never had one.
+        link: Address of its report, or of the page that says why there is none.
+        halt: How its last run ended without a report, or None.
+    """
+
+    summary: SiteSummary
+    link: str
+    halt: Halt | None = None
+
+    @property
+    def words(self) -> dict[str, str]:
+        """The word, the style and the sentence of the verdict; a halt's where there is one."""
+        if self.halt is None:
+            return verdict_words(self.summary.verdict)
+        return {"word": self.halt.word, "style": "stop", "sentence": self.halt.sentence}
+
+    @property
+    def rank(self) -> int:
+        """The verdict's place from go to stop, which is how a reader sorts verdicts; a halt comes last."""
+        order = list(VERDICTS)
+        if self.halt is not None:
+            return len(order) + 1
+        return order.index(self.summary.verdict) if self.summary.verdict in order else len(order)
+
+
+def render_index(lines: Sequence[IndexLine], track: TrackRecord | None = None) -> str:
+    """Returns index.html across sites.
+
+    Args:
+        lines: One per site.
+        track: How often sealed forecasts held, over all sites.
+    """
+    names = list(dict.fromkeys(method.method for line in lines for method in line.summary.methods))
+    return _render(
+        "index.html",
+        entries=lines,
+        methods=[(name, method_label(name)) for name in names],
+        track=say("track", track=track) if track is not None and track.sealed else "",
+        simulated=any(line.summary.simulated for line in lines),
+    )
+
+
+def render_shift_page(
+    site: Site,
+    source_title: str,
+    shift: Shift,
+    matching: Matching | None,
+    validation: Validation,
+    contract: Contract | None = None,
+) -> str:
+    """Returns the page of `tdrop shift`: how different a site's patients are, before any training.
+
+    Args:
+        site: The target site.
+        source_title: Its source's name for people.
+        shift: How different the patients are.
+        matching: The source rows that look like the target, or None.
+        validation: What was found in the extract.
+        contract: Their table; with it features have names for people.
+    """
+    return _render(
+        "shift.html",
+        site=site,
+        source_title=source_title,
+        verdict=verdict_words(shift.verdict, shift.grounds),
+        **patient_values(shift, matching, validation, contract),
+    )
