@@ -147,9 +147,9 @@ def test_the_method_is_evaluated_and_the_metric_computed(home: Path) -> None:
     found = {row["method"]: row for row in rows if row["metric"] == "absolute_error" and row["seed"] == "all"}
     assert set(found) == {"naive_bayes", "logistic_regression"}
     assert 0 < found["naive_bayes"]["low"] < found["naive_bayes"]["value"] < found["naive_bayes"]["high"] < 1
-    report = (latest / "report.html").read_text(encoding="utf-8")
-    assert "Naive Bayes" in report
-    assert "Absolute error" in report
+    details = (latest / "details.html").read_text(encoding="utf-8")
+    assert "Naive Bayes" in details
+    assert "Absolute error" in details
 
 
 def test_the_record_shows_both(home: Path) -> None:

@@ -57,10 +57,10 @@ def test_it_is_shown_beside_the_methods(place):
     folder = place.latest("harbour")
     rows = json.loads((folder / "evaluation.json").read_text())["rows"]
     assert {row["method"] for row in rows} == {*MEMBERS, COMMITTEE}
-    page = (folder / "report.html").read_text()
-    assert "The mean of Logistic regression and Gradient boosting" in page
-    assert "do not settle which of them serves this site best" in page
-    assert "the mean of Logistic regression and Gradient boosting<" in page
+    assert "The average of Logistic regression and Gradient boosting" in (folder / "report.html").read_text()
+    details = (folder / "details.html").read_text()
+    assert "do not settle which of them serves this site best" in details
+    assert "the average of Logistic regression and Gradient boosting<" in details
 
 
 def test_what_is_promoted_scores_as_the_report_did(place):

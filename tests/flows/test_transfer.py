@@ -19,6 +19,7 @@ pytestmark = pytest.mark.usefixtures("prefect_server")
 
 FILES = (
     "report.html",
+    "details.html",
     "evaluation.json",
     "shift.json",
     "matching.json",
@@ -308,7 +309,7 @@ def test_a_failed_method_is_reported_and_the_site_goes_on(network, settings, tmp
     summary = transfer(other, "harbour", settings)
     assert summary.summary.failed_methods == ("mlp",)
     assert "lower the learning rate" in last_run(other, "harbour").trained.failed["mlp"]
-    assert "lower the learning rate" in (other.latest("harbour") / "report.html").read_text()
+    assert "lower the learning rate" in (other.latest("harbour") / "details.html").read_text()
     assert summary.summary.method != "mlp"
 
 
@@ -324,4 +325,4 @@ def test_audit_leaves_the_models_as_they_are(network, settings, tmp_path):
     summary = audit_site(place, "lakeside", str(labels))
     assert model_digests(place, "lakeside") == before
     assert 0 < summary.summary.labelled <= 80
-    assert "recalibration" in (place.latest("lakeside") / "report.html").read_text().lower()
+    assert "recalibration" in (place.latest("lakeside") / "details.html").read_text().lower()
