@@ -4,7 +4,7 @@ import matplotlib
 import numpy as np
 
 from tdrop import TransferClassifier
-from tdrop.data.simulation import simulated_cohort
+from tdrop.data import simulated_cohort
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

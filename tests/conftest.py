@@ -120,7 +120,7 @@ def tiny_network(tmp_path: Path):
 
 def write_tiny_network(folder: Path, rows=TINY_ROWS, seed: int = 0):
     """Writes `folder/network/data_contracts` and the extracts below `folder/home`; returns the Place."""
-    from tdrop.data.demo import write_demo_network
+    from tdrop.data import write_demo_network
     from tdrop.home import Place
 
     contracts = folder / "network" / "data_contracts"

@@ -15,10 +15,7 @@ import numpy as np
 from tdrop.base import Summary
 from tdrop.choose import Choice, ChoiceRow, Trial
 from tdrop.contracts import Finding, Validation, load_network
-from tdrop.data.encode import learn_encoder
-from tdrop.data.outcomes import LabelCounts
-from tdrop.data.simulation import simulate
-from tdrop.data.subgroups import subgroups_of
+from tdrop.data import LabelCounts, learn_encoder, simulate, subgroups_of
 from tdrop.evaluate import evaluate_methods
 from tdrop.figures import DropoutRates
 from tdrop.forecast import Evidence, Forecast, Observation, forecast_methods

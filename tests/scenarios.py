@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tdrop.base import Cohort
+from tdrop.data import simulated_cohort
 from tdrop.data.families import extrapolation, toy
-from tdrop.data.simulation import simulated_cohort
 
 __all__ = ["extrapolation", "no_overlap", "no_shift", "prostate", "toy_regression"]
 

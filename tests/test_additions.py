@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from conftest import PROJECT, settle
 
-from tdrop.data.simulation import simulate
+from tdrop.data import simulate
 
 METHOD = '''
 """Naive Bayes: every feature speaks for itself."""
@@ -55,7 +55,7 @@ def _absolute_error(patients: Patients) -> Mean:
     return Mean(np.abs(patients.risk - patients.y))
 '''
 READER = '''
-"""One JSON object a line."""
+"""One JSON object per line."""
 
 import io
 
@@ -65,15 +65,14 @@ from tdrop.contracts import Record
 from tdrop.data.locations import Location, read_bytes
 
 
-class Options(Record):
+class JsonLinesReader(Record):
     """Nothing to set."""
 
-
-def read(options: Options, location: Location) -> pd.DataFrame:
-    """Returns the table; the index is each row's line."""
-    frame = pd.read_json(io.BytesIO(read_bytes(location)), lines=True, dtype={"patient_id": str})
-    frame.index = pd.RangeIndex(1, len(frame) + 1, name="line")
-    return frame
+    def read(self, location: Location) -> pd.DataFrame:
+        """Returns the table; the index is each row's line."""
+        frame = pd.read_json(io.BytesIO(read_bytes(location)), lines=True, dtype={"patient_id": str})
+        frame.index = pd.RangeIndex(1, len(frame) + 1, name="line")
+        return frame
 '''
 SITE = """
 title: Quayside Hospital (simulated)

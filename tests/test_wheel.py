@@ -18,7 +18,7 @@ DEMO = """
 import os, sys
 from pathlib import Path
 from flows.demo import CONTRACTS
-from tdrop.data.demo import write_demo_network
+from tdrop.data import write_demo_network
 assert sys.argv[1] in str(CONTRACTS), CONTRACTS
 rows = dict.fromkeys(("registry", "harbour", "hillside", "lakeside"), 200)
 write_demo_network(Path(os.environ["TDROP_HOME"]) / "demo", rows)

@@ -1,17 +1,10 @@
-from .cells import write_patients as write_patients
-from .demo import (
-    DEMO_ROWS as DEMO_ROWS,
-    DEMO_STOPPED as DEMO_STOPPED,
-    DEMO_TARGETS as DEMO_TARGETS,
-    FULL_ROWS as FULL_ROWS,
-    write_demo_network as write_demo_network,
-)
 from .encode import (
     Encoder as Encoder,
     features_of as features_of,
     learn_encoder as learn_encoder,
     not_recorded as not_recorded,
     persons_of as persons_of,
+    subgroups_of as subgroups_of,
 )
 from .families import (
     SHAPES as SHAPES,
@@ -21,16 +14,41 @@ from .families import (
     toy as toy,
     toy_truth as toy_truth,
 )
+from .harmonise import harmonise as harmonise
 from .hints import clean as clean, guess_labels as guess_labels, hint_unreadable as hint_unreadable
-from .json_schemas import write_json_schemas as write_json_schemas
+from .identify import (
+    damaged as damaged,
+    neutralise as neutralise,
+    restore as restore,
+    with_text_ids as with_text_ids,
+    write_patients as write_patients,
+)
+from .json_schemas import json_schemas as json_schemas, write_json_schemas as write_json_schemas
 from .locations import no_such_file as no_such_file, resolve as resolve
 from .names import closest as closest, split_words as split_words, title_of as title_of, unit_in as unit_in
 from .outcome_proposal import Asked as Asked
 from .outcomes import LabelCounts as LabelCounts, read_labels as read_labels, source_outcome as source_outcome
 from .preparation import Prepared as Prepared, prepare as prepare, prepare_frame as prepare_frame
-from .readers import fingerprint as fingerprint, label_fingerprint as label_fingerprint
-from .simulation import Support as Support, simulate as simulate, simulated_cohort as simulated_cohort
+from .readers import (
+    fingerprint as fingerprint,
+    kinds as kinds,
+    label_fingerprint as label_fingerprint,
+    read_batch as read_batch,
+    read_extract as read_extract,
+    read_file as read_file,
+)
+from .simulation import (
+    DEMO_ROWS as DEMO_ROWS,
+    DEMO_STOPPED as DEMO_STOPPED,
+    DEMO_TARGETS as DEMO_TARGETS,
+    FULL_ROWS as FULL_ROWS,
+    Support as Support,
+    simulate as simulate,
+    simulated_cohort as simulated_cohort,
+    write_demo_network as write_demo_network,
+)
 from .site_proposal import in_people as in_people, propose_site as propose_site
-from .subgroups import subgroups_of as subgroups_of
 from .suspicions import compare_extracts as compare_extracts
 from .table_proposal import TableProposal as TableProposal, propose_table as propose_table
+from .units import alternatives as alternatives, convert as convert, factor as factor
+from .values import as_labels as as_labels, as_numbers as as_numbers, as_text as as_text

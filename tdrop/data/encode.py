@@ -14,19 +14,23 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from tdrop.base import Cohort, DataError, Doubles, Feature, FeatureKind, Floats, Indices
-from tdrop.contracts import NUMERIC_TYPES, Column, Contract
+from tdrop.contracts import NUMERIC_TYPES, Column, Contract, Subgroup
 from tdrop.data.values import as_numbers, as_text
 
 #: A feature missing for this share of a target's patients is not recorded there.
 NOT_RECORDED = 0.95
 #: Source patients without a value that a missing indicator needs to mean anything.
 FEWEST_MISSING = 10
+#: The subgroup of those whose value is missing.
+UNKNOWN = "unknown"
 _KINDS: Mapping[str, FeatureKind] = {"ordinal": "ordinal", "binary": "binary"}
 
 
@@ -281,3 +285,26 @@ def numbers_of(frame: pd.DataFrame, name: str, categories: tuple[str, ...]) -> D
 def _labels(frame: pd.DataFrame, name: str) -> pd.Series:
     """A column's labels as text (rows,), missing if it is not there."""
     return as_text(frame[name], ()) if name in frame else as_text(pd.Series([None] * len(frame)), ())
+
+
+def subgroups_of(frame: pd.DataFrame, contract: Contract) -> dict[str, NDArray[Any]]:
+    """Returns, by the title of each subgroup of the contract, every patient's group as text (rows,)."""
+    return {subgroup.title or subgroup.name: _groups(frame, subgroup) for subgroup in contract.subgroups}
+
+
+def _groups(frame: pd.DataFrame, subgroup: Subgroup) -> NDArray[Any]:
+    if subgroup.column not in frame:
+        return np.full(len(frame), UNKNOWN, dtype=object)
+    values = frame[subgroup.column]
+    if not subgroup.cuts:
+        labels = values.map(lambda value: f"{value:g}" if isinstance(value, float) else str(value))
+        return labels.astype("object").where(values.notna(), UNKNOWN).to_numpy(dtype=object)
+    numbers = values.to_numpy(np.float64, na_value=np.nan)
+    names = np.asarray([*(subgroup.labels or _band_names(subgroup.cuts)), UNKNOWN], dtype=object)
+    band = np.searchsorted(subgroup.cuts, numbers, side="right")
+    return names[np.where(np.isnan(numbers), len(names) - 1, band)]
+
+
+def _band_names(cuts: tuple[float, ...]) -> tuple[str, ...]:
+    middle = [f"{low:g} to below {high:g}" for low, high in pairwise(cuts)]
+    return (f"below {cuts[0]:g}", *middle, f"{cuts[-1]:g} and over")

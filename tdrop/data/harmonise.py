@@ -12,14 +12,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tdrop.base import ContractError, Indices, counted, did_you_mean
+from tdrop.base import ContractError, Indices, Mask, counted, did_you_mean
 from tdrop.contracts import NUMERIC_TYPES, Column, Contract, Extract, Finding, Severity, Site
 from tdrop.data.hints import clean, hint_categories, hint_range, hint_unreadable, quote
 from tdrop.data.names import are_names, closest
 from tdrop.data.units import convert
 from tdrop.data.values import as_labels, as_numbers, as_text, unmatched_keys
-
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

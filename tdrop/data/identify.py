@@ -1,16 +1,21 @@
-"""The ids of an extract as the text that their source holds, whatever reader brought them."""
+"""Ids as the text that their source holds, whatever reader brought them, and our own lists of patients.
+
+A cell of our lists is text that a spreadsheet does not run, and reads back as what it was.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from tdrop.base import Mask, unwritable
 from tdrop.contracts import Contract, Extract, Site
 
 #: What conversions leave where they lost a character, characters that no id is written with, nothing that can be seen,
@@ -18,6 +23,9 @@ from tdrop.contracts import Contract, Extract, Site
 _DAMAGE = re.compile(
     r"[\ufffd\x00-\x1f\x7f]|^[\u00ad\u200b-\u200f\u2060\ufeff]+$|^#(?:N/A|REF!|VALUE!|NAME\?|NUM!|DIV/0!|NULL!|#+)$"
 )
+
+#: What a spreadsheet takes for a formula, also behind apostrophes: each writing adds one, each reading takes one away.
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
 
 
 def id_column(raw: pd.DataFrame, contract: Contract, extract: Extract) -> str | None:
@@ -46,7 +54,7 @@ def with_text_ids(raw: pd.DataFrame, name: str | None) -> pd.DataFrame:
     return frame
 
 
-def damaged(values: pd.Series) -> NDArray[np.bool_]:
+def damaged(values: pd.Series) -> Mask:
     """Ids that are not what they were at their source, or may not be (rows,)."""
     if isinstance(values.dtype, pd.StringDtype):
         return np.asarray(values.str.contains(_DAMAGE, na=False), dtype=bool)
@@ -93,3 +101,37 @@ _WRITERS: tuple[tuple[Any, Callable[[Any], str]], ...] = (
     (Decimal, lambda value: format(value, "f")),
     ((bytes, bytearray, memoryview), text_of_bytes),
 )
+
+
+def neutralise(value: Any) -> Any:
+    """Puts an apostrophe before text that a spreadsheet would run as a formula."""
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
+
+
+def restore(text: str) -> str:
+    """Returns what `neutralise` was given."""
+    return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
+
+
+def write_patients(path: Path, table: pd.DataFrame) -> None:
+    """Writes a table of patients that only its owner can read, with no cell that a spreadsheet would run.
+
+    The file appears whole or not at all: it is written beside its place and moved there.
+    """
+    safe = table.copy()
+    safe.columns = [neutralise(str(name)) for name in safe.columns]
+    for name in safe.columns:
+        if not pd.api.types.is_numeric_dtype(safe[name]) and not pd.api.types.is_bool_dtype(safe[name]):
+            safe[name] = safe[name].map(neutralise)
+        elif pd.api.types.is_float_dtype(safe[name]):
+            safe[name] = safe[name].round(6)
+    beside = path.with_name(f".{path.name}.part")
+    try:
+        beside.unlink(missing_ok=True)
+        # Opened with its final mode: there is no moment in which others could read it.
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", newline="") as stream:
+            safe.to_csv(stream, index=False)
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise unwritable(error) or error from error

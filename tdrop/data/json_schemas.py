@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ def json_schemas() -> dict[str, Schema]:
 
 
 def write_json_schemas(folder: Path) -> None:
-    """Writes one file a schema into `folder`."""
+    """Writes one file per schema into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, schema in json_schemas().items():
         (folder / f"{name}.json").write_text(json.dumps(schema, indent=1, sort_keys=True) + "\n", encoding="utf-8")
@@ -43,7 +42,7 @@ def _reader_schema() -> Schema:
     """A kind by its name, or the kind with its own options beside it."""
     options = []
     for kind in readers.kinds():
-        schema = import_module(f"{readers.__name__}.{kind}").Options.model_json_schema()
+        schema = readers.reader_class(kind).model_json_schema()
         schema["properties"] = {"kind": {"const": kind}, **schema.get("properties", {})}
         schema["required"] = ["kind", *schema.get("required", [])]
         options.append(schema)

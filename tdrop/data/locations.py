@@ -12,25 +12,30 @@ import io
 import os
 import re
 import stat
+import threading
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from queue import Empty, Queue
+from typing import IO, Any, TypeVar
 
 import fsspec
 
-from tdrop.base import Absent, DataError, OutOfTime, TdropError, Unavailable, UsageError
+from tdrop.base import Absent, DataError, OutOfTime, TdropError, Unavailable, UsageError, notice
 
 #: More than this, unpacked, is not read into memory.
 LARGEST_BYTES = 2 * 1024**3
 #: How long reading may take unless the site says otherwise.
 READ_SECONDS = 300.0
+#: After so long a person is notice_after what is waited for, and again each time that so long has passed after that.
+NOTICE_SECONDS, AGAIN_SECONDS = 10.0, 60.0
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _POLL_SECONDS = 0.1
 _CHUNK_BYTES = 1 << 20
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -249,3 +254,36 @@ def _decompress(content: bytes, location: Location) -> bytes:
             return b"".join(chunks_of(stream, location))
     except (OSError, EOFError, zlib.error):
         raise DataError(f"extract '{location.shown}' is a damaged or truncated gz file; send it again") from None
+
+
+def within(seconds: float, work: Callable[[], _Result], sentence: str, waits_for: str = "an answer") -> _Result:
+    """Returns what `work` returns, or raises OutOfTime with `sentence` once `seconds` have passed.
+
+    The work runs in a thread that nobody waits for when the process ends: a place that never answers keeps neither
+    the caller nor the process. Whoever listens to notices is notice_after early what is waited for, and until when.
+    """
+    answers: Queue[tuple[_Result | None, BaseException | None]] = Queue(maxsize=1)
+
+    def run() -> None:
+        try:
+            answers.put((work(), None))
+        except BaseException as error:
+            answers.put((None, error))
+
+    threading.Thread(target=run, name="tdrop-reader", daemon=True).start()
+    result, error = _wait(answers, seconds, sentence, waits_for)
+    if error is not None:
+        raise error
+    return result  # type: ignore[return-value]
+
+
+def _wait(answers: Queue[_Result], seconds: float, sentence: str, waits_for: str) -> _Result:
+    start, notice_after = time.monotonic(), NOTICE_SECONDS
+    while (passed := time.monotonic() - start) < seconds:
+        try:
+            return answers.get(timeout=max(0.0, min(notice_after, seconds) - passed))
+        except Empty:
+            if (passed := time.monotonic() - start) < seconds:
+                notice(f"waiting for {waits_for} since {passed:.0f} s; it is given up after {seconds:.0f} s")
+                notice_after += AGAIN_SECONDS
+    raise OutOfTime(sentence)

@@ -10,15 +10,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from tdrop.base import Count, DataError, Doubles
+from tdrop.base import Count, DataError, Doubles, Mask
 from tdrop.contracts import Contract, Extract, LabelFile, Reader, Site, known_labels
-from tdrop.data.cells import restore
 from tdrop.data.harmonise import convert_columns, rename
-from tdrop.data.identify import damaged, id_column, number_rows, with_text_ids
-from tdrop.data.readers import fingerprint, kind_of, read
+from tdrop.data.identify import damaged, id_column, number_rows, restore, with_text_ids
+from tdrop.data.readers import fingerprint, kind_of, read_extract
 from tdrop.data.units import factor
-
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -128,7 +125,7 @@ def read_labels(
     """
     extract = _label_file(where, like)
     name = where.name if isinstance(where, Site) else str(where)
-    raw = read(extract, home=home, base=base)
+    raw = read_extract(extract, home=home, base=base)
     if like is not None and like.number_rows:
         raw = _numbered_as_its_extract(raw, extract, contract, like, home, base)
     their_id = id_column(raw, contract, extract)

@@ -11,7 +11,7 @@ from tdrop.base import Unavailable
 from tdrop.contracts import Contract, Expectation, Network, Site, Validation, validate
 from tdrop.data.harmonise import harmonise
 from tdrop.data.identify import number_rows
-from tdrop.data.readers import fingerprint, read, read_batch
+from tdrop.data.readers import fingerprint, read_batch, read_extract
 from tdrop.data.structure import sort_rows
 from tdrop.data.suspicions import accept, compare_extracts, find_suspicions
 from tdrop.data.units import check_units
@@ -63,7 +63,7 @@ def prepare(
     site = network.site(site) if isinstance(site, str) else site
     contract = network.contract_of(site)
     if file is None:
-        raw = read(site, home=home, base=network.base)
+        raw = read_extract(site, home=home, base=network.base)
         if expected is not None and fingerprint(site, home=home, base=network.base) != expected:
             raise Unavailable(f"site '{site.name}': the extract was replaced while the run was going on; run again")
         return prepare_frame(raw, contract, site, source=source)

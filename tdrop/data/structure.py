@@ -12,11 +12,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tdrop.base import Mask
 from tdrop.contracts import Contract, Extract, Finding, Site
 from tdrop.data.identify import damaged, id_column, with_text_ids
 from tdrop.data.values import as_text
-
-Mask = NDArray[np.bool_]
 
 #: How the first field of a line begins that sums up the others.
 _FOOTER = r"(?i)^\W*(grand total|sub-?total|totals?|sum|summe|gesamt|average|mean|median|count|rows|records|end of)\b"

@@ -11,11 +11,9 @@ import pyarrow as arrow
 import pyarrow.compute as compute
 from numpy.typing import NDArray
 
-from tdrop.base import Doubles
+from tdrop.base import Doubles, Mask
 from tdrop.contracts import Column, is_number, known_labels, plain_label, to_label
 from tdrop.data.names import UNITS_IN_NAMES
-
-Mask = NDArray[np.bool_]
 
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 #: Words that mean yes or no in a column of 0 and 1, whoever writes them; others are for the site's map.

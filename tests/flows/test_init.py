@@ -13,8 +13,7 @@ from command import init, tdrop
 
 from tdrop.base import DataError, TdropError, UsageError
 from tdrop.contracts import load_network, parse_site
-from tdrop.data import propose_site
-from tdrop.data.preparation import prepare
+from tdrop.data import prepare, propose_site
 
 
 def ward(rows: int = 200, seed: int = 0) -> pd.DataFrame:

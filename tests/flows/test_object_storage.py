@@ -107,8 +107,7 @@ def test_an_extract_that_is_not_in_the_bucket_is_one_sentence(storage, place):
 )
 def test_every_id_comes_through_object_storage(words, numbers, storage, tmp_path):
     from tdrop.contracts import Site
-    from tdrop.data.identify import with_text_ids
-    from tdrop.data.readers import read
+    from tdrop.data import read_extract, with_text_ids
 
     pd.DataFrame({"id": words, "x": "1"}).to_csv(tmp_path / "a.csv", index=False)
     pd.DataFrame({"id": pd.array([*numbers, None], dtype="Int64"), "x": 1.5}).to_parquet(tmp_path / "a.parquet")
@@ -116,5 +115,5 @@ def test_every_id_comes_through_object_storage(words, numbers, storage, tmp_path
         storage.upload_file(str(tmp_path / f"a.{kind}"), BUCKET, f"ids/a.{kind}")
         site = {"name": "n", "title": "N", "table": "t", "role": "source", "settle_seconds": 0}
         site |= {"location": f"s3://{BUCKET}/ids/a.{kind}", "reader": {"kind": kind}}
-        found = with_text_ids(read(Site.model_validate(site), home=tmp_path, base=tmp_path), "id")["id"]
+        found = with_text_ids(read_extract(Site.model_validate(site), home=tmp_path, base=tmp_path), "id")["id"]
         assert [None if pd.isna(value) else value for value in found] == ids

@@ -11,9 +11,7 @@ from command import init
 
 from tdrop.base import DataError
 from tdrop.contracts import Contract, Network, load_network, parse_site
-from tdrop.data import propose_site
-from tdrop.data.outcomes import read_labels
-from tdrop.data.preparation import Prepared, prepare
+from tdrop.data import Prepared, prepare, propose_site, read_labels
 
 
 def measured(rows: int = 120, seed: int = 0) -> pd.DataFrame:

@@ -18,7 +18,7 @@ from separate_process import modules_loaded
 from flows.printer import Printer
 from flows.score import run_score
 from tdrop.base import SiteStopped, UsageError
-from tdrop.data.simulation import simulate
+from tdrop.data import simulate
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tdrop.base import Cohort
 from tdrop.contracts import Disclosure, Validation
-from tdrop.data.outcomes import LabelCounts
+from tdrop.data import LabelCounts
 from tdrop.disclosure import (
     HIDDEN,
     bounds,

@@ -15,7 +15,7 @@ from tdrop.base import Hidden, plain, read
 from tdrop.choose import Losses, Trial
 from tdrop.choose.choice import Choice, ChoiceRow
 from tdrop.contracts import Disclosure, Finding, Validation
-from tdrop.data.outcomes import LabelCounts
+from tdrop.data import LabelCounts
 from tdrop.disclosure import (
     disclose,
     disclose_choice,

@@ -17,7 +17,7 @@ from report_cases import predict, summarise
 
 from tdrop import metrics
 from tdrop.base import DataError, Summary, plain, read
-from tdrop.data.cells import write_patients
+from tdrop.data import write_patients
 from tdrop.evaluate import Evaluation, Recalibration, evaluate_methods, patients_table, suggest_recalibration
 from tdrop.metrics import METRICS
 from tdrop.report import evaluation_warnings, row_text

@@ -11,8 +11,7 @@ from report_cases import report_data
 
 from tdrop.base import plain, read
 from tdrop.contracts import Disclosure, load_network
-from tdrop.data.encode import learn_encoder
-from tdrop.data.simulation import simulate
+from tdrop.data import learn_encoder, simulate
 from tdrop.disclosure import disclose_left_out
 from tdrop.evaluate.left_out import LeftOut, measure_left_out
 from tdrop.report import left_out_sentence, render_report

@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 from benchmarks.site_pairs import site_pair
 from tdrop.base import Cohort, DataError, UsageError, plain, read
-from tdrop.data.simulation import simulated_cohort
+from tdrop.data import simulated_cohort
 from tdrop.shift import Balance, Matching, count_within, match, take_nearest
 
 

@@ -12,7 +12,7 @@ import scenarios
 from scipy.stats import wasserstein_distance
 
 from tdrop.base import Cohort, DataError, Feature, UsageError, plain, read
-from tdrop.data.simulation import simulated_cohort
+from tdrop.data import simulated_cohort
 from tdrop.shift import (
     DomainAuroc,
     Propensity,

@@ -1,7 +1,8 @@
-"""Reads an extract as it is. One file a kind; the folder is the registry.
+"""Reads an extract as it is. One file per kind; the folder is the registry.
 
-A kind's file has `Options` (a frozen pydantic record), `read(options, location)` and, where the bytes of the
-location are not the content, its own `fingerprint(options, location)` and `place(options)`, which names it.
+The file `redcap.py` has a `RedcapReader`: a frozen pydantic record whose fields are the options that a site may set,
+with `read(location)` and, where the bytes of the location are not the content, its own `fingerprint(location)` and
+`place`, which names it.
 """
 
 from __future__ import annotations
@@ -17,14 +18,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import ValidationError
 
 from tdrop.base import Absent, ContractError, DataError, did_you_mean
-from tdrop.contracts import Extract, Reader, Site
-from tdrop.data.deadline import within
-from tdrop.data.locations import Location, chunks_of, open_bytes, resolve, took_too_long, without_secrets
+from tdrop.contracts import Extract, Reader, Record, Site
+from tdrop.data.locations import Location, chunks_of, open_bytes, resolve, took_too_long, within, without_secrets
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Result = TypeVar("Result")
+_Result = TypeVar("_Result")
 
 #: How the names of files end whose kind is plain.
 _ENDINGS = {"csv": (".csv", ".csv.gz"), "parquet": (".parquet", ".pq")}
@@ -38,7 +38,7 @@ def kinds() -> tuple[str, ...]:
     return tuple(sorted(module.name for module in iter_modules(__path__) if not module.name.startswith("_")))
 
 
-def read(site: Extract, *, home: Path, base: Path) -> pd.DataFrame:
+def read_extract(site: Extract, *, home: Path, base: Path) -> pd.DataFrame:
     """Returns a site's extract with its own names and values; the index is the line of each row.
 
     Args:
@@ -46,28 +46,25 @@ def read(site: Extract, *, home: Path, base: Path) -> pd.DataFrame:
         home: What {home} stands for.
         base: What relative locations are relative to.
     """
-    return _whole(*_read(site.reader.kind, site.reader.options, _location(site, home, base), _file_of(site)))
+    reader, location = _reader_of(site), _location(site, home, base)
+    return _whole(_in_time(reader, location, reader.read), location)
 
 
 def read_file(path: Path, kind: str | None = None, options: Mapping[str, Any] | None = None) -> pd.DataFrame:
     """Returns the extract in a file; the kind follows from its name unless given."""
-    return _whole(*_read(kind or kind_of(path), options or {}, _local(path), str(path)))
+    reader, location = _reader(kind or kind_of(path), options or {}, str(path)), _local(path)
+    return _whole(_in_time(reader, location, reader.read), location)
 
 
-def _read(kind: str, options: Mapping[str, Any], location: Location, where: str) -> tuple[pd.DataFrame, Location]:
-    module, parsed = _module_and_options(kind, options, where)
-    return _in_time(module, parsed, location, module.read), location
-
-
-def _in_time(module: Any, options: Any, location: Location, work: Callable[[Any, Location], Result]) -> Result:
+def _in_time(reader: Any, location: Location, work: Callable[[Location], _Result]) -> _Result:
     """Has an extract read within its limits; who listens is told early what is waited for."""
-    named = module.place(options) if hasattr(module, "place") else None
+    named = getattr(reader, "place", None)
     # A file may still be being written; a database is asked at once.
     limit = location.read_seconds + (location.wait_seconds if named is None else 0.0)
     # The reader looks at the clock itself and says it better: it is given a little more than its time.
     limit += GRACE_SECONDS
     waits_for = named or f"extract '{location.shown}'"
-    return within(limit, lambda: work(options, location), took_too_long(location), waits_for)
+    return within(limit, lambda: work(location), took_too_long(location), waits_for)
 
 
 def _whole(frame: pd.DataFrame, location: Location) -> pd.DataFrame:
@@ -92,7 +89,9 @@ def read_batch(path: Path, reader: Reader) -> pd.DataFrame:
     # Any other kind knows its own files, whatever they are called.
     kind = kind_of(path, usual) if usual in _ENDINGS else usual
     options = reader.options if kind == reader.kind else {}
-    return _read(kind, options, _local(path), str(path))[0]
+    parser, location = _reader(kind, options, str(path)), _local(path)
+    frame: pd.DataFrame = _in_time(parser, location, parser.read)
+    return frame
 
 
 def kind_of(path: Path | str, otherwise: str = "csv") -> str:
@@ -103,12 +102,11 @@ def kind_of(path: Path | str, otherwise: str = "csv") -> str:
 
 def fingerprint(site: Extract, *, home: Path, base: Path) -> str:
     """sha256 of a site's extract: of the file's bytes, or of a query's rows."""
-    module, options = _module_and_options(site.reader.kind, site.reader.options, _file_of(site))
-    location = _location(site, home, base)
-    return str(_in_time(module, options, location, getattr(module, "fingerprint", _digest)))
+    reader = _reader_of(site)
+    return str(_in_time(reader, _location(site, home, base), getattr(reader, "fingerprint", _digest)))
 
 
-def _digest(options: object, location: Location) -> str:
+def _digest(location: Location) -> str:
     """sha256 of the file's bytes."""
     digest = hashlib.sha256()
     with open_bytes(location) as stream:
@@ -127,10 +125,6 @@ def label_fingerprint(site: Site, *, home: Path, base: Path) -> str | None:
         return None
 
 
-def _file_of(site: Extract) -> str:
-    return site.file if isinstance(site, Site) else "the label file's reader"
-
-
 def _local(path: Path) -> Location:
     return Location(str(path), without_secrets(str(path)))
 
@@ -140,17 +134,30 @@ def _location(site: Extract, home: Path, base: Path) -> Location:
     return resolve(site.location or "", home=home, base=base, **limits)
 
 
-def _module_and_options(kind: str, options: Mapping[str, Any], where: str) -> tuple[Any, Any]:
+def _reader_of(site: Extract) -> Any:
+    where = site.file if isinstance(site, Site) else "the label file's reader"
+    return _reader(site.reader.kind, site.reader.options, where)
+
+
+def reader_class(kind: str) -> type[Record]:
+    """The class that reads a kind: `CsvReader` in `csv.py`, `JsonLinesReader` in `json_lines.py`."""
+    name = "".join(part.capitalize() for part in kind.split("_"))
+    reader: type[Record] = getattr(import_module(f"{__name__}.{kind}"), f"{name}Reader")
+    return reader
+
+
+def _reader(kind: str, options: Mapping[str, Any], where: str) -> Any:
+    """A reader with its options; a ContractError tells what of them is wrong."""
     if kind not in kinds():
         raise ContractError(f"{where}: no reader of kind '{kind}'{did_you_mean(kind, kinds())}")
-    module = import_module(f"{__name__}.{kind}")
+    reader = reader_class(kind)
     try:
-        return module, module.Options.model_validate(dict(options))
+        return reader.model_validate(dict(options))
     except ValidationError as error:
         item = error.errors()[0]
         name = str(item["loc"][0]) if item["loc"] else "options"
         if item["type"] == "extra_forbidden":
-            known = did_you_mean(name, module.Options.model_fields)
+            known = did_you_mean(name, reader.model_fields)
             raise ContractError(f"{where}: reader {kind} has no option '{name}'{known}") from None
         message = item["msg"].removeprefix("Value error, ")
         raise ContractError(f"{where}: reader {kind}, {name}: {message[:1].lower()}{message[1:]}") from None

@@ -1,9 +1,17 @@
-"""Comma-separated text, or with another separator: one line a record, every value kept as the text it is."""
+"""Comma-separated text, or with another separator: one line per record, every value as the text it is.
+
+A field never holds a line break here: a quotation mark that is not closed on its line would take the patients of the
+lines after it for one field. A line that is no record is counted and named.
+"""
 
 from __future__ import annotations
 
+import codecs
+import csv
 import io
 import re
+from collections import Counter
+from collections.abc import Mapping
 from typing import Self
 
 import pandas as pd
@@ -13,18 +21,71 @@ from pydantic import Field, model_validator
 
 from tdrop.base import DataError
 from tdrop.contracts import Record
-from tdrop.data.lines import LONGEST_LINE, Lines, describe_broken, fields_of, repeated, split_lines
 from tdrop.data.locations import Location, read_bytes
-from tdrop.data.text import as_utf8
 
-#: Separators that a header of one column is searched for.
-_USUAL_SEPARATORS = (";", "\t", "|", ",")
 #: What pandas calls the row names that it wrote without a header.
 INDEX_NAME = "Unnamed: 0"
+#: No record comes near it.
+LONGEST_LINE = 1_000_000
+#: Lines that are named; the rest are counted.
+_MOST_NAMED = 5
+#: Separators that a header of one column is searched for.
+_USUAL_SEPARATORS = (";", "\t", "|", ",")
 _SEPARATOR_LINE = re.compile(rb'"?sep=(.)"?', re.IGNORECASE)
+#: What may be wrong with a line: too few or too many fields, quotation marks, length.
+_FIELDS, _QUOTES, _LONG = "fields", "quotes", "long"
+#: How files begin that are no text, and what they are.
+_FOREIGN = {
+    b"PK\x03\x04": "an Excel or zip file",
+    b"PK\x05\x06": "an empty zip file",
+    b"PAR1": "a Parquet file",
+    b"%PDF": "a PDF file",
+    b"\xd0\xcf\x11\xe0": "an old Excel file",
+    b"SQLite format 3": "a SQLite database",
+    b"BZh": "a bzip2 file",
+    b"\xfd7zXZ": "an xz file",
+    b"7z\xbc\xaf\x27\x1c": "a 7z file",
+    b"Rar!": "a rar file",
+    b"\x28\xb5\x2f\xfd": "a zstd file",
+    b"\x89PNG": "a picture",
+    b"\xff\xd8\xff": "a picture",
+    b"{\\rtf": "a Word document",
+    b"\x89HDF": "an HDF5 file",
+    b"$FL2": "an SPSS file",
+    b"HEADER RECORD*******": "a SAS transport file",
+    b"<stata_dta>": "a Stata file",
+    b"ARROW1": "an Arrow file",
+    b"FEA1": "a Feather file",
+    b"\x1f\x8b": "a gz file inside a gz file",
+}
+#: How text begins that is no table, and what it is.
+_OTHER_TEXT = {
+    b"<!doctype html": "a web page, perhaps one that asks to log in",
+    b"<html": "a web page, perhaps one that asks to log in",
+    b"<?xml": "an XML file",
+    b'{"': "a JSON file",
+    b"[{": "a JSON file",
+    b"insert into ": "a database's dump",
+    b"-- postgresql database dump": "a database's dump",
+    b"-- mysql dump": "a database's dump",
+    b"@relation": "an ARFF file",
+    b"version https://git-lfs": "a pointer of Git LFS to the file",
+}
+#: Where a tar file says that it is one.
+_TAR = (257, b"ustar")
+#: Encodings of program text and of host names: they take what a patient's id may hold for something else.
+_NO_TEXT = {"unicode_escape", "raw_unicode_escape", "idna", "punycode", "undefined"}
+_MARK_BELOW = re.compile("(?<=[\r\n])\ufeff+(?=[^\r\n])")
+_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 
 
-class Options(Record):
+class CsvReader(Record):
     """How the text is written.
 
     Attributes:
@@ -55,78 +116,100 @@ class Options(Record):
             raise ValueError("decimal and thousands must be marks, no letter, digit or sign")
         return self
 
+    def read(self, location: Location) -> pd.DataFrame:
+        """Returns the table as text; the index is each row's line.
 
-def read(options: Options, location: Location) -> pd.DataFrame:
-    """Returns the table as text; the index is each row's line.
+        The attributes tell how numbers are written, how many lines are blank, and, under `broken_lines` and `broken`,
+        which lines hold no record and why.
+        """
+        lines = as_utf8(read_bytes(location), self.encoding, location.shown).splitlines()
+        start = self._header_line(lines, location)
+        names = self._header(lines[start], location)
+        records: dict[int, bytes] = {}
+        broken: dict[int, str] = {}
+        nothing = f" \t{self.separator}{self.quote}".encode()
+        blank = sum(not line.strip() for line in lines[:start])
+        for number, line in enumerate(lines[start + 1 :], start=start + 2):
+            if not line.strip(nothing):
+                blank += 1
+            elif fault := self._fault(line, len(names)):
+                broken[number] = fault
+            else:
+                records[number] = line
+        frame = _named_columns(self._parse(list(records.values()), names, location), location)
+        frame.index = pd.Index(list(records), dtype="int64", name="row")
+        frame.attrs.update(decimal=self.decimal, thousands=self.thousands, blank_lines=blank)
+        if broken:
+            frame.attrs.update(broken_lines=tuple(broken), broken=_describe_broken(broken, len(names)))
+        return frame
 
-    The attributes tell how numbers are written, how many lines are blank, and, under `broken_lines` and `broken`,
-    which lines hold no record and why.
-    """
-    lines = as_utf8(read_bytes(location), options.encoding, location.shown).splitlines()
-    start = _first_line(lines, options, location)
-    names = _header(lines[start], options, location)
-    found = split_lines(lines, first=start + 1, fields=len(names), separator=options.separator, quote=options.quote)
-    frame = _named_columns(_parse(found, names, options, location), location)
-    frame.index = pd.Index(found.numbers, dtype="int64", name="row")
-    blank = found.blank + sum(not line.strip() for line in lines[:start])
-    frame.attrs.update(decimal=options.decimal, thousands=options.thousands, blank_lines=blank)
-    if found.broken:
-        frame.attrs.update(broken_lines=tuple(sorted(found.broken)), broken=describe_broken(found.broken, len(names)))
-    return frame
+    def _header_line(self, lines: list[bytes], location: Location) -> int:
+        """Position of the header: the first line that is neither blank nor a spreadsheet's note on the separator."""
+        start = next((place for place, line in enumerate(lines) if line.strip()), None)
+        if start is None:
+            raise DataError(f"extract '{location.shown}' is empty; check that the export was complete")
+        note = _SEPARATOR_LINE.fullmatch(lines[start].strip(b" \r\n"))
+        if note is None:
+            return start
+        if note.group(1).decode("utf-8", errors="replace") != self.separator:
+            raise DataError(
+                f"extract '{location.shown}' says in its first line that its separator is another one than "
+                f"'{self.separator}'; set reader.separator"
+            )
+        return start + 1 + self._header_line(lines[start + 1 :], location)
 
+    def _header(self, line: bytes, location: Location) -> list[str]:
+        """The names of the columns."""
+        if len(line) > LONGEST_LINE:
+            raise DataError(
+                f"extract '{location.shown}': the header has more than {LONGEST_LINE:,} characters; check that the "
+                "file is text, one line per record"
+            )
+        fields = self._split(line)
+        if fields is None:
+            raise DataError(f"extract '{location.shown}': the header has a stray quotation mark; check reader.quote")
+        names = [name.strip().strip("\ufeff") for name in fields]
+        repeated = sum(times > 1 for name, times in Counter(names).items() if name)
+        if repeated:
+            many = "1 name" if repeated == 1 else f"{repeated:,} names"
+            raise DataError(f"extract '{location.shown}': the header gives {many} twice; rename those columns")
+        other = [mark for mark in _USUAL_SEPARATORS if len(names) == 1 and mark in names[0]]
+        if other:
+            shown = "a tab" if other[0] == "\t" else f"'{other[0]}'"
+            raise DataError(
+                f"extract '{location.shown}' has one column with separator '{self.separator}', and {shown} in its "
+                "header; set reader.separator"
+            )
+        return names
 
-def _first_line(lines: list[bytes], options: Options, location: Location) -> int:
-    """Position of the header: the first line that is neither blank nor a spreadsheet's note about the separator."""
-    start = next((place for place, line in enumerate(lines) if line.strip()), None)
-    if start is None:
-        raise DataError(f"extract '{location.shown}' is empty; check that the export was complete")
-    note = _SEPARATOR_LINE.fullmatch(lines[start].strip(b" \r\n"))
-    if note is None:
-        return start
-    if note.group(1).decode("utf-8", errors="replace") != options.separator:
-        raise DataError(
-            f"extract '{location.shown}' says in its first line that its separator is another one than "
-            f"'{options.separator}'; set reader.separator"
-        )
-    return start + 1 + _first_line(lines[start + 1 :], options, location)
+    def _split(self, line: bytes) -> list[str] | None:
+        """The fields of one line, or None where its quotation marks do not add up."""
+        text = line.decode("utf-8", errors="replace")
+        try:
+            return next(csv.reader([text], delimiter=self.separator, quotechar=self.quote, strict=True))
+        except (csv.Error, StopIteration):
+            return None
 
+    def _fault(self, line: bytes, count: int) -> str:
+        """Why a line is no record of so many fields; empty where it is one."""
+        if len(line) > LONGEST_LINE:
+            return _LONG
+        if self.quote.encode() not in line:
+            return _FIELDS if line.count(self.separator.encode()) + 1 != count else ""
+        fields = self._split(line)
+        return _QUOTES if fields is None else _FIELDS if len(fields) != count else ""
 
-def _header(line: bytes, options: Options, location: Location) -> list[str]:
-    if len(line) > LONGEST_LINE:
-        raise DataError(
-            f"extract '{location.shown}': the header has more than {LONGEST_LINE:,} characters; check that the file is "
-            "text, one line a record"
-        )
-    row = fields_of(line.decode("utf-8", errors="replace"), options.separator, options.quote)
-    if row is None:
-        raise DataError(f"extract '{location.shown}': the header has a stray quotation mark; check reader.quote")
-    names = [name.strip().strip("\ufeff") for name in row]
-    twice = len(list(repeated([name for name in names if name])))
-    if twice:
-        many = "1 name" if twice == 1 else f"{twice:,} names"
-        raise DataError(f"extract '{location.shown}': the header gives {many} twice; rename those columns")
-    other = [mark for mark in _USUAL_SEPARATORS if len(names) == 1 and mark in names[0]]
-    if other:
-        shown = "a tab" if other[0] == "\t" else f"'{other[0]}'"
-        raise DataError(
-            f"extract '{location.shown}' has one column with separator '{options.separator}', and {shown} in its "
-            "header; set reader.separator"
-        )
-    return names
-
-
-def _parse(found: Lines, names: list[str], options: Options, location: Location) -> pd.DataFrame:
-    """Reads the records as text; columns are numbered."""
-    keys = [str(place) for place in range(len(names))]
-    if not found.records:
-        frame = pd.DataFrame({key: pd.Series(dtype="str") for key in keys})
-    else:
+    def _parse(self, records: list[bytes], names: list[str], location: Location) -> pd.DataFrame:
+        """Reads the records as text."""
+        if not records:
+            return pd.DataFrame({place: pd.Series(dtype="str") for place in range(len(names))}).set_axis(names, axis=1)
+        keys = [str(place) for place in range(len(names))]
         try:
             table = arrow_csv.read_csv(
-                io.BytesIO(b"\n".join(found.records) + b"\n"),
+                io.BytesIO(b"\n".join(records) + b"\n"),
                 read_options=arrow_csv.ReadOptions(use_threads=False, column_names=keys, block_size=1 << 24),
                 parse_options=arrow_csv.ParseOptions(
-                    delimiter=options.separator, quote_char=options.quote, ignore_empty_lines=False
+                    delimiter=self.separator, quote_char=self.quote, ignore_empty_lines=False
                 ),
                 convert_options=arrow_csv.ConvertOptions(
                     column_types=dict.fromkeys(keys, arrow.string()), strings_can_be_null=False
@@ -134,14 +217,13 @@ def _parse(found: Lines, names: list[str], options: Options, location: Location)
             )
         except arrow.ArrowException:
             table = None
-        if table is None or len(table) != len(found.records):
+        if table is None or len(table) != len(records):
             raise DataError(
                 f"extract '{location.shown}' cannot be read as text with separator "
-                f"'{options.separator}'; check reader.separator and reader.quote"
+                f"'{self.separator}'; check reader.separator and reader.quote"
             )
-        frame = table.to_pandas()
-    frame.columns = pd.Index(names)
-    return frame
+        frame: pd.DataFrame = table.to_pandas().set_axis(names, axis=1)
+        return frame
 
 
 def _named_columns(frame: pd.DataFrame, location: Location) -> pd.DataFrame:
@@ -164,3 +246,71 @@ def _named_columns(frame: pd.DataFrame, location: Location) -> pd.DataFrame:
 
 def _tells_rows_apart(values: pd.Series) -> bool:
     return len(values) > 1 and bool((values != "").all()) and bool(values.is_unique)
+
+
+def _describe_broken(broken: Mapping[int, str], fields: int) -> str:
+    """Which lines hold no record, and why: counts and line numbers, nothing of what they hold."""
+    words = {
+        _FIELDS: f"with other than the header's {fields:,} fields",
+        _QUOTES: "with a quotation mark that is stray or not closed on its line",
+        _LONG: f"of more than {LONGEST_LINE:,} characters",
+    }
+    counts = Counter(broken.values())
+    kinds = ", ".join(f"{counts[kind]:,} {text}" for kind, text in words.items() if counts[kind])
+    plural = "lines do" if len(broken) > 1 else "line does"
+    return f"{len(broken):,} {plural} not add up to records ({_numbered(list(broken))}): {kinds}"
+
+
+def _numbered(numbers: list[int]) -> str:
+    named = ", ".join(f"{number:,}" for number in numbers[:_MOST_NAMED])
+    more = f" and {len(numbers) - _MOST_NAMED:,} more" if len(numbers) > _MOST_NAMED else ""
+    return f"line{'s' if len(numbers) > 1 else ''} {named}{more}"
+
+
+def as_utf8(content: bytes, encoding: str, shown: str) -> bytes:
+    """Returns the text as UTF-8, by its byte-order mark or else by `encoding`."""
+    _refuse_foreign(content, _FOREIGN, shown)
+    _refuse_foreign(content[_TAR[0] :], {_TAR[1]: "a tar file"}, shown)
+    marked = next((name for mark, name in _MARKS.items() if content.startswith(mark)), None)
+    text = _decode(content, marked or encoding, shown)
+    if marked is None:
+        _refuse_misread(content, text, encoding, shown)
+    if "\x00" in text:
+        raise DataError(f"extract '{shown}' holds null bytes; set reader.encoding, often utf-16, or send it again")
+    # Files that were put together keep the mark of each.
+    encoded = _MARK_BELOW.sub("", text).encode("utf-8", errors="replace")
+    _refuse_foreign(encoded.lstrip().lower(), _OTHER_TEXT, shown)
+    # Old systems end a text with Ctrl-Z.
+    return encoded.rstrip(b"\x1a")
+
+
+def _refuse_foreign(content: bytes, beginnings: dict[bytes, str], shown: str) -> None:
+    foreign = next((words for mark, words in beginnings.items() if content.startswith(mark)), None)
+    if foreign is not None:
+        raise DataError(f"extract '{shown}' is {foreign}, not text of a table; export it as CSV, or set reader.kind")
+
+
+def _decode(content: bytes, encoding: str, shown: str) -> str:
+    try:
+        if codecs.lookup(encoding).name.replace("-", "_") in _NO_TEXT:
+            raise LookupError
+        return content.decode(encoding)
+    except UnicodeError as error:
+        line = len(content[: getattr(error, "start", 0) + 1].splitlines()) or 1
+        raise DataError(
+            f"extract '{shown}' is not {encoding} text (line {line:,}); set reader.encoding, often latin-1"
+        ) from None
+    except (LookupError, ValueError):
+        raise DataError(f"extract '{shown}': no encoding {encoding!a}; utf-8 and latin-1 are usual") from None
+
+
+def _refuse_misread(content: bytes, text: str, encoding: str, shown: str) -> None:
+    """Refuses UTF-8 that a single-byte encoding would read without complaint, as other letters."""
+    single_byte = len(text) == len(content) and not content.isascii()
+    if not single_byte or codecs.lookup(encoding).name == "utf-8":
+        return
+    try:
+        content.decode("utf-8")
+    except UnicodeError:
+        return
+    raise DataError(f"extract '{shown}' is UTF-8 text although reader.encoding says {encoding}; leave that out")

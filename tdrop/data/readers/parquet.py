@@ -12,37 +12,29 @@ import pyarrow.parquet as arrow_parquet
 from tdrop.base import DataError
 from tdrop.contracts import Record
 from tdrop.data import locations
-from tdrop.data.lines import repeated
 from tdrop.data.locations import Location, read_bytes
 
 #: A float, which pandas takes for integers beside a missing one, cannot hold every integer.
 _WHOLE = {
-    arrow.int8(): pd.Int8Dtype(),
-    arrow.int16(): pd.Int16Dtype(),
-    arrow.int32(): pd.Int32Dtype(),
-    arrow.int64(): pd.Int64Dtype(),
-    arrow.uint8(): pd.UInt8Dtype(),
-    arrow.uint16(): pd.UInt16Dtype(),
-    arrow.uint32(): pd.UInt32Dtype(),
-    arrow.uint64(): pd.UInt64Dtype(),
+    getattr(arrow, name)(): getattr(pd, f"{name.replace('u', 'U').replace('int', 'Int')}Dtype")()
+    for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 }
 
 
-class Options(Record):
+class ParquetReader(Record):
     """A Parquet file says everything itself."""
 
-
-def read(options: Options, location: Location) -> pd.DataFrame:
-    """Returns the table; the index is each row's number from 1."""
-    content = read_bytes(location)
-    if not content:
-        raise DataError(f"extract '{location.shown}' is empty (0 bytes); check that the export was complete")
-    try:
-        frame = _read(content, location)
-    except (arrow.ArrowException, OSError, ValueError, OverflowError, MemoryError, LookupError):
-        raise DataError(f"extract '{location.shown}' is not a readable Parquet file; send it again") from None
-    frame.index = pd.RangeIndex(1, len(frame) + 1, name="row")
-    return frame
+    def read(self, location: Location) -> pd.DataFrame:
+        """Returns the table; the index is each row's number from 1."""
+        content = read_bytes(location)
+        if not content:
+            raise DataError(f"extract '{location.shown}' is empty (0 bytes); check that the export was complete")
+        try:
+            frame = _read(content, location)
+        except (arrow.ArrowException, OSError, ValueError, OverflowError, MemoryError, LookupError):
+            raise DataError(f"extract '{location.shown}' is not a readable Parquet file; send it again") from None
+        frame.index = pd.RangeIndex(1, len(frame) + 1, name="row")
+        return frame
 
 
 def _read(content: bytes, location: Location) -> pd.DataFrame:
@@ -51,7 +43,7 @@ def _read(content: bytes, location: Location) -> pd.DataFrame:
     if file.metadata.num_rows * max(1, file.metadata.num_columns) * 8 > locations.LARGEST_BYTES:
         raise DataError(f"extract '{location.shown}' {locations.too_large()}")
     table = file.read()
-    if any(repeated(table.schema.names)):
+    if len(set(table.schema.names)) < len(table.schema.names):
         raise DataError(f"extract '{location.shown}': a column name is given twice; rename those columns")
     _refuse_other_encodings(table, location)
     for place, column in enumerate(table.schema):

@@ -11,7 +11,6 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Self
 
 import pandas as pd
@@ -23,7 +22,6 @@ from tdrop.base import Absent, DataError, OutOfTime, Unavailable
 from tdrop.contracts import Record
 from tdrop.data import locations
 from tdrop.data.identify import text_of_bytes
-from tdrop.data.lines import repeated
 from tdrop.data.locations import Location
 
 #: Rows fetched at a time.
@@ -40,9 +38,10 @@ _SAFE_MESSAGE = re.compile(
     r"(no such (?:table|column|function): [\w.]+|near \"\w+\": syntax error|incomplete input|file is not a database"
     r"|database disk image is malformed|attempt to write a readonly database|only execute one statement at a time)"
 )
+_Rows = tuple[list[str], frozenset[int], Iterator[list[tuple[Any, ...]]]]
 
 
-class Options(Record):
+class SqlReader(Record):
     """What to read.
 
     Attributes:
@@ -67,32 +66,131 @@ class Options(Record):
             raise ValueError("a query starts with SELECT or WITH: extracts are only read")
         return self
 
+    @property
+    def place(self) -> str:
+        """What is read, without the address."""
+        return f"table '{self.table}' of ${self.url_env}" if self.table else f"query on ${self.url_env}"
 
-def read(options: Options, location: Location) -> pd.DataFrame:
-    """Returns the rows; the index is each row's number from 1."""
-    size = 0
-    with _rows(options, location) as (names, short, chunks):
-        if any(repeated(names)):
-            raise DataError(f"{place(options)}: a column name is given twice; name the columns apart in the query")
-        frames = []
-        for chunk in chunks:
-            frames.append(_frame(chunk, names, short))
-            size += int(frames[-1].memory_usage(deep=True).sum())
-            if size > locations.LARGEST_BYTES:
-                raise DataError(f"{place(options)} {locations.too_large()}")
-    frame = _joined(frames) if frames else pd.DataFrame(columns=names)
-    frame.index = pd.RangeIndex(1, len(frame) + 1, name="row")
-    return frame
+    def read(self, location: Location) -> pd.DataFrame:
+        """Returns the rows; the index is each row's number from 1."""
+        size, frames = 0, []
+        with self._rows(location) as (names, short, chunks):
+            if len(set(names)) < len(names):
+                raise DataError(f"{self.place}: a column name is given twice; name the columns apart in the query")
+            for chunk in chunks:
+                frames.append(_frame(chunk, names, short))
+                size += int(frames[-1].memory_usage(deep=True).sum())
+                if size > locations.LARGEST_BYTES:
+                    raise DataError(f"{self.place} {locations.too_large()}")
+        frame = _joined(frames) if frames else pd.DataFrame(columns=names)
+        frame.index = pd.RangeIndex(1, len(frame) + 1, name="row")
+        return frame
 
-
-def fingerprint(options: Options, location: Location) -> str:
-    """sha256 over names and rows; the order of rows, which a database does not promise, does not matter."""
-    total = 0
-    with _rows(options, location) as (names, _, chunks):
-        for chunk in chunks:
-            for row in chunk:
+    def fingerprint(self, location: Location) -> str:
+        """sha256 over names and rows; the order of rows, which a database does not promise, does not matter."""
+        total = 0
+        with self._rows(location) as (names, _, chunks):
+            for row in (row for chunk in chunks for row in chunk):
                 total += int.from_bytes(hashlib.sha256(repr(row).encode("utf-8")).digest(), "big")
-    return hashlib.sha256(f"{names!r}{total % 2**256:x}".encode()).hexdigest()
+        return hashlib.sha256(f"{names!r}{total % 2**256:x}".encode()).hexdigest()
+
+    @contextmanager
+    def _rows(self, location: Location) -> Iterator[_Rows]:
+        """Yields the names of the columns, the places of short floats, and the rows in chunks.
+
+        All of it happens inside a transaction that is rolled back.
+        """
+        engine = self._engine()
+        deadline = time.monotonic() + location.read_seconds
+        try:
+            with self._connect(engine) as connection:
+                _limit_time(connection, deadline)
+                _forbid_writing(connection)
+                result = connection.execution_options(stream_results=True).execute(self._statement())
+                yield list(result.keys()), _short_floats(result, connection.dialect.name), _chunks(result, deadline)
+                connection.rollback()
+        except (exc.SQLAlchemyError, TimeoutError, UnicodeError) as error:
+            raise self._refusal(error, location, late=time.monotonic() > deadline) from None
+        finally:
+            engine.dispose()
+
+    def _refusal(self, error: Exception, location: Location, *, late: bool) -> DataError:
+        """What a database's error means; its own text may hold patients' values."""
+        text = str(error)
+        if isinstance(error, UnicodeError) or "not in repertoire" in _reason(error):
+            words = "the database holds text in another encoding than it says; name it in the address"
+            return DataError(f"{self.place}: {words} in {self.url_env}, such as ?client_encoding=latin1")
+        if "Could not decode to UTF-8" in text:
+            return DataError(f"{self.place}: the database holds text that is not UTF-8; write that text again in UTF-8")
+        if "database is locked" in text or "lock timeout" in text:
+            words = "another program keeps the database locked; end that program, or try again later"
+            return Unavailable(f"{self.place}: {words}")
+        if late:
+            words = "simplify the query, or set `read_seconds` in the site's YAML"
+            return OutOfTime(f"{self.place}: not answered within {location.read_seconds:g} s; {words}")
+        words = "check reader.table or query and the rights of the user"
+        return DataError(f"{self.place}: the database refused it ({_reason(error)}); {words}")
+
+    def _address(self) -> sqlalchemy.URL:
+        text = os.environ.get(self.url_env)
+        if not text:
+            raise DataError(
+                f"{self.place}: the environment variable {self.url_env} is not set; set it to the database's address"
+            )
+        try:
+            url = sqlalchemy.make_url(text)
+            if url.drivername == "postgresql":
+                url = url.set(drivername="postgresql+psycopg")
+            url.get_dialect()
+        except (exc.ArgumentError, exc.NoSuchModuleError, ValueError, ImportError):
+            raise DataError(
+                f"{self.place}: {self.url_env} does not hold a database address that can be used; "
+                "write it like postgresql://user:password@host/database"
+            ) from None
+        self._refuse_absent_file(url)
+        return url
+
+    def _engine(self) -> sqlalchemy.Engine:
+        url = self._address()
+        try:
+            return sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool, connect_args=_encoding(url))
+        except ImportError:
+            raise DataError(
+                f"{self.place}: the driver for {url.get_backend_name()} databases is not installed; install it beside "
+                "tdrop, and name it in the address, such as mysql+pymysql://..."
+            ) from None
+
+    def _refuse_absent_file(self, url: sqlalchemy.URL) -> None:
+        """sqlite would make the file that it does not find: an empty database where there should be an error."""
+        if url.get_backend_name() != "sqlite" or not url.database or url.database == ":memory:":
+            return
+        path = url.database.removeprefix("file:").partition("?")[0]
+        # Unlike Path.is_file, False for a name that is too long.
+        if not os.path.isfile(path):  # noqa: PTH113
+            raise Absent(f"{self.place}: {self.url_env} names a sqlite file that does not exist; check the path")
+
+    @contextmanager
+    def _connect(self, engine: sqlalchemy.Engine) -> Iterator[sqlalchemy.Connection]:
+        try:
+            connection = engine.connect()
+        except exc.SQLAlchemyError as error:
+            words = str(getattr(error, "orig", "")).lower()
+            if "authentication" in words or "password" in words or "access denied" in words:
+                raise DataError(
+                    f"{self.place}: the database does not accept the user and password in {self.url_env}; check them"
+                ) from None
+            raise Unavailable(
+                f"{self.place}: the database does not answer; check that it is running and that {self.url_env} is right"
+            ) from None
+        with connection:
+            yield connection
+
+    def _statement(self) -> Any:
+        if self.query is not None:
+            # Colons are casts in SQL, not parameters here.
+            return sqlalchemy.text(self.query.replace(":", "\\:"))
+        schema, _, name = (self.table or "").rpartition(".")
+        return sqlalchemy.select(sqlalchemy.text("*")).select_from(sqlalchemy.table(name, schema=schema or None))
 
 
 def _frame(rows: list[tuple[Any, ...]], names: list[str], short: frozenset[int]) -> pd.DataFrame:
@@ -123,51 +221,6 @@ def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-Rows = tuple[list[str], frozenset[int], Iterator[list[tuple[Any, ...]]]]
-
-
-@contextmanager
-def _rows(options: Options, location: Location) -> Iterator[Rows]:
-    """Yields the names of the columns, the places of short floats, and the rows in chunks.
-
-    All of it happens inside a transaction that is rolled back.
-    """
-    engine = _engine(options)
-    deadline = time.monotonic() + location.read_seconds
-    try:
-        with _connect(engine, options) as connection:
-            _limit_time(connection, deadline)
-            _forbid_writing(connection)
-            result = connection.execution_options(stream_results=True).execute(_statement(options))
-            yield list(result.keys()), _short_floats(result, connection.dialect.name), _chunks(result, deadline)
-            connection.rollback()
-    except (exc.SQLAlchemyError, TimeoutError, UnicodeError) as error:
-        if isinstance(error, UnicodeError) or "not in repertoire" in _reason(error):
-            raise DataError(
-                f"{place(options)}: the database holds text in another encoding than it says; name it in the address "
-                f"in {options.url_env}, such as ?client_encoding=latin1"
-            ) from None
-        if "Could not decode to UTF-8" in str(error):
-            raise DataError(
-                f"{place(options)}: the database holds text that is not UTF-8; write that text again in UTF-8"
-            ) from None
-        if "database is locked" in str(error) or "lock timeout" in str(error):
-            raise Unavailable(
-                f"{place(options)}: another program keeps the database locked; end that program, or try again later"
-            ) from None
-        if time.monotonic() > deadline:
-            raise OutOfTime(
-                f"{place(options)}: not answered within {location.read_seconds:g} s; simplify the query, or set "
-                "`read_seconds` in the site's YAML"
-            ) from None
-        raise DataError(
-            f"{place(options)}: the database refused it ({_reason(error)}); check reader.table or query "
-            "and the rights of the user"
-        ) from None
-    finally:
-        engine.dispose()
-
-
 def _short_floats(result: sqlalchemy.CursorResult[Any], database: str) -> frozenset[int]:
     described: Any = result.cursor.description if result.cursor is not None else ()
     return frozenset(place for place, column in enumerate(described) if column[1] == _SHORT_FLOAT.get(database, ""))
@@ -193,77 +246,10 @@ def _limit_time(connection: sqlalchemy.Connection, deadline: float) -> None:
         driver.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_BETWEEN_LOOKS)
 
 
-def place(options: Options) -> str:
-    """What is read, without the address."""
-    return f"table '{options.table}' of ${options.url_env}" if options.table else f"query on ${options.url_env}"
-
-
-def _address(options: Options) -> sqlalchemy.URL:
-    text = os.environ.get(options.url_env)
-    if not text:
-        raise DataError(
-            f"{place(options)}: the environment variable {options.url_env} is not set; set it to the database's address"
-        )
-    try:
-        url = sqlalchemy.make_url(text)
-        if url.drivername == "postgresql":
-            url = url.set(drivername="postgresql+psycopg")
-        url.get_dialect()
-    except (exc.ArgumentError, exc.NoSuchModuleError, ValueError, ImportError):
-        raise DataError(
-            f"{place(options)}: {options.url_env} does not hold a database address that can be used; "
-            "write it like postgresql://user:password@host/database"
-        ) from None
-    _refuse_absent_file(url, options)
-    return url
-
-
-def _engine(options: Options) -> sqlalchemy.Engine:
-    url = _address(options)
-    try:
-        return sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool, connect_args=_encoding(url))
-    except ImportError:
-        raise DataError(
-            f"{place(options)}: the driver for {url.get_backend_name()} databases is not installed; install it beside "
-            "tdrop, and name it in the address, such as mysql+pymysql://..."
-        ) from None
-
-
 def _encoding(url: sqlalchemy.URL) -> dict[str, str]:
     """A PostgreSQL database that names no encoding would be met with bytes, its own version included."""
     asked = url.drivername != "postgresql+psycopg" or "client_encoding" in url.query
     return {} if asked else {"client_encoding": "utf8"}
-
-
-def _refuse_absent_file(url: sqlalchemy.URL, options: Options) -> None:
-    """sqlite makes the file that it does not find: a database without a table, where there should be none at all."""
-    if url.get_backend_name() != "sqlite" or not url.database or url.database == ":memory:":
-        return
-    path = url.database.removeprefix("file:").partition("?")[0]
-    try:
-        found = Path(path).is_file()
-    except OSError:
-        found = False
-    if not found:
-        raise Absent(f"{place(options)}: {options.url_env} names a sqlite file that does not exist; check the path")
-
-
-@contextmanager
-def _connect(engine: sqlalchemy.Engine, options: Options) -> Iterator[sqlalchemy.Connection]:
-    try:
-        connection = engine.connect()
-    except exc.SQLAlchemyError as error:
-        words = str(getattr(error, "orig", "")).lower()
-        if "authentication" in words or "password" in words or "access denied" in words:
-            raise DataError(
-                f"{place(options)}: the database does not accept the user and password in {options.url_env}; check them"
-            ) from None
-        raise Unavailable(
-            f"{place(options)}: the database does not answer; check that it is running and that "
-            f"{options.url_env} is right"
-        ) from None
-    with connection:
-        yield connection
 
 
 def _forbid_writing(connection: sqlalchemy.Connection) -> None:
@@ -278,14 +264,6 @@ def _forbid_writing(connection: sqlalchemy.Connection) -> None:
         connection.rollback()
     elif connection.dialect.name in statements:
         connection.execute(sqlalchemy.text(statements[connection.dialect.name]))
-
-
-def _statement(options: Options) -> Any:
-    if options.query is not None:
-        # Colons are casts in SQL, not parameters here.
-        return sqlalchemy.text(options.query.replace(":", "\\:"))
-    schema, _, name = (options.table or "").rpartition(".")
-    return sqlalchemy.select(sqlalchemy.text("*")).select_from(sqlalchemy.table(name, schema=schema or None))
 
 
 def _reason(error: Exception) -> str:

@@ -17,7 +17,7 @@ from hypothesis import given, settings, strategies as st
 
 from tdrop.base import ContractError, UsageError
 from tdrop.contracts import Column, load_network, parse_site, parse_yaml
-from tdrop.data.values import as_labels
+from tdrop.data import as_labels
 
 ROOT = Path(__file__).parents[3]
 

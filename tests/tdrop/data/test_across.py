@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 
 from tdrop.contracts import Contract, Finding
-from tdrop.data import compare_extracts
-from tdrop.data.preparation import prepare_frame
+from tdrop.data import compare_extracts, prepare_frame
 
 
 def cohort(prostate: Contract, patients: Any, make_site: Any, rows: int = 400, seed: int = 0) -> pd.DataFrame:

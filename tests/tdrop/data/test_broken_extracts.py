@@ -19,8 +19,7 @@ import pytest
 
 from tdrop.base import ContractError, DataError, TdropError, Unavailable
 from tdrop.contracts import Network, Site
-from tdrop.data.cells import restore, write_patients
-from tdrop.data.preparation import Prepared, prepare
+from tdrop.data import Prepared, prepare, restore, write_patients
 
 Make = Callable[[pd.DataFrame], pd.DataFrame | bytes | None]
 ROWS = 100

@@ -17,8 +17,7 @@ from broken_files import NO_NUMBERS, NUMBERS_AFTER_ALL, STRANGE_IDS, WAYS, Outco
 
 from tdrop.base import ContractError, DataError
 from tdrop.contracts import Network, load_network
-from tdrop.data.outcomes import read_labels
-from tdrop.data.preparation import Prepared, prepare
+from tdrop.data import Prepared, prepare, read_labels
 
 ROOT = Path(__file__).parents[3]
 ROWS = 100

@@ -11,9 +11,7 @@ import pytest
 
 from tdrop.base import DataError, plain, read
 from tdrop.contracts import Contract
-from tdrop.data.encode import Encoder, features_of, learn_encoder, not_recorded
-from tdrop.data.harmonise import harmonise
-from tdrop.data.subgroups import subgroups_of
+from tdrop.data import Encoder, features_of, harmonise, learn_encoder, not_recorded, subgroups_of
 
 
 @pytest.fixture

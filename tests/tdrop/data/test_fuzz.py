@@ -14,10 +14,7 @@ from hypothesis import given, settings, strategies as st
 
 from tdrop.base import ContractError, DataError, TdropError
 from tdrop.contracts import Contract, Reader, Site, parse_yaml
-from tdrop.data.outcomes import read_labels
-from tdrop.data.preparation import prepare
-from tdrop.data.readers import read_batch, read_file
-from tdrop.data.values import as_labels, as_numbers
+from tdrop.data import as_labels, as_numbers, prepare, read_batch, read_file, read_labels
 
 
 def many(examples: int) -> settings:

@@ -11,11 +11,17 @@ from hypothesis import given, settings, strategies as st
 
 from tdrop.base import ContractError
 from tdrop.contracts import Column, Contract
-from tdrop.data import hint_unreadable
-from tdrop.data.harmonise import harmonise
-from tdrop.data.preparation import prepare_frame
-from tdrop.data.units import alternatives, convert, factor
-from tdrop.data.values import as_labels, as_numbers, as_text
+from tdrop.data import (
+    alternatives,
+    as_labels,
+    as_numbers,
+    as_text,
+    convert,
+    factor,
+    harmonise,
+    hint_unreadable,
+    prepare_frame,
+)
 
 
 def series(*values: Any) -> pd.Series:

@@ -19,11 +19,17 @@ from hypothesis import given, settings, strategies as st
 
 from tdrop.base import DataError
 from tdrop.contracts import Contract, Site
-from tdrop.data.cells import neutralise, restore, write_patients
-from tdrop.data.identify import damaged, with_text_ids
-from tdrop.data.outcomes import read_labels
-from tdrop.data.preparation import prepare_frame
-from tdrop.data.readers import read, read_file
+from tdrop.data import (
+    damaged,
+    neutralise,
+    prepare_frame,
+    read_extract,
+    read_file,
+    read_labels,
+    restore,
+    with_text_ids,
+    write_patients,
+)
 
 FEW = settings(max_examples=60)
 #: Texts as ids are written: no spaces around, which nobody counts to an id, and no control characters.
@@ -105,7 +111,7 @@ def test_sqlite(kind: str, data: st.DataObject, tmp_path: Path) -> None:
     reader = {"kind": "sql", "url_env": "IDS_DB_URL", "query": "select * from patients order by rowid"}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("IDS_DB_URL", f"sqlite:///{tmp_path / 'h.db'}")
-        frame = read(Site.model_validate({**site, "reader": reader}), home=tmp_path, base=tmp_path)
+        frame = read_extract(Site.model_validate({**site, "reader": reader}), home=tmp_path, base=tmp_path)
     assert ids_of(frame) == [None if value is None else str(value) for value in ids]
 
 

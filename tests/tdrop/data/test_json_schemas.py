@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 import yaml
 
-from tdrop.data.json_schemas import json_schemas, write_json_schemas
+from tdrop.data import json_schemas, write_json_schemas
 
 CONTRACTS = Path(__file__).parents[3] / "data_contracts"
 SCHEMAS = json_schemas()

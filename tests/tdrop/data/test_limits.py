@@ -19,9 +19,8 @@ from waiting import LIMIT_SECONDS
 
 from tdrop.base import Absent, DataError, OutOfTime, TdropError, Unavailable, listen_to_notices
 from tdrop.contracts import Site
-from tdrop.data import deadline, locations
-from tdrop.data.deadline import within
-from tdrop.data.readers import fingerprint, read, read_file
+from tdrop.data import fingerprint, locations, read_extract, read_file
+from tdrop.data.locations import within
 
 
 def site_at(location: str | None, **settings: Any) -> Site:
@@ -29,7 +28,7 @@ def site_at(location: str | None, **settings: Any) -> Site:
     return Site.model_validate(defaults | {"location": location} | settings)
 
 
-@pytest.mark.parametrize("use", [read, fingerprint])
+@pytest.mark.parametrize("use", [read_extract, fingerprint])
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 @pytest.mark.parametrize("through", ["{}", "file://{}"])
 def test_a_pipe_is_no_extract(use: Any, kind: str, through: str, tmp_path: Path) -> None:
@@ -44,17 +43,17 @@ def test_a_socket_is_no_extract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind("s.csv")
         with pytest.raises(DataError, match="a pipe, a socket or a device"):
-            read(site_at("s.csv"), home=tmp_path, base=tmp_path)
+            read_extract(site_at("s.csv"), home=tmp_path, base=tmp_path)
 
 
 def test_a_link_to_itself_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "a.csv").symlink_to(tmp_path / "b.csv")
     (tmp_path / "b.csv").symlink_to(tmp_path / "a.csv")
     with pytest.raises(DataError, match=r"cannot be read \(Too many levels of symbolic links\)"):
-        read(site_at("a.csv"), home=tmp_path, base=tmp_path)
+        read_extract(site_at("a.csv"), home=tmp_path, base=tmp_path)
     (tmp_path / "c.csv").symlink_to(tmp_path / "nowhere.csv")
     with pytest.raises(Absent, match="does not exist"):
-        read(site_at("c.csv"), home=tmp_path, base=tmp_path)
+        read_extract(site_at("c.csv"), home=tmp_path, base=tmp_path)
 
 
 def test_bombs_are_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +88,7 @@ def test_an_endless_query_ends(what: str, says: str, tmp_path: Path, monkeypatch
     seconds = 0.3 if what == "count(*)" else 60
     site = sql_site(ENDLESS.format(what), read_seconds=seconds)
     with pytest.raises(DataError, match=says):
-        read(site, home=tmp_path, base=tmp_path)
+        read_extract(site, home=tmp_path, base=tmp_path)
     if what == "count(*)":
         with pytest.raises(Unavailable, match=says):
             fingerprint(site, home=tmp_path, base=tmp_path)
@@ -99,15 +98,15 @@ def test_a_sqlite_file_that_is_not_there_is_not_made(tmp_path: Path, monkeypatch
     for name in ("absent.db", "no/such/folder.db", "x" * 300):
         monkeypatch.setenv("LIMITS_DB_URL", f"sqlite:///{tmp_path / name}")
         with pytest.raises(Absent, match=r"\$LIMITS_DB_URL: LIMITS_DB_URL names a sqlite file that does not exist"):
-            read(sql_site("select 1 as x"), home=tmp_path, base=tmp_path)
+            read_extract(sql_site("select 1 as x"), home=tmp_path, base=tmp_path)
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "text.db").write_text("no database")
     monkeypatch.setenv("LIMITS_DB_URL", f"sqlite:///{tmp_path / 'text.db'}")
     with pytest.raises(DataError, match="the database refused it"):
-        read(sql_site("select 1 as x from sqlite_master"), home=tmp_path, base=tmp_path)
+        read_extract(sql_site("select 1 as x from sqlite_master"), home=tmp_path, base=tmp_path)
     sqlite3.connect(tmp_path / "h.db").close()
     monkeypatch.setenv("LIMITS_DB_URL", f"sqlite:///{tmp_path / 'h.db'}")
-    assert read(sql_site("select 1 as x"), home=tmp_path, base=tmp_path)["x"].tolist() == [1]
+    assert read_extract(sql_site("select 1 as x"), home=tmp_path, base=tmp_path)["x"].tolist() == [1]
 
 
 def test_a_place_that_never_answers_keeps_nobody_in_threads_either() -> None:
@@ -134,8 +133,8 @@ def test_a_place_that_never_answers_keeps_nobody_in_threads_either() -> None:
 
 def test_what_is_waited_for_is_said_early_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LIMITS_DB_URL", "sqlite://")
-    monkeypatch.setattr(deadline, "NOTICE_SECONDS", 0.01)
-    monkeypatch.setattr(deadline, "AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(locations, "NOTICE_SECONDS", 0.01)
+    monkeypatch.setattr(locations, "AGAIN_SECONDS", 0.01)
     said: list[str] = []
     listen_to_notices(said.append)
     try:
@@ -155,7 +154,7 @@ def test_a_server_that_never_answers_is_left(tmp_path: Path, monkeypatch: pytest
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/north.csv?token=s3cret-word#x"
         site = site_at(url, read_seconds=0.5, wait_seconds=0)
         with pytest.raises(Unavailable, match=r"could not be read within 0\.5 s") as caught:
-            read(site, home=tmp_path, base=tmp_path)
+            read_extract(site, home=tmp_path, base=tmp_path)
     assert "s3cret-word" not in str(caught.value)
 
 
@@ -170,7 +169,7 @@ def test_a_secret_in_an_address_is_never_shown(url: str, tmp_path: Path) -> None
     assert "s3cret-word" not in shown
     if "NOT_SET_ANYWHERE" in url or url.startswith("gopher"):
         with pytest.raises(DataError) as caught:
-            read(site_at(url), home=tmp_path, base=tmp_path)
+            read_extract(site_at(url), home=tmp_path, base=tmp_path)
         assert "s3cret-word" not in str(caught.value)
 
 

@@ -12,8 +12,7 @@ import pytest
 from tasks.labels import write_sheet
 from tdrop.base import ContractError, DataError, plain
 from tdrop.contracts import Contract, Network
-from tdrop.data.outcomes import LabelCounts, read_labels, source_outcome
-from tdrop.data.preparation import prepare_frame
+from tdrop.data import LabelCounts, prepare_frame, read_labels, source_outcome
 
 IDS = np.array([f"P{index}" for index in range(20)])
 

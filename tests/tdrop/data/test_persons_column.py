@@ -11,8 +11,7 @@ import pytest
 
 from tdrop.base import DataError
 from tdrop.contracts import Column, Contract, Disclosure, parse_yaml
-from tdrop.data import Asked, learn_encoder, persons_of, propose_table
-from tdrop.data.preparation import prepare_frame
+from tdrop.data import Asked, learn_encoder, persons_of, prepare_frame, propose_table
 from tdrop.disclosure import conceal_validation, disclose_validation
 
 

@@ -17,11 +17,16 @@ import pytest
 
 from tdrop.base import Unavailable, plain
 from tdrop.contracts import Contract, Network, Site
-from tdrop.data.demo import DEMO_STOPPED, write_demo_network
-from tdrop.data.encode import learn_encoder
-from tdrop.data.outcomes import read_labels, source_outcome
-from tdrop.data.preparation import prepare, prepare_frame
-from tdrop.data.readers import fingerprint
+from tdrop.data import (
+    DEMO_STOPPED,
+    fingerprint,
+    learn_encoder,
+    prepare,
+    prepare_frame,
+    read_labels,
+    source_outcome,
+    write_demo_network,
+)
 from tdrop.disclosure import disclose_validation
 
 ROWS = {"registry": 400, "harbour": 300, "hillside": 300, "lakeside": 300}
@@ -154,11 +159,11 @@ WIDE_SITE = {"name": "wide", "title": "Wide", "table": "wide", "role": "source",
 
 def processor_seconds(path: Path, **options: Any) -> tuple[float, Any]:
     """Reads and prepares a file; processor time, so that other work on the machine does not count."""
-    from tdrop.data.readers import read
+    from tdrop.data import read_extract
 
     site = Site.model_validate(WIDE_SITE | {"location": str(path)} | options)
     start = time.process_time()
-    prepared = prepare_frame(read(site, home=path.parent, base=path.parent), wide_contract(), site)
+    prepared = prepare_frame(read_extract(site, home=path.parent, base=path.parent), wide_contract(), site)
     return time.process_time() - start, prepared
 
 

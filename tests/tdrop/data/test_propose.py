@@ -11,9 +11,7 @@ import pytest
 
 from tdrop.base import ContractError, DataError, UsageError
 from tdrop.contracts import Column, Contract, Network, parse_site
-from tdrop.data import closest, propose_site, split_words, unit_in
-from tdrop.data.encode import not_recorded
-from tdrop.data.preparation import prepare, prepare_frame
+from tdrop.data import closest, not_recorded, prepare, prepare_frame, propose_site, split_words, unit_in
 
 
 def other_shape(plain: pd.DataFrame) -> pd.DataFrame:

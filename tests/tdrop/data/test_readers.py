@@ -22,13 +22,21 @@ from hypothesis import given, settings, strategies as st
 from waiting import postgres_server
 
 from tdrop.base import ContractError, DataError, Unavailable
-from tdrop.contracts import Reader, Site
-from tdrop.data import locations, readers
-from tdrop.data.identify import damaged, with_text_ids
+from tdrop.contracts import Reader, Record, Site
+from tdrop.data import (
+    as_numbers,
+    damaged,
+    fingerprint,
+    kinds,
+    label_fingerprint,
+    locations,
+    read_extract,
+    read_file,
+    readers,
+    with_text_ids,
+)
 from tdrop.data.locations import resolve
-from tdrop.data.readers import fingerprint, kinds, label_fingerprint, read, read_file, sql
-from tdrop.data.readers.sql import Options as SqlOptions
-from tdrop.data.values import as_numbers
+from tdrop.data.readers import sql
 
 
 def site_at(location: str | None, **settings: Any) -> Site:
@@ -42,7 +50,7 @@ def test_the_folder_is_the_registry() -> None:
 
 def test_text_is_kept_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('id,x,note\n001, 1.50 ,"a, ""b"""\n\n002,NA,\n')
-    frame = read(site_at("a.csv"), home=tmp_path, base=tmp_path)
+    frame = read_extract(site_at("a.csv"), home=tmp_path, base=tmp_path)
     assert frame.to_dict("list") == {"id": ["001", "002"], "x": [" 1.50 ", "NA"], "note": ['a, "b"', ""]}
     assert frame.index.tolist() == [2, 4]
     assert frame.attrs["blank_lines"] == 1
@@ -69,10 +77,16 @@ def test_parquet_keeps_types_and_rows(tmp_path: Path) -> None:
 
 
 def test_a_reader_of_its_own_kind_reads_its_own_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    registry = SimpleNamespace(Options=SqlOptions, read=lambda options, location: pd.DataFrame({"id": [options.table]}))
+    class RedcapReader(Record):
+        table: str
+
+        def read_extract(self, location: locations.Location) -> pd.DataFrame:
+            return pd.DataFrame({"id": [self.table]})
+
+    registry = SimpleNamespace(RedcapReader=RedcapReader)
     monkeypatch.setattr(readers, "kinds", lambda: ("csv", "parquet", "redcap", "sql"))
     monkeypatch.setitem(sys.modules, "tdrop.data.readers.redcap", registry)
-    reader = Reader(kind="redcap", options={"url_env": "NONE", "table": "visits"})
+    reader = Reader(kind="redcap", options={"table": "visits"})
     assert readers.read_batch(tmp_path / "export.csv", reader)["id"].tolist() == ["visits"]
 
 
@@ -80,10 +94,10 @@ def test_a_url_is_read_like_a_file(tmp_path: Path) -> None:
     with fsspec.open("memory://extracts/a.csv", "wb") as stream:
         stream.write(b"id,x\n1,2\n")
     site = site_at("memory://extracts/a.csv")
-    assert read(site, home=tmp_path, base=tmp_path).to_dict("list") == {"id": ["1"], "x": ["2"]}
+    assert read_extract(site, home=tmp_path, base=tmp_path).to_dict("list") == {"id": ["1"], "x": ["2"]}
     assert fingerprint(site, home=tmp_path, base=tmp_path) == hashlib.sha256(b"id,x\n1,2\n").hexdigest()
     with pytest.raises(DataError, match="does not exist"):
-        read(site_at("memory://extracts/b.csv"), home=tmp_path, base=tmp_path)
+        read_extract(site_at("memory://extracts/b.csv"), home=tmp_path, base=tmp_path)
 
 
 def test_a_fingerprint_is_the_digest_of_the_bytes(tmp_path: Path) -> None:
@@ -100,18 +114,18 @@ def test_a_forbidden_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id\n1\n")
     (tmp_path / "a.csv").chmod(0)
     with pytest.raises(DataError, match="may not be read by this user"):
-        read(site_at("a.csv"), home=tmp_path, base=tmp_path)
+        read_extract(site_at("a.csv"), home=tmp_path, base=tmp_path)
 
 
 def test_a_spreadsheets_note_that_its_separator_is_a_tab_is_no_header(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("sep=\t\nid\tx\n1\t2\n")
     site = site_at("a.csv", reader={"kind": "csv", "separator": "\t"})
-    assert read(site, home=tmp_path, base=tmp_path).columns.tolist() == ["id", "x"]
+    assert read_extract(site, home=tmp_path, base=tmp_path).columns.tolist() == ["id", "x"]
 
 
 def test_a_folder_is_no_extract(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="is a folder"):
-        read(site_at(str(tmp_path)), home=tmp_path, base=tmp_path)
+        read_extract(site_at(str(tmp_path)), home=tmp_path, base=tmp_path)
 
 
 class Clock:
@@ -148,7 +162,7 @@ def write_in_waits(path: Path, rows: int, monkeypatch: pytest.MonkeyPatch) -> Cl
 
 def test_an_extract_that_is_still_being_written_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = write_in_waits(tmp_path / "a.csv", 5, monkeypatch)
-    frame = read(site_at("a.csv", settle_seconds=0.6, wait_seconds=20), home=tmp_path, base=tmp_path)
+    frame = read_extract(site_at("a.csv", settle_seconds=0.6, wait_seconds=20), home=tmp_path, base=tmp_path)
     assert len(frame) == 5
     assert clock.waits >= 5 + 6
 
@@ -174,7 +188,7 @@ def test_an_extract_that_changes_while_it_is_read_is_refused(tmp_path: Path, mon
 
     monkeypatch.setattr(os, "open", open_and_append)
     with pytest.raises(Unavailable, match="changed while it was read"):
-        read(site_at("a.csv"), home=tmp_path, base=tmp_path)
+        read_extract(site_at("a.csv"), home=tmp_path, base=tmp_path)
 
 
 def test_a_settled_extract_costs_no_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +196,7 @@ def test_a_settled_extract_costs_no_wait(tmp_path: Path, monkeypatch: pytest.Mon
     path.write_text("id,x\n1,2\n")
     os.utime(path, (time.time() - 60, time.time() - 60))
     monkeypatch.setattr(locations, "time", clock)
-    read(site_at("a.csv", settle_seconds=50, wait_seconds=60), home=tmp_path, base=tmp_path)
+    read_extract(site_at("a.csv", settle_seconds=50, wait_seconds=60), home=tmp_path, base=tmp_path)
     assert clock.waits == 0
 
 
@@ -223,7 +237,7 @@ def sql_site(**options: Any) -> Site:
 
 
 def read_sql(tmp_path: Path, **options: Any) -> pd.DataFrame:
-    return read(sql_site(**options), home=tmp_path, base=tmp_path)
+    return read_extract(sql_site(**options), home=tmp_path, base=tmp_path)
 
 
 def test_a_table_of_postgres(postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

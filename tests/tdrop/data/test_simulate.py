@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tdrop.data.simulation import TURN_AGE, TURN_PSA, simulate
+from tdrop.data import simulate
+from tdrop.data.simulation import TURN_AGE, TURN_PSA
 
 
 def test_a_turning_risk_is_the_published_one_but_for_old_men_with_a_high_psa() -> None:

@@ -18,8 +18,7 @@ from report_cases import frames, report_data
 from tasks.export import write_numbers
 from tdrop import metrics
 from tdrop.base import plain
-from tdrop.data.outcomes import LabelCounts
-from tdrop.data.subgroups import subgroups_of
+from tdrop.data import LabelCounts, subgroups_of
 from tdrop.disclosure import coarse, disclose
 from tdrop.evaluate import evaluate_methods
 from tdrop.metrics import METRICS, subgroup_metrics

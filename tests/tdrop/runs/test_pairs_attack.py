@@ -19,9 +19,7 @@ from report_cases import CONTRACTS, predict, report_data, simulate
 from tasks.export import patients_of, write_report
 from tdrop.base import Summary
 from tdrop.contracts import load_network
-from tdrop.data.encode import learn_encoder
-from tdrop.data.outcomes import LabelCounts
-from tdrop.data.subgroups import subgroups_of
+from tdrop.data import LabelCounts, learn_encoder, subgroups_of
 from tdrop.disclosure import Published, disclose
 from tdrop.evaluate import evaluate_methods
 from tdrop.report import ReportData, SiteSummary
