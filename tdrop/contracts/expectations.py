@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tdrop.contracts.record import Severity
+from tdrop.contracts.record import Interval, Severity
 from tdrop.contracts.table import NUMERIC_TYPES, Column, Condition, Contract, OtherColumn, Rule, known_labels
 
 #: Marks, for each value of a column, whether it could be read: a column beside the column.
@@ -71,7 +71,7 @@ def suite(
             expectations += [_present(column)] if wanted and column.name not in unneeded else []
         elif column.role != "ignored":
             expectations += [_readable(column)] if column.name in marked else []
-            expectations += _id_checks(column) if column.role == "id" else _value_checks(column)
+            expectations += _id_checks(column) if column.role == "id" else _value_checks(column, contract)
     return expectations + [_rule(rule, contract) for rule in contract.rules if rule.columns <= present]
 
 
@@ -101,7 +101,11 @@ def _id_checks(column: Column) -> Iterator[Expectation]:
     yield _expect("expect_column_values_to_be_unique", column, "unique", words, fix, "table_warning")
 
 
-def _value_checks(column: Column) -> Iterator[Expectation]:
+def _value_checks(column: Column, contract: Contract) -> Iterator[Expectation]:
+    possible = column.range
+    if column.name == contract.outcome.time and (possible is None or possible.ends[0] < 0):
+        # Nobody is followed up for less than no time, whatever range the table gives or leaves open.
+        possible = Interval(low=0, high=None if possible is None else possible.high)
     budget = column.missing.budget
     if column.missing.policy == "quarantine":
         severity = column.severity.get("missing", "row_critical")
@@ -112,7 +116,7 @@ def _value_checks(column: Column) -> Iterator[Expectation]:
         yield _expect(_NOT_NULL, column, "missing", words, fix, mostly=round(1 - budget, 12))
     if column.type in NUMERIC_TYPES:
         for check, words, interval in (
-            ("range", "outside the possible range", column.range),
+            ("range", "outside the possible range", possible),
             ("plausible", "outside the plausible range", column.plausible),
         ):
             if interval is not None:

@@ -29,6 +29,9 @@ from tdrop.data.values import as_numbers, as_text
 NOT_RECORDED = 0.95
 #: Source patients without a value that a missing indicator needs to mean anything.
 FEWEST_MISSING = 10
+#: Share of a column's spread that rounding to 32 bits may change before an offset is taken off, and share of its
+#: distinct values that may become one with another.
+LARGEST_ROUNDING, LARGEST_COLLAPSE = 1e-4, 0.5
 #: The subgroup of those whose value is missing.
 UNKNOWN = "unknown"
 _KINDS: Mapping[str, FeatureKind] = {"ordinal": "ordinal", "binary": "binary"}
@@ -49,6 +52,7 @@ class Coding:
         seen: Labels that the source holds.
         fill: What a missing value becomes: a number, or the label of a categorical column.
         indicator: Whether a feature says that the value was missing.
+        offset: What is taken off every number, after the logarithm, so that 32 bits hold the differences.
     """
 
     name: str
@@ -61,6 +65,7 @@ class Coding:
     seen: tuple[str, ...]
     fill: float | str
     indicator: bool
+    offset: float = 0.0
 
     @property
     def features(self) -> tuple[Feature, ...]:
@@ -77,7 +82,8 @@ class Coding:
                 for label in self.categories
             )
         else:
-            notes = [note for note in (self.unit, "log" if self.log else None) if note]
+            shift = f"minus {self.offset:,.12g}" if self.offset else None
+            notes = [note for note in (self.unit, "log" if self.log else None, shift) if note]
             title = f"{self.title} ({', '.join(notes)})" if notes else self.title
             name = f"log_{self.name}" if self.log else self.name
             made = (Feature(name, self.name, _KINDS.get(self.type, "continuous"), self.unit, title),)
@@ -95,7 +101,7 @@ class Coding:
         else:
             numbers = self._numbers(frame)
             filled: Doubles = np.where(np.isnan(numbers), float(self.fill), numbers)
-            features = [np.log1p(filled) if self.log else filled]
+            features = [(np.log1p(filled) if self.log else filled) - self.offset]
         return [*features, self.missing(frame).astype(np.float64)] if self.indicator else features
 
     def missing(self, frame: pd.DataFrame) -> NDArray[np.bool_]:
@@ -229,6 +235,7 @@ def _learn(frame: pd.DataFrame, column: Column) -> Coding:
         )
     labels = _labels(frame, column.name) if column.categories else None
     fill: float | str
+    offset = 0.0
     if column.type == "categorical" and labels is not None:
         counts = labels.dropna().value_counts()
         # Ties go to the category that the contract lists first, so that the row order does not matter.
@@ -236,8 +243,11 @@ def _learn(frame: pd.DataFrame, column: Column) -> Coding:
     else:
         numbers = numbers_of(frame, column.name, column.categories)
         fill = _typical(numbers) if column.type in NUMERIC_TYPES else float(np.floor(np.nanmedian(numbers)))
+        offset = offset_of(np.log1p(numbers) if column.transform == "log" else numbers)
     seen = () if labels is None else tuple(label for label in column.categories if labels.eq(label).any())
-    return _coding(column, seen=seen, fill=fill, indicator=_worth_an_indicator(frame[column.name], column))
+    return _coding(
+        column, seen=seen, fill=fill, indicator=_worth_an_indicator(frame[column.name], column), offset=offset
+    )
 
 
 def _typical(numbers: Doubles) -> float:
@@ -250,13 +260,37 @@ def _typical(numbers: Doubles) -> float:
     return float(median) if digits is None else round(float(median), digits)
 
 
+def offset_of(numbers: Doubles) -> float:
+    """What to take off numbers (rows,) whose size would cost them digits in 32 bits; 0 for ordinary ones.
+
+    It is a typical number, not finer than a fill value: a model leaves with it.
+    """
+    known = numbers[np.isfinite(numbers)]
+    if not len(known):
+        return 0.0
+    low, high = np.quantile(known, (0.25, 0.75))
+    spreads = [spread for spread in (float(high - low), float(np.std(known - known[0]))) if spread > 0]
+    rounding = float(np.abs(np.median(known))) * np.finfo(np.float32).epsneg
+    return _typical(known) if spreads and rounding > LARGEST_ROUNDING * min(spreads) else 0.0
+
+
+def collapsed(numbers: Doubles, distinct: int) -> int:
+    """How many of so many distinct values are one with another once numbers (rows,) are encoded; few are chance."""
+    known = numbers[np.isfinite(numbers)]
+    encoded = (known - offset_of(known)).astype(np.float32)
+    lost = distinct - len(np.unique(encoded))
+    return lost if lost > LARGEST_COLLAPSE * distinct else 0
+
+
 def _worth_an_indicator(values: pd.Series, column: Column) -> bool:
     """Whether a model can learn what it means that a value is missing; where it never is, only sites are told apart."""
     missing = int(values.isna().sum())
     return column.missing.policy == "indicator" and missing >= FEWEST_MISSING and missing < len(values)
 
 
-def _coding(column: Column, *, seen: tuple[str, ...], fill: float | str, indicator: bool) -> Coding:
+def _coding(
+    column: Column, *, seen: tuple[str, ...], fill: float | str, indicator: bool, offset: float = 0.0
+) -> Coding:
     return Coding(
         column.name,
         column.label,
@@ -268,6 +302,7 @@ def _coding(column: Column, *, seen: tuple[str, ...], fill: float | str, indicat
         seen,
         fill,
         indicator,
+        offset,
     )
 
 

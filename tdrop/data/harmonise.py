@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 
 import numpy as np
 import pandas as pd
@@ -14,10 +15,11 @@ from numpy.typing import NDArray
 
 from tdrop.base import ContractError, Indices, Mask, counted, did_you_mean
 from tdrop.contracts import NUMERIC_TYPES, Column, Contract, Extract, Finding, Severity, Site
+from tdrop.data.encode import collapsed
 from tdrop.data.hints import clean, hint_categories, hint_range, hint_unreadable, quote
 from tdrop.data.names import are_names, closest
 from tdrop.data.units import convert
-from tdrop.data.values import as_labels, as_numbers, as_text, unmatched_keys
+from tdrop.data.values import LARGEST_NUMBER, as_labels, as_numbers, as_text, unmatched_keys
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ def harmonise(raw: pd.DataFrame, contract: Contract, site: Site) -> Harmonised:
     wanted = [name for name in contract.names if name in named and name not in dropped]
     frame, unreadable = convert_columns(named[wanted], raw, contract, site, site.file)
     findings += _unmatched_labels(named[wanted], site, site.file)
+    findings += _collapsed_numbers(named, frame, contract)
     hints = _hints(named, frame, unreadable, contract, site)
     return Harmonised(frame, np.asarray(raw.index, dtype=np.int64), unreadable, hints, tuple(findings))
 
@@ -87,6 +90,41 @@ def _unmatched_labels(named: pd.DataFrame, extract: Extract, file: str) -> Itera
         severity: Severity = "table_warning" if len(keys) == len(labels) else "info"
         fix = f"check how they are written under `categories` in {file}"
         yield Finding(f"{name}.unmatched", name, severity, len(keys), len(labels), sentence, fix)
+
+
+def _collapsed_numbers(named: pd.DataFrame, frame: pd.DataFrame, contract: Contract) -> Iterator[Finding]:
+    """Columns of numbers so long, or beside others so large, that different values become the same to a model."""
+    for column in contract.features:
+        if column.type not in NUMERIC_TYPES or column.name not in frame:
+            continue
+        numbers = frame[column.name].to_numpy(np.float64)
+        known = np.isfinite(numbers)
+        # Only values as they were sent tell how many there were: numbers of 64 bits have lost digits too.
+        sent = named[column.name][known]
+        distinct = (
+            len(set(map(_exactly, sent.unique()))) if _are_long(numbers[known]) else len(np.unique(numbers[known]))
+        )
+        lost = collapsed(numbers, distinct) if distinct > 1 else 0
+        if lost:
+            words = f"column '{column.name}': {{count}} of {{total}} values cannot be told from others by a model"
+            fix = "send it with fewer digits, as a category, or give it role ignored in the table"
+            yield Finding(f"{column.name}.precision", column.name, "table_warning", lost, len(frame), words, fix)
+
+
+def _are_long(numbers: NDArray[np.float64]) -> bool:
+    """Whether the spread of numbers (rows,) is so small beside their size that 64 bits may not hold it."""
+    if not len(numbers):
+        return False
+    spread = np.subtract(*np.quantile(numbers, (0.75, 0.25)))
+    return bool(spread <= 1e4 * np.spacing(np.abs(numbers).max()))
+
+
+def _exactly(value: object) -> object:
+    """A number as exactly as it was sent; what is none stays what it is."""
+    try:
+        return Decimal(str(value).strip())
+    except InvalidOperation:
+        return value
 
 
 def _columns_left_over(named: pd.DataFrame, contract: Contract, file: str, said: bool) -> Iterator[Finding]:
@@ -146,6 +184,9 @@ def _hints(
     decimal = named.attrs.get("decimal", ".")
     hints = {f"{name}.readable": hint_unreadable(named[name], mask, decimal) for name, mask in unreadable.items()}
     for name, mask in unreadable.items():
+        huge = _first_huge(named[name], mask, decimal) if contract.column(name).type in NUMERIC_TYPES else None
+        if huge is not None:
+            hints[f"{name}.readable"] = f"a number beyond {LARGEST_NUMBER:g} is in line {huge:,}; mend the export"
         if contract.column(name).type == "binary" and not hints[f"{name}.readable"]:
             hints[f"{name}.readable"] = hint_categories(as_text(named[name][mask], ()), contract.column(name))
     said = _may_be_said(named, contract)
@@ -164,6 +205,13 @@ def _hints(
             hints[f"{name}.range"] = hint_range(frame[name].to_numpy(np.float64), column)
     # A hint that names no key of the YAML is about the export.
     return {rule: f"{hint} in {site.file}" if "`" in hint else hint for rule, hint in hints.items() if hint}
+
+
+def _first_huge(values: pd.Series, mask: Mask, decimal: str) -> int | None:
+    """Line of the first number of a size that no measurement has."""
+    numbers = pd.to_numeric(values[mask].astype("str").str.replace(decimal, "."), errors="coerce")
+    huge = values[mask].index[(numbers.abs() > LARGEST_NUMBER).to_numpy()]
+    return int(huge[0]) if len(huge) else None
 
 
 def _in_unit(numbers: NDArray[np.float64], column: Column, extract: Extract, file: str) -> NDArray[np.float64]:

@@ -13,9 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 from tdrop.base import Count, DataError, Doubles, Mask
 from tdrop.contracts import Contract, Extract, LabelFile, Reader, Site, known_labels
 from tdrop.data.harmonise import convert_columns, rename
+from tdrop.data.hints import MISSING_WORDS
 from tdrop.data.identify import damaged, id_column, number_rows, restore, with_text_ids
 from tdrop.data.readers import fingerprint, kind_of, read_extract
 from tdrop.data.units import factor
+from tdrop.data.values import as_text
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,9 @@ def _outcome_of(frame: pd.DataFrame, contract: Contract) -> tuple[Doubles, Mask]
         return _happened(frame, contract, outcome.column), np.zeros(len(frame), dtype=bool)
     assert outcome.time is not None
     assert outcome.event is not None
-    time = frame[outcome.time].to_numpy(np.float64, na_value=np.nan)
+    time = frame[outcome.time].to_numpy(np.float64, na_value=np.nan, copy=True)
+    # Nobody is followed up for less than no time.
+    time[time < 0] = np.nan
     event = _happened(frame, contract, outcome.event)
     horizon = horizon_in(contract, str(contract.column(outcome.time).unit))
     y = np.full(len(frame), np.nan)
@@ -125,9 +129,10 @@ def read_labels(
     """
     extract = _label_file(where, like)
     name = where.name if isinstance(where, Site) else str(where)
-    raw = read_extract(extract, home=home, base=base)
+    path = None if isinstance(where, Site) else Path(where)
+    raw = read_extract(extract, home=home, base=base, path=path)
     if like is not None and like.number_rows:
-        raw = _numbered_as_its_extract(raw, extract, contract, like, home, base)
+        raw = _numbered_as_its_extract(raw, extract, contract, like, home, base, path)
     their_id = id_column(raw, contract, extract)
     lost = damaged(raw[their_id]) if their_id is not None else np.zeros(len(raw), dtype=bool)
     raw = with_text_ids(raw, their_id)
@@ -140,14 +145,29 @@ def read_labels(
         )
     wanted = [contract.id_column, *contract.outcome.columns]
     _refuse_twins(named, wanted, name)
+    extract = _with_missing_words(extract, named, contract)
     frame, unreadable = convert_columns(named[wanted], raw, contract, extract, f"label file of '{name}'")
     unreadable.pop(contract.id_column, None)
     bad = np.logical_or.reduce([_unknown_labels(frame, contract), *unreadable.values()])
+    if contract.outcome.time is not None:
+        bad |= (frame[contract.outcome.time] < 0).to_numpy(dtype=bool)
     patients = pd.Index(np.asarray(ids)).astype("str")
     frame, unclear = _with_ids_of(frame, contract, patients)
     table = _label_table(frame, bad, unclear | lost, contract, patients, np.asarray(raw.index))
     _refuse_beyond_tolerance(table, extract, len(np.asarray(ids)), name)
     return _align(table, np.asarray(ids))
+
+
+def _with_missing_words(extract: LabelFile, named: pd.DataFrame, contract: Contract) -> LabelFile:
+    """The label file with words such as NA as codes of a missing outcome, where they are no label of the contract."""
+    codes = dict(extract.missing_codes)
+    for name in contract.outcome.columns:
+        column, mapped = contract.column(name), extract.categories.get(name, {})
+        known = {label.casefold() for label in (*known_labels(column), *mapped)}
+        texts = as_text(named[name], ()).dropna().unique()
+        words = [text for text in texts if text.lower() in MISSING_WORDS and text.casefold() not in known]
+        codes[name] = (*codes.get(name, ()), *words)
+    return extract.model_copy(update={"missing_codes": codes})
 
 
 def _refuse_twins(named: pd.DataFrame, wanted: list[str], name: str) -> None:
@@ -162,10 +182,16 @@ def _refuse_twins(named: pd.DataFrame, wanted: list[str], name: str) -> None:
 
 
 def _numbered_as_its_extract(
-    raw: pd.DataFrame, extract: LabelFile, contract: Contract, site: Site, home: Path, base: Path
+    raw: pd.DataFrame,
+    extract: LabelFile,
+    contract: Contract,
+    site: Site,
+    home: Path,
+    base: Path,
+    path: Path | None,
 ) -> pd.DataFrame:
     """The outcomes of patients who are known by their line alone: only the very file that they came in tells whose."""
-    if fingerprint(extract, home=home, base=base) != fingerprint(site, home=home, base=base):
+    if fingerprint(extract, home=home, base=base, path=path) != fingerprint(site, home=home, base=base):
         raise DataError(
             f"site '{site.name}' numbers its rows, and outcomes in another file than its extract cannot be told whose "
             "they are; ask the site for both with the patient's id"

@@ -18,6 +18,8 @@ from tdrop.data.names import UNITS_IN_NAMES
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 #: Words that mean yes or no in a column of 0 and 1, whoever writes them; others are for the site's map.
 YES, NO = ("1", "true", "yes", "y", "present", "positive"), ("0", "false", "no", "n", "absent", "negative")
+#: No measurement has such a size, and 32 bits do not hold much more.
+LARGEST_NUMBER = 1e30
 _BINARY = dict.fromkeys(YES, "1") | dict.fromkeys(NO, "0")
 
 
@@ -62,7 +64,7 @@ def as_numbers(
         numbers, absent = np.full(len(values), np.nan), values.isna().to_numpy(dtype=bool)
     absent = absent | np.isin(numbers, [float(code) for code in codes if is_number(code)])
     numbers[absent] = np.nan
-    bad = ~np.isfinite(numbers) & ~absent
+    bad = ~(np.abs(numbers) <= LARGEST_NUMBER) & ~absent
     if whole:
         bad |= np.isfinite(numbers) & (numbers != np.round(numbers))
     numbers[bad] = np.nan

@@ -38,15 +38,16 @@ def kinds() -> tuple[str, ...]:
     return tuple(sorted(module.name for module in iter_modules(__path__) if not module.name.startswith("_")))
 
 
-def read_extract(site: Extract, *, home: Path, base: Path) -> pd.DataFrame:
+def read_extract(site: Extract, *, home: Path, base: Path, path: Path | None = None) -> pd.DataFrame:
     """Returns a site's extract with its own names and values; the index is the line of each row.
 
     Args:
         site: The site, or its label file.
         home: What {home} stands for.
         base: What relative locations are relative to.
+        path: A file that a person named, read as its name stands instead of the site's location.
     """
-    reader, location = _reader_of(site), _location(site, home, base)
+    reader, location = _reader_of(site), _location(site, home, base) if path is None else _local(path)
     return _whole(_in_time(reader, location, reader.read), location)
 
 
@@ -100,10 +101,10 @@ def kind_of(path: Path | str, otherwise: str = "csv") -> str:
     return next((kind for kind, endings in _ENDINGS.items() if name.endswith(endings)), otherwise)
 
 
-def fingerprint(site: Extract, *, home: Path, base: Path) -> str:
-    """sha256 of a site's extract: of the file's bytes, or of a query's rows."""
-    reader = _reader_of(site)
-    return str(_in_time(reader, _location(site, home, base), getattr(reader, "fingerprint", _digest)))
+def fingerprint(site: Extract, *, home: Path, base: Path, path: Path | None = None) -> str:
+    """sha256 of a site's extract, or of the file at `path`: of the file's bytes, or of a query's rows."""
+    reader, location = _reader_of(site), _location(site, home, base) if path is None else _local(path)
+    return str(_in_time(reader, location, getattr(reader, "fingerprint", _digest)))
 
 
 def _digest(location: Location) -> str:
