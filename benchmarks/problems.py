@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.families import SHAPES, extrapolation, extrapolation_risk, shaped
 from benchmarks.public_tables import COLLECTIONS, Sides, collection
 from benchmarks.site_pairs import BREAST_TARGETS, SUPPORT_TARGETS, network_of_sites, site_pair
 from tdrop.base import UsageError, did_you_mean
-from tdrop.data import SHAPES, extrapolation, extrapolation_risk, shaped, simulate, simulated_cohort
+from tdrop.data import simulate, simulated_cohort
 
 #: Families of the study of transfers that are not collections.
 PAIRS, CURVED, SHAPED = "pairs of sites", "curved (simulated)", "shaped (simulated)"

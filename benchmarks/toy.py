@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.families import toy, toy_truth
 from benchmarks.paired import mean_over_problems
 from benchmarks.results import Estimate, Results, Row, Table
 from benchmarks.units import Options, Unit, run_units
 from tdrop.base import Numbers
-from tdrop.data import toy, toy_truth
 from tdrop.figures import (
     INK,
     SOURCE_COLOUR,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from benchmarks.families import extrapolation, toy
 from tdrop.base import Cohort
 from tdrop.data import simulated_cohort
-from tdrop.data.families import extrapolation, toy
 
 __all__ = ["extrapolation", "no_overlap", "no_shift", "prostate", "toy_regression"]
 

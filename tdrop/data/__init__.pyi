@@ -6,14 +6,6 @@ from .encode import (
     persons_of as persons_of,
     subgroups_of as subgroups_of,
 )
-from .families import (
-    SHAPES as SHAPES,
-    extrapolation as extrapolation,
-    extrapolation_risk as extrapolation_risk,
-    shaped as shaped,
-    toy as toy,
-    toy_truth as toy_truth,
-)
 from .harmonise import harmonise as harmonise
 from .hints import clean as clean, guess_labels as guess_labels, hint_unreadable as hint_unreadable
 from .identify import (

@@ -40,7 +40,7 @@ def test_a_test_set_is_a_fifth_shifted_along_the_component_and_seeded(dataset, w
 
 
 def test_the_toy_measures_count_the_truth_as_covered_only_inside_the_interval():
-    from tdrop.data import toy_truth
+    from benchmarks.families import toy_truth
 
     truth = toy_truth(toy.GRID)
     high, none = np.where(toy.GRID > 11, truth - 0.5, truth + 1), np.zeros(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tdrop.data.families import SHAPES, shaped, shaped_logit
+from benchmarks.families import SHAPES, shaped, shaped_logit
 from tdrop.metrics import auroc
 
 
