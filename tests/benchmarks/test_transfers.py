@@ -9,7 +9,16 @@ import pytest
 
 from benchmarks.paired import MEASURES
 from benchmarks.problems import draw
-from benchmarks.transfer_fits import ABLATION, ITSELF, Measurement, Scored, measure_sides
+from benchmarks.transfer_fits import (
+    ABLATION,
+    ITSELF,
+    SOURCE_AS_TARGET,
+    TEMPERATURE,
+    Measurement,
+    Scored,
+    measure_rows,
+    measure_sides,
+)
 from benchmarks.transfers import fixed_tables, forecast_tables, misses, regret_table
 from tdrop.forecast import ESTIMATORS
 
@@ -70,3 +79,13 @@ def test_labels_of_the_target_choose_and_forecast_nothing():
     own, other = (one.scores["logistic_regression"].auroc for one in (first, second))
     assert own == pytest.approx(1 - other, abs=1e-6)
     assert np.isfinite(own)
+
+
+def test_a_placebo_is_the_ablation_moved_without_the_targets_patients():
+    rows = (ITSELF, ABLATION, SOURCE_AS_TARGET, TEMPERATURE)
+    measured = measure_rows("curved 400", "transductive_dropout", rows, refits=1, quick=True)
+    assert list(measured) == list(rows)
+    # One temperature for everybody leaves the ranking as it is.
+    assert measured[TEMPERATURE]["AUROC"] == pytest.approx(measured[ABLATION]["AUROC"], abs=1e-3)
+    assert measured[TEMPERATURE]["log loss"] != measured[ABLATION]["log loss"]
+    assert measured[SOURCE_AS_TARGET]["width of the intervals"] != measured[ITSELF]["width of the intervals"]
