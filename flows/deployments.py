@@ -26,9 +26,11 @@ from tdrop.base import ContractError, TdropError, counted
 from tdrop.contracts import Network, Site
 
 FILE = Path("prefect.yaml")
-FLOW, ENTRYPOINT = "transfer-site", "flows.deployed.transfer_site"
-#: What files written by earlier versions call it.
-OUR_ENTRYPOINTS = (ENTRYPOINT, "flows.transfer.transfer_site")
+FLOW, ENTRYPOINT = "transfer-site", "flows.transfer.transfer_site"
+#: And what files written by earlier versions call it.
+OUR_ENTRYPOINTS = (ENTRYPOINT, "flows.deployed.transfer_site")
+#: Where a run finds the contracts; not a parameter, which anybody who starts a run could change.
+CONTRACTS = "TDROP_CONTRACTS"
 #: The work pool that a worker of the network serves, and the tag of every deployment of ours.
 POOL, TAG = "tdrop", "tdrop"
 HEADING = """\
@@ -106,12 +108,27 @@ def _entry(site: Site, contracts: str, existing: Entry) -> Entry:
         "name": site.name,
         "description": f"Transfer to {site.title}",
         "entrypoint": ENTRYPOINT,
-        "parameters": {**(existing.get("parameters") or {}), "site": site.name, "contracts": contracts},
+        "parameters": {**_kept_parameters(existing), "site": site.name},
         "schedules": [] if site.schedule is None else [{"cron": site.schedule}],
-        "tags": [TAG, f"table:{site.table}", f"source:{site.source}", *(["simulated"] if site.simulated else [])],
+        "tags": [
+            *(TAG, f"site:{site.name}", f"table:{site.table}", f"source:{site.source}"),
+            *(["simulated"] if site.simulated else []),
+        ],
         "concurrency_limit": {"limit": 1, "collision_strategy": "ENQUEUE"},
-        "work_pool": existing.get("work_pool") or {"name": POOL},
+        "work_pool": _work_pool(existing.get("work_pool") or {"name": POOL}, contracts),
     }
+
+
+def _kept_parameters(existing: Entry) -> dict[str, Any]:
+    """Parameters that a person added; earlier versions had the folder of contracts among them."""
+    return {name: value for name, value in (existing.get("parameters") or {}).items() if name != "contracts"}
+
+
+def _work_pool(pool: Mapping[str, Any], contracts: str) -> dict[str, Any]:
+    """A work pool whose runs find the contracts in their environment."""
+    variables = pool.get("job_variables") or {}
+    environment = {**(variables.get("env") or {}), CONTRACTS: contracts}
+    return {**pool, "job_variables": {**variables, "env": environment}}
 
 
 def ensure_pool(client: SyncPrefectClient, at_once: int | None) -> int:
@@ -147,7 +164,7 @@ def orphans(client: SyncPrefectClient, sites: Sequence[str], contracts: str) -> 
     return [
         deployment.name
         for deployment in _every(client.read_deployments, deployment_filter=ours)
-        if deployment.parameters.get("contracts") == contracts
+        if (deployment.job_variables.get("env") or {}).get(CONTRACTS) == contracts
         and runs_here(deployment.pull_steps)
         and deployment.name not in sites
     ]

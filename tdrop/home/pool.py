@@ -35,7 +35,14 @@ R = TypeVar("R")
 #: what every worker needs, so that they share its memory; elsewhere each worker loads it itself.
 CONTEXT = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
 #: What workers import, loaded once by the fork server.
-PRELOADED = ("tdrop.evaluate", "tdrop.forecast", "tasks.train")
+PRELOADED = (
+    "tdrop.methods.transductive_dropout",
+    "tdrop.methods.gradient_boosting",
+    "tdrop.methods.logistic_regression",
+    "tdrop.evaluate.run",
+    "tdrop.forecast.run",
+    "tasks.train",
+)
 #: How often a fit is tried whose worker died: the memory of a neighbour may have run out.
 TRIES = 3
 

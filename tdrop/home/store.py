@@ -19,7 +19,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -29,7 +29,7 @@ from typing import Annotated, Any, Concatenate, Generic, ParamSpec, TypeVar
 from filelock import FileLock
 from pydantic import Field
 
-from tdrop.base import plain, read_record, write_json
+from tdrop.base import DataError, plain, read_record, write_json
 from tdrop.home.place import Place, ResolvedSite
 from tdrop.home.pool import compute
 from tdrop.home.secret import keyed
@@ -253,7 +253,10 @@ class Store:
         try:
             build(incoming)
             digest = _seal(self.root.parent, incoming, inputs)
-            incoming.rename(folder)
+            with suppress(OSError):  # two who waited for a build that failed may both have built it
+                incoming.rename(folder)
+            if not folder.is_dir():
+                raise DataError(f"cannot write below '{folder.parent}'; check space and rights")
         finally:
             shutil.rmtree(incoming, ignore_errors=True)
         return digest
@@ -263,8 +266,13 @@ class Store:
 def _locked(folder: Path) -> Iterator[None]:
     """Lets one thread of one process at a time make a stage; the lock goes with a process that dies."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder.with_name(f".{folder.name}.lock"), mode=0o600):
-        yield
+    lock = FileLock(folder.with_name(f".{folder.name}.lock"), mode=0o600)
+    with lock:
+        try:
+            yield
+        finally:
+            # Whoever waits for the removed file still finds the stage; whoever comes later has no need to wait.
+            Path(lock.lock_file).unlink(missing_ok=True)
 
 
 def _file_digest(path: Path) -> str:

@@ -114,14 +114,32 @@ def test_evaluation_has_the_documented_form(network, settings):
     assert {row["method"] for row in evaluation["rows"]} == set(settings.methods)
 
 
-def test_every_stage_left_an_artifact(network):
+def test_prefect_shows_what_happened(network):
+    """Logs, tags, a state that says the verdict, task names that differ, and one page on the run."""
     from prefect.client.orchestration import get_client
-    from prefect.client.schemas.sorting import ArtifactSort
+    from prefect.client.schemas.filters import ArtifactFilter, FlowFilter, FlowRunFilter, LogFilter
+    from prefect.logging.handlers import APILogHandler
 
+    place, results = network
+    APILogHandler().flush()
     with get_client(sync_client=True) as client:
-        keys = {artifact.key for artifact in client.read_artifacts(sort=ArtifactSort.CREATED_DESC, limit=200)}
-    stages = ("validation", "encoding", "shift", "matching", "choice", "evaluation", "summary", "record")
-    assert {f"harbour-{stage}" for stage in stages} <= keys
+        runs = client.read_flow_runs(flow_filter=FlowFilter.model_validate({"name": {"any_": ["transfer-site"]}}))
+        run = next(run for run in runs if "site:harbour" in run.tags)
+        logs = client.read_logs(LogFilter.model_validate({"flow_run_id": {"any_": [run.id]}}), limit=200)
+        tasks = client.read_task_runs(flow_run_filter=FlowRunFilter.model_validate({"id": {"any_": [run.id]}}))
+        pages = client.read_artifacts(
+            artifact_filter=ArtifactFilter.model_validate({"flow_run_id": {"any_": [run.id]}})
+        )
+    verdict = results["harbour"].summary.verdict
+    assert {"table:prostate", "source:registry", "simulated", f"verdict:{verdict}"} <= set(run.tags)
+    assert run.state.name == verdict.capitalize()
+    messages = [log.message for log in logs]
+    assert any(message.startswith("harbour: tune 1 of 3") for message in messages)
+    assert any(message.startswith("harbour: choose: ") for message in messages)
+    assert not any("150" in message for message in messages), "a number of patients"
+    names = [task.name for task in tasks]
+    assert len(set(names)) == len(names)
+    assert [page.key for page in pages] == ["harbour-summary"]
 
 
 def test_no_patient_reaches_prefect_or_mlflow(network):
@@ -249,7 +267,7 @@ def test_a_site_that_stops_keeps_its_last_good_report(network, settings):
         with pytest.raises(SiteStopped, match="age"):
             transfer(place, "lakeside", settings)
     finally:
-        progress.silence()
+        progress.remove_listeners()
         extract.write_bytes(good)
         settle(extract.parent)
     assert (told[-1].site, told[-1].stage) == ("lakeside", "stopped")

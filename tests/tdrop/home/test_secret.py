@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import stat
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 from tdrop.home import SECRET, Ref, Store, digest_of, keyed
@@ -27,13 +26,6 @@ def test_nobody_without_the_secret_can_compute_it(tmp_path: Path) -> None:
     """Whoever guesses every row can write the same files, and has only their plain digests."""
     found = made(tmp_path)
     assert found.digest != digest_of(found.json("manifest.json")["files"])
-
-
-def test_what_was_made_before_homes_had_a_secret_is_still_whole(tmp_path: Path) -> None:
-    found = made(tmp_path)
-    assert replace(found, digest=digest_of(found.json("manifest.json")["files"])).intact
-    (found.path / "rows.txt").write_text("P1 67")
-    assert not found.intact
 
 
 def test_the_secret_is_for_the_owner_alone_and_made_once(tmp_path: Path) -> None:

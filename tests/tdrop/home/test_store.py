@@ -100,7 +100,7 @@ def test_drawing_and_wiring_decide_whether_to_run_and_not_what_a_stage_holds():
     assert deciding < everything
     assert any(name.endswith("report.html") for name in everything - deciding)
     assert {"flows/training.py", "tdrop/figures/style.py"} <= everything - deciding
-    assert {"tdrop/choose/tuning.py", "tasks/tune.py"} <= deciding
+    assert {"tdrop/choose/tuning.py", "tasks/train.py"} <= deciding
 
 
 def test_what_two_runs_want_at_once_is_made_by_one(tmp_path):
