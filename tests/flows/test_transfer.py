@@ -120,7 +120,7 @@ def test_prefect_shows_what_happened(network):
     from prefect.client.schemas.filters import ArtifactFilter, FlowFilter, FlowRunFilter, LogFilter
     from prefect.logging.handlers import APILogHandler
 
-    place, results = network
+    _, results = network
     APILogHandler().flush()
     with get_client(sync_client=True) as client:
         runs = client.read_flow_runs(flow_filter=FlowFilter.model_validate({"name": {"any_": ["transfer-site"]}}))
