@@ -1,8 +1,10 @@
-# `make demo` and `make test` set up what they need; the second time that is a no-op.
+# `make demo` installs what a user needs, `make test` the rest; the second time both install nothing.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
+# What a user needs, and what the tests need besides.
 STAMP := $(VENV)/.installed
+DEV_STAMP := $(VENV)/.installed-dev
 # pip's own place for local wheels, where it has one; uv does not read pip's settings.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 export UV_COMPILE_BYTECODE ?= 1
@@ -11,22 +13,30 @@ TORCH_INDEX_URL ?=
 # Each starts servers of its own and needs about 2 GB.
 TEST_PROCESSES ?= 2
 
+INSTALL = $(BIN)/uv pip install --python $(BIN)/python --quiet -c constraints.txt \
+	$(if $(TORCH_INDEX_URL),--extra-index-url $(TORCH_INDEX_URL))
+
 .PHONY: install demo test lint slow clean
 
 install: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+$(BIN)/uv:
 	@command -v $(PYTHON) >/dev/null || { echo "tdrop needs Python 3.11; set PYTHON=/path/to/python" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip install --python $(BIN)/python --quiet $(if $(TORCH_INDEX_URL),--extra-index-url $(TORCH_INDEX_URL)) \
-		-c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet -c constraints.txt uv
+
+$(STAMP): pyproject.toml constraints.txt | $(BIN)/uv
+	$(INSTALL) -e .
 	@touch $(STAMP)
+
+$(DEV_STAMP): pyproject.toml constraints.txt | $(BIN)/uv
+	$(INSTALL) -e '.[dev]'
+	@touch $(STAMP) $(DEV_STAMP)
 
 demo: $(STAMP)
 	@$(BIN)/tdrop demo
 
-lint: $(STAMP)
+lint: $(DEV_STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -36,7 +46,7 @@ lint: $(STAMP)
 test: lint
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
-slow: $(STAMP)
+slow: $(DEV_STAMP)
 	$(BIN)/python -m pytest -m slow
 
 clean:
