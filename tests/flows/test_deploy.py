@@ -59,7 +59,8 @@ def test_parameters_pools_and_what_is_not_a_sites_stay(network):
     deployments = {entry["name"]: entry for entry in written["deployments"]}
     assert deployments["harbour"]["parameters"]["settings"] == {"seeds": 5}
     assert deployments["harbour"]["parameters"]["site"] == "harbour"
-    assert deployments["harbour"]["work_pool"] == {"name": "large"}
+    assert deployments["harbour"]["work_pool"]["name"] == "large"
+    assert deployments["harbour"]["work_pool"]["job_variables"]["env"] == {"TDROP_CONTRACTS": "data_contracts"}
     assert deployments["harbour"]["description"] == "Transfer to Harbour Hospital (simulated)"
     assert deployments["backup"] == {"name": "backup", "entrypoint": "backup.py:run"}
     assert plan(planned.text, network).text == planned.text
@@ -186,8 +187,6 @@ def test_a_verdict_other_than_go_is_an_event_that_the_automation_looks_for(verdi
     came = Transferred(SiteSummary("hillside", "Hillside Hospital", verdict=verdict), unchanged)
     run = SimpleNamespace(id="1", flow_id="2", name="transfer hillside")
     state = SimpleNamespace(result=lambda raise_on_failure: came)
-    notify.tell_of_shift(SimpleNamespace(name="validate-site"), run, state)
-    assert not events, "another flow has no verdict"
     notify.tell_of_shift(SimpleNamespace(name="transfer-site"), run, state)
     assert len(events) == told
     for event, resource, related in events:
@@ -321,7 +320,7 @@ def add_settings(served) -> None:
     assert written.returncode == 0, written.stderr
     file = served[0] / "prefect.yaml"
     document = yaml.safe_load(file.read_text())
-    document["deployments"][0]["parameters"] |= {"settings": SETTINGS, "processes": 1}
+    document["deployments"][0]["parameters"] |= {"settings": SETTINGS}
     file.write_text(yaml.safe_dump(document, sort_keys=False))
     assert run(served, "tdrop", "deploy", "--write-only").returncode == 0
 
