@@ -70,9 +70,7 @@ def measure_steps(rounds: int) -> list[Row]:
     y = (x[:, 0] > 0).float()
     steps = {
         "textbook": textbook_step(x, y, target),
-        "concrete": training_step(
-            "transductive_dropout", TrainingBatch(x, y, target, 0.5), passes=PASSES, form="paper"
-        ),
+        "concrete": training_step("transductive_dropout", TrainingBatch(x, y, target, 0.5), passes=PASSES),
         "mc_dropout": training_step("mc_dropout", TrainingBatch(x, y, None, 0.5)),
         "mlp": training_step("mlp", TrainingBatch(x, y, None, 0.5)),
         "ensemble": training_step("ensemble", TrainingBatch(x.expand(10, -1, -1), y.expand(10, -1), None, 0.5)),
@@ -93,7 +91,7 @@ def training_step(name: str, batch: TrainingBatch, **settings: Any) -> Callable[
     method: Any = build(name, batch=ROWS, **settings)
     network = method.network(FEATURES, 10_000, "binary", torch.Generator().manual_seed(0))
     pool = network.pool(np.random.default_rng(0))
-    return partial(run_step, network, batch, Optimiser(network, method.schedule()), pool, 0.5)
+    return partial(run_step, network, batch, Optimiser(network, method.schedule(10_000)), pool, 0.5)
 
 
 def measure_sampling(rounds: int, rows: int = 2_000, passes: int = 100) -> list[Row]:
@@ -101,7 +99,7 @@ def measure_sampling(rounds: int, rows: int = 2_000, passes: int = 100) -> list[
     source = example_cohort(rows)
     methods = {
         "mc_dropout": build("mc_dropout", steps=10),
-        "transductive_dropout": build("transductive_dropout", steps=10, form="paper"),
+        "transductive_dropout": build("transductive_dropout", steps=10),
         "last_layer": build("last_layer", steps=10),
     }
     fitted = {name: method.fit(source, source.unlabelled(), seed=0) for name, method in methods.items()}

@@ -31,13 +31,13 @@ from tdrop.figures import (
 from tdrop.methods import build, label
 from tdrop.metrics import percentile_interval
 
-NETWORK: Mapping[str, Any] = {"hidden": [32, 64], "learning_rate": 0.01, "steps": 300}
+NETWORK: Mapping[str, Any] = {"hidden": [32, 64], "learning_rate": 0.01, "weight_decay": 1e-4, "steps": 300}
 #: By row of the table: the method and its settings.
 RUNS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "MC dropout": ("mc_dropout", NETWORK),
     "TDNR": ("tdnr", NETWORK),
-    "Transductive dropout, lambda .01": ("transductive_dropout", {**NETWORK, "lambda_": 0.01, "form": "paper"}),
-    "Transductive dropout, lambda .03": ("transductive_dropout", {**NETWORK, "lambda_": 0.03, "form": "paper"}),
+    "Transductive dropout, lambda .01": ("transductive_dropout", {**NETWORK, "lambda_": 0.01}),
+    "Transductive dropout, lambda .03": ("transductive_dropout", {**NETWORK, "lambda_": 0.03}),
 }
 MAIN, BASELINE = "Transductive dropout, lambda .01", "MC dropout"
 #: Where the target is ten times as dense as the source, up to the target's central 95%.

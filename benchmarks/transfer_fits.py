@@ -26,7 +26,6 @@ from tdrop.choose import (
     Criterion,
     OutOfFold,
     Score,
-    SharedFits,
     deal_folds,
     make_choice,
     pick_members,
@@ -111,13 +110,12 @@ def measure_sides(sides: Sides, methods: Sequence[str], trials: int, quick: bool
     shift = estimate_shift(source, target, seed=0)
     matched = match(source, target, seed=0).rows
     weights = density_ratio_weights(propensity(source, target, seed=0))
-    shared: SharedFits = {}
     scores: list[Score] = []
     held_out: dict[str, OutOfFold] = {}
     fits: dict[str, Summary] = {}
     for name in methods:
         base = QUICK_NETWORK if quick and hasattr(build(name), "hidden") else {}
-        tuned = tune(name, source, target, matched, budget=trials, seed=0, base=base, shared=shared)
+        tuned = tune(name, source, target, matched, budget=trials, seed=0, base=base)
         held_out[name] = tuned.out_of_fold
         folds = weigh_out_of_fold(name, tuned.out_of_fold, source, weights)
         scores.append(Score(name, build(name).has_samples, tuned.picked, folds))
@@ -198,15 +196,25 @@ class Fit:
         """Predictions of the target's patients."""
         return fitted.summarise(self.sides.target.X, self.passes, seed=0)
 
-    @cached_property
-    def fitted(self) -> FittedNetwork:
-        """With the target's unlabelled patients."""
-        fitted = self.method.fit(self.sides.source, self.sides.target, None, seed=self.seed)
+    def fit_method(self, **settings: float) -> FittedNetwork:
+        """Fits the method, with some settings changed."""
+        method = self.method.with_settings(**settings)
+        fitted = method.fit(self.sides.source, self.sides.target, None, seed=self.seed)
         assert isinstance(fitted, FittedNetwork)
         return fitted
 
+    @cached_property
+    def fitted(self) -> FittedNetwork:
+        """With the target's unlabelled patients."""
+        return self.fit_method()
 
-#: The method with its unlabelled patients, and its ablation, whose fit is the risk alone, to the last bit.
+    @cached_property
+    def ablation(self) -> FittedNetwork:
+        """The same settings without them."""
+        return self.fit_method(lambda_=0.0)
+
+
+#: The method with its unlabelled patients, and its ablation, the same settings at lambda 0.
 ITSELF, ABLATION = "itself", "without unlabelled patients"
 #: Placebos: what a method does whose unlabelled patients say nothing about the target.
 PLACEBOS = SOURCE_AS_TARGET, TEMPERATURE = "source patients as the target", "source-only temperature"
@@ -221,9 +229,10 @@ def _with_source_as_target(fit: Fit) -> Summary:
 
 def _with_temperature(fit: Fit) -> Summary:
     """The ablation with its log odds times one number, which left-out source patients prefer."""
-    source, alone = fit.sides.source, fit.summarise(fit.fitted.risk_alone())
+    source, alone = fit.sides.source, fit.summarise(fit.ablation)
     dealt = deal_folds(source, seed=fit.seed)
-    held_out = predict_folds(fit.method, source, fit.sides.target, dealt, tuple(np.unique(dealt[1])), seed=fit.seed)
+    method, folds = fit.method.with_settings(lambda_=0.0), tuple(np.unique(dealt[1]))
+    held_out = predict_folds(method, source, fit.sides.target, dealt, folds, seed=fit.seed)
     assert source.y is not None
     y, log_odds = source.y[held_out.rows], logit(held_out.risk)
     slope = float(
@@ -237,7 +246,7 @@ def _with_temperature(fit: Fit) -> Summary:
 #: By row, how the target's patients are predicted.
 ROWS: Mapping[str, Callable[[Fit], Summary]] = {
     ITSELF: lambda fit: fit.summarise(fit.fitted),
-    ABLATION: lambda fit: fit.summarise(fit.fitted.risk_alone()),
+    ABLATION: lambda fit: fit.summarise(fit.ablation),
     SOURCE_AS_TARGET: _with_source_as_target,
     TEMPERATURE: _with_temperature,
 }

@@ -38,8 +38,6 @@ PROBLEMS: Sequence[Problem] = [(dataset, weights) for dataset in DATASETS for we
 #: The paper's 32-64 networks; full batches, as all training sets are below 512 rows.
 NETWORK: Mapping[str, Any] = {"hidden": [32, 64], "learning_rate": 0.01, "batch": 512, "steps": 150}
 QUICK: Mapping[str, Any] = {"hidden": [8], "steps": 3}
-#: Transductive dropout as the paper has it, whose figures are beside ours; the method's own default is another row.
-PAPER, PAPER_FORM = f"{MAIN}_paper", {"form": "paper", "lambda_": 0.03}
 TEST_SHARE = 0.2
 SPLITS, PASSES = 20, 200
 
@@ -47,10 +45,10 @@ SPLITS, PASSES = 20, 200
 def run(options: Options) -> Results:
     """Fits every method to every split of the six problems."""
     splits = options.seeds_or(SPLITS, quick=2)
-    names = (*(("mlp", "tdnr", MAIN, "logistic_regression") if options.quick else method_names()), PAPER)
+    names = ("mlp", "tdnr", MAIN, "logistic_regression") if options.quick else method_names()
     units = [
         {
-            "method": MAIN if name == PAPER else name,
+            "method": name,
             "settings": dict(_settings(name, options)),
             "split": split,
             "passes": 10 if options.quick else PASSES,
@@ -77,12 +75,7 @@ def run(options: Options) -> Results:
 def _settings(name: str, options: Options) -> Mapping[str, Any]:
     if name in REFERENCES:
         return {"refits": 5} if options.quick else {}
-    network = QUICK if options.quick else NETWORK
-    return {**network, **PAPER_FORM} if name == PAPER else network
-
-
-def _label(name: str) -> str:
-    return f"{label(MAIN)}, the paper's form" if name == PAPER else label(name)
+    return QUICK if options.quick else NETWORK
 
 
 @dataclass(frozen=True)
@@ -166,11 +159,10 @@ def _table(problem: Problem, by_method: Tests) -> Table:
     rows: list[Row] = []
     for name, tests in by_method.items():
         pairs = _by_sd(tests)
-        known = {**printed("uci")[dataset], MAIN: None, PAPER: printed("uci")[dataset].get(MAIN)}
-        theirs = known.get(name) or ("not printed", "not printed")
+        theirs = printed("uci")[dataset].get(name) or ("not printed", "not printed")
         rows.append(
             {
-                "method": _label(name),
+                "method": label(name),
                 "test AUROC": mean_over_problems([test.auroc for test in tests if test.auroc is not None]),
                 "error AUROC by sd": Estimate(None) if pairs is None else stratified_estimate(pairs),
                 "error AUROC by p(1-p)": stratified_estimate(np.array([test.by_risk for test in tests])),
@@ -192,15 +184,12 @@ def _table(problem: Problem, by_method: Tests) -> Table:
 def _difference_table(tests: Mapping[Problem, Tests]) -> Table:
     rows: list[Row] = []
     for (dataset, weights), by_method in tests.items():
-        mine = _by_sd(by_method[PAPER])
+        mine = _by_sd(by_method[MAIN])
         for name, own in by_method.items():
             theirs = _by_sd(own)
-            if name != PAPER and mine is not None and theirs is not None:
+            if name != MAIN and mine is not None and theirs is not None:
                 difference = stratified_estimate(mine, theirs)
-                row: Row = {"data": dataset, "weights": weights, "minus": _label(name), "difference": difference}
+                row: Row = {"data": dataset, "weights": weights, "minus": label(name), "difference": difference}
                 rows.append({**row, "splits": len(own)})
-    caption = (
-        "Stratified error AUROC by sd, transductive dropout in the paper's form minus another method, bootstrap over "
-        "the same splits."
-    )
+    caption = "Stratified error AUROC by sd, transductive dropout minus another method, bootstrap over the same splits."
     return Table("uci_differences", caption, rows)

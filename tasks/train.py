@@ -112,15 +112,12 @@ def tune_method(
 ) -> list[Ref]:
     """Runs every trial of a method on one fold and the promising ones on all; returns a stage each."""
     planned = planned_trials(method, settings)
-    # Methods with the same risk share its fits.
-    alone = [each.risk_alone() for each in planned]
 
     def fitted(asked: Sequence[tuple[int, int]], done: Callable[[], None]) -> list[Ref]:
         """One fit for every trial and fold asked."""
-        risks = [(alone[trial], held) for trial, held in asked]
         calls = [
-            (place, rows_to_fit(encoded, risk), risk.name, risk.settings(), held, settings.folds, FIRST_SEED)
-            for risk, held in risks
+            (place, rows_to_fit(encoded, tried), tried.name, tried.settings(), held, settings.folds, FIRST_SEED)
+            for tried, held in [(planned[trial], held) for trial, held in asked]
         ]
         return side_by_side(held_out_risks, calls, done)
 

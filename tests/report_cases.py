@@ -72,7 +72,7 @@ def make_trials(methods: tuple[str, ...]) -> dict[str, list[Trial]]:
     return {
         method: [
             Trial(method, {"steps": 30, "learning_rate": 0.003}, log_loss=0.52 + 0.004 * index, standard_error=0.01,
-                  error_auroc=None if method == "mlp" else 0.71, errors=61, n=200, steps=30,
+                  error_auroc=None if method == "mlp" else 0.71, errors=61, n=200,
                   auroc=0.79 - 0.003 * index, brier=0.17)
         ]
         for index, method in enumerate(methods)

@@ -34,17 +34,6 @@ class Watcher:
     def needs_target(self):
         return False
 
-    def risk_alone(self):
-        return self
-
-    def restraint(self):
-        return (float(self.steps),)
-
-    hedged: ClassVar[bool] = False
-
-    def hedge(self):
-        return self
-
     def settings(self):
         return {"risk": self.risk, "steps": self.steps}
 

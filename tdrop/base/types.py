@@ -226,19 +226,6 @@ class Described(Protocol):
         """Every setting as a plain JSON value."""
         ...
 
-    def risk_alone(self) -> Described:
-        """The method without what only widens the risk: tuning fits this, because it scores only the risk."""
-        ...
-
-    def restraint(self) -> tuple[float, ...]:
-        """How much these settings hold the method back, the most important part first; larger is more restrained."""
-        ...
-
-    @property
-    def hedged(self) -> bool:
-        """Whether some of its members are held back and others are not."""
-        ...
-
 
 @runtime_checkable
 class Method(Described, Protocol):
@@ -266,16 +253,8 @@ class Method(Described, Protocol):
         """Whether a fit with these settings reads the target's rows."""
         ...
 
-    def risk_alone(self) -> Method:
-        """The method without what only widens the risk: tuning fits this, because it scores only the risk."""
-        ...
-
     def with_settings(self, **settings: Any) -> Self:
         """Returns a copy with some settings changed; an unknown name is a UsageError."""
-        ...
-
-    def hedge(self) -> Self:
-        """The same with only some of its members held back; itself where a method has none."""
         ...
 
     def search_space(self) -> dict[str, tuple[Any, ...]]:

@@ -26,13 +26,10 @@ from .plan import (
     plan_trials as plan_trials,
 )
 from .tuning import (
-    TOLERANCE as TOLERANCE,
-    SharedFits as SharedFits,
     Trial as Trial,
     Tuned as Tuned,
     failed_trial as failed_trial,
     mark_picked as mark_picked,
-    most_restrained as most_restrained,
     pick_place as pick_place,
     promising as promising,
     refit as refit,

@@ -134,13 +134,12 @@ def predict_folds(
     seed: int,
     passes: int = TUNING_PASSES,
 ) -> OutOfFold:
-    """Fits the method's risk once for every fold in `held`, on the other folds' rows, and predicts that fold's."""
+    """Fits the method once for every fold in `held`, on the other folds' rows, and predicts that fold's."""
     rows, fold = dealt
     parts = []
-    alone = method.risk_alone()
     for number in held:
         away = fold == number
-        fitted = alone.fit(source.take(rows[~away]), target.unlabelled(), None, seed=seed)
+        fitted = method.fit(source.take(rows[~away]), target.unlabelled(), None, seed=seed)
         summary = fitted.summarise(source.X[rows[away]], passes, seed=seed)
         if not (np.isfinite(summary.mean).all() and np.isfinite(summary.sd).all()):
             raise FitError(f"method '{method.name}' predicted values that are not finite; lower its learning rate")

@@ -1,11 +1,11 @@
-"""Which settings a method tries: its defaults, the most restrained ones, their hedge, then an even draw."""
+"""Which settings a method tries: its defaults, then an even draw from its search space."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, product
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -27,29 +27,15 @@ class Planned:
         name: Name of the method.
         values: All its settings.
         reads_target: Whether the fit reads the target's unlabelled patients.
-        holds_back: How much the settings hold the method back, the most important part first.
-        hedged: Whether some of its members are held back and others are not.
-        risk: What gives its risk, where that is another fit.
     """
 
     name: str
     values: Mapping[str, Any]
     reads_target: bool
-    holds_back: tuple[float, ...]
-    hedged: bool = False
-    risk: Planned | None = None
 
     def settings(self) -> Mapping[str, Any]:
         """Every setting as a plain JSON value."""
         return self.values
-
-    def restraint(self) -> tuple[float, ...]:
-        """How much the settings hold the method back."""
-        return self.holds_back
-
-    def risk_alone(self) -> Planned:
-        """What tuning fits."""
-        return self.risk or self
 
 
 def describe_trials(name: str, *, budget: int, seed: int, base: Mapping[str, Any]) -> tuple[Planned, ...]:
@@ -63,18 +49,16 @@ def describe_fit(name: str, settings: Mapping[str, Any]) -> Planned:
 
 
 def _in_plain_values(method: Method) -> Planned:
-    alone = method.risk_alone()
-    risk = None if alone == method else _in_plain_values(alone)
-    return Planned(method.name, dict(method.settings()), method.needs_target(), method.restraint(), method.hedged, risk)
+    return Planned(method.name, dict(method.settings()), method.needs_target())
 
 
 def plan_trials(
     name: str, *, budget: int = BUDGET, seed: int = 0, base: Mapping[str, Any] | None = None
 ) -> tuple[Method, ...]:
-    """Returns the methods to try: the defaults, the most restrained settings, their hedge, then a seeded draw.
+    """Returns the methods to try: the defaults, then a seeded draw from the search space.
 
-    Few trials thus still learn whether restraint costs anything. The draw from the search space is even: every value of
-    a setting comes about equally often. A search space smaller than the budget is tried completely.
+    The draw is even: every value of a setting comes about equally often. A search space smaller than the budget is
+    tried completely.
 
     Args:
         name: Name of the method.
@@ -91,37 +75,17 @@ def plan_trials(
 
 
 def plan_around(default: Method, *, budget: int, seed: int, fixed: Sequence[str] = ()) -> tuple[Method, ...]:
-    """Returns `default` and up to budget - 1 others: the most restrained, its hedge, and points of the search space."""
+    """Returns `default` and up to budget - 1 other points of its search space."""
     space = {key: tuple(values) for key, values in default.search_space().items() if key not in fixed}
     generator = np.random.default_rng([seed, 6])
     planned = [default]
-    restrained = default.with_settings(**_restrained(default, space))
-    drawn = (default.with_settings(**point) for point in _points(space, budget, generator))
-    for candidate in chain([restrained, *_hedges(restrained, default, fixed)], drawn):
+    for point in _points(space, budget, generator):
+        candidate = default.with_settings(**point)
         if candidate not in planned:
             planned.append(candidate)
         if len(planned) >= budget:
             break
     return tuple(planned[:budget])
-
-
-def _hedges(restrained: Method, default: Method, fixed: Sequence[str]) -> list[Method]:
-    """The hedge of settings that hold back more than the defaults, unless it would change what is fixed."""
-    hedge = restrained.hedge()
-    kept = all(hedge.settings()[key] == default.settings()[key] for key in fixed)
-    return [hedge] if kept and restrained.restraint() > default.restraint() else []
-
-
-def _restrained(default: Method, space: Mapping[str, tuple[Any, ...]]) -> Mapping[str, Any]:
-    """The values that hold the method back most; what holds nothing back stays at its default."""
-    now = default.settings()
-    choices = {key: (now[key], *values) for key, values in space.items()}
-    grid = [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
-
-    def holds_back(point: Mapping[str, Any]) -> tuple[tuple[float, ...], int]:
-        return default.with_settings(**point).restraint(), -sum(value != now[key] for key, value in point.items())
-
-    return max(grid, key=holds_back)
 
 
 def _points(

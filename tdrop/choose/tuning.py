@@ -1,13 +1,13 @@
 """Tuning: one trial is one method with one set of settings, scored on source patients left out of its fits.
 
-All trials are tried on one fold, the promising ones on every fold; then one of them is picked: restraint or its hedge
-where it costs nothing, else the defaults.
+All trials are tried on one fold, the promising ones on every fold; then one of them is picked: the defaults unless
+another setting is clearly better.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,14 +29,9 @@ from tdrop.metrics import auroc, brier, misclassified, per_row_log_loss
 
 logger = logging.getLogger(__name__)
 
-#: What was fitted, and the folds that were left out in turn.
-SharedFits = MutableMapping[tuple[Method, tuple[int, ...]], OutOfFold]
-
-#: Out-of-fold log loss that a more restrained setting may cost: below what any site's patients could tell.
-TOLERANCE = 0.005
-#: Out-of-fold log loss that other settings must gain over the defaults: source patients tell less than that apart
-#: without its being true of the target (docs/CHOOSING.md).
-WORTH = 0.03
+#: Out-of-fold log loss that other settings must gain over the defaults: smaller gains were as often losses at the
+#: target (docs/CHOOSING.md).
+WORTH = 0.01
 #: Share of the trials that go on to all folds after the first.
 GOING_ON = 1 / 3
 
@@ -54,14 +49,11 @@ class Trial:
         error_auroc: AUROC of the samples' sd for "the class at 0.5 is wrong"; None when not defined.
         errors: Rows whose class is wrong.
         n: Rows scored.
-        steps: Steps of every fit.
         auroc: AUROC of the risk; None when only one outcome occurs.
         brier: Mean squared error of the risk.
         matched_log_loss: Mean log loss of the rows among these that are in the matched validation set.
         matched_n: How many these are.
         matched_losses: Their sums by block.
-        restraint: How much the settings hold the method back, the most important part first; larger is more.
-        hedged: Whether some of its members are held back and others are not.
         losses: Sums by block, to compare trials patient by patient.
         failure: Why a fit failed, or None.
         picked: Whether the refit uses it.
@@ -75,14 +67,11 @@ class Trial:
     error_auroc: float | None = None
     errors: Count = 0
     n: Count = 0
-    steps: int = 0
     auroc: float | None = None
     brier: float | None = None
     matched_log_loss: float | None = None
     matched_n: Count = 0
     matched_losses: Losses | None = None
-    restraint: tuple[float, ...] = ()
-    hedged: bool = False
     losses: Losses | None = None
     failure: str | None = None
     picked: bool = False
@@ -100,7 +89,6 @@ def run_trial(
     folds: int = TUNING_FOLDS,
     passes: int = TUNING_PASSES,
     most_rows: int = MOST_TUNING_ROWS,
-    shared: SharedFits | None = None,
 ) -> tuple[Trial, OutOfFold | None]:
     """Scores a method on source rows that its fits did not see.
 
@@ -117,7 +105,6 @@ def run_trial(
         folds: Number of folds.
         passes: Samples behind risk and sd.
         most_rows: Source rows dealt into folds, at most.
-        shared: What was fitted so far with the same other arguments; methods with the same risk share its fits.
 
     Returns:
         The trial, and the risks it rests on; None when a fit failed.
@@ -125,24 +112,21 @@ def run_trial(
     dealt = deal_folds(source, seed=seed, folds=folds, most_rows=most_rows)
     done = set() if earlier is None else set(earlier.fold.tolist())
     asked = tuple(fold for fold in range(folds) if fold not in done) if held is None else held
-    risks, known_fits, key = earlier, {} if shared is None else shared, (method.risk_alone(), asked)
+    risks = earlier
     try:
-        if asked and key not in known_fits:
-            known_fits[key] = predict_folds(method, source, target, dealt, asked, seed=seed, passes=passes)
+        if asked:
+            fresh = predict_folds(method, source, target, dealt, asked, seed=seed, passes=passes)
+            risks = fresh if earlier is None else earlier.join(fresh)
     except FitError as error:
         logger.info("a trial of '%s' failed: %s", method.name, error)
         return failed_trial(method, str(error)), None
-    if asked:
-        risks = known_fits[key] if earlier is None else earlier.join(known_fits[key])
     assert risks is not None
     return score_trial(method, source, risks, np.asarray(matching_rows)), risks
 
 
 def failed_trial(method: Described, failure: str) -> Trial:
     """A trial without a score."""
-    return Trial(
-        method.name, dict(method.settings()), failure=failure, restraint=method.restraint(), hedged=method.hedged
-    )
+    return Trial(method.name, dict(method.settings()), failure=failure)
 
 
 def score_trial(method: Described, source: Cohort, risks: OutOfFold, matching_rows: Indices) -> Trial:
@@ -153,28 +137,22 @@ def score_trial(method: Described, source: Cohort, risks: OutOfFold, matching_ro
     persons = None if source.persons is None else source.persons[risks.rows]
     losses = Losses.collect(per_row, persons=persons)
     wrong = misclassified(y, risks.risk)
-    # Without its doubt a fit's spread is not the method's.
-    has_spread = risks.passes > 1 and method.risk_alone() == method
     matched = np.isin(risks.rows, matching_rows)
     matched_persons = None if persons is None else persons[matched]
-    settings = dict(method.settings())
     return Trial(
         method=method.name,
-        settings=settings,
+        settings=dict(method.settings()),
         folds=len(np.unique(risks.fold)),
         log_loss=losses.mean,
         standard_error=losses.standard_error,
-        error_auroc=auroc(wrong, risks.sd) if has_spread else None,
+        error_auroc=auroc(wrong, risks.sd) if risks.passes > 1 else None,
         errors=int(wrong.sum()),
         n=len(risks),
-        steps=int(settings.get("steps", 0)),
         auroc=auroc(y, risks.risk),
         brier=brier(y, risks.risk),
         matched_log_loss=float(per_row[matched].mean()) if matched.any() else None,
         matched_n=int(matched.sum()),
         matched_losses=Losses.collect(per_row[matched], persons=matched_persons) if matched.any() else None,
-        restraint=method.restraint(),
-        hedged=method.hedged,
         losses=losses,
     )
 
@@ -213,11 +191,10 @@ def tune(
     folds: int = TUNING_FOLDS,
     passes: int = TUNING_PASSES,
     most_rows: int = MOST_TUNING_ROWS,
-    shared: SharedFits | None = None,
 ) -> Tuned:
     """Tries a method's settings, all of them on one fold and the promising ones on every fold, and picks one."""
     planned = plan_trials(name, budget=budget, seed=seed, base=base)
-    options: dict[str, Any] = {"seed": seed, "folds": folds, "passes": passes, "most_rows": most_rows, "shared": shared}
+    options: dict[str, Any] = {"seed": seed, "folds": folds, "passes": passes, "most_rows": most_rows}
     tried = [run_trial(method, source, target, matching_rows, held=(0,), **options) for method in planned]
     for place in promising([trial for trial, _ in tried]):
         earlier = tried[place][1]
@@ -232,25 +209,21 @@ def tune(
 def promising(trials: Sequence[Trial]) -> tuple[int, ...]:
     """Places of the trials that go on after the first fold.
 
-    A third of the trials, rounded up, goes on by loss; so do the trial that the rule would pick on this fold alone and
-    its hedge, so that restraint is not lost to a fold's chance, and the defaults, against which the others are held.
+    A third of the trials, rounded up, goes on by loss; so do the defaults, against which the others are compared.
     """
     scored = _scored(trials)
     if not scored:
         return ()
     count = -(-len(trials) // round(1 / GOING_ON))
     lowest = sorted(scored, key=lambda place: _loss_of(trials[place]))[:count]
-    restrained = most_restrained(trials, scored)
-    return tuple(sorted({*lowest, restrained, _hedge_of(trials, scored, restrained), scored[0]}))
+    return tuple(sorted({*lowest, scored[0]}))
 
 
 def pick_place(name: str, trials: Sequence[Trial]) -> int:
     """Place of the trial whose settings the refit uses.
 
-    Of the trials on the most folds, those within TOLERANCE of the lowest log loss cost nothing; the most restrained of
-    them is picked where it holds the method back more than the defaults do, or its hedge where that costs nothing
-    either: what the source cannot tell apart then answers together. Else the defaults, which come first, stay unless
-    more than WORTH is gained.
+    Of the trials on the most folds, the one with the lowest log loss, unless it gains at most WORTH over the defaults,
+    which come first: then they stay.
     """
     scored = _scored(trials)
     if not scored:
@@ -258,35 +231,14 @@ def pick_place(name: str, trials: Sequence[Trial]) -> int:
         raise FitError(f"method '{name}': none of {len(trials)} trials could be scored ({reasons or 'none was run'})")
     most = max(trials[place].folds for place in scored)
     compared = [place for place in scored if trials[place].folds == most]
-    restrained = most_restrained(trials, compared)
-    gained = _loss_of(trials[0]) - min(_loss_of(trials[place]) for place in compared)
-    stays = 0 in compared and gained <= WORTH and trials[restrained].restraint <= trials[0].restraint
-    return 0 if stays else _hedge_of(trials, compared, restrained)
+    best = min(compared, key=lambda place: _loss_of(trials[place]))
+    stays = 0 in compared and _loss_of(trials[0]) - _loss_of(trials[best]) <= WORTH
+    return 0 if stays else best
 
 
 def mark_picked(trials: Sequence[Trial], place: int) -> tuple[Trial, ...]:
     """The same trials, with the picked one saying so."""
     return tuple(replace(trial, picked=index == place) for index, trial in enumerate(trials))
-
-
-def most_restrained(trials: Sequence[Trial], places: Sequence[int]) -> int:
-    """Place of the most restrained trial within TOLERANCE of the lowest log loss; of equals the lower, then earlier."""
-    return max(_close(trials, places), key=lambda place: (trials[place].restraint, -_loss_of(trials[place]), -place))
-
-
-def _hedge_of(trials: Sequence[Trial], places: Sequence[int], restrained: int) -> int:
-    """Place of the hedge, where it costs nothing and the trial holds back more than the defaults; else the trial's."""
-    held = trials[restrained].restraint
-    hedges = [p for p in _close(trials, places) if trials[p].hedged and trials[p].restraint[1:] == held[1:]]
-    if not hedges or held <= trials[0].restraint:
-        return restrained
-    return min(hedges, key=lambda place: _loss_of(trials[place]))
-
-
-def _close(trials: Sequence[Trial], places: Sequence[int]) -> list[int]:
-    """The places of trials within TOLERANCE of the lowest log loss."""
-    best = min(_loss_of(trials[place]) for place in places)
-    return [place for place in places if _loss_of(trials[place]) <= best + TOLERANCE]
 
 
 def _scored(trials: Sequence[Trial]) -> list[int]:

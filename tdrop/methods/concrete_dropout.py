@@ -52,11 +52,8 @@ class ConcreteDropout(NetworkMethod):
 
     def search_space(self) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try, by setting."""
-        return {
-            "length_scale": (0.01, 0.1, 0.3, 1.0),
-            "learning_rate": (0.005, 0.01),
-            "initial_rate": (0.1, 0.3),
-        }
+        shared = {name: values for name, values in super().search_space().items() if name != "weight_decay"}
+        return {**shared, "length_scale": (0.01, 0.1, 0.3, 1.0), "initial_rate": (0.1, 0.3)}
 
     def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
         """Makes the untrained network."""

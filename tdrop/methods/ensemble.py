@@ -4,15 +4,13 @@ Formula: risk = mean over k of sigmoid(f_k(x)), sd their standard deviation; the
 Paper: Lakshminarayanan et al. (NeurIPS 2017); benchmark 4 of Chan et al. (ICML 2020), K = 10.
 Departures: no adversarial training (the benchmark's text has none) and, for regression, no predicted
 noise, so that the spread is the members' disagreement as for every other method here. All members train
-side by side as one batched matrix product. Members may be held back unequally (`contrast`), which tuning tries where a
-line is as good as a network: networks and lines then answer together (compare Wenzel et al., NeurIPS 2020).
+side by side as one batched matrix product.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -22,10 +20,7 @@ from torch import Tensor
 
 from tdrop.base import Task
 from tdrop.methods.parts.network import Layers, NeuralNetwork, Pool, TrainingBatch, folded_outputs, output_loss
-from tdrop.methods.parts.network_method import RESTRAINT, NetworkMethod
-
-#: What the decay of the freer members is divided by in a hedge: a line's decay then becomes the default.
-CONTRAST = 10.0
+from tdrop.methods.parts.network_method import PLAIN_NETWORK, NetworkMethod
 
 
 @dataclass(frozen=True)
@@ -37,25 +32,10 @@ class Ensemble(NetworkMethod):
     summary: ClassVar[str] = "Ten neural networks trained apart; where they disagree, the prediction is uncertain."
 
     members: int = Field(10, ge=2, description="Networks in the ensemble.")
-    weight_decay: float = Field(1e-3, ge=0, description="Weight of the squared weights (not biases or linear term).")
-    contrast: float = Field(1.0, ge=1, description="What every second member's decay is divided by.")
 
     def search_space(self) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try, by setting."""
-        return {**super().search_space(), **RESTRAINT, "batch": (128, 256)}
-
-    def restraint(self) -> tuple[float, ...]:
-        """As for every network; members of which half are free are no line."""
-        return (0.0,) if self.hedged else super().restraint()
-
-    @property
-    def hedged(self) -> bool:
-        """Whether some of its members are held back and others are not."""
-        return self.contrast > 1
-
-    def hedge(self) -> Self:
-        """The same with half of its members held back less."""
-        return replace(self, contrast=CONTRAST)
+        return {**super().search_space(), **PLAIN_NETWORK}
 
     def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
         """Makes the untrained networks."""
@@ -70,15 +50,10 @@ class EnsembleNetwork(NeuralNetwork):
         self.layers = Layers(sizes, method.initial_sd, generator, members=method.members, linear=method.linear)
         self.members = method.members
         self.task = task
-        self._contrast = method.contrast
 
     def pool(self, generator: np.random.Generator) -> Pool | None:
         """An ensemble needs no noise."""
         return None
-
-    def decay_factor(self) -> Tensor:
-        """Of every member (members, 1, 1)."""
-        return torch.tensor([1 / self._contrast if place % 2 else 1.0 for place in range(self.members)])[:, None, None]
 
     def loss(self, batch: TrainingBatch, pool: Pool | None) -> Tensor:
         """Sum of the members' mean losses: each member's gradient is what it would be alone."""

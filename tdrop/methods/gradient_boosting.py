@@ -46,10 +46,6 @@ class GradientBoosting(ReferenceMethod):
             "steps": (40, 80, 160),
         }
 
-    def restraint(self) -> tuple[float, ...]:
-        """Smaller trees first, then less learnt in all, then the stronger penalty."""
-        return (-float(self.leaves), -self.learning_rate * self.steps, self.l2)
-
     def estimator(self, task: Task, seed: int) -> Any:
         """An unfitted model that grows exactly `steps` trees."""
         kind = HistGradientBoostingClassifier if task == "binary" else HistGradientBoostingRegressor

@@ -40,10 +40,6 @@ class LogisticRegression(ReferenceMethod):
         """The documented values that tuning may try, by setting."""
         return {"C": (0.01, 0.1, 1.0, 10.0), "terms": ("linear", "squares", "products")}
 
-    def restraint(self) -> tuple[float, ...]:
-        """Fewer terms first, then the stronger penalty."""
-        return (-float(("linear", "squares", "products").index(self.terms)), -self.C)
-
     def inputs(self, standardised: Floats) -> Doubles:
         """Features (rows, features) with the terms that are asked for."""
         X = standardised.astype(np.float64)

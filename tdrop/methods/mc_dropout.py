@@ -10,7 +10,7 @@ a mask is shared by all rows of a pass, so that a row's samples do not depend on
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -30,10 +30,6 @@ class McDropout(NetworkMethod):
     summary: ClassVar[str] = "A neural network that predicts many times, each time without a random half of its units."
 
     rate: float = Field(0.5, ge=0.01, le=0.95, description="Share of hidden units dropped in a pass.")
-
-    def search_space(self) -> dict[str, tuple[Any, ...]]:
-        """The documented values that tuning may try; the rate stays at the paper's 0.5."""
-        return {**super().search_space(), "batch": (128, 256)}
 
     def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
         """Makes the untrained network."""

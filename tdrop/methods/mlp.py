@@ -17,7 +17,7 @@ from pydantic.dataclasses import dataclass
 
 from tdrop.base import Task
 from tdrop.methods.parts.network import FixedDropout, NeuralNetwork
-from tdrop.methods.parts.network_method import RESTRAINT, NetworkMethod
+from tdrop.methods.parts.network_method import PLAIN_NETWORK, NetworkMethod
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Mlp(NetworkMethod):
 
     def search_space(self) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try, by setting."""
-        return {**super().search_space(), **RESTRAINT, "batch": (128, 256)}
+        return {**super().search_space(), **PLAIN_NETWORK}
 
     def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
         """Makes the untrained network."""

@@ -8,7 +8,7 @@ Departures: none beyond transductive dropout's own.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
@@ -26,7 +26,6 @@ class Tdnr(TransductiveDropout):
     uses_target: ClassVar[bool] = False
 
     lambda_: float = Field(0.0, init=False)
-    form: Literal["separate", "paper"] = Field("paper", init=False)
 
     def search_space(self) -> dict[str, tuple[Any, ...]]:
         """Transductive dropout's values without lambda."""

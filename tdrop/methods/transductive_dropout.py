@@ -8,13 +8,6 @@ the variance is asked to tell target rows from source rows, and so to be large w
 Paper: Chan et al., Unlabelled Data Improves Bayesian Uncertainty Calibration under Covariate Shift
 (ICML 2020), section 4.
 
-Two forms. In the paper's (`form="paper"`) one network gives risk and doubt, and the variance that marks target rows
-also moves their risk: it ranks its own errors well and makes more of them. By default (`form="separate"`) two networks
-are trained: the risk's is TDNR to the last bit (o_m), the doubt's is the paper's (q_m), and a sample is
-    s_m = sigmoid(o_m +- tanh(q_m - q)),     q without noise,
-with + and - taking turns over the same q_m: doubt widens a risk and draws it towards one half, never across, and by at
-most one unit of log odds, so that a variance without bound says no more than "far away".
-
 Where this code departs from the printed text, and why:
 - Sign. The printed Omega, sum_source log(1 - z) + sum_target log z, is the negative cross entropy: minimised, it makes
   the variance large on the source. Here the cross entropy is minimised, which the text names. The authors' toy code has
@@ -34,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import atanh, log
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -44,7 +37,6 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from tdrop.base import Floats, Task
-from tdrop.methods import method_class
 from tdrop.methods.parts.network import (
     Layers,
     NeuralNetwork,
@@ -55,7 +47,7 @@ from tdrop.methods.parts.network import (
     mean_prediction_loss,
     odds_pool,
 )
-from tdrop.methods.parts.network_method import FittedNetwork, NetworkMethod, RiskAndDoubt, bounded
+from tdrop.methods.parts.network_method import FittedNetwork, NetworkMethod
 from tdrop.methods.parts.training import one_torch_thread
 
 #: Row-passes that go through together when sampling: tensors of half a megabyte stay in the cache.
@@ -77,10 +69,7 @@ class TransductiveDropout(NetworkMethod):
     )
     uses_target: ClassVar[bool] = True
 
-    form: Literal["separate", "paper"] = Field(
-        "separate", description="Risk and doubt from two networks, or, as in the paper, from one."
-    )
-    lambda_: float = Field(0.1, ge=0, description="Weight of the transductive regulariser; 0 is TDNR.")
+    lambda_: float = Field(0.03, ge=0, description="Weight of the transductive regulariser; 0 is TDNR.")
     passes: int = Field(5, ge=2, description="Passes M per training step; 2 are too few for a variance.")
     rate_units: int = Field(16, ge=1, description="Hidden tanh units of the rate network.")
     initial_keep: float = Field(0.8, ge=0.05, le=0.99, description="Share of units kept at the start.")
@@ -90,25 +79,12 @@ class TransductiveDropout(NetworkMethod):
     temperature: float = Field(0.1, ge=0.1, le=10, description="Softness of the relaxed masks.")
 
     def search_space(self) -> dict[str, tuple[Any, ...]]:
-        """The documented values that tuning may try; lambda where it moves the risk, and then TDNR may win."""
-        priced = {"lambda_": (0.0, 0.01, 0.03, 0.1)} if self.form == "paper" else {}
-        return {**priced, **super().search_space(), "passes": (5, 10)}
-
-    def restraint(self) -> tuple[float, ...]:
-        """As for every network, then lambda: the target's patients are used where that costs the source nothing."""
-        return (*super().restraint(), self.lambda_)
+        """The documented values that tuning may try; at lambda 0 it is TDNR, which may win."""
+        return {"lambda_": (0.0, 0.003, 0.01, 0.03, 0.1), **super().search_space(), "passes": (5, 10)}
 
     def needs_target(self) -> bool:
         """Without the regulariser no target row enters the loss."""
         return self.lambda_ > 0
-
-    def risk_alone(self) -> TransductiveDropout:
-        """TDNR, where doubt has a network of its own: its fits then serve both methods."""
-        if self.form == "paper" or not self.needs_target():
-            return self
-        shared = {name: value for name, value in self.settings().items() if name not in ("form", "lambda_")}
-        risk: TransductiveDropout = method_class("tdnr")(**shared)
-        return risk
 
     @classmethod
     def fitted_class(cls) -> type[FittedNetwork]:
@@ -116,12 +92,8 @@ class TransductiveDropout(NetworkMethod):
         return FittedRates
 
     def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
-        """Makes the untrained network, or the two of them."""
-        sizes = (features, *self.hidden, 1)
-        first = TransductiveNetwork(sizes, self, task, generator)
-        if self.form == "paper" or not self.needs_target():
-            return first
-        return SeparateNetworks(first, TransductiveNetwork(sizes, self, task, generator))
+        """Makes the untrained network."""
+        return TransductiveNetwork((features, *self.hidden, 1), self, task, generator)
 
 
 class FittedRates(FittedNetwork):
@@ -131,9 +103,8 @@ class FittedRates(FittedNetwork):
     def dropout_rates(self, X: NDArray[Any]) -> Floats:
         """The learnt dropout rates (layers, rows) for X (rows, features)."""
         with one_torch_thread():
-            network = self.network.doubt if isinstance(self.network, SeparateNetworks) else self.network
-            assert isinstance(network, TransductiveNetwork)
-            logits = network.rate_logits(self._inputs(X))
+            assert isinstance(self.network, TransductiveNetwork)
+            logits = self.network.rate_logits(torch.from_numpy(self.inputs(X)))
             rates: Floats = torch.sigmoid(logits).t().contiguous().numpy()
         return rates
 
@@ -226,13 +197,6 @@ class TransductiveNetwork(NeuralNetwork):
         parts = [[noise[start : start + step] for noise in draw] for start in range(0, len(draw[0]), step)]
         return torch.cat([self.run_passes(shared, part) for part in parts]) + self.layers.linear_term(x)
 
-    def noise_free(self, x: Tensor) -> Tensor:
-        """Outputs (rows,) with every mask at its mean."""
-        hidden = x
-        for place in range(len(self.layers) - 1):
-            hidden = self.layers.hidden_layer(hidden, place)
-        return self.layers.output(hidden) + self.layers.linear_term(x)
-
     def run_shared(self, x: Tensor) -> Shared:
         """What all passes have in common for x (rows, features)."""
         logits = self.rate_logits(x)
@@ -261,24 +225,6 @@ class TransductiveNetwork(NeuralNetwork):
             shared.first, shared.odds, *weights, (noise[0], noise[1]), self._workspace
         )
         return sums * shared.scale[:, 1] + self.layers.bias(-1)
-
-
-class SeparateNetworks(RiskAndDoubt):
-    """One network for the risk and one for the doubt around it."""
-
-    risk: TransductiveNetwork
-    doubt: TransductiveNetwork
-
-    def draw(self, passes: int, seed: int) -> list[Tensor]:
-        """Noise of the risk's passes, then of the doubt's, of which each serves two."""
-        return [*self.risk.draw(passes, seed), *self.doubt.draw((passes + 1) // 2, seed + 1)]
-
-    def outputs(self, x: Tensor, draw: list[Tensor]) -> Tensor:
-        """Outputs (passes, rows) around those of the risk's network."""
-        parts = len(draw) // 2
-        outputs = self.risk.outputs(x, draw[:parts])
-        doubt = bounded(self.doubt.outputs(x, draw[parts:]) - self.doubt.noise_free(x), self.risk.task)
-        return outputs + torch.stack([doubt, -doubt], dim=1).flatten(0, 1)[: len(outputs)]
 
 
 def transductive_regulariser(source: Tensor, target: Tensor) -> Tensor:

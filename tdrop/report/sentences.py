@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tdrop.base import Feature
-from tdrop.choose import HANDICAP, TOLERANCE, Choice, Trial
+from tdrop.choose import HANDICAP, Choice, Trial
 from tdrop.contracts import Contract
 from tdrop.data import features_of
 from tdrop.disclosure import shown_mean
@@ -216,11 +216,11 @@ def unlabelled_sentences(data: ReportData) -> list[str]:
         if strength > 0:
             sentences.append(say("unlabelled_used", method=method, strength=strength, moved=moved.get(method)))
         else:
-            sentences.append(_unused_sentence(method, picked, trials))
+            sentences.append(_unused_sentence(method, trials))
     return sentences
 
 
-def _unused_sentence(method: str, picked: Trial, trials: Sequence[Trial]) -> str:
+def _unused_sentence(method: str, trials: Sequence[Trial]) -> str:
     """Says why lambda is 0, from what left-out source patients said about the settings that were tried."""
     scored = [(trial.log_loss, trial) for trial in trials if trial.log_loss is not None]
     most = max(trial.folds for _, trial in scored)
@@ -228,13 +228,10 @@ def _unused_sentence(method: str, picked: Trial, trials: Sequence[Trial]) -> str
     using = [pair for pair in whole if _lambda_of(pair[1])]
     if not using:
         tried = sum(_lambda_of(trial) > 0 for trial in trials)
-        return say("unlabelled_unused", method=method, tried=tried, cost=None, tolerance=TOLERANCE)
+        return say("unlabelled_unused", method=method, tried=tried, loss=None, best=None)
     best, _ = min(whole, key=lambda pair: pair[0])
-    loss, nearest = min(using, key=lambda pair: pair[0])
-    # What holds a network back comes before lambda in its restraint.
-    dearer = loss - best > TOLERANCE or picked.restraint[:1] <= nearest.restraint[:1]
-    cost = loss - best if dearer else None
-    return say("unlabelled_unused", method=method, tried=0, cost=cost, loss=loss, best=best, tolerance=TOLERANCE)
+    loss, _ = min(using, key=lambda pair: pair[0])
+    return say("unlabelled_unused", method=method, tried=0, loss=loss, best=best)
 
 
 def _lambda_of(trial: Trial) -> float:

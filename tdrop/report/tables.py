@@ -227,11 +227,11 @@ def settings_table(data: ReportData) -> Table | None:
         trial = picked_trial(trials)
         if trial is not None and trial.method == COMMITTEE:
             members = listed([method_label(name) for name in trial.settings["members"]])
-            lines.append(cells(method_label(method), NOTHING, NOTHING, f"the average of {members}"))
+            lines.append(cells(method_label(method), NOTHING, f"the average of {members}"))
         elif trial is not None:
             settings = write_out(trial.settings)
-            lines.append(cells(method_label(method), count(len(trials)), count(trial.steps), settings))
-    head = ("Method", "Trials", "Steps", "Settings")
+            lines.append(cells(method_label(method), count(len(trials)), settings))
+    head = ("Method", "Trials", "Settings")
     if not lines:
         return None
     return Table("settings", "Settings of the winning trials", head, tuple(lines), prose=("Settings",))

@@ -60,9 +60,8 @@ def test_a_quick_benchmark_writes_its_files_and_resumes(name, tmp_path):
 
 def assert_papers_figures_beside_the_papers_form(page):
     rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| Transductive dropout")]
-    printed = {row[0]: row[-1] for row in rows}
-    assert "not printed" in printed["| Transductive dropout"]
-    assert "±" in printed["| Transductive dropout, the paper's form"]
+    assert rows
+    assert all("±" in row[-1] for row in rows)
 
 
 def assert_every_bar_is_judged(folder):

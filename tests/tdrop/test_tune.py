@@ -38,11 +38,11 @@ def sites():
     return source, target, match(source, target).rows
 
 
-def trial(log_loss, restraint=(), *, folds=3, **more):
-    return Trial("any", {"steps": 3}, folds, log_loss, 0.02, n=400, restraint=restraint, **more)
+def trial(log_loss, *, folds=3, **more):
+    return Trial("any", {"steps": 3}, folds, log_loss, 0.02, n=400, **more)
 
 
-def pick_trial(name, trials):
+def pick(trials, name="any"):
     return trials[pick_place(name, trials)]
 
 
@@ -56,9 +56,7 @@ def test_every_method_gets_the_same_number_of_different_trials(name):
     defaults = planned[0].settings()
     for method in planned[1:]:
         for key, value in method.settings().items():
-            searched = value in space[key] if key in space else value == defaults[key]
-            assert searched or (key == "contrast" and method.hedged)
-    assert sum(method.hedged for method in planned) == ("ensemble" in name)
+            assert value in space[key] if key in space else value == defaults[key]
     assert plan_trials(name, budget=12, seed=0) == planned
     assert plan_trials(name, budget=5, seed=0) != plan_trials(name, budget=5, seed=1)
 
@@ -70,22 +68,6 @@ def test_a_draw_covers_every_value_evenly():
     assert max(counts.values()) - min(counts.values()) <= 2
 
 
-@pytest.mark.parametrize(
-    ("name", "restrained"),
-    [
-        ("ensemble", {"weight_decay": 1e-2, "linear": True}),
-        ("transductive_ensemble", {"weight_decay": 1e-2, "linear": True}),
-        ("logistic_regression", {"C": 0.01}),
-        ("gradient_boosting", {"leaves": 4, "learning_rate": 0.05, "steps": 40, "l2": 10.0}),
-    ],
-)
-def test_the_second_trial_is_the_most_restrained(name, restrained):
-    default, second = plan_trials(name, budget=2, seed=0)
-    assert default == build(name)
-    assert second == build(name, **restrained)
-    assert second.restraint() == max(method.restraint() for method in plan_trials(name, budget=12, seed=0))
-
-
 def test_a_small_search_space_is_tried_completely():
     planned = plan_around(Watcher(), budget=50, seed=0)
     assert {(method.risk, method.steps) for method in planned} == {(r, e) for r in (0.1, 0.2, 0.3) for e in (5, 10)}
@@ -94,10 +76,8 @@ def test_a_small_search_space_is_tried_completely():
 def test_shared_settings_are_kept_and_not_searched():
     planned = plan_trials("mc_dropout", budget=6, seed=0, base={"learning_rate": 0.002})
     assert {method.learning_rate for method in planned} == {0.002}
-    assert {method.contrast for method in plan_trials("ensemble", base={"contrast": 2.0})} == {2.0}
-    assert not any(method.hedged for method in plan_trials("ensemble", base={"linear": False}))
-    joint = plan_trials("transductive_ensemble", base={"lambda": 0.3, "form": "joint"})
-    assert {method.lambda_ for method in joint} == {0.3}
+    assert {method.lambda_ for method in plan_trials("transductive_ensemble", base={"lambda": 0.3})} == {0.3}
+    assert {method.length for method in plan_trials("mlp", base={"steps": 9})} == {1.0}, "fixed steps have no length"
     with pytest.raises(UsageError):
         plan_trials("mc_dropout", base={"no_such_setting": 1})
     with pytest.raises(UsageError, match="at least 1 trial"):
@@ -137,7 +117,7 @@ def test_a_trial_is_scored_on_all_rows_and_shows_the_matched_ones(sites):
     assert found.log_loss == pytest.approx(losses.mean(), rel=1e-6)
     assert found.standard_error == pytest.approx(losses.std() / np.sqrt(len(losses)), rel=1e-6)
     assert found.matched_log_loss == pytest.approx(losses[rows].mean(), rel=1e-6)
-    assert (found.n, found.matched_n, found.folds, found.steps) == (len(source), len(rows), 3, 10)
+    assert (found.n, found.matched_n, found.folds) == (len(source), len(rows), 3)
     assert found.errors == int((source.y == 1).sum())
 
 
@@ -180,12 +160,12 @@ def test_a_failed_fit_is_a_failed_trial(sites):
     assert risks is None
     assert failed.log_loss is None
     assert failed.failure == "the risk ran away"
-    assert pick_trial("watcher", [failed, trial(0.6)]).log_loss == 0.6
+    assert pick([failed, trial(0.6)]).log_loss == 0.6
     assert promising([failed, failed]) == ()
     with pytest.raises(FitError, match="none of 2 trials could be scored"):
-        pick_trial("watcher", [failed, failed])
+        pick([failed, failed], "watcher")
     with pytest.raises(FitError, match="none was run"):
-        pick_trial("watcher", [])
+        pick([], "watcher")
 
 
 def test_predictions_that_are_not_finite_are_a_failed_trial(sites):
@@ -204,64 +184,28 @@ def test_cohorts_that_cannot_be_tuned_on_are_refused(sites):
         run_trial(Watcher(), source.take(few), target, rows[:0], seed=0)
 
 
-def test_the_most_restrained_setting_at_no_cost_is_picked():
-    trials = [trial(0.500, (0.0,)), trial(0.504, (1.0,)), trial(0.5045, (2.0,)), trial(0.506, (3.0,))]
-    assert pick_trial("any", trials) is trials[2]
-    assert pick_trial("any", [trials[0], trials[3]]) is trials[0], "what costs more than the tolerance is no gift"
+def test_the_defaults_stay_unless_much_is_gained():
+    trials = [trial(0.509), trial(0.506), trial(0.500), trial(0.504)]
+    assert pick(trials) is trials[0]
+    much = [replace(trials[0], log_loss=0.511), *trials[1:]]
+    assert pick(much) is much[2], "the lowest"
 
 
-def test_without_restraint_the_defaults_stay_unless_much_is_gained():
-    trials = [trial(0.529, (1.0,)), trial(0.506, (2.0,)), trial(0.500, (0.0,)), trial(0.504, (1.0,))]
-    assert pick_trial("any", trials) is trials[0]
-    much = [replace(trials[0], log_loss=0.531), *trials[1:]]
-    assert pick_trial("any", much) is much[3], "the most restrained of those that are as good as the best"
-
-
-def test_without_the_defaults_the_most_restrained_near_the_lowest_is_picked():
+def test_without_the_defaults_the_lowest_is_picked_and_of_equals_the_first():
     failed = Trial("any", {}, failure="did not converge")
-    trials = [failed, trial(0.51, (3.0,)), trial(0.504, (1.0,)), trial(0.5, (0.0,))]
-    assert pick_trial("any", trials) is trials[2]
-
-
-@pytest.mark.parametrize("name", ["mlp", "ensemble", "transductive_ensemble"])
-def test_decay_restrains_a_network_only_beside_a_line(name):
-    def held(**settings):
-        return build(name, **settings).restraint()[0]
-
-    assert held(weight_decay=3e-2) == held(weight_decay=1e-3, linear=True) == held()
-    assert held(weight_decay=1e-2, linear=True) > held()
-
-
-def test_of_equally_restrained_settings_the_lower_loss_is_picked_and_of_equals_the_first():
-    first, second = trial(0.5, errors=1), trial(0.5, errors=2)
-    assert pick_trial("any", [trial(0.53), first, second]) is first
-
-
-def test_lambda_is_taken_where_it_costs_nothing_and_left_where_it_does():
-    def lambdas(cost):
-        return [trial(0.5, (1e-3, 0.0, 0.0)), trial(0.5 + cost, (1e-3, 0.0, 0.1))]
-
-    assert pick_trial("transductive_ensemble", lambdas(0.004)).restraint[-1] == 0.1
-    assert pick_trial("transductive_ensemble", lambdas(0.006)).restraint[-1] == 0.0
+    trials = [failed, trial(0.51), trial(0.5, errors=1), trial(0.5, errors=2)]
+    assert pick(trials) is trials[2]
 
 
 def test_only_trials_on_all_folds_are_compared():
     trials = [trial(0.5, folds=3), trial(0.4, folds=1)]
-    assert pick_trial("any", trials) is trials[0]
+    assert pick(trials) is trials[0]
 
 
-def test_a_third_of_the_trials_the_defaults_and_the_restrained_one_go_on():
-    losses = [0.58, 0.50, 0.60, 0.51, 0.503, 0.58]
-    restraints = [(1.0,), (0.0,), (9.0,), (0.0,), (5.0,), (0.0,)]
-    trials = [trial(loss, own, folds=1) for loss, own in zip(losses, restraints, strict=True)]
+def test_a_third_of_the_trials_and_the_defaults_go_on():
+    trials = [trial(loss, folds=1) for loss in (0.58, 0.50, 0.60, 0.51, 0.503, 0.58)]
     assert promising(trials) == (0, 1, 4)
-    restrained = [*trials[:4], trial(0.5049, (5.0,), folds=1), trial(0.501, (0.0,), folds=1)]
-    assert promising(restrained) == (0, 1, 4, 5)
-
-
-@pytest.mark.parametrize("name", method_names())
-def test_restraints_of_a_method_can_be_compared(name):
-    assert len({len(method.restraint()) for method in plan_trials(name, budget=12, seed=0)}) == 1
+    assert promising([replace(trials[0], log_loss=None), *trials[1:]]) == (1, 4)
 
 
 def test_tuning_leaves_the_risks_of_its_pick(sites):
@@ -282,37 +226,9 @@ def test_a_refit_uses_all_rows_the_settings_and_the_steps(sites):
     method = build("mc_dropout", **found.settings)
     assert method.learning_rate == 0.01
     fitted = refit("mc_dropout", found, source, target, seed=1)
-    assert fitted.steps == found.steps == method.steps == 6
+    assert fitted.steps == method.steps == 6
     same = method.fit(source, target.unlabelled(), None, seed=1)
     np.testing.assert_array_equal(fitted.sample(target.X, 3, seed=0).samples, same.sample(target.X, 3, seed=0).samples)
-
-
-def test_where_a_line_is_free_its_hedge_is_picked_if_that_is_free_too():
-    default, line, hedge = trial(0.600, (0.0,)), trial(0.601, (1.0,)), trial(0.604, (0.0,), hedged=True)
-    assert pick_trial("any", [default, line, hedge]) is hedge
-    assert pick_trial("any", [default, line, replace(hedge, log_loss=0.606)]) is line
-    assert pick_trial("any", [default, replace(line, log_loss=0.606), hedge]) is default, "the truth is no line"
-    gained = replace(hedge, log_loss=0.560)
-    assert pick_trial("any", [default, line, gained]) is gained
-    failed = replace(default, log_loss=None, failure="did not converge")
-    plain = trial(0.600, (0.0,))
-    assert pick_trial("any", [failed, replace(line, log_loss=0.650), hedge, plain]) is plain, "the line is not free"
-    other = trial(0.604, (0.0, 0.1), hedged=True)
-    assert pick_trial("any", [trial(0.6, (0.0, 0.0)), trial(0.601, (1.0, 0.0)), other]).restraint == (1.0, 0.0)
-    first = [replace(each, folds=1) for each in (default, line, *[trial(0.7)] * 3, hedge)]
-    assert promising(first) == (0, 1, 5), "line and hedge go on together"
-
-
-def test_methods_with_the_same_risk_share_its_fits(sites):
-    options = {"budget": 2, "base": {**QUICK, "members": 2}}
-    shared = {}
-    tune("ensemble", *sites, **options, shared=shared)
-    fitted = len(shared)
-    found = tune("transductive_ensemble", *sites, **options, shared=shared)
-    assert len(shared) == fitted, "nothing was fitted again"
-    apart = tune("transductive_ensemble", *sites, **options)
-    assert found.trials == apart.trials
-    np.testing.assert_array_equal(found.out_of_fold.risk, apart.out_of_fold.risk)
 
 
 def test_block_sums_compare_losses_row_by_row():

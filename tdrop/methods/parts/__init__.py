@@ -57,23 +57,6 @@ class MethodSettings:
         """Whether a fit with these settings reads the target's rows."""
         return self.uses_target
 
-    def risk_alone(self) -> MethodSettings:
-        """The method without what only widens the risk: tuning fits this, because it scores only the risk."""
-        return self
-
-    def restraint(self) -> tuple[float, ...]:
-        """How much these settings hold the method back, the most important part first; larger is more restrained."""
-        return ()
-
-    @property
-    def hedged(self) -> bool:
-        """Whether some of its members are held back and others are not."""
-        return False
-
-    def hedge(self) -> Self:
-        """The same with only some of its members held back; itself for a method without members."""
-        return self
-
 
 def check_cohorts(method: str, uses_target: bool, source: Cohort, target: Cohort, validation: Cohort | None) -> None:
     """Raises unless the cohorts can be fitted on: labelled source, unlabelled target, one set of features."""

@@ -24,7 +24,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from tdrop.base import INTERVAL_LEVEL, Doubles, Fitted, Predictive, Summary, UsageError
-from tdrop.methods import COMMITTEE, build, rebuild
+from tdrop.methods import COMMITTEE, rebuild
 from tdrop.methods.parts import MethodSettings
 from tdrop.methods.parts.fitted import MODEL_FILE, summarise_samples, write_model
 
@@ -47,11 +47,6 @@ class Committee(MethodSettings):
     def __post_init__(self) -> None:
         if len(set(self.members)) != len(self.members) or len(self.members) < 2 or COMMITTEE in self.members:
             raise UsageError(f"a committee needs at least two different methods; got {', '.join(self.members)}")
-
-    def risk_alone(self) -> Committee:
-        """The same of what its members' tuning fitted; two members may have the same risk."""
-        risks = tuple(dict.fromkeys(build(name).risk_alone().name for name in self.members))
-        return Committee(risks) if len(risks) > 1 else self
 
     def from_fits(self, fits: Sequence[Fitted]) -> FittedCommittee:
         """The members' fits, in the order of `members`, as one."""

@@ -198,10 +198,6 @@ class NeuralNetwork(nn.Module):
         layers = [module for module in self.modules() if isinstance(module, Layers)]
         return [weight for part in layers for weight in part.weights]
 
-    def decay_factor(self) -> Tensor:
-        """Factor of `weight_decay`, of a shape that broadcasts over every weight."""
-        return torch.ones(())
-
     def release(self) -> None:
         """Frees memory that only training needs."""
 

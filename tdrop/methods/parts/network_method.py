@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -29,7 +28,7 @@ from tdrop.methods.parts.fitted import (
     summarise_samples,
     write_model,
 )
-from tdrop.methods.parts.network import NeuralNetwork, Pool, TrainingBatch, spawn, torch_generator
+from tdrop.methods.parts.network import NeuralNetwork, spawn, torch_generator
 from tdrop.methods.parts.training import Schedule, TrainingRows, one_torch_thread, train_network
 
 _WEIGHTS = "weights.safetensors"
@@ -38,10 +37,13 @@ _WEIGHTS = "weights.safetensors"
 _BLOCK = 128
 
 
-#: What holds a network back whose spread does not come from dropout; part of its search space.
-RESTRAINT: Mapping[str, tuple[Any, ...]] = {"weight_decay": (1e-4, 1e-3, 1e-2, 3e-2), "linear": (False, True)}
-#: Decay from which on the linear term, which is not decayed, carries most of the risk.
-LINE = 1e-2
+#: How often a fit sees every source row unless its settings say otherwise.
+_EPOCHS = 16
+#: Bounds of the steps that follow from it: a few hundred rows need some steps, and no fit may cost without end.
+FEWEST_STEPS, MOST_STEPS = 40, 1600
+
+#: Further values for a network whose spread does not come from dropout; part of its search space.
+PLAIN_NETWORK: Mapping[str, tuple[Any, ...]] = {"weight_decay": (1e-4, 1e-3, 1e-2, 3e-2), "linear": (False, True)}
 
 
 @dataclass(frozen=True)
@@ -56,29 +58,25 @@ class NetworkMethod(MethodSettings):
         0.01, ge=1e-7, le=10, description="Adam's first step size; falls to zero along a cosine."
     )
     weight_decay: float = Field(
-        1e-4, ge=0, description="Weight of the squared weights (biases and linear term left out)."
+        1e-3, ge=0, description="Weight of the squared weights (biases and linear term left out)."
     )
     linear: bool = Field(False, description="Whether the features also reach the output directly, undecayed.")
     batch: int = Field(256, ge=1, description="Source rows per step; half as many target rows come with them.")
-    steps: int = Field(160, ge=1, description="Steps of the training, however many rows there are.")
+    length: float = Field(1.0, gt=0, description="Multiple of the usual number of steps, which grows with the rows.")
+    steps: int | None = Field(None, ge=1, description="Steps of the training, in place of those by rows and length.")
     clip: float = Field(5.0, ge=1e-6, description="Largest norm of a step's gradient.")
     validation_passes: int = Field(20, ge=1, description="Passes behind the validation loss.")
 
     def search_space(self) -> dict[str, tuple[Any, ...]]:
-        """The documented values that tuning may try, by setting.
+        """The documented values that tuning may try, by setting; fixed steps have no length."""
+        lengths = {"length": (0.25, 1.0, 4.0)} if self.steps is None else {}
+        return {**lengths, "weight_decay": (1e-4, 1e-3, 1e-2), "learning_rate": (0.005, 0.01)}
 
-        A few hundred patients are learnt by heart without much decay (docs/CHOOSING.md), and the defaults stay where it
-        gains little: more of it leaves passes that differ by dropout less to tell (simulated patients, TDNR: error
-        AUROC .72 at decay 1e-4, .47 at 1e-2).
-        """
-        return {
-            "weight_decay": (1e-4, 1e-3, 1e-2),
-            "learning_rate": (0.005, 0.01),
-        }
-
-    def restraint(self) -> tuple[float, ...]:
-        """Whether little but a line is left: decay alone holds back the wrong thing where the truth is curved."""
-        return (float(self.linear and self.weight_decay >= LINE),)
+    def count_steps(self, rows: int) -> int:
+        """Steps of a fit on so many source rows: a curved truth is learnt from many rows only in many steps."""
+        if self.steps is not None:
+            return self.steps
+        return round(min(max(self.length * _EPOCHS * rows / self.batch, FEWEST_STEPS), MOST_STEPS))
 
     @abstractmethod
     def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
@@ -100,22 +98,18 @@ class NetworkMethod(MethodSettings):
         start, training = spawn(check_seed(seed, self.name), 2)
         with one_torch_thread():
             network = self.network(source.X.shape[1], len(source), source.task, torch_generator(start))
-            history = self.train(network, rows, int(training.integers(2**62)), progress)
-        facts = Facts(source.features, source.task, self.steps, history, coarse_rows(len(source)), scaling)
+            history = train_network(
+                network,
+                rows,
+                self.schedule(len(source)),
+                method=self.name,
+                seed=int(training.integers(2**62)),
+                progress=progress,
+            )
+        facts = Facts(
+            source.features, source.task, self.count_steps(len(source)), history, coarse_rows(len(source)), scaling
+        )
         return self.fitted_class()(self, network, facts)
-
-    def train(
-        self, network: NeuralNetwork, rows: TrainingRows, seed: int, progress: StepCallback | None
-    ) -> tuple[dict[str, float | None], ...]:
-        """Trains the network in place; of two, the doubt's with the target's rows and the risk's without."""
-        if isinstance(network, RiskAndDoubt):
-            self.for_doubt().train(network.doubt, replace(rows, validation=None), seed, None)
-            return self.train(network.risk, replace(rows, target=None), seed, progress)
-        return train_network(network, rows, self.schedule(), method=self.name, seed=seed, progress=progress)
-
-    def for_doubt(self) -> Self:
-        """The settings by which networks of doubt are trained."""
-        return self
 
     @classmethod
     def fitted_class(cls) -> type[FittedNetwork]:
@@ -134,10 +128,10 @@ class NetworkMethod(MethodSettings):
             ) from None
         return self.fitted_class()(self, network, facts)
 
-    def schedule(self) -> Schedule:
-        """How long and how fast a fit trains: the same for a trial, a fold and a refit."""
+    def schedule(self, rows: int) -> Schedule:
+        """How long and how fast a fit on so many source rows trains."""
         return Schedule(
-            steps=self.steps,
+            steps=self.count_steps(rows),
             batch=self.batch,
             target_batch=max(1, self.batch // 2),
             learning_rate=self.learning_rate,
@@ -145,28 +139,6 @@ class NetworkMethod(MethodSettings):
             clip=self.clip,
             validation_passes=self.validation_passes if self.has_samples else 1,
         )
-
-
-class RiskAndDoubt(NeuralNetwork):
-    """One network for the risk, another for the doubt around it, trained one after the other.
-
-    A network that is asked to vary among the target's patients also moves their risk, and not for the better. Kept
-    apart, the risk's network never sees a target row, and the other only says how far to spread its risk.
-    """
-
-    def __init__(self, risk: NeuralNetwork, doubt: NeuralNetwork) -> None:
-        super().__init__()
-        self.risk = risk
-        self.doubt = doubt
-
-    def loss(self, batch: TrainingBatch, pool: Pool | None) -> Tensor:
-        """Each network has its own loss and is trained by itself."""
-        raise NotImplementedError("the two networks are trained one after the other")
-
-
-def bounded(doubt: Tensor, task: Task) -> Tensor:
-    """Doubt in log odds, at most one unit: a variance without bound says no more than "far away"."""
-    return torch.tanh(doubt) if task == "binary" else doubt
 
 
 class FittedNetwork(FittedMethod):
@@ -189,14 +161,6 @@ class FittedNetwork(FittedMethod):
             draw = self._draw(n, seed)
             passes = self._sample(np.asarray(X)[:0], draw).samples.shape[0]
             return summarise_samples(lambda part: self._sample(part, draw), np.asarray(X), passes, levels)
-
-    def risk_alone(self) -> FittedNetwork:
-        """What gives the risk, without the networks of doubt: the fit of the method's own `risk_alone`."""
-        if not isinstance(self.network, RiskAndDoubt):
-            return self
-        alone = self.method.risk_alone()
-        assert isinstance(alone, NetworkMethod)
-        return alone.fitted_class()(alone, self.network.risk, self.facts)
 
     def save(self, folder: Path) -> None:
         """Writes the model to `folder`, without pickle."""

@@ -148,7 +148,6 @@ class Optimiser:
     def __init__(self, network: NeuralNetwork, schedule: Schedule) -> None:
         parameters = list(network.parameters())
         decayed = {id(parameter) for parameter in network.decayed()}
-        decay = schedule.weight_decay * network.decay_factor()
         self._flat = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
         self._gradient = torch.zeros_like(self._flat)
         self._decay = torch.zeros_like(self._flat)
@@ -159,7 +158,7 @@ class Optimiser:
             parameter.data = self._flat[start:end].view_as(parameter)
             parameter.grad = self._gradient[start:end].view_as(parameter)
             if id(parameter) in decayed:
-                self._decay[start:end].view_as(parameter).copy_(decay.expand_as(parameter))
+                self._decay[start:end] = schedule.weight_decay
             start = end
         self._schedule = schedule
         # Members are clipped together, each to the norm it would be allowed alone.

@@ -110,12 +110,3 @@ def test_it_is_shown_and_served_but_cannot_be_asked_for():
     assert COMMITTEE not in method_names()
     assert label(COMMITTEE) == "Committee"
     assert describe_method(COMMITTEE).endswith(".")
-
-
-def test_its_trial_says_nothing_about_doubt_that_was_not_fitted():
-    with_doubt, without = Committee(MEMBERS), Committee(("ensemble", "logistic_regression"))
-    assert with_doubt.risk_alone().members == ("ensemble", "logistic_regression", "gradient_boosting")
-    assert without.risk_alone() == without
-    twins = ("transductive_ensemble", "ensemble")
-    assert Committee((*twins, "logistic_regression")).risk_alone().members == ("ensemble", "logistic_regression")
-    assert Committee(twins).risk_alone().members == twins

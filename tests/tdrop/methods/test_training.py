@@ -44,7 +44,7 @@ def test_a_pool_is_drawn_once_for_small_steps():
 @pytest.mark.parametrize("features", [1, 3])
 def test_decay_shrinks_the_weights_between_units_and_nothing_else(name, features):
     method, network = make(name, features, weight_decay=0.5, linear=True)
-    optimiser = Optimiser(network, method.schedule())
+    optimiser = Optimiser(network, method.schedule(50))
     before = {key: value.clone() for key, value in network.named_parameters()}
     for parameter in network.parameters():
         parameter.data.add_(0.01)  # nothing is zero, so that decay shows
@@ -57,7 +57,7 @@ def test_decay_shrinks_the_weights_between_units_and_nothing_else(name, features
 
 def test_weights_take_the_steps_of_torchs_adam():
     method, network = make("mlp", weight_decay=0.0, clip=1e9, learning_rate=0.01)
-    optimiser = Optimiser(network, method.schedule())
+    optimiser = Optimiser(network, method.schedule(50))
     copies = [parameter.detach().clone().requires_grad_() for parameter in network.parameters()]
     adam = torch.optim.Adam(copies, lr=0.01, fused=True)
     generator = torch.Generator().manual_seed(0)
@@ -73,7 +73,7 @@ def test_weights_take_the_steps_of_torchs_adam():
 
 @pytest.mark.parametrize("bias", [-8.0, 8.0])
 def test_a_rate_near_its_bound_has_a_gradient(bias):
-    _, network = make("transductive_dropout", highest_rate=0.9, form="paper")
+    _, network = make("transductive_dropout", highest_rate=0.9)
     with torch.no_grad():
         network.rate_layers.bias(-1).fill_(bias)
     rates = torch.sigmoid(network.rate_logits(torch.randn(20, 3, generator=torch.Generator().manual_seed(0))))
@@ -83,7 +83,7 @@ def test_a_rate_near_its_bound_has_a_gradient(bias):
 
 
 def test_rates_start_where_they_are_asked_to():
-    _, network = make("transductive_dropout", initial_keep=0.7, form="paper")
+    _, network = make("transductive_dropout", initial_keep=0.7)
     assert torch.sigmoid(network.rate_logits(torch.zeros(1, 3))).tolist()[0] == pytest.approx([0.3, 0.3], abs=1e-4)
 
 
@@ -138,23 +138,13 @@ def test_mixmatchs_guesses_count_by_the_share_of_steps_done():
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_as_many_steps_are_taken_whatever_the_rows(name):
+def test_steps_grow_with_the_rows_between_their_bounds_unless_they_are_given(name):
+    steps = [build(name).count_steps(rows) for rows in (6, 640, 5_000, 20_000, 1_000_000)]
+    assert steps == [40, 40, 312, 1250, 1600]
+    assert [build(name, length=length).count_steps(5_000) for length in (0.25, 4)] == [78, 1250]
     source, target, _ = small_cohorts()
     for rows in (6, 90):
         fitted = quick(name, steps=7, batch=32).fit(source.take(np.arange(rows)), target, seed=0)
         assert fitted.steps == fitted.history[-1]["step"] == 7
-    assert build(name).steps == 160
-
-
-def test_every_second_member_of_a_contrasted_ensemble_is_held_back_less():
-    source, target, _ = small_cohorts()
-
-    def sizes(contrast: float):
-        method = quick("ensemble", members=4, steps=60, weight_decay=0.3, contrast=contrast)
-        network = method.fit(source, target, seed=0).network
-        return [float(network.layers.weight(0)[member].norm()) for member in range(4)]
-
-    alike, unlike = sizes(1.0), sizes(10.0)
-    assert unlike[0] == pytest.approx(alike[0], rel=1e-4)
-    assert unlike[2] == pytest.approx(alike[2], rel=1e-4)
-    assert min(unlike[1::2]) > 1.5 * max(unlike[0::2])
+    assert quick(name, steps=None, batch=32).fit(source, target, seed=0).steps == 45
+    assert "length" not in build(name, steps=7).search_space()

@@ -14,7 +14,7 @@ from tdrop.methods.transductive_dropout import TransductiveDropout, transductive
 
 
 def make_network(hidden: tuple[int, ...] = (24, 16), **settings):
-    method = TransductiveDropout(hidden=hidden, form="paper", passes=6, **settings)
+    method = TransductiveDropout(hidden=hidden, passes=6, **settings)
     return method.network(4, 100, "binary", torch.Generator().manual_seed(0))
 
 
@@ -113,40 +113,3 @@ def test_a_mask_written_as_a_quotient_is_the_relaxed_mask():
     expected = torch.sigmoid((keep + torch.logit(uniform)) / 0.1)
     odds = torch.exp(keep / 0.1)
     assert torch.allclose(odds / (odds + as_odds(torch.logit(uniform), 0.1)), expected, atol=1e-6)
-
-
-def test_the_risk_of_the_separate_form_is_tdnrs_and_the_doubt_widens_it():
-    source, target, _ = small_cohorts()
-    tdnr = quick("tdnr", steps=60).fit(source, target, seed=1)
-    separate = quick("transductive_dropout", steps=60, lambda_=0.1).fit(source, target, seed=1)
-    assert separate.method.form == "separate"
-    for first, second in zip(tdnr.network.parameters(), separate.network.risk.parameters(), strict=True):
-        assert torch.equal(first, second)
-    plain, doubted = (model.summarise(target.X, 400, seed=0) for model in (tdnr, separate))
-    assert ((plain.mean > 0.5) == (doubted.mean > 0.5)).mean() > 0.95
-    assert doubted.sd.mean() > plain.sd.mean()
-
-
-def test_doubt_moves_a_sample_by_at_most_one_unit_of_log_odds_and_up_as_often_as_down():
-    source, target, _ = small_cohorts()
-    tdnr = quick("tdnr", steps=60).fit(source, target, seed=1)
-    separate = quick("transductive_dropout", steps=60, lambda_=10.0).fit(source, target, seed=1)
-    plain, doubted = (model.sample(target.X, 40, seed=0).samples for model in (tdnr, separate))
-    moved = np.log(doubted / (1 - doubted)) - np.log(plain / (1 - plain))
-    assert 0.5 < np.abs(moved).max() < 1 + 1e-3
-    assert np.allclose(moved[::2], -moved[1::2], atol=1e-3)
-
-
-def test_the_separate_form_at_lambda_0_is_one_network():
-    source, target, _ = small_cohorts()
-    zero = quick("transductive_dropout", lambda_=0.0).fit(source, target, seed=1)
-    tdnr = quick("tdnr").fit(source, target, seed=1)
-    assert np.array_equal(zero.sample(target.X, 5, seed=0).samples, tdnr.sample(target.X, 5, seed=0).samples)
-
-
-def test_the_risk_alone_of_the_separate_form_reads_no_target_and_that_of_the_papers_form_does():
-    separate = quick("transductive_dropout", lambda_=0.1)
-    assert separate.needs_target()
-    assert separate.risk_alone() == quick("tdnr"), "the same fits serve both methods"
-    paper = quick("transductive_dropout", lambda_=0.1, form="paper")
-    assert paper.risk_alone() == paper
