@@ -185,7 +185,7 @@ def _hints(
     hints = {f"{name}.readable": hint_unreadable(named[name], mask, decimal) for name, mask in unreadable.items()}
     for name, mask in unreadable.items():
         huge = _first_huge(named[name], mask, decimal) if contract.column(name).type in NUMERIC_TYPES else None
-        if huge is not None:
+        if huge is not None and "infinite" not in hints[f"{name}.readable"]:
             hints[f"{name}.readable"] = f"a number beyond {LARGEST_NUMBER:g} is in line {huge:,}; mend the export"
         if contract.column(name).type == "binary" and not hints[f"{name}.readable"]:
             hints[f"{name}.readable"] = hint_categories(as_text(named[name][mask], ()), contract.column(name))
