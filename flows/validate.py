@@ -25,20 +25,24 @@ class SiteChecked:
         validation: The findings.
         folder: Where they and the quarantined rows are.
         message: The letter to the site.
+        source_problem: Why the site that it learns from cannot be used; empty where it can.
     """
 
     validation: Validation
     folder: str
     message: str
+    source_problem: str = ""
 
 
 def check_site(place: Place, site: str) -> SiteChecked:
     """Reads, harmonises and checks one site's extract; the findings are left in `sites/<site>/checked/`."""
     network = place.network()
     checked = network.site(site)
-    source = None
+    source, source_problem = None, ""
     if checked.source is not None:
-        source = prepare(network.source_of(checked), network, home=place.root).frame
+        learned_from = prepare(network.source_of(checked), network, home=place.root)
+        source, reason = learned_from.frame, learned_from.validation.reason
+        source_problem = f"its source '{checked.source}' cannot be used: {reason}" if reason else ""
     prepared = prepare(checked, network, home=place.root, source=source)
     folder = place.site(site) / "checked"
     message = prepared.validation.message()
@@ -46,7 +50,7 @@ def check_site(place: Place, site: str) -> SiteChecked:
         write_patients(incoming / "quarantine.csv", prepared.quarantine)
         write_record(incoming / "validation.json", prepared.validation)
         (incoming / LETTER).write_text(message, encoding="utf-8")
-    return SiteChecked(prepared.validation, str(folder), message)
+    return SiteChecked(prepared.validation, str(folder), message, source_problem)
 
 
 def run_validate(site: str | None, *, contracts: Path, console: Printer) -> None:
@@ -73,10 +77,19 @@ def check_sites(
             problems.append(str(error))
             results.append({"site": name, "error": str(error)})
             continue
-        results.append({**plain(checked.validation), "folder": checked.folder, "message": checked.message})
+        results.append(
+            {
+                **plain(checked.validation),
+                "folder": checked.folder,
+                "message": checked.message,
+                "source_problem": checked.source_problem,
+            }
+        )
         _show(checked, console)
         if checked.validation.stopped:
             problems.append(f"site '{name}' must not be used as it is")
+        if checked.source_problem:
+            problems.append(f"site '{name}' cannot be transferred to: {checked.source_problem}")
     return results, problems
 
 

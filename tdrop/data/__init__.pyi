@@ -6,7 +6,6 @@ from .encode import (
     persons_of as persons_of,
     subgroups_of as subgroups_of,
 )
-from .harmonise import harmonise as harmonise
 from .hints import clean as clean, guess_labels as guess_labels, hint_unreadable as hint_unreadable
 from .identify import (
     damaged as damaged,
@@ -15,12 +14,17 @@ from .identify import (
     with_text_ids as with_text_ids,
     write_patients as write_patients,
 )
-from .json_schemas import json_schemas as json_schemas, write_json_schemas as write_json_schemas
+from .json_schemas import make_json_schemas as make_json_schemas, write_json_schemas as write_json_schemas
 from .locations import no_such_file as no_such_file, resolve as resolve
 from .names import closest as closest, split_words as split_words, title_of as title_of, unit_in as unit_in
 from .outcome_proposal import Asked as Asked
 from .outcomes import LabelCounts as LabelCounts, read_labels as read_labels, source_outcome as source_outcome
-from .preparation import Prepared as Prepared, prepare as prepare, prepare_frame as prepare_frame
+from .preparation import (
+    Prepared as Prepared,
+    harmonise as harmonise,
+    prepare as prepare,
+    prepare_frame as prepare_frame,
+)
 from .readers import (
     fingerprint as fingerprint,
     kinds as kinds,

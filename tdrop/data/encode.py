@@ -183,10 +183,10 @@ def learn_encoder(source_frame: pd.DataFrame, contract: Contract, without: Colle
         contract: The table.
         without: Columns that are left out, such as those that the target does not record.
     """
-    kept = [column for column in contract.features if column.name not in without]
-    if not kept:
+    columns = [column for column in contract.features if column.name not in without]
+    if not columns:
         raise DataError(f"table '{contract.name}': the target records none of its features; ask the site for them")
-    codings = tuple(_learn(source_frame, column) for column in kept)
+    codings = tuple(_learn(source_frame, column) for column in columns)
     left_out = tuple(column.name for column in contract.features if column.name in without)
     return Encoder(contract.name, contract.version, contract.id_column, codings, left_out)
 

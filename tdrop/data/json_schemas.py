@@ -14,7 +14,7 @@ Schema = dict[str, Any]
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
-def json_schemas() -> dict[str, Schema]:
+def make_json_schemas() -> dict[str, Schema]:
     """Returns the schemas by name: `table` and `site`."""
     table, site = Contract.model_json_schema(by_alias=True), Site.model_json_schema(by_alias=True)
     for schema in (table, site):
@@ -34,7 +34,7 @@ def json_schemas() -> dict[str, Schema]:
 def write_json_schemas(folder: Path) -> None:
     """Writes one file per schema into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, schema in json_schemas().items():
+    for name, schema in make_json_schemas().items():
         (folder / f"{name}.json").write_text(json.dumps(schema, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 

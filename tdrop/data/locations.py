@@ -197,10 +197,10 @@ def _open(location: Location) -> Any:
     return os.fdopen(descriptor, "rb")
 
 
-def _require_regular(found: os.stat_result, location: Location) -> None:
-    if stat.S_ISDIR(found.st_mode):
+def _require_regular(status: os.stat_result, location: Location) -> None:
+    if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, "is a folder")
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise DataError(f"extract '{location.shown}' is a pipe, a socket or a device; give the path of a regular file")
 
 
@@ -216,9 +216,9 @@ def _protocol_problem(location: Location, error: Exception) -> str:
 def _state(location: Location) -> tuple[Any, ...]:
     """What changes when the content does: size and time of the last change."""
     if not location.is_url:
-        found = Path(location.address).stat()
-        _require_regular(found, location)
-        return found.st_size, found.st_mtime_ns
+        status = Path(location.address).stat()
+        _require_regular(status, location)
+        return status.st_size, status.st_mtime_ns
     filesystem, path = fsspec.core.url_to_fs(location.address)
     filesystem.invalidate_cache()
     info = filesystem.info(path)

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from tdrop.base import Count, DataError, Doubles, Mask
 from tdrop.contracts import Contract, Extract, LabelFile, Reader, Site, known_labels
-from tdrop.data.harmonise import convert_columns, rename
 from tdrop.data.hints import MISSING_WORDS
 from tdrop.data.identify import damaged, id_column, number_rows, restore, with_text_ids
+from tdrop.data.preparation import convert_columns, rename
 from tdrop.data.readers import fingerprint, kind_of, read_extract
 from tdrop.data.units import factor
 from tdrop.data.values import as_text

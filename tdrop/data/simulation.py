@@ -137,13 +137,13 @@ def simulate(
         raise UsageError(f"unknown population '{population}'{did_you_mean(population, POPULATIONS)}")
     generator = np.random.default_rng([seed, sorted(POPULATIONS).index(population), SEED_TAG])
     parts: list[pd.DataFrame] = []
-    kept = 0
-    while kept < rows:
-        drawn = _draw_covariates(POPULATIONS[population], max(rows - kept, 64), generator)
+    drawn_rows = 0
+    while drawn_rows < rows:
+        drawn = _draw_covariates(POPULATIONS[population], max(rows - drawn_rows, 64), generator)
         if support == "truncated":
             drawn = drawn[(drawn["age"] <= TRUNCATED_AGE) & (drawn["psa"] <= TRUNCATED_PSA)]
         parts.append(drawn)
-        kept += len(drawn)
+        drawn_rows += len(drawn)
     frame = pd.concat(parts, ignore_index=True).head(rows)
     frame["true_risk"] = ten_year_risk(frame, outcome)
     if truth == "turning":

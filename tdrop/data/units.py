@@ -140,7 +140,7 @@ def factor(unit: str, to: str, *, molar_mass: float | None = None, where: str = 
 @cache
 def alternatives(unit: str, molar_mass: float | None = None) -> tuple[str, ...]:
     """The usual units that convert to `unit` and are not just another name of it."""
-    found = []
+    usable = []
     probe = np.asarray([1.0, 100.0])
     for other in (name for kind in _ALTERNATIVES for name in kind):
         try:
@@ -148,5 +148,5 @@ def alternatives(unit: str, molar_mass: float | None = None) -> tuple[str, ...]:
         except ContractError:
             continue
         if not same:
-            found.append(other)
-    return tuple(found)
+            usable.append(other)
+    return tuple(usable)

@@ -49,6 +49,17 @@ def test_a_site_that_cannot_be_read_is_in_the_document_and_still_an_error(place)
     assert "harbour.csv" in site["error"]
 
 
+def test_a_target_is_not_called_sound_while_its_source_cannot_be_used(place):
+    path = place.root / "demo" / "registry.csv"
+    path.write_text("\n".join(line.rpartition(",")[0] for line in path.read_text().splitlines()))
+    result = CliRunner().invoke(app, ["validate", "harbour", "--json", "--contracts", place.contracts])
+    assert isinstance(result.exception, SiteStopped)
+    assert "site 'harbour' cannot be transferred to: its source 'registry' cannot be used: " in str(result.exception)
+    (site,) = json.loads(result.stdout)["sites"]
+    assert not site["stopped"]
+    assert "died_10y" in site["source_problem"]
+
+
 def test_a_script_is_not_asked_whether_to_prune(place):
     with pytest.raises(UsageError, match="--json asks nothing"):
         tdrop("prune", "--json", "--contracts", place.contracts, answer="y\n")

@@ -10,10 +10,10 @@ import jsonschema
 import pytest
 import yaml
 
-from tdrop.data import json_schemas, write_json_schemas
+from tdrop.data import make_json_schemas, write_json_schemas
 
 CONTRACTS = Path(__file__).parents[3] / "data_contracts"
-SCHEMAS = json_schemas()
+SCHEMAS = make_json_schemas()
 
 
 def problems(kind: str, data: Any) -> list[str]:
