@@ -80,7 +80,7 @@ def test_a_reader_of_its_own_kind_reads_its_own_batches(tmp_path: Path, monkeypa
     class RedcapReader(Record):
         table: str
 
-        def read_extract(self, location: locations.Location) -> pd.DataFrame:
+        def read(self, location: locations.Location) -> pd.DataFrame:
             return pd.DataFrame({"id": [self.table]})
 
     registry = SimpleNamespace(RedcapReader=RedcapReader)
