@@ -37,7 +37,7 @@ def audit_site(place: Place, site: str, labels: str) -> Transferred:
         )
         audit = audit_forecast(place, run, evaluation)
         remember_labels(place, site, Path(labels))
-        with tempfile.TemporaryDirectory(dir=place.root, prefix=".record-") as folder:
+        with tempfile.TemporaryDirectory(dir=place.site(site), prefix=".record-") as folder:
             report = write_report(place, run.with_evaluation(evaluation, audit), Path(folder))
             not_recorded = _record(place, report.record)
         publish_halt(place, site)

@@ -315,7 +315,7 @@ def _evaluated(ref: Ref) -> str:
 
 def publish(place: Place, run: Run) -> Transferred:
     """Publishes the report, then the record; a record that fails costs nothing but itself."""
-    with tempfile.TemporaryDirectory(dir=place.root, prefix=".record-") as folder:
+    with tempfile.TemporaryDirectory(dir=place.site(run.site), prefix=".record-") as folder:
         report = publish_report(place, run, folder)
         emit_progress(run.site, "report", detail=str(place.latest(run.site) / "report.html"))
         try:

@@ -6,19 +6,22 @@ import json
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from filelock import FileLock, Timeout
 
 from tasks.run import RUN, read_run
-from tdrop.home import MANIFEST, Place, stage_digest
+from tdrop.home import MANIFEST, SOURCE, TARGET, Place, stage_digest
 from tdrop.served import model_name
 
 DAY_SECONDS = 24 * 3600
-#: A build that was killed leaves a hidden folder; after a day nobody is working in it any more.
-ABANDONED_SECONDS = DAY_SECONDS
-#: Folders below the home in which a site's record is put together.
-RECORDS = ".record-*"
+#: Folders below the sites' own in which a record is put together.
+RECORDS = "*/.record-*"
 
 
 @dataclass(frozen=True)
@@ -67,22 +70,26 @@ def prune_stages(place: Place, days: int, kept: Set[Path]) -> int:
     now, sites = time.time(), set(place.network().sites)
     keep = needed(place) | kept
     every = stages(place)
-    own = _with_what_follows(every, [stage for stage in every if _rows_of(stage) in sites or not stage.digest])
+    own = _with_what_follows(every, [stage for stage in every if _sites_in(stage) & sites or not stage.digest])
     old = [stage for stage in own if stage.folder not in keep and now - stage.used >= days * DAY_SECONDS]
     for stage in old:
-        shutil.rmtree(stage.folder, ignore_errors=True)
-    for leftover in [*(place.root / "store").glob("*/.*"), *place.root.glob(RECORDS)]:
-        if _abandoned(leftover):
-            shutil.rmtree(leftover, ignore_errors=True)
+        _remove(stage)
+    _remove_half_built(place)
+    for leftover in place.sites.glob(RECORDS):
+        shutil.rmtree(leftover, ignore_errors=True)
     return len(old)
 
 
-def _abandoned(folder: Path) -> bool:
-    try:
-        return time.time() - folder.stat().st_mtime > ABANDONED_SECONDS
-    except FileNotFoundError:
-        # Whoever worked in it has just ended.
-        return False
+def _remove(stage: Stage) -> None:
+    shutil.rmtree(stage.folder, ignore_errors=True)
+    stage.folder.with_name(f".{stage.folder.name}.lock").unlink(missing_ok=True)
+
+
+def _remove_half_built(place: Place) -> None:
+    """Removes what killed processes left of stages: whoever builds one holds its lock."""
+    for leftover in place.store.glob("*/.*-*"):
+        with suppress(Timeout), FileLock(leftover.with_name(f"{leftover.name.rpartition('-')[0]}.lock"), timeout=0):
+            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def made_from(place: Place, site: str, kept: Set[Path]) -> list[Stage]:
@@ -92,7 +99,7 @@ def made_from(place: Place, site: str, kept: Set[Path]) -> list[Stage]:
     """
     elsewhere = needed(place, besides=site) | kept
     every = [stage for stage in stages(place) if stage.folder not in elsewhere]
-    return _with_what_follows(every, [stage for stage in every if _rows_of(stage) == site])
+    return _with_what_follows(every, [stage for stage in every if site in _sites_in(stage)])
 
 
 def _with_what_follows(every: Sequence[Stage], first: Sequence[Stage]) -> list[Stage]:
@@ -110,12 +117,21 @@ def _with_what_follows(every: Sequence[Stage], first: Sequence[Stage]) -> list[S
         found |= more
 
 
-def _rows_of(stage: Stage) -> str | None:
-    """The site whose rows a stage of checked rows holds."""
-    try:
-        return str(json.loads((stage.folder / "validation.json").read_text(encoding="utf-8"))["site"])
-    except (OSError, ValueError, KeyError):
-        return None
+def _sites_in(stage: Stage) -> set[str]:
+    """The sites whose rows a stage of checked or encoded rows holds.
+
+    What a stage was made from may be pruned while the stage is kept: it must be known by its own rows too.
+    """
+    sites = set()
+    with suppress(OSError, ValueError, KeyError):
+        sites.add(str(json.loads((stage.folder / "validation.json").read_text(encoding="utf-8"))["site"]))
+    for name in (SOURCE, TARGET):
+        with (
+            suppress(OSError, ValueError, KeyError, EOFError, BadZipFile),
+            np.load(stage.folder / name, allow_pickle=False) as cohort,
+        ):
+            sites.add(str(cohort["site"]))
+    return sites
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -129,23 +145,11 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def erase_files(place: Place, site: str, kept: Set[Path]) -> int:
-    """Removes a site's folder, its stages, its downloaded models and half-made records; returns how many stages."""
+    """Removes a site's folder, its stages, half-built ones and its downloaded models; returns how many stages."""
     found = made_from(place, site, kept)
     for stage in found:
-        shutil.rmtree(stage.folder, ignore_errors=True)
-    for leftover in place.root.glob(RECORDS):
-        # Another site's may be under way.
-        if _abandoned(leftover) or _mentions(leftover, site):
-            shutil.rmtree(leftover, ignore_errors=True)
+        _remove(stage)
+    _remove_half_built(place)
     shutil.rmtree(place.root / "models" / model_name(site), ignore_errors=True)
     shutil.rmtree(place.site(site), ignore_errors=True)
     return len(found)
-
-
-def _mentions(folder: Path, site: str) -> bool:
-    """Whether one of a folder's JSON files holds the site's name."""
-    try:
-        return any(f'"{site}"' in file.read_text(encoding="utf-8") for file in folder.rglob("*.json"))
-    except OSError:
-        # Whoever worked in it has just ended.
-        return False

@@ -145,7 +145,7 @@ def _register(
     if same:
         version = str(max(same))
     else:
-        with tempfile.TemporaryDirectory(dir=place.root, prefix=".model-") as folder:
+        with tempfile.TemporaryDirectory(dir=place.site(site), prefix=".record-") as folder:
             version = record_recalibration(place, _record(place, site, champion, line, lineage, Path(folder, "new")))
     point_candidate(client, site, version)
     return version

@@ -169,21 +169,23 @@ def forget_site(place: Place, site: str) -> int:
     client = connect(place)
     for model in client.search_registered_models(f"name = '{model_name(site)}'"):
         client.delete_registered_model(model.name)
-    runs = _runs(place, f"tags.site = '{site}'")
+    runs = _runs(place, f"tags.site = '{site}'", every=True)
     _delete(place, runs)
     return len(runs)
 
 
-def _runs(place: Place, condition: str, name: str | None = None) -> list[Any]:
-    """Runs of all networks, or of the one whose experiment has this name."""
-    client = connect(place)
+def _runs(place: Place, condition: str, name: str | None = None, *, every: bool = False) -> list[Any]:
+    """Runs of all networks, or of the one whose experiment has this name; `every` one, also those marked as deleted."""
+    from mlflow.entities import ViewType
+
+    client, which = connect(place), ViewType.ALL if every else ViewType.ACTIVE_ONLY
     experiments = [
         experiment.experiment_id
         for experiment in client.search_experiments(filter_string=EXPERIMENTS)
         if name is None or experiment.name == name
     ]
     # Without an experiment there is nothing to search, and MLflow refuses to.
-    return every_page(client.search_runs, experiments, condition) if experiments else []
+    return every_page(client.search_runs, experiments, condition, which) if experiments else []
 
 
 def _newest(runs: Sequence[Any]) -> set[str]:

@@ -232,13 +232,14 @@ def delete_for_good(place: Place, runs: Sequence[Any]) -> None:
     from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
     client, uri = connect(place), tracking_uri(place)
-    models = [output.model_id for run in runs if run.outputs for output in run.outputs.model_outputs]
-    addresses = [run.info.artifact_uri for run in runs]
-    addresses += [client.get_logged_model(model).artifact_location for model in models]
+    logged = [model for run in runs for model in _models_of(client, run)]
+    addresses = [run.info.artifact_uri for run in runs] + [model.artifact_location for model in logged]
+    models = [model.model_id for model in logged]
     for model in models:
         client.delete_logged_model(model)
     for run in runs:
-        client.delete_run(run.info.run_id)
+        if run.info.lifecycle_stage == "active":
+            client.delete_run(run.info.run_id)
     if not runs or _is_http(uri):
         return
     for address in addresses:
@@ -246,6 +247,12 @@ def delete_for_good(place: Place, runs: Sequence[Any]) -> None:
     shared = uri != _own_record(place.home)
     if not shared or (models and not client.search_experiments(view_type=ViewType.DELETED_ONLY)):
         _collect_garbage(uri, [run.info.run_id for run in runs], models)
+
+
+def _models_of(client: MlflowClient, run: Any) -> list[Any]:
+    """The models that a run logged, also one whose logging was cut short."""
+    where = f"source_run_id = '{run.info.run_id}'"
+    return list(client.search_logged_models([run.info.experiment_id], where))
 
 
 def _collect_garbage(uri: str, runs: Sequence[str], models: Sequence[str]) -> None:

@@ -8,9 +8,12 @@ import shutil
 import time
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from command import tdrop
 from conftest import settle, transfer as run_transfer, write_tiny_network
+from filelock import FileLock
 from separate_process import go_on, start_transfer, wait_for_pause
 
 from tasks.run import last_run
@@ -62,7 +65,7 @@ def test_old_work_goes_but_not_the_champions_nor_the_last_reports(place, tiny_se
     promoted = version_at(place, "harbour", CHAMPION).run_id
     for passes in (11, 12):
         transfer(place, "harbour", tiny_settings.model_copy(update={"passes": passes}))
-    abandoned = [place.root / "store" / "fit" / ".killed", place.root / ".record-killed"]
+    abandoned = [place.store / "fit" / ".0123-killed", place.site("harbour") / ".record-killed"]
     for folder in abandoned:
         folder.mkdir()
         os.utime(folder, (time.time() - 1e6, time.time() - 1e6))
@@ -192,10 +195,14 @@ def test_an_erased_site_leaves_nothing(place, tiny_settings):
     from tasks.tracking import connect
 
     assert place.root / "models" in find_champion(place, "harbour").folder.parents
-    killed, under_way = half_made_record(place, "harbour"), half_made_record(place, "hillside")
+    ids = pd.read_csv(place.root / "demo" / "harbour.csv")["patient_id"].astype(str).tolist()
+    # A run that was killed leaves a record and a stage half-built; another site's run is building one.
+    killed, under_way = half_made(place, "harbour", "encoded", ids), half_made(place, "hillside", "fit", ["another"])
+    assert any(holds_one_of(file, ids) for file in place.root.rglob("*") if file.is_file())
     assert len(made_from(place, "harbour", set())) > 10
     before = {site: last_run(place, site) for site in ("harbour", "hillside")}
-    output = erase(place, "harbour")
+    with FileLock(under_way.with_name(".4567.lock")):
+        output = erase(place, "harbour")
 
     assert "Erased site 'harbour'" in output
     assert not place.site("harbour").exists()
@@ -210,18 +217,36 @@ def test_an_erased_site_leaves_nothing(place, tiny_settings):
     assert not list((place.root / "models").glob("tdrop-harbour"))
     mentioning = [file for folder in kept for file in folder.rglob("*") if file.is_file() and b"harbour" in read(file)]
     assert mentioning == []
+    files = [file for file in place.root.rglob("*") if file.is_file() and place.root / "demo" not in file.parents]
+    assert not [file for file in files if holds_one_of(file, ids)]
     with get_client(sync_client=True) as client:
         assert not [run for run in client.read_flow_runs() if run.parameters.get("site") == "harbour"]
         assert not [each for each in client.read_artifacts() if (each.key or "").startswith("harbour-")]
         assert [each for each in client.read_artifacts() if (each.key or "").startswith("hillside-")]
 
 
-def half_made_record(place, site) -> Path:
-    """The folder of a record that was killed, or is just being put together."""
-    folder = place.root / f".record-{site}"
-    (folder / "report").mkdir(parents=True)
-    (folder / "report" / "validation.json").write_text(json.dumps({"site": site}))
+def half_made(place, site, stage, ids) -> Path:
+    """A record and a stage that are half-built; returns the stage's folder."""
+    record, folder = place.site(site) / ".record-x" / "report", place.store / stage / ".4567-half"
+    for half in (record, folder):
+        half.mkdir(parents=True)
+    (record / "validation.json").write_text(json.dumps({"site": site}))
+    np.savez(folder / "target.npz", ids=np.array(ids))
     return folder
+
+
+def holds_one_of(file: Path, ids) -> bool:
+    """Whether a file of any kind holds a patient's id."""
+    if file.suffix == ".parquet":
+        text = pd.read_parquet(file).to_csv()
+    elif file.suffix == ".npz":
+        arrays = np.load(file, allow_pickle=False)
+        text = " ".join(
+            str(value) for name in arrays for value in arrays[name].ravel() if arrays[name].dtype.kind in "US"
+        )
+    else:
+        text = file.read_bytes().decode("latin-1")
+    return any(one in text for one in ids)
 
 
 def read(file: Path) -> bytes:
