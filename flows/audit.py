@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from flows.commands.options import repeat
-from flows.printer import Printer
+from flows.printer import Printer, repeat
 from flows.transfer import Transferred
 from tasks.audit import AUDIT, Audit, audit_forecast
 from tasks.choose import lock_models

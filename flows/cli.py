@@ -17,7 +17,7 @@ def main() -> None:
     from tdrop.home import collect_rarely, prepare_environment
 
     prepare_environment()
-    from flows.commands.options import console
+    from flows.printer import console
     from tdrop.base import listen_to_notices
 
     verbose = bool(VERBOSE & set(sys.argv[1:]))

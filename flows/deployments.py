@@ -19,10 +19,12 @@ from typing import Any
 import yaml
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
-from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey, DeploymentFilter, DeploymentFilterTags
+from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
+from prefect.events.actions import SendNotification
+from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 
-from tdrop.base import ContractError, TdropError, counted
+from tdrop.base import ContractError, TdropError, UsageError, counted
 from tdrop.contracts import Network, Site
 
 FILE = Path("prefect.yaml")
@@ -43,7 +45,19 @@ HEADING = """\
 PAGE = 200
 #: Runs of the pool under way together: one already uses every core of a machine.
 AT_ONCE = 1
-WORKING_DIRECTORY = "prefect.deployments.steps.set_working_directory"
+#: What the automation is called; there is one per server.
+AUTOMATION = "tdrop: a site needs a look"
+#: Names of the states in which a person should look at a site. The flow names its last state after the verdict; a run
+#: that found nothing new, and one that a person cancelled, are no news.
+NEEDS_A_LOOK = ("Caution", "Stop", "Too few to say", "Stopped", "Failed", "Crashed", "TimedOut", "Interrupted")
+#: Prefect writes this and the exception's class before its sentence, which is all that people want.
+EXCEPTION = "Flow run encountered an exception: "
+#: The state's message, which has passed disclosure, then which run and when.
+BODY = (
+    "{% set message = event.resource['prefect.state-message'] %}"
+    f"{{{{ message.split(': ', 2)[-1] if message.startswith('{EXCEPTION}') else message }}}}\n\n"
+    "{{ event.resource['prefect.resource.name'] }}, {{ event.occurred.strftime('%Y-%m-%d %H:%M UTC') }}"
+)
 #: One deployment as the file has it, by Prefect's own keys.
 Entry = Mapping[str, Any]
 
@@ -158,25 +172,45 @@ def deploy_file(sites: Sequence[str]) -> None:
         raise TdropError(f"Prefect did not take the deployments of {FILE}: {lines[-1] if lines else 'no reason given'}")
 
 
-def orphans(client: SyncPrefectClient, sites: Sequence[str], contracts: str) -> list[str]:
-    """Deployments of this network on the server that have no site any more."""
-    ours = DeploymentFilter(tags=DeploymentFilterTags(all_=[TAG]))
-    return [
-        deployment.name
-        for deployment in _every(client.read_deployments, deployment_filter=ours)
-        if (deployment.job_variables.get("env") or {}).get(CONTRACTS) == contracts
-        and runs_here(deployment.pull_steps)
-        and deployment.name not in sites
-    ]
+def keep_automation(client: SyncPrefectClient, block: str) -> None:
+    """Sets up the automation with a block of the server, or gives the one that is there this block.
 
-
-def runs_here(pull_steps: Sequence[Mapping[str, Any]] | None) -> bool:
-    """Whether a deployment's working directory is this one.
-
-    Another network's are left alone, and so is what does not say: our own file names those that it made.
+    Args:
+        client: The server's.
+        block: TYPE/NAME of a notification block, such as `custom-webhook/ward` or `sendgrid-email/ward`.
     """
-    folders = [step[WORKING_DIRECTORY]["directory"] for step in pull_steps or () if WORKING_DIRECTORY in step]
-    return bool(folders) and Path(folders[0]) == Path.cwd()
+    automation = AutomationCore(
+        name=AUTOMATION,
+        description="Written by `tdrop deploy --notify`: a site stopped, its run failed or its patients shifted.",
+        trigger=EventTrigger(
+            expect={f"prefect.flow-run.{name}" for name in NEEDS_A_LOOK},
+            match_related={"prefect.resource.role": "flow", "prefect.resource.name": FLOW},
+            for_each={"prefect.resource.id"},
+            posture=Posture.Reactive,
+            threshold=1,
+        ),
+        actions=[SendNotification(block_document_id=_find_block(client, block), subject=AUTOMATION, body=BODY)],
+    )
+    existing = client.read_automations_by_name(AUTOMATION)
+    if existing:
+        client.update_automation(existing[0].id, automation)
+    else:
+        client.create_automation(automation)
+
+
+def _find_block(client: SyncPrefectClient, block: str) -> Any:
+    """The block's id; a sentence says how to make one."""
+    kind, _, name = block.partition("/")
+    how = "make one on Prefect's page under Blocks and give it as TYPE/NAME, such as custom-webhook/ward"
+    if not kind or not name:
+        raise UsageError(f"'{block}' does not name a notification block; {how}")
+    try:
+        document = client.read_block_document_by_name(name, kind)
+    except ObjectNotFound:
+        raise UsageError(f"the Prefect server has no block '{block}'; {how}") from None
+    if "notify" not in ((document.block_schema and document.block_schema.capabilities) or ()):
+        raise UsageError(f"block '{block}' cannot send notifications; {how}")
+    return document.id
 
 
 def delete_deployment(client: SyncPrefectClient, site: str) -> int:

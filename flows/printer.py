@@ -1,11 +1,13 @@
-"""Where a command's words go: to a person, or aside so that a script gets one JSON document."""
+"""What commands share: where their words go, to a person or aside for one JSON document, and common options."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import IO
+from pathlib import Path
+from typing import IO, Annotated
 
+import typer
 from rich.console import Console
 
 
@@ -40,3 +42,26 @@ class Printer(Console):
         if self.brief:
             return Console(quiet=True)
         return Console(stderr=True, highlight=False, soft_wrap=True) if self.as_json else self
+
+
+console = Printer()
+DEFAULT_CONTRACTS = Path("data_contracts")
+
+Contracts = Annotated[Path, typer.Option("--contracts", help="Folder with tables/ and sites/", metavar="DIR")]
+SiteName = Annotated[str, typer.Argument(help="Name of a site in sites/", metavar="SITE")]
+Seeds = Annotated[int, typer.Option(help="Number of refits, to show variability", metavar="N", min=1, max=50)]
+Processes = Annotated[
+    int | None,
+    typer.Option(help="Worker processes; default: one per core; 0 runs in this process", metavar="N", min=0),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else")]
+
+
+def answering(as_json: bool) -> Printer:
+    """The printer of a command that has a result: as brief as was asked for, as JSON or in words."""
+    return Printer(as_json=as_json, brief=console.brief)
+
+
+def repeat(contracts: Path) -> str:
+    """The option that the next command needs as well, when it is not the default."""
+    return "" if contracts == DEFAULT_CONTRACTS else f" --contracts {contracts}"

@@ -22,7 +22,6 @@ from prefect.runtime import flow_run as current_run
 from prefect.states import Cancelled, Completed, Crashed, Failed
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from flows.notify import tell_of_shift
 from flows.orchestration import is_server_lost
 from flows.training import train
 from tasks.choose import choose_method, forecast_site, lock_models
@@ -124,7 +123,6 @@ def _log_progress(event: Event) -> None:
     flow_run_name="transfer {site}",
     persist_result=False,
     task_runner=ThreadPoolTaskRunner(max_workers=THREADS),  # type: ignore[arg-type]
-    on_completion=[tell_of_shift],
     on_failure=[_mark_cancelled],
     on_crashed=[_mark_cancelled],
 )
@@ -159,7 +157,8 @@ def transfer_site(site: str, settings: TransferSettings = TransferSettings(), ag
                 return Failed(name="Stopped", message=str(error), data=error)
     verdict = result.summary.verdict
     _tag_run(resolved, f"verdict:{verdict}")
-    ending: State[Transferred] = Completed(name=verdict.capitalize(), message=_ending(result), data=result)
+    name = verdict.capitalize() + (", unchanged" if result.unchanged else "")
+    ending: State[Transferred] = Completed(name=name, message=_ending(result), data=result)
     return ending
 
 

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from flows.cluster import check_runner, dask_scheduler
-from flows.commands.options import repeat
 from flows.console import watching
 from flows.orchestration import prefect_server
-from flows.printer import Printer
+from flows.printer import Printer, repeat
 from tasks.run import TransferSettings
 from tdrop.base import TdropError
 from tdrop.data import fingerprint

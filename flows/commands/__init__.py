@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from flows.commands import admin, look, run, start, use
-from flows.commands.options import console
+from flows.printer import console
 
 
 class _PlainUsage:

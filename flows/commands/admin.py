@@ -10,8 +10,7 @@ from typing import Annotated
 
 import typer
 
-from flows.commands.options import DEFAULT_CONTRACTS, AsJson, Contracts, answering, console
-from flows.printer import Printer
+from flows.printer import DEFAULT_CONTRACTS, AsJson, Contracts, Printer, answering, console
 from tdrop.base import UsageError, did_you_mean
 from tdrop.home import Place, write_private
 
@@ -37,8 +36,17 @@ def deploy(
     from tdrop.contracts import load_network
 
     network, folder = load_network(contracts), _relative(contracts)
-    from flows.deployments import FILE, FLOW, POOL, delete_deployment, deploy_file, ensure_pool, orphans, plan_file
-    from flows.notify import NAME, keep_automation
+    from flows.deployments import (
+        AUTOMATION,
+        FILE,
+        FLOW,
+        POOL,
+        delete_deployment,
+        deploy_file,
+        ensure_pool,
+        keep_automation,
+        plan_file,
+    )
     from flows.orchestration import require_server
 
     printer = answering(as_json)
@@ -62,19 +70,18 @@ def deploy(
             keep_automation(client, notify)
         limit = ensure_pool(client, at_once)
         deploy_file(planned.sites)
-        gone = tuple(dict.fromkeys((*planned.gone, *orphans(client, planned.sites, folder))))
-        for name in gone if remove else ():
+        for name in planned.gone if remove else ():
             delete_deployment(client, name)
     for name in planned.sites:
         printer.print(f"deployed {FLOW}/{name}")
-    _mention(gone, remove, printer)
-    result = {"file": str(FILE), "sites": list(planned.sites), "gone": list(gone), "removed": remove}
+    _mention(planned.gone, remove, printer)
+    result = {"file": str(FILE), "sites": list(planned.sites), "gone": list(planned.gone), "removed": remove}
     printer.answer({**result, "server": url, "at_once": limit, "notify": notify})
     printer.print(f"on {url}; runs start when a worker serves the pool: prefect worker start --pool {POOL}")
     printer.print(f"at most {limit} at the same time; `tdrop deploy --at-once` changes that")
     if notify is not None:
         printer.print(
-            f"block '{notify}' reports sites that stop, fail or have shifted: automation '{NAME}'", markup=False
+            f"block '{notify}' reports sites that stop, fail or have shifted: automation '{AUTOMATION}'", markup=False
         )
 
 

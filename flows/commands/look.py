@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.commands.options import DEFAULT_CONTRACTS, AsJson, Contracts, answering, console
 from flows.interrupts import waited_for
+from flows.printer import DEFAULT_CONTRACTS, AsJson, Contracts, answering, console
 from tdrop.base import TdropError, UsageError
 from tdrop.home import PRIVATE, Place, clear_interrupt, write_private
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from flows.commands.options import DEFAULT_CONTRACTS, AsJson, Contracts, Processes, Seeds, SiteName, answering
+from flows.printer import DEFAULT_CONTRACTS, AsJson, Contracts, Processes, Seeds, SiteName, answering
 from tdrop.base import UsageError
 
 Trials = Annotated[

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.commands.options import DEFAULT_CONTRACTS, AsJson, Contracts, answering, repeat
+from flows.printer import DEFAULT_CONTRACTS, AsJson, Contracts, answering, repeat
 from tdrop.base import SiteStopped, TdropError, UsageError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from flows.commands.options import DEFAULT_CONTRACTS, AsJson, Contracts, SiteName, answering, repeat
+from flows.printer import DEFAULT_CONTRACTS, AsJson, Contracts, SiteName, answering, repeat
 from tdrop.base import UsageError
 
 

@@ -17,7 +17,7 @@ import pytest
 import yaml
 from conftest import PROJECT, TINY_METHODS, write_tiny_network
 
-from flows.deployments import WORKING_DIRECTORY, plan_file, runs_here
+from flows.deployments import plan_file
 from tdrop.base import ContractError
 from tdrop.contracts import load_network
 
@@ -170,49 +170,21 @@ def test_a_block_that_is_not_there_is_said_to_be_missing(served):
 
 
 @pytest.mark.parametrize(
-    ("verdict", "unchanged", "told"),
-    [("go", "", False), ("caution", "", True), ("stop", "", True), ("caution", "nothing changed", False)],
-)
-def test_a_verdict_other_than_go_is_an_event_that_the_automation_looks_for(verdict, unchanged, told, monkeypatch):
-    from prefect.events.schemas.events import ResourceSpecification
-
-    from flows import notify
-    from flows.transfer import Transferred
-    from tdrop.report import SiteSummary
-
-    events: list[tuple[str, dict[str, str], list[dict[str, str]]]] = []
-    monkeypatch.setattr(
-        notify, "emit_event", lambda event, resource, related: events.append((event, resource, related))
-    )
-    came = Transferred(SiteSummary("hillside", "Hillside Hospital", verdict=verdict), unchanged)
-    run = SimpleNamespace(id="1", flow_id="2", name="transfer hillside")
-    state = SimpleNamespace(result=lambda raise_on_failure: came)
-    notify.tell_of_shift(SimpleNamespace(name="transfer-site"), run, state)
-    assert len(events) == told
-    for event, resource, related in events:
-        assert event == notify.SHIFTED
-        assert verdict in resource[notify.SENTENCE]
-        wanted = ResourceSpecification({"prefect.resource.role": "flow", "prefect.resource.name": "transfer-site"})
-        assert any(wanted.matches(one) for one in related)
-
-
-@pytest.mark.parametrize(
-    ("labels", "words"),
+    ("message", "words"),
     [
-        ({"tdrop.sentence": "Hillside: the verdict is caution"}, "Hillside: the verdict is caution"),
-        ({"prefect.state-message": "Flow run encountered an exception: SiteStopped: it is stopped: no stage"},
-         "it is stopped: no stage"),
-        ({"prefect.state-message": "Process exited with status code: 1"}, "Process exited with status code: 1"),
+        ("verdict caution: report published", "verdict caution: report published"),
+        ("Flow run encountered an exception: SiteStopped: it is stopped: no stage", "it is stopped: no stage"),
+        ("Process exited with status code: 1", "Process exited with status code: 1"),
     ],
-)  # fmt: skip
-def test_a_message_is_a_sentence_and_a_time_for_people(labels, words):
+)
+def test_a_message_is_a_sentence_and_a_time_for_people(message, words):
     from datetime import UTC, datetime
 
     from prefect.server.utilities.user_templates import render_user_template_sync
 
-    from flows.notify import BODY
+    from flows.deployments import BODY
 
-    resource = {"tdrop.sentence": None, **labels, "prefect.resource.name": "transfer hillside"}
+    resource = {"prefect.state-message": message, "prefect.resource.name": "transfer hillside"}
     event = SimpleNamespace(resource=resource, occurred=datetime(2026, 11, 17, 10, 18, 30, 765994, UTC))
     text = render_user_template_sync(BODY, {"event": event})
     assert text == f"{words}\n\ntransfer hillside, 2026-11-17 10:18 UTC"
@@ -262,7 +234,7 @@ def test_a_worker_runs_scheduled_and_manual_deployments_and_people_are_told(serv
         try:
             runs = wait_for(client, manual, deployed["harbour"].id, folder / "worker.log")
             assert len(client.read_automations_by_name("tdrop: a site needs a look")) == 1
-            shift = "Lakeside Hospital (simulated): the verdict is"
+            shift = "report published and recorded\n\ntransfer lakeside, "
             wait_for_texts(texts, ["hillside.csv' does not exist", "no site 'lakeside'", shift])
         finally:
             # The schedule has the next run under way already: a polite worker would wait for it.
@@ -289,19 +261,6 @@ def test_a_site_that_left_keeps_its_deployment_until_told(served, monkeypatch):
     with client_of(served[2], monkeypatch) as client:
         assert sorted(each.name for each in client.read_deployments()) == ["harbour", "hillside"]
         assert client.read_work_pool("tdrop").concurrency_limit == 3
-
-
-@pytest.mark.parametrize(
-    ("pull", "ours"),
-    [
-        ([{WORKING_DIRECTORY: {"directory": str(Path.cwd())}}], True),
-        ([{WORKING_DIRECTORY: {"directory": "/another/network"}}], False),
-        ([{"prefect.deployments.steps.git_clone": {"repository": "https://git.example/network"}}], False),
-        (None, False),
-    ],
-)
-def test_only_deployments_of_this_folder_can_be_removed(pull, ours):
-    assert runs_here(pull) is ours
 
 
 def test_a_missing_server_is_one_sentence(served, tmp_path):
