@@ -1,3 +1,13 @@
+from .ladder import (
+    OWN_MODEL as OWN_MODEL,
+    REFIT as REFIT,
+    ExpectedLoss as ExpectedLoss,
+    Ladder as Ladder,
+    Rung as Rung,
+    climb as climb,
+    join_cohorts as join_cohorts,
+    site_models as site_models,
+)
 from .left_out import LeftOut as LeftOut, measure_left_out as measure_left_out
 from .recalibration import (
     Adjustment as Adjustment,
@@ -6,4 +16,10 @@ from .recalibration import (
 )
 from .records import ALL as ALL, Evaluation as Evaluation, Row as Row, Why as Why
 from .run import evaluate_methods as evaluate_methods, patients_table as patients_table
-from .unlabelled import Moved as Moved, MovedGroup as MovedGroup, compare_risks as compare_risks
+from .unlabelled import (
+    Moved as Moved,
+    MovedGroup as MovedGroup,
+    Placebo as Placebo,
+    compare_risks as compare_risks,
+    compare_with_placebo as compare_with_placebo,
+)

@@ -1,7 +1,8 @@
 """What known outcomes suggest: move the risks (intercept), or move and stretch them (intercept and slope).
 
-The lines are fitted on all known outcomes, held lightly to "as it is" so that few of them do not carry a line away; how
-good they are is read off folds that did not fit them, so that "after" is not flattered by its own data.
+The lines have normal priors around "as it is", so that any number of outcomes is useful and few of them do not carry a
+line away. The prior's width follows what is known without outcomes: where the verdict was stop, risks are further off.
+How good a line is, is read off folds that did not fit it, so that "after" is not flattered by its own data.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import t as student
 
 from tdrop import metrics
-from tdrop.base import Doubles
+from tdrop.base import INTERVAL_LEVEL, Doubles, Indices
 from tdrop.metrics import weighted_lines
 
-RECALIBRATION_FOLDS = 5
-#: With fewer known outcomes a fitted slope costs more than it mends; the intercept alone is offered.
-SLOPE_FROM = 200
+RECALIBRATION_FOLDS = 10
+#: Prior standard deviations of intercept and slope at a site that was not stopped, and at one that was.
+PRIORS = {False: (0.5, 0.3), True: (1.0, 0.3)}
+AS_IT_IS, INTERCEPT, SLOPE = "as it is", "intercept", "intercept and slope"
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,9 @@ class Adjustment:
         ece_high: Upper end.
         log_loss: Out of fold.
         brier: Out of fold.
+        gain: Log loss as it is minus log loss after, out of fold; None for "as it is" and with fewer than two outcomes.
+        gain_low: Lower end of its interval over patients.
+        gain_high: Upper end.
     """
 
     name: str
@@ -48,6 +54,9 @@ class Adjustment:
     ece_high: float | None
     log_loss: float | None
     brier: float | None
+    gain: float | None = None
+    gain_low: float | None = None
+    gain_high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -57,7 +66,7 @@ class Recalibration:
     Attributes:
         n: Patients with a known outcome.
         events: Of these with the outcome.
-        adjustments: Before, then the suggestions; only "before" when the outcomes are too few.
+        adjustments: Before, then the suggestions; only "before" without any known outcome.
         note: Why nothing is suggested, or "".
         helps: Name of the adjustment with the lowest log loss out of fold; None where none beats "as it is".
     """
@@ -74,66 +83,107 @@ def suggest_recalibration(
     risk: NDArray[Any],
     weights: NDArray[Any] | None = None,
     *,
+    stopped: bool = False,
     folds: int = RECALIBRATION_FOLDS,
     seed: int = 0,
 ) -> Recalibration:
-    """Fits both recalibrations of risk to known outcomes.
+    """Fits both recalibrations of risk to known outcomes, as many or few as there are.
 
     Args:
         y: Outcomes (rows,), NaN where unknown.
         risk: Risks (rows,).
         weights: For how many patients each row stands (rows,), where some were likelier to be looked up; alike without.
-        folds: How many.
+        stopped: Whether the verdict was stop, before any outcome: a line may then move further.
+        folds: How many, at most.
         seed: Decides the folds.
     """
     known = np.isfinite(y)
     outcome, value = np.asarray(y, dtype=np.float64)[known], np.asarray(risk, dtype=np.float64)[known]
     weight = np.ones(len(value)) if weights is None else np.asarray(weights, dtype=np.float64)[known]
     events = int(outcome.sum())
-    before = _describe("as it is", 0.0, 1.0, outcome, value, weight)
-    fewest = min(events, len(outcome) - events)
-    if fewest < metrics.FEWEST_EVENTS:
-        return Recalibration(len(outcome), events, (before,), "too few known outcomes to suggest a recalibration")
-    fold = _folds(outcome, folds, seed)
-    adjustments = [before]
-    offered = (("intercept", False), ("intercept and slope", True))
-    for name, with_slope in offered if len(outcome) >= SLOPE_FROM else offered[:1]:
-        after = np.empty(len(value))
-        for index in range(folds):
-            inside = fold == index
-            line = _fit(outcome[~inside], value[~inside], weight[~inside], with_slope)
-            after[inside] = metrics.recalibrated(value[inside], *line)
-        adjustments.append(_describe(name, *_fit(outcome, value, weight, with_slope), outcome, after, weight))
-    best = min(adjustments, key=lambda one: np.inf if one.log_loss is None else one.log_loss)
-    return Recalibration(len(outcome), events, tuple(adjustments), helps=None if best is before else best.name)
+    before = _describe(AS_IT_IS, (0.0, 1.0), outcome, value, value, weight)
+    if len(outcome) < 2:
+        note = "an outcome known of at least two patients is needed to suggest a recalibration"
+        return Recalibration(len(outcome), events, (before,), note)
+    fold = deal_at_random(len(outcome), folds, seed)
+    after = {name: cross_fit_line(outcome, value, weight, fold, name, stopped=stopped) for name in (INTERCEPT, SLOPE)}
+    lines = {name: fit_recalibration(outcome, value, weight, name, stopped=stopped) for name in after}
+    described = [_describe(name, lines[name], outcome, value, after[name], weight) for name in after]
+    # The priors are the caution: asking for a gain beyond its standard error too would leave half of the gain that 20
+    # outcomes can bring (docs/FORECAST.md).
+    best = min((before, *described), key=lambda one: np.inf if one.log_loss is None else one.log_loss)
+    return Recalibration(len(outcome), events, (before, *described), helps=None if best is before else best.name)
 
 
-def _fit(y: Doubles, risk: Doubles, weights: Doubles, with_slope: bool) -> tuple[float, float]:
-    intercept, slope = weighted_lines(y, risk, weights[None], slope=with_slope)[0]
-    return float(intercept), float(slope)
+def fit_recalibration(
+    y: Doubles, risk: Doubles, weights: Doubles, name: str, *, stopped: bool = False
+) -> tuple[float, float]:
+    """Returns intercept and slope of one adjustment, fitted to all these outcomes (rows,)."""
+    line = weighted_lines(y, risk, weights[None], slope=name == SLOPE, prior=PRIORS[stopped])[0]
+    return float(line[0]), float(line[1])
 
 
-def _folds(y: Doubles, folds: int, seed: int) -> NDArray[np.int64]:
+def cross_fit_line(
+    y: Doubles, risk: Doubles, weights: Doubles, fold: Indices, name: str, *, stopped: bool = False
+) -> Doubles:
+    """Returns risks (rows,), each moved by a line that was fitted without the outcomes of its fold."""
+    after = np.empty(len(risk))
+    for number in np.unique(fold):
+        inside = fold == number
+        line = fit_recalibration(y[~inside], risk[~inside], weights[~inside], name, stopped=stopped)
+        after[inside] = metrics.recalibrated(risk[inside], *line)
+    return after
+
+
+def mean_and_error(values: Doubles, weights: Doubles) -> tuple[float, float | None]:
+    """Returns the weighted mean of values (rows,) and its standard error; None for one row."""
+    mean = float(np.average(values, weights=weights))
+    rows = len(values)
+    if rows < 2:
+        return mean, None
+    spread = np.sqrt(np.sum((weights * (values - mean)) ** 2) * rows / (rows - 1))
+    return mean, float(spread / weights.sum())
+
+
+def gain_interval(before: Doubles, after: Doubles, weights: Doubles) -> tuple[float, float | None, float | None]:
+    """Returns the mean of losses before minus losses after (rows,), and the ends of its interval over patients."""
+    gain, error = mean_and_error(before - after, weights)
+    if error is None:
+        return gain, None, None
+    reach = float(student.ppf(0.5 + INTERVAL_LEVEL / 2, len(before) - 1)) * error
+    return gain, gain - reach, gain + reach
+
+
+def deal_at_random(rows: int, folds: int, seed: int) -> Indices:
     """Returns each patient's fold (rows,).
 
     Outcomes are not spread evenly on purpose: folds of one and the same rate would tell each other the intercept, and
     moving risks that are right would look like help.
     """
-    return np.random.default_rng([seed, 11]).permutation(np.arange(len(y)) % folds)
+    fold: Indices = np.random.default_rng([seed, 11]).permutation(np.arange(rows) % min(folds, rows))
+    return fold
 
 
-def _describe(name: str, intercept: float, slope: float, y: Doubles, risk: Doubles, weights: Doubles) -> Adjustment:
+def _describe(
+    name: str, line: tuple[float, float], y: Doubles, before: Doubles, after: Doubles, weights: Doubles
+) -> Adjustment:
     """Scores are weighed; what compares outcomes with risks group by group is of the patients looked up."""
-    line, error = metrics.calibration_line(y, risk), metrics.CalibrationError.measure(y, risk)
+    slope, error = metrics.calibration_line(y, after), metrics.CalibrationError.measure(y, after)
+    gain: tuple[float | None, float | None, float | None] = (None, None, None)
+    if name != AS_IT_IS:
+        gain = gain_interval(metrics.per_row_log_loss(y, before), metrics.per_row_log_loss(y, after), weights)
     return Adjustment(
         name=name,
-        intercept=intercept,
-        slope=slope,
-        calibration_intercept=metrics.calibration_intercept(y, risk),
-        calibration_slope=None if line is None else line[1],
+        intercept=line[0],
+        slope=line[1],
+        calibration_intercept=metrics.calibration_intercept(y, after),
+        calibration_slope=None if slope is None else slope[1],
         ece=None if error is None else error.value,
         ece_low=None if error is None else error.low,
         ece_high=None if error is None else error.high,
-        log_loss=metrics.log_loss(y, risk, weights),
-        brier=metrics.brier(y, risk, weights),
+        log_loss=metrics.log_loss(y, after, weights),
+        brier=metrics.brier(y, after, weights),
+        gain=gain[0],
+        gain_low=gain[1],
+        gain_high=gain[2],
     )

@@ -7,13 +7,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from tdrop.base import Count, Doubles, ascending
-from tdrop.metrics import CalibrationError, CalibrationTable, log_loss
+from tdrop.evaluate.recalibration import gain_interval
+from tdrop.metrics import CalibrationError, CalibrationTable, log_loss, logit, per_row_log_loss
 
 #: Groups of patients by how unlike the source they are, fewer where a group would be smaller than the second number.
 GROUPS_OF_LIKENESS = 5
 SMALLEST_GROUP = 20
+#: Ways to deal the remainders of a change to other patients.
+PLACEBO_DRAWS = 50
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,36 @@ class Reliability:
 
 
 @dataclass(frozen=True)
+class Placebo:
+    """What a site's own patients changed beyond one shrinkage for everybody.
+
+    The change is split on the log odds: a line, the same for all (shrinkage), and what remains patient by patient. The
+    placebo is the same line with the remainders dealt to other patients at random.
+
+    Attributes:
+        slope: Of the line; below 1 it draws every risk towards the middle.
+        explained: Share of the change's variance, beyond its mean, that the line explains.
+        remaining: Mean distance between a patient's risk and the line's.
+        gain: Log loss without them minus with them; None without known outcomes.
+        placebo_gain: The same for the placebo, the mean over its draws.
+        beyond: gain minus placebo_gain: what it mattered whose risk was changed.
+        beyond_low: Lower end of its interval over patients.
+        beyond_high: Upper end.
+        n: Known outcomes behind these.
+    """
+
+    slope: float
+    explained: float
+    remaining: float
+    gain: float | None = None
+    placebo_gain: float | None = None
+    beyond: float | None = None
+    beyond_low: float | None = None
+    beyond_high: float | None = None
+    n: Count = 0
+
+
+@dataclass(frozen=True)
 class Moved:
     """One method's risks with a site's unlabelled patients and without; first seed.
 
@@ -63,12 +97,14 @@ class Moved:
         lambda_: Weight that was picked for them.
         groups: Patients from most to least like the source; none where they are too few for a group.
         reliability: Without and with them, where outcomes are known.
+        placebo: What they changed beyond one shrinkage for everybody; None where they are too few to say.
     """
 
     method: str
     lambda_: float
     groups: tuple[MovedGroup, ...]
     reliability: tuple[Reliability, Reliability] | None = None
+    placebo: Placebo | None = None
 
 
 def compare_risks(
@@ -93,7 +129,41 @@ def compare_risks(
     count = min(GROUPS_OF_LIKENESS, len(before) // SMALLEST_GROUP)
     order = ascending(like)
     groups = tuple(_group(rows, like, before, after) for rows in np.array_split(order, count)) if count else ()
-    return Moved(method, lambda_, groups, _both(before, after, y))
+    placebo = compare_with_placebo(before, after, y) if len(before) >= SMALLEST_GROUP else None
+    return Moved(method, lambda_, groups, _both(before, after, y), placebo)
+
+
+def compare_with_placebo(
+    without: NDArray[Any], used: NDArray[Any], y: NDArray[Any] | None = None, *, seed: int = 0
+) -> Placebo:
+    """Says what unlabelled patients changed beyond one shrinkage for everybody.
+
+    Args:
+        without: Risks of the ablation (rows,).
+        used: Risks of the method (rows,).
+        y: Outcomes (rows,), NaN where unknown, or None.
+        seed: Decides who gets whose remainder in the placebo.
+    """
+    start, end = logit(without), logit(used)
+    change = end - start
+    design = np.column_stack([np.ones(len(start)), start])
+    line = np.linalg.lstsq(design, change, rcond=None)[0]
+    shrunk = start + design @ line
+    rest = end - shrunk
+    spread = float(change.var())
+    explained = 1.0 - float(rest.var()) / spread if spread > 0 else 1.0
+    remaining = float(np.abs(expit(end) - expit(shrunk)).mean())
+    known = np.zeros(len(start), dtype=np.bool_) if y is None else np.isfinite(y)
+    if y is None or known.sum() < SMALLEST_GROUP:
+        return Placebo(1.0 + float(line[1]), explained, remaining)
+    generator = np.random.default_rng([seed, 13])
+    draws = [expit(shrunk + generator.permutation(rest)) for _ in range(PLACEBO_DRAWS)]
+    losses = [per_row_log_loss(y[known], risk[known]) for risk in (np.asarray(without), np.asarray(used))]
+    placebo = np.mean([per_row_log_loss(y[known], risk[known]) for risk in draws], axis=0)
+    weights = np.ones(int(known.sum()))
+    beyond, low, high = gain_interval(placebo, losses[1], weights)
+    gain, placebo_gain = float((losses[0] - losses[1]).mean()), float((losses[0] - placebo).mean())
+    return Placebo(1.0 + float(line[1]), explained, remaining, gain, placebo_gain, beyond, low, high, int(known.sum()))
 
 
 def _group(rows: NDArray[Any], like: Doubles, before: Doubles, after: Doubles) -> MovedGroup:

@@ -26,7 +26,9 @@ from .listing import (
     collect_outcomes as collect_outcomes,
     draw_list as draw_list,
     estimate_from_list as estimate_from_list,
+    expect_outcomes as expect_outcomes,
     inclusion as inclusion,
+    size_list as size_list,
 )
 from .run import (
     Answer as Answer,

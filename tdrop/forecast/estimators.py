@@ -134,7 +134,9 @@ class Evidence:
         source: Risks of source rows, each by a fit that did not see it (source rows,).
         y: Their outcomes (source rows,).
         weights: What makes them look like the target (source rows,).
-        target: Risks of the target's patients (target rows,).
+        target: Risks of the target's patients (target rows,), by the same kind of fit as those of the source.
+        persons: Whose source row it is (source rows,); None where no person has two rows.
+        target_persons: Whose target row it is (target rows,); None where no person has two rows.
     """
 
     method: str
@@ -142,6 +144,8 @@ class Evidence:
     y: Doubles
     weights: Doubles
     target: Doubles
+    persons: Indices | None = None
+    target_persons: Indices | None = None
 
     def __post_init__(self) -> None:
         for name in ("source", "y", "weights", "target"):

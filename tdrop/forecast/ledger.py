@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from scipy.stats import binomtest
 
 from tdrop.base import DataError, plain, read
 from tdrop.forecast.estimators import Quantity
-from tdrop.forecast.run import Forecast
+from tdrop.forecast.run import Answer, Forecast
 
 #: What the first line follows.
 START = "0" * 64
@@ -41,7 +42,7 @@ class Observation:
         observed_low: Lower end of the observed number's own interval, or None.
         observed_high: Upper end, or None.
         n: Known outcomes behind it.
-        inside: Whether the observed number lies in the forecast's interval.
+        inside: Whether forecast and observation agree, as in `compare`.
     """
 
     method: str
@@ -54,6 +55,26 @@ class Observation:
     observed_high: float | None
     n: int
     inside: bool
+
+    @classmethod
+    def compare(
+        cls, answer: Answer, observed: float | None, low: float | None, high: float | None, n: int
+    ) -> Self | None:
+        """Puts an observed number, with its own interval, beside its forecast; None where either has no value.
+
+        They disagree where they are further apart than the two half-widths together allow, as for two independent
+        numbers: sqrt(forecast's^2 + observed's^2). The forecast's interval alone is for the outcomes of all patients; a
+        list of 50 would fall outside of it by chance at every fifth site.
+        """
+        if answer.value is None or answer.low is None or answer.high is None or observed is None:
+            return None
+        above = observed >= answer.value
+        own = None if low is None or high is None else (observed - low if above else high - observed)
+        allowed = math.hypot(answer.half_width, own or 0.0)
+        inside = abs(observed - answer.value) <= allowed + 1e-12
+        return cls(
+            answer.method, answer.quantity, answer.value, answer.low, answer.high, observed, low, high, n, inside
+        )
 
 
 @dataclass(frozen=True)

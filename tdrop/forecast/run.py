@@ -69,6 +69,14 @@ class Answer:
     between: float
     by: dict[str, float | None]
 
+    @property
+    def half_width(self) -> float:
+        """Half the interval's width before it is cut at the ends of what the number can be."""
+        if self.value is None or self.low is None or self.high is None:
+            return 0.0
+        # One end may be cut, the other is not, unless the interval says nothing at all.
+        return max(self.value - self.low, self.high - self.value)
+
 
 @dataclass(frozen=True)
 class Forecast:
@@ -150,10 +158,10 @@ def _sampling(evidence: Evidence, reference: Doubles, threshold: float, resample
     """Standard deviations (5,): over source and target patients (bootstrap) and over how outcomes will fall.
 
     The second is exact to first order: patients with risk r move a number by slope * (y - r), of variance r (1 - r).
-    The draws are the same for every method.
+    The draws are the same for every method; the rows of one person are drawn together.
     """
-    sources = count_blocks(len(evidence.y), resamples, seed)
-    targets = count_blocks(len(reference), resamples, seed + 1)
+    sources = count_blocks(len(evidence.y), resamples, seed, evidence.persons)
+    targets = count_blocks(len(reference), resamples, seed + 1, evidence.target_persons)
     draws = [
         estimate(evidence, reference, threshold, source.astype(np.float64), target.astype(np.float64))
         for source, target in zip(sources, targets, strict=True)

@@ -7,6 +7,7 @@ intercept (1: right spread; below 1: risks too extreme).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Self
@@ -23,7 +24,7 @@ from tdrop.metrics.scores import as_pair, logit
 GROUPS_OF_RISK = 10
 #: Prior standard deviations of a line's intercept and slope around "as it is" (0, 1). Hundreds of patients overrule
 #: them; a handful cannot bend the line out of reason, and one class alone still gives a line.
-LINE_PRIOR = np.array([1.0, 0.5])
+LINE_PRIOR = (1.0, 0.5)
 
 _STEPS = 50
 _TOLERANCE = 1e-9
@@ -82,7 +83,13 @@ def recalibrated(p: NDArray[Any], intercept: float, slope: float = 1.0) -> Doubl
 
 
 def weighted_lines(
-    y: NDArray[Any], risk: NDArray[Any], weights: NDArray[Any], *, start: Doubles | None = None, slope: bool = True
+    y: NDArray[Any],
+    risk: NDArray[Any],
+    weights: NDArray[Any],
+    *,
+    start: Doubles | None = None,
+    slope: bool = True,
+    prior: Sequence[float] = LINE_PRIOR,
 ) -> Doubles:
     """Fits r = expit(a + b logit p) for many sets of weights at once, by Newton's method: (sets, 2).
 
@@ -94,12 +101,13 @@ def weighted_lines(
         weights: One set per line (sets, rows).
         start: Where to start (2,); (0, 1) by default.
         slope: Whether the slope is fitted too, or held at 1.
+        prior: Standard deviations of the normal priors of intercept and slope, around 0 and 1.
     """
     outcome, score = np.asarray(y, dtype=np.float64), logit(risk)
     scaled = np.asarray(weights, dtype=np.float64)
     scaled = scaled * (scaled.sum(axis=1) / np.maximum((scaled**2).sum(axis=1), 1e-300))[:, None]
     lines = np.tile(np.array([0.0, 1.0]) if start is None else start, (len(scaled), 1))
-    precision = 1 / LINE_PRIOR**2
+    precision = 1 / np.asarray(prior, dtype=np.float64) ** 2
     for _ in range(_STEPS):
         p = expit(lines[:, :1] + lines[:, 1:] * score[None])
         pull, curve = scaled * (outcome - p), scaled * p * (1 - p)

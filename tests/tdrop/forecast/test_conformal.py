@@ -28,6 +28,28 @@ def test_each_class_is_covered_under_covariate_shift() -> None:
     assert found.only_without + found.only_outcome + found.unsure == len(later)
 
 
+@pytest.mark.parametrize(
+    "score",
+    [
+        pytest.param(lambda risk: risk, id="right"),
+        pytest.param(lambda risk: risk**3 / (risk**3 + (1 - risk) ** 3), id="too extreme"),
+        pytest.param(lambda risk: 0.4 + 0.1 * risk, id="too timid"),
+        pytest.param(lambda risk: risk.round(1), id="ties"),
+    ],
+)
+def test_each_class_is_covered_whatever_the_score_is_like(score) -> None:  # type: ignore[no-untyped-def]
+    """As long as source and target patients are scored alike."""
+    covered = []
+    for seed in range(25):
+        (source, y, weights, target, own), later = _site(0.7, rows=1_000, seed=seed)
+        found = summarise_sets("a", (score(source), y, weights, score(target), own), outcomes=later)
+        covered.append((found.covered_without, found.covered_outcome))
+    low = 0.88
+    high = 0.92 if score(np.array([0.123]))[0] != 0.1 else 0.99
+    assert (np.mean(covered, axis=0) >= low).all()
+    assert (np.mean(covered, axis=0) <= high).all()
+
+
 def test_weights_are_what_keeps_the_promise() -> None:
     (source, y, weights, target, own), later = _site(1.5)
     plain = conformal_sets(source, y, np.ones_like(weights), target, np.ones_like(own))

@@ -12,12 +12,17 @@ from tdrop.forecast import (
     QUANTITIES,
     Evidence,
     Forecast,
+    Observation,
     Ranked,
+    collect_outcomes,
+    draw_list,
+    estimate_from_list,
     fit_tau,
     forecast_methods,
     look_up_tau,
     more_pessimistic,
     reference_risk,
+    true_risk,
 )
 from tdrop.metrics import apply_lines, auroc, weighted_lines
 
@@ -148,6 +153,53 @@ def test_lines_are_those_of_a_weighted_regression() -> None:
 
 def test_one_class_alone_does_not_break_the_line() -> None:
     assert np.isfinite(weighted_lines(np.ones(5), np.full(5, 0.4), np.ones((1, 5)))).all()
+
+
+def test_a_list_of_fifty_raises_a_false_alarm_at_most_now_and_then() -> None:
+    """Sites where the forecast is right but for chance; its interval alone would alarm at most of them."""
+    no_tau = dict.fromkeys(QUANTITIES, 0.0)
+    alarms, alone = [], []
+    for seed in range(60):
+        site = Site(0.7, rows=800, seed=seed)
+        evidence = site.evidence()
+        expected = forecast_methods("north", [evidence], T, resamples=40, tau=no_tau)
+        true = true_risk(evidence, reference_risk([evidence]))
+        known = collect_outcomes(draw_list(evidence.target, true, T, 50, seed=seed), site.later)
+        for one in estimate_from_list(evidence.target, true, known, T):
+            answer = expected.find("a", one.quantity)
+            seen = Observation.compare(answer, one.value, one.low, one.high, one.n)
+            if seen is not None:
+                alarms.append(not seen.inside)
+                alone.append(not answer.low <= one.value <= answer.high)
+    assert np.mean(alarms) <= 0.08
+    assert np.mean(alone) > 0.3
+
+
+def test_what_is_far_off_is_outside_however_few_were_looked_up() -> None:
+    site = Site(0.0)
+    answer = forecast_methods("north", [site.evidence()], T, resamples=40).find("a", "outcomes")
+    assert not Observation.compare(answer, 0.9, 0.8, 0.97, 50).inside
+    assert Observation.compare(answer, answer.high + 0.01, answer.value, answer.high + 0.1, 50).inside
+    assert not Observation.compare(answer, answer.high + 0.01, None, None, 50).inside
+    assert Observation.compare(answer, None, None, None, 0) is None
+
+
+def test_rows_of_one_person_are_drawn_together() -> None:
+    """Each patient twice: as rows of one person the interval is that of half as many patients."""
+    site = Site(0.5, rows=400)
+    once = site.evidence()
+    rows = {name: np.tile(getattr(once, name), 2) for name in ("source", "y", "weights", "target")}
+    persons = np.tile(np.arange(400), 2)
+    kinds = {
+        "once": once,
+        "as rows": Evidence("a", **rows),
+        "as persons": Evidence("a", **rows, persons=persons, target_persons=persons),
+    }
+    no_tau = dict.fromkeys(QUANTITIES, 0.0)
+    by = {name: forecast_methods("north", [one], T, tau=no_tau).find("a", "brier") for name, one in kinds.items()}
+    assert by["as persons"].value == pytest.approx(by["as rows"].value)
+    assert by["as rows"].sampling < 0.8 * by["once"].sampling
+    assert by["as rows"].sampling < by["as persons"].sampling <= 1.1 * by["once"].sampling
 
 
 def test_a_forecast_is_a_record() -> None:

@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 
 from tdrop.base import DataError, UsageError
-from tdrop.forecast import Answer, Ranked, collect_outcomes, draw_list, estimate_from_list, inclusion
+from tdrop.forecast import (
+    Answer,
+    Ranked,
+    collect_outcomes,
+    draw_list,
+    estimate_from_list,
+    expect_outcomes,
+    inclusion,
+    size_list,
+)
 from tdrop.metrics import weighted_lines
 
 T = 0.3
@@ -142,3 +151,40 @@ def test_lists_that_cannot_be_are_refused() -> None:
         draw_list(risk, guess, T, 0, seed=0)
     with pytest.raises(DataError, match="none of the patients on the list"):
         collect_outcomes(draw_list(risk, guess, T, 5, seed=0), np.full(30, np.nan))
+
+
+def test_patients_whose_outcome_is_known_are_not_drawn_and_stand_for_themselves() -> None:
+    risk, guess, y = _site()
+    known = np.zeros(len(y), dtype=bool)
+    known[::7] = True
+    values = []
+    for seed in range(60):
+        drawn = draw_list(risk, guess, T, 60, seed=seed, known=known)
+        assert not known[drawn.rows].any()
+        values.append(estimate_from_list(risk, guess, collect_outcomes(drawn, y, known), T)[4].value)
+    error = np.std(values) / np.sqrt(len(values))
+    assert np.mean(values) == pytest.approx(y.mean(), abs=3 * error)
+    left = int((~known).sum())
+    with pytest.raises(UsageError, match="whose outcome is not known"):
+        draw_list(risk, guess, T, left + 1, seed=0, known=known)
+
+
+def test_a_list_is_sized_by_the_outcomes_it_should_give() -> None:
+    risk, guess, y = _site()
+    n = size_list(risk, guess, T, 10)
+    assert expect_outcomes(risk, guess, T, n) >= 10 > expect_outcomes(risk, guess, T, n - 1)
+    seen = [y[draw_list(risk, guess, T, n, seed=seed).rows].sum() for seed in range(80)]
+    # The site's outcomes are more frequent than the guess says; a guess is all there is before.
+    assert 8 <= np.mean(seen) <= 16
+    assert size_list(risk, guess, T, 10 * len(risk)) == len(risk)
+
+
+def test_intervals_stay_within_what_a_number_can_be() -> None:
+    risk, guess, y = _site()
+    answers = [Answer("a", "outcomes", 0.02, 0.0, 0.2, 0.02, 0.14, {})]
+    few = collect_outcomes(draw_list(risk, guess, T, 12, seed=0), y)
+    for one in estimate_from_list(risk, guess, few, T, answers=answers):
+        if one.quantity != "net_benefit" and one.low is not None:
+            assert 0 <= one.low <= one.high <= 1
+        if one.updated_low is not None:
+            assert 0 <= one.updated_low <= one.updated_high <= 1

@@ -1,0 +1,281 @@
+"""From a few outcomes of a site to the model it should use: five rungs, from no change to a model of the site's own.
+
+The rungs are the model as it is; an intercept; intercept and slope; a refit in which the site's own patients are one
+more source; and a model of the site's own. Each is cross-fitted on the known outcomes: nobody's outcome was used for
+the risk that is compared with it. Among the first three the lowest log loss is taken, because their priors are cautious
+already. A new model is taken only where it is better by more than one standard error, patient by patient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tdrop import metrics
+from tdrop.base import Cohort, DataError, Doubles, Indices, Mask, Method, UsageError
+from tdrop.evaluate.recalibration import (
+    AS_IT_IS,
+    INTERCEPT,
+    RECALIBRATION_FOLDS,
+    SLOPE,
+    cross_fit_line,
+    deal_at_random,
+    fit_recalibration,
+    gain_interval,
+    mean_and_error,
+)
+from tdrop.methods import build
+
+REFIT, OWN_MODEL = "refit with the site's own patients", "a model of the site's own"
+RUNGS = (AS_IT_IS, INTERCEPT, SLOPE, REFIT, OWN_MODEL)
+#: A new model is fitted from this many known outcomes of the rarer kind on: with fewer, a fold may have none.
+FEWEST_FOR_A_MODEL = 10
+#: Folds behind the rungs that fit models, which cost more than lines.
+MODEL_FOLDS = 5
+#: The method of a model of the site's own: the usual one, with a ridge.
+OWN_METHOD = "logistic_regression"
+#: Numbers of outcomes at which the expected log loss is told, and draws behind each that is smaller than what is known.
+LABEL_NUMBERS = (10, 20, 50, 100, 200, 400, 800)
+CURVE_DRAWS = 40
+#: Samples behind a risk of a refitted model.
+LADDER_PASSES = 50
+#: The curve is told to so many times the outcomes that are known: beyond, a + b / n is a guess.
+FURTHEST_TIMES = 4
+
+#: Risks of held-out patients (held rows,) by a model fitted with the outcomes of others: (fitted rows, held rows).
+FitAndPredict = Callable[[Indices, Indices], Doubles]
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One rung, cross-fitted on the known outcomes.
+
+    Attributes:
+        name: One of RUNGS.
+        log_loss: Mean log loss; None where the rung could not be fitted.
+        standard_error: Of that mean.
+        gain: Log loss of the model as it is minus this.
+        gain_low: Lower end of its interval over patients.
+        gain_high: Upper end.
+        why_not: Why the rung could not be fitted; empty where it could.
+    """
+
+    name: str
+    log_loss: float | None
+    standard_error: float | None = None
+    gain: float | None = None
+    gain_low: float | None = None
+    gain_high: float | None = None
+    why_not: str = ""
+
+
+@dataclass(frozen=True)
+class ExpectedLoss:
+    """What a rung is expected to reach with so many known outcomes.
+
+    Attributes:
+        name: One of RUNGS.
+        labels: Known outcomes.
+        log_loss: Expected mean log loss of other patients of the site.
+        beyond: Whether that is more outcomes than are known: a + b / labels, continued.
+    """
+
+    name: str
+    labels: int
+    log_loss: float
+    beyond: bool
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """What a site's known outcomes can do.
+
+    Attributes:
+        n: Patients with a known outcome.
+        events: Of these with the outcome.
+        rungs: From no change to a model of the site's own.
+        recommended: Name of the rung to take.
+        curve: Expected log loss by number of outcomes, for the rungs that are quick to fit.
+    """
+
+    n: int
+    events: int
+    rungs: tuple[Rung, ...]
+    recommended: str
+    curve: tuple[ExpectedLoss, ...] = ()
+
+    def rung(self, name: str) -> Rung:
+        """Returns one rung by its name."""
+        return next(one for one in self.rungs if one.name == name)
+
+
+def climb(
+    y: NDArray[Any],
+    risk: NDArray[Any],
+    weights: NDArray[Any] | None = None,
+    *,
+    stopped: bool = False,
+    models: Mapping[str, FitAndPredict] | None = None,
+    seed: int = 0,
+) -> Ladder:
+    """Compares the rungs on known outcomes and recommends one.
+
+    Args:
+        y: Outcomes (rows,), NaN where unknown.
+        risk: Risks of the model as it is (rows,).
+        weights: For how many patients each row stands (rows,), where some were likelier to be looked up; alike without.
+        stopped: Whether the verdict was stop, before any outcome.
+        models: By rung (REFIT, OWN_MODEL), what fits it on some rows and predicts others; `site_models` makes them.
+        seed: Decides folds and draws.
+    """
+    known = np.flatnonzero(np.isfinite(y))
+    if not len(known):
+        raise DataError("no outcome is known: a ladder needs at least one; look some patients up first")
+    outcome, value = np.asarray(y, dtype=np.float64)[known], np.asarray(risk, dtype=np.float64)[known]
+    weight = np.ones(len(known)) if weights is None else np.asarray(weights, dtype=np.float64)[known]
+    risks: dict[str, Doubles] = {AS_IT_IS: value}
+    if len(known) > 1:
+        fold = deal_at_random(len(known), RECALIBRATION_FOLDS, seed)
+        risks |= {
+            name: cross_fit_line(outcome, value, weight, fold, name, stopped=stopped) for name in (INTERCEPT, SLOPE)
+        }
+    events = int(outcome.sum())
+    refused = _refuse_models(events, len(known))
+    if not refused:
+        fold = deal_at_random(len(known), MODEL_FOLDS, seed)
+        risks |= {name: _cross_fit(fit, known, fold) for name, fit in (models or {}).items()}
+    losses = {name: metrics.per_row_log_loss(outcome, risks[name]) for name in RUNGS if name in risks}
+    rungs = [_describe(name, loss, losses[AS_IT_IS], weight) for name, loss in losses.items()]
+    rungs += [Rung(name, None, why_not=refused) for name in models or {} if name not in losses]
+    curve = _expect(outcome, value, weight, losses, stopped=stopped, seed=seed)
+    return Ladder(len(known), events, tuple(rungs), _recommend(losses, weight), curve)
+
+
+def site_models(
+    method: Method, source: Cohort, target: Cohort, y: NDArray[Any], *, seed: int = 0
+) -> dict[str, FitAndPredict]:
+    """Returns what fits the last two rungs: a refit with the site's own patients, and a model of their own.
+
+    Args:
+        method: The site's chosen method.
+        source: The labelled source.
+        target: The site's patients, encoded like the source.
+        y: Their outcomes (rows,), NaN where unknown.
+        seed: Of the fits.
+    """
+    if source.features != target.features:
+        raise UsageError(f"sites '{source.site}' and '{target.site}' are encoded differently; encode both alike")
+    own = build(OWN_METHOD)
+
+    def labelled(rows: Indices) -> Cohort:
+        return replace(target.take(rows), y=np.asarray(y, dtype=np.float32)[rows])
+
+    def refit(rows: Indices, held: Indices) -> Doubles:
+        fitted = method.fit(join_cohorts(source, labelled(rows)), target.unlabelled(), None, seed=seed)
+        return fitted.summarise(target.X[held], LADDER_PASSES, seed=seed).mean.astype(np.float64)
+
+    def alone(rows: Indices, held: Indices) -> Doubles:
+        fitted = own.fit(labelled(rows), target.unlabelled(), None, seed=seed)
+        return fitted.summarise(target.X[held], LADDER_PASSES, seed=seed).mean.astype(np.float64)
+
+    return {REFIT: refit, OWN_MODEL: alone}
+
+
+def join_cohorts(first: Cohort, second: Cohort) -> Cohort:
+    """Returns the labelled patients of both, as one source."""
+    assert first.y is not None
+    assert second.y is not None
+    persons = None
+    if first.persons is not None or second.persons is not None:
+        mine, theirs = (np.arange(len(one)) if one.persons is None else one.persons for one in (first, second))
+        persons = np.concatenate([mine, theirs + mine.max(initial=-1) + 1])
+    ids = np.concatenate([first.ids.astype(str), second.ids.astype(str)])
+    y, X = np.concatenate([first.y, second.y]), np.concatenate([first.X, second.X])
+    return replace(first, ids=ids, X=X, y=y, persons=persons)
+
+
+def _refuse_models(events: int, n: int) -> str:
+    if min(events, n - events) >= FEWEST_FOR_A_MODEL:
+        return ""
+    return f"{FEWEST_FOR_A_MODEL} known patients with and {FEWEST_FOR_A_MODEL} without the outcome are needed"
+
+
+def _cross_fit(fit: FitAndPredict, known: Indices, fold: Indices) -> Doubles:
+    risks = np.empty(len(known))
+    for number in np.unique(fold):
+        held: Mask = fold == number
+        risks[held] = fit(known[~held], known[held])
+    return risks
+
+
+def _describe(name: str, loss: Doubles, as_it_is: Doubles, weights: Doubles) -> Rung:
+    mean, error = mean_and_error(loss, weights)
+    if name == AS_IT_IS:
+        return Rung(name, mean, error)
+    return Rung(name, mean, error, *gain_interval(as_it_is, loss, weights))
+
+
+def _recommend(losses: Mapping[str, Doubles], weights: Doubles) -> str:
+    """Returns the line of lowest loss, or the first new model that is better by more than one standard error.
+
+    Of two such models the one that changes less is taken unless the other is better by a standard error again.
+    """
+    lines = [name for name in losses if name in (AS_IT_IS, INTERCEPT, SLOPE)]
+    taken = min(lines, key=lambda name: float(np.average(losses[name], weights=weights)))
+    for name in (name for name in losses if name in (REFIT, OWN_MODEL)):
+        ahead, error = mean_and_error(losses[taken] - losses[name], weights)
+        if ahead > (np.inf if error is None else error):
+            taken = name
+    return taken
+
+
+def _expect(
+    y: Doubles, risk: Doubles, weights: Doubles, losses: Mapping[str, Doubles], *, stopped: bool, seed: int
+) -> tuple[ExpectedLoss, ...]:
+    """The expected log loss of the first three rungs by number of outcomes.
+
+    Up to what is known: lines fitted on draws of so many patients, judged on the others. Beyond: a + b / labels, fitted
+    to these, which is how the cost of estimating a line falls.
+    """
+    level = float(np.average(losses[AS_IT_IS], weights=weights))
+    numbers = [m for m in LABEL_NUMBERS if m <= FURTHEST_TIMES * len(y)]
+    points = [ExpectedLoss(AS_IT_IS, m, level, m > len(y)) for m in numbers]
+    smaller = [m for m in numbers if 2 * m <= len(y)]
+    if len(smaller) < 2:
+        return tuple(points)
+    generator = np.random.default_rng([seed, 12])
+    orders = [generator.permutation(len(y)) for _ in range(CURVE_DRAWS)]
+    for name in (INTERCEPT, SLOPE):
+        drawn = [
+            float(np.mean([_judge_draw(y, risk, weights, order, m, name, stopped) for order in orders]))
+            for m in smaller
+        ]
+        now = float(np.average(losses[name], weights=weights))
+        points += _continue_curve(name, [*smaller, len(y)], [*drawn, now], numbers)
+    return tuple(points)
+
+
+def _judge_draw(
+    y: Doubles, risk: Doubles, weights: Doubles, order: Indices, labels: int, name: str, stopped: bool
+) -> float:
+    """Log loss of patients who were not drawn, under a line fitted on those who were."""
+    drawn, others = order[:labels], order[labels:]
+    line = fit_recalibration(y[drawn], risk[drawn], weights[drawn], name, stopped=stopped)
+    loss = metrics.log_loss(y[others], metrics.recalibrated(risk[others], *line), weights[others])
+    assert loss is not None
+    return loss
+
+
+def _continue_curve(
+    name: str, labels: Sequence[int], losses: Sequence[float], numbers: Sequence[int]
+) -> list[ExpectedLoss]:
+    design = np.column_stack([np.ones(len(labels)), 1 / np.asarray(labels, dtype=np.float64)])
+    (level, cost), *_ = np.linalg.lstsq(design, np.asarray(losses), rcond=None)
+    # More outcomes never make a line worse on average: a rise is chance in the draws.
+    cost = max(0.0, float(cost))
+    level = float(np.mean(np.asarray(losses) - cost / np.asarray(labels))) if cost == 0.0 else float(level)
+    return [ExpectedLoss(name, m, level + cost / m, m > max(labels)) for m in numbers]
