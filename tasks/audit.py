@@ -18,7 +18,6 @@ from tasks.run import Run
 from tdrop.base import DataError, read_arrays, read_record, write_record
 from tdrop.evaluate import ALL, Evaluation
 from tdrop.forecast import (
-    Answer,
     Drawn,
     DropSplit,
     Evidence,
@@ -99,7 +98,7 @@ class Audit:
         known: Patients with a known outcome.
         listed: Of these, patients of the label list that the numbers rest on; 0 where all outcomes count alike.
         list_size: Patients on the label list; 0 without one.
-        off_list: ListOutcomes outcomes of patients who were not on the list and are left out of its numbers.
+        off_list: Known outcomes of patients who were not on the list and are left out of its numbers.
         observations: Every sealed number beside the observed one.
         measured: The chosen method's numbers from the list, weighed by how patients came on it.
         split: Why the chosen method's loss changed, where both kinds of outcome are known.
@@ -148,10 +147,10 @@ def _audit(place: Place, run: Run, evaluation: Ref, y: NDArray[Any], listed: Lab
     assert run.stages.forecast is not None
     expected = read_record(Forecast, run.stages.forecast.path / FORECAST)
     folds = {method: ref for method, ref in run.trained.folds.items() if (ref.path / RISKS).is_file()}
-    evidence = load_evidence(folds, run.trained.fits)
+    evidence = load_evidence(run.stages.encoded, folds, run.trained.fits)
     own = next((one for one in evidence if one.method == run.chosen), evidence[0])
     drawn = None if listed is None else usable_list(listed, y)
-    known = None if drawn is None else collect_outcomes(drawn, y)
+    known = None if drawn is None or listed is None else collect_outcomes(drawn, y, listed.known_before(len(y)))
     measured: tuple[Measured, ...] = ()
     if known is not None and listed is not None:
         answers = [one for one in expected.answers if one.method == own.method]
@@ -161,7 +160,7 @@ def _audit(place: Place, run: Run, evaluation: Ref, y: NDArray[Any], listed: Lab
         site=run.site,
         chosen=run.chosen,
         known=counted,
-        listed=0 if known is None else len(known.rows),
+        listed=0 if known is None or listed is None else int(np.isfinite(y[listed.rows]).sum()),
         list_size=0 if listed is None else len(listed.rows),
         off_list=0 if known is None else counted - len(known.rows),
         observations=observe(
@@ -174,9 +173,10 @@ def _audit(place: Place, run: Run, evaluation: Ref, y: NDArray[Any], listed: Lab
 
 
 def usable_list(listed: LabelList, y: NDArray[Any]) -> Drawn | None:
-    """The list, where most known outcomes are of its patients; outcomes of everybody need no list."""
+    """The list, where most outcomes that came since are of its patients; outcomes of everybody need no list."""
     on_list = np.isfinite(y[listed.rows]).sum()
-    return listed.drawn if 2 * on_list > np.isfinite(y).sum() else None
+    since = np.isfinite(y) & ~listed.known_before(len(y))
+    return listed.drawn if 2 * on_list > since.sum() else None
 
 
 def weighed_outcomes(
@@ -190,9 +190,9 @@ def weighed_outcomes(
         y: Outcomes (rows,), NaN where unknown.
     """
     drawn = usable_list(listed, y) if listed is not None and listed.target == target else None
-    if drawn is None:
+    if drawn is None or listed is None:
         return y, None
-    known = collect_outcomes(drawn, y)
+    known = collect_outcomes(drawn, y, listed.known_before(len(y)))
     outcomes, weights = np.full(len(y), np.nan), np.ones(len(y))
     outcomes[known.rows], weights[known.rows] = known.y, 1 / known.probability
     return outcomes, weights
@@ -213,21 +213,10 @@ def observe(
         else:
             row = rows.get((one.method, OBSERVED.get(one.quantity, "")))
             value = None if row is None else (row.value, row.low, row.high, row.n or 0)
-        observation = None if value is None else _beside(one, *value)
+        observation = None if value is None else Observation.compare(one, *value)
         if observation is not None:
             found.append(observation)
     return tuple(found)
-
-
-def _beside(one: Answer, value: float | None, low: float | None, high: float | None, n: int) -> Observation | None:
-    if None in (one.value, one.low, one.high, value):
-        return None
-    assert one.value is not None
-    assert one.low is not None
-    assert one.high is not None
-    assert value is not None
-    inside = one.low <= value <= one.high
-    return Observation(one.method, one.quantity, one.value, one.low, one.high, value, low, high, n, inside)
 
 
 def _split(

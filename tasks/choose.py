@@ -97,7 +97,7 @@ def forecast_site(
     threshold = site.site.decision.threshold
 
     def build(folder: Path) -> None:
-        evidence = load_evidence(with_risks, fits)
+        evidence = load_evidence(encoded, with_risks, fits)
         expected = compute(forecast_methods, site.name, evidence, threshold, seed=SEED)
         write_record(folder / FORECAST, expected)
         write_record(folder / SETS, list_promises(site.place, encoded, with_risks, evidence))

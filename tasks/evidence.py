@@ -32,14 +32,17 @@ def load_predictions(fits: Mapping[str, Sequence[Ref]]) -> dict[str, list[Summar
     return {method: [load_summary(ref.path / PREDICTIONS) for ref in refs] for method, refs in fits.items()}
 
 
-def load_evidence(folds: Mapping[str, Ref], fits: Mapping[str, Sequence[Ref]]) -> list[Evidence]:
+def load_evidence(encoded: Ref, folds: Mapping[str, Ref], fits: Mapping[str, Sequence[Ref]]) -> list[Evidence]:
     """What a forecast may see of every method."""
-    found = []
+    source, target = load_pair(encoded.path)
+    evidence = []
     for method, ref in folds.items():
-        target = load_summary(fits[method][0].path / PREDICTIONS).mean.astype(np.float64)
-        kept = read_arrays(ref.path / RISKS)
-        found.append(Evidence(method, kept["risk"], kept["y"], kept["weights"], target))
-    return found
+        risk = load_summary(fits[method][0].path / PREDICTIONS).mean.astype(np.float64)
+        arrays = read_arrays(ref.path / RISKS)
+        persons = None if source.persons is None else source.persons[arrays["rows"]]
+        given = (arrays["risk"], arrays["y"], arrays["weights"], risk)
+        evidence.append(Evidence(method, *given, persons=persons, target_persons=target.persons))
+    return evidence
 
 
 def idea_of_truth(evidence: Sequence[Evidence], method: str) -> Doubles:

@@ -95,7 +95,8 @@ def _recalibration(place: Place, run: Run, y: NDArray[Any]) -> Recalibration:
     """What known outcomes suggest, those of a label list weighed by how patients came on it."""
     outcomes, weights = weighed_outcomes(read_list(place, run.site), run.stages.target.digest, y)
     risk = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS).mean
-    return suggest_recalibration(outcomes, risk, weights)
+    stopped = run.stages.shift.record(Shift, "shift.json").verdict == "stop"
+    return suggest_recalibration(outcomes, risk, weights, stopped=stopped)
 
 
 def _observations(place: Place, run: Run, forecast: Forecast | None, y: NDArray[Any] | None) -> tuple[Observation, ...]:

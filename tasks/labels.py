@@ -19,6 +19,7 @@ from tdrop.base import (
     Doubles,
     Indices,
     LabelsRefused,
+    Mask,
     Unavailable,
     UsageError,
     read_arrays,
@@ -28,7 +29,7 @@ from tdrop.base import (
 from tdrop.contracts import Contract
 from tdrop.data import label_fingerprint, read_labels, write_patients
 from tdrop.disclosure import limit
-from tdrop.forecast import Drawn, draw_list
+from tdrop.forecast import Drawn, draw_list, size_list
 from tdrop.home import (
     PREDICTIONS,
     PRIVATE,
@@ -144,6 +145,7 @@ class LabelList:
         rows: Which patients (drawn,).
         probability: With which chance each was to be drawn (drawn,).
         true: The idea of the true risks behind it (target rows,).
+        known: Whose outcome was known when it was drawn, and who was therefore not drawn (rows).
     """
 
     method: str
@@ -151,11 +153,16 @@ class LabelList:
     rows: Indices
     probability: Doubles
     true: Doubles
+    known: Indices
 
     @property
     def drawn(self) -> Drawn:
         """The draw alone."""
         return Drawn(self.rows, self.probability)
+
+    def known_before(self, rows: int) -> Mask:
+        """Whose outcome was known when it was drawn (rows,)."""
+        return np.isin(np.arange(rows), self.known)
 
     @cached_property
     def digest(self) -> str:
@@ -163,10 +170,33 @@ class LabelList:
         return digest_of([self.method, self.target, self.rows.tolist(), self.probability.tolist()])
 
 
-def write_list(place: Place, run: Run, n: int, *, seed: int) -> Path:
-    """Draws n patients and writes the sheet: an id and an empty outcome a line, so that the reviewer is blind.
+@dataclass(frozen=True)
+class WrittenList:
+    """A list that was written.
 
-    The lines are shuffled: who fills in the first half only must not have looked up one end of a sorted file.
+    Attributes:
+        sheet: The file.
+        n: Patients on it.
+        outcomes: How many of them are expected to have the outcome.
+        enough: How many patients are expected to give ENOUGH_OUTCOMES.
+    """
+
+    sheet: Path
+    n: int
+    outcomes: float
+    enough: int
+
+
+#: Outcomes of the rarer kind from which a new model can be tried; a list is as long as that takes, within bounds.
+ENOUGH_OUTCOMES = 10
+SHORTEST_LIST, LONGEST_LIST = 50, 400
+
+
+def write_list(place: Place, run: Run, n: int | None, *, seed: int) -> WrittenList:
+    """Draws n patients and writes the sheet: one line per patient with an id and an empty outcome.
+
+    The reviewer is blind, and the lines are shuffled: who fills in the first half only must not have looked up one end
+    of a sorted file. Patients whose outcome is known already are not drawn.
     """
     folds = {method: ref for method, ref in run.trained.folds.items() if (ref.path / RISKS).is_file()}
     if run.chosen not in folds:
@@ -176,8 +206,12 @@ def write_list(place: Place, run: Run, n: int, *, seed: int) -> Path:
     network = place.network()
     spec = network.site(run.site)
     risk = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS).mean.astype(np.float64)
-    true = idea_of_truth(load_evidence(folds, run.trained.fits), run.chosen)
-    drawn = draw_list(risk, true, spec.decision.threshold, n, seed=seed)
+    true = idea_of_truth(load_evidence(run.stages.encoded, folds, run.trained.fits), run.chosen)
+    threshold, known = spec.decision.threshold, _known_already(place, run, len(risk))
+    enough = size_list(risk, true, threshold, ENOUGH_OUTCOMES)
+    left = int((~known).sum())
+    size = n or min(left, max(SHORTEST_LIST, min(LONGEST_LIST, enough)))
+    drawn = draw_list(risk, true, threshold, size, seed=seed, known=known if known.any() else None)
     ids = load_cohort(run.stages.encoded.path / TARGET).ids[drawn.rows]
     sheet = place.site(run.site) / SHEET
     write_sheet(sheet, np.random.default_rng([seed, 33]).permutation(ids), network.contract_of(spec))
@@ -190,8 +224,17 @@ def write_list(place: Place, run: Run, n: int, *, seed: int) -> Path:
         rows=drawn.rows,
         probability=drawn.probability,
         true=true,
+        known=np.flatnonzero(known),
     )
-    return sheet
+    return WrittenList(sheet, size, float(true[drawn.rows].sum()), enough)
+
+
+def _known_already(place: Place, run: Run, patients: int) -> Mask:
+    """Whose outcome an earlier audit brought (patients,)."""
+    outcomes = run.stages.evaluation.path / "outcomes.npz"
+    if remembered_labels(place, run.site) is None or not outcomes.is_file():
+        return np.zeros(patients, dtype=np.bool_)
+    return np.isfinite(read_arrays(outcomes)["y"])
 
 
 def write_sheet(sheet: Path, ids: NDArray[Any], contract: Contract) -> None:
@@ -205,4 +248,5 @@ def read_list(place: Place, site: str) -> LabelList | None:
     if not kept.is_file():
         return None
     data = read_arrays(kept)
-    return LabelList(str(data["method"]), str(data["target"]), data["rows"], data["probability"], data["true"])
+    known = data.get("known", np.zeros(0, dtype=np.int64))
+    return LabelList(str(data["method"]), str(data["target"]), data["rows"], data["probability"], data["true"], known)

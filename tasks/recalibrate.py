@@ -25,28 +25,30 @@ from tdrop.data import read_labels
 from tdrop.disclosure import limit, shown_count
 from tdrop.evaluate import Adjustment, Recalibration, suggest_recalibration
 from tdrop.home import TARGET, Place, keyed, load_cohort
-from tdrop.metrics import FEWEST_EVENTS
 from tdrop.served import CHAMPION, SERVED, CalibrationLine, Served, model_name
 
 
 @dataclass(frozen=True)
 class Recalibrated:
-    """A recalibration that was registered.
+    """A recalibration that was registered, or the finding that none helps.
 
     Attributes:
         site: Name of the site.
-        version: The new version, now the candidate.
+        version: The new version, now the candidate; None where no line has a lower log loss than the champion.
         champion: The version that it was made from.
-        name: "intercept", or "intercept and slope".
+        name: "intercept", "intercept and slope", or "as it is" where none helps.
         intercept: Added to the log odds of the champion's risks.
         slope: Multiplies them.
         labels: Known outcomes behind it.
         log_loss_before: Of these patients under the champion.
         log_loss_after: The same out of fold.
+        gain: What the line gains in log loss, out of fold; of the better line where none helps.
+        gain_low: Lower end of its interval over patients.
+        gain_high: Upper end.
     """
 
     site: str
-    version: str
+    version: str | None
     champion: str
     name: str
     intercept: float
@@ -54,6 +56,9 @@ class Recalibrated:
     labels: int
     log_loss_before: float | None
     log_loss_after: float | None
+    gain: float | None
+    gain_low: float | None
+    gain_high: float | None
 
 
 def label_file(place: Place, site: str, labels: str | None) -> Path:
@@ -73,27 +78,15 @@ def read_outcomes(place: Place, site: str, file: Path, ids: NDArray[Any]) -> NDA
     return found.y
 
 
-def what_helps(site: str, found: Recalibration) -> Adjustment:
-    """The adjustment to use; a sentence where there is none. It holds no count: Prefect keeps it."""
-    if not found.n:
+def what_helps(site: str, suggested: Recalibration) -> Adjustment | None:
+    """The adjustment to use, or None where none helps; a sentence where none could be tried.
+
+    The sentence holds no count: Prefect keeps it.
+    """
+    if not suggested.n:
         raise DataError(f"no outcome of site '{site}' is known by that file; fill outcomes in, or give another file")
-    if found.events in (0, found.n):
-        raise DataError(
-            f"the known outcomes of site '{site}' are all of one kind; a recalibration needs patients with and without "
-            "the outcome"
-        )
-    if found.note:
-        raise DataError(
-            f"site '{site}' has too few known outcomes to recalibrate; {FEWEST_EVENTS} patients with and "
-            f"{FEWEST_EVENTS} without the outcome are needed"
-        )
-    chosen = next((one for one in found.adjustments if one.name == found.helps), None)
-    if chosen is None:
-        raise DataError(
-            f"a recalibration does not help at site '{site}': out of fold no line has a lower log loss than the "
-            "champion; it stays as it is"
-        )
-    if chosen.slope <= 0:
+    chosen = next((one for one in suggested.adjustments if one.name == suggested.helps), None)
+    if chosen is not None and chosen.slope <= 0:
         raise DataError(
             f"the champion of site '{site}' ranks patients the wrong way round by the known outcomes; no recalibration "
             f"mends that: run `tdrop transfer {site}` anew or take it out of use"
@@ -118,14 +111,19 @@ def recalibrate(place: Place, site: str, labels: str | None = None) -> Recalibra
     cohort, served = load_cohort(target), Served.load(champion.folder)
     y = read_outcomes(place, site, file, cohort.ids)
     outcomes, weights = weighed_outcomes(read_list(place, site), champion.described.digests.target, y)
-    found = suggest_recalibration(outcomes, served.summarise(cohort).mean, weights)
-    chosen = what_helps(site, found)
+    # A verdict of stop makes no candidate, so no champion comes from a site that was stopped.
+    suggested = suggest_recalibration(outcomes, served.summarise(cohort).mean, weights)
+    chosen = what_helps(site, suggested)
+    before, *tried = suggested.adjustments
+    shown = chosen or max(tried, key=lambda one: one.gain or 0.0, default=before)
+    gain = (shown.gain, shown.gain_low, shown.gain_high)
+    if chosen is None:
+        kept = (before.name, before.intercept, before.slope, suggested.n, before.log_loss, before.log_loss)
+        return Recalibrated(site, None, champion.version, *kept, *gain)
     line = CalibrationLine(chosen.intercept, chosen.slope)
-    version = _register(place, site, champion, line.after(served.recalibration), chosen, found.n, file)
-    before = found.adjustments[0].log_loss
-    return Recalibrated(
-        site, version, champion.version, chosen.name, line.intercept, line.slope, found.n, before, chosen.log_loss
-    )
+    version = _register(place, site, champion, line.after(served.recalibration), chosen, suggested.n, file)
+    moved = (chosen.name, line.intercept, line.slope, suggested.n, before.log_loss, chosen.log_loss)
+    return Recalibrated(site, version, champion.version, *moved, *gain)
 
 
 def _register(

@@ -66,17 +66,27 @@ def recalibrate(
     with one_at_a_time(place, site):
         new = register_recalibrated(place, site, None if labels is None else str(labels.absolute()))
     console.answer(plain(new))
+    gain = "" if new.gain_low is None else f"gain {new.gain:.3f}, {new.gain_low:.3f} to {new.gain_high:.3f}"
+    if new.version is None:
+        why = f"out of fold no line has a lower log loss ({gain})" if gain else "two known outcomes at least are needed"
+        console.print(
+            f"[bold]{site}[/]: a recalibration does not help by {new.labels:,} known outcomes: {why}. Version "
+            f"{new.champion} stays as it is."
+        )
+        return
     console.print(
         f"[bold]{site}[/]: version {new.version} is candidate: version {new.champion} with {new.name} fitted to "
         f"{new.labels:,} known outcomes (log loss {new.log_loss_before:.3f}, then {new.log_loss_after:.3f} out "
-        "of fold)."
+        f"of fold; {gain})."
     )
     console.remark(f"To approve it: tdrop promote {site} --by NAME --note TEXT{repeat(contracts)}")
 
 
 def label_list(
     site: SiteName,
-    n: Annotated[int, typer.Option("--n", help="How many patients", metavar="N", min=1)] = 50,
+    n: Annotated[
+        int | None, typer.Option("--n", help="How many patients; default: enough for 10 outcomes", metavar="N", min=1)
+    ] = None,
     seed: Annotated[int, typer.Option(help="The same seed draws the same list", metavar="N", min=0)] = 0,
     as_json: AsJson = False,
     contracts: Contracts = DEFAULT_CONTRACTS,
@@ -90,9 +100,13 @@ def label_list(
     place, console = Place.at(contracts=contracts), answering(as_json)
     last = last_run(place, site)
     with idle(place, site):
-        sheet = write_list(place, last, n, seed=seed)
-    console.answer({"site": site, "patients": n, "seed": seed, "sheet": str(sheet)})
-    console.print(f"[bold]{site}[/]: {counted(n, 'patient')} to look up, drawn with known probabilities. {sheet}")
+        written = write_list(place, last, n, seed=seed)
+    sheet = written.sheet
+    console.answer({"site": site, "patients": written.n, "seed": seed, "sheet": str(sheet)})
+    console.print(
+        f"[bold]{site}[/]: {counted(written.n, 'patient')} to look up, drawn with known probabilities. {sheet}"
+    )
+    console.print(f"About {written.outcomes:.0f} of them are expected to have the outcome; {written.enough:,} give 10.")
     console.remark(f"Fill in their outcomes and run: tdrop audit {site} {sheet}{repeat(contracts)}")
 
 

@@ -36,7 +36,7 @@ from tdrop.disclosure.documents import (
     disclose_validation,
 )
 from tdrop.disclosure.shift import disclose_matching, disclose_shift
-from tdrop.evaluate import ALL, Evaluation, Moved, MovedGroup, Row, Why
+from tdrop.evaluate import ALL, Evaluation, Moved, MovedGroup, Placebo, Row, Why
 from tdrop.forecast import Observation
 from tdrop.metrics import METRICS, difference_name
 
@@ -232,7 +232,17 @@ def disclose_moved(moved: Sequence[Moved], policy: Policy) -> tuple[Moved, ...]:
     threshold = limit(policy)
     if not threshold:
         return tuple(moved)
-    return tuple(replace(one, groups=_shown_groups(one.groups, threshold), reliability=None) for one in moved)
+    return tuple(
+        replace(one, groups=_shown_groups(one.groups, threshold), reliability=None, placebo=_shown_placebo(one.placebo))
+        for one in moved
+    )
+
+
+def _shown_placebo(placebo: Placebo | None) -> Placebo | None:
+    """What all patients' risks say, to two decimals, without what outcomes say."""
+    if placebo is None:
+        return None
+    return Placebo(round(placebo.slope, 2), round(placebo.explained, 2), round(placebo.remaining, 2))
 
 
 def _shown_groups(groups: Sequence[MovedGroup], threshold: int) -> tuple[MovedGroup, ...]:

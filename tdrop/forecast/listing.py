@@ -61,6 +61,8 @@ def draw_list(
     """
     unknown = np.ones(len(risk), dtype=np.bool_) if known is None else ~np.asarray(known, dtype=np.bool_)
     rows, left = len(risk), int(unknown.sum())
+    if not left:
+        raise UsageError("every patient's outcome is known; there is nobody to look up")
     if n < 1:
         raise UsageError(f"a list holds at least 1 patient, {n} were asked for")
     if n > left:

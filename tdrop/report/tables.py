@@ -255,7 +255,7 @@ def subgroup_table(data: ReportData) -> Table | None:
 def recalibration_table(recalibration: Recalibration) -> Table:
     """Risks before and after the recalibration that the outcomes suggest."""
     head = ("Risks", "Intercept", "Slope", "Intercept left", "Slope left", "Calibration error", "Log loss",
-            "Brier score")  # fmt: skip
+            "Gain in log loss", "Brier score")  # fmt: skip
     lines = tuple(
         cells(
             adjusted.name if adjusted.name == "as it is" else f"after: {adjusted.name}",
@@ -268,6 +268,10 @@ def recalibration_table(recalibration: Recalibration) -> Table:
                 "" if adjusted.ece is None else f"{number(adjusted.ece_low)} to {number(adjusted.ece_high)}",
             ),
             number(adjusted.log_loss),
+            Cell(
+                number(adjusted.gain),
+                "" if adjusted.gain_low is None else f"{number(adjusted.gain_low)} to {number(adjusted.gain_high)}",
+            ),
             number(adjusted.brier),
         )
         for adjusted in recalibration.adjustments

@@ -69,14 +69,14 @@ def test_scrambled_labels_change_neither_forecast_nor_ledger_nor_list(place, set
     for home in (place, other):
         run = last_run(home, "harbour")
         sealed = run.stages.forecast.path / "forecast.json"
-        sheets.append((write_list(home, run, 20, seed=3).read_bytes(), sealed.read_bytes()))
+        sheets.append((write_list(home, run, 20, seed=3).sheet.read_bytes(), sealed.read_bytes()))
     assert sheets[0] == sheets[1]
     assert entries(place)[0].forecast == entries(other)[0].forecast
 
 
 def test_a_list_comes_back_and_the_audit_lasts(place, settings):
     run = last_run(place, "harbour")
-    sheet = write_list(place, run, 40, seed=0)
+    sheet = write_list(place, run, 40, seed=0).sheet
     assert sheet.stat().st_mode & 0o077 == 0
     asked = pd.read_csv(sheet)
     assert len(asked) == 40
@@ -179,7 +179,7 @@ def test_an_edited_ledger_stops_the_audit_and_loses_nothing(place):
     ledger.write_bytes(good.replace(b'"site": "harbour"', b'"site": "harbouR"', 1))
     try:
         with pytest.raises(DataError, match="changed by hand"):
-            audit_site("harbour", str(labels_of(place)), place.contracts, place.home)
+            audit_site(place, "harbour", str(labels_of(place)))
         assert (place.latest("harbour") / "report.html").read_bytes() == report
     finally:
         ledger.write_bytes(good)

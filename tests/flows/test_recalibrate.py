@@ -17,7 +17,9 @@ from tasks.recalibrate import KNOWN, LABELS, METHOD, recalibrate as recalibrate_
 from tasks.registry import promote, rollback, version_at
 from tasks.run import TransferSettings, last_run
 from tasks.score import score_batch
-from tdrop.base import DataError, UsageError
+from tdrop.base import UsageError
+from tdrop.forecast import draw_list
+from tdrop.home import PREDICTIONS, TARGET, load_cohort, load_summary
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
@@ -81,17 +83,14 @@ def test_without_a_champion_nothing_is_recalibrated(place):
         recalibrate(place, place.root / "demo" / "harbour_outcomes.csv")
 
 
-def test_what_would_not_help_is_refused_and_leaves_the_candidate(place, tmp_path):
+def test_what_would_not_help_leaves_the_candidate(place, tmp_path):
     promote(place, "harbour", by="Dr Chen", note="review clinics only")
     with pytest.raises(UsageError, match="tdrop audit harbour"):
         recalibrate(place)
     before = version_at(place, "harbour", CANDIDATE).version
-    one_kind = labels_by(place, tmp_path / "one.csv", lambda odds: 0 * odds)
-    with pytest.raises(DataError, match="all of one kind"):
-        recalibrate(place, one_kind)
-    right = labels_by(place, tmp_path / "right.csv", expit)
-    with pytest.raises(DataError, match="does not help"):
-        recalibrate(place, right)
+    right = recalibrate(place, labels_by(place, tmp_path / "right.csv", expit))
+    assert (right.version, right.name) == (None, "as it is")
+    assert right.gain_low < 0
     assert version_at(place, "harbour", CANDIDATE).version == before
 
 
@@ -126,8 +125,7 @@ def test_a_recalibrated_model_is_promoted_scored_and_rolled_back_like_any_other(
     wanted = expit(found.intercept + found.slope * logit(plainly["risk"]))
     np.testing.assert_allclose(model.predict(pd.DataFrame(ROWS))["risk"], wanted, atol=1e-5)
 
-    with pytest.raises(DataError, match="does not help"):
-        recalibrate(place, file)
+    assert recalibrate(place, file).version is None
     assert rollback(place, "harbour").version == found.champion
     assert f"version {found.champion}, approved earlier by Dr Chen, is in use again" in what_changed(place)
     pd.testing.assert_frame_equal(scored(place), first)
@@ -136,9 +134,15 @@ def test_a_recalibrated_model_is_promoted_scored_and_rolled_back_like_any_other(
 def test_outcomes_of_a_list_are_weighed(place, tmp_path):
     """Low risks are right and high ones too low; the list asks more of whom it can learn most from."""
     everybody = labels_by(place, tmp_path / "all.csv", lambda odds: expit(odds + 1.5 + 2 * (odds > np.median(odds))))
-    sheet = pd.read_csv(write_list(place, last_run(place, "harbour"), 60, seed=0), dtype=str)
+    run = last_run(place, "harbour")
+    with pytest.raises(UsageError, match="every patient's outcome is known"):
+        write_list(place, run, 60, seed=0)
+    risk = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS).mean.astype(float)
+    drawn = draw_list(risk, risk, 0.15, 60, seed=0)
+    facts = {"method": run.chosen, "target": run.stages.target.digest, "true": risk}
+    np.savez(place.site("harbour") / DRAW, rows=drawn.rows, probability=drawn.probability, **facts)
     known = pd.read_csv(everybody, dtype=str)
-    back = known[known[known.columns[0]].isin(sheet[sheet.columns[0]])]
+    back = known[known[known.columns[0]].isin(load_cohort(run.stages.encoded.path / TARGET).ids[drawn.rows])]
     back.to_csv(tmp_path / "back.csv", index=False)
     weighed = recalibrate(place, tmp_path / "back.csv")
     (place.site("harbour") / DRAW).unlink()
