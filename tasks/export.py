@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tasks.run import EARLIER, Run
-from tdrop.base import write_json, write_record
-from tdrop.disclosure import Published, State, disclose, limit, state_of, to_number
-from tdrop.home import Place, make_folder
-from tdrop.report import DETAILS, ReportData, SiteSummary, report_summary, write_pages
+from tdrop.base import plain, write_json, write_record
+from tdrop.disclosure import Published, Question, State, disclose, limit, state_of, to_number
+from tdrop.home import Place, digest_of, keyed, make_folder
+from tdrop.report import ReportData, SiteSummary, report_summary, write_pages
 
 
 @dataclass(frozen=True)
@@ -19,61 +19,75 @@ class Leaving:
 
     Attributes:
         data: The report's data after disclosure.
-        withheld: Whether so few patients tell it from what left before that the latter stands.
+        withheld: Why the report that left last stands instead, in a sentence; empty where this one leaves.
     """
 
     data: ReportData
-    withheld: bool
+    withheld: str = ""
 
 
-def export_site(place: Place, run: Run, whole: ReportData, folder: Path) -> Leaving:
-    """Writes the report and its numbers with small counts hidden into an empty folder."""
+def export_site(place: Place, run: Run, whole: ReportData, folder: Path, word: str = "") -> Leaving:
+    """Writes the report and its numbers with small counts hidden into an empty folder.
+
+    Args:
+        place: Where the site is.
+        run: The run behind the report.
+        whole: The report's data.
+        folder: Where to write.
+        word: Who wants another question about the same patients answered, and why.
+    """
     threshold = limit(whole.site.disclosure)
     make_folder(folder)
     if threshold:
-        return _write_disclosed(published_of(place, run.site), whole, threshold, folder)
+        return _write_disclosed(place, whole, threshold, folder, word)
     # Nothing to hide: the site's own page may leave as it is.
-    for name in ("report.html", DETAILS, EARLIER):
+    for name in ("report.html", EARLIER):
         if (place.latest(run.site) / name).is_file():
             shutil.copyfile(place.latest(run.site) / name, folder / name)
     write_numbers(whole, folder)
-    return Leaving(whole, withheld=False)
+    return Leaving(whole)
 
 
-def published_of(place: Place, site: str) -> Published:
-    """What has left of a site."""
-    return Published(place.site(site) / "published")
+def published_in(place: Place) -> Published:
+    """What has left of the sites of a home."""
+    return Published(place.root / "published")
 
 
-def _write_disclosed(published: Published, whole: ReportData, threshold: int, folder: Path) -> Leaving:
-    """Writes what may leave, or once more what left last where few patients differ between the two."""
-    now = patients_of(whole)
+def _write_disclosed(place: Place, whole: ReportData, threshold: int, folder: Path, word: str) -> Leaving:
+    """Writes what may leave, or once more what left last where the two together would tell of few patients."""
+    published, now, question = published_in(place), patients_of(whole, place), question_of(whole)
     # What is said of the report before must be what left, not what stayed.
-    data = replace(disclose(whole, whole.site.disclosure), previous=published.before(now, SiteSummary))
-    permitted = published.permits(now, threshold)
-    if permitted:
-        published.keep(now, lambda files: write_report(data, files))
-    published.copy(folder)
-    return Leaving(data, not permitted)
+    previous = published.before(now, question, SiteSummary)
+    data = replace(disclose(whole, whole.site.disclosure), previous=previous)
+    objection = published.objection(now, question, threshold, word=bool(word))
+    if not objection:
+        published.keep(now, question, lambda files: write_report(data, files), word)
+    published.copy(question.site, folder)
+    if not objection:
+        return Leaving(data)
+    return Leaving(data, f"{objection}: the two together would tell of few, so the report that left last stands")
 
 
-def patients_of(data: ReportData) -> State:
-    """The state of everyone whom a report is about."""
+def patients_of(data: ReportData, place: Place | None = None) -> State:
+    """The state of everyone whom a report is about; its digests are keyed by the secret of the home."""
     assert data.target_frame is not None, "a run's report has its patients"
     target, source = data.validation, data.source_validation
     counts = {"quarantined": target.quarantined, "duplicates": target.duplicates}
     counts |= {item.rule: item.count for item in target.findings if item.about == "patients"}
     aside = {rule: to_number(count) for rule, count in counts.items()}
     theirs = None if source.simulated or source.public else data.source_frame
-    return state_of(data.target_frame, data.y, aside=aside, source=theirs)
+    secret = {} if place is None else {"key": keyed(place.root, "published")[:16]}
+    ids = data.contract.id_column
+    return state_of(data.target_frame, data.y, aside=aside, source=theirs, ids=ids, **secret)
 
 
-def withheld_sentence(data: ReportData) -> str:
-    """Why the numbers of a report did not leave."""
-    return (
-        f"fewer than {limit(data.site.disclosure)} patients differ from those of a report that left before: their "
-        "difference would tell of those few, so the report that left last stands"
-    )
+def question_of(data: ReportData) -> Question:
+    """What a report asks about its patients: by which columns and cuts they are counted, and at which level."""
+    contract = data.contract
+    columns = [[column.name, column.type, column.categories] for column in contract.columns]
+    cuts = [[subgroup.column, subgroup.cuts] for subgroup in contract.subgroups]
+    asked = [columns, cuts, plain(data.site.decision), data.site.disclosure.threshold]
+    return Question(data.site.name, digest_of(asked))
 
 
 def write_report(data: ReportData, folder: Path) -> SiteSummary:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from tasks.export import Leaving, export_site, withheld_sentence
+from tasks.export import Leaving, export_site
 from tasks.run import Run
 from tdrop.base import plain, write_record
 from tdrop.choose import Choice, Trial
@@ -135,7 +135,7 @@ def site_record(place: Place, run: Run, whole: ReportData, folder: Path) -> Site
             MODELS_DIGEST: stages.models.digest,
             "simulated": str(site.site.simulated).lower(),
             "verdict": data.verdict,
-            **({WITHHELD: withheld_sentence(data)} if leaving.withheld else {}),
+            **({WITHHELD: leaving.withheld} if leaving.withheld else {}),
         },
         params={name: _short(value) for name, value in run.settings.model_dump(mode="json").items()},
         metrics={} if leaving.withheld else _site_metrics(data),

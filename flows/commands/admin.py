@@ -100,6 +100,9 @@ def _mention(gone: Sequence[str], removed: bool, printer: Printer) -> None:
 def prune(
     days: Annotated[int, typer.Option(help="Keep what was used within this many days", metavar="N", min=0)] = 30,
     erase: Annotated[str | None, typer.Option(help="Erase everything about one site", metavar="SITE")] = None,
+    forget_exports: Annotated[
+        bool, typer.Option("--forget-exports", help="With --erase: also forget which patients' reports have left")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask")] = False,
     as_json: AsJson = False,
     contracts: Contracts = DEFAULT_CONTRACTS,
@@ -121,7 +124,7 @@ def prune(
     if erase is None:
         _prune(place, days, printer)
     else:
-        _erase(place, erase, printer)
+        _erase(place, erase, printer, forget_exports)
 
 
 def _agreed(question: str) -> bool:
@@ -163,8 +166,13 @@ def _require_erasable(place: Place, site: str) -> None:
         )
 
 
-def _erase(place: Place, site: str, printer: Printer) -> None:
-    """Removes a site's reports, stages, records, model, deployment and artifacts."""
+def _erase(place: Place, site: str, printer: Printer, forget_exports: bool) -> None:
+    """Removes a site's reports, stages, records, model, deployment and artifacts.
+
+    What stays, unless a person says otherwise, is a keyed digest per patient of the reports that left: a site that
+    comes back must not export nearly the same patients again.
+    """
+    from tasks.export import published_in
     from tasks.prune import erase_files
     from tasks.publish import publish_index
     from tasks.registry import forget_site, kept_stages
@@ -172,6 +180,7 @@ def _erase(place: Place, site: str, printer: Printer) -> None:
 
     with _nobody_runs(place, [site]):
         stages = erase_files(place, site, kept_stages(place, besides=site))
+        published_in(place).forget(site, patients=forget_exports)
         runs = forget_site(place, site)
         pages = _erase_from_prefect(place, site)
         publish_index(place)

@@ -161,6 +161,8 @@ def export(
     folder: Annotated[
         Path | None, typer.Option(help="An empty or new folder; default: below the home", metavar="DIR")
     ] = None,
+    by: Annotated[str | None, typer.Option(help="Who lets another question leave", metavar="NAME")] = None,
+    note: Annotated[str | None, typer.Option(help="Why the same patients are asked again", metavar="TEXT")] = None,
     as_json: AsJson = False,
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
@@ -168,27 +170,34 @@ def export(
     from tasks.run import last_run
     from tdrop.home import Place
 
+    if (by is None) != (note is None):
+        raise UsageError("give both --by NAME (who takes responsibility) and --note TEXT (why), or neither")
     place, console = Place.at(contracts=contracts), answering(as_json)
     last = last_run(place, site)
     destination = (folder or place.site(site) / "export").absolute()
     if destination.is_dir() and any(destination.iterdir()) and folder is not None:
         raise UsageError(f"'{destination}' is not empty; give a new folder, so that nothing else is mailed by accident")
-    from tasks.export import export_site, withheld_sentence
+    from tasks.export import export_site
     from tasks.publish import assemble
     from tasks.registry import refuse_altered_champion
 
     refuse_altered_champion(place, site)
     # A person's own folder is new; in ours an earlier export may have left what is hidden now.
     with _replaced_whole(destination) if folder is None else nullcontext(destination) as incoming:
-        leaving = export_site(place, last, assemble(place, last), incoming)
+        leaving = export_site(place, last, assemble(place, last), incoming, f"{by}: {note}" if by and note else "")
     policy = place.network().site(site).disclosure
     rule = "nothing hidden (exempt)" if policy.exempt else f"counts under {policy.threshold} hidden"
     threshold = None if policy.exempt else policy.threshold
     console.answer(
-        {"site": site, "folder": str(destination), "counts_hidden_below": threshold, "left_before": leaving.withheld}
+        {
+            "site": site,
+            "folder": str(destination),
+            "counts_hidden_below": threshold,
+            "left_before": bool(leaving.withheld),
+        }
     )
     if leaving.withheld:
-        console.print(f"[bold]{site}[/]: {withheld_sentence(leaving.data)}.")
+        console.print(f"[bold]{site}[/]: {leaving.withheld}.")
     console.print(f"[bold]{site}[/]: {rule}. {destination}")
 
 

@@ -15,6 +15,7 @@ from .cells import (
 )
 from .differences import (
     Published as Published,
+    Question as Question,
     State as State,
     may_leave as may_leave,
     patients_apart as patients_apart,

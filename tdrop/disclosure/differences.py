@@ -13,6 +13,7 @@ report and not in the next would tell of those few, and several reports can be a
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,19 +25,19 @@ import pandas as pd
 from filelock import FileLock
 from numpy.typing import NDArray
 
-from tdrop.base import read_arrays, read_record, write_record
+from tdrop.base import read_arrays, read_record, write_json, write_record
 from tdrop.home import PRIVATE
 
 Prints = NDArray[np.uint64]
-#: By name, one number a row (rows,): `known` and `patients` with the rows that were set aside, `outcomes` and `rows`
-#: the same without, and `source`.
+#: By name, one number per row (rows,): `known` and `patients` with the rows that were set aside, `outcomes` and `rows`
+#: the same without, `people` by their id alone, and `source`.
 State = Mapping[str, Prints]
+#: Of digests that never leave a process, as in tests.
+DEFAULT_KEY = "0" * 16
 #: Parts of a state that hold patients and nothing else.
 PATIENTS = ("outcomes", "rows", "source")
-#: A state's file, and its file before a state had several parts.
-_ROWS, _OLD_ROWS = "rows.npz", "rows.npy"
-#: The files that left, and a summary of them that stays when the files are replaced by newer ones.
-_FILES, _SUMMARY = "files", "summary.json"
+#: Of what left: its state, its question, its files, and a summary that stays when newer files replace these.
+_ROWS, _ABOUT, _FILES, _SUMMARY = "rows.npz", "about.json", "files", "summary.json"
 
 Summary = TypeVar("Summary")
 
@@ -47,6 +48,8 @@ def state_of(
     *,
     aside: Mapping[str, int] | None = None,
     source: pd.DataFrame | None = None,
+    ids: str | None = None,
+    key: str = DEFAULT_KEY,
 ) -> State:
     """Returns the state of a site's patients.
 
@@ -55,23 +58,26 @@ def state_of(
         outcomes: What is known of their outcomes (rows,), NaN where nothing is.
         aside: By rule, how many other rows a report counts.
         source: The source's rows.
+        ids: The column that names people, whatever else is known of them.
+        key: Sixteen characters that nobody outside knows: without them no guess about a patient can be tried.
     """
     known = np.full(len(frame), np.nan) if outcomes is None else np.asarray(outcomes, dtype=np.float64)
     counted = [f"{rule} {number}" for rule, count in (aside or {}).items() for number in range(count)]
-    others = _prints(pd.DataFrame({"": pd.Series(counted, dtype="str")}))
-    outcome_rows, rows = _prints(frame.assign(**{"": known})), _prints(frame)
+    others = _prints(pd.DataFrame({"": pd.Series(counted, dtype="str")}), key)
+    outcome_rows, rows = _prints(frame.assign(**{"": known}), key), _prints(frame, key)
     state = {
         "known": np.union1d(outcome_rows, others),
         "patients": np.union1d(rows, others),
         "outcomes": outcome_rows,
         "rows": rows,
+        "people": rows if ids is None else _prints(frame[[ids]], key),
     }
-    return state if source is None else {**state, "source": _prints(source)}
+    return state if source is None else {**state, "source": _prints(source, key)}
 
 
-def _prints(frame: pd.DataFrame) -> Prints:
+def _prints(frame: pd.DataFrame, key: str) -> Prints:
     whole = frame.astype("str")
-    return np.sort(pd.util.hash_pandas_object(whole, index=False).to_numpy(np.uint64))
+    return np.sort(pd.util.hash_pandas_object(whole, index=False, hash_key=key).to_numpy(np.uint64))
 
 
 def patients_apart(now: State, then: State) -> int:
@@ -103,58 +109,118 @@ def _parts_few(states: Sequence[Prints], threshold: int) -> bool:
     return bool((parted & (np.minimum(taken, rest) < threshold)).any())
 
 
-def _apart(now: State, then: State) -> list[int]:
+def _apart(now: State, then: State, parts: Iterable[str] | None = None) -> list[int]:
     """For each part that both have, how many rows only one of them has."""
-    both = [name for name in now if name in then]
+    both = [name for name in parts or now if name in now and name in then]
     return [max(len(np.setdiff1d(now[name], then[name])), len(np.setdiff1d(then[name], now[name]))) for name in both]
 
 
 @dataclass(frozen=True)
-class Published:
-    """What has left of one site; it stays at the site.
+class Question:
+    """What a report asks about its patients.
 
     Attributes:
-        folder: Holds one folder per state that left: a digest per patient, and of the last one the files themselves.
+        site: Whom it is about, by name.
+        digest: Of everything that decides groups and counts: columns, cuts of subgroups, decision level, threshold.
+    """
+
+    site: str
+    digest: str = ""
+
+
+@dataclass(frozen=True)
+class Published:
+    """What has left of the sites of a home; it stays there, also when a site is erased.
+
+    Attributes:
+        folder: Holds one folder per state that left: a keyed digest per patient, the question, and of every site's
+            last one the files themselves.
     """
 
     folder: Path
 
-    def permits(self, now: State, threshold: int) -> bool:
-        """Whether a state of the patients may leave beside all that did."""
-        return may_leave(now, [_state_in(left) for left in self._left()], threshold)
+    def objection(self, now: State, question: Question, threshold: int, *, word: bool = False) -> str:
+        """Why a report may not leave beside all that did, whatever site they named; empty where it may.
 
-    def before(self, now: State, kind: type[Summary]) -> Summary | None:
-        """The summary that left last of other patients than these."""
-        for left in reversed(self._left()):
+        Reports of nearly the same people are compared patient by patient. Another question about the same people needs
+        `threshold` of them to be others, a person's `word`, or to have left before. Both rules hold across sites,
+        because an extract may be named twice, and after a site was erased.
+        """
+        before = [(_state_in(left), _question_in(left)) for left in self._left()]
+        near = [(then, asked) for then, asked in before if asked.site == question.site or _mostly(now, then)]
+        if not may_leave(now, [then for then, _ in near], threshold):
+            return f"fewer than {threshold} patients differ from those of a report that left before"
+        settled = word or question.digest in {asked.digest for _, asked in near}
+        if not settled and any(max(_apart(now, then, ("people",))) < threshold for then, _ in near):
+            return (
+                "a report that left before asked another question about the same patients (a person lets this one "
+                "leave with --by and --note)"
+            )
+        return ""
+
+    def before(self, now: State, question: Question, kind: type[Summary]) -> Summary | None:
+        """The summary that left last of the site's other patients than these."""
+        for left in reversed(self._left(question.site)):
             if patients_apart(now, _state_in(left)):
                 return read_record(kind, left / _SUMMARY)
         return None
 
-    def keep(self, now: State, write: Callable[[Path], Any]) -> None:
-        """Writes what leaves of a state, and keeps it as the last that did; `write` returns its summary."""
+    def keep(self, now: State, question: Question, write: Callable[[Path], Any], word: str = "") -> None:
+        """Writes what leaves of a state, and keeps it as the last that did.
+
+        Args:
+            now: The state of the patients.
+            question: What the report asks about them.
+            write: Writes the files and returns their summary.
+            word: Who let it leave in spite of an objection, and why.
+        """
         self.folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
         with FileLock(self.folder / ".lock", mode=0o600):
-            earlier = self._left()
-            number = int(earlier[-1].name) + 1 if earlier else 1
-            incoming = self.folder / f".{number:06d}"
+            numbers = [int(left.name) for left in self._left()]
+            name = f"{max(numbers, default=0) + 1:06d}"
+            incoming = self.folder / f".{name}"
             shutil.rmtree(incoming, ignore_errors=True)
             (incoming / _FILES).mkdir(parents=True, mode=PRIVATE)
             write_record(incoming / _SUMMARY, write(incoming / _FILES))
+            write_json(incoming / _ABOUT, {"site": question.site, "digest": question.digest, "word": word})
             np.savez(incoming / _ROWS, **now)  # type: ignore[arg-type]
-            incoming.rename(self.folder / f"{number:06d}")
+            earlier = self._left(question.site)
+            incoming.rename(self.folder / name)
             for left in earlier:
-                same = not patients_apart(now, _state_in(left))
+                same = not patients_apart(now, _state_in(left)) and _question_in(left) == question
                 shutil.rmtree(left if same else left / _FILES, ignore_errors=True)
 
-    def copy(self, folder: Path) -> None:
-        """Copies what left last."""
-        shutil.copytree(self._left()[-1] / _FILES, folder, dirs_exist_ok=True)
+    def copy(self, site: str, folder: Path) -> None:
+        """Copies what left last of a site; nothing where nothing did."""
+        for left in self._left(site)[-1:]:
+            shutil.copytree(left / _FILES, folder, dirs_exist_ok=True)
 
-    def _left(self) -> list[Path]:
-        return sorted(path.parent for name in (_ROWS, _OLD_ROWS) for path in self.folder.glob(f"[0-9]*/{name}"))
+    def forget(self, site: str, *, patients: bool = False) -> None:
+        """Removes a site's name and numbers, and with `patients` also the digests that keep its patients apart."""
+        for left in self._left(site):
+            if patients:
+                shutil.rmtree(left, ignore_errors=True)
+                continue
+            write_json(left / _ABOUT, {"site": "", "digest": _question_in(left).digest, "word": ""})
+            (left / _SUMMARY).unlink(missing_ok=True)
+            shutil.rmtree(left / _FILES, ignore_errors=True)
+
+    def _left(self, site: str | None = None) -> list[Path]:
+        left = sorted(path.parent for path in self.folder.glob(f"[0-9]*/{_ROWS}"))
+        return [folder for folder in left if site is None or _question_in(folder).site == site]
 
 
 def _state_in(folder: Path) -> State:
-    if (folder / _ROWS).is_file():
-        return read_arrays(folder / _ROWS)
-    return {"known": np.load(folder / _OLD_ROWS)}
+    return read_arrays(folder / _ROWS)
+
+
+def _question_in(folder: Path) -> Question:
+    about = json.loads((folder / _ABOUT).read_text(encoding="utf-8"))
+    return Question(about["site"], about["digest"])
+
+
+def _mostly(now: State, then: State) -> bool:
+    """Whether at least half of the people of one state are in the other."""
+    name = "people" if "people" in now and "people" in then else "rows"
+    shared = len(np.intersect1d(now[name], then[name]))
+    return 2 * shared >= min(len(now[name]), len(then[name]))

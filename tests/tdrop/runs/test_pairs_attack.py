@@ -16,7 +16,7 @@ from exported_folder import METHOD, METHODS, attack_folder, confusion, groups_of
 from numpy.typing import NDArray
 from report_cases import CONTRACTS, predict, report_data, simulate
 
-from tasks.export import patients_of, write_report
+from tasks.export import patients_of, question_of, write_report
 from tdrop.base import Summary
 from tdrop.contracts import load_network
 from tdrop.data import LabelCounts, learn_encoder, subgroups_of
@@ -81,11 +81,11 @@ def chosen(summary: Summary, people: NDArray[np.intp]) -> Summary:
 
 def export(published: Published, data: ReportData, folder: Path) -> dict[str, bytes]:
     """What a person gets who asks for an export, by the steps of the command."""
-    now, policy = patients_of(data), data.site.disclosure
-    if published.permits(now, policy.threshold):
-        shown = replace(disclose(data, policy), previous=published.before(now, SiteSummary))
-        published.keep(now, lambda files: write_report(shown, files))
-    published.copy(folder)
+    now, question, policy = patients_of(data), question_of(data), data.site.disclosure
+    if not published.objection(now, question, policy.threshold):
+        shown = replace(disclose(data, policy), previous=published.before(now, question, SiteSummary))
+        published.keep(now, question, lambda files: write_report(shown, files))
+    published.copy(question.site, folder)
     return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 

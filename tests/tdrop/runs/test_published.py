@@ -10,10 +10,15 @@ import pandas as pd
 import pytest
 from disclosure_attack import Attack
 
-from tdrop.disclosure import Published, may_leave, patients_apart, shown_count, state_of
+from tdrop.disclosure import Published, Question, State, may_leave, patients_apart, shown_count, state_of
 from tdrop.report import SiteSummary
 
 THRESHOLD = 10
+QUESTION = Question("a", "age below 65")
+
+
+def permits(published: Published, now: State, question: Question = QUESTION, *, word: bool = False) -> bool:
+    return not published.objection(now, question, THRESHOLD, word=word)
 
 
 def cohort(rows: int, first: int = 0) -> pd.DataFrame:
@@ -31,10 +36,10 @@ def write(frame: pd.DataFrame) -> Any:
 
 def export(published: Published, frame: pd.DataFrame, folder: Path, y: Any = None) -> str:
     """What a person gets who asks for an export; the same steps as the command's."""
-    now = state_of(frame, y)
-    if published.permits(now, THRESHOLD):
-        published.keep(now, write(frame))
-    published.copy(folder)
+    now = state_of(frame, y, ids="patient_id")
+    if permits(published, now):
+        published.keep(now, QUESTION, write(frame))
+    published.copy("a", folder)
     return (folder / "numbers.txt").read_text()
 
 
@@ -60,24 +65,62 @@ def test_patients_are_apart_by_who_came_went_or_changed() -> None:
 def test_neither_outcomes_nor_rows_set_aside_nor_the_source_cover_who_came(published: Published) -> None:
     source = cohort(300, first=1000)
     left = state_of(cohort(400), None, aside={"age.range": 3}, source=source)
-    published.keep(left, write(cohort(400)))
+    published.keep(left, QUESTION, write(cohort(400)))
     outcomes = np.arange(401) % 2
-    assert published.permits(left, THRESHOLD)
-    assert published.permits(state_of(cohort(400), outcomes[:400], aside={"age.range": 3}, source=source), THRESHOLD)
-    assert not published.permits(state_of(cohort(401), outcomes, aside={"age.range": 3}, source=source), THRESHOLD)
-    assert not published.permits(state_of(cohort(400), None, aside={"age.range": 4}, source=source), THRESHOLD)
-    assert not published.permits(state_of(cohort(400), None, aside={"age.range": 3}, source=source[1:]), THRESHOLD)
+    assert permits(published, left)
+    assert permits(published, state_of(cohort(400), outcomes[:400], aside={"age.range": 3}, source=source))
+    assert not permits(published, state_of(cohort(401), outcomes, aside={"age.range": 3}, source=source))
+    assert not permits(published, state_of(cohort(400), None, aside={"age.range": 4}, source=source))
+    assert not permits(published, state_of(cohort(400), None, aside={"age.range": 3}, source=source[1:]))
     others = state_of(cohort(400, first=500), outcomes[:400], aside={"age.range": 5}, source=source[10:])
-    assert published.permits(others, THRESHOLD)
+    assert permits(published, others)
 
 
-def test_what_left_before_there_were_parts_still_counts(published: Published) -> None:
-    published.keep(state_of(cohort(400), None), write(cohort(400)))
-    (kept,) = published.folder.glob("*/rows.npz")
-    np.save(kept.with_name("rows.npy"), state_of(cohort(400), None)["known"])
-    kept.unlink()
-    assert published.permits(state_of(cohort(400), None), THRESHOLD)
-    assert not published.permits(state_of(cohort(401), None), THRESHOLD)
+def test_the_same_patients_are_not_asked_another_question(published: Published, tmp_path: Path) -> None:
+    """Cuts at 64, 65, 66, ... would in the end tell each patient's age."""
+    people = state_of(cohort(400), None, ids="patient_id")
+    export(published, cohort(400), tmp_path / "first")
+    other = Question("a", "age below 66")
+    assert not permits(published, people, other)
+    # A column more changes every patient's row, and none of the people.
+    wider = state_of(cohort(400).assign(smoker=np.arange(400) % 2), None, ids="patient_id")
+    assert not permits(published, wider, other)
+    assert not permits(published, state_of(cohort(404), None, ids="patient_id"), other)
+    assert permits(published, state_of(cohort(410), None, ids="patient_id"), other)
+    assert permits(published, people, other, word=True)
+    published.keep(people, other, write(cohort(400)), "Dr Chen: the clinic acts from another age on")
+    # Both have left: neither tells anything new.
+    assert permits(published, people, other)
+    assert permits(published, people)
+    assert not permits(published, people, Question("a", "age below 67"))
+
+
+def test_neither_another_name_nor_erasing_makes_a_report_new(published: Published, tmp_path: Path) -> None:
+    export(published, cohort(400), tmp_path / "first")
+    people, one_more = (state_of(cohort(rows), None, ids="patient_id") for rows in (400, 401))
+    twin = Question("b", QUESTION.digest)
+    assert permits(published, people, twin), "the same numbers under another name"
+    assert not permits(published, one_more, twin)
+    assert not permits(published, people, Question("b", "age below 66"))
+    published.forget("a")
+    assert not any(b'"a"' in file.read_bytes() for file in published.folder.rglob("*.json"))
+    published.copy("a", tmp_path / "second")
+    assert not (tmp_path / "second").exists()
+    assert not permits(published, one_more)
+    assert not permits(published, people, Question("a", "age below 66"))
+    # Another hospital that shares a few patients is not held up.
+    assert permits(published, state_of(cohort(400, first=395), None, ids="patient_id"), Question("c", "sex"))
+
+
+def test_a_person_may_have_what_left_forgotten(published: Published, tmp_path: Path) -> None:
+    export(published, cohort(400), tmp_path / "first")
+    published.forget("a", patients=True)
+    assert permits(published, state_of(cohort(401), None, ids="patient_id"))
+
+
+def test_what_is_kept_of_patients_cannot_be_guessed() -> None:
+    first, second = (state_of(cohort(40), None, ids="patient_id", key=key * 16) for key in "ab")
+    assert not set(first["people"].tolist()) & set(second["people"].tolist())
 
 
 @pytest.mark.parametrize(("before", "after"), [(399, 400), (394, 395), (395, 394), (400, 409)])
@@ -107,7 +150,7 @@ def test_enough_new_patients_leave_and_nothing_near_an_older_export_does(publish
     other = pd.concat([cohort(400), cohort(5, first=9000)])
     assert export(published, other, tmp_path / "4") == second
     assert export(published, cohort(400), tmp_path / "5") == first
-    assert published.before(state_of(cohort(400), None), SiteSummary).patients == 410
+    assert published.before(state_of(cohort(400), None, ids="patient_id"), QUESTION, SiteSummary).patients == 410
 
 
 def test_outcomes_that_come_a_few_at_a_time_wait(published: Published, tmp_path: Path) -> None:
@@ -129,7 +172,7 @@ def test_an_interrupted_write_leaves_what_left_before(published: Published, tmp_
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
-        published.keep(state_of(cohort(500), None), fails)
-    published.copy(tmp_path / "2")
+        published.keep(state_of(cohort(500), None), QUESTION, fails)
+    published.copy("a", tmp_path / "2")
     assert (tmp_path / "2" / "numbers.txt").read_text() == first
-    assert published.permits(state_of(cohort(500), None), THRESHOLD)
+    assert permits(published, state_of(cohort(500), None))
