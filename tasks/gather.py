@@ -44,7 +44,7 @@ from tdrop.home import (
 )
 from tdrop.report import Provenance, ReportData, SiteSummary
 from tdrop.served import Promotion, read_batches
-from tdrop.shift import Matching, Shift, judge_known_outcomes, judge_known_ranking
+from tdrop.shift import Matching, Shift, judge_benefit, judge_known_outcomes, judge_known_ranking
 
 #: The summary in a report's folder.
 SUMMARY = "summary.json"
@@ -65,7 +65,7 @@ def gather(place: Place, run: Run, promotion: Promotion | None) -> ReportData:
         contract=site.contract,
         validation=stages.target.record(Validation, "validation.json"),
         source_validation=stages.source.record(Validation, "validation.json"),
-        shift=_judged(run, y),
+        shift=_judged(run, y, site.site.decision.threshold),
         matching=stages.matching.record(Matching, "matching.json"),
         tuning=_marked_trials(run),
         choice=run.choice,
@@ -111,11 +111,11 @@ def _observations(place: Place, run: Run, forecast: Forecast | None, y: NDArray[
     return observe(forecast, run.stages.evaluation.record(Evaluation, "evaluation.json"), run.chosen, ())
 
 
-def _judged(run: Run, y: NDArray[Any] | None) -> Shift:
+def _judged(run: Run, y: NDArray[Any] | None, threshold: float) -> Shift:
     """The shift under the verdict that known outcomes leave; its stage, made before any was read, stays as it is."""
     risk = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS).mean
-    said = () if y is None else (judge_known_outcomes(y, risk), judge_known_ranking(y, risk))
-    return run.stages.shift.record(Shift, "shift.json").judged(*said)
+    by_outcomes = () if y is None else (judge_known_outcomes(y, risk), judge_known_ranking(y, risk))
+    return run.stages.shift.record(Shift, "shift.json").judged(judge_benefit(y, risk, threshold), *by_outcomes)
 
 
 def _marked_trials(run: Run) -> dict[str, list[Trial]]:

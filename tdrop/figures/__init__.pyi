@@ -22,6 +22,12 @@ from .referral import (
     draw_recalibration as draw_recalibration,
     draw_risk_coverage as draw_risk_coverage,
     draw_risk_histogram as draw_risk_histogram,
+    risk_bars as risk_bars,
+)
+from .sites import (
+    SiteLine as SiteLine,
+    draw_site_ranking as draw_site_ranking,
+    draw_site_reviews as draw_site_reviews,
 )
 from .style import (
     INK as INK,

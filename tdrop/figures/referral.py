@@ -37,10 +37,7 @@ _THRESHOLDS = np.linspace(0.02, 0.6, 59)
 @styled
 def draw_risk_histogram(summary: Summary, referred: NDArray[np.bool_], level: float, hide_below: int = 0) -> Drawing:
     """Draws how many patients have which risk, and which of them are referred (chosen method, first seed)."""
-    edges = np.linspace(0, 1, 21 if hide_below else 31)
-    used, reviewed = (np.histogram(summary.mean[mask], edges)[0].astype(float) for mask in (~referred, referred))
-    if hide_below:
-        used, reviewed = (_rounded(counts, hide_below) for counts in (used, reviewed))
+    edges, used, reviewed = risk_bars(summary, referred, hide_below)
     canvas = Canvas(WIDTH, 2.6)
     panel = canvas.panel
     centre, width = (edges[:-1] + edges[1:]) / 2, 0.92 * edges[1]
@@ -59,6 +56,18 @@ def draw_risk_histogram(summary: Summary, referred: NDArray[np.bool_], level: fl
     counts = f"{len(summary.mean):,} patients by predicted risk; {int(referred.sum()):,} of them are referred."
     hidden = f"Patients by predicted risk and referral; bars of fewer than {hide_below} patients are not drawn."
     return canvas.finish("risks", "Predicted risks and referrals", hidden if hide_below else counts)
+
+
+def risk_bars(summary: Summary, referred: NDArray[np.bool_], hide_below: int = 0) -> tuple[Doubles, Doubles, Doubles]:
+    """Returns edges of bars of risks (bars + 1,) and patients who are not and who are referred (bars,).
+
+    Where counts are hidden, the bars are wider, and those of few patients are empty.
+    """
+    edges = np.linspace(0, 1, 21 if hide_below else 31)
+    used, reviewed = (np.histogram(summary.mean[mask], edges)[0].astype(float) for mask in (~referred, referred))
+    if not hide_below:
+        return edges, used, reviewed
+    return edges, _rounded(used, hide_below), _rounded(reviewed, hide_below)
 
 
 def _rounded(counts: Doubles, hide_below: int) -> Doubles:

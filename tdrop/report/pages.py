@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,13 +16,15 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from tdrop.contracts import Contract, Site, Validation
+from tdrop.figures import SiteLine, draw_site_ranking, draw_site_reviews
 from tdrop.forecast import TrackRecord
 from tdrop.home import Status
 from tdrop.report.data import ReportData, SiteSummary
 from tdrop.report.details import details_values, patient_values
-from tdrop.report.sentences import VERDICTS, method_sentence, verdict_word, verdict_words
-from tdrop.report.summary import expectations, report_summary, unknowns
-from tdrop.report.text import method_label, say, template_environment
+from tdrop.report.sentences import VERDICTS, method_sentence, report_verdict, verdict_word, verdict_words
+from tdrop.report.summary import expected_sentences, report_summary, review_example, unknowns
+from tdrop.report.text import say, template_environment
+from tdrop.report.worth import find_worst_group, weigh_worth
 from tdrop.shift import Matching, Shift
 
 #: The file with the statistical details, beside report.html.
@@ -64,12 +67,28 @@ def render_report(data: ReportData) -> str:
         data=data,
         site=data.site,
         summary=report_summary(data),
-        verdict=verdict_words(data.verdict, data.shift.grounds),
+        verdict=report_verdict(data),
         verdict_word=verdict_word,
         method_sentence=method_sentence(data),
-        expectations=expectations(data),
+        expected=expected_sentences(data),
         unknowns=unknowns(data),
+        example=review_example(data),
+        guessed="decision" not in data.site.model_fields_set,
+        worst=find_worst_group(data),
+        **_worth_values(data),
     )
+
+
+def _worth_values(data: ReportData) -> dict[str, Any]:
+    """What the page says about whether acting on the model is worth it; a stopped site's says nothing of it."""
+    worth = None if data.verdict == "stop" else weigh_worth(data)
+    if worth is None:
+        return {"worth": None, "levels": "[]", "place": 0}
+    levels = [
+        [round(100 * at.level, 2), at.flagged, at.found, at.missed, at.benefit, at.everybody] for at in worth.levels
+    ]
+    place = [at.level for at in worth.levels].index(worth.here.level)
+    return {"worth": worth, "levels": json.dumps(levels), "place": place}
 
 
 def render_details(data: ReportData) -> str:
@@ -181,6 +200,18 @@ class IndexLine:
         return order.index(self.summary.verdict) if self.summary.verdict in order else len(order)
 
 
+def _site_line(line: IndexLine) -> SiteLine:
+    summary = line.summary
+    expected = (summary.forecast or {}).get("auroc")
+    interval = None
+    if expected and expected.value is not None and expected.low is not None and expected.high is not None:
+        interval = (expected.value, expected.low, expected.high)
+    review = None
+    if isinstance(summary.referred, int) and isinstance(summary.patients, int) and summary.patients:
+        review = summary.referred / summary.patients
+    return SiteLine(f"{summary.title}: {line.words['word'].lower()}", interval, summary.auroc, review)
+
+
 def render_index(lines: Sequence[IndexLine], track: TrackRecord | None = None) -> str:
     """Returns index.html across sites.
 
@@ -188,11 +219,12 @@ def render_index(lines: Sequence[IndexLine], track: TrackRecord | None = None) -
         lines: One per site.
         track: How often sealed forecasts held, over all sites.
     """
-    names = list(dict.fromkeys(method.method for line in lines for method in line.summary.methods))
+    drawn = [_site_line(line) for line in lines if line.summary.created is not None]
     return _render(
         "index.html",
         entries=lines,
-        methods=[(name, method_label(name)) for name in names],
+        ranking=draw_site_ranking(drawn),
+        reviews=draw_site_reviews(drawn),
         track=say("track", track=track) if track is not None and track.sealed else "",
         simulated=any(line.summary.simulated for line in lines),
     )

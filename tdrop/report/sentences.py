@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import numpy as np
 import pandas as pd
 
 from tdrop.base import Feature
@@ -18,7 +17,7 @@ from tdrop.disclosure import shown_mean
 from tdrop.evaluate import ALL, Evaluation, LeftOut
 from tdrop.metrics import FEWEST_EVENTS
 from tdrop.report.data import ReportData
-from tdrop.report.text import count, in_sentence, number, say, share
+from tdrop.report.text import count, in_sentence, method_label, number, say, share
 from tdrop.shift import FeatureShift, Ground, Matching, Shift
 
 SIMPLE = "logistic_regression"
@@ -41,10 +40,32 @@ def verdict_word(verdict: str) -> str:
 
 
 def verdict_words(verdict: str, grounds: Iterable[Ground] = ()) -> dict[str, str]:
-    """Returns a verdict's word, its style and its sentence: that of the grounds which decided it, where there are."""
+    """Returns a verdict's word, its style and its sentence.
+
+    The sentence is that of the grounds which decided it, where there are, and first of all that a model adds nothing.
+    """
     word, style = VERDICTS.get(verdict, (verdict, "unsure"))
-    decided = [say("ground", ground=ground) for ground in grounds if ground.verdict == verdict != "go"]
-    return {"word": word, "style": style, "sentence": " ".join(decided) or say("verdict", verdict=verdict)}
+    against = [ground for ground in grounds if ground.verdict != "go"]
+    useless = [ground for ground in against if ground.kind == "benefit" and verdict != "stop"]
+    decided = [ground for ground in against if ground.verdict == verdict and ground not in useless]
+    sentences = [say("ground", ground=ground) for ground in (*useless, *decided)]
+    if not decided and verdict != "caution":
+        sentences.append(say("verdict", verdict=verdict))
+    return {"word": word, "style": style, "sentence": " ".join(sentences) or say("verdict", verdict=verdict)}
+
+
+def report_verdict(data: ReportData) -> dict[str, str]:
+    """Returns a report's verdict; one that the features alone decided names those that differ most."""
+    words = verdict_words(data.verdict, data.shift.grounds)
+    if by_features(data):
+        words["sentence"] = f"{words['sentence']} {difference_sentence(data)}".strip()
+    return words
+
+
+def by_features(data: ReportData) -> bool:
+    """Whether nothing but how different the patients are speaks against the model."""
+    decided = any(ground.verdict == data.verdict for ground in data.shift.grounds)
+    return data.verdict in ("caution", "stop") and not decided
 
 
 def shift_sentence(shift: Shift) -> str:
@@ -84,6 +105,11 @@ def choice_sentence(choice: Choice) -> str:
 
 def _candidate_losses(choice: Choice) -> dict[str, float]:
     return {row.method: row.log_loss for row in choice.table if row.candidate and row.log_loss is not None}
+
+
+def method_title(choice: Choice) -> str:
+    """Returns what the chosen method is called on a first page: several that are used together are an average."""
+    return say("average_of", members=choice.members) if choice.members else method_label(choice.method)
 
 
 def method_sentence(data: ReportData) -> str:
@@ -236,13 +262,3 @@ def _unused_sentence(method: str, trials: Sequence[Trial]) -> str:
 
 def _lambda_of(trial: Trial) -> float:
     return float(trial.settings.get("lambda_") or 0.0)
-
-
-def error_kinds(data: ReportData) -> str:
-    """Says which errors a decision level makes, by the risks themselves: a low one acts on many without need."""
-    level, risk = data.site.decision.threshold, data.predictions[data.method][0].mean.astype(np.float64)
-    needless, missed = float((1 - risk)[risk >= level].sum()), float(risk[risk < level].sum())
-    if not needless + missed:
-        return ""
-    # To a twentieth: the risks do not know it better, and one patient more or less does not show.
-    return say("error_kinds", twentieths=round(20 * needless / (needless + missed)))

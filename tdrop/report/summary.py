@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from tdrop.base import Count
+from tdrop.evaluate import patients_table
 from tdrop.forecast import Observation, Quantity
+from tdrop.metrics import has_spread
 from tdrop.report.data import Expected, MethodLine, ReportData, SiteSummary
 from tdrop.report.sentences import (
+    by_features,
     difference_sentence,
-    error_kinds,
     evaluation_warnings,
     left_out_sentence,
+    method_title,
     picked_trial,
     shift_sentence,
 )
-from tdrop.report.text import method_label, say, share
+from tdrop.report.text import method_label, say
 
 #: What the index shows of each method.
 INDEXED = ("auroc", "error_auroc_sd", "error_auroc_risk", "interval_width", "referrals", "referred", "inpt")
@@ -39,9 +44,9 @@ def report_summary(data: ReportData) -> SiteSummary:
         created=None if data.provenance is None else data.provenance.created,
         contract_version=data.contract.version,
         verdict=data.verdict,
-        reason=shift_sentence(data.shift),
+        reason=" ".join([shift_sentence(data.shift), *([difference_sentence(data)] if data.verdict == "stop" else [])]),
         method=data.method,
-        method_label=method_label(data.method),
+        method_label=method_title(data.choice),
         patients=evaluation.patients,
         referred=reasons.get("referred"),
         reasons=reasons,
@@ -50,7 +55,7 @@ def report_summary(data: ReportData) -> SiteSummary:
         auroc=evaluation.value(data.method, "auroc"),
         forecast=_forecast(data),
         matched_auroc=None if trial is None else trial.auroc,
-        use=say("use", data=data, referred=reasons.get("referred")),
+        use=say("use", data=data, referred=reasons.get("referred"), useless=_adds_nothing(data)),
         things=tuple(things_to_know(data)),
         promotion=data.promotion,
         failed_methods=tuple(sorted(data.failed_methods)),
@@ -64,6 +69,11 @@ def report_summary(data: ReportData) -> SiteSummary:
             for method in evaluation.methods
         ),
     )
+
+
+def _adds_nothing(data: ReportData) -> bool:
+    """Whether acting on the model is hardly better than acting on everybody or on nobody."""
+    return any(ground.kind == "benefit" and ground.verdict != "go" for ground in data.shift.grounds)
 
 
 def _forecast(data: ReportData) -> dict[str, Expected] | None:
@@ -94,12 +104,17 @@ def things_to_know(data: ReportData) -> list[str]:
     """Returns the three things to know, most important first."""
     things = [say("refused_labels", data=data)] if data.refused_labels else []
     things += evaluation_warnings(data.evaluation, data.hide_below)[:1]
-    # Those that decided the verdict stand beside it.
-    grounds = [ground for ground in data.shift.grounds if ground.verdict not in ("go", data.verdict)]
+    # Those that decided the verdict stand beside it, and so does that the model adds nothing.
+    grounds = [
+        ground
+        for ground in data.shift.grounds
+        if ground.verdict not in ("go", data.verdict) and (ground.kind != "benefit" or data.verdict == "stop")
+    ]
     things += [say("ground", ground=ground) for ground in grounds]
     things.append(left_out_sentence(data.left_out, data.contract))
     things += _with_outcomes(data) if data.labelled else _without_outcomes(data)
-    things.append(difference_sentence(data))
+    if not by_features(data):
+        things.append(difference_sentence(data))
     if data.validation.quarantined:
         things.append(say("set_aside", validation=data.validation))
     if data.failed_methods:
@@ -134,9 +149,9 @@ def _with_outcomes(data: ReportData) -> list[str]:
 
 def _without_outcomes(data: ReportData) -> list[str]:
     if data.forecast is not None:
-        return [say("unchecked_forecast"), say("same_findings")]
+        return [say("unchecked_forecast")]
     trial = picked_trial(data.tuning.get(data.method, ()))
-    return [say("no_outcomes", auroc=None if trial is None else trial.auroc), say("same_findings")]
+    return [say("no_outcomes", auroc=None if trial is None else trial.auroc)]
 
 
 def unknowns(data: ReportData) -> list[str]:
@@ -146,45 +161,75 @@ def unknowns(data: ReportData) -> list[str]:
     return [*limits, say("outside", shift=data.shift)] if data.shift.outside_overlap else limits
 
 
+#: A wider interval of a share holds nearly anything, so it says nothing.
+_WIDEST = 0.3
+
+
+def expected_sentences(data: ReportData) -> list[str]:
+    """Says what was forecast of the chosen method, where nothing has checked it yet.
+
+    An interval that could hardly fail is no result: there the sentence says what limits it.
+    """
+    forecast = data.forecast
+    if forecast is None or data.labelled:
+        return []
+    names: dict[Quantity, str] = {
+        "auroc": "how well it ranks patients",
+        "error_rate": "the errors",
+        "outcomes": "the number of outcomes",
+    }
+    sentences, too_wide = [], []
+    for quantity, name in names.items():
+        answer = forecast.find(data.method, quantity)
+        if answer is None or answer.value is None or answer.low is None or answer.high is None:
+            continue
+        if answer.high - answer.low > _WIDEST:
+            too_wide.append(name)
+        elif quantity == "auroc":
+            sentences.append(say("expected_ranking", answer=answer))
+        elif quantity == "outcomes":
+            sentences.append(say("expected_outcomes", answer=answer))
+        else:
+            sentences.append(say("expected_errors", answer=answer, threshold=forecast.threshold))
+    return [*sentences, say("too_wide", what=too_wide)] if too_wide else sentences
+
+
 @dataclass(frozen=True)
-class Expectation:
-    """One number of the first screen.
+class Example:
+    """One patient of the review list.
 
     Attributes:
-        title: What it is, in plain words.
-        value: The forecast.
-        interval: Its interval.
-        observed: What the outcomes showed, and whether that lies inside; empty before they are known.
-        about: What must be known to read it; empty where nothing must.
+        line: Where it stands in patients.csv, whose first line is its heading.
+        risk: Its risk.
+        low: Lower end of its interval, or None without one.
+        high: Upper end.
+        why: Why it is on the list.
     """
 
-    title: str
-    value: str
-    interval: str
-    observed: str
-    about: str = ""
+    line: int
+    risk: float
+    low: float | None
+    high: float | None
+    why: str
 
 
-def expectations(data: ReportData) -> list[Expectation]:
-    """Returns the chosen method's forecast for the first screen; nothing where there is none."""
-    forecast = data.forecast
-    if forecast is None:
-        return []
-    titles: dict[Quantity, str] = {
-        "auroc": "Puts the right patient first",
-        "error_rate": f"Misclassified if we act at {share(forecast.threshold, 0)} risk or more",
-        "outcomes": "Will have the outcome",
-    }
-    shown = []
-    for quantity, title in titles.items():
-        answer = forecast.find(data.method, quantity)
-        if answer is not None and answer.value is not None and answer.low is not None and answer.high is not None:
-            seen = observation(data, data.method, quantity)
-            observed = "" if seen is None else f"observed {100 * seen.observed:.0f}: {inside_text(seen)} the interval"
-            about = error_kinds(data) if quantity == "error_rate" else ""
-            interval = f"{100 * answer.low:.0f} to {100 * answer.high:.0f}"
-            shown.append(Expectation(title, f"{100 * answer.value:.0f} in 100", interval, observed, about))
-    return shown
+def review_example(data: ReportData) -> Example | None:
+    """Returns the first patient for review; None where nobody is, or where patients may not be shown."""
+    referrals, summary, decision = data.referrals, data.predictions[data.method][0], data.site.decision
+    rows = np.flatnonzero(referrals.referred)
+    if data.hide_below or not len(rows):
+        return None
+    row = int(rows[0])
+    table = patients_table(np.arange(len(summary.mean)), summary, decision, data.unlike)
+    line = table.iloc[row]
+    spread = has_spread(summary)
+    return Example(
+        row + 2,
+        float(line["risk"]),
+        float(line["low"]) if spread else None,
+        float(line["high"]) if spread else None,
+        str(line["why"]),
+    )
 
 
 def observation(data: ReportData, method: str, quantity: Quantity) -> Observation | None:

@@ -20,6 +20,7 @@ from tdrop.data import features_of
 from tdrop.evaluate import Row
 from tdrop.methods import label
 from tdrop.metrics import METRICS
+from tdrop.shift import Ground
 
 NOTHING = "–"
 
@@ -43,12 +44,18 @@ def template_environment(*, autoescape: bool) -> Environment:
     )
     environment.filters.update(
         count=count, share=share, number=number, moment=moment, method=method_label, listed=listed,
+        in_sentence=in_sentence,
         hundredths=lambda value: f"{100 * value:.0f}",
         points=lambda value: f"{100 * value:.1f} percentage points",
         base64=lambda text: b64encode(text.encode()).decode(),
     )  # fmt: skip
-    environment.globals.update(say=say, metrics=METRICS)
+    environment.globals.update(say=say, metrics=METRICS, most_flagged=_most_flagged)
     return environment
+
+
+def _most_flagged(ground: Ground) -> bool:
+    """Whether a model flags most patients, as far as disclosure lets that be seen."""
+    return isinstance(ground.count, int) and isinstance(ground.of, int) and 2 * ground.count > ground.of
 
 
 @cache

@@ -23,6 +23,8 @@ from .overlap import (
 )
 from .verdict import (
     Ground as Ground,
+    enough_to_judge_benefit as enough_to_judge_benefit,
+    judge_benefit as judge_benefit,
     judge_known_outcomes as judge_known_outcomes,
     judge_known_ranking as judge_known_ranking,
     judge_shared_patients as judge_shared_patients,

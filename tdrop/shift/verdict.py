@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from tdrop.base import INTERVAL_LEVEL, MOST_TWINS, Amount, Cohort, Count, SiteStopped
-from tdrop.metrics import auroc
+from tdrop.metrics import FEWEST_EVENTS, auroc, per_row_benefit
 from tdrop.shift.overlap import DomainAuroc
 
 Verdict = Literal["go", "caution", "stop", "too few to say"]
@@ -43,6 +43,10 @@ BELIEVED_SURPLUS = 0.2
 #: patients make any difference sure; one below a tenth is what methods miss by at sites where only the patients differ.
 CAUTION_RATIO = 1.1
 STOP_RATIO = 2.0
+#: A model that gains less net benefit than this over acting on everybody, or on nobody, adds nothing: not half a
+#: patient in 100. So many known outcomes are needed to count it; by fewer, chance would decide.
+LEAST_BENEFIT = 0.005
+FEWEST_FOR_BENEFIT = 100
 
 #: From best to worst: the worst ground is the verdict.
 _ORDER: tuple[Verdict, ...] = ("go", "caution", "too few to say", "stop")
@@ -68,14 +72,15 @@ class Ground:
     Attributes:
         kind: What it is about.
         verdict: What it says by itself.
-        count: Patients it counts: outcomes of the rarer class, shared patients, or outcomes that happened.
+        count: Patients it counts: outcomes of the rarer class, shared patients, those acted on, or outcomes that
+            happened.
         of: Patients among whom they were counted.
         expected: Outcomes that the risks expect; None for other kinds.
         low: Lower end of the interval of what could have happened by chance; None for other kinds.
         high: Upper end.
     """
 
-    kind: Literal["source_outcomes", "shared_patients", "known_outcomes", "known_ranking"]
+    kind: Literal["source_outcomes", "shared_patients", "benefit", "known_outcomes", "known_ranking"]
     verdict: Verdict
     count: Count
     of: Count
@@ -149,6 +154,27 @@ def _count_same_values(source: Cohort, target: Cohort) -> int:
     if len(ours) - len(known) > MOST_TWINS * len(ours):
         return 0
     return sum(row in known for row in theirs)
+
+
+def enough_to_judge_benefit(y: NDArray[Any]) -> bool:
+    """Whether known outcomes (rows,), NaN where unknown, are enough to say what acting on a model is worth."""
+    known = np.asarray(y, dtype=np.float64)[np.isfinite(np.asarray(y, dtype=np.float64))]
+    return len(known) >= FEWEST_FOR_BENEFIT and min(known.sum(), len(known) - known.sum()) >= FEWEST_EVENTS
+
+
+def judge_benefit(y: NDArray[Any] | None, risk: NDArray[Any], threshold: float) -> Ground:
+    """Says whether acting on risks (rows,) from a threshold on is worth more than acting on everybody or on nobody.
+
+    By known outcomes (rows,), NaN where unknown, where they are enough; by the risks themselves otherwise.
+    """
+    p = np.asarray(risk, dtype=np.float64)
+    outcome = p
+    if y is not None and enough_to_judge_benefit(y):
+        known = np.isfinite(np.asarray(y, dtype=np.float64))
+        outcome, p = np.asarray(y, dtype=np.float64)[known], p[known]
+    acted, everybody = (float(per_row_benefit(outcome, whom, threshold).mean()) for whom in (p, np.ones(len(p))))
+    verdict: Verdict = "caution" if acted - max(everybody, 0.0) < LEAST_BENEFIT else "go"
+    return Ground("benefit", verdict, int((p >= threshold).sum()), len(p))
 
 
 def judge_known_outcomes(y: NDArray[Any], risk: NDArray[Any]) -> Ground | None:

@@ -47,9 +47,9 @@ def transfer(place):
 
 
 def page(place):
-    """The first screen, without its markup."""
+    """The words of the report."""
     text = (place.latest(SITE) / "report.html").read_text(encoding="utf-8")
-    return unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text.split("<main>")[0].split("</style>")[1])))
+    return unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text.split("</style>")[1].split("<script>")[0])))
 
 
 def not_exempt(place):

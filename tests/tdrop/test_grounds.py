@@ -11,6 +11,7 @@ from tdrop.base import Cohort, plain, read
 from tdrop.shift import (
     Ground,
     estimate_shift,
+    judge_benefit,
     judge_known_outcomes,
     judge_known_ranking,
     judge_shared_patients,
@@ -129,6 +130,31 @@ def test_a_large_site_is_not_doubted_over_a_few_percent(rate, verdict):
     found = judge_known_outcomes((np.arange(rows) < rate * rows).astype(float), np.full(rows, 0.2))
     assert not found.low <= found.count <= found.high, "chance alone does not explain it"
     assert found.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [(0.02, 0.5, "go"), (0.2, 0.9, "caution"), (0.01, 0.1, "caution")],
+    ids=["tells patients apart", "acts on everybody", "acts on nobody"],
+)
+@pytest.mark.parametrize("labelled", [True, False])
+def test_a_model_that_adds_nothing_is_no_plain_go(low, high, verdict, labelled):
+    random = np.random.default_rng(0)
+    risk = random.uniform(low, high, 2000)
+    y = (random.random(2000) < risk).astype(float) if labelled else None
+    ground = judge_benefit(y, risk, 0.15)
+    assert (ground.verdict, ground.of) == (verdict, 2000)
+    assert ground.count == (risk >= 0.15).sum()
+    assert worst_verdict("go", ground) == verdict
+
+
+def test_outcomes_show_that_a_model_which_promises_much_adds_nothing():
+    random = np.random.default_rng(1)
+    risk = random.uniform(0.02, 0.5, 2000)
+    unrelated = (random.random(2000) < 0.26).astype(float)
+    assert judge_benefit(unrelated, risk, 0.15).verdict == "caution"
+    few = np.where(np.arange(2000) < 60, unrelated, np.nan)
+    assert judge_benefit(few, risk, 0.15).verdict == "go", "60 outcomes would decide by chance"
 
 
 def test_the_worst_ground_is_the_verdict():

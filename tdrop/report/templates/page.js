@@ -64,3 +64,33 @@ document.querySelectorAll(".back").forEach(function (back) {
 window.addEventListener("beforeprint", function () {
   document.querySelectorAll("details").forEach(function (details) { details.open = true; });
 });
+// Another decision level: what becomes of 100 patients, from numbers that were counted when the page was made.
+document.querySelectorAll("[data-levels]").forEach(function (section) {
+  const levels = JSON.parse(section.getAttribute("data-levels"));
+  const slider = section.querySelector("input[type=range]");
+  const model = section.querySelector("[data-strategy=model]");
+
+  function show() {
+    const [level, flagged, found, missed, benefit, everybody] = levels[Number(slider.value)];
+    const parts = { found: found, needless: flagged - found, missed: missed, left: 100 - flagged - missed };
+    const percent = level + "%";
+    let start = 0;
+    Object.keys(parts).forEach(function (name) {
+      const bar = model.querySelector("rect." + name);
+      bar.setAttribute("x", start);
+      bar.setAttribute("width", parts[name]);
+      start += parts[name];
+      model.querySelector("[data-part=" + name + "]").textContent = parts[name];
+    });
+    model.querySelector(".name").textContent = "Model, from " + percent + " risk";
+    section.querySelector("output").textContent = percent;
+    slider.setAttribute("aria-valuetext", percent);
+    section.querySelector("#net-benefit").textContent = "Net benefit in 100 patients: " + benefit.toFixed(1).replace("-", "−")
+      + " by the model, " + everybody.toFixed(1).replace("-", "−") + " acting on everybody, 0 on nobody.";
+    section.querySelector("#price").textContent = ((100 - level) / level).toFixed(1);
+    section.querySelector("#price-level").textContent = percent;
+  }
+
+  slider.addEventListener("input", show);
+  section.querySelector(".slider").hidden = false;
+});

@@ -32,29 +32,26 @@ SUMMARY = SiteSummary(
 )
 
 
-def test_index_lists_sites_by_methods_with_links(labelled: ReportData, unlabelled: ReportData) -> None:
+def test_index_sets_sites_side_by_side_with_links(labelled: ReportData, unlabelled: ReportData) -> None:
     lines = [
-        IndexLine(report_summary(data), f"sites/{n}/latest/report.html")
-        for n, data in enumerate((labelled, unlabelled))
+        IndexLine(replace(report_summary(data), title=title), f"sites/{title}/latest/report.html")
+        for title, data in {"Harbour": labelled, "Lakeside": unlabelled}.items()
     ]
-    page = Page(render_index(lines))
-    assert [a["href"] for a in page.all("a")][:2] == ["sites/0/latest/report.html", "sites/1/latest/report.html"]
-    for words in ("Caution", "Transductive dropout", "MixMatch", "400", "nobody yet"):
+    page = Page(render_index([*lines, IndexLine(SiteSummary("ferryside", "Ferryside"), "stopped.html")]))
+    assert [a["href"] for a in page.all("a")][:2] == [line.link for line in lines]
+    for words in ("Caution", "Transductive dropout", "400", "nobody yet", "Ferryside"):
         assert words in page.text
+    for figure in ("ranking", "reviews"):
+        drawn = page.figure(figure)
+        assert "Harbour: caution" in drawn
+        assert "Ferryside" not in drawn, "it never had a report"
+    share = lines[0].summary.referred / 400
+    assert f"{share:.0%}" in page.figure("reviews")
     assert "No site has a report yet" in render_index([])
-    hidden = replace(lines[0].summary, referred=Hidden(10), patients=None, auroc=None)
-    assert "&lt;10" in render_index([replace(lines[0], summary=hidden)])
-
-
-def test_the_index_lists_no_methods_of_a_site_that_never_had_a_report(unlabelled: ReportData) -> None:
-    lines = [
-        IndexLine(report_summary(unlabelled), "harbour.html"),
-        IndexLine(SiteSummary("ferryside", "Ferryside"), "stopped.html"),
-    ]
-    first, second = render_index(lines).split('id="table-methods"')
-    assert "Ferryside" in first
-    assert "Ferryside" not in second
-    assert "table-methods" not in render_index(lines[1:])
+    hidden = replace(lines[0].summary, referred=Hidden(10), patients=None, auroc=None, forecast=None)
+    small = render_index([replace(lines[0], summary=hidden)])
+    assert "&lt;10" in small
+    assert "<figure" not in small
 
 
 def test_the_index_says_over_all_sites_how_often_forecasts_held(unlabelled: ReportData) -> None:

@@ -17,13 +17,19 @@ from tdrop.disclosure import disclose
 from tdrop.evaluate import evaluate_methods
 from tdrop.report import ReportData, SiteSummary, evaluation_warnings, render_report, report_summary
 from tdrop.served import Promotion
+from tdrop.shift import Ground
 
 MAX_BYTES = 300_000
+MAX_WORDS = 1_500
 PROMOTION = Promotion("harbour", "1", "ensemble", by="Dr A", note="agreed in the board", when="2026-11-14T08:00")
 
 
 def first_screen(data: ReportData) -> str:
     return Page(render_report(data).split("</header>")[0]).text
+
+
+def whole_page(data: ReportData) -> str:
+    return Page(render_report(data)).text
 
 
 def test_nothing_comes_from_outside(page: Page, details: Page) -> None:
@@ -65,13 +71,20 @@ def test_first_screen_says_whether_and_for_whom(labelled: ReportData) -> None:
     referred = labelled.evaluation.value(labelled.method, "referred", 0)
     for words in (
         "Harbour Hospital", "Caution", f"{400 - referred:.0f} of 400 patients", f"the other {referred:.0f}",
-        "Transductive dropout", "Three things to know", "What changed", "verdict Go", "Nobody has approved",
-        "death from any cause within 10 years",
+        "Transductive dropout", "death from any cause within 10 years", "Is it worth it?", "Of 100 patients like these",
     ):  # fmt: skip
         assert words in head, words
-    assert head.count("guessing gives 50") == 1
-    for jargon in ("AUROC", "log loss", "propensity", "epistemic", "calibration", "seed", "Brier", "net benefit"):
-        assert jargon not in head
+    text = whole_page(labelled)
+    assert text.count("guessing gives 50") == 1
+    for words in ("What to know", "verdict Go", "Nobody has approved", "Signature"):
+        assert text.count(words) == 1, words
+    for jargon in ("AUROC", "log loss", "propensity", "epistemic", "calibration", "seed", "Brier", "Committee"):
+        assert jargon not in text
+
+
+def test_the_report_is_read_in_minutes(labelled: ReportData, unlabelled: ReportData) -> None:
+    for data in (labelled, unlabelled):
+        assert len(whole_page(data).split()) < MAX_WORDS
 
 
 def test_simulated_data_are_never_shown_as_real(labelled: ReportData) -> None:
@@ -94,6 +107,17 @@ def test_every_verdict_has_its_words(unlabelled: ReportData, verdict: str, word:
     assert word in text
     assert use in text
     assert ("Stop: do not use the model at this site" in text) == (verdict == "stop")
+
+
+def test_a_stop_names_what_differs_and_asks_for_no_signature(labelled: ReportData) -> None:
+    stopped = replace(labelled, shift=replace(labelled.shift, verdict="stop"))
+    assert re.search(
+        r"too different .* Main differences from the source: .*\d+% here, \d+% there", first_screen(stopped)
+    )
+    text = whole_page(stopped)
+    for words in ("Signature", "Is it worth it?", "may be used", "patients.csv"):
+        assert words not in text, words
+    assert "Main differences" in report_summary(stopped).reason
 
 
 # Why this method ----------------------------------------------------------------------------------
@@ -147,53 +171,138 @@ def test_a_site_with_too_few_outcomes_gets_a_page_that_says_so(labelled: ReportD
         "harbour", labelled.predictions, y, labelled.site.decision, seeds=(0, 1), bootstrap=10
     )
     data = replace(labelled, y=y, evaluation=evaluation)
-    assert evaluation_warnings(evaluation)[0] in first_screen(data)
+    assert evaluation_warnings(evaluation)[0] in whole_page(data)
 
 
-def test_the_first_screen_gives_the_forecast_and_what_it_cannot_know(unlabelled: ReportData) -> None:
-    text = first_screen(unlabelled)
+def test_a_forecast_is_told_where_it_could_fail_and_its_limits_where_not(unlabelled: ReportData) -> None:
     assert unlabelled.forecast is not None
-    for quantity in ("auroc", "error_rate", "outcomes"):
-        answer = unlabelled.forecast.find(unlabelled.method, quantity)
-        assert answer is not None
-        ends = f"({100 * answer.low:.0f} to {100 * answer.high:.0f})"
-        assert f"{100 * answer.value:.0f} in 100 {ends}" in text
-    assert "if we act at 15% risk or more" in text
-    assert "only outcomes show that" in text
-    assert "shift" not in text, "a word for statisticians"
+    wide, narrow = ((0.05, 0.9), (0.7, 0.8))
+    for low, high in (wide, narrow):
+        answers = tuple(
+            replace(answer, value=0.75, low=low, high=high) if answer.quantity == "auroc" else answer
+            for answer in unlabelled.forecast.answers
+        )
+        text = whole_page(replace(unlabelled, forecast=replace(unlabelled.forecast, answers=answers)))
+        told = f"75 times in 100 ({100 * low:.0f} to {100 * high:.0f})" in text
+        assert told == ((low, high) == narrow)
+        assert ("How well it ranks patients" in text) == ((low, high) == wide), "what limits it"
+        assert "only outcomes can settle" in text or told
     assert "nothing here has checked" in text
-    assert "observed" not in text
+    assert "shift" not in text, "a word for statisticians"
 
 
 def test_without_a_forecast_nothing_is_promised(unlabelled: ReportData) -> None:
     bare = replace(unlabelled, forecast=None)
-    assert "What to expect here" not in first_screen(bare)
+    assert "should" not in whole_page(bare)
     assert report_summary(bare).forecast is None
 
 
-def test_known_outcomes_stand_beside_the_forecast(labelled: ReportData) -> None:
-    assert first_screen(labelled).count(": inside the interval") == 3
-    missed = replace(labelled, observations=make_observations(labelled.forecast, labelled.method, 400, 0.02))
-    assert first_screen(missed).count("observed 2: outside the interval") == 3
-
-
-def test_the_first_screen_tells_one_observed_ranking(labelled: ReportData) -> None:
+def test_once_outcomes_are_known_there_is_one_yardstick(labelled: ReportData) -> None:
+    """The verdict's check of known outcomes; whether the forecast's interval held is in the details."""
+    text = whole_page(labelled)
+    assert "interval (" not in text
+    assert "inside" not in text
     (ranking,) = [seen for seen in labelled.observations if seen.quantity == "auroc" and seen.method == labelled.method]
     others = [seen for seen in labelled.observations if seen is not ranking]
-    text = first_screen(replace(labelled, observations=(*others, replace(ranking, observed=0.87))))
-    assert "observed 87" in text
-    assert "the right one gets the higher risk 87 times in 100" in text
+    seen = whole_page(replace(labelled, observations=(*others, replace(ranking, observed=0.87))))
+    assert "the right one gets the higher risk 87 times in 100" in seen
 
 
 def test_a_disclosed_site_hides_what_was_observed_of_few(labelled: ReportData) -> None:
     policy = labelled.site.disclosure.model_copy(update={"exempt": False})
     shown = disclose(labelled, policy)
     assert all(seen.n % policy.threshold == 0 for seen in shown.observations)
-    assert "inside the interval" in first_screen(shown)
     few = replace(labelled, observations=make_observations(labelled.forecast, labelled.method, 400, 3 / 400))
     assert not {"error_rate", "outcomes"} & {seen.quantity for seen in disclose(few, policy).observations}
     tiny = replace(labelled, observations=make_observations(labelled.forecast, labelled.method, 7))
     assert not disclose(tiny, policy).observations
+
+
+# Is it worth it? ----------------------------------------------------------------------------------
+
+
+def levels_of(data: ReportData) -> dict[float, list[float]]:
+    """By decision level in percent: flagged, found, missed, net benefit and that of acting on everybody, of 100."""
+    (section,) = [found for found in Page(render_report(data)).all("section") if "data-levels" in found]
+    return {level: numbers for level, *numbers in json.loads(section["data-levels"] or "")}
+
+
+def test_natural_frequencies_are_those_of_the_known_outcomes(labelled: ReportData) -> None:
+    assert labelled.y is not None
+    risk = labelled.predictions[labelled.method][0].mean
+    levels = levels_of(labelled)
+    assert set(levels) == set(range(1, 61))
+    for level in (5, 15, 40):
+        acted, died = risk >= level / 100, labelled.y == 1
+        flagged, found, missed, benefit, everybody = levels[level]
+        assert flagged == pytest.approx(100 * acted.mean(), abs=0.5)
+        assert found == pytest.approx(100 * (acted & died).mean(), abs=0.5)
+        assert missed == pytest.approx(100 * (~acted & died).mean(), abs=1)
+        price = level / (100 - level)
+        assert benefit == pytest.approx(100 * ((acted & died).mean() - price * (acted & ~died).mean()), abs=0.06)
+        assert everybody == pytest.approx(100 * (died.mean() - price * (1 - died.mean())), abs=0.06)
+    flagged, found, missed, *_ = levels[15]
+    text = first_screen(labelled)
+    assert f"flags {flagged}: {found} of them have it, and {missed}" in text
+    assert f"Counted among 400 patients with a known outcome, {int(labelled.y.sum())} of whom had it" in whole_page(
+        labelled
+    )
+
+
+def test_without_outcomes_the_risks_say_what_to_expect(unlabelled: ReportData) -> None:
+    risk = unlabelled.predictions[unlabelled.method][0].mean
+    _, found, *_ = levels_of(unlabelled)[15]
+    assert found == pytest.approx(100 * np.where(risk >= 0.15, risk, 0).mean(), abs=0.5)
+    text = whole_page(unlabelled)
+    assert "are expected to have the outcome" in text
+    assert "By the predicted risks of 400 patients; no outcome here has checked them" in text
+
+
+def test_what_leaves_counts_no_more_than_the_bars_of_the_figure_show(labelled: ReportData) -> None:
+    shown = disclose(labelled, labelled.site.disclosure.model_copy(update={"exempt": False}))
+    assert set(levels_of(shown)) == set(range(5, 65, 5))
+    moved = replace(labelled, y=1 - labelled.y)
+    assert levels_of(disclose(moved, moved.site.disclosure.model_copy(update={"exempt": False}))) == levels_of(shown)
+    text = whole_page(shown)
+    assert "patients.csv" not in text
+    assert "For example" not in text
+
+
+def test_where_the_model_adds_nothing_the_first_sentence_says_so(labelled: ReportData) -> None:
+    shift = replace(labelled.shift, verdict="go", grounds=(Ground("benefit", "caution", 380, 400),)).judged()
+    data = replace(labelled, shift=replace(shift, verdict="caution"))
+    head = first_screen(data)
+    assert "Caution At this site's decision level the model flags 380 of 400 patients" in head
+    assert "hardly better than acting on everybody. At this level there is no point in using it" in head
+    assert "may be used for" not in head
+    few = replace(data, shift=replace(data.shift, grounds=(Ground("benefit", "caution", 3, 400),)))
+    assert "hardly better than acting on nobody" in first_screen(few)
+
+
+def test_the_worst_subgroup_is_named(labelled: ReportData, unlabelled: ReportData) -> None:
+    rates = {
+        group: labelled.evaluation.value(labelled.method, "error_rate", group=group)
+        for group in labelled.evaluation.groups
+        if labelled.evaluation.row(labelled.method, "patients", group=group).value >= 30
+    }
+    worst = max((group for group in rates if rates[group] is not None), key=rates.__getitem__)
+    text = whole_page(labelled)
+    assert f"Worst for {worst[0].lower()}{worst[1:].replace(': ', ' ')}: {100 * rates[worst]:.0f} in 100" in text
+    assert "Worst for" not in whole_page(unlabelled)
+
+
+def test_the_list_for_review_is_linked_with_one_example(labelled: ReportData, page: Page) -> None:
+    assert {"href": "patients.csv"} in page.all("a")
+    row = int(np.flatnonzero(labelled.referrals.referred)[0])
+    risk = labelled.predictions[labelled.method][0].mean[row]
+    assert f"For example line {row + 2} of that file: risk {100 * risk:.0f}%" in page.text
+
+
+def test_a_level_that_nobody_set_is_said_to_be_the_default(labelled: ReportData, page: Page) -> None:
+    assert "The risk level of 15% is the default: nobody has set one" in page.text
+    decision = labelled.site.decision.model_copy(update={"risk_level": 0.15})
+    chosen = replace(labelled, site=labelled.site.model_copy(update={"decision": decision}))
+    assert "is the default" not in whole_page(chosen)
 
 
 # Approval, and what changed -----------------------------------------------------------------------
@@ -211,24 +320,24 @@ def test_summary_is_plain_json_and_feeds_the_next_report(labelled: ReportData) -
     assert read(SiteSummary, json.loads(json.dumps(plain(summary), allow_nan=False))) == summary
     assert summary.method == "transductive_dropout"
     assert summary.referred == labelled.evaluation.value("transductive_dropout", "referred", 0)
-    assert "Nothing since the last report (2026-11-16)" in first_screen(replace(labelled, previous=summary))
+    assert "Nothing since the last report (2026-11-16)" in whole_page(replace(labelled, previous=summary))
     other = replace(summary, referred=7, verdict="stop")
-    assert "had verdict Stop, 7 for review." in first_screen(replace(labelled, previous=other))
-    assert "This is the first report" in first_screen(replace(labelled, previous=None))
+    assert "had verdict Stop, 7 for review." in whole_page(replace(labelled, previous=other))
+    assert "This is the first report" in whole_page(replace(labelled, previous=None))
 
 
 def test_an_approval_is_what_changed(labelled: ReportData) -> None:
-    text = first_screen(replace(labelled, previous=report_summary(labelled), promotion=PROMOTION))
+    text = whole_page(replace(labelled, previous=report_summary(labelled), promotion=PROMOTION))
     assert "Approved since the last report by Dr A." in text
     assert "Nothing since" not in text
     approved = report_summary(replace(labelled, promotion=PROMOTION))
-    assert "The approval was withdrawn since the last report." in first_screen(replace(labelled, previous=approved))
+    assert "The approval was withdrawn since the last report." in whole_page(replace(labelled, previous=approved))
 
 
 def test_going_back_is_no_new_approval(labelled: ReportData) -> None:
     second = replace(PROMOTION, by="Dr B", when="2026-11-16T08:00", version="2")
     summary = report_summary(replace(labelled, promotion=second))
-    text = first_screen(replace(labelled, previous=summary, promotion=PROMOTION))
+    text = whole_page(replace(labelled, previous=summary, promotion=PROMOTION))
     assert "Gone back since the last report: version 1, approved earlier by Dr A, is in use again." in text
     assert "Approved since" not in text
 

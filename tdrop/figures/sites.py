@@ -1,0 +1,76 @@
+"""Figures that set sites side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from textwrap import shorten
+
+from tdrop.figures.style import HIGHLIGHT, REFERENCE, TARGET_COLOUR, WIDTH, Canvas, Drawing, percent_axes, styled
+
+#: Letters of a site's name beside its line.
+_LONGEST_NAME = 26
+
+
+@dataclass(frozen=True)
+class SiteLine:
+    """What is drawn of one site.
+
+    Attributes:
+        name: Its name for people.
+        expected: Its forecast AUROC with the ends of its interval, or None.
+        observed: The AUROC that outcomes showed, or None.
+        review: Share of its patients who are referred for review, or None.
+    """
+
+    name: str
+    expected: tuple[float, float, float] | None = None
+    observed: float | None = None
+    review: float | None = None
+
+
+@styled
+def draw_site_ranking(sites: Sequence[SiteLine]) -> Drawing | None:
+    """Draws the forecast AUROC of every site with its interval, and what was observed; None without any."""
+    if not any(site.expected or site.observed is not None for site in sites):
+        return None
+    canvas = _canvas(sites)
+    panel = canvas.panel
+    for height, site in enumerate(sites):
+        if site.expected is not None:
+            value, low, high = site.expected
+            panel.plot([low, high], [height, height], color=TARGET_COLOUR, linewidth=2)
+            panel.plot([value], [height], color=TARGET_COLOUR, marker="o", markersize=5, linestyle="")
+        if site.observed is not None:
+            panel.plot([site.observed], [height], color=HIGHLIGHT, marker="D", markersize=5, linestyle="", zorder=3)
+    panel.axvline(0.5, **REFERENCE)
+    panel.set_title("Ranking: AUROC")
+    return canvas.finish("ranking", "Ranking by site", "Forecast AUROC with its interval, and the observed one.")
+
+
+@styled
+def draw_site_reviews(sites: Sequence[SiteLine]) -> Drawing | None:
+    """Draws which share of every site's patients is referred for review; None where that is known of none."""
+    if all(site.review is None for site in sites):
+        return None
+    canvas = _canvas(sites)
+    panel = canvas.panel
+    for height, site in enumerate(sites):
+        if site.review is not None:
+            panel.barh(height, site.review, height=0.5, color=TARGET_COLOUR, alpha=0.55)
+            panel.text(site.review, height, f" {site.review:.0%}", va="center", fontsize=8)
+    panel.set_xlim(0, 1.15 * max(site.review or 0 for site in sites) or 1)
+    percent_axes(panel.xaxis)
+    panel.set_title("Referred for review")
+    panel.set_xlabel("share of the patients")
+    return canvas.finish("reviews", "Patients for review by site", "Share of each site's patients who are reviewed.")
+
+
+def _canvas(sites: Sequence[SiteLine]) -> Canvas:
+    canvas = Canvas(WIDTH, 0.9 + 0.24 * len(sites))
+    panel = canvas.panel
+    panel.grid(axis="y", visible=False)
+    panel.set_ylim(len(sites) - 0.4, -0.6)
+    names = [shorten(site.name, _LONGEST_NAME, placeholder=" …") for site in sites]
+    panel.set_yticks(range(len(sites)), names)
+    return canvas
