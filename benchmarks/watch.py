@@ -1,0 +1,238 @@
+"""Models in use for two years: how often a watch raises a false alarm, and how many patients it needs for a true one.
+
+Simulated sites with a batch of 50 to 500 patients per month over two years. Every history is also judged by a rule that
+looks at each batch alone (the batch's mean is more than 3 standard errors above that of the reference, as tools do that
+compare chunk by chunk). The truth changes at the first batch, so that patients to the alarm count from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+from scipy.stats import norm
+
+from benchmarks.results import Cell, Estimate, Results, Table
+from benchmarks.units import Options, run_units
+from tdrop.base import Cohort
+from tdrop.watch import (
+    CAUTION_LINE,
+    LINE,
+    RiskTest,
+    ScoredPatients,
+    WatchState,
+    begin_watch,
+    freeze_scale,
+    relative_loss,
+)
+
+SITES, QUICK_SITES, AT_ONCE = 1_000, 8, 50
+MONTHS, SMALLEST, LARGEST = 24, 50, 500
+FEATURES, SOURCE_ROWS, LEVEL = 5, 2_000, 0.15
+#: Standard errors of the rule that looks at each batch alone.
+BATCH_RULE = 3.0
+#: By scenario: the target's patients (half of them are the reference), and the mean place of new patients.
+PLACES: Mapping[str, tuple[int, float]] = {
+    "as those it was made for, reference of 200": (400, 0.5),
+    "as those it was made for, reference of 500": (1_000, 0.5),
+    "mean place .52, reference of 500": (1_000, 0.52),
+    "mean place .61, reference of 500": (1_000, 0.61),
+    "mean place .65, reference of 200": (400, 0.65),
+    "mean place .65, reference of 500": (1_000, 0.65),
+    "mean place .70, reference of 500": (1_000, 0.70),
+}
+#: By scenario: how much the log odds of new patients' risks rise.
+RISES: Mapping[str, float] = {
+    "risks as at those it was made for": 0.0,
+    "log odds of risks .5 higher": 0.5,
+    "log odds of risks 1.0 higher": 1.0,
+}
+#: By scenario: by how much of log odds the risks are too low, and the middle of their log odds.
+OFFSETS: Mapping[str, tuple[float, float]] = {
+    "risks right, outcome in 21%": (0.0, -1.6),
+    "off by .1 (tolerated), outcome in 21%": (0.1, -1.6),
+    "off by .3, outcome in 21%": (0.3, -1.6),
+    "off by .5, outcome in 21%": (0.5, -1.6),
+    "off by .5, outcome in 11%": (0.5, -2.5),
+    "off by 1.0, outcome in 21%": (1.0, -1.6),
+}
+
+
+@dataclass(frozen=True)
+class Found:
+    """When two rules raised their alarm in one history, in patients; None where they never did."""
+
+    watch: int | None
+    batch_rule: int | None
+
+
+def run(options: Options) -> Results:
+    """Simulates every scenario and counts alarms."""
+    sites = QUICK_SITES if options.quick else options.seeds_or(SITES)
+    tables = [
+        _table(options, "further", "Rule 1, further away than the targets were", watch_places, PLACES, sites),
+        _table(options, "harm", "Rule 2, harm without labels", watch_harm, RISES, sites),
+        _table(options, "outcomes", "Rule 3, known outcomes (caution line)", watch_outcomes, OFFSETS, sites),
+    ]
+    about = (
+        f"Simulated: {sites:,} sites per line, {MONTHS} monthly batches of {SMALLEST} to {LARGEST} patients. An alarm "
+        "that nothing caused is false; the share is over the whole two years. Patients to the alarm: median over the "
+        "histories that have one. Beside it the rule that looks at each batch alone, on the same histories."
+    )
+    return Results("A model in use: alarms over two years", about, tables)
+
+
+def _table(
+    options: Options,
+    name: str,
+    caption: str,
+    function: Callable[..., tuple[Found, ...]],
+    scenarios: Mapping[str, Any],
+    sites: int,
+) -> Table:
+    starts = range(0, sites, AT_ONCE)
+    units = [
+        {"scenario": scenario, "first": start, "sites": min(AT_ONCE, sites - start)}
+        for scenario in scenarios
+        for start in starts
+    ]
+    parts = iter(run_units(options, f"watch: {name}", function, units))
+    rows = []
+    for scenario in scenarios:
+        histories = [history for _ in starts for history in next(parts)]
+        watch, other = [one.watch for one in histories], [one.batch_rule for one in histories]
+        rows.append({"truth": scenario, **_alarms("watch", watch), **_alarms("batch by batch", other)})
+    return Table(name, caption, rows)
+
+
+def _alarms(rule: str, patients: list[int | None]) -> dict[str, Cell]:
+    alarms = [count for count in patients if count is not None]
+    middle = f"{np.median(alarms):,.0f}" if alarms else None
+    return {f"{rule}: alarms": Estimate(len(alarms) / len(patients)), f"{rule}: median patients": middle}
+
+
+def watch_places(scenario: str, first: int, sites: int) -> tuple[Found, ...]:
+    """Rule 1 at some sites."""
+    rows, mean = PLACES[scenario]
+    found = []
+    for site in range(first, first + sites):
+        generator = np.random.default_rng([site, rows, round(1_000 * mean)])
+        source, target = _draw(generator, SOURCE_ROWS, 0.0), _draw(generator, rows, 1.0)
+        state = _begin(source, target)
+        assert state.scale is not None
+        assert state.further is not None
+        sizes = _sizes(generator)
+        # A place is the chance that one normal number is above another.
+        further = 1.0 + float(norm.ppf(mean)) * np.sqrt(2)
+        place = state.scale.place(_draw(generator, sum(sizes), further).X)
+        alone = [(batch.mean() - 0.5) / (batch.std(ddof=1) / np.sqrt(len(batch))) for batch in _batches(place, sizes)]
+        found.append(Found(_crossed(state.further.path(place), LINE), _first_batch(alone, sizes)))
+    return tuple(found)
+
+
+def watch_harm(scenario: str, first: int, sites: int) -> tuple[Found, ...]:
+    """Rule 2 at some sites."""
+    rise = RISES[scenario]
+    found = []
+    for site in range(first, first + sites):
+        generator = np.random.default_rng([site, 2, round(1_000 * rise)])
+        target = _risks(generator, 1_000, 0.0)
+        state = begin_watch("simulated", "1", "", scale=None, made_for=_scored(np.zeros((1_000, 1)), *target))
+        assert state.review is not None
+        assert state.loss is not None
+        sizes = _sizes(generator)
+        risk, review = _risks(generator, sum(sizes), rise)
+        loss = relative_loss(risk, LEVEL)
+        path = np.logaddexp(state.review.path(review), state.loss.path(loss)) - np.log(2)
+        before = relative_loss(target[0], LEVEL)
+        alone = [
+            max(_standard_errors(a, before), _standard_errors(b, target[1]))
+            for a, b in zip(_batches(loss, sizes), _batches(review, sizes), strict=True)
+        ]
+        found.append(Found(_crossed(path, LINE), _first_batch(alone, sizes)))
+    return tuple(found)
+
+
+def watch_outcomes(scenario: str, first: int, sites: int) -> tuple[Found, ...]:
+    """Rule 3 at some sites."""
+    offset, middle = OFFSETS[scenario]
+    found = []
+    for site in range(first, first + sites):
+        generator = np.random.default_rng([site, 3, round(1_000 * offset)])
+        sizes = _sizes(generator)
+        risk, _ = _risks(generator, sum(sizes), 0.0, middle)
+        y = (generator.random(len(risk)) < expit(logit(risk) + offset)).astype(float)
+        alone = [
+            abs((known - told).sum()) / np.sqrt((told * (1 - told)).sum())
+            for known, told in zip(_batches(y, sizes), _batches(risk, sizes), strict=True)
+        ]
+        found.append(Found(_first_outcome(y, risk), _first_batch(alone, sizes)))
+    return tuple(found)
+
+
+def _first_outcome(y: NDArray[Any], risk: NDArray[Any]) -> int | None:
+    """After how many known outcomes rule 3 says caution; found by halving, since its peak never falls."""
+    low, high = 1, len(y)
+    if RiskTest().add(y, risk).peak < np.log(CAUTION_LINE):
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        if RiskTest().add(y[:middle], risk[:middle]).peak >= np.log(CAUTION_LINE):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _begin(source: Cohort, target: Cohort) -> WatchState:
+    scale = freeze_scale(source, target, "logistic")
+    risk = np.full(len(target), 0.1)
+    return begin_watch("simulated", "1", "", scale=scale, made_for=_scored(target.X, risk, np.zeros(len(target))))
+
+
+def _scored(X: NDArray[Any], risk: NDArray[Any], review: NDArray[Any]) -> ScoredPatients:
+    rows = np.arange(len(X), dtype="<u8")
+    return ScoredPatients(rows, rows, X.astype(np.float32), risk, review, LEVEL)
+
+
+def _draw(generator: np.random.Generator, rows: int, away: float) -> Cohort:
+    X = generator.standard_normal((rows, FEATURES))
+    X[:, 0] += away
+    names = tuple(f"x{i}" for i in range(FEATURES))
+    return Cohort("simulated", np.arange(rows).astype(str), names, X.astype(np.float32))
+
+
+def _risks(
+    generator: np.random.Generator, rows: int, rise: float, middle: float = -2.5
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Risks and whether the interval reaches the level although the risk does not."""
+    log_odds = middle + rise + generator.standard_normal(rows)
+    risk = expit(log_odds)
+    return risk, ((risk < LEVEL) & (expit(log_odds + 0.5) >= LEVEL)).astype(float)
+
+
+def _sizes(generator: np.random.Generator) -> list[int]:
+    return [int(size) for size in generator.integers(SMALLEST, LARGEST + 1, MONTHS)]
+
+
+def _batches(values: NDArray[Any], sizes: list[int]) -> list[NDArray[Any]]:
+    return np.split(values, np.cumsum(sizes)[:-1])
+
+
+def _standard_errors(batch: NDArray[Any], reference: NDArray[Any]) -> float:
+    return float((batch.mean() - reference.mean()) / (reference.std(ddof=1) / np.sqrt(len(batch))))
+
+
+def _first_batch(errors: list[float], sizes: list[int]) -> int | None:
+    """Patients up to the end of the first batch beyond the limit."""
+    beyond = np.flatnonzero(np.asarray(errors) > BATCH_RULE)
+    return int(np.cumsum(sizes)[beyond[0]]) if len(beyond) else None
+
+
+def _crossed(path: NDArray[Any], line: float) -> int | None:
+    over = np.flatnonzero(path >= np.log(line))
+    return int(over[0]) + 1 if len(over) else None

@@ -1,0 +1,26 @@
+from .reference import DistanceScale as DistanceScale, freeze_scale as freeze_scale
+from .rules import (
+    ALPHA as ALPHA,
+    CAUTION_LINE as CAUTION_LINE,
+    LINE as LINE,
+    STOP_LINE as STOP_LINE,
+    Bet as Bet,
+    RiskTest as RiskTest,
+    RunningMean as RunningMean,
+)
+from .standing import (
+    RuleStanding as RuleStanding,
+    advise as advise,
+    is_concept_shift as is_concept_shift,
+    rules_of as rules_of,
+)
+from .state import (
+    MOST_MOMENTS as MOST_MOMENTS,
+    KnownPatients as KnownPatients,
+    Moment as Moment,
+    ScoredPatients as ScoredPatients,
+    WatchState as WatchState,
+    begin_watch as begin_watch,
+    relative_loss as relative_loss,
+    together as together,
+)

@@ -1,0 +1,103 @@
+"""Where each rule stands, and what follows from all of them together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from tdrop.watch.rules import CAUTION_LINE, LINE, STOP_LINE, Bet
+from tdrop.watch.state import WatchState
+
+#: How a rule stands: it was not crossed; a lower line was; its own line was; it cannot be asked.
+Stand = Literal["quiet", "caution", "alarm", "not watched"]
+#: What to do, from nothing to taking the model out of use.
+Action = Literal["go on", "look into it", "recalibrate", "review", "retrain", "withdraw"]
+
+
+@dataclass(frozen=True)
+class RuleStanding:
+    """How one rule stands.
+
+    Attributes:
+        rule: further, nearer, harm, outcomes or ranking.
+        stand: Its state; an alarm stays until another champion is put to use.
+        patients: New patients, or known outcomes, that it rests on.
+        evidence: log10 of its e-value now; None where it has none.
+        peak: log10 of the highest so far.
+        line: log10 of the line at which it raises an alarm.
+    """
+
+    rule: str
+    stand: Stand
+    patients: int
+    evidence: float | None = None
+    peak: float | None = None
+    line: float | None = None
+
+
+def rules_of(state: WatchState) -> tuple[RuleStanding, ...]:
+    """Every rule of a watch."""
+    test = state.outcomes
+    outcomes: Stand = (
+        "alarm" if _over(test.peak, STOP_LINE) else "caution" if _over(test.peak, CAUTION_LINE) else "quiet"
+    )
+    harm: Stand = "not watched" if state.loss is None else "alarm" if _over(state.harm_peak, LINE) else "quiet"
+    return (
+        _of_bet("further", state.further, "alarm"),
+        _of_bet("nearer", state.nearer, "caution"),
+        RuleStanding("harm", harm, state.patients, _log10(state.harm), _log10(state.harm_peak), _log10(np.log(LINE))),
+        RuleStanding(
+            *("outcomes", outcomes, test.patients),
+            *(_log10(test.log_wealth), _log10(test.peak), _log10(np.log(STOP_LINE))),
+        ),
+        RuleStanding("ranking", _ranking(state), test.patients),
+    )
+
+
+def advise(state: WatchState) -> tuple[Action, ...]:
+    """What to do, the most important first; WATCH.md's table of what then."""
+    stands = {rule.rule: rule.stand for rule in rules_of(state)}
+    actions: list[Action] = []
+    wrong = stands["outcomes"] in ("caution", "alarm")
+    if stands["ranking"] == "alarm":
+        actions.append("withdraw")
+    elif wrong:
+        actions.append("recalibrate" if stands["outcomes"] == "alarm" else "look into it")
+    if stands["harm"] == "alarm":
+        actions.append("review")
+    if stands["further"] == "alarm":
+        actions.append("retrain")
+    if stands["nearer"] == "caution":
+        actions.append("look into it")
+    return tuple(dict.fromkeys(actions)) or ("go on",)
+
+
+def is_concept_shift(state: WatchState) -> bool:
+    """Whether outcomes contradict the risks although patients are no further from the source than before."""
+    stands = {rule.rule: rule.stand for rule in rules_of(state)}
+    return stands["outcomes"] in ("caution", "alarm") and stands["further"] == "quiet"
+
+
+def _of_bet(rule: str, bet: Bet | None, crossed: Stand) -> RuleStanding:
+    if bet is None:
+        return RuleStanding(rule, "not watched", 0)
+    stand = crossed if _over(bet.peak, LINE) else "quiet"
+    return RuleStanding(rule, stand, bet.patients, _log10(bet.log_wealth), _log10(bet.peak), _log10(np.log(LINE)))
+
+
+def _ranking(state: WatchState) -> Stand:
+    """An alarm where all of the AUROC's confidence sequence is below what was forecast."""
+    ranking = state.ranking
+    if ranking is None or state.forecast_low is None:
+        return "not watched"
+    return "alarm" if ranking[2] < state.forecast_low else "quiet"
+
+
+def _over(log_wealth: float, line: float) -> bool:
+    return log_wealth >= float(np.log(line))
+
+
+def _log10(log_wealth: float) -> float:
+    return float(log_wealth / np.log(10))
