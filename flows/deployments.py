@@ -125,7 +125,7 @@ def _entry(site: Site, contracts: str, existing: Entry) -> Entry:
         "parameters": {**_kept_parameters(existing), "site": site.name},
         "schedules": [] if site.schedule is None else [{"cron": site.schedule}],
         "tags": [
-            *(TAG, f"site:{site.name}", f"table:{site.table}", f"source:{site.source}"),
+            *(TAG, f"site:{site.name}", f"table:{site.table}"),
             *(["simulated"] if site.simulated else []),
         ],
         "concurrency_limit": {"limit": 1, "collision_strategy": "ENQUEUE"},

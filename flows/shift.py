@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flows.printer import Printer
-from tasks.prepare import encode_pair, read_and_check, require_usable
+from tasks.prepare import encode_pair, pool_sources, read_and_check, require_usable
 from tasks.run import Compared
 from tasks.shift import estimate_site_shift, match_validation
 from tdrop.base import write_record
@@ -28,10 +28,13 @@ class ShiftPage:
 
 def compare_patients(site: ResolvedSite) -> ShiftPage:
     """Compares a target site with its source and writes `sites/<site>/shift/shift.html`."""
-    own = site.its_source()
-    source = read_and_check.fn(own, fingerprint(own.site, home=site.place.root, base=site.network.base))
-    require_usable(own, source)
-    target = read_and_check.fn(site, fingerprint(site.site, home=site.place.root, base=site.network.base), source)
+    where = {"home": site.place.root, "base": site.network.base}
+    prepared = []
+    for own in site.resolved_sources():
+        prepared.append(read_and_check.fn(own, fingerprint(own.site, **where)))
+        require_usable(own, prepared[-1])
+    source = pool_sources(site, prepared)
+    target = read_and_check.fn(site, fingerprint(site.site, **where), source)
     require_usable(site, target)
     encoded = encode_pair.fn(site, source, target)
     shift = estimate_site_shift.fn(site, encoded)
@@ -44,7 +47,7 @@ def _write_page(site: ResolvedSite, stages: Compared) -> ShiftPage:
     validation = stages.target.record(Validation, "validation.json")
     folder = site.place.site(site.name) / "shift"
     with replacing(folder) as incoming:
-        page = render_shift_page(site.site, site.source.title, shift, matching, validation, site.contract)
+        page = render_shift_page(site.site, site.source_title, shift, matching, validation, site.contract)
         (incoming / "shift.html").write_text(page, encoding="utf-8")
         write_record(incoming / "shift.json", shift)
     return ShiftPage(shift.verdict, shift_sentence(shift), str(folder / "shift.html"))

@@ -28,7 +28,7 @@ from tasks.choose import choose_method, forecast_site, lock_models
 from tasks.evaluate import evaluate_site
 from tasks.gather import SUMMARY
 from tasks.labels import remembered_labels
-from tasks.prepare import encode_pair, look_for_changes, read_and_check, require_usable
+from tasks.prepare import encode_pair, look_for_changes, pool_sources, read_and_check, require_usable
 from tasks.publish import publish_halt, publish_index
 from tasks.report import leave_page, publish_report, record_in_mlflow
 from tasks.run import Compared, Run, Stages, TransferSettings
@@ -169,7 +169,7 @@ def _ending(result: Transferred) -> str:
 
 def _tag_run(site: ResolvedSite, *more: str) -> None:
     """Tags this run with its site, table and source; tags are a help, so that a server's refusal costs nothing."""
-    added = {f"site:{site.name}", f"table:{site.contract.name}", f"source:{site.source.name}", *more}
+    added = {f"site:{site.name}", f"table:{site.contract.name}", *(f"source:{own.name}" for own in site.sources), *more}
     added |= {"simulated"} if site.site.simulated else set()
     with suppress(PrefectException), get_client(sync_client=True) as client:
         run = client.read_flow_run(current_run.id)
@@ -270,9 +270,10 @@ def run_pipeline(site: ResolvedSite, settings: TransferSettings, inputs: Inputs)
     return publish(site.place, Run(site.name, settings, trained, stages))
 
 
-def compare_with_source(site: ResolvedSite, source_data: str, target_data: str) -> Compared:
+def compare_with_source(site: ResolvedSite, source_data: Sequence[str], target_data: str) -> Compared:
     """Everything before training: source, target, encoded, shift and matching."""
-    source = _read(site.its_source(), source_data, None)
+    sources = zip(site.resolved_sources(), source_data, strict=True)
+    source = pool_sources(site, [_read(own, data, None) for own, data in sources])
     target = _read(site, target_data, source)
     encoded = encode_pair(site, source, target)
     encoder = encoded.record(Encoder, ENCODER)

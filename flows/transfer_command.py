@@ -84,14 +84,15 @@ def _read_extracts(place: Place, sites: Sequence[str]) -> None:
 
     Whatever goes wrong here goes wrong again in the flow, which says so.
     """
-    from tasks.prepare import read_and_check
+    from tasks.prepare import pool_sources, read_and_check
 
     with suppress(TdropError):
         for name in sites:
             site = place.resolve(name)
             where = {"home": place.root, "base": site.network.base}
-            source = read_and_check.fn(site.its_source(), fingerprint(site.source, **where))
-            read_and_check.fn(site, fingerprint(site.site, **where), source)
+            sources = site.resolved_sources()
+            prepared = [read_and_check.fn(own, fingerprint(own.site, **where)) for own in sources]
+            read_and_check.fn(site, fingerprint(site.site, **where), pool_sources(site, prepared))
 
 
 def _show(place: Place, done: Mapping[str, Transferred], console: Printer) -> None:

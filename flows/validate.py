@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
 from rich.table import Table
 
 from flows.printer import Printer
@@ -39,10 +40,13 @@ def check_site(place: Place, site: str) -> SiteChecked:
     network = place.network()
     checked = network.site(site)
     source, source_problem = None, ""
-    if checked.source is not None:
-        learned_from = prepare(network.source_of(checked), network, home=place.root)
-        source, reason = learned_from.frame, learned_from.validation.reason
-        source_problem = f"its source '{checked.source}' cannot be used: {reason}" if reason else ""
+    if checked.role != "source":
+        learned_from = {own.name: prepare(own, network, home=place.root) for own in network.sources_of(checked)}
+        source = pd.concat([prepared.frame for prepared in learned_from.values()], ignore_index=True)
+        reasons = {name: prepared.validation.reason for name, prepared in learned_from.items()}
+        source_problem = "; ".join(
+            f"its source '{name}' cannot be used: {reason}" for name, reason in reasons.items() if reason
+        )
     prepared = prepare(checked, network, home=place.root, source=source)
     folder = place.site(site) / "checked"
     message = prepared.validation.message()

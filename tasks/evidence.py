@@ -41,7 +41,9 @@ def load_evidence(encoded: Ref, folds: Mapping[str, Ref], fits: Mapping[str, Seq
         arrays = read_arrays(ref.path / RISKS)
         persons = None if source.persons is None else source.persons[arrays["rows"]]
         given = (arrays["risk"], arrays["y"], arrays["weights"], risk)
-        evidence.append(Evidence(method, *given, persons=persons, target_persons=target.persons))
+        evidence.append(
+            Evidence(method, *given, persons=persons, target_persons=target.persons, origins=arrays.get("origins"))
+        )
     return evidence
 
 

@@ -61,7 +61,7 @@ def gather(place: Place, run: Run, promotion: Promotion | None) -> ReportData:
     labels, refused = (stages.evaluation.path / name for name in ("labels.json", REFUSED))
     return ReportData(
         site=site.site,
-        source_title=site.source.title,
+        source_title=site.source_title,
         contract=site.contract,
         validation=stages.target.record(Validation, "validation.json"),
         source_validation=stages.source.record(Validation, "validation.json"),

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from tasks.errors import RETRY_UNAVAILABLE, sanitize_errors
 from tasks.run import TransferSettings
 from tdrop.base import DataError, SiteStopped, plain, write_json, write_record
-from tdrop.contracts import Validation
+from tdrop.contracts import Validation, join_validations
 from tdrop.data import (
     Encoder,
     fingerprint,
@@ -22,6 +27,7 @@ from tdrop.data import (
     not_recorded,
     persons_of,
     prepare,
+    read_labels,
     source_outcome,
     write_patients,
 )
@@ -44,6 +50,8 @@ from tdrop.home import (
 )
 
 READ_LIMIT_SECONDS = 3600
+#: Column of pooled rows that names the site they came from.
+ORIGIN = "__site__"
 
 
 @task(task_run_name="look for changes {site.name}", cache_policy=NO_CACHE, **RETRY_UNAVAILABLE)
@@ -53,7 +61,7 @@ def look_for_changes(site: ResolvedSite, settings: TransferSettings) -> Inputs:
     where = {"home": site.place.root, "base": site.network.base}
     return Inputs(
         contract=site.digest,
-        source_data=fingerprint(site.source, **where),
+        source_data=tuple(fingerprint(source, **where) for source in site.sources),
         target_data=fingerprint(site.site, **where),
         labels=label_fingerprint(site.site, **where),
         settings=settings.model_dump(mode="json"),
@@ -114,26 +122,67 @@ def require_usable(site: ResolvedSite, prepared: Ref) -> None:
     raise stopped
 
 
+@stage("pooled")
+def pooled_rows(folder: Path, sources: Sequence[ResolvedSite], prepared: Sequence[Ref]) -> None:
+    """Writes frame.parquet with the checked rows of several sources, each with its site, and validation.json."""
+    frames = [pd.read_parquet(ref.path / FRAME) for ref in prepared]
+    named = [frame.assign(**{ORIGIN: source.name}) for frame, source in zip(frames, sources, strict=True)]
+    pd.concat(named, ignore_index=True).to_parquet(folder / FRAME, index=False)
+    validations = [ref.record(Validation, "validation.json") for ref in prepared]
+    write_record(folder / "validation.json", join_validations(validations))
+
+
 @stage("labelled")
-def labelled_rows(folder: Path, source: ResolvedSite, prepared: Ref, left_out: Sequence[str]) -> None:
-    """Writes source.npz (labelled), encoder.json and outcomes.json: the source without the columns in `left_out`.
+def labelled_rows(
+    folder: Path, sources: Sequence[ResolvedSite], prepared: Ref, labels: Sequence[str | None], left_out: Sequence[str]
+) -> None:
+    """Writes source.npz (labelled), encoder.json and outcomes.json: the sources without the columns in `left_out`.
 
     No target is among its inputs, so that what is fitted on it alone is fitted once for all of them.
+
+    Args:
+        folder: Where to write.
+        sources: The labelled sites.
+        prepared: Their checked rows.
+        labels: By source, the fingerprint of its label file where its outcomes are in one.
+        left_out: Columns that the target does not record.
     """
     frame = pd.read_parquet(prepared.path / FRAME)
-    encoder = learn_encoder(frame, source.contract, left_out)
+    contract = sources[0].contract
+    encoder = learn_encoder(frame, contract, left_out)
     write_record(folder / ENCODER, encoder)
-    y, counts = source_outcome(frame, source.contract)
+    y, counts = _known_outcomes(frame, sources)
     known = ~pd.isna(y)
     if not known.any():
         raise DataError(
-            f"site '{source.name}' has no known outcome in any row; a source needs labels, "
-            f"check the outcome of table '{source.contract.name}'"
+            f"site '{sources[0].name}' has no known outcome in any row; a source needs labels, "
+            f"check the outcome of table '{contract.name}'"
         )
     frame = frame[known].reset_index(drop=True)
-    persons = persons_of(frame, source.contract)
-    save_cohort(folder / SOURCE, encoder.encode(frame, source.name, y=y[known], persons=persons))
+    name = ", ".join(source.name for source in sources)
+    cohort = encoder.encode(frame, name, y=y[known], persons=persons_of(frame, contract))
+    if ORIGIN in frame:
+        cohort = replace(cohort, origins=frame[ORIGIN].to_numpy())
+    save_cohort(folder / SOURCE, cohort)
     write_json(folder / "outcomes.json", counts)
+
+
+def _known_outcomes(frame: pd.DataFrame, sources: Sequence[ResolvedSite]) -> tuple[NDArray[Any], dict[str, int]]:
+    """Outcomes of the sources' rows (rows,), NaN where unknown, and their counts."""
+    y = np.full(len(frame), np.nan)
+    total: Counter[str] = Counter()
+    for source in sources:
+        own = frame[ORIGIN] == source.name if ORIGIN in frame else np.ones(len(frame), dtype=bool)
+        rows, contract = frame[own], source.contract
+        if source.site.role == "both":
+            ids, base = rows[contract.id_column].to_numpy(), source.network.base
+            y[own] = read_labels(source.site, contract, ids, home=source.place.root, base=base).y
+            positive = int((y[own] == 1).sum())
+            total.update(known=int(np.isfinite(y[own]).sum()), positive=positive, missing=int(np.isnan(y[own]).sum()))
+        else:
+            y[own], counts = source_outcome(rows, contract)
+            total.update(counts)
+    return y, dict(total)
 
 
 @stage("encoded")
@@ -154,6 +203,14 @@ def encoded_pair(folder: Path, site: ResolvedSite, labelled: Ref, target: Ref) -
 @task(task_run_name="encode {site.name}", cache_policy=NO_CACHE)
 @sanitize_errors
 def encode_pair(site: ResolvedSite, source: Ref, target: Ref) -> Ref:
-    """Encodes both sites from the contract and the source's features alone."""
+    """Encodes both sides from the contract and the sources' features alone."""
     left_out = not_recorded(pd.read_parquet(target.path / FRAME), site.contract)
-    return encoded_pair(site, site, labelled_rows(site, site.its_source(), source, left_out), target)
+    where = {"home": site.place.root, "base": site.network.base}
+    labels = [label_fingerprint(own, **where) if own.role == "both" else None for own in site.sources]
+    labelled = labelled_rows(site, site.resolved_sources(), source, labels, left_out)
+    return encoded_pair(site, site, labelled, target)
+
+
+def pool_sources(site: ResolvedSite, prepared: Sequence[Ref]) -> Ref:
+    """The checked rows of all sources as one stage; of one source its own."""
+    return prepared[0] if len(prepared) == 1 else pooled_rows(site, site.resolved_sources(), prepared)

@@ -96,10 +96,10 @@ def _older_source(place: Place, site: str, champion: Champion) -> str | None:
     read from. Once those are pruned, only the last transfer's rows are left to compare with.
     """
     rows = champion.described.digests.source
-    read_from = {stage.inputs["data"] for stage in stages(place) if rows == stage.digest}
-    extract = _source_extract(place, site)
-    if read_from and extract is not None:
-        return None if extract in read_from else "an older source extract than there is now"
+    read_from = {stage.inputs["data"] for stage in stages(place) if rows == stage.digest and "data" in stage.inputs}
+    extracts = _source_extracts(place, site)
+    if read_from and extracts is not None:
+        return None if read_from.issuperset(extracts) else "an older source extract than there is now"
     try:
         same = last_run(place, site).stages.source.digest == rows
     except UsageError:
@@ -107,11 +107,12 @@ def _older_source(place: Place, site: str, champion: Champion) -> str | None:
     return None if same else "an older source extract, or by older rules for it, than the last transfer"
 
 
-def _source_extract(place: Place, site: str) -> str | None:
-    """The fingerprint of the source's extract, or of the one that the last run found; None when neither is known."""
+def _source_extracts(place: Place, site: str) -> tuple[str, ...] | None:
+    """Fingerprints of the sources' extracts, or of those that the last run read; None when neither is known."""
     network = place.network()
+    sources = network.sources_of(network.site(site))
     try:
-        return fingerprint(network.source_of(network.site(site)), home=place.root, base=network.folder.parent)
+        return tuple(fingerprint(source, home=place.root, base=network.base) for source in sources)
     except TdropError:
         # Scoring needs no source: one that is out of reach stops nobody.
         status = read_status(place, site)

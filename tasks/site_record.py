@@ -127,7 +127,7 @@ def site_record(place: Place, run: Run, whole: ReportData, folder: Path) -> Site
         site=run.site,
         tags={
             "site": run.site,
-            "source": site.source.name,
+            "source": site.source_name,
             "contract": site.contract.name,
             "contract_version": str(site.contract.version),
             "contract_digest": site.digest,
@@ -140,7 +140,7 @@ def site_record(place: Place, run: Run, whole: ReportData, folder: Path) -> Site
         params={name: _short(value) for name, value in run.settings.model_dump(mode="json").items()},
         metrics={} if leaving.withheld else _site_metrics(data),
         datasets={
-            "source": (site.source.name, stages.source.digest),
+            "source": (site.source_name, stages.source.digest),
             "target": (run.site, stages.target.digest),
         },
         methods=methods,

@@ -26,6 +26,7 @@ from tdrop.choose import (
     OutOfFold,
     Planned,
     Trial,
+    count_folds,
     deal_folds,
     describe_fit,
     describe_trials,
@@ -34,6 +35,8 @@ from tdrop.choose import (
     promising,
     refit,
     score_trial,
+    site_folds,
+    site_weights,
     weigh_out_of_fold,
 )
 from tdrop.home import (
@@ -83,6 +86,9 @@ def held_out_risks(folder: Path, rows: Ref, method: str, settings: Settings, hel
     """Writes out_of_fold.npz: one fold's risks by a fit that did not see it; or failure.json."""
     source, target = load_pair(rows.path)
     dealt = deal_folds(source, seed=seed, folds=folds)
+    if site_folds(source) is not None:
+        # A site that is left out plays the target: its patients are all that a fit may see of it.
+        target = source.take(dealt[0][dealt[1] == held]).unlabelled()
     try:
         found = predict_folds(build(method, **settings), source, target, dealt, (held,), seed=seed)
     except FitError as error:
@@ -112,11 +118,12 @@ def tune_method(
 ) -> list[Ref]:
     """Runs every trial of a method on one fold and the promising ones on all; returns a stage each."""
     planned = planned_trials(method, settings)
+    folds = count_folds(load_cohort(encoded.path / SOURCE), settings.folds)
 
     def fitted(asked: Sequence[tuple[int, int]], done: Callable[[], None]) -> list[Ref]:
         """One fit for every trial and fold asked."""
         calls = [
-            (place, rows_to_fit(encoded, tried), tried.name, tried.settings(), held, settings.folds, FIRST_SEED)
+            (place, rows_to_fit(encoded, tried), tried.name, tried.settings(), held, folds, FIRST_SEED)
             for tried, held in [(planned[trial], held) for trial, held in asked]
         ]
         return side_by_side(held_out_risks, calls, done)
@@ -124,10 +131,10 @@ def tune_method(
     first = fitted([(trial, 0) for trial in range(len(planned))], lambda: advance(site, "tune", method))
     refs = [tried_settings(place, encoded, matching, each, [ref]) for each, ref in zip(planned, first, strict=True)]
     going_on = promising([ref.record(Trial, "trial.json") for ref in refs])
-    asked = [(trial, held) for trial in going_on for held in range(1, settings.folds)]
+    asked = [(trial, held) for trial in going_on for held in range(1, folds)]
     later = dict(zip(asked, fitted(asked, lambda: None), strict=True)) if asked else {}
     for trial in going_on:
-        parts = [first[trial], *(later[trial, held] for held in range(1, settings.folds))]
+        parts = [first[trial], *(later[trial, held] for held in range(1, folds))]
         refs[trial] = tried_settings(place, encoded, matching, planned[trial], parts)
     return refs
 
@@ -205,8 +212,15 @@ def held_out_score(folder: Path, encoded: Ref, propensity: Ref, method: str, tri
     weights = density_ratio_weights(found)
     assert source.y is not None
     y, each = source.y[risks.rows], weights[risks.rows]
-    np.savez(folder / RISKS, rows=risks.rows, risk=risks.risk, fold=risks.fold, y=y, weights=each)
-    write_record(folder / "score.json", weigh_out_of_fold(method, risks, source, weights, coverage=found.coverage))
+    arrays: dict[str, Any] = {"rows": risks.rows, "risk": risks.risk, "fold": risks.fold, "y": y, "weights": each}
+    if source.origins is not None and site_folds(source) is not None:
+        arrays["origins"] = source.origins[risks.rows]
+    np.savez(folder / RISKS, **arrays)
+    # Where whole sites were left out they speak for a new one as they are, and each as much as the others.
+    by_site = site_weights(source)
+    coverage = found.coverage if by_site is None else 1.0
+    score = weigh_out_of_fold(method, risks, source, weights if by_site is None else by_site, coverage=coverage)
+    write_record(folder / "score.json", score)
 
 
 @task(task_run_name="out of fold {method}", cache_policy=NO_CACHE)

@@ -157,7 +157,9 @@ def _require_erasable(place: Place, site: str) -> None:
     if site not in known:
         raise UsageError(f"there is nothing about a site '{site}' in {place.root}{did_you_mean(site, known)}")
     targets = [
-        target.name for target in network.targets if target.source == site and place.latest(target.name).exists()
+        target.name
+        for target in network.targets
+        if site in {source.name for source in network.sources_of(target)} and place.latest(target.name).exists()
     ]
     if targets:
         raise UsageError(

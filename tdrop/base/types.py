@@ -65,6 +65,7 @@ class Cohort:
         task: "binary" (outcomes 0 and 1) or "regression".
         described: What each feature is, in the order of `features`; columns of their own unless given.
         persons: Whose row it is, as a number that says nothing else (rows,); None where no person has two rows.
+        origins: Name of the site that each row came from (rows,); None where all came from `site`.
     """
 
     site: str
@@ -75,6 +76,7 @@ class Cohort:
     task: Task = "binary"
     described: tuple[Feature, ...] = ()
     persons: Indices | None = None
+    origins: NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ids", np.asarray(self.ids))
@@ -89,6 +91,8 @@ class Cohort:
             object.__setattr__(self, "y", np.ascontiguousarray(self.y, dtype=np.float32))
         if self.persons is not None:
             object.__setattr__(self, "persons", np.asarray(self.persons, dtype=np.int64))
+        if self.origins is not None:
+            object.__setattr__(self, "origins", np.asarray(self.origins, dtype=str))
         self._check()
 
     def _check(self) -> None:
@@ -106,6 +110,8 @@ class Cohort:
             raise DataError(
                 f"{where}: {rows:,} rows of X but persons of shape {self.persons.shape}; give one number per row"
             )
+        if self.origins is not None and self.origins.shape != (rows,):
+            raise DataError(f"{where}: {rows:,} rows of X but origins of shape {self.origins.shape}; give one per row")
         bad = int((~np.isfinite(self.X)).any(axis=1).sum())
         if bad:
             raise DataError(f"{where}: {bad:,} of {rows:,} rows hold values that are not finite; impute or remove them")
@@ -132,7 +138,8 @@ class Cohort:
         """Returns the patients at `rows` (indices or mask)."""
         y = None if self.y is None else self.y[rows]
         persons = None if self.persons is None else self.persons[rows]
-        return replace(self, ids=self.ids[rows], X=self.X[rows], y=y, persons=persons)
+        origins = None if self.origins is None else self.origins[rows]
+        return replace(self, ids=self.ids[rows], X=self.X[rows], y=y, persons=persons, origins=origins)
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,11 @@ from .out_of_fold import (
     TUNING_FOLDS as TUNING_FOLDS,
     Losses as Losses,
     OutOfFold as OutOfFold,
+    count_folds as count_folds,
     deal_folds as deal_folds,
     predict_folds as predict_folds,
+    site_folds as site_folds,
+    site_weights as site_weights,
 )
 from .plan import (
     Planned as Planned,

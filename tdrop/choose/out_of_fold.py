@@ -26,6 +26,8 @@ from tdrop.base import (
 
 #: Folds of the source: each fit sees two thirds of the rows.
 TUNING_FOLDS = 3
+#: From this many sources on whole sites are left out, in at most so many folds.
+FEWEST_SITES, MOST_SITE_FOLDS = 3, 10
 #: Source rows behind the folds, at most: settings hardly depend on more, and tuning stays affordable.
 MOST_TUNING_ROWS = 20_000
 #: Samples behind a risk and its sd.
@@ -90,7 +92,8 @@ def deal_folds(
     """Deals source rows into folds that hold equally many outcomes, give or take one.
 
     The same for every method and every trial of a seed, so that they are compared on the same patients. All rows of a
-    person fall into one fold: a fit that saw one of them would know the others' outcome.
+    person fall into one fold: a fit that saw one of them would know the others' outcome. Of several sources whole sites
+    are left out (`count_folds`): that is what a new site will be.
 
     Returns:
         The rows dealt (rows,), ascending and at most `most_rows`, and the fold of each (rows,).
@@ -99,6 +102,12 @@ def deal_folds(
         raise DataError(f"site '{source.site}': tuning needs outcomes and came without; give the labelled source")
     if source.task != "binary":
         raise UsageError(f"site '{source.site}': tuning scores by log loss and needs a binary outcome")
+    sites = site_folds(source)
+    if sites is not None:
+        rows = np.arange(len(source))
+        if len(rows) > most_rows:
+            rows = np.sort(np.random.default_rng([seed, 8]).choice(rows, most_rows, replace=False))
+        return rows, sites[rows]
     if folds < 2:
         raise UsageError(f"site '{source.site}': tuning needs at least 2 folds, came {folds}")
     persons = np.arange(len(source)) if source.persons is None else source.persons
@@ -122,6 +131,38 @@ def deal_folds(
         fold[generator.permutation(own)] = (np.arange(len(own)) + start) % folds
         start = len(own)
     return rows, fold
+
+
+def site_folds(source: Cohort) -> Indices | None:
+    """The fold of each row (rows,) where whole sites are left out; None with fewer than FEWEST_SITES of them.
+
+    More sites than MOST_SITE_FOLDS share folds, the largest with the smallest, so that the cost does not grow with them.
+    """
+    if source.origins is None:
+        return None
+    names, rows, counts = np.unique(source.origins, return_inverse=True, return_counts=True)
+    if len(names) < FEWEST_SITES:
+        return None
+    fold_of = np.empty(len(names), dtype=np.int64)
+    sizes = np.zeros(min(len(names), MOST_SITE_FOLDS))
+    for site in np.argsort(-counts, kind="stable"):
+        fold_of[site] = int(sizes.argmin())
+        sizes[fold_of[site]] += counts[site]
+    return fold_of[rows]
+
+
+def site_weights(source: Cohort) -> Doubles | None:
+    """Weights (rows,) with which every site counts alike; None where no whole sites are left out."""
+    if source.origins is None or site_folds(source) is None:
+        return None
+    _, rows, counts = np.unique(source.origins, return_inverse=True, return_counts=True)
+    return np.asarray(len(source) / (len(counts) * counts[rows]), dtype=np.float64)
+
+
+def count_folds(source: Cohort, folds: int) -> int:
+    """How many folds `deal_folds` makes."""
+    sites = site_folds(source)
+    return folds if sites is None else int(sites.max()) + 1
 
 
 def predict_folds(

@@ -1,5 +1,11 @@
 from .expectations import Expectation as Expectation
-from .findings import MEANINGS as MEANINGS, Finding as Finding, Sureness as Sureness, Validation as Validation
+from .findings import (
+    MEANINGS as MEANINGS,
+    Finding as Finding,
+    Sureness as Sureness,
+    Validation as Validation,
+    join_validations as join_validations,
+)
 from .network import (
     Network as Network,
     load_network as load_network,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -186,6 +186,22 @@ class Validation:
         if self.stopped:
             lines += ["", "Please send the extract again once this is settled."]
         return "\n".join(lines) + "\n"
+
+
+def join_validations(parts: Sequence[Validation]) -> Validation:
+    """The checks of several sources as one: counts add up, and so do the findings."""
+    first = parts[0]
+    findings = [item for part in parts for item in part.findings]
+    return replace(
+        first,
+        site=", ".join(part.site for part in parts),
+        title=", ".join(part.title for part in parts),
+        **{name: sum(getattr(part, name) for part in parts) for name in ("read", "used", "quarantined", "duplicates")},
+        findings=sort_findings(tuple(findings)),
+        stopped=any(part.stopped for part in parts),
+        simulated=all(part.simulated for part in parts),
+        public=all(part.public for part in parts),
+    )
 
 
 def sort_findings(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:

@@ -51,7 +51,7 @@ class Network:
     def target(self, name: str) -> Site:
         """Returns a site that learns from another; an unknown name or a source is a UsageError."""
         site = self.site(name)
-        if site.role != "target":
+        if site.role == "source":
             targets = ", ".join(target.name for target in self.targets)
             raise UsageError(f"site '{name}' is a source; give a target site: {targets or 'there is none yet'}")
         return site
@@ -66,19 +66,30 @@ class Network:
         """Returns the table that a site delivers."""
         return self.contracts[site.table]
 
-    def source_of(self, site: Site) -> Site:
-        """Returns the labelled site that `site` learns from; a source is its own."""
-        return site if site.source is None else self.sites[site.source]
+    def sources_of(self, site: Site) -> tuple[Site, ...]:
+        """Returns the labelled sites that `site` learns from; a source is its own.
+
+        Those that it names, or every labelled site of its table, by name; a site never learns from itself.
+        """
+        if site.role == "source":
+            return (site,)
+        if named := ((site.source,) if site.source is not None else site.sources):
+            return tuple(self.sites[name] for name in named)
+        return tuple(other for other in self.labelled(site.table) if other.name != site.name)
+
+    def labelled(self, table: str) -> tuple[Site, ...]:
+        """The sites of a table whose outcomes are known, by name."""
+        return tuple(site for _, site in sorted(self.sites.items()) if site.table == table and site.role != "target")
 
     @property
     def targets(self) -> tuple[Site, ...]:
-        """The sites without labels, by name."""
-        return tuple(site for _, site in sorted(self.sites.items()) if site.role == "target")
+        """The sites that learn from others, by name."""
+        return tuple(site for _, site in sorted(self.sites.items()) if site.role != "source")
 
     def digest_of(self, site: Site) -> str:
-        """sha256 of all that is written down about a site, its table and its source."""
-        names = (f"sites/{site.name}", f"tables/{site.table}", f"sites/{self.source_of(site).name}")
-        return content_digest([self.digests[name] for name in names])
+        """sha256 of all that is written down about a site, its table and its sources."""
+        sources = [f"sites/{source.name}" for source in self.sources_of(site)]
+        return content_digest([self.digests[name] for name in (f"sites/{site.name}", f"tables/{site.table}", *sources)])
 
 
 def load_network(folder: Path | str) -> Network:
@@ -183,16 +194,23 @@ def _site_problems(
 
 
 def _source_problems(site: Site, sites: Mapping[str, Site]) -> Iterator[tuple[KeyPath, str]]:
-    if site.source is None:
+    labelled = [name for name, other in sites.items() if other.role != "target" and name != site.name]
+    if site.role != "source" and site.source is None and not site.sources:
+        if not any(sites[name].table == site.table for name in labelled):
+            yield ("table",), f"table '{site.table}' has no labelled site to learn from; add one with role source"
         return
-    source = sites.get(site.source)
-    if source is None:
-        labelled = [name for name, other in sites.items() if other.role == "source"]
-        yield ("source",), f"no site '{site.source}'{did_you_mean(site.source, labelled)}"
-    elif source.role != "source":
-        yield ("source",), f"site '{site.source}' is itself a target; name a labelled site"
-    elif source.table != site.table:
-        yield ("source",), f"site '{site.source}' delivers table '{source.table}', not '{site.table}'"
+    named: list[tuple[KeyPath, str]] = [(("source",), site.source)] if site.source is not None else []
+    named += [(("sources", index), name) for index, name in enumerate(site.sources)]
+    for key, name in named:
+        source = sites.get(name)
+        if source is None:
+            yield key, f"no site '{name}'{did_you_mean(name, labelled)}"
+        elif name == site.name:
+            yield key, f"site '{name}' cannot learn from itself; name other labelled sites"
+        elif source.role == "target":
+            yield key, f"site '{name}' is itself a target; name a labelled site"
+        elif source.table != site.table:
+            yield key, f"site '{name}' delivers table '{source.table}', not '{site.table}'"
 
 
 def suspicions_of(contract: Contract) -> tuple[str, ...]:

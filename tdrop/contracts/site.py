@@ -172,7 +172,10 @@ class Site(Extract):
     """One site: its table, its role and its extract.
 
     Attributes:
-        source: Name of the labelled site that a target learns from.
+        role: "source" has outcomes in its extract, "target" learns from sources, "both" is a target whose outcomes are
+            known by now (`labels`) and that other targets may learn from.
+        source: Name of the labelled site that a target learns from, where it is one.
+        sources: Their names where there are several; with neither, every labelled site of the table.
         simulated: No patient is real; shown wherever the site is shown.
         public: The data are published; may be exempt from disclosure control.
         labels: A target's outcomes, if there are any.
@@ -187,8 +190,9 @@ class Site(Extract):
     name: FileName
     title: Title
     table: str
-    role: Literal["source", "target"]
+    role: Literal["source", "target", "both"]
     source: str | None = None
+    sources: tuple[Name, ...] = ()
     simulated: bool = False
     public: bool = False
     labels: LabelFile | None = None
@@ -211,10 +215,16 @@ class Site(Extract):
 
     @model_validator(mode="after")
     def _coherent(self) -> Self:
-        if self.role == "target" and self.source is None:
-            raise ValueError("a target site names its source site")
-        if self.role == "source" and (self.source is not None or self.labels is not None):
+        if self.role == "source" and (self.source is not None or self.sources or self.labels is not None):
             raise ValueError("a source site has neither `source` nor `labels`: its outcomes are in its extract")
+        if self.source is not None and self.sources:
+            raise ValueError("source names one labelled site and sources several; give one of the two keys")
+        if len(set(self.sources)) < len(self.sources):
+            raise ValueError("sources names a site twice; name each once")
+        if self.role == "both" and self.labels is None:
+            raise ValueError(
+                "a site with role both teaches others by its known outcomes; say in `labels` where they are"
+            )
         if self.role == "source" and self.not_recorded:
             raise ValueError("not_recorded is for targets; what the source lacks is not in the table, or role ignored")
         if self.number_rows and (self.reader.kind == "sql" or self.labels is not None):

@@ -37,4 +37,12 @@ from .run import (
     forecast_methods as forecast_methods,
     look_up_tau as look_up_tau,
 )
+from .sites import (
+    HeldOutSite as HeldOutSite,
+    NextSite as NextSite,
+    measure_held_out as measure_held_out,
+    network_tau as network_tau,
+    next_auroc as next_auroc,
+    next_log_ratio as next_log_ratio,
+)
 from .split import DropSplit as DropSplit, split_drop as split_drop

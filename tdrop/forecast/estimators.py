@@ -137,6 +137,7 @@ class Evidence:
         target: Risks of the target's patients (target rows,), by the same kind of fit as those of the source.
         persons: Whose source row it is (source rows,); None where no person has two rows.
         target_persons: Whose target row it is (target rows,); None where no person has two rows.
+        origins: Site of each source row where whole sites were left out (source rows,); else None.
     """
 
     method: str
@@ -146,6 +147,7 @@ class Evidence:
     target: Doubles
     persons: Indices | None = None
     target_persons: Indices | None = None
+    origins: NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
         for name in ("source", "y", "weights", "target"):

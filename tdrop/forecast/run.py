@@ -7,7 +7,7 @@ of sites (docs/FORECAST.md has the measurement); it is never fitted at the site 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from tdrop.forecast.estimators import (
     reference_risk,
     true_risk,
 )
+from tdrop.forecast.sites import HeldOutSite, NextSite, measure_held_out, network_tau, next_auroc
 from tdrop.metrics import count_blocks
 from tdrop.shift import effective_n
 
@@ -92,6 +93,8 @@ class Forecast:
         effective_n: How many of them count, after weighting.
         target_rows: Patients of the site.
         answers: One per method and number.
+        held_out: By method, how it did at sites that were left out of its fits; empty with fewer than three sources.
+        next_site: By method, the AUROC that a new site may expect after these.
     """
 
     site: str
@@ -103,6 +106,8 @@ class Forecast:
     effective_n: float
     target_rows: int
     answers: tuple[Answer, ...]
+    held_out: dict[str, tuple[HeldOutSite, ...]] = field(default_factory=dict)
+    next_site: dict[str, NextSite] = field(default_factory=dict)
 
     def find(self, method: str, quantity: Quantity = "auroc") -> Answer | None:
         """The answer for one method and number, or None."""
@@ -137,10 +142,17 @@ def forecast_methods(
     share = effective_n(first.weights) / len(first.weights)
     between = dict(tau) if tau is not None else {name: look_up_tau(name, share) for name in QUANTITIES}
     answers: list[Answer] = []
+    held_out = {one.method: _held_out(one, threshold) for one in evidence}
+    next_site: dict[str, NextSite] = {}
     for one in evidence:
+        sites = held_out[one.method]
+        expected, own_between = next_auroc(sites, len(reference), level), between
+        if expected is not None:
+            next_site[one.method] = expected
+            own_between = network_tau(sites, between)
         points = estimate(one, reference, threshold, np.ones((1, len(one.y))), np.ones((1, len(reference))))
         spread = _sampling(one, reference, threshold, resamples, seed)
-        answers += _answers(one.method, points, spread, between, level)
+        answers += _answers(one.method, points, spread, own_between, level)
     return Forecast(
         site=site,
         estimator=DEFAULT_ESTIMATOR,
@@ -151,7 +163,16 @@ def forecast_methods(
         effective_n=effective_n(first.weights),
         target_rows=len(reference),
         answers=tuple(answers),
+        held_out={method: sites for method, sites in held_out.items() if sites},
+        next_site=next_site,
     )
+
+
+def _held_out(evidence: Evidence, threshold: float) -> tuple[HeldOutSite, ...]:
+    """How a method did at held-out sites; nothing where its patients came from one site or were dealt by patient."""
+    if evidence.origins is None:
+        return ()
+    return measure_held_out(evidence.origins, evidence.y, evidence.source, threshold)
 
 
 def _sampling(evidence: Evidence, reference: Doubles, threshold: float, resamples: int, seed: int) -> Doubles:

@@ -34,7 +34,7 @@ REFUSED = "refused_labels.json"
 
 def save_cohort(path: Path, cohort: Cohort) -> None:
     """Writes a cohort to an .npz file."""
-    known: dict[str, Any] = {"y": cohort.y, "persons": cohort.persons}
+    known: dict[str, Any] = {"y": cohort.y, "persons": cohort.persons, "origins": cohort.origins}
     np.savez(
         path,
         site=np.asarray(cohort.site),
@@ -59,6 +59,7 @@ def load_cohort(path: Path) -> Cohort:
         task="regression" if str(data["task"]) == "regression" else "binary",
         described=described,
         persons=data.get("persons"),
+        origins=data.get("origins"),
     )
 
 

@@ -90,7 +90,7 @@ class Place:
         """A site with everything that its files say; once a run, which then passes it on."""
         network = self.network()
         site = network.site(name)
-        return ResolvedSite(self, network, site, network.contract_of(site), network.source_of(site))
+        return ResolvedSite(self, network, site, network.contract_of(site), network.sources_of(site))
 
 
 @dataclass(frozen=True)
@@ -102,14 +102,14 @@ class ResolvedSite:
         network: The network that it belongs to.
         site: Its own file.
         contract: The table that it delivers.
-        source: The labelled site that it learns from; a source is its own.
+        sources: The labelled sites that it learns from; a source is its own.
     """
 
     place: Place
     network: Network
     site: Site
     contract: Contract
-    source: Site
+    sources: tuple[Site, ...]
 
     @property
     def name(self) -> str:
@@ -126,9 +126,20 @@ class ResolvedSite:
         """Digest of the site's, its table's and its source's files."""
         return self.network.digest_of(self.site)
 
-    def its_source(self) -> ResolvedSite:
-        """The source, resolved likewise."""
-        return replace(self, site=self.source, contract=self.network.contract_of(self.source))
+    @property
+    def source_name(self) -> str:
+        """The names of its sources."""
+        return ", ".join(source.name for source in self.sources)
+
+    @property
+    def source_title(self) -> str:
+        """What its sources are called, for people."""
+        titles = [source.title for source in self.sources]
+        return titles[0] if len(titles) == 1 else f"{', '.join(titles[:-1])} and {titles[-1]}"
+
+    def resolved_sources(self) -> tuple[ResolvedSite, ...]:
+        """The sources, resolved likewise."""
+        return tuple(replace(self, site=source, sources=(source,)) for source in self.sources)
 
 
 @lru_cache(maxsize=4)

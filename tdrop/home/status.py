@@ -32,7 +32,7 @@ class Inputs:
 
     Attributes:
         contract: Of the site's, its table's and its source's files.
-        source_data: Of the source's extract.
+        source_data: Of the sources' extracts.
         target_data: Of the site's.
         labels: Of its label file, or None.
         settings: As the run was started.
@@ -40,7 +40,7 @@ class Inputs:
     """
 
     contract: str
-    source_data: str
+    source_data: tuple[str, ...]
     target_data: str
     labels: str | None
     settings: Mapping[str, Any]
