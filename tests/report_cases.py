@@ -165,7 +165,7 @@ def report_data(
     hidden = ["died_10y", "true_risk", "patient_id"]
     data = ReportData(
         site=site,
-        source_title=network.source_of(site).title,
+        source_title=network.sources_of(site)[0].title,
         contract=contract,
         validation=make_validation(site.title, target_rows),
         source_validation=make_validation("Registry", source_rows),

@@ -45,7 +45,7 @@ def change(path: Path, old: str, new: str) -> int:
 def test_the_demo_network_is_whole(folder: Path) -> None:
     network = load_network(folder)
     assert [site.name for site in network.targets] == ["ferryside", "harbour", "hillside", "lakeside"]
-    assert all(network.source_of(site).name == "registry" for site in network.sites.values())
+    assert all([own.name for own in network.sources_of(site)] == ["registry"] for site in network.sites.values())
     assert all(site.simulated and "simulated" in site.title for site in network.sites.values())
     assert [site.name for site in network.targets if not site.disclosure.exempt] == ["ferryside", "lakeside"]
     contract = network.contract_of(network.site("harbour"))
@@ -101,7 +101,9 @@ BROKEN = [
     ("no_table", HARBOUR, "table: prostate", "table: prostrate", "no table 'prostrate'; did you mean 'prostate'"),
     ("no_source", HARBOUR, "source: registry", "source: registri", "no site 'registri'; did you mean 'registry'"),
     ("source_is_target", HARBOUR, "source: registry", "source: lakeside", "'lakeside' is itself a target"),
-    ("target_without_source", HARBOUR, "source: registry\n", "", "a target site names its source site"),
+    ("own_source", HARBOUR, "source: registry", "sources: [registry, harbour]", "'harbour' cannot learn from itself"),
+    ("source_twice", HARBOUR, "source: registry", "sources: [registry, registry]", "sources names a site twice"),
+    ("source_and_sources", HARBOUR, "source: registry", "source: registry\nsources: [registry]", "give one of the two keys"),
     ("rename_to_nothing", HILLSIDE, "Age_months: age", "Age_months: agee", "has no column 'agee'; did you mean 'age'"),
     ("renamed_twice", HILLSIDE, "Age_months: age", "Age_months: psa", "2 columns of the extract are renamed to 'psa'"),
     ("unit_of_nothing", HILLSIDE, "  age: months", "  agee: months", "has no column 'agee'"),
