@@ -136,7 +136,7 @@ def deal_folds(
 def site_folds(source: Cohort) -> Indices | None:
     """The fold of each row (rows,) where whole sites are left out; None with fewer than FEWEST_SITES of them.
 
-    More sites than MOST_SITE_FOLDS share folds, the largest with the smallest, so that the cost does not grow with them.
+    More sites than MOST_SITE_FOLDS share folds, large ones with small ones, so that the cost does not grow with them.
     """
     if source.origins is None:
         return None
