@@ -224,7 +224,7 @@ def _figures(data: ReportData) -> dict[str, dict[str, str]]:
     figures: dict[str, dict[str, str]] = {}
     for method, summaries in data.predictions.items():
         if data.y is not None:
-            drawn = {"calibration": draw_calibration({method: summaries}, data.y, label)}
+            drawn = {"calibration": draw_calibration({method: summaries}, data.y, label, [method])}
         else:
             referred = refer(summaries[0], decision, data.unlike).referred
             drawn = {"risks": draw_risk_histogram(summaries[0], referred, decision.risk_level, least)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
@@ -85,7 +85,7 @@ def metric_span(evaluation: Evaluation, names: Sequence[str]) -> Span:
 
 
 @styled
-def draw_roc(predictions: Predictions, y: NDArray[Any], naming: Naming, named: Collection[str]) -> Drawing | None:
+def draw_roc(predictions: Predictions, y: NDArray[Any], naming: Naming, named: Sequence[str]) -> Drawing | None:
     """Draws sensitivity against 1 - specificity of the first seed.
 
     Args:
@@ -109,7 +109,7 @@ def draw_roc(predictions: Predictions, y: NDArray[Any], naming: Naming, named: C
 
 @styled
 def draw_precision_recall(
-    predictions: Predictions, y: NDArray[Any], naming: Naming, named: Collection[str]
+    predictions: Predictions, y: NDArray[Any], naming: Naming, named: Sequence[str]
 ) -> Drawing | None:
     """Draws precision against recall of the first seed; the arguments are those of `draw_roc`."""
     canvas = _draw_ranking(predictions, y, naming, named, metrics.precision_recall_curve)
@@ -131,30 +131,41 @@ def _draw_ranking(
     predictions: Predictions,
     y: NDArray[Any],
     naming: Naming,
-    named: Collection[str],
+    named: Sequence[str],
     trace: Callable[[NDArray[Any], NDArray[Any]], metrics.Curve | None],
 ) -> Canvas | None:
     known = np.isfinite(y)
     if not enough(y[known]):
         return None
     canvas = Canvas(WIDTH, 3.6)
-    chosen, *_ = named
-    for method in (*(name for name in predictions if name not in named), *named):
-        curve = trace(y[known], predictions[method][0].mean[known]) if method in predictions else None
-        if curve is None:
-            continue
-        x, height = _thinned(curve)
-        style, bold = look(method), method == chosen
-        if method in named:
-            canvas.panel.plot(
-                x, height, color=style.colour, linestyle="-" if bold else style.dash, linewidth=2.2 if bold else 1.1,
-                zorder=4 if bold else 3, label=naming(method),
-            )  # fmt: skip
-        else:
-            canvas.panel.plot(x, height, color=FAINT, linewidth=0.7, zorder=2)
+    traced = {method: trace(y[known], summaries[0].mean[known]) for method, summaries in predictions.items()}
+    draw_curves(canvas.panel, {name: _thinned(curve) for name, curve in traced.items() if curve}, naming, named)
     canvas.panel.set(xlim=(0, 1), ylim=(0, 1.01))
     canvas.figure.legend(loc="outside lower center", ncols=1)
     return canvas
+
+
+def draw_curves(
+    panel: Any, curves: Mapping[str, tuple[Doubles, Doubles]], naming: Naming, named: Sequence[str], **style: Any
+) -> None:
+    """Draws one line per method: those named in colour, the first of them bold, and the others in light grey.
+
+    Args:
+        panel: Where.
+        curves: By method, its points: x (points,) and y (points,).
+        naming: A method's name for people.
+        named: The methods in colour.
+        style: More about the lines in colour.
+    """
+    for method, (x, height) in curves.items():
+        if method not in named:
+            panel.plot(x, height, color=FAINT, linewidth=0.7, zorder=2)
+    for method in named:
+        if method in curves:
+            how, bold = look(method), method == named[0]
+            dash, width = ("-", 2.2) if bold else (how.dash, 1.1)
+            options = {"color": how.colour, "linestyle": dash, "linewidth": width, "zorder": 4 if bold else 3, **style}
+            panel.plot(*curves[method], label=naming(method), **options)
 
 
 def _thinned(curve: metrics.Curve) -> tuple[Doubles, Doubles]:
@@ -202,21 +213,26 @@ def draw_smooth_calibration(summary: Summary, y: NDArray[Any], level: float) -> 
 
 
 @styled
-def draw_calibration(predictions: Predictions, y: NDArray[Any], naming: Naming) -> Drawing | None:
-    """Draws observed against predicted risk in ten groups, one panel per method, same scale; first seed."""
+def draw_calibration(predictions: Predictions, y: NDArray[Any], naming: Naming, named: Sequence[str]) -> Drawing | None:
+    """Draws observed against predicted risk in ten groups of the first seed; the arguments are those of `draw_roc`."""
     known = np.isfinite(y)
     if not enough(y[known]):
         return None
-    columns = min(3, len(predictions))
-    lines = -(-len(predictions) // columns)
-    canvas = Canvas(WIDTH, 1.22 * lines + 0.3, lines, columns, sharex=True, sharey=True)
-    for panel, (method, summaries) in zip(canvas.panels.flat, predictions.items(), strict=False):
-        style = look(method)
-        draw_groups(panel, y[known], summaries[0].mean[known], naming(method), color=style.colour, marker=style.marker)
-        panel.grid(visible=False)
-    canvas.blank_from(len(predictions))
-    canvas.figure.supxlabel("predicted risk", fontsize=9)
-    canvas.figure.supylabel("observed share", fontsize=9)
+    canvas = Canvas(WIDTH, 3.6)
+    panel = canvas.panel
+    groups = {
+        method: metrics.CalibrationTable.group(y[known], summaries[0].mean[known])
+        for method, summaries in predictions.items()
+    }
+    panel.plot([0, 1], [0, 1], **REFERENCE)
+    curves = {method: (table.risk, table.rate) for method, table in groups.items()}
+    draw_curves(panel, curves, naming, named, marker="o", markersize=3)
+    end = min(1.0, 1.05 * float(max(value.max() for curve in curves.values() for value in curve)))
+    panel.set(xlim=(0, end), ylim=(0, end))
+    percent_axes(panel.xaxis, panel.yaxis)
+    panel.set_xlabel("predicted risk")
+    panel.set_ylabel("observed share")
+    canvas.figure.legend(loc="outside lower center", ncols=1)
     return canvas.finish(
         "calibration",
         "Calibration by method",
@@ -234,26 +250,27 @@ def draw_groups(panel: Any, y: NDArray[Any], risk: NDArray[Any], title: str, **s
 
 
 @styled
-def draw_interval_sweep(predictions: Predictions, y: NDArray[Any], naming: Naming) -> Drawing | None:
+def draw_interval_sweep(
+    predictions: Predictions, y: NDArray[Any], naming: Naming, named: Sequence[str]
+) -> Drawing | None:
     """Draws INPT at a 50% risk level against mean interval width as the interval level sweeps (the paper's figure)."""
     known = np.isfinite(y)
     swept = {method: summaries for method, summaries in predictions.items() if summaries[0].passes > 1}
     if not swept:
         return None
-    canvas = Canvas(WIDTH, 4.1)
+    canvas = Canvas(WIDTH, 3.6)
     panel = canvas.panel
-    for method, summaries in swept.items():
-        points = np.mean([_sweep(summary, y, known) for summary in summaries], axis=0)
-        style = look(method)
-        panel.plot(
-            points[:, 0], points[:, 1], color=style.colour, linestyle=style.dash, marker=style.marker, markersize=3.5,
-            linewidth=1.2, label=naming(method),
-        )  # fmt: skip
+    points = {
+        method: np.mean([_sweep(summary, y, known) for summary in summaries], axis=0)
+        for method, summaries in swept.items()
+    }
+    curves = {method: (values[:, 0], values[:, 1]) for method, values in points.items()}
+    draw_curves(panel, curves, naming, named, marker="o", markersize=3)
     levels = [level for summaries in swept.values() for level in summaries[0].levels]
     panel.set_xlabel(f"mean interval width (interval level {min(levels):.0%} to {max(levels):.0%})")
-    panel.set_ylabel("INPT at a 50% risk level (patients)")
+    panel.set_ylabel("patients caught (INPT at 50%)")
     panel.set_ylim(bottom=0)
-    canvas.figure.legend(loc="outside lower center", ncols=2)
+    canvas.figure.legend(loc="outside lower center", ncols=1)
     return canvas.finish(
         "sweep",
         "Additional patients caught against interval width",

@@ -151,6 +151,8 @@ def _draw_density(
     panel.set_title("\n".join(wrap(title, 24)), fontsize=8)
     panel.set_yticks([])
     panel.set_ylim(bottom=0)
+    # A logarithm has more natural values than its axis shows.
+    ticks = {place: name for place, name in ticks.items() if edges[0] - 1e-6 <= place <= edges[-1] + 1e-6}
     if ticks:
         names = [f"{name[: LONGEST_TICK - 1]}…" if len(name) > LONGEST_TICK else name for name in ticks.values()]
         crowded = sum(map(len, names)) > 20 and len(names) > 2

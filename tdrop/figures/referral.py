@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tdrop import metrics
 from tdrop.base import Doubles, Summary
 from tdrop.disclosure import shown_parts
-from tdrop.figures.methods import Naming, Predictions, draw_groups
+from tdrop.figures.methods import Naming, Predictions, draw_curves, draw_groups
 from tdrop.figures.style import (
     HIGHLIGHT,
     INK,
@@ -22,7 +22,6 @@ from tdrop.figures.style import (
     Canvas,
     Drawing,
     enough,
-    look,
     percent_axes,
     styled,
 )
@@ -77,28 +76,41 @@ def _rounded(counts: Doubles, hide_below: int) -> Doubles:
 
 
 @styled
-def draw_risk_coverage(predictions: Predictions, y: NDArray[Any], threshold: float, naming: Naming) -> Drawing | None:
-    """Draws the error rate among those not referred as more are referred, by expected loss and by sd; first seed."""
+def draw_risk_coverage(
+    predictions: Predictions, y: NDArray[Any], threshold: float, naming: Naming, named: Sequence[str]
+) -> Drawing | None:
+    """Draws the error rate among those not referred as more are referred, by expected loss and by sd; first seed.
+
+    Args:
+        predictions: By method, one summary per seed.
+        y: Outcomes (rows,), NaN where unknown.
+        threshold: The risk from which one acts.
+        naming: A method's name for people.
+        named: The methods in colour, the bold one first; the others are light grey.
+    """
     known = np.isfinite(y)
     if not enough(y[known]):
         return None
-    canvas = Canvas(WIDTH, 3.6, 1, 2, sharex=True, sharey=True)
-    for method, summaries in predictions.items():
-        summary, style = summaries[0], look(method)
-        scores: list[NDArray[Any]] = [metrics.expected_loss(summary.mean, threshold)]
-        scores += [summary.sd] if summary.passes > 1 else []
-        for panel, score in zip(canvas.panels[0], scores, strict=False):
-            curve = metrics.risk_coverage(y[known], summary.mean[known], score[known], threshold)
-            share, error = _thinned(curve)
-            panel.plot(share, error, color=style.colour, linestyle=style.dash, linewidth=1.1, label=naming(method))
-    for panel, title in zip(canvas.panels[0], ("By expected loss", "By sd"), strict=True):
+    canvas = Canvas(WIDTH, 3.0, 1, 2, sharex=True, sharey=True)
+    scores: list[Callable[[Summary], NDArray[Any] | None]] = [
+        lambda summary: metrics.expected_loss(summary.mean, threshold),
+        lambda summary: summary.sd if summary.passes > 1 else None,
+    ]
+    for panel, score, title in zip(canvas.panels[0], scores, ("By expected loss", "By sd"), strict=True):
+        curves = {}
+        for method, (summary, *_) in predictions.items():
+            order = score(summary)
+            if order is not None:
+                curve = metrics.risk_coverage(y[known], summary.mean[known], order[known], threshold)
+                curves[method] = _thinned(curve)
+        draw_curves(panel, curves, naming, named)
         panel.set_title(title, fontsize=8)
         percent_axes(panel.xaxis, panel.yaxis)
         panel.set_xlabel("share referred")
     canvas.panel.set_ylabel("error rate among the rest")
     canvas.panel.set_ylim(bottom=0)
     handles, names = canvas.panel.get_legend_handles_labels()
-    canvas.figure.legend(handles, names, loc="outside lower center", ncols=2)
+    canvas.figure.legend(handles, names, loc="outside lower center", ncols=1)
     return canvas.finish(
         "coverage",
         "Error among patients who stay with the model",

@@ -30,7 +30,7 @@ from tdrop.report.sentences import (
     verdict_words,
 )
 from tdrop.report.summary import unknowns
-from tdrop.report.text import feature_titles, method_label, moment, row_interval, row_text, value_names
+from tdrop.report.text import axis_titles, feature_titles, method_label, moment, row_interval, row_text, value_names
 from tdrop.served import FEWEST, drawable
 from tdrop.shift import Matching, Shift
 
@@ -93,7 +93,7 @@ def patient_values(
     return {
         "shift": shift,
         "validation": validation,
-        "densities": figures.draw_densities(shift.features, titles, order, value_names(contract)),
+        "densities": figures.draw_densities(shift.features, axis_titles(contract), order, value_names(contract)),
         "propensity": figures.draw_propensity(shift.propensity),
         "balance": figures.draw_balance(() if matching is None else matching.balance, titles),
         "shift_sentence": shift_sentence(shift),
@@ -122,12 +122,12 @@ def _outcome_drawings(data: ReportData) -> Drawings:
         "roc": figures.draw_roc(data.predictions, y, method_label, named),
         "precision": figures.draw_precision_recall(data.predictions, y, method_label, named),
         "smooth": figures.draw_smooth_calibration(first, y, decision.risk_level),
-        "calibration": figures.draw_calibration(data.predictions, y, method_label),
-        "coverage": figures.draw_risk_coverage(data.predictions, y, decision.threshold, method_label),
+        "calibration": figures.draw_calibration(data.predictions, y, method_label, named),
+        "coverage": figures.draw_risk_coverage(data.predictions, y, decision.threshold, method_label, named),
         "benefit": figures.draw_decision_curve(
             first, y, decision.interval_level, decision.capacity, decision.risk_level
         ),
-        "sweep": figures.draw_interval_sweep(data.predictions, y, method_label),
+        "sweep": figures.draw_interval_sweep(data.predictions, y, method_label, named),
     }
 
 

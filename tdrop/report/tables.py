@@ -299,12 +299,10 @@ def validation_table(validation: Validation) -> Table | None:
 
 def shift_table(shift: Shift, titles: Mapping[str, str]) -> Table:
     """Feature by feature, how the sites differ."""
-    head = ("Feature", "Source mean", "Mean here", "Difference in sd", "Distance", "Outside the source's range")
+    head = ("Feature", "Difference in sd", "Distance", "Outside the source's range")
     lines = tuple(
         cells(
             titles.get(row.feature, row.feature),
-            number(row.source_mean, 2),
-            number(row.target_mean, 2),
             Cell(number(row.smd, 2), order=str(abs(row.smd)) if row.smd is not None else ""),
             number(row.distance, 2),
             share(row.outside_range),

@@ -6,6 +6,7 @@ template per page for the rest. `say` returns a sentence.
 
 from __future__ import annotations
 
+import math
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -23,6 +24,9 @@ from tdrop.metrics import METRICS
 from tdrop.shift import Ground
 
 NOTHING = "–"
+
+#: Values that stand below the axis of a logarithm.
+_NATURAL = (0, 1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 100_000, 1_000_000)
 
 
 def method_label(name: str) -> str:
@@ -186,13 +190,27 @@ def known_features(contract: Contract) -> dict[str, Feature]:
 
 
 def value_names(contract: Contract | None) -> dict[str, dict[float, str]]:
-    """Returns, by ordinal column, what its codes 1, 2, ... stand for; by categorical one its levels from 0 on."""
+    """Returns names of values as figures write them below an axis.
+
+    By ordinal column, what its codes 1, 2, ... stand for; by categorical one its levels from 0 on; by the logarithm of
+    a column, some of its natural values.
+    """
     first = {"ordinal": 1, "categorical": 0}
-    return {
+    columns = contract.features if contract else ()
+    names = {
         column.name: {float(code): category for code, category in enumerate(column.categories, first[column.type])}
-        for column in (contract.features if contract else ())
+        for column in columns
         if column.type in first
     }
+    natural = {math.log1p(value): f"{value:,}" for value in _NATURAL}
+    return names | {f"log_{column.name}": natural for column in columns if column.transform == "log"}
+
+
+def axis_titles(contract: Contract | None) -> dict[str, str]:
+    """Returns the names of features for figures that write natural values: no word of a logarithm."""
+    logs = [column for column in (contract.features if contract else ()) if column.transform == "log"]
+    units = {column.name: f" ({column.unit})" if column.unit else "" for column in logs}
+    return feature_titles(contract) | {f"log_{column.name}": f"{column.label}{units[column.name]}" for column in logs}
 
 
 def in_sentence(title: str) -> str:

@@ -34,9 +34,9 @@ class Committee(MethodSettings):
     """Which methods are used together."""
 
     name: ClassVar[str] = COMMITTEE
-    label: ClassVar[str] = "Committee"
+    label: ClassVar[str] = "Average of models"
     summary: ClassVar[str] = (
-        "The mean of methods that source patients cannot tell apart, each with its own doubt around it."
+        "The mean of methods that source patients cannot tell apart, each keeping its own uncertainty."
     )
     uses_target: ClassVar[bool] = True
 

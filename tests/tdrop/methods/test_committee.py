@@ -108,5 +108,5 @@ def test_a_committee_of_one_is_refused(members):
 
 def test_it_is_shown_and_served_but_cannot_be_asked_for():
     assert COMMITTEE not in method_names()
-    assert label(COMMITTEE) == "Committee"
+    assert label(COMMITTEE) == "Average of models"
     assert describe_method(COMMITTEE).endswith(".")
