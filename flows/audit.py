@@ -75,9 +75,10 @@ def run_audit(site: str, labels: Path, *, contracts: Path, console: Printer) -> 
     for sentence in held:
         console.print(f"- {sentence}")
     console.print(page)
-    console.remark(
-        f"Next, where a promoted model's risks are too low or too high: tdrop recalibrate {site}{repeat(contracts)}"
-    )
+    if audited.summary.promotion is not None:
+        console.remark(
+            f"If the approved model's risks are too low or too high: tdrop recalibrate {site}{repeat(contracts)}"
+        )
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -71,7 +72,7 @@ def run_transfer(
     for sentence in failed.values():
         console.print(sentence, style="red", markup=False)
     _show(place, done, console)
-    _say_next(list(done), contracts, console)
+    _say_next(done, contracts, console)
     if runner == "processes":  # what a cluster's workers spent is not known here
         _show_time(console, elapsed, ready - started)
     problems = failed | {site: result.not_recorded for site, result in done.items() if result.not_recorded}
@@ -126,12 +127,20 @@ def _show(place: Place, done: Mapping[str, Transferred], console: Printer) -> No
     console.remark("compare in MLflow and Prefect: tdrop ui")
 
 
-def _say_next(sites: Sequence[str], contracts: Path, console: Printer) -> None:
-    """Tells what a person does after reading the reports."""
-    if sites:
-        site = sites[0] if len(sites) == 1 else "SITE"
-        console.remark(f"Next, where a report convinces: tdrop promote {site} --by NAME --note TEXT{repeat(contracts)}")
-        console.remark(f"and before that, whose outcomes to look up: tdrop label-list {site}{repeat(contracts)}")
+def _say_next(done: Mapping[str, Transferred], contracts: Path, console: Printer) -> None:
+    """Says why a site is stopped, and what a person may do after reading the other reports."""
+    usable = [site for site, result in done.items() if result.summary.verdict != "stop"]
+    for site, result in done.items():
+        if site not in usable:
+            why = re.split(r"(?<=[.!?])\s", result.summary.reason.strip())[0]
+            console.print(f"{site}: stop, and no model to approve. {why}", style="red", markup=False)
+    if usable:
+        site = usable[0] if len(usable) == 1 else "SITE"
+        options = repeat(contracts)
+        console.remark(
+            f"If the report convinces you, approve the model: tdrop promote {site} --by NAME --note TEXT{options}"
+        )
+        console.remark(f"To check it on a few patients first: tdrop label-list {site}{options}")
 
 
 def _legend(labelled: Sequence[bool]) -> str:

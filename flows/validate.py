@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
-from rich.table import Table
+from rich.markup import escape
 
 from flows.printer import Printer
 from tdrop.base import SiteStopped, TdropError, plain, write_record, written
@@ -105,15 +105,14 @@ def _show(checked: SiteChecked, console: Printer) -> None:
         f"{written(validation.quarantined)} quarantined + {written(validation.duplicates)} duplicates"
     )
     if validation.findings:
-        table = Table(header_style="bold")
-        for header in ("what", "column", "rows", "finding", "what to do"):
-            # Names are folded on a narrow screen, never cut.
-            table.add_column(header, overflow="fold")
         for finding in validation.findings:
+            # Lines, not a table: on a narrow screen its cells would cut paths and names in two.
             what = SYMBOLS.get(finding.severity, "[cyan]warning[/]")
-            count = "" if finding.about == "file" else f"{written(finding.count)} of {written(finding.total)}"
-            table.add_row(what, finding.column or "", count, finding.sentence, finding.fix or "")
-        console.print(table)
+            column = f" {escape(finding.column)}" if finding.column else ""
+            count = "" if finding.about == "file" else f" ({written(finding.count)} of {written(finding.total)} rows)"
+            console.print(f"- {what}{column}{count}: {escape(finding.sentence)}")
+            if finding.fix:
+                console.print(f"    to do: {finding.fix}", markup=False)
     else:
         console.print("Nothing to report: every rule holds.")
     if validation.stopped:

@@ -33,10 +33,12 @@ def promote(place: Place, site: str, *, by: str, note: str) -> Promotion:
     place.network().target(site)
     candidate = version_at(place, site, CANDIDATE)
     if candidate is None:
-        raise UsageError(
-            f"site '{site}' has no candidate to promote; run `tdrop transfer {site}` first "
-            "(a verdict of stop makes no candidate, nor does a source with too few outcomes)"
-        )
+        if (place.latest(site) / "report.html").is_file():
+            raise UsageError(
+                f"site '{site}' has no candidate to promote: its verdict is stop, or its source has too few outcomes; "
+                f"the report says why: {place.latest(site) / 'report.html'}"
+            )
+        raise UsageError(f"site '{site}' has no candidate to promote; run `tdrop transfer {site}` first")
     if not by.strip() or not note.strip():
         raise UsageError("a promotion needs the name of a person (--by) and a note (--note)")
     if not f"{by}{note}".replace("\n", " ").isprintable():

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
-from tdrop.base import DataError, UsageError, did_you_mean, read_record
+from tdrop.base import DataError, UsageError, read_record
 from tdrop.choose import Choice, Trial
 from tdrop.home import Place, Ref
-from tdrop.methods import COMMITTEE, method_names
+from tdrop.methods import method_names, require_methods
 
 RUN = "run.json"
 #: The report before, beside the page that says why there is no newer one.
 EARLIER = "earlier_report.html"
 #: Interval levels kept of every prediction: the paper sweeps 50 to 99%.
 SWEEP = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
+#: The form of a deployment offers the methods as a list of choices, and its server refuses any other name.
+MethodName = Annotated[str, WithJsonSchema({"type": "string", "enum": list(method_names())})]
 
 
 class TransferSettings(BaseModel):
@@ -26,7 +28,7 @@ class TransferSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    methods: tuple[str, ...] = Field(default=(), description="Methods to train; empty for all of them")
+    methods: tuple[MethodName, ...] = Field(default=(), description="Methods to train; empty for all of them")
     seeds: int = Field(
         default=3, ge=1, le=50, description="How often the tuned method is trained again, to show spread"
     )
@@ -48,16 +50,8 @@ class TransferSettings(BaseModel):
 
     def chosen_methods(self) -> tuple[str, ...]:
         """The methods to train, in the paper's order, each name checked."""
-        known = method_names()
-        for name in (*self.methods, *self.method_settings):
-            if name == COMMITTEE:
-                raise UsageError(
-                    f"'{COMMITTEE}' is made of other methods' fits and has no settings: name two methods or none, and "
-                    "it is formed where source patients cannot tell them apart"
-                )
-            if name not in known:
-                raise UsageError(f"unknown method '{name}'{did_you_mean(name, known)}")
-        return tuple(name for name in known if not self.methods or name in self.methods)
+        require_methods((*self.methods, *self.method_settings))
+        return tuple(name for name in method_names() if not self.methods or name in self.methods)
 
 
 @dataclass(frozen=True)

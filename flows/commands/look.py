@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -10,12 +11,12 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from flows.interrupts import waited_for
-from flows.printer import DEFAULT_CONTRACTS, AsJson, Contracts, answering, console
+from flows.printer import DEFAULT_CONTRACTS, AsJson, Contracts, answering, console, repeat
 from tdrop.base import TdropError, UsageError
 from tdrop.home import PRIVATE, Place, clear_interrupt, write_private
 
@@ -36,6 +37,9 @@ class Standing:
         site: Its name.
         state: done, stale, stopped, failed, not recorded, interrupted, running or never run.
         reason: Why, in a sentence; empty where there is nothing to say.
+        next_step: What to do now, in words with the command.
+        verdict: Of its last report: go, caution, stop or too few to say; None without a report.
+        champion: The approved model, who approved it and when; None where nobody has.
         ended: When its last run ended (UTC), or None.
         report: When its report was made (UTC), or None without one.
         data: When its extract was written (UTC), or None where that is no file of this machine.
@@ -44,42 +48,95 @@ class Standing:
     site: str
     state: str
     reason: str
+    next_step: str
+    verdict: str | None
+    champion: str | None
     ended: str | None
     report: str | None
     data: str | None = None
 
 
 def status(as_json: AsJson = False, contracts: Contracts = DEFAULT_CONTRACTS) -> None:
-    """Show how every site stands: done, stale, stopped, failed, interrupted, running or never run."""
+    """Show how every site stands, its verdict, the approved model and what to do next."""
     from tdrop.base import plain
 
     place, printer = Place.at(contracts=contracts), answering(as_json)
-    standings = [standing_of(place.resolve(site.name)) for site in place.network().targets]
+    standings = [standing_of(place.resolve(site.name), repeat(contracts)) for site in place.network().targets]
     printer.answer({"sites": [plain(standing) for standing in standings]})
     for standing in standings:
         data = f"data of {_minute(standing.data)}, " if standing.data else ""
         report = f"report of {_minute(standing.report)}" if standing.report else "no report"
-        printer.print(f"[bold]{standing.site}[/]: {standing.state}, {data}{report}")
-        if standing.reason:
-            printer.print(f"  {standing.reason}", markup=False)
+        verdict = f", verdict {standing.verdict}" if standing.verdict else ""
+        printer.print(f"[bold]{standing.site}[/]: {standing.state}{verdict}; {data}{report}")
+        for words in (
+            standing.reason,
+            f"approved: {standing.champion or 'no model yet'}",
+            f"next: {standing.next_step}",
+        ):
+            if words:
+                printer.print(f"  {words}", markup=False)
 
 
-def standing_of(site: ResolvedSite) -> Standing:
-    """Reads a site's status and compares what it was made from with what is there now."""
+def standing_of(site: ResolvedSite, options: str = "") -> Standing:
+    """Reads a site's status and last report, and compares what it was made from with what is there now.
+
+    Args:
+        site: The site.
+        options: What the next command needs besides.
+    """
     from tdrop.home import is_running, read_status
 
     place, name = site.place, site.name
-    times = (_written(place.latest(name) / "report.html"), _data_written(site))
     last = read_status(place, name)
-    ended = None if last is None else last.ended
+    changed = _changes(site, last.inputs) if last is not None and last.outcome == "done" and last.inputs else ""
     if is_running(place, name):
-        return Standing(name, "running", "", ended, *times)
-    if last is None:
-        return Standing(name, "never run", f"run `tdrop transfer {name}`", None, *times)
-    changed = _changes(site, last.inputs) if last.outcome == "done" and last.inputs is not None else ""
-    if changed:
-        return Standing(name, "stale", changed, ended, *times)
-    return Standing(name, last.outcome, last.sentence, ended, *times)
+        state, reason = "running", ""
+    elif last is None:
+        state, reason = "never run", ""
+    else:
+        state, reason = ("stale", changed) if changed else (last.outcome, last.sentence)
+    summary = _summary(place, name)
+    promotion = summary.get("promotion")
+    champion = None
+    if promotion is not None:
+        champion = (
+            f"version {promotion['version']} ({promotion['method']}), by {promotion['by']}, {promotion['when'][:10]}"
+        )
+    verdict = summary.get("verdict")
+    return Standing(
+        name,
+        state,
+        reason,
+        _next_step(name, state, verdict, champion, options),
+        verdict,
+        champion,
+        None if last is None else last.ended,
+        _written(place.latest(name) / "report.html"),
+        _data_written(site),
+    )
+
+
+def _summary(place: Place, site: str) -> dict[str, Any]:
+    """A site's last report in a few values; empty where there is none."""
+    try:
+        values: dict[str, Any] = json.loads((place.latest(site) / "summary.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return values
+
+
+def _next_step(site: str, state: str, verdict: str | None, champion: str | None, options: str) -> str:
+    if state == "running":
+        return "wait for its run; `tdrop ui` shows how far it is"
+    if state == "stopped":
+        return f"correct the extract or its YAML, then `tdrop validate {site}{options}`"
+    if state != "done":
+        return f"`tdrop transfer {site}{options}`"
+    if champion is not None:
+        return f"`tdrop score {site} FILE{options}`"
+    if verdict == "stop":
+        return "read in the report why no model is offered; another extract or another source may help"
+    return f"if the report convinces you, `tdrop promote {site} --by NAME --note TEXT{options}`"
 
 
 def _written(file: Path) -> str | None:
@@ -111,7 +168,7 @@ def _changes(site: ResolvedSite, before: Inputs) -> str:
     except TdropError as error:
         return str(error)
     new = [words for key, words in DATA.items() if getattr(now, key) != getattr(before, key)]
-    return f"{' and '.join(new)} changed since its last run; run `tdrop transfer {site.name}`" if new else ""
+    return f"{' and '.join(new)} changed since its last run" if new else ""
 
 
 def _minute(moment: str) -> str:

@@ -87,16 +87,18 @@ def transfer(
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
     """Check, compare, train, choose, evaluate and report, for one or several target sites."""
-    from tasks.run import TransferSettings
     from tdrop.home import Place
+    from tdrop.methods import require_methods
 
-    # A misspelt name is told before the seconds that the training libraries take to load.
+    # A misspelt name is reported before the seconds that the training libraries take to load.
     network = Place.at(contracts=contracts).network()
     for site in sites:
         network.target(site)
-    settings = TransferSettings(seeds=seeds, trials=trials, methods=tuple(method or ()), committee=committee)
-    settings.chosen_methods()
+    require_methods(method or ())
     from flows.transfer_command import run_transfer
+    from tasks.run import TransferSettings
+
+    settings = TransferSettings(seeds=seeds, trials=trials, methods=tuple(method or ()), committee=committee)
 
     run_transfer(
         sites,

@@ -30,6 +30,7 @@ __all__ = [
     "method_class",
     "method_names",
     "rebuild",
+    "require_methods",
 ]
 
 #: Several methods' fits used together: not a method to tune or ask for, but shown and served like one.
@@ -56,6 +57,18 @@ def method_names() -> tuple[str, ...]:
     """Returns the names of all methods, in the paper's order."""
     names = {module.name for module in iter_modules(__path__) if not module.ispkg}
     return (*[name for name in _ORDER if name in names], *sorted(names - set(_ORDER)))
+
+
+def require_methods(names: Iterable[str]) -> None:
+    """Refuses a name that is no method's, and the committee, which is formed and not asked for."""
+    for name in names:
+        if name == COMMITTEE:
+            raise UsageError(
+                f"'{COMMITTEE}' is made of other methods' fits and has no settings: name two methods or none, and "
+                "it is formed where source patients cannot tell them apart"
+            )
+        if name not in method_names():
+            raise UsageError(f"unknown method '{name}'{did_you_mean(name, method_names())}")
 
 
 def method_class(name: str) -> Any:
