@@ -57,5 +57,9 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "watch": Benchmark(
         "models in use for two years: false alarms and patients to the alarm, simulated", "benchmarks.watch:run"
     ),
+    "length": Benchmark(
+        "how long networks train: log loss above the oracle's by the size of the source, simulated",
+        "benchmarks.length:run",
+    ),
     "speed": Benchmark("how fast a step and a prediction are", "benchmarks.speed:run"),
 }

@@ -1,11 +1,11 @@
-"""Which settings a method tries: its defaults, then an even draw from its search space."""
+"""Which settings a method tries: its defaults, the same at other lengths, then an even draw from its search space."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,7 @@ def _in_plain_values(method: Method) -> Planned:
 def plan_trials(
     name: str, *, budget: int = BUDGET, seed: int = 0, base: Mapping[str, Any] | None = None
 ) -> tuple[Method, ...]:
-    """Returns the methods to try: the defaults, then a seeded draw from the search space.
+    """Returns the methods to try: the defaults, the same at other lengths, then a seeded draw from the search space.
 
     The draw is even: every value of a setting comes about equally often. A search space smaller than the budget is
     tried completely.
@@ -79,7 +79,8 @@ def plan_around(default: Method, *, budget: int, seed: int, fixed: Sequence[str]
     space = {key: tuple(values) for key, values in default.search_space().items() if key not in fixed}
     generator = np.random.default_rng([seed, 6])
     planned = [default]
-    for point in _points(space, budget, generator):
+    lengths = ({"length": value} for value in space.get("length", ()))
+    for point in chain(lengths, _points(space, budget, generator)):
         candidate = default.with_settings(**point)
         if candidate not in planned:
             planned.append(candidate)

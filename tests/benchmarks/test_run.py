@@ -24,6 +24,7 @@ FILES = {
     "extrapolation": {"extrapolation_methods.csv", "extrapolation_tuned_methods.csv"},
     "transfers": {"choosing.csv", "choosing_unlabelled.csv", "unlabelled.csv", "forecast_intervals.csv"},
     "placebos": {"unlabelled.csv", "unlabelled_problems.csv"},
+    "length": {"length.csv"},
     "speed": {"speed.csv"},
 }
 
@@ -42,7 +43,7 @@ def test_a_quick_benchmark_writes_its_files_and_resumes(name, tmp_path):
     assert FILES[name] | {"results.md"} <= {path.name for path in folder.iterdir()}
     page = (folder / "results.md").read_text()
     assert "nan" not in page.lower().replace("resonan", "")
-    if name in ("toy", "extrapolation", "prostate", "prostate_hard", "transfers", "placebos"):
+    if name in ("toy", "extrapolation", "prostate", "prostate_hard", "transfers", "placebos", "length"):
         captions = [line for line in page.splitlines() if line and line[0] not in "|#!"]
         assert all("imulated" in caption for caption in captions)
     if name == "uci":

@@ -69,7 +69,7 @@ class NetworkMethod(MethodSettings):
 
     def search_space(self) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try, by setting; fixed steps have no length."""
-        lengths = {"length": (0.25, 1.0, 4.0)} if self.steps is None else {}
+        lengths = {"length": (4.0, 1.0, 0.25)} if self.steps is None else {}
         return {**lengths, "weight_decay": (1e-4, 1e-3, 1e-2), "learning_rate": (0.005, 0.01)}
 
     def count_steps(self, rows: int) -> int:
