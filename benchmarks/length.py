@@ -2,7 +2,7 @@
 
 Simulated, and of source patients alone: a network is tuned and refitted on one draw and judged on another of the same
 distribution, whose true risks are known. Beside the tuned network its defaults, and 160 steps at decay 1e-4, which
-every network took before its steps grew with the source.
+every network took before its steps grew with the source. `--only` may name a method, a truth and a size.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def run(options: Options) -> Results:
     seeds = options.seeds_or(SEEDS)
     methods, sizes = (METHODS[:1], SIZES[:1]) if options.quick else (METHODS, SIZES)
     cases = [(method, truth, rows) for truth in TRUTHS for rows in sizes for method in methods]
-    chosen = [case for case in cases if not options.only or case[0] in options.only]
+    chosen = [case for case in cases if set(options.only) <= {str(part) for part in case}]
     units = [_unit(*case, seed, options.quick) for case in chosen for seed in range(seeds)]
     measured = run_units(options, "length", measure_length, units)
     rows = [_row(*case, measured[place * seeds : (place + 1) * seeds]) for place, case in enumerate(chosen)]
