@@ -12,7 +12,6 @@ Instead of `weight_decay`, which would be a second prior, only the bound's own w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -57,19 +56,17 @@ class ConcreteDropout(NetworkMethod):
 
     def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
         """Makes the untrained network."""
-        return ConcreteNetwork((features, *self.hidden, 1), self, rows, task, generator)
+        return ConcreteNetwork(self, self.layers(features, generator), rows, task)
 
 
 class ConcreteNetwork(NeuralNetwork):
     """A tanh network with a learnt dropout rate after every hidden layer."""
 
-    def __init__(
-        self, sizes: Sequence[int], method: ConcreteDropout, rows: int, task: Task, generator: torch.Generator
-    ) -> None:
+    def __init__(self, method: ConcreteDropout, layers: Layers, rows: int, task: Task) -> None:
         super().__init__()
-        self.layers = Layers(sizes, method.initial_sd, generator, linear=method.linear)
+        self.layers = layers
         start = float(np.log(method.initial_rate / (1 - method.initial_rate)))
-        self.rate_logits = nn.Parameter(torch.full((len(sizes) - 2,), start))
+        self.rate_logits = nn.Parameter(torch.full((len(method.hidden),), start))
         self.log_noise = nn.Parameter(torch.zeros(1)) if task == "regression" else None
         self._rows = rows
         self._method = method

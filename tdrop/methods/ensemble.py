@@ -9,10 +9,8 @@ side by side as one batched matrix product.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from pydantic import Field
 from pydantic.dataclasses import dataclass
@@ -39,21 +37,17 @@ class Ensemble(NetworkMethod):
 
     def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
         """Makes the untrained networks."""
-        return EnsembleNetwork((features, *self.hidden, 1), self, task, generator)
+        return EnsembleNetwork(self.layers(features, generator, self.members), task)
 
 
 class EnsembleNetwork(NeuralNetwork):
     """All members as one network whose weights have a leading axis of members."""
 
-    def __init__(self, sizes: Sequence[int], method: Ensemble, task: Task, generator: torch.Generator) -> None:
+    def __init__(self, layers: Layers, task: Task) -> None:
         super().__init__()
-        self.layers = Layers(sizes, method.initial_sd, generator, members=method.members, linear=method.linear)
-        self.members = method.members
+        self.layers = layers
+        self.members = len(layers.weight(0))
         self.task = task
-
-    def pool(self, generator: np.random.Generator) -> Pool | None:
-        """An ensemble needs no noise."""
-        return None
 
     def loss(self, batch: TrainingBatch, pool: Pool | None) -> Tensor:
         """Sum of the members' mean losses: each member's gradient is what it would be alone."""

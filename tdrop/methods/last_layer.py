@@ -37,7 +37,7 @@ class LastLayer(NetworkMethod):
     def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
         """Makes the untrained network."""
         rates = [0.0] * (len(self.hidden) - 1) + [self.rate]
-        return FixedDropout((features, *self.hidden, 1), rates, self.initial_sd, task, generator, linear=self.linear)
+        return FixedDropout(self.layers(features, generator), rates, task)
 
 
 METHOD = LastLayer

@@ -33,8 +33,7 @@ class McDropout(NetworkMethod):
 
     def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
         """Makes the untrained network."""
-        sizes = (features, *self.hidden, 1)
-        return FixedDropout(sizes, [self.rate] * len(self.hidden), self.initial_sd, task, generator, linear=self.linear)
+        return FixedDropout(self.layers(features, generator), [self.rate] * len(self.hidden), task)
 
 
 METHOD = McDropout

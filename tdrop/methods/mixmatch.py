@@ -12,7 +12,6 @@ For regression guesses are values and both terms squared errors.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,7 +22,15 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from tdrop.base import Task
-from tdrop.methods.parts.network import FixedDropout, NeuralNetwork, Pool, TrainingBatch, output_loss, torch_generator
+from tdrop.methods.parts.network import (
+    FixedDropout,
+    Layers,
+    NeuralNetwork,
+    Pool,
+    TrainingBatch,
+    output_loss,
+    torch_generator,
+)
 from tdrop.methods.parts.network_method import NetworkMethod
 
 
@@ -46,17 +53,14 @@ class MixMatch(NetworkMethod):
 
     def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
         """Makes the untrained network."""
-        rates = [self.rate] * len(self.hidden)
-        return MixMatchNetwork((features, *self.hidden, 1), rates, self, task, generator)
+        return MixMatchNetwork(self, self.layers(features, generator), task)
 
 
 class MixMatchNetwork(FixedDropout):
     """A dropout network whose loss mixes labelled and guessed rows."""
 
-    def __init__(
-        self, sizes: Sequence[int], rates: Sequence[float], method: MixMatch, task: Task, generator: torch.Generator
-    ) -> None:
-        super().__init__(sizes, rates, method.initial_sd, task, generator, linear=method.linear)
+    def __init__(self, method: MixMatch, layers: Layers, task: Task) -> None:
+        super().__init__(layers, [method.rate] * len(method.hidden), task)
         self._alpha = method.alpha
         self._guess_weight = method.guess_weight
         self._mixing: np.random.Generator | None = None

@@ -35,8 +35,7 @@ class Mlp(NetworkMethod):
 
     def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
         """Makes the untrained network."""
-        sizes = (features, *self.hidden, 1)
-        return FixedDropout(sizes, [0.0] * len(self.hidden), self.initial_sd, task, generator, linear=self.linear)
+        return FixedDropout(self.layers(features, generator), [0.0] * len(self.hidden), task)
 
 
 METHOD = Mlp

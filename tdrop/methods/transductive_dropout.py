@@ -93,7 +93,7 @@ class TransductiveDropout(NetworkMethod):
 
     def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
         """Makes the untrained network."""
-        return TransductiveNetwork((features, *self.hidden, 1), self, task, generator)
+        return TransductiveNetwork(self, features, task, generator)
 
 
 class FittedRates(FittedNetwork):
@@ -130,18 +130,16 @@ class TransductiveNetwork(NeuralNetwork):
     through `ConcretePasses`, everything else (sampling, other depths) through the plain code of `run_passes`.
     """
 
-    def __init__(
-        self, sizes: tuple[int, ...], method: TransductiveDropout, task: Task, generator: torch.Generator
-    ) -> None:
+    def __init__(self, method: TransductiveDropout, features: int, task: Task, generator: torch.Generator) -> None:
         super().__init__()
-        self.layers = Layers(sizes, method.initial_sd, generator, linear=method.linear)
-        self.rate_layers = Layers((sizes[0], method.rate_units, len(sizes) - 2), method.initial_sd, generator)
+        self.layers = method.layers(features, generator)
+        self.rate_layers = Layers((features, method.rate_units, len(method.hidden)), method.initial_sd, generator)
         self._largest_logit = log(method.highest_rate / (1 - method.highest_rate))
         start = log((1 - method.initial_keep) / method.initial_keep) / self._largest_logit
         with torch.no_grad():
             self.rate_layers.bias(-1).fill_(self._largest_logit * atanh(max(-0.99, min(0.99, start))))
         self.passes = method.passes
-        self.fused = len(sizes) == 4
+        self.fused = len(method.hidden) == 2
         self.task = task
         self._lambda = method.lambda_
         self._temperature = method.temperature

@@ -15,7 +15,6 @@ variance. With lambda = 0 no target row is read and the result is that of `ensem
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -25,7 +24,7 @@ from torch import Tensor
 
 from tdrop.base import Task
 from tdrop.methods.ensemble import Ensemble, EnsembleNetwork
-from tdrop.methods.parts.network import NeuralNetwork, Pool, TrainingBatch, output_loss
+from tdrop.methods.parts.network import Layers, NeuralNetwork, Pool, TrainingBatch, output_loss
 from tdrop.methods.transductive_dropout import transductive_regulariser
 
 #: Rows per side that all members answer in a step, as a share of the batch.
@@ -55,20 +54,18 @@ class TransductiveEnsemble(Ensemble):
 
     def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
         """Makes the untrained networks."""
-        return TransductiveEnsembleNetwork((features, *self.hidden, 1), self, task, generator)
+        return TransductiveEnsembleNetwork(self.layers(features, generator, self.members), task, self.lambda_)
 
 
 class TransductiveEnsembleNetwork(EnsembleNetwork):
     """An ensemble whose members answer some rows in common."""
 
-    def __init__(
-        self, sizes: Sequence[int], method: TransductiveEnsemble, task: Task, generator: torch.Generator
-    ) -> None:
-        super().__init__(sizes, method, task, generator)
-        self._lambda = method.lambda_
+    def __init__(self, layers: Layers, task: Task, lambda_: float) -> None:
+        super().__init__(layers, task)
+        self._lambda = lambda_
 
     def loss(self, batch: TrainingBatch, pool: Pool | None) -> Tensor:
-        """Sum of the members' losses plus the regulariser of their differences, which counts once a member."""
+        """Sum of the members' losses plus the regulariser of their differences, which counts once per member."""
         if batch.target is None or len(batch.target) == 0:
             return super().loss(batch, pool)
         rows = batch.x.shape[1]

@@ -217,18 +217,9 @@ class NeuralNetwork(nn.Module):
 class FixedDropout(NeuralNetwork):
     """A tanh network with a fixed dropout rate after every hidden layer; rate 0 means no mask there."""
 
-    def __init__(
-        self,
-        sizes: Sequence[int],
-        rates: Sequence[float],
-        sd: float,
-        task: Task,
-        generator: torch.Generator,
-        *,
-        linear: bool = False,
-    ) -> None:
+    def __init__(self, layers: Layers, rates: Sequence[float], task: Task) -> None:
         super().__init__()
-        self.layers = Layers(sizes, sd, generator, linear=linear)
+        self.layers = layers
         self.rates = tuple(rates)
         self.task = task
 

@@ -28,14 +28,13 @@ from tdrop.methods.parts.fitted import (
     summarise_samples,
     write_model,
 )
-from tdrop.methods.parts.network import NeuralNetwork, spawn, torch_generator
+from tdrop.methods.parts.network import Layers, NeuralNetwork, spawn, torch_generator
 from tdrop.methods.parts.training import Schedule, TrainingRows, one_torch_thread, train_network
 
 _WEIGHTS = "weights.safetensors"
 #: Rows that go through a network together. Shorter blocks are padded: every row then meets the same
 #: arithmetic whether it comes alone or in a batch.
 _BLOCK = 128
-
 
 #: How often a fit sees every source row unless its settings say otherwise.
 _EPOCHS = 16
@@ -76,7 +75,14 @@ class NetworkMethod(MethodSettings):
         """Steps of a fit on so many source rows: a curved truth is learnt from many rows only in many steps."""
         if self.steps is not None:
             return self.steps
-        return round(min(max(self.length * _EPOCHS * rows / self.batch, FEWEST_STEPS), MOST_STEPS))
+        # By the rounded number of rows, because a saved model tells its steps.
+        wanted = self.length * _EPOCHS * coarse_rows(rows) / self.batch
+        return round(min(max(wanted, FEWEST_STEPS), MOST_STEPS))
+
+    def layers(self, features: int, generator: torch.Generator, members: int | None = None) -> Layers:
+        """The layers of an untrained network, or of several."""
+        sizes = (features, *self.hidden, 1)
+        return Layers(sizes, self.initial_sd, generator, members=members, linear=self.linear)
 
     @abstractmethod
     def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:

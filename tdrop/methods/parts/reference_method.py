@@ -94,8 +94,8 @@ class ReferenceMethod(MethodSettings):
                 fresh = self.estimator(source.task, seed + place)
                 estimators.append(self.forget_patients(fresh.fit(X[drawn], y[drawn])))
                 if progress is not None:
-                    loss = _prediction_loss(_predict(fresh, X, source.task), y, source.task)
-                    progress(place + 1, self.refits, loss, None)
+                    squared_error = float(np.mean((_predict(fresh, X, source.task) - y) ** 2))
+                    progress(place + 1, self.refits, squared_error, None)
         facts = Facts(source.features, source.task, self.steps, (), coarse_rows(len(source)), scaling)
         return FittedReference(self, estimators, facts)
 
@@ -141,14 +141,6 @@ def _predict(estimator: Any, inputs: Doubles, task: Task) -> Doubles:
     """One model's risk or value (rows,)."""
     predicted: Doubles = estimator.predict_proba(inputs)[:, 1] if task == "binary" else estimator.predict(inputs)
     return predicted
-
-
-def _prediction_loss(predicted: Doubles, y: Floats, task: Task) -> float:
-    """Log loss of risks (rows,), or mean squared error of values."""
-    if task == "regression":
-        return float(np.mean((predicted - y) ** 2))
-    risk = np.clip(predicted, 1e-6, 1 - 1e-6)
-    return float(-np.mean(y * np.log(risk) + (1 - y) * np.log1p(-risk)))
 
 
 def _bootstrap(y: Floats, source: Cohort, refits: int, seed: int) -> Iterator[Indices]:

@@ -96,3 +96,31 @@ def test_tuning_and_its_refit_are_sound_too(name, case):
     assert np.isfinite([trial.log_loss for trial in tuned.trials]).all()
     risk = refit(name, tuned.picked, source, target, seed=0).summarise(target.X, 7, seed=0).mean
     assert np.isfinite(risk).all()
+
+
+@pytest.mark.parametrize("name", ["mlp", "transductive_dropout", "transductive_ensemble", "gradient_boosting"])
+def test_a_source_of_300_rows_with_three_outcomes_per_fold_is_tuned_soundly(name):
+    """At the methods' own lengths: a network that learns nine patients by heart would be far from their share."""
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(300, 4))
+    y = np.zeros(300)
+    y[generator.choice(300, 9, replace=False)] = 1
+    source = Cohort("rare", np.arange(300), tuple("abcd"), X, y)
+    tuned = tune(name, source, source.unlabelled(), np.arange(5), budget=2)
+    share = 9 / 300
+    entropy = -share * np.log(share) - (1 - share) * np.log(1 - share)
+    assert tuned.picked.log_loss < entropy + 0.1
+    risk = refit(name, tuned.picked, source, source.unlabelled(), seed=0).summarise(X, 20, seed=0).mean
+    assert risk.mean() == pytest.approx(share, abs=0.03)
+
+
+@pytest.mark.parametrize("name", ["mlp", "tdnr", "ensemble"])
+def test_a_few_hundred_patients_with_many_features_are_not_learnt_by_heart(name):
+    generator = np.random.default_rng(1)
+    X = generator.normal(size=(1_300, 30))
+    y = (generator.random(1_300) < 1 / (1 + np.exp(-X[:, 0]))).astype(float)
+    cohort = Cohort("wide", np.arange(1_300), tuple(f"x{place}" for place in range(30)), X, y)
+    source, others = cohort.take(np.arange(300)), cohort.take(np.arange(300, 1_300))
+    risk = build(name).fit(source, others.unlabelled(), seed=0).summarise(others.X, 50, seed=0).mean.astype(float)
+    loss = -np.mean(np.where(others.y == 1, np.log(risk), np.log(1 - risk)))
+    assert loss < 0.75, "160 steps lose 1.1 here, and half each .69"
