@@ -21,6 +21,7 @@ from tasks.run import last_run
 from tasks.site_record import SiteRecord
 from tdrop.base import DataError, LabelsRefused, TdropError, Unwritable, read_record, written
 from tdrop.data import fingerprint, no_such_file
+from tdrop.evaluate import Ladder
 from tdrop.home import Place, one_at_a_time, read_status, tell_use
 
 
@@ -90,6 +91,23 @@ def saying_why_refused() -> Iterator[None]:
         raise DataError(error.file.read_text(encoding="utf-8").strip()) from None
 
 
+def ladder_sentence(ladder: Ladder) -> str:
+    """What the known outcomes recommend, and what more of them would be worth."""
+    rung = ladder.rung(ladder.recommended)
+    if rung.gain is None:
+        said = f"{ladder.n:,} known outcomes recommend no change of the risks"
+    else:
+        interval = "" if rung.gain_low is None else f" ({rung.gain_low:.3f} to {rung.gain_high:.3f})"
+        said = (
+            f"{ladder.n:,} known outcomes recommend: {rung.name} (log loss {rung.log_loss:.3f}, lower by "
+            f"{rung.gain:.3f}{interval})"
+        )
+    more = [point for point in ladder.curve if point.name == ladder.recommended and point.labels > ladder.n]
+    if not more:
+        return f"{said}."
+    return f"{said}; with {more[0].labels:,} outcomes a log loss of {more[0].log_loss:.3f} is expected."
+
+
 def forecasts_held(place: Place, site: str) -> Iterator[str]:
     """Whether the sealed forecast held, and whose outcomes that rests on."""
     file = place.latest(site) / AUDIT
@@ -105,6 +123,8 @@ def forecasts_held(place: Place, site: str) -> Iterator[str]:
             )
     if found.listed:
         yield f"{found.listed:,} of the {found.list_size:,} patients on the label list have a known outcome."
+    if found.ladder is not None:
+        yield ladder_sentence(found.ladder)
     if found.off_list:
         yield (
             f"Known outcomes of patients who were not on the list: {found.off_list:,}; they are kept, and left out of "

@@ -16,7 +16,7 @@ from tasks.evidence import list_promises, load_evidence, site_propensity
 from tasks.labels import LabelList, read_list
 from tasks.run import Run
 from tdrop.base import DataError, read_arrays, read_record, write_record
-from tdrop.evaluate import ALL, Evaluation
+from tdrop.evaluate import ALL, Evaluation, Ladder, climb, site_models
 from tdrop.forecast import (
     Drawn,
     DropSplit,
@@ -34,8 +34,10 @@ from tdrop.forecast import (
     read_ledger,
     split_drop,
 )
-from tdrop.home import FORECAST, RISKS, Place, Ref, Store, now
+from tdrop.home import FORECAST, RISKS, Place, Ref, Store, load_pair, now
+from tdrop.methods import build
 from tdrop.metrics import per_row_log_loss
+from tdrop.shift import Shift
 
 LEDGER = "ledger.jsonl"
 
@@ -78,6 +80,8 @@ def _append(place: Place, entry: LedgerEntry) -> LedgerEntry:
 
 logger = logging.getLogger(__name__)
 AUDIT = "audit.json"
+#: What new models of the ladder are fitted with: an audit answers in seconds.
+QUICK_METHOD = "logistic_regression"
 #: The evaluation's names of what is forecast and then observed.
 OBSERVED = {
     "auroc": "auroc",
@@ -103,6 +107,7 @@ class Audit:
         measured: The chosen method's numbers from the list, weighed by how patients came on it.
         split: Why the chosen method's loss changed, where both kinds of outcome are known.
         sets: Prediction sets with their coverage.
+        ladder: What these outcomes can do, from an intercept to a model of the site's own.
     """
 
     site: str
@@ -115,6 +120,7 @@ class Audit:
     measured: tuple[Measured, ...]
     split: DropSplit | None
     sets: tuple[SetSummary, ...]
+    ladder: Ladder | None = None
 
 
 def audit_forecast(place: Place, run: Run, evaluation: Ref) -> Ref | None:
@@ -169,7 +175,19 @@ def _audit(place: Place, run: Run, evaluation: Ref, y: NDArray[Any], listed: Lab
         measured=measured,
         split=_split(place, run, folds, own, y, known),
         sets=list_promises(place, run.stages.encoded, folds, evidence, y),
+        ladder=_ladder(place, run, own, y),
     )
+
+
+def _ladder(place: Place, run: Run, own: Evidence, y: NDArray[Any]) -> Ladder:
+    """Compares what the known outcomes could change; new models are tried with a method that is quick to fit."""
+    outcomes, weights = weighed_outcomes(read_list(place, run.site), run.stages.target.digest, y)
+    source, target = load_pair(run.stages.encoded.path)
+    picked = run.trained.picked.get(QUICK_METHOD)
+    method = build(QUICK_METHOD, **(picked.settings if picked is not None else {}))
+    stopped = run.stages.shift.record(Shift, "shift.json").verdict == "stop"
+    models = site_models(method, source, target, outcomes)
+    return climb(outcomes, own.target, weights, stopped=stopped, models=models)
 
 
 def usable_list(listed: LabelList, y: NDArray[Any]) -> Drawn | None:

@@ -25,6 +25,7 @@ from tdrop.evaluate import (
     Recalibration,
     compare_risks,
     measure_left_out,
+    measure_support,
     suggest_recalibration,
 )
 from tdrop.figures import DropoutRates
@@ -44,7 +45,7 @@ from tdrop.home import (
 )
 from tdrop.report import Provenance, ReportData, SiteSummary
 from tdrop.served import Promotion, read_batches
-from tdrop.shift import Matching, Shift, judge_benefit, judge_known_outcomes, judge_known_ranking
+from tdrop.shift import SUPPORTED, Ground, Matching, Shift, judge_benefit, judge_known_outcomes, judge_known_ranking
 
 #: The summary in a report's folder.
 SUMMARY = "summary.json"
@@ -65,7 +66,7 @@ def gather(place: Place, run: Run, promotion: Promotion | None) -> ReportData:
         contract=site.contract,
         validation=stages.target.record(Validation, "validation.json"),
         source_validation=stages.source.record(Validation, "validation.json"),
-        shift=_judged(run, y, site.site.decision.threshold),
+        shift=_judged(place, run, y, site.site.decision.threshold),
         matching=stages.matching.record(Matching, "matching.json"),
         tuning=_marked_trials(run),
         choice=run.choice,
@@ -111,11 +112,21 @@ def _observations(place: Place, run: Run, forecast: Forecast | None, y: NDArray[
     return observe(forecast, run.stages.evaluation.record(Evaluation, "evaluation.json"), run.chosen, ())
 
 
-def _judged(run: Run, y: NDArray[Any] | None, threshold: float) -> Shift:
+def _judged(place: Place, run: Run, y: NDArray[Any] | None, threshold: float) -> Shift:
     """The shift under the verdict that known outcomes leave; its stage, made before any was read, stays as it is."""
     risk = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS).mean
-    by_outcomes = () if y is None else (judge_known_outcomes(y, risk), judge_known_ranking(y, risk))
-    return run.stages.shift.record(Shift, "shift.json").judged(judge_benefit(y, risk, threshold), *by_outcomes)
+    shift = run.stages.shift.record(Shift, "shift.json")
+    if y is None:
+        return shift.judged(judge_benefit(y, risk, threshold))
+    outcomes, weights = weighed_outcomes(read_list(place, run.site), run.stages.target.digest, y)
+    support = measure_support(outcomes, risk, threshold, weights) if shift.verdict == "stop" else None
+    if support is not None and support.enough:
+        ends = {"low": support.benefit_low, "high": support.benefit_high}
+        earned = shift.overruled(Ground(SUPPORTED, "caution", support.events, support.n, **ends))
+        # What is offered then is recalibrated: how far the risks are off as they are is no ground any more.
+        return earned.judged(judge_known_ranking(y, risk))
+    known = (judge_known_outcomes(y, risk), judge_known_ranking(y, risk))
+    return shift.judged(judge_benefit(y, risk, threshold), *known)
 
 
 def _marked_trials(run: Run) -> dict[str, list[Trial]]:

@@ -11,7 +11,7 @@ from importlib.metadata import version as installed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tasks.site_record import ENCODED, MODELS_DIGEST, SiteRecord
+from tasks.site_record import ENCODED, LINE, MODELS_DIGEST, SiteRecord
 from tasks.tracking import connect
 from tdrop.base import read_record
 from tdrop.home import Place, digest_of
@@ -88,7 +88,8 @@ def find_model(client: MlflowClient, experiment: str, record: SiteRecord, method
     wanted = " AND ".join(f"tags.`{key}` = '{value}'" for key, value in _identity(record, method).items())
     models = client.search_logged_models([experiment], wanted)
     # A recalibrated model's risks are not those of the method's run.
-    return next((model for model in models if RECALIBRATED_FROM not in model.tags), None)
+    line = record.tags.get(LINE)
+    return next((one for one in models if RECALIBRATED_FROM not in one.tags and one.tags.get(LINE) == line), None)
 
 
 def same_model(client: MlflowClient, record: SiteRecord) -> str | None:
@@ -97,7 +98,10 @@ def same_model(client: MlflowClient, record: SiteRecord) -> str | None:
     versions = [
         int(version.version)
         for version in client.search_model_versions(f"name = '{model_name(record.site)}'")
-        if REGISTERED in version.tags and RECALIBRATED_FROM not in version.tags and wanted <= version.tags.items()
+        if REGISTERED in version.tags
+        and RECALIBRATED_FROM not in version.tags
+        and version.tags.get(LINE) == record.tags.get(LINE)
+        and wanted <= version.tags.items()
     ]
     return str(max(versions)) if versions else None
 

@@ -18,7 +18,7 @@ from tasks.models import RECALIBRATED_FROM, point_candidate
 from tasks.recording import record_recalibration
 from tasks.registry import version_at
 from tasks.score import Champion, find_champion
-from tasks.site_record import MODELS_DIGEST, SiteRecord, example_of
+from tasks.site_record import LINE, MODELS_DIGEST, SiteRecord, example_of
 from tasks.tracking import connect
 from tdrop.base import DataError, UsageError, plain, write_record
 from tdrop.data import read_labels
@@ -95,7 +95,7 @@ def what_helps(site: str, suggested: Recalibration) -> Adjustment | None:
 
 
 #: Tags on a recalibrated version, beside the one it was made from.
-METHOD, LABELS, KNOWN, LINE = (f"tdrop.recalibration_{name}" for name in ("method", "labels_digest", "labels", "line"))
+METHOD, LABELS, KNOWN = (f"tdrop.recalibration_{name}" for name in ("method", "labels_digest", "labels"))
 
 
 def recalibrate(place: Place, site: str, labels: str | None = None) -> Recalibrated:

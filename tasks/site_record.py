@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,10 +25,13 @@ from tdrop.home import ENCODER, Place, ResolvedSite, canonical
 from tdrop.methods import label
 from tdrop.metrics import METRICS, refer
 from tdrop.report import ReportData
-from tdrop.served import MODEL, SERVED, Description, Digests
+from tdrop.served import MODEL, SERVED, CalibrationLine, Description, Digests
+from tdrop.shift import SUPPORTED
 
 #: Tags on a version: the lock on its models, and the stage that new patients are compared with.
 MODELS_DIGEST, ENCODED = "models_digest", "tdrop.encoded"
+#: Tag on a recalibrated version: intercept and slope.
+LINE = "tdrop.recalibration_line"
 #: Tag of a record that holds no number of the site, and says why.
 WITHHELD = "withheld"
 #: Decimals of what MLflow holds: more are noise, and fill its columns.
@@ -122,7 +126,8 @@ def site_record(place: Place, run: Run, whole: ReportData, folder: Path) -> Site
     data = leaving.data
     if site.policy.upload_patients:
         shutil.copyfile(place.latest(run.site) / "patients.csv", exported / "patients.csv")
-    methods = _method_records(site, run, leaving, folder / "served")
+    line = _earned_line(whole)
+    methods = _method_records(site, run, leaving, folder / "served", line)
     return SiteRecord(
         site=run.site,
         tags={
@@ -135,6 +140,7 @@ def site_record(place: Place, run: Run, whole: ReportData, folder: Path) -> Site
             MODELS_DIGEST: stages.models.digest,
             "simulated": str(site.site.simulated).lower(),
             "verdict": data.verdict,
+            **({LINE: json.dumps(plain(line))} if line is not None else {}),
             **({WITHHELD: leaving.withheld} if leaving.withheld else {}),
         },
         params={name: _short(value) for name, value in run.settings.model_dump(mode="json").items()},
@@ -163,7 +169,18 @@ def _site_metrics(data: ReportData) -> dict[str, float]:
     return numbers | ({} if auroc is None else {"shift/domain_auroc": auroc.value})
 
 
-def _method_records(site: ResolvedSite, run: Run, leaving: Leaving, folder: Path) -> list[MethodRecord]:
+def _earned_line(data: ReportData) -> CalibrationLine | None:
+    """The recalibration without which a site that was stopped has no candidate; None for any other site."""
+    suggested = data.recalibration
+    if suggested is None or all(ground.kind != SUPPORTED for ground in data.shift.grounds):
+        return None
+    helps = next((one for one in suggested.adjustments if one.name == suggested.helps), None)
+    return None if helps is None else CalibrationLine(helps.intercept, helps.slope)
+
+
+def _method_records(
+    site: ResolvedSite, run: Run, leaving: Leaving, folder: Path, line: CalibrationLine | None
+) -> list[MethodRecord]:
     policy, data = site.policy, leaving.data
     figures = {} if leaving.withheld else _figures(data)
     records = []
@@ -189,7 +206,7 @@ def _method_records(site: ResolvedSite, run: Run, leaving: Leaving, folder: Path
                 history=[] if leaving.withheld else refs[0].json("history.json"),
                 files={**tables, **figures.get(method, {})},
                 seconds=_sum_of(ref.seconds for ref in refs),
-                served=str(_served(site, run, data, method, folder / method)) if data.shift.serves else None,
+                served=str(_served(site, run, data, method, folder / method, line)) if data.shift.serves else None,
             )
         )
     return records
@@ -250,7 +267,9 @@ def _sum_of(parts: Iterable[float | None]) -> float | None:
     return None if None in known else math.fsum(part for part in known if part is not None)
 
 
-def _served(site: ResolvedSite, run: Run, data: ReportData, method: str, folder: Path) -> Path:
+def _served(
+    site: ResolvedSite, run: Run, data: ReportData, method: str, folder: Path, line: CalibrationLine | None
+) -> Path:
     """The folder that a served model reads: model/ and served.json."""
     stages = run.stages
     shutil.copytree(run.trained.fits[method][0].path / MODEL, folder / MODEL)
@@ -266,6 +285,8 @@ def _served(site: ResolvedSite, run: Run, data: ReportData, method: str, folder:
         contract_digest=site.digest,
         encoded=stages.encoded.folder,
         domain_auroc=data.shift.domain_auroc,
+        # It was fitted to the chosen method's risks.
+        recalibration=line if method == run.chosen else None,
     )
     write_record(folder / SERVED, described)
     return folder

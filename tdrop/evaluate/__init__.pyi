@@ -11,7 +11,9 @@ from .ladder import (
 from .left_out import LeftOut as LeftOut, measure_left_out as measure_left_out
 from .recalibration import (
     Adjustment as Adjustment,
+    OutcomeSupport as OutcomeSupport,
     Recalibration as Recalibration,
+    measure_support as measure_support,
     suggest_recalibration as suggest_recalibration,
 )
 from .records import ALL as ALL, Evaluation as Evaluation, Row as Row, Why as Why

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
+from scipy.stats import norm, t as student
 
 from tdrop import metrics
 from tdrop.base import INTERVAL_LEVEL, Doubles, Indices
@@ -21,6 +21,9 @@ from tdrop.metrics import weighted_lines
 RECALIBRATION_FOLDS = 10
 #: Prior standard deviations of intercept and slope at a site that was not stopped, and at one that was.
 PRIORS = {False: (0.5, 0.3), True: (1.0, 0.3)}
+#: Outcomes overrule a stop where intercept and net benefit are known at least this well (half of their intervals):
+#: half a unit of log odds, five net true positives per 100 patients.
+WIDEST_INTERCEPT, WIDEST_BENEFIT = 0.5, 0.05
 AS_IT_IS, INTERCEPT, SLOPE = "as it is", "intercept", "intercept and slope"
 
 
@@ -113,6 +116,67 @@ def suggest_recalibration(
     # outcomes can bring (docs/FORECAST.md).
     best = min((before, *described), key=lambda one: np.inf if one.log_loss is None else one.log_loss)
     return Recalibration(len(outcome), events, (before, *described), helps=None if best is before else best.name)
+
+
+@dataclass(frozen=True)
+class OutcomeSupport:
+    """Whether known outcomes show that recalibrated risks are worth acting on.
+
+    Attributes:
+        n: Patients with a known outcome.
+        events: Of these with the outcome.
+        intercept_width: Half the interval of what is left to add to the log odds.
+        benefit: Net benefit of acting on the recalibrated risks, above the better of acting on everybody and on nobody.
+        benefit_low: Lower end of its interval over patients.
+        benefit_high: Upper end.
+    """
+
+    n: int
+    events: int
+    intercept_width: float
+    benefit: float
+    benefit_low: float
+    benefit_high: float
+
+    @property
+    def enough(self) -> bool:
+        """Whether both intervals are narrow enough to know, and there is a benefit beyond chance."""
+        narrow = self.benefit_high - self.benefit_low <= 2 * WIDEST_BENEFIT
+        return narrow and self.intercept_width <= WIDEST_INTERCEPT and self.benefit_low > 0
+
+
+def measure_support(
+    y: NDArray[Any],
+    risk: NDArray[Any],
+    threshold: float,
+    weights: NDArray[Any] | None = None,
+    *,
+    stopped: bool = True,
+    seed: int = 0,
+) -> OutcomeSupport | None:
+    """Measures on known outcomes what recalibrated risks are worth; None with fewer than two outcomes.
+
+    Every risk is moved by a line that was fitted without its patient's outcome; the arguments are those of
+    `suggest_recalibration`, with the site's decision level.
+    """
+    known = np.isfinite(y)
+    outcome, value = np.asarray(y, dtype=np.float64)[known], np.asarray(risk, dtype=np.float64)[known]
+    weight = np.ones(len(value)) if weights is None else np.asarray(weights, dtype=np.float64)[known]
+    if len(outcome) < 2:
+        return None
+    fold = deal_at_random(len(outcome), RECALIBRATION_FOLDS, seed)
+    lines = [cross_fit_line(outcome, value, weight, fold, name, stopped=stopped) for name in (INTERCEPT, SLOPE)]
+    best = min((value, *lines), key=lambda moved: metrics.log_loss(outcome, moved, weight) or 0.0)
+    # Weighted rows are worth as many patients as their effective number.
+    scaled = weight * weight.sum() / np.sum(weight**2)
+    reach = float(norm.ppf(0.5 + INTERVAL_LEVEL / 2))
+    width = reach / float(np.sqrt(scaled @ (best * (1 - best))))
+    everybody = metrics.per_row_benefit(outcome, np.ones(len(outcome)), threshold)
+    default = everybody if np.average(everybody, weights=weight) > 0 else np.zeros(len(outcome))
+    gain, low, high = gain_interval(metrics.per_row_benefit(outcome, best, threshold), default, weight)
+    assert low is not None
+    assert high is not None
+    return OutcomeSupport(len(outcome), int(outcome.sum()), width, gain, low, high)
 
 
 def fit_recalibration(

@@ -30,6 +30,7 @@ from .overlap import (
     effective_n as effective_n,
 )
 from .verdict import (
+    SUPPORTED as SUPPORTED,
     Ground as Ground,
     enough_to_judge_benefit as enough_to_judge_benefit,
     judge_benefit as judge_benefit,

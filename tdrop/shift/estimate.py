@@ -77,6 +77,15 @@ class Shift:
         taught = all(one.verdict == "go" for one in self.grounds if one.kind == "source_outcomes")
         return taught and self.verdict != "stop"
 
+    def overruled(self, support: Ground) -> Shift:
+        """Returns the shift under "caution", where it was stopped because patients differ and outcomes show a benefit.
+
+        Any other ground for a stop stays one.
+        """
+        if self.verdict != "stop" or any(ground.verdict == "stop" for ground in self.grounds):
+            return self
+        return replace(self, grounds=(*self.grounds, support), verdict=worst_verdict("caution", *self.grounds))
+
     def judged(self, *grounds: Ground | None) -> Shift:
         """Returns the shift with further grounds, under the worst verdict of all; None says nothing."""
         said = tuple(one for one in grounds if one is not None)

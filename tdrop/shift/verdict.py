@@ -48,6 +48,9 @@ STOP_RATIO = 2.0
 LEAST_BENEFIT = 0.005
 FEWEST_FOR_BENEFIT = 100
 
+#: The kind of ground by which known outcomes overrule a stop.
+SUPPORTED: Literal["outcome_support"] = "outcome_support"
+
 #: From best to worst: the worst ground is the verdict.
 _ORDER: tuple[Verdict, ...] = ("go", "caution", "too few to say", "stop")
 
@@ -76,11 +79,12 @@ class Ground:
             happened.
         of: Patients among whom they were counted.
         expected: Outcomes that the risks expect; None for other kinds.
-        low: Lower end of the interval of what could have happened by chance; None for other kinds.
+        low: Lower end of the interval of what could have happened by chance, or of the benefit that outcomes support;
+            None for other kinds.
         high: Upper end.
     """
 
-    kind: Literal["source_outcomes", "shared_patients", "benefit", "known_outcomes", "known_ranking"]
+    kind: Literal["source_outcomes", "shared_patients", "benefit", "known_outcomes", "known_ranking", "outcome_support"]
     verdict: Verdict
     count: Count
     of: Count

@@ -94,6 +94,9 @@ def test_a_list_comes_back_and_the_audit_lasts(place, settings):
     found = read_record(Audit, place.latest("harbour") / "audit.json")
     assert (found.listed, found.list_size, found.off_list) == (len(back), 40, 0)
     assert {one.quantity for one in found.measured} >= {"auroc", "outcomes"}
+    assert found.ladder.n == len(back)
+    assert found.ladder.recommended in {one.name for one in found.ladder.rungs}
+    assert f"{len(back)} known outcomes recommend" in " ".join(forecasts_held(place, "harbour"))
     assert entries(place)[-1].observations == found.observations
     assert track_record(entries(place)).opened <= 1
     assert remembered_labels(place, "harbour") is not None

@@ -7,17 +7,21 @@ import re
 from html import unescape
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from conftest import settle, transfer as run_transfer
+from scipy.special import expit, logit
 
 from flows.audit import audit_site
 from flows.shift import compare_patients
 from tasks.export import export_site
+from tasks.models import CANDIDATE
 from tasks.publish import assemble
+from tasks.registry import promote, version_at
 from tasks.run import TransferSettings, last_run
-from tasks.score import last_verdict
-from tasks.site_record import site_record
+from tasks.score import last_verdict, score_batch
+from tasks.site_record import LINE, site_record
 from tdrop.base import SiteStopped
 from tdrop.home.status import read_status
 
@@ -129,6 +133,36 @@ def test_outcomes_that_contradict_the_risks_harden_the_verdict(tiny_network, tmp
     ground = json.loads((tmp_path / "export" / "shift.json").read_text())["grounds"][-1]
     assert (ground["kind"], ground["count"]) == ("known_outcomes", 0)
     assert (ground["low"] is None) == hidden
+
+
+def test_outcomes_overrule_a_stop_and_earn_a_recalibrated_candidate(tiny_network, tmp_path):
+    """Patients who are all far older than the source's: stop without outcomes, caution with enough of them."""
+    rewrite(tiny_network, "harbour.csv", lambda frame: frame.assign(age=97.0))
+    (tiny_network.root / "demo" / "harbour_outcomes.csv").unlink()
+    assert transfer(tiny_network).verdict == "stop"
+    run = last_run(tiny_network, SITE)
+    assert site_record(tiny_network, run, assemble(tiny_network, run), tmp_path / "before").candidate is None
+    risk = pd.read_csv(tiny_network.latest(SITE) / "patients.csv", dtype={"id": str}).set_index("id")["risk"]
+    score = logit(risk.clip(0.01, 0.99))
+    # Far fewer outcomes than expected, and with those of whom most were expected.
+    happened = np.random.default_rng(0).random(len(risk)) < expit(4 * (score - score.mean()) / score.std() - 2.5)
+    known = pd.DataFrame({"patient_id": risk.index, "died_10y": happened.astype(int)})
+
+    def audited(patients):
+        file = tmp_path / "known.csv"
+        known.head(patients).to_csv(file, index=False)
+        return audit_site(tiny_network, SITE, str(file)).summary.verdict
+
+    assert audited(12) == "stop", "a dozen outcomes know neither intercept nor benefit well enough"
+    assert audited(len(known)) == "caution"
+    assert "overrule that: recalibrated on them, the risks are worth acting on" in page(tiny_network)
+    candidate = version_at(tiny_network, SITE, CANDIDATE)
+    assert json.loads(candidate.tags[LINE])["intercept"] < -0.3
+    promote(tiny_network, SITE, by="Dr Chen", note="on known outcomes")
+    batch = tiny_network.root / "demo" / "harbour.csv"
+    score_batch(tiny_network, SITE, str(batch))
+    scored = pd.read_csv(tiny_network.site(SITE) / "scores" / "patients.csv", dtype={"id": str}).set_index("id")["risk"]
+    assert scored.mean() < risk.mean() - 0.02
 
 
 def test_outcomes_of_the_lower_risks_leave_no_candidate(tiny_network, tmp_path):

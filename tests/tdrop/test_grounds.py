@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scenarios
 
 from tdrop.base import Cohort, plain, read
 from tdrop.shift import (
+    SUPPORTED,
     Ground,
     estimate_shift,
     judge_benefit,
@@ -173,3 +175,17 @@ def test_a_source_with_too_few_outcomes_offers_no_model(events, serves):
     shift = estimate_shift(source, target)
     assert shift.judged(judge_source_outcomes(np.arange(100) < events)).serves == serves
     assert not shift.judged(judge_shared_patients(source, source)).serves
+
+
+def test_outcomes_overrule_a_stop_by_difference_and_no_other():
+    support = Ground(SUPPORTED, "caution", 30, 150)
+    stopped = estimate_shift(*scenarios.no_overlap(200, seed=0))
+    assert stopped.verdict == "stop"
+    assert stopped.overruled(support).verdict == "caution"
+    assert stopped.overruled(support).serves
+    shared = stopped.judged(Ground("shared_patients", "stop", 200, 200))
+    assert shared.overruled(support).verdict == "stop"
+    alike = estimate_shift(*scenarios.no_shift(200, seed=0))
+    assert alike.overruled(support) == alike
+    worse = stopped.overruled(support).judged(Ground("known_ranking", "stop", 30, 150))
+    assert worse.verdict == "stop", "risks that rank the wrong way round stay stopped"

@@ -20,6 +20,7 @@ from tdrop.evaluate import (
     climb,
     compare_with_placebo,
     join_cohorts,
+    measure_support,
     site_models,
     suggest_recalibration,
 )
@@ -91,6 +92,17 @@ def test_the_gain_has_an_interval_that_covers_it() -> None:
         assert adjustment.gain_low <= adjustment.gain <= adjustment.gain_high
         covered.append(adjustment.gain_low <= gain <= adjustment.gain_high)
     assert np.mean(covered) >= 0.85
+
+
+def test_outcomes_support_a_use_where_they_know_enough_and_there_is_a_benefit() -> None:
+    y, risk, _ = draw(400, 1.0, base=-2.0)
+    assert measure_support(y, risk, 0.15).enough
+    few = measure_support(y[:30], risk[:30], 0.15)
+    assert few.intercept_width > 0.5
+    assert not few.enough
+    useless = measure_support(y, np.random.default_rng(4).permutation(risk), 0.15)
+    assert not useless.enough
+    assert measure_support(np.full(5, np.nan), np.full(5, 0.2), 0.15) is None
 
 
 def test_the_ladder_stays_low_where_the_model_is_right_and_climbs_where_only_new_models_help() -> None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scenarios
+from method_cases import quick, small_cohorts
 from stand_in import Watcher
 
 from tdrop.base import DataError, FitError, UsageError, plain, read
@@ -21,6 +22,7 @@ from tdrop.choose import (
     pick_place,
     plan_around,
     plan_trials,
+    predict_folds,
     promising,
     refit,
     run_trial,
@@ -258,3 +260,17 @@ def test_the_mean_of_several_methods_is_of_the_same_rows():
     assert found.sd == pytest.approx(np.full(4, np.sqrt(0.05)))
     with pytest.raises(DataError, match="same rows"):
         OutOfFold.average([parts[0], replace(parts[1], rows=rows + 1)])
+
+
+@pytest.mark.parametrize("name", method_names())
+def test_source_patients_and_target_patients_are_scored_by_the_same_kind_of_fit(name):
+    """What chooses, forecasts and makes prediction sets compares one score: the refit's, also out of fold."""
+    source, target, _ = small_cohorts()
+    method = quick(name)
+    rows, fold = deal_folds(source, seed=0, folds=2)
+    risks = predict_folds(method, source, target, (rows, fold), (0,), seed=0, passes=10)
+    away = fold == 0
+    fitted = refit(name, Trial(name, dict(method.settings())), source.take(rows[~away]), target, seed=0)
+    summary = fitted.summarise(source.X[rows[away]], 10, seed=0)
+    np.testing.assert_array_equal(risks.risk, summary.mean.astype(np.float64))
+    np.testing.assert_array_equal(risks.sd, summary.sd.astype(np.float64))
