@@ -15,7 +15,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from flows.orchestration import START_LIMIT_SECONDS, answers, free_port
-from tasks.recording import view_address
+from tasks.recording import view_address, view_key
 from tasks.tracking import EXPERIMENTS, connect
 from tdrop.home.place import Place
 
@@ -46,7 +46,7 @@ def draw_comparison(browser: Browser, place: Place) -> None:
                 break
             time.sleep(1)
         page = browser.new_page(viewport={"width": 1500, "height": 860})
-        page.goto(view_address(address, experiment, SITE))
+        page.goto(view_address(address, experiment, view_key(SITE)))
         page.get_by_text("transductive_dropout").first.wait_for(timeout=1000 * START_LIMIT_SECONDS)
         for close in page.get_by_role("button", name=re.compile("close", re.IGNORECASE)).all():
             # MLflow's assistant and its word about saved views take room from the table.

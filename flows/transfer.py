@@ -29,7 +29,7 @@ from tasks.evaluate import evaluate_site
 from tasks.gather import SUMMARY
 from tasks.labels import remembered_labels
 from tasks.prepare import encode_pair, look_for_changes, pool_sources, read_and_check, require_usable
-from tasks.publish import publish_halt, publish_index
+from tasks.publish import escape_markdown, publish_halt, publish_index
 from tasks.report import leave_page, publish_report, record_in_mlflow
 from tasks.run import Compared, Run, Stages, TransferSettings
 from tasks.shift import estimate_site_shift, match_validation
@@ -153,7 +153,7 @@ def transfer_site(site: str, settings: TransferSettings = TransferSettings(), ag
             try:
                 result = _transfer_if_changed(resolved, settings, again)
             except SiteStopped as error:
-                leave_page(site, "letter", error.letter or str(error))
+                leave_page(site, "letter", escape_markdown(error.letter or str(error)))
                 return Failed(name="Stopped", message=str(error), data=error)
     verdict = result.summary.verdict
     _tag_run(resolved, f"verdict:{verdict}")

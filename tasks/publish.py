@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -85,7 +86,11 @@ def write_report(place: Place, run: Run, folder: Path) -> Written:
     record = site_record(place, run, data, folder)
     withheld = record.tags.get(WITHHELD)
     shown = report_summary(disclose(data, data.site.disclosure))
-    page = _summary_page(shown, place) if withheld is None else f"# {shown.title}\n\nNo numbers: {withheld}."
+    page = (
+        _summary_page(shown, place)
+        if withheld is None
+        else f"# {escape_markdown(shown.title)}\n\nNo numbers: {withheld}."
+    )
     return Written(report_summary(data), page, record)
 
 
@@ -121,9 +126,9 @@ def _summary_page(shown: SiteSummary, place: Place) -> str:
     methods = [[row.label, row.auroc, row.error_auroc_sd, whole(row.referred)] for row in shown.methods]
     return "\n\n".join(
         [
-            f"# {shown.title}: {shown.verdict}",
-            f"**{shown.use}**",
-            "\n".join(f"- {thing}" for thing in shown.things),
+            f"# {escape_markdown(shown.title)}: {shown.verdict}",
+            f"**{escape_markdown(shown.use)}**",
+            "\n".join(f"- {escape_markdown(thing)}" for thing in shown.things),
             _table(["", ""], facts),
             _table(["method", "AUROC", "error AUROC by sd", "for review"], methods),
             f"The report is `{place.latest(shown.site) / 'report.html'}`; `tdrop ui` shows every method in MLflow.",
@@ -142,7 +147,12 @@ def _cell(value: Any) -> str:
     if value is None:
         return "n/a"
     text = f"{value:.3f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
-    return text.replace("|", "\\|").replace("\n", " ")
+    return escape_markdown(text.replace("\n", " "))
+
+
+def escape_markdown(text: str) -> str:
+    """A text that Markdown shows as it is: titles come from files that people write."""
+    return re.sub(r"([\\`*_{}\[\]<>#|!~])", r"\\\1", text)
 
 
 def write_latest(place: Place, run: Run, data: ReportData) -> None:

@@ -1,7 +1,7 @@
 """What a run leaves in MLflow: per site a parent run, per method a child run, the chosen model as candidate.
 
-What is logged has passed disclosure. Each site also has a saved view of its methods, which MLflow offers under an
-experiment's Views and keeps as a tag of the experiment: a name, its times, and the table of runs as JSON.
+What is logged has passed disclosure. Saved views compare the sites, and the methods of each site: MLflow offers them
+under an experiment's Views and keeps them as tags of the experiment, with a name, its times, and the table as JSON.
 """
 
 from __future__ import annotations
@@ -37,15 +37,19 @@ MODEL_TAG = "model"
 DATASET_TRIES = 3
 #: What MLflow's page puts before a saved view's key.
 SAVED_VIEW = "mlflow.sharedViewState."
-#: Columns, in the order a reader asks: does it rank patients, does it know its errors, what spoke for it beforehand.
-VIEW_COLUMNS = (
-    "tags.`chosen`",
-    "metrics.`target/auroc`",
-    "metrics.`target/error_auroc_sd`",
-    "metrics.`target/log_loss`",
-    "metrics.`target/referred`",
+#: Columns of one site's methods, in the order a reader asks: was it chosen, does it know its errors, does it rank
+#: patients, what spoke for it beforehand.
+METHOD_COLUMNS = (
+    *("tags.`chosen`", "metrics.`error_auroc_sd`", "metrics.`auroc`", "metrics.`log_loss`", "metrics.`referred`"),
     "metrics.`choice/weighted_log_loss`",
 )
+#: Columns of the sites side by side.
+SITE_COLUMNS = (
+    *("tags.`chosen`", "tags.`verdict`", "metrics.`forecast/auroc`", "metrics.`auroc`", "metrics.`error_auroc_sd`"),
+    *("metrics.`referred`", "metrics.`rows/used`", "metrics.`shift/domain_auroc`"),
+)
+#: The key of the view of all sites.
+ALL_SITES = "compare-sites"
 
 
 def record_site(place: Place, record: SiteRecord) -> str:
@@ -53,13 +57,13 @@ def record_site(place: Place, record: SiteRecord) -> str:
 
     Either way the site's candidate is then the model of this record, or nothing when the verdict is stop.
     """
-    client, experiment = connect(place), experiment_id(place, place.network())
+    client, experiment = connect(place), experiment_id(place, record.tags["contract"])
     key = digest_of([record.site, record.tags, record.params, record.metrics, [m.metrics for m in record.methods]])
     earlier = _find_record(client, experiment, key, record)
     parent, version = earlier or _write_record(place, experiment, key, record)
     point_candidate(client, record.site, version)
-    labelled = any("target/error_auroc_sd" in method.metrics for method in record.methods)
-    save_view(client, experiment, record.site, parent, labelled=labelled)
+    labelled = any("error_auroc_sd" in method.metrics for method in record.methods)
+    save_views(client, experiment, record.site, parent, labelled=labelled)
     return parent
 
 
@@ -67,7 +71,7 @@ def record_recalibration(place: Place, record: SiteRecord) -> str:
     """Writes one run with a recalibrated model and returns the model's version."""
     import mlflow
 
-    client, experiment = connect(place), experiment_id(place, place.network())
+    client, experiment = connect(place), experiment_id(place, record.tags["contract"])
     tags = {**record.tags, "kind": "recalibration"}
     with recorded_run(client, experiment, f"recalibrate {record.site}", tags) as run_id:
         mlflow.log_params(record.params)
@@ -89,7 +93,7 @@ def _write_record(place: Place, experiment: str, key: str, record: SiteRecord) -
     import mlflow
 
     client, version = connect(place), None
-    tags = {**record.tags, RECORD_KEY: key, "kind": "site", DESCRIPTION: record.about()}
+    tags = {**record.tags, RECORD_KEY: key, "kind": "site", "chosen": record.chosen, DESCRIPTION: record.about()}
     seconds = sum(method.seconds or 0.0 for method in record.methods)
     with recorded_run(client, experiment, record.site, tags, seconds) as parent:
         mlflow.log_params(record.params)
@@ -109,7 +113,9 @@ def _write_method(place: Place, experiment: str, parent: str, record: SiteRecord
     chosen = method.method == record.chosen
     tags = {**record.tags, "kind": "method", "method": method.method, "chosen": str(chosen).lower(), PARENT: parent}
     tags |= {DESCRIPTION: record.about_method(method.method)}
-    with recorded_run(client, experiment, f"{method.method} {record.site}", tags, method.seconds) as run_id:
+    # A run's name is the first column, which no window cuts off.
+    name = f"chosen: {method.method}" if chosen else method.method
+    with recorded_run(client, experiment, name, tags, method.seconds) as run_id:
         # Before the model, which takes the settings over.
         mlflow.log_params(method.params)
         log_datasets(client, run_id, record.datasets)
@@ -175,7 +181,7 @@ def _log_metrics(method: MethodRecord, datasets: Mapping[str, tuple[str, str]], 
     import mlflow
 
     for role, (name, digest) in datasets.items():
-        here = {key: value for key, value in method.metrics.items() if key.startswith("target/") == (role == "target")}
+        here = {key: value for key, value in method.metrics.items() if ("/" not in key) == (role == "target")}
         mlflow.log_metrics(here, model_id=model, dataset=_dataset(name, digest))
 
 
@@ -217,31 +223,39 @@ def _dataset(name: str, digest: str) -> Any:
 
 
 def view_key(site: str) -> str:
-    """The key of a site's saved view."""
+    """The key of the saved view of a site's methods."""
     return f"compare-methods-{site}"
 
 
-def save_view(client: MlflowClient, experiment: str, site: str, parent: str, *, labelled: bool) -> None:
-    """Saves the view of one site's methods: the best by error AUROC first, or by choice where no outcome is known."""
-    best = "metrics.`target/error_auroc_sd`" if labelled else "metrics.`choice/weighted_log_loss`"
-    state = {
-        "searchFilter": f"tags.`{PARENT}` = '{parent}'",
-        "orderByKey": best,
-        "orderByAsc": not labelled,
-        "selectedColumns": list(VIEW_COLUMNS),
+def save_views(client: MlflowClient, experiment: str, site: str, parent: str, *, labelled: bool) -> None:
+    """Saves the views of one site's methods and of all sites.
+
+    Methods stand with the best by error AUROC first, or by the criterion of choice where no outcome is known.
+    """
+    best = "metrics.`error_auroc_sd`" if labelled else "metrics.`choice/weighted_log_loss`"
+    views = {
+        view_key(site): (
+            f"Compare methods: {site}",
+            f"tags.`{PARENT}` = '{parent}'",
+            best,
+            not labelled,
+            METHOD_COLUMNS,
+        ),
+        ALL_SITES: ("Compare sites", "tags.`kind` = 'site'", "attributes.start_time", False, SITE_COLUMNS),
     }
     now = int(time.time() * 1000)
-    view = {"name": f"Compare methods: {site}", "createdAt": now, "updatedAt": now, "state": json.dumps(state)}
-    client.set_experiment_tag(experiment, SAVED_VIEW + view_key(site), json.dumps(view))
+    for key, (name, runs, order, ascending, columns) in views.items():
+        state = {
+            "searchFilter": runs,
+            "orderByKey": order,
+            "orderByAsc": ascending,
+            "selectedColumns": list(columns),
+        }
+        view = {"name": name, "createdAt": now, "updatedAt": now, "state": json.dumps(state)}
+        client.set_experiment_tag(experiment, SAVED_VIEW + key, json.dumps(view))
 
 
-def view_address(tracking: str, experiment: str, site: str) -> str:
-    """Where MLflow's page opens a site's view."""
-    return f"{tracking}/#/experiments/{experiment}/runs?{urlencode({'viewStateShareKey': view_key(site)})}"
-
-
-def compare_sentence(tracking: str, experiment: str, site: str) -> str:
-    """Says where a site's methods are compared; a link where MLflow's page has an address of its own."""
-    if tracking.startswith(("http://", "https://")):
-        return f"[Compare its methods in MLflow]({view_address(tracking.rstrip('/'), experiment, site)})."
-    return "`tdrop ui` opens the comparison of its methods in MLflow."
+def view_address(tracking: str, experiment: str, key: str = ALL_SITES) -> str:
+    """Where MLflow's page opens a saved view, among the runs of machine learning and not of language models."""
+    query = urlencode({"workflowType": "machine_learning", "viewStateShareKey": key})
+    return f"{tracking}/#/experiments/{experiment}/runs?{query}"

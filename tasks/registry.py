@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -147,7 +147,10 @@ def forget_old(place: Place, days: int) -> int:
     Kept whatever their age: the newest finished record of every site, and every run whose model is
     a champion, a candidate, or one that a rollback could go back to.
     """
-    runs = _runs(place, "", experiment_name(place.network()))
+    network = place.network()
+    names = {experiment_name(table) for table in network.contracts}
+    # Another network may have a table of the same name, but not the same sites.
+    runs = [run for run in _runs(place, "", names) if run.data.tags.get("site", "") in network.sites]
     protected = {version.run_id for version in kept_versions(place)} | _newest(runs)
     limit = (time.time() - days * DAY_SECONDS) * 1000
     # One that is under way has no end yet; a day later its process was killed.
@@ -176,15 +179,15 @@ def forget_site(place: Place, site: str) -> int:
     return len(runs)
 
 
-def _runs(place: Place, condition: str, name: str | None = None, *, every: bool = False) -> list[Any]:
-    """Runs of all networks, or of the one whose experiment has this name; `every` one, also those marked as deleted."""
+def _runs(place: Place, condition: str, names: Set[str] | None = None, *, every: bool = False) -> list[Any]:
+    """Runs of all experiments, or of those with these names; `every` one, also those marked as deleted."""
     from mlflow.entities import ViewType
 
     client, which = connect(place), ViewType.ALL if every else ViewType.ACTIVE_ONLY
     experiments = [
         experiment.experiment_id
         for experiment in client.search_experiments(filter_string=EXPERIMENTS)
-        if name is None or experiment.name == name
+        if names is None or experiment.name in names
     ]
     # Without an experiment there is nothing to search, and MLflow refuses to.
     return every_page(client.search_runs, experiments, condition, which) if experiments else []

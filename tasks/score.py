@@ -5,7 +5,6 @@ What is remembered of a site's batches, `sites/<site>/batches.json`, stays at th
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +29,7 @@ from tdrop.served import (
     compare_batch,
     feature_differences,
     keep_batch,
+    patients_digest,
 )
 from tdrop.shift import unlike_newcomers
 
@@ -199,7 +199,7 @@ def score_batch(place: Place, site: str, file: str) -> Scored:
         write_record(incoming / "validation.json", prepared.validation)
         write_json(incoming / "score.json", {"champion": champion.version, "sentences": sentences})
     differences = {} if those is None else feature_differences(cohort, those.target)
-    digest = hashlib.sha256(cohort.X.tobytes()).hexdigest()
+    digest = patients_digest(cohort)
     risk, referred = float(table["risk"].mean()), int(table["refer"].sum())
     keep_batch(place.site(site), Batch(now(), digest, champion.version, len(cohort), risk, referred, differences))
     return Scored(

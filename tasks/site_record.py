@@ -18,7 +18,7 @@ from tdrop.base import plain, write_record
 from tdrop.choose import Choice, Trial
 from tdrop.contracts import Contract
 from tdrop.data import Encoder
-from tdrop.disclosure import disclose_trials, limit
+from tdrop.disclosure import DECIMALS, disclose_trials, limit
 from tdrop.evaluate import ALL, Row
 from tdrop.figures import draw_calibration, draw_dropout_rates, draw_risk_histogram
 from tdrop.home import ENCODER, Place, ResolvedSite, canonical
@@ -47,7 +47,7 @@ class MethodRecord:
     Attributes:
         method: Name of the method.
         params: Settings of the refit.
-        metrics: By group and name: `target/` (mean over seeds, `_low`, `_high`), `choice/`, `matched/`, `source/`.
+        metrics: Plain names at the site (mean over seeds, `_low`, `_high`), else `choice/`, `matched/` or `source/`.
         history: Training curve of the first seed.
         files: Text files by name.
         seconds: How long its refits took, fitting and sampling; None where that is not known.
@@ -95,9 +95,9 @@ class SiteRecord:
         """What the site's run is, in two sentences."""
         patients = "simulated patients" if self.tags["simulated"] == "true" else "patients"
         return (
-            f"The model of {self.tags['source']} moved to the {patients} of {self.site}: verdict "
-            f"{self.tags['verdict']}, {label(self.chosen)} chosen without a label of the site. "
-            "Each method is a run below this one; the report is among the artifacts."
+            f"Transfer {self.tags['source']} -> {self.site} ({patients}). Verdict: {self.tags['verdict']}. Chosen "
+            f"without a label of the site: {label(self.chosen)}, whose numbers these are. Each method is a run below "
+            "this one; the report is among the artifacts."
         )
 
     def about_model(self) -> str:
@@ -112,7 +112,7 @@ class SiteRecord:
         chosen = "chosen" if method == self.chosen else "not chosen"
         return (
             f"{label(method)}, tuned and fitted on {self.tags['source']} for {self.site}; {chosen}. "
-            "`target/` is measured at the site, `choice/`, `matched/` and `source/` on source patients left out of "
+            "Plain names are measured at the site, `choice/`, `matched/` and `source/` on source patients left out of "
             "the fit."
         )
 
@@ -144,7 +144,7 @@ def site_record(place: Place, run: Run, whole: ReportData, folder: Path) -> Site
             **({WITHHELD: leaving.withheld} if leaving.withheld else {}),
         },
         params={name: _short(value) for name, value in run.settings.model_dump(mode="json").items()},
-        metrics={} if leaving.withheld else _site_metrics(data),
+        metrics={} if leaving.withheld else _site_metrics(data, run.chosen),
         datasets={
             "source": (site.source_name, stages.source.digest),
             "target": (run.site, stages.target.digest),
@@ -157,7 +157,8 @@ def site_record(place: Place, run: Run, whole: ReportData, folder: Path) -> Site
     )
 
 
-def _site_metrics(data: ReportData) -> dict[str, float]:
+def _site_metrics(data: ReportData, chosen: str) -> dict[str, float]:
+    """Counts, the shift, and what was expected and measured of the chosen method, so that sites compare."""
     counts = {
         "read": data.validation.read,
         "used": data.validation.used,
@@ -165,8 +166,15 @@ def _site_metrics(data: ReportData) -> dict[str, float]:
         "duplicates": data.validation.duplicates,
     }
     numbers = {f"rows/{name}": float(count) for name, count in counts.items() if isinstance(count, int)}
-    auroc = data.shift.domain_auroc
-    return numbers | ({} if auroc is None else {"shift/domain_auroc": auroc.value})
+    if data.shift.domain_auroc is not None:
+        numbers["shift/domain_auroc"] = data.shift.domain_auroc.value
+    expected = None if data.forecast is None else data.forecast.find(chosen)
+    if expected is not None:
+        # Two digits, as the report has it.
+        ends = {"": expected.value, "_low": expected.low, "_high": expected.high}
+        numbers |= {f"forecast/auroc{end}": round(value, 2) for end, value in ends.items() if value is not None}
+    measured = _at_the_site(data.evaluation.rows, chosen)
+    return numbers | {name: round(value, DIGITS) for name, value in measured.items() if value is not None}
 
 
 def _earned_line(data: ReportData) -> CalibrationLine | None:
@@ -203,13 +211,23 @@ def _method_records(
                     if isinstance(value, int | float)
                 },
                 # The source's patients may be those who differ: their numbers stay too.
-                history=[] if leaving.withheld else refs[0].json("history.json"),
+                history=[] if leaving.withheld else _curve(refs[0].json("history.json"), limit(policy)),
                 files={**tables, **figures.get(method, {})},
                 seconds=_sum_of(ref.seconds for ref in refs),
                 served=str(_served(site, run, data, method, folder / method, line)) if data.shift.serves else None,
             )
         )
     return records
+
+
+def _curve(history: Sequence[Mapping[str, float | None]], threshold: int) -> list[Mapping[str, float | None]]:
+    """A training curve, where patients are hidden to three decimals: a loss of all digits is a fingerprint of them."""
+    if not threshold:
+        return list(history)
+    return [
+        {name: value if value is None or name == "step" else round(value, DECIMALS) for name, value in point.items()}
+        for point in history
+    ]
 
 
 def _at_the_site(rows: Sequence[Row], method: str) -> dict[str, float | None]:
@@ -220,7 +238,7 @@ def _at_the_site(rows: Sequence[Row], method: str) -> dict[str, float | None]:
     for name in [name for name, metric in METRICS.items() if metric.recorded]:
         if name in mine and mine[name].value is not None:
             row = mine[name]
-            numbers |= {f"target/{name}": row.value, f"target/{name}_low": row.low, f"target/{name}_high": row.high}
+            numbers |= {name: row.value, f"{name}_low": row.low, f"{name}_high": row.high}
     return numbers
 
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities.model_registry import ModelVersion
 
-    from tdrop.contracts import Network
-
 #: A home's own record, the lock of whoever changes it, and the files of its runs.
 RECORD, LOCK, ARTIFACTS = "mlflow.db", "mlflow.lock", "artifacts"
 #: The tag that makes a run another's child.
@@ -34,14 +32,15 @@ PARENT = "mlflow.parentRunId"
 CONNECT_LIMIT_SECONDS = 10
 #: Ports that an address may leave out.
 PORTS: Mapping[str, int] = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
-#: Finds the networks' experiments.
+#: Finds the tables' experiments.
 EXPERIMENTS = "name LIKE 'tdrop %'"
 #: Shows MLflow's page that this is about models, and a reader how to compare them.
 EXPERIMENT_TAGS: Mapping[str, str] = {
     "mlflow.experimentKind": "custom_model_development",
     "mlflow.note.content": (
-        "**Views**, at the right, shows a site's methods side by side, the best first. One run per site, and below it "
-        "one run per method; `target/` is measured at the site, the rest on source patients."
+        "**Views**, at the right, shows the sites side by side, or one site's methods, the chosen one by its name. One "
+        "run per site, and below it one run per method. Plain names such as `auroc` are measured at the site, names "
+        "with a prefix on source patients; `forecast/` was expected before any outcome was known."
     ),
 }
 #: Where MLflow's database holds addresses of files: its own interface has no way to change one.
@@ -174,14 +173,14 @@ def find_version(place: Place, name: str, alias: str) -> ModelVersion | None:
         raise
 
 
-def experiment_name(network: Network) -> str:
-    """What a network's experiment is called."""
-    return f"tdrop {network.folder.parent.name}/{network.folder.name}"
+def experiment_name(table: str) -> str:
+    """What the experiment of all sites with this table is called."""
+    return f"tdrop {table}"
 
 
-def experiment_id(place: Place, network: Network) -> str:
-    """The network's experiment, created once with a fixed place for its artifacts."""
-    client, name = connect(place), experiment_name(network)
+def experiment_id(place: Place, table: str) -> str:
+    """The table's experiment, created once with a fixed place for its artifacts."""
+    client, name = connect(place), experiment_name(table)
     with FileLock(place.root / LOCK):
         experiment = client.get_experiment_by_name(name)
         if experiment is not None:

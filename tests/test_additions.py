@@ -155,6 +155,6 @@ def test_the_record_shows_both(home: Path) -> None:
     with sqlite3.connect(home / "mlflow.db") as database:
         runs = database.execute(
             "select params.value from metrics join params using (run_uuid) "
-            "where metrics.key = 'target/absolute_error' and params.key = 'method'"
+            "where metrics.key = 'absolute_error' and params.key = 'method'"
         ).fetchall()
     assert {method for (method,) in runs} == {"naive_bayes", "logistic_regression"}

@@ -289,7 +289,7 @@ def _log(place: Place, name: str) -> Path:
 def _show_addresses(place: Place, api: str, tracking: str) -> None:
     console.print(f"Prefect   {api.removesuffix('/api')}   runs, schedules, artifacts")
     for page in experiment_pages(place, tracking):
-        console.print(f"MLflow    {page}   compare methods")
+        console.print(f"MLflow    {page}   compare sites and methods")
     if (place.root / "index.html").is_file():
         console.print(f"Reports   {(place.root / 'index.html').as_uri()}   all sites")
     console.print("\nIn another shell, from this folder, so that deployments and workers find them:")
@@ -299,16 +299,9 @@ def _show_addresses(place: Place, api: str, tracking: str) -> None:
 
 
 def experiment_pages(place: Place, tracking: str) -> list[str]:
-    """Per network the methods of its newest site run, best first; MLflow's own first page while there is none."""
-    from tasks.recording import SAVED_VIEW, view_address, view_key
+    """Per table its sites side by side; the views of a site's methods are offered beside it."""
+    from tasks.recording import view_address
     from tasks.tracking import EXPERIMENTS, connect
 
-    client, pages = connect(place), []
-    for experiment in client.search_experiments(filter_string=EXPERIMENTS):
-        newest = client.search_runs([experiment.experiment_id], "tags.kind = 'site'", max_results=1)
-        site = newest[0].data.tags.get("site", "") if newest else ""
-        if SAVED_VIEW + view_key(site) in experiment.tags:
-            pages.append(view_address(tracking, experiment.experiment_id, site))
-        else:
-            pages.append(f"{tracking}/#/experiments/{experiment.experiment_id}/runs")
-    return pages or [tracking]
+    experiments = connect(place).search_experiments(filter_string=EXPERIMENTS)
+    return [view_address(tracking, experiment.experiment_id) for experiment in experiments] or [tracking]

@@ -1,4 +1,5 @@
 from .cells import (
+    DECIMALS as DECIMALS,
     HIDDEN as HIDDEN,
     RULES as RULES,
     bounds as bounds,
@@ -34,4 +35,5 @@ from .evaluation import (
     disclose_evaluation as disclose_evaluation,
     disclose_rows as disclose_rows,
 )
+from .listing import PUBLISHED as PUBLISHED, against_the_rules as against_the_rules
 from .shift import disclose_matching as disclose_matching, disclose_shift as disclose_shift

@@ -6,6 +6,7 @@ from .batches import (
     drawable as drawable,
     feature_differences as feature_differences,
     keep_batch as keep_batch,
+    patients_digest as patients_digest,
     read_batches as read_batches,
     remember as remember,
 )

@@ -5,6 +5,7 @@ Whether one is still of the population that the model was made for, and one line
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +51,11 @@ class Batch:
 
 
 _BATCHES = TypeAdapter(tuple[Batch, ...])
+
+
+def patients_digest(batch: Cohort) -> str:
+    """Digest of a batch's patients by their features, in whatever order the file has them."""
+    return hashlib.sha256(b"".join(sorted(row.tobytes() for row in batch.X))).hexdigest()
 
 
 def feature_differences(batch: Cohort, made_for: Cohort) -> dict[str, float]:

@@ -55,7 +55,7 @@ def place(tmp_path_factory):
         folds=2,
         bootstrap=50,
     )
-    transfer(place, "harbour", settings)
+    run_transfer(place, "harbour", settings)
     return place
 
 

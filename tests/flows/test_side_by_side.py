@@ -108,7 +108,7 @@ def values(evaluation, run) -> dict[str, float]:
     from tdrop.metrics import METRICS
 
     return {
-        f"target/{row['metric']}": round(row["value"], DIGITS)
+        row["metric"]: round(row["value"], DIGITS)
         for row in evaluation["rows"]
         if row["method"] == run.data.tags["method"]
         and (row["seed"], row["group"]) == ("all", "all")

@@ -67,15 +67,10 @@ def test_a_record_holds_what_people_compare(recorded, settings):
     client, run = connect(recorded), last_run(recorded, SITE)
     experiment = client.search_experiments(filter_string=EXPERIMENTS)[0].experiment_id
     (mlp,) = client.search_runs([experiment], f"tags.site = '{SITE}' AND tags.method = 'mlp'")
-    assert {"target/auroc", "target/auroc_low", "target/auroc_high"} <= set(mlp.data.metrics)
+    assert {"auroc", "auroc_low", "auroc_high"} <= set(mlp.data.metrics)
     assert {"choice/weighted_log_loss", "choice/weighted_log_loss_se", "matched/log_loss"} <= set(mlp.data.metrics)
-    assert {name.partition("/")[0] for name in mlp.data.metrics} == {
-        "target",
-        "choice",
-        "matched",
-        "source",
-        "training",
-    }
+    groups = {name.partition("/")[0] for name in mlp.data.metrics if "/" in name}
+    assert groups == {"choice", "matched", "source", "training"}
     assert mlp.data.params["method"] == "mlp"
     assert mlp.data.tags["mlflow.note.content"].startswith("MLP, tuned and fitted on registry for harbour; not chosen.")
     steps = int(mlp.data.params["steps"])
@@ -84,6 +79,14 @@ def test_a_record_holds_what_people_compare(recorded, settings):
     assert mlp.data.params["hidden"] == str(settings.method_settings["mlp"]["hidden"])
     (parent,) = client.search_runs([experiment], f"tags.site = '{SITE}' AND tags.kind = 'site'")
     assert parent.data.params["seeds"] == "2"
+    # What sites are compared by: the chosen method's numbers, what was expected, and the verdict.
+    chosen = parent.data.tags["chosen"]
+    (best,) = client.search_runs([experiment], f"tags.site = '{SITE}' AND tags.method = '{chosen}'")
+    assert best.info.run_name == f"chosen: {chosen}"
+    for name in ("auroc", "error_auroc_sd", "referred"):
+        assert parent.data.metrics.get(name) == best.data.metrics.get(name), name
+    assert {"forecast/auroc", "forecast/auroc_low", "rows/used"} <= set(parent.data.metrics)
+    assert parent.data.tags["verdict"] in ("go", "caution", "stop", "too few to say")
     for each in (parent, mlp):
         names = {given.dataset.name: given.dataset.digest for given in each.inputs.dataset_inputs}
         assert names == {"registry": run.stages.source.digest[:32], SITE: run.stages.target.digest[:32]}
@@ -114,7 +117,7 @@ def test_every_method_has_its_model_with_what_was_measured_of_it(recorded, tmp_p
         assert (model.name, model.source_run_id, model.params["method"]) == (method, child.info.run_id, method)
         # Of the model and the extract that a number was measured on.
         measured = {metric.key: (metric.value, metric.dataset_name) for metric in model.metrics}
-        assert measured["target/auroc"] == (child.data.metrics["target/auroc"], SITE)
+        assert measured["auroc"] == (child.data.metrics["auroc"], SITE)
         assert measured["source/log_loss"] == (child.data.metrics["source/log_loss"], "registry")
         spent = 1000 * sum(ref.seconds for ref in fits)
         assert child.info.end_time - child.info.start_time == pytest.approx(spent, abs=2)

@@ -189,7 +189,7 @@ def test_mlflow_has_a_parent_a_site_and_a_child_a_method(network, settings):
         for row in evaluation["rows"]
         if (row["method"], row["metric"], row["seed"], row["group"]) == ("logistic_regression", "auroc", "all", "all")
     )
-    assert logistic.data.metrics["target/auroc"] == pytest.approx(expected, abs=5e-5)
+    assert logistic.data.metrics["auroc"] == pytest.approx(expected, abs=5e-5)
 
 
 def test_nothing_changed_means_nothing_to_do(network, settings):

@@ -20,7 +20,7 @@ def test_a_failed_run_keeps_its_own_error(tmp_path, monkeypatch):
     def delete_run(*_):
         raise ConnectionError("MLflow is gone")
 
-    client, experiment = connect(place := Place.at(tmp_path)), experiment_id(place, place.network())
+    client, experiment = connect(place := Place.at(tmp_path)), experiment_id(place, "prostate")
     monkeypatch.setattr(client, "delete_run", delete_run)
     with pytest.raises(ValueError, match="the real reason"), recorded_run(client, experiment, "a run", {}):
         raise ValueError("the real reason")
@@ -30,15 +30,14 @@ def test_a_failed_run_keeps_its_own_error(tmp_path, monkeypatch):
 def test_a_view_of_the_methods_comes_with_the_experiment(tmp_path, labelled, first):
     """In the form that MLflow's page reads: a name, times as numbers, the table's state as text."""
     from flows.commands.look import experiment_pages
-    from tasks.recording import save_view
+    from tasks.recording import save_views
     from tasks.tracking import connect, experiment_id
 
     place = Place.at(tmp_path)
     client = connect(place)
-    experiment = experiment_id(place, place.network())
+    experiment = experiment_id(place, "prostate")
     parent = client.create_run(experiment, tags={"kind": "site", "site": "harbour"}).info.run_id
-    assert experiment_pages(place, "http://mlflow") == [f"http://mlflow/#/experiments/{experiment}/runs"]
-    save_view(client, experiment, "harbour", parent, labelled=labelled)
+    save_views(client, experiment, "harbour", parent, labelled=labelled)
     view = json.loads(client.get_experiment(experiment).tags["mlflow.sharedViewState.compare-methods-harbour"])
     assert view["name"] == "Compare methods: harbour"
     assert isinstance(view["createdAt"], int)
@@ -47,8 +46,17 @@ def test_a_view_of_the_methods_comes_with_the_experiment(tmp_path, labelled, fir
     assert first in state["orderByKey"]
     assert state["orderByAsc"] is not labelled
     assert state["orderByKey"] in state["selectedColumns"]
-    address = f"http://mlflow/#/experiments/{experiment}/runs?viewStateShareKey=compare-methods-harbour"
+    assert state["selectedColumns"][0] == "tags.`chosen`"
+    sites = json.loads(
+        json.loads(client.get_experiment(experiment).tags["mlflow.sharedViewState.compare-sites"])["state"]
+    )
+    assert sites["searchFilter"] == "tags.`kind` = 'site'"
+    assert {"tags.`verdict`", "metrics.`forecast/auroc`"} <= set(sites["selectedColumns"])
+    address = (
+        f"http://mlflow/#/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey=compare-sites"
+    )
     assert experiment_pages(place, "http://mlflow") == [address]
+    assert client.get_experiment(experiment).name == "tdrop prostate"
 
 
 def test_two_sites_that_name_a_new_source_at_once_are_both_recorded(tmp_path):
@@ -60,7 +68,7 @@ def test_two_sites_that_name_a_new_source_at_once_are_both_recorded(tmp_path):
     from tasks.tracking import connect, experiment_id
 
     place = Place.at(tmp_path)
-    client, experiment = connect(place), experiment_id(place, place.network())
+    client, experiment = connect(place), experiment_id(place, "prostate")
     first, second = (client.create_run(experiment).info.run_id for _ in range(2))
     source = {"source": ("registry", "d" * 64)}
 
@@ -84,7 +92,7 @@ def test_two_sites_never_log_a_model_at_once(tmp_path, monkeypatch):
     from tasks.tracking import connect, experiment_name
 
     client = connect(Place.at(tmp_path))
-    name = experiment_name(Place.at(tmp_path).network())
+    name = experiment_name("prostate")
     experiment = client.create_experiment(name, artifact_location=(tmp_path / "artifacts").as_uri())
     inside, most, here = 0, 0, threading.Lock()
 
@@ -110,24 +118,24 @@ def test_two_sites_never_log_a_model_at_once(tmp_path, monkeypatch):
     assert most == 1
 
 
-def test_a_model_beyond_the_first_page_keeps_its_run(tmp_path):
+def test_a_model_beyond_the_first_page_keeps_its_run(tiny_network):
     """MLflow shows a hundred models at a time, by name."""
     from tasks.registry import CHAMPION, forget_old
     from tasks.tracking import connect, experiment_name
 
-    client = connect(Place.at(tmp_path))
-    name = experiment_name(Place.at(tmp_path).network())
-    experiment = client.create_experiment(name, artifact_location=(tmp_path / "artifacts").as_uri())
-    champion, old = (client.create_run(experiment, tags={"site": "zenith"}).info.run_id for _ in range(2))
+    place, artifacts = tiny_network, tiny_network.root / "artifacts"
+    client = connect(place)
+    experiment = client.create_experiment(experiment_name("prostate"), artifact_location=artifacts.as_uri())
+    champion, old = (client.create_run(experiment, tags={"site": "lakeside"}).info.run_id for _ in range(2))
     for run in (champion, old):
         client.set_terminated(run)
     for number in range(100):
         client.create_registered_model(f"tdrop-a{number:03}")
-    client.create_registered_model("tdrop-zenith")
+    client.create_registered_model("tdrop-lakeside")
     for run in (old, champion):
-        version = client.create_model_version("tdrop-zenith", str(tmp_path / "artifacts"), run).version
-    client.set_registered_model_alias("tdrop-zenith", CHAMPION, version)
+        version = client.create_model_version("tdrop-lakeside", str(artifacts), run).version
+    client.set_registered_model_alias("tdrop-lakeside", CHAMPION, version)
 
-    assert forget_old(Place.at(tmp_path), 0) == 1
+    assert forget_old(place, 0) == 1
     assert [run.info.run_id for run in client.search_runs([experiment])] == [champion]
-    assert [each.version for each in client.search_model_versions("name = 'tdrop-zenith'")] == [version]
+    assert [each.version for each in client.search_model_versions("name = 'tdrop-lakeside'")] == [version]

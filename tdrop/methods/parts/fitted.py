@@ -199,6 +199,8 @@ def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     record = _read_record(folder)
     files = {}
     for name, expected in record["files"].items():
+        if Path(name).name != name:
+            raise FitError(f"model in '{folder.name}' names a file outside its folder; restore the folder or fit again")
         content = _read_file(folder, name)
         if _sha256(content) != expected:
             raise FitError(

@@ -55,6 +55,15 @@ def test_a_resealed_record_of_another_form_or_method_is_refused(tmp_path):
         load(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["../outside.bin", "/etc/hostname", "sub/../../outside.bin"])
+def test_a_record_that_names_a_file_elsewhere_is_refused_unread(tmp_path, name):
+    (tmp_path / "outside.bin").write_bytes(b"a secret")
+    fit_quick("mlp").save(tmp_path / "model")
+    reseal(tmp_path / "model", files={name: hashlib.sha256(b"a secret").hexdigest()})
+    with pytest.raises(FitError, match="names a file outside its folder"):
+        load(tmp_path / "model")
+
+
 class Stranger(BaseEstimator):
     """A type that no fit of ours writes."""
 

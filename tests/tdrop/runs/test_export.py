@@ -19,7 +19,7 @@ from tasks.export import write_numbers
 from tdrop import metrics
 from tdrop.base import plain
 from tdrop.data import LabelCounts, subgroups_of
-from tdrop.disclosure import coarse, disclose
+from tdrop.disclosure import against_the_rules, coarse, disclose
 from tdrop.evaluate import evaluate_methods
 from tdrop.metrics import METRICS, subgroup_metrics
 from tdrop.report import ReportData, write_pages
@@ -122,6 +122,16 @@ def test_no_small_count_of_two_hundred_folders_can_be_solved(tmp_path: Path) -> 
         write_folder(data, tmp_path / str(seed), page=False)
         tried += solve_small_counts(data, tmp_path / str(seed))
     assert tried > 2000
+
+
+def test_every_number_of_a_folder_is_listed_and_leaves_by_its_rule(exported: tuple[ReportData, Path]) -> None:
+    """A number that somebody adds to a report fails here until it has a rule."""
+    _, folder = exported
+    for path in folder.glob("*.json"):
+        assert against_the_rules(path.name, json.loads(path.read_text()), 10) == []
+    forgotten = {**json.loads((folder / "shift.json").read_text()), "youngest": 44.5}
+    assert against_the_rules("shift.json", forgotten, 10) == ["shift.json: youngest has no rule"]
+    assert against_the_rules("shift.json", {"target_rows": 213}, 10) == ["shift.json: target_rows is no multiple of 10"]
 
 
 def whole_numbers(record: Any) -> Iterator[int]:

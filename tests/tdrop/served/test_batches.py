@@ -12,7 +12,7 @@ from tdrop.base import Cohort
 from tdrop.disclosure import disclose
 from tdrop.figures import draw_batches
 from tdrop.report import render_details
-from tdrop.served.batches import FEWEST, MOST, Batch, drawable, feature_differences, remember
+from tdrop.served.batches import FEWEST, MOST, Batch, drawable, feature_differences, patients_digest, remember
 
 
 def batch(number: int, patients: int = 200, **differences: float) -> Batch:
@@ -66,3 +66,11 @@ def test_the_report_shows_several_batches_and_nothing_of_them_leaves() -> None:
     assert "1 of fewer than 30 patients are not drawn" in page
     assert "The population over time" not in render_details(disclose(data, data.site.disclosure))
     assert "The population over time" not in render_details(replace(data, batches=tuple(batches[:1])))
+
+
+def test_a_batch_in_another_order_is_the_same_batch() -> None:
+    rows = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+    ids = [str(row) for row in range(40)]
+    first, second = (Cohort(site="a", ids=ids, features=("x", "y", "z"), X=X) for X in (rows, rows[::-1]))
+    assert patients_digest(first) == patients_digest(second)
+    assert patients_digest(first) != patients_digest(first.take(np.arange(39)))
