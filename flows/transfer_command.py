@@ -18,7 +18,7 @@ from flows.console import watching
 from flows.orchestration import prefect_server
 from flows.printer import Printer, repeat
 from tasks.run import TransferSettings
-from tdrop.base import TdropError
+from tdrop.base import TdropError, plain
 from tdrop.data import fingerprint
 from tdrop.evaluate import Evaluation
 from tdrop.home import Place, busy_seconds, reset_spans, worker_processes
@@ -78,6 +78,39 @@ def run_transfer(
     problems = failed | {site: result.not_recorded for site, result in done.items() if result.not_recorded}
     if counted := [sentence for site, sentence in problems.items() if site not in may_stop]:
         raise TdropError("; ".join(dict.fromkeys(counted)))
+
+
+def run_rehearsal(
+    table: str,
+    settings: TransferSettings,
+    *,
+    contracts: Path,
+    console: Printer,
+    processes: int | None = None,
+    again: bool = False,
+    runner: str = "processes",
+    address: str | None = None,
+    at_once: int | None = None,
+) -> None:
+    """Rehearses a table and prints what came of it; fails where a site could not play."""
+    os.environ["TDROP_CONTRACTS"] = str(contracts.absolute())
+    place = Place.at()
+    check_runner(runner, address)
+    from flows.rehearse import PAGE, rehearsal_folder, rehearse_table, require_rehearsable
+
+    sites = [site.name for site in require_rehearsable(place.network(), table)]
+    with ExitStack() as stack:
+        stack.enter_context(watching(sites, console.progress))
+        stack.enter_context(worker_processes(0 if runner == "dask" else processes))
+        stack.enter_context(prefect_server())
+        scheduler = stack.enter_context(dask_scheduler(address)) if runner == "dask" else None
+        rehearsal: Any = rehearse_table(table, settings, again, at_once or AT_ONCE[runner], scheduler)
+    console.answer(plain(rehearsal))
+    for sentence in rehearsal.sentences():
+        console.print(f"- {sentence}")
+    console.print(str(rehearsal_folder(place, table) / PAGE))
+    if rehearsal.failed:
+        raise TdropError("; ".join(rehearsal.failed.values()))
 
 
 def _read_extracts(place: Place, sites: Sequence[str]) -> None:

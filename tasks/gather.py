@@ -29,7 +29,7 @@ from tdrop.evaluate import (
     suggest_recalibration,
 )
 from tdrop.figures import DropoutRates
-from tdrop.forecast import Forecast, Observation
+from tdrop.forecast import REHEARSAL, Forecast, Observation, Rehearsal
 from tdrop.home import (
     FORECAST,
     FRAME,
@@ -83,6 +83,7 @@ def gather(place: Place, run: Run, promotion: Promotion | None) -> ReportData:
         refused_labels=stages.evaluation.json(REFUSED)["sentence"] if refused.is_file() else "",
         provenance=_provenance(site, run),
         previous=last_summary(place, run.site),
+        rehearsal=_rehearsal(place, site.contract.name),
         promotion=promotion,
         forecast=forecast,
         observations=_observations(place, run, forecast, y),
@@ -205,3 +206,9 @@ def left_out(site: ResolvedSite, source: Ref, encoded: Ref) -> LeftOut | None:
     if not encoded.record(Encoder, "encoder.json").left_out:
         return None
     return measured_left_out(site.place, site, source, encoded).record(LeftOut, LEFT_OUT)
+
+
+def _rehearsal(place: Place, table: str) -> str:
+    """What the last rehearsal of a table showed, in a sentence; empty where there was none."""
+    file = place.root / "rehearsals" / table / REHEARSAL
+    return read_record(Rehearsal, file).sentence() if file.is_file() else ""

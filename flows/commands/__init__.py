@@ -51,6 +51,7 @@ COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
     ("Run", run.validate, "tdrop validate harbour, or tdrop validate --all"),
     ("Run", run.shift, "tdrop shift hillside"),
     ("Run", run.transfer, "tdrop transfer harbour hillside --seeds 5"),
+    ("Run", run.rehearse, "tdrop rehearse prostate"),
     ("Use", use.promote, 'tdrop promote harbour --by "Dr Chen" --note "for review clinics only"'),
     ("Use", use.rollback, "tdrop rollback harbour"),
     ("Use", use.score, "tdrop score harbour new_patients.csv"),

@@ -111,3 +111,42 @@ def transfer(
         at_once=at_once,
         console=answering(as_json),
     )
+
+
+def rehearse(
+    table: Annotated[str | None, typer.Argument(help="Name of a table; default: the only one", metavar="TABLE")] = None,
+    seeds: Seeds = 1,
+    trials: Trials = 12,
+    method: Methods = None,
+    processes: Processes = None,
+    again: Again = False,
+    runner: Runner = "processes",
+    address: Address = None,
+    at_once: AtOnce = None,
+    as_json: AsJson = False,
+    contracts: Contracts = DEFAULT_CONTRACTS,
+) -> None:
+    """Let every labelled site play the new one, then open its outcomes: would we have been right?"""
+    from tasks.run import TransferSettings
+    from tdrop.home import Place
+
+    network = Place.at(contracts=contracts).network()
+    if table is None and len(network.contracts) != 1:
+        raise UsageError(f"say which table to rehearse; known: {', '.join(sorted(network.contracts)) or 'none yet'}")
+    table = table or next(iter(network.contracts))
+    network.contract(table)
+    settings = TransferSettings(seeds=seeds, trials=trials, methods=tuple(method or ()))
+    settings.chosen_methods()
+    from flows.transfer_command import run_rehearsal
+
+    run_rehearsal(
+        table,
+        settings,
+        contracts=contracts,
+        processes=processes,
+        again=again,
+        runner=runner,
+        address=address,
+        at_once=at_once,
+        console=answering(as_json),
+    )

@@ -30,6 +30,7 @@ from .listing import (
     inclusion as inclusion,
     size_list as size_list,
 )
+from .rehearsal import REHEARSAL as REHEARSAL, Rehearsal as Rehearsal, RehearsedSite as RehearsedSite
 from .run import (
     Answer as Answer,
     Forecast as Forecast,

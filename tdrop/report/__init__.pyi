@@ -11,6 +11,7 @@ from .pages import (
     render_details as render_details,
     render_halt as render_halt,
     render_index as render_index,
+    render_rehearsal as render_rehearsal,
     render_report as render_report,
     render_shift_page as render_shift_page,
     write_pages as write_pages,

@@ -158,6 +158,7 @@ class ReportData:
         refused_labels: Why the label file could not be used, in a sentence; empty where it could.
         provenance: How the report was made, or None.
         previous: Summary of the last report, or None.
+        rehearsal: What rehearsals of the table showed, in a sentence; empty where there was none.
         promotion: Who took a model into use, or None.
         recalibration: What known outcomes suggest, or None.
         forecast: What was expected before any outcome, or None.
@@ -189,6 +190,7 @@ class ReportData:
     refused_labels: str = ""
     provenance: Provenance | None = None
     previous: SiteSummary | None = None
+    rehearsal: str = ""
     promotion: Promotion | None = None
     recalibration: Recalibration | None = None
     forecast: Forecast | None = None

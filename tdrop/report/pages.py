@@ -17,8 +17,9 @@ from markupsafe import Markup
 
 from tdrop.contracts import Contract, Site, Validation
 from tdrop.figures import SiteLine, draw_site_ranking, draw_site_reviews
-from tdrop.forecast import TrackRecord
+from tdrop.forecast import Rehearsal, TrackRecord
 from tdrop.home import Status
+from tdrop.methods import label
 from tdrop.report.data import ReportData, SiteSummary
 from tdrop.report.details import details_values, patient_values
 from tdrop.report.sentences import VERDICTS, method_sentence, report_verdict, verdict_word, verdict_words
@@ -228,6 +229,21 @@ def render_index(lines: Sequence[IndexLine], track: TrackRecord | None = None) -
         track=say("track", track=track) if track is not None and track.sealed else "",
         simulated=any(line.summary.simulated for line in lines),
     )
+
+
+def render_rehearsal(rehearsal: Rehearsal) -> str:
+    """Returns the page of a rehearsal: what was promised and what was seen at every labelled site."""
+    drawn = [
+        SiteLine(
+            site.title,
+            None
+            if site.expected is None or site.low is None or site.high is None
+            else (site.expected, site.low, site.high),
+            site.auroc,
+        )
+        for site in rehearsal.sites
+    ]
+    return _render("rehearsal.html", rehearsal=rehearsal, ranking=draw_site_ranking(drawn), names=label)
 
 
 def render_shift_page(

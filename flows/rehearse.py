@@ -1,0 +1,195 @@
+"""The rehearsal: every labelled site of a table plays the new one, then its outcomes are opened.
+
+Each plays on a copy of the contracts below `<home>/rehearsals/<table>/`, in which every labelled site is a target whose
+outcomes lie in a label file: the same lock as for a real target keeps them from training, choosing and forecasting.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+from prefect import flow
+from scipy.stats import norm
+
+from flows.transfer import SiteFailed, transfer_sites
+from tasks.run import TransferSettings
+from tdrop.base import UsageError, read_record, write_record
+from tdrop.choose import Choice
+from tdrop.contracts import Network, Site
+from tdrop.evaluate import Evaluation
+from tdrop.forecast import REHEARSAL, Forecast, Rehearsal, RehearsedSite
+from tdrop.home import FORECAST, Place, now, prepare_environment, write_private
+from tdrop.methods import have_samples
+from tdrop.report import render_rehearsal
+
+#: Fewest labelled sites of a rehearsal: one plays, one teaches.
+FEWEST = 2
+PAGE = "rehearsal.html"
+#: Keys of a site's file that say how its extract is written, and that its label file therefore shares.
+WRITTEN = ("location", "reader", "renames", "categories", "missing_codes", "query", "table_name")
+
+
+def rehearsal_folder(place: Place, table: str) -> Path:
+    """Where a table's rehearsal lies."""
+    return place.root / "rehearsals" / table
+
+
+@flow(name="rehearse-table", flow_run_name="rehearse {table}", persist_result=False)
+def rehearse_table(
+    table: str,
+    settings: TransferSettings = TransferSettings(),
+    again: bool = False,
+    at_once: int = 1,
+    scheduler: str | None = None,
+) -> Any:
+    """Plays every labelled site of a table as the new one and publishes what came of it.
+
+    Args:
+        table: Name of the table.
+        settings: What to train and how long, the same for every site.
+        again: Run even where nothing changed.
+        at_once: How many sites are under way together.
+        scheduler: Address of a Dask scheduler for the sites' tasks.
+
+    Returns:
+        A `Rehearsal`.
+    """
+    prepare_environment()
+    place = Place.at()
+    network = place.network()
+    sites = require_rehearsable(network, table)
+    folder = rehearsal_folder(place, table)
+    write_contracts(place, network, table, folder / "contracts")
+    played = Place.at(folder, folder / "contracts")
+    with _at(played):
+        results = transfer_sites([site.name for site in sites], settings, again, at_once, scheduler)
+    failed = {name: result.sentence for name, result in results.items() if isinstance(result, SiteFailed)}
+    rehearsed = tuple(
+        one for site in sites if site.name not in failed and (one := _open_outcomes(played, site)) is not None
+    )
+    rehearsal = Rehearsal(table, now(), rehearsed, failed, all(site.simulated for site in sites))
+    write_record(folder / REHEARSAL, rehearsal)
+    write_private(folder / PAGE, render_rehearsal(rehearsal))
+    return rehearsal
+
+
+def require_rehearsable(network: Network, table: str) -> tuple[Site, ...]:
+    """The labelled sites of a table; a UsageError where there are too few to play."""
+    network.contract(table)
+    sites = network.labelled(table)
+    if len(sites) < FEWEST:
+        known = ", ".join(site.name for site in sites) or "none"
+        raise UsageError(
+            f"a rehearsal needs at least {FEWEST} labelled sites of table '{table}', and there are {len(sites)} "
+            f"({known}); add sites with outcomes, or give an audited target `role: both`"
+        )
+    return sites
+
+
+def write_contracts(place: Place, network: Network, table: str, folder: Path) -> None:
+    """Writes the table and its labelled sites, each as a target whose outcomes are in a label file."""
+    for kind in ("tables", "sites"):
+        (folder / kind).mkdir(parents=True, exist_ok=True)
+        for old in (folder / kind).glob("*.y*ml"):
+            old.unlink()
+    original = Path(place.contracts)
+    (folder / "tables" / f"{table}.yaml").write_bytes(_file(original / "tables", table).read_bytes())
+    for site in network.labelled(table):
+        document = yaml.safe_load(_file(original / "sites", site.name).read_text(encoding="utf-8"))
+        target = _as_target(document, site, place, network)
+        (folder / "sites" / f"{site.name}.yaml").write_text(yaml.safe_dump(target, sort_keys=False), encoding="utf-8")
+
+
+def _file(folder: Path, name: str) -> Path:
+    return next(path for path in sorted(folder.iterdir()) if path.stem == name and path.suffix in (".yaml", ".yml"))
+
+
+def _as_target(document: Mapping[str, Any], site: Site, place: Place, network: Network) -> dict[str, Any]:
+    """A labelled site's file as that of a target that others may learn from."""
+    target = {key: value for key, value in document.items() if key not in ("source", "sources", "schedule", "batches")}
+    if "labels" not in target:
+        target["labels"] = {key: target[key] for key in WRITTEN if key in target}
+    target |= {"role": "both", "labels_in_extract": "drop"}
+    for part in (target, target["labels"]):
+        if "location" in part:
+            part["location"] = _found_from_anywhere(str(part["location"]), place, network)
+    return target
+
+
+def _found_from_anywhere(location: str, place: Place, network: Network) -> str:
+    """A location that means the same below the rehearsal's own home and contracts."""
+    location = location.replace("{home}", place.home)
+    return location if "://" in location else str((network.base / location).absolute())
+
+
+@contextmanager
+def _at(place: Place) -> Iterator[None]:
+    """Makes flows read and write at the rehearsal's place; its models go to no shared MLflow."""
+    names = {"TDROP_HOME": place.home, "TDROP_CONTRACTS": place.contracts, "MLFLOW_TRACKING_URI": None}
+    before = {name: os.environ.get(name) for name in names}
+    _set(names)
+    try:
+        yield
+    finally:
+        _set(before)
+
+
+def _set(environment: Mapping[str, str | None]) -> None:
+    for name, value in environment.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def _open_outcomes(place: Place, site: Site) -> RehearsedSite | None:
+    """What the opened outcomes say of one site; None where they say nothing about ranking."""
+    folder = place.latest(site.name)
+    evaluation = Evaluation.from_dict(json.loads((folder / "evaluation.json").read_text(encoding="utf-8")))
+    chosen = read_record(Choice, folder / "choice.json").method
+    spread = have_samples(tuple(evaluation.methods))
+    values = {method: evaluation.value(method, "auroc") for method in evaluation.methods if spread.get(method, True)}
+    aurocs = {method: value for method, value in values.items() if value is not None}
+    row = evaluation.row(chosen, "auroc", seed=0)
+    if chosen not in aurocs or row is None or row.low is None or row.high is None:
+        return None
+    losses = {method: evaluation.value(method, "log_loss") for method in aurocs}
+    expected = _expected(folder, chosen)
+    best = max(aurocs, key=lambda method: aurocs[method])
+    return RehearsedSite(
+        site=site.name,
+        title=site.title,
+        verdict=json.loads((folder / "shift.json").read_text(encoding="utf-8"))["verdict"],
+        patients=int(evaluation.labelled or 0),
+        events=round(int(evaluation.labelled or 0) * float(evaluation.value(chosen, "outcome_rate") or 0.0)),
+        chosen=chosen,
+        best=best,
+        auroc=aurocs[chosen],
+        auroc_variance=((row.high - row.low) / (2 * float(norm.ppf(0.975)))) ** 2,
+        best_auroc=aurocs[best],
+        log_loss=float(losses[chosen] or 0.0),
+        best_log_loss=min(float(loss) for loss in losses.values() if loss is not None),
+        expected=expected[0],
+        low=expected[1],
+        high=expected[2],
+        observed_expected=_ratio(evaluation.value(chosen, "outcome_rate"), evaluation.value(chosen, "mean_risk")),
+        error=evaluation.value(chosen, "error_rate"),
+        error_left=evaluation.value(chosen, "retained_error_20_expected"),
+    )
+
+
+def _expected(folder: Path, chosen: str) -> tuple[float | None, float | None, float | None]:
+    if not (folder / FORECAST).is_file():
+        return None, None, None
+    answer = read_record(Forecast, folder / FORECAST).find(chosen)
+    return (None, None, None) if answer is None else (answer.value, answer.low, answer.high)
+
+
+def _ratio(observed: float | None, expected: float | None) -> float | None:
+    return None if observed is None or not expected else observed / expected
