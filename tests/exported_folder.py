@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from disclosure_attack import MOST, Attack
 
-from tdrop.disclosure import step_of
+from tdrop.disclosure import round_step, step_of
 from tdrop.metrics import METRICS, refer
 from tdrop.report import ReportData
 
@@ -47,7 +47,33 @@ def attack_folder(folder: Path, groups: dict[str, list[str]]) -> Attack:
     learn_the_whole(attack, shown)
     learn_groups(attack, groups)
     learn_extract(attack, json.loads((folder / "validation.json").read_text()))
+    learn_shift(attack, json.loads((folder / "shift.json").read_text()))
     return attack
+
+
+def learn_shift(attack: Attack, shift: dict[str, Any]) -> None:
+    """Bars, shares and means of every feature; the bars of each are all patients."""
+    rows = shift["target_rows"]
+    attack.learn("patients", rows)
+    for feature in shift["features"]:
+        bars, edges = feature["density"]["target"], feature["density"]["edges"]
+        names = [f"{feature['feature']} {place}" for place in range(len(bars))]
+        for name, bar in zip(names, bars, strict=True):
+            attack.learn(name, bar)
+        attack.require({"patients": -1, **dict.fromkeys(names, 1)}, 0, 0)
+        mean, sd = feature["target_mean"], feature["pooled_sd"]
+        if mean is None or not isinstance(rows, int):
+            continue
+        if feature["kind"] != "continuous":
+            attack.learn(names[-1], mean * rows)
+        elif len(bars) <= 12:
+            half = round_step(step_of(rows, 10) * (sd or 1.0)) / 2 + 1e-9
+            values = [(edges[0] + edges[1]) / 2]
+            for edge in edges[1:-1]:
+                values.append(2 * edge - values[-1])
+            for side, sign in ((-half, 1), (half, -1)):
+                weights = {name: sign * value for name, value in zip(names, values, strict=True)}
+                attack.require({**weights, "patients": -sign * (mean + side)}, 0, 100 * MOST)
 
 
 def mark_of(row: dict[str, Any]) -> str | None:

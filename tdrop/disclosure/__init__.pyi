@@ -35,5 +35,5 @@ from .evaluation import (
     disclose_evaluation as disclose_evaluation,
     disclose_rows as disclose_rows,
 )
-from .listing import PUBLISHED as PUBLISHED, against_the_rules as against_the_rules
+from .listing import PUBLISHED as PUBLISHED, against_the_rules as against_the_rules, rule_of as rule_of
 from .shift import disclose_matching as disclose_matching, disclose_shift as disclose_shift

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import json
 import re
-from collections.abc import Iterator
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +20,15 @@ from report_cases import frames, report_data
 
 from tasks.export import write_numbers
 from tdrop import metrics
-from tdrop.base import plain
+from tdrop.base import Hidden, plain
+from tdrop.choose import Choice
+from tdrop.contracts import Validation
 from tdrop.data import LabelCounts, subgroups_of
-from tdrop.disclosure import against_the_rules, coarse, disclose
-from tdrop.evaluate import evaluate_methods
+from tdrop.disclosure import against_the_rules, coarse, disclose, rule_of
+from tdrop.evaluate import Evaluation, evaluate_methods
 from tdrop.metrics import METRICS, subgroup_metrics
 from tdrop.report import ReportData, write_pages
+from tdrop.shift import Shift
 
 #: Rows of the sites that are attacked in the ordinary run: a small one, one below and one above a few hundred.
 SIZES = (47, 133, 317)
@@ -87,6 +93,8 @@ def truths(data: ReportData) -> dict[str, int]:
             elif row.metric in ("outcome_rate", "error_rate"):
                 found[f"{row.metric}{where}"] = round(row.value * row.n)
     counts = {**plain(data.validation), "missing": plain(data.labels)["missing"]}
+    for feature in data.shift.features:
+        found |= {f"{feature.feature} {place}": int(bar) for place, bar in enumerate(feature.density.target)}
     return found | {name: int(counts[name]) for name in ("quarantined", "duplicates", "missing")}
 
 
@@ -130,8 +138,32 @@ def test_every_number_of_a_folder_is_listed_and_leaves_by_its_rule(exported: tup
     for path in folder.glob("*.json"):
         assert against_the_rules(path.name, json.loads(path.read_text()), 10) == []
     forgotten = {**json.loads((folder / "shift.json").read_text()), "youngest": 44.5}
-    assert against_the_rules("shift.json", forgotten, 10) == ["shift.json: youngest has no rule"]
+    assert against_the_rules("shift.json", forgotten, 10) == ["shift.json: youngest has no rule by which it may leave"]
     assert against_the_rules("shift.json", {"target_rows": 213}, 10) == ["shift.json: target_rows is no multiple of 10"]
+
+
+def number_paths(kind: Any, path: str = "") -> Iterator[str]:
+    """Where a record of this type can hold a number, though it be None in every test."""
+    arguments = typing.get_args(kind)
+    if kind in (int, float):
+        yield path
+    elif dataclasses.is_dataclass(kind) and kind is not Hidden:
+        for name, inner in typing.get_type_hints(kind).items():
+            yield from number_paths(inner, f"{path}.{name}" if path else name)
+    elif typing.get_origin(kind) in (typing.Union, types.UnionType):
+        for inner in arguments:
+            yield from number_paths(inner, path)
+    elif typing.get_origin(kind) in (tuple, list, Sequence):
+        yield from number_paths(arguments[0], f"{path}[]")
+    elif typing.get_origin(kind) in (dict, Mapping):
+        yield from number_paths(arguments[1], f"{path}.any")
+
+
+@pytest.mark.parametrize("kind", [Shift, Validation, Choice, Evaluation])
+def test_every_field_that_can_hold_a_number_has_a_rule(kind: Any) -> None:
+    paths = list(dict.fromkeys(number_paths(kind)))
+    assert len(paths) > 5
+    assert [path for path in paths if rule_of(f"{kind.__name__.lower()}.json", path) is None] == []
 
 
 def whole_numbers(record: Any) -> Iterator[int]:
