@@ -239,5 +239,5 @@ def observation(data: ReportData, method: str, quantity: Quantity) -> Observatio
 
 
 def inside_text(seen: Observation) -> str:
-    """Says whether what was observed lies inside the forecast's interval."""
-    return "inside" if seen.inside else "outside"
+    """Says whether forecast and observation agree, by the intervals of both."""
+    return "as forecast" if seen.inside else "not as forecast"

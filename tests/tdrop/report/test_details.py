@@ -113,7 +113,7 @@ def test_outcomes_may_disagree_with_a_choice_made_without_them(labelled: ReportD
 def test_the_forecast_stands_beside_what_was_observed(details: Page) -> None:
     rows = {line[0]: line[1] for line in details.table("forecast")}
     assert "observed" in rows["Transductive dropout"]
-    assert "inside" in rows["Transductive dropout"]
+    assert "as forecast" in rows["Transductive dropout"]
     assert "observed" not in rows["Ensemble"]
 
 

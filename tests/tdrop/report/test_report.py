@@ -201,7 +201,7 @@ def test_once_outcomes_are_known_there_is_one_yardstick(labelled: ReportData) ->
     """The verdict's check of known outcomes; whether the forecast's interval held is in the details."""
     text = whole_page(labelled)
     assert "interval (" not in text
-    assert "inside" not in text
+    assert "as forecast" not in text
     (ranking,) = [seen for seen in labelled.observations if seen.quantity == "auroc" and seen.method == labelled.method]
     others = [seen for seen in labelled.observations if seen is not ranking]
     seen = whole_page(replace(labelled, observations=(*others, replace(ranking, observed=0.87))))
