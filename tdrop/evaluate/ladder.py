@@ -27,6 +27,7 @@ from tdrop.evaluate.recalibration import (
     fit_recalibration,
     gain_interval,
     mean_and_error,
+    take_known,
 )
 from tdrop.methods import build
 
@@ -132,11 +133,9 @@ def climb(
         models: By rung (REFIT, OWN_MODEL), what fits it on some rows and predicts others; `site_models` makes them.
         seed: Decides folds and draws.
     """
-    known = np.flatnonzero(np.isfinite(y))
+    known, outcome, value, weight = take_known(y, risk, weights)
     if not len(known):
         raise DataError("no outcome is known: a ladder needs at least one; look some patients up first")
-    outcome, value = np.asarray(y, dtype=np.float64)[known], np.asarray(risk, dtype=np.float64)[known]
-    weight = np.ones(len(known)) if weights is None else np.asarray(weights, dtype=np.float64)[known]
     risks: dict[str, Doubles] = {AS_IT_IS: value}
     if len(known) > 1:
         fold = deal_at_random(len(known), RECALIBRATION_FOLDS, seed)

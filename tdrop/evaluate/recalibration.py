@@ -100,9 +100,7 @@ def suggest_recalibration(
         folds: How many, at most.
         seed: Decides the folds.
     """
-    known = np.isfinite(y)
-    outcome, value = np.asarray(y, dtype=np.float64)[known], np.asarray(risk, dtype=np.float64)[known]
-    weight = np.ones(len(value)) if weights is None else np.asarray(weights, dtype=np.float64)[known]
+    _, outcome, value, weight = take_known(y, risk, weights)
     events = int(outcome.sum())
     before = _describe(AS_IT_IS, (0.0, 1.0), outcome, value, value, weight)
     if len(outcome) < 2:
@@ -159,9 +157,7 @@ def measure_support(
     Every risk is moved by a line that was fitted without its patient's outcome; the arguments are those of
     `suggest_recalibration`, with the site's decision level.
     """
-    known = np.isfinite(y)
-    outcome, value = np.asarray(y, dtype=np.float64)[known], np.asarray(risk, dtype=np.float64)[known]
-    weight = np.ones(len(value)) if weights is None else np.asarray(weights, dtype=np.float64)[known]
+    _, outcome, value, weight = take_known(y, risk, weights)
     if len(outcome) < 2:
         return None
     fold = deal_at_random(len(outcome), RECALIBRATION_FOLDS, seed)
@@ -177,6 +173,15 @@ def measure_support(
     assert low is not None
     assert high is not None
     return OutcomeSupport(len(outcome), int(outcome.sum()), width, gain, low, high)
+
+
+def take_known(
+    y: NDArray[Any], risk: NDArray[Any], weights: NDArray[Any] | None
+) -> tuple[Indices, Doubles, Doubles, Doubles]:
+    """Returns the rows with a known outcome, and their outcomes, risks and weights (known,)."""
+    known = np.flatnonzero(np.isfinite(y))
+    weight = np.ones(len(known)) if weights is None else np.asarray(weights, dtype=np.float64)[known]
+    return known, np.asarray(y, dtype=np.float64)[known], np.asarray(risk, dtype=np.float64)[known], weight
 
 
 def fit_recalibration(
