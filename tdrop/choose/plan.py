@@ -1,11 +1,11 @@
-"""Which settings a method tries: its defaults, the same at other lengths, then an even draw from its search space."""
+"""Which settings a method tries: its defaults, the same trained longer, and an even draw from its search space."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, product
+from itertools import chain, islice, product
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,7 @@ def _in_plain_values(method: Method) -> Planned:
 def plan_trials(
     name: str, *, budget: int = BUDGET, seed: int = 0, base: Mapping[str, Any] | None = None
 ) -> tuple[Method, ...]:
-    """Returns the methods to try: the defaults, the same at other lengths, then a seeded draw from the search space.
+    """Returns the methods to try: the defaults, third the same trained longer, else a draw from the search space.
 
     The draw is even: every value of a setting comes about equally often. A search space smaller than the budget is
     tried completely.
@@ -79,8 +79,12 @@ def plan_around(default: Method, *, budget: int, seed: int, fixed: Sequence[str]
     space = {key: tuple(values) for key, values in default.search_space().items() if key not in fixed}
     generator = np.random.default_rng([seed, 6])
     planned = [default]
-    lengths = ({"length": value} for value in space.get("length", ()))
-    for point in chain(lengths, _points(space, budget, generator)):
+    # Longer fits cost most, and gain where the truth is curved whatever the other settings are: not part of the draw,
+    # and not tried where there are two trials.
+    longer = [{"length": length} for length in space.get("length", ()) if length > 1]
+    space |= {"length": tuple(length for length in space["length"] if length <= 1)} if longer else {}
+    points = _points(space, budget, generator)
+    for point in chain(islice(points, 1), longer, points):
         candidate = default.with_settings(**point)
         if candidate not in planned:
             planned.append(candidate)

@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 #: Out-of-fold log loss that other settings must gain over the defaults: smaller gains were as often losses at the
 #: target (docs/CHOOSING.md).
-WORTH = 0.01
+WORTH = 0.005
 #: Share of the trials that go on to all folds after the first.
 GOING_ON = 1 / 3
 

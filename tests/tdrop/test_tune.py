@@ -70,6 +70,13 @@ def test_a_draw_covers_every_value_evenly():
     assert max(counts.values()) - min(counts.values()) <= 2
 
 
+def test_longer_fits_are_tried_once_and_not_where_there_are_two_trials():
+    default, drawn, longer, *others = plan_trials("mlp", budget=12, seed=0)
+    assert longer == default.with_settings(length=4.0)
+    assert all(method.length <= 1 for method in (drawn, *others))
+    assert {method.length for method in others} == {0.25, 1.0}
+
+
 def test_a_small_search_space_is_tried_completely():
     planned = plan_around(Watcher(), budget=50, seed=0)
     assert {(method.risk, method.steps) for method in planned} == {(r, e) for r in (0.1, 0.2, 0.3) for e in (5, 10)}
@@ -187,9 +194,9 @@ def test_cohorts_that_cannot_be_tuned_on_are_refused(sites):
 
 
 def test_the_defaults_stay_unless_much_is_gained():
-    trials = [trial(0.509), trial(0.506), trial(0.500), trial(0.504)]
+    trials = [trial(0.504), trial(0.506), trial(0.500), trial(0.503)]
     assert pick(trials) is trials[0]
-    much = [replace(trials[0], log_loss=0.511), *trials[1:]]
+    much = [replace(trials[0], log_loss=0.506), *trials[1:]]
     assert pick(much) is much[2], "the lowest"
 
 
