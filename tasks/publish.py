@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from tasks.gather import SUMMARY, gather, last_summary
 from tasks.registry import champion_record
 from tasks.run import EARLIER, RUN, Run, last_run
 from tasks.site_record import WITHHELD, SiteRecord, site_record
+from tasks.why import explain_referrals
 from tdrop.base import DataError, TdropError, Unavailable, whole, write_record
 from tdrop.data import write_patients
 from tdrop.disclosure import disclose
@@ -160,12 +161,14 @@ def write_latest(place: Place, run: Run, data: ReportData) -> None:
     stages = run.stages.all()
     cohort = load_cohort(run.stages.encoded.path / TARGET)
     told = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS)
+    data = replace(data, moved_by=explain_referrals(place, run, data))
     with replacing(place.latest(run.site)) as folder:
         for stage, names in COPIED.items():
             for name in names:
                 if stage in stages and (stages[stage].path / name).is_file():
                     shutil.copyfile(stages[stage].path / name, folder / name)
-        write_patients(folder / "patients.csv", patients_table(cohort.ids, told, data.site.decision, data.unlike))
+        table = patients_table(cohort.ids, told, data.site.decision, data.unlike, data.moved_by)
+        write_patients(folder / "patients.csv", table)
         write_pages(data, folder)
         # That page is about patients before any outcome, which may have a say in the report's verdict.
         before = run.stages.shift.record(Shift, "shift.json")

@@ -284,6 +284,7 @@ def disclose(document: Document, policy: Policy) -> Document:
         dropout_rates={},
         # Lists of new patients overlap, and so would what is said of them.
         batches=(),
+        moved_by=None,
         recalibration=None,
         hide_below=limit(policy),
     )

@@ -1,3 +1,4 @@
+from .explain import explain_risks as explain_risks, name_moves as name_moves, typical_patient as typical_patient
 from .ladder import (
     OWN_MODEL as OWN_MODEL,
     REFIT as REFIT,

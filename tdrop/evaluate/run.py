@@ -117,15 +117,20 @@ def _known(y: NDArray[Any] | None, bootstrap: int, seed: int, persons: Indices |
 
 
 def patients_table(
-    ids: NDArray[Any], summary: Summary, decision: DecisionLevels, unlike: Mask | None = None
+    ids: NDArray[Any],
+    summary: Summary,
+    decision: DecisionLevels,
+    unlike: Mask | None = None,
+    moved_by: Sequence[str] | None = None,
 ) -> pd.DataFrame:
-    """Returns id, risk, sd, low, high, refer and why, one row per patient in the order given.
+    """Returns id, risk, sd, low, high, refer, why and moved_by, one row per patient in the order given.
 
     Args:
         ids: Patient identifiers (rows,).
         summary: Predictions of the first seed.
         decision: The site's level, interval level and capacity.
         unlike: Who is unlike anyone the model learned from (rows,); nobody where that is not known.
+        moved_by: What moves each risk most (rows,); without it there is no such column.
     """
     if len(ids) != len(summary.mean):
         raise DataError(f"{len(ids):,} patients but {len(summary.mean):,} predictions; give one prediction per patient")
@@ -150,5 +155,6 @@ def patients_table(
             "high": high.astype(np.float64) if spread else np.nan,
             "refer": referrals.referred,
             "why": why,
+            **({} if moved_by is None else {"moved_by": list(moved_by)}),
         }
     )

@@ -165,6 +165,7 @@ class ReportData:
         observations: Forecast numbers beside what the outcomes showed.
         left_out: Features that the site does not record, and what that costs; None where it records all.
         batches: What is remembered of the batches that were scored, oldest first.
+        moved_by: What moves the risk most of each patient for review (rows,), in words; None where that is not known.
         hide_below: Counts under it are hidden; 0 hides nothing. Set by `tdrop.disclosure.disclose`.
     """
 
@@ -197,6 +198,7 @@ class ReportData:
     observations: Sequence[Observation] = ()
     left_out: LeftOut | None = None
     batches: Sequence[Batch] = ()
+    moved_by: Sequence[str] | None = None
     hide_below: int = 0
 
     @property

@@ -204,6 +204,7 @@ class Example:
         low: Lower end of its interval, or None without one.
         high: Upper end.
         why: Why it is on the list.
+        moved_by: What moves its risk most; empty where that is not known.
     """
 
     line: int
@@ -211,6 +212,7 @@ class Example:
     low: float | None
     high: float | None
     why: str
+    moved_by: str
 
 
 def review_example(data: ReportData) -> Example | None:
@@ -220,7 +222,7 @@ def review_example(data: ReportData) -> Example | None:
     if data.hide_below or not len(rows):
         return None
     row = int(rows[0])
-    table = patients_table(np.arange(len(summary.mean)), summary, decision, data.unlike)
+    table = patients_table(np.arange(len(summary.mean)), summary, decision, data.unlike, data.moved_by)
     line = table.iloc[row]
     spread = has_spread(summary)
     return Example(
@@ -229,6 +231,7 @@ def review_example(data: ReportData) -> Example | None:
         float(line["low"]) if spread else None,
         float(line["high"]) if spread else None,
         str(line["why"]),
+        str(line["moved_by"]) if data.moved_by is not None else "",
     )
 
 

@@ -115,6 +115,9 @@ def test_the_champion_scores_as_the_report_did(place, tmp_path):
     result = score(place, place.root / "demo" / "harbour.csv")
     scored = pd.read_csv(place.site("harbour") / "scores" / "patients.csv")
     reported = pd.read_csv(place.latest("harbour") / "patients.csv")
+    moved = reported.pop("moved_by")
+    assert not moved[~reported["refer"]].notna().any(), "of nobody but those for review"
+    assert moved[reported["refer"]].notna().any()
     pd.testing.assert_frame_equal(scored.drop(columns="filled_in"), reported)
     assert result.scored == len(reported)
     assert not any("differ from the source more" in sentence for sentence in result.sentences)
