@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -97,19 +97,8 @@ def render_details(data: ReportData) -> str:
     return _render("details.html", data=data, site=data.site, **details_values(data))
 
 
-#: How a run can end that leaves no current report, its word, and what that means.
-_HALTS: Mapping[str, tuple[str, str]] = {
-    "stopped": (
-        "Stopped",
-        "The check of the extract stopped this run before any patient was scored. Nothing was learned about the new "
-        "extract: do not read an earlier verdict into it.",
-    ),
-    "failed": (
-        "Failed",
-        "The run ended before it had a report. Nothing was learned about the data as they are now: do not read an "
-        "earlier verdict into them.",
-    ),
-}
+#: By how a run can end that leaves no current report, its word.
+_HALTS = {"stopped": "Stopped", "failed": "Failed"}
 
 
 @dataclass(frozen=True)
@@ -120,7 +109,6 @@ class Halt:
         title: The site's name for people.
         word: Stopped or Failed.
         sentence: Why.
-        meaning: What follows from it.
         ended: When (ISO 8601), or None.
         earlier: Address of the report before, or empty.
         made: When that was made, or None.
@@ -131,7 +119,6 @@ class Halt:
     title: str
     word: str
     sentence: str
-    meaning: str
     ended: str | None = None
     earlier: str = ""
     made: str | None = None
@@ -160,10 +147,10 @@ def halt_of(
     """
     if status is None or status.outcome not in _HALTS:
         return None
-    word, meaning = _HALTS[status.outcome]
     reason = status.reason
     sentence = f"{reason[:1].upper()}{reason[1:]}." if reason else status.sentence or "No reason was written down."
-    return Halt(title, word, sentence, meaning, status.ended, earlier, made, simulated, letter if reason else "")
+    word = _HALTS[status.outcome]
+    return Halt(title, word, sentence, status.ended, earlier, made, simulated, letter if reason else "")
 
 
 def render_halt(halt: Halt) -> str:

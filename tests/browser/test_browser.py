@@ -139,6 +139,14 @@ def test_another_decision_level_can_be_tried_offline(browser: Any, folder: Path)
     page.close()
 
 
+def test_the_letter_to_a_site_is_copied_with_one_click(browser: Any, folder: Path) -> None:
+    page = visit(browser, folder / "halted.html").page
+    page.get_by_role("button", name="Copy the letter").click()
+    assert page.get_by_role("button").inner_text() in ("Copied", "Press Ctrl+C to copy")
+    assert page.evaluate("window.getSelection().toString()") == "Your extract cannot be used as it is."
+    page.close()
+
+
 def test_the_policy_would_stop_a_script_and_a_picture(browser: Any, folder: Path) -> None:
     """The policy is not only written down: what is added to the page does not run or load."""
     text = (folder / "bare.html").read_text(encoding="utf-8")

@@ -94,3 +94,11 @@ document.querySelectorAll("[data-levels]").forEach(function (section) {
   slider.addEventListener("input", show);
   section.querySelector(".slider").hidden = false;
 });
+// A letter is copied with one click; the selection stays, so that a browser that refuses leaves it marked.
+document.querySelectorAll("button.copy").forEach(function (button) {
+  button.hidden = false;
+  button.addEventListener("click", function () {
+    window.getSelection().selectAllChildren(document.querySelector(".letter"));
+    button.textContent = document.execCommand("copy") ? "Copied" : "Press Ctrl+C to copy";
+  });
+});
