@@ -147,9 +147,14 @@ def plain_reports(monkeypatch):
 
 
 def leave_reports_out(patch: pytest.MonkeyPatch) -> None:
-    """Replaces reports by a line, within this process."""
+    """Replaces a report's pages by a line each, within this process."""
+
+    def write_lines(data, folder: Path) -> None:
+        for name in ("report.html", "details.html"):
+            (folder / name).write_text(f"<html>{data.site.name}</html>", encoding="utf-8")
+
     for module in ("tasks.publish", "tasks.export"):
-        patch.setattr(f"{module}.render_report", lambda data: f"<html>{data.site.name}</html>")
+        patch.setattr(f"{module}.write_pages", write_lines)
 
 
 @pytest.fixture

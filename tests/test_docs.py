@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterable
 from dataclasses import fields
 from functools import cache
 
@@ -65,40 +66,52 @@ def test_a_missing_argument_is_found_out() -> None:
         parse("score harbour", whole=True)
 
 
-@pytest.mark.parametrize(("page", "line"), EXAMPLES)
-def test_an_example_is_a_command_that_would_run(page: str, line: str) -> None:
-    parse(line, whole=True)
+def problems(lines: Iterable[tuple[str, str]], *, whole: bool) -> dict[tuple[str, str], str]:
+    """By page and command what is wrong with it."""
+    wrong = {}
+    for page, line in set(lines):
+        try:
+            parse(line, whole=whole)
+        except Exception as error:
+            wrong[page, line] = f"{type(error).__name__}: {error}"
+    return wrong
 
 
-@pytest.mark.parametrize(("page", "line"), sorted(set(MENTIONS)))
-def test_a_command_within_a_sentence_exists(page: str, line: str) -> None:
-    parse(line, whole=False)
+def test_every_example_is_a_command_that_would_run() -> None:
+    assert problems(EXAMPLES, whole=True) == {}
 
 
-@pytest.mark.parametrize("name", [command.name or command.callback.__name__ for command in app.registered_commands])
-def test_the_example_of_a_help_page_would_run(name: str) -> None:
-    (command,) = [each for each in app.registered_commands if (each.name or each.callback.__name__) == name]
-    for line in re.findall(r"tdrop (.*?)(?:, or (?=tdrop)|$)", command.epilog or ""):
-        assert line.split()[0] == name
-        parse(line, whole=True)
+def test_every_command_within_a_sentence_exists() -> None:
+    assert problems(MENTIONS, whole=False) == {}
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_every_file_that_a_page_links_is_there(page: str) -> None:
-    for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", PAGES[page]):
-        if "://" not in link:
-            assert ((PROJECT / page).parent / link).exists(), link
+def test_the_examples_of_the_help_pages_would_run() -> None:
+    examples = [
+        (command.name or command.callback.__name__, line)
+        for command in app.registered_commands
+        for line in re.findall(r"tdrop (.*?)(?:, or (?=tdrop)|$)", command.epilog or "")
+    ]
+    assert len(examples) > 10
+    assert [(name, line) for name, line in examples if line.split()[0] != name] == []
+    assert problems(examples, whole=True) == {}
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_every_benchmark_that_a_page_runs_is_there(page: str) -> None:
+def test_every_file_that_a_page_links_is_there() -> None:
+    links = [(page, link) for page, text in PAGES.items() for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text)]
+    local = [(page, link) for page, link in links if "://" not in link]
+    assert len(local) > 10
+    assert [(page, link) for page, link in local if not ((PROJECT / page).parent / link).exists()] == []
+
+
+def test_every_benchmark_that_a_page_runs_is_there() -> None:
     from benchmarks.__main__ import app as benchmarks_app
 
     command = typer.main.get_command(benchmarks_app)
-    for line in re.findall(r"(?:`| {4})python -m benchmarks ([a-z][^`#\n]*)", PAGES[page]):
-        name, *arguments = shlex.split(line)
-        assert name in BENCHMARKS, f"there is no benchmark '{name}'"
-        command.make_context("benchmarks", [name, *arguments]).close()
+    for text in PAGES.values():
+        for line in re.findall(r"(?:`| {4})python -m benchmarks ([a-z][^`#\n]*)", text):
+            name, *arguments = shlex.split(line)
+            assert name in BENCHMARKS, f"there is no benchmark '{name}'"
+            command.make_context("benchmarks", [name, *arguments]).close()
 
 
 def test_every_benchmark_has_a_documented_command_and_those_that_need_the_extra_are_named() -> None:

@@ -16,7 +16,7 @@ from conftest import TINY_METHODS, leave_reports_out, transfer as run_transfer, 
 from tasks.run import TransferSettings
 from tdrop.base import Unwritable, UsageError
 from tdrop.data import write_patients
-from tdrop.home import progress
+from tdrop.home import listen, remove_listeners
 from tdrop.home.place import Place
 from tdrop.home.status import read_status
 
@@ -47,11 +47,11 @@ def half_written(place) -> list[str]:
 @contextmanager
 def at(moment, happens):
     """Lets something happen when a stage of the run is over."""
-    progress.listen(lambda event: happens() if event.stage == moment and event.done == event.total else None)
+    listen(lambda event: happens() if event.stage == moment and event.done == event.total else None)
     try:
         yield
     finally:
-        progress.silence()
+        remove_listeners()
 
 
 @pytest.fixture(scope="module")

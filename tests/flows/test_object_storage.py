@@ -86,12 +86,12 @@ def test_a_site_lives_in_object_storage(storage, place, tiny_settings, tmp_path)
 
 
 def test_an_extract_that_is_not_in_the_bucket_is_one_sentence(storage, place):
-    from tasks.prepare import prepare_site
+    from flows.validate import check_site
     from tdrop.base import Absent
 
     storage.delete_object(Bucket=BUCKET, Key=f"extracts/{SITE}.csv")
     with pytest.raises(Absent, match=f"s3://{BUCKET}/extracts/{SITE}.csv' does not exist"):
-        prepare_site(place.resolve(SITE))
+        check_site(place, SITE)
 
 
 @settings(max_examples=15)

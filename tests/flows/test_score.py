@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import TINY_METHODS, leave_reports_out, settle, write_tiny_network
+from conftest import TINY_METHODS, leave_reports_out, settle, transfer as run_transfer, write_tiny_network
 from separate_process import modules_loaded
 
 from flows.printer import Printer
@@ -33,7 +33,7 @@ def transfer(place):
     settings = TransferSettings(
         methods=("logistic_regression",), method_settings=TINY_METHODS, seeds=1, trials=1, passes=10, bootstrap=50
     )
-    transfer(place, SITE, settings)
+    run_transfer(place, SITE, settings)
 
 
 @pytest.fixture(scope="module")
@@ -136,16 +136,16 @@ def test_a_category_that_the_source_never_had_is_scored_and_counted(place, tmp_p
 def test_the_next_report_shows_the_batches_that_were_scored(place, tmp_path):
     from tasks.publish import assemble
     from tasks.run import last_run
-    from tasks.score import read_batches
+    from tdrop.served import read_batches
 
     for seed in (21, 22):
         score(place, tmp_path, patients(rows=120, seed=seed))
-    before = read_batches(place, SITE)
+    before = read_batches(place.site(SITE))
     score(place, tmp_path, patients(rows=120, seed=22))
-    assert len(read_batches(place, SITE)) == len(before), "the same patients are one batch"
+    assert len(read_batches(place.site(SITE))) == len(before), "the same patients are one batch"
     assert (place.site(SITE) / "batches.json").stat().st_mode & 0o077 == 0
     assert {"age", "log_psa"} & set(before[-1].differences)
-    assert assemble(place, last_run(place, SITE)).batches == read_batches(place, SITE)
+    assert assemble(place, last_run(place, SITE)).batches == read_batches(place.site(SITE))
 
 
 def test_who_is_unlike_anyone_is_referred_and_told_so(place, tmp_path):
@@ -286,7 +286,7 @@ def test_a_champion_of_an_older_source_says_so_until_the_next_is_promoted(place,
         assert about_source(score(place, tmp_path, patients())) == changed
         away.rename(registry)
         for stage in stages(place):
-            if old in stage.digests:
+            if old in (stage.digest, *stage.inputs.values()):
                 shutil.rmtree(stage.folder)
         (said,) = about_source(score(place, tmp_path, patients()))
         assert "than the last transfer" in said

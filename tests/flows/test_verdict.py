@@ -83,7 +83,7 @@ def test_a_source_that_nothing_can_be_fitted_on_stops_the_site_before_any_fit(ti
     rewrite(tiny_network, "registry.csv", lambda frame: frame.assign(died_10y=[1, 1] + [0] * (len(frame) - 2)))
     settings = SETTINGS.model_copy(update={"folds": 3})
     with pytest.raises(SiteStopped, match=r"too few to say, because .* fewer than 10 source patients"):
-        transfer(tiny_network, SITE, settings)
+        run_transfer(tiny_network, SITE, settings)
     assert read_status(tiny_network, SITE).outcome == "stopped"
     assert "too few to say" in (tiny_network.site(SITE) / "stopped.html").read_text(encoding="utf-8")
     assert {"encoded", "shift"} <= (made := {folder.name for folder in tiny_network.store.iterdir()})

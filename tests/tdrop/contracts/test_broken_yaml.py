@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -65,18 +66,34 @@ DOCUMENTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_documents_that_are_no_contract(name: str, folder: Path) -> None:
-    text, says = DOCUMENTS[name]
-    for file in ("sites/harbour.yaml", "tables/prostate.yaml"):
-        path = folder / file
-        before = path.read_bytes()
-        path.write_text(text, newline="")
-        with pytest.raises(ContractError, match=says) as caught:
-            load_network(folder)
-        assert str(caught.value).startswith(str(path))
-        assert "\n" not in str(caught.value)
+def refusal(path: Path, text: str) -> str:
+    """What is said of a network while one of its files holds a text; empty where it is accepted."""
+    before = path.read_bytes()
+    path.write_text(text, newline="")
+    try:
+        load_network(path.parents[1])
+    except ContractError as error:
+        return str(error)
+    finally:
         path.write_bytes(before)
+    return ""
+
+
+def unexpected(refusals: Mapping[str, str], says: Mapping[str, str], start: str) -> dict[str, str]:
+    """The refusals by case that are not the one sentence they must be."""
+    return {
+        name: sentence
+        for name, sentence in refusals.items()
+        if not (sentence.startswith(start) and re.search(says[name], sentence) and "\n" not in sentence)
+        or len(sentence) - len(start) > 600
+    }
+
+
+@pytest.mark.parametrize("file", ["sites/harbour.yaml", "tables/prostate.yaml"])
+def test_documents_that_are_no_contract(file: str, folder: Path) -> None:
+    refusals = {name: refusal(folder / file, text) for name, (text, _) in DOCUMENTS.items()}
+    says = {name: sentence for name, (_, sentence) in DOCUMENTS.items()}
+    assert unexpected(refusals, says, str(folder / file)) == {}
 
 
 @pytest.mark.parametrize(
@@ -117,17 +134,13 @@ SITE_LINES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SITE_LINES)
-def test_what_a_site_file_says_is_checked(name: str, folder: Path) -> None:
-    line, says = SITE_LINES[name]
-    path = folder / "sites/harbour.yaml"
-    key = line.partition(":")[0]
-    kept = [text for text in path.read_text().splitlines() if not text.startswith(f"{key}:")]
-    path.write_text("\n".join([*kept, line]) + "\n")
-    with pytest.raises(ContractError, match=says) as caught:
-        load_network(folder)
-    assert str(caught.value).startswith(f"{path}:")
-    assert "\n" not in str(caught.value)
+def test_what_a_site_file_says_is_checked(folder: Path) -> None:
+    path, refusals = folder / "sites/harbour.yaml", {}
+    for name, (line, _) in SITE_LINES.items():
+        key = line.partition(":")[0]
+        others = [text for text in path.read_text().splitlines() if not text.startswith(f"{key}:")]
+        refusals[name] = refusal(path, "\n".join([*others, line]) + "\n")
+    assert unexpected(refusals, {name: says for name, (_, says) in SITE_LINES.items()}, f"{path}:") == {}
 
 
 TABLE_CHANGES = {
@@ -148,17 +161,12 @@ TABLE_CHANGES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", TABLE_CHANGES)
-def test_what_a_table_file_says_is_checked(name: str, folder: Path) -> None:
-    before, after, says = TABLE_CHANGES[name]
-    path = folder / "tables/prostate.yaml"
-    assert before in path.read_text()
-    path.write_text(path.read_text().replace(before, after, 1))
-    with pytest.raises(ContractError, match=says) as caught:
-        load_network(folder)
-    assert str(caught.value).startswith(f"{path}:")
-    assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) < 600
+def test_what_a_table_file_says_is_checked(folder: Path) -> None:
+    path, refusals = folder / "tables/prostate.yaml", {}
+    for name, (before, after, _) in TABLE_CHANGES.items():
+        assert before in path.read_text(), name
+        refusals[name] = refusal(path, path.read_text().replace(before, after, 1))
+    assert unexpected(refusals, {name: says for name, (*_, says) in TABLE_CHANGES.items()}, f"{path}:") == {}
 
 
 @pytest.mark.parametrize(
