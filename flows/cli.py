@@ -11,9 +11,16 @@ QUIET = {"-q", "--quiet"}
 
 
 def main() -> None:
-    """Runs the command line."""
-    # A signal that comes while the program is still being loaded ends it in a sentence too.
+    """Runs the command line; a signal ends it in a sentence, also while the program is still being loaded."""
     heed_signals()
+    try:
+        _prepare_and_run()
+    finally:
+        if stopping():
+            exit_now()
+
+
+def _prepare_and_run() -> None:
     from tdrop.home import collect_rarely, prepare_environment
 
     prepare_environment()
@@ -27,11 +34,7 @@ def main() -> None:
     console.brief = bool(QUIET & set(sys.argv[1:]))
     if not console.brief:
         listen_to_notices(lambda sentence: sys.stderr.write(f"tdrop: {sentence}\n"))
-    try:
-        _run([argument for argument in sys.argv[1:] if argument not in VERBOSE | QUIET], verbose)
-    finally:
-        if stopping():
-            exit_now()
+    _run([argument for argument in sys.argv[1:] if argument not in VERBOSE | QUIET], verbose)
 
 
 def _run(arguments: list[str], verbose: bool) -> None:

@@ -21,7 +21,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from contextvars import copy_context
 from functools import cache
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any, ParamSpec, TypeVar
 
@@ -136,6 +136,8 @@ def warm_up() -> None:
     """Starts loading what workers need, while this process has other things to do."""
     if CONTEXT.get_start_method() == "forkserver":
         CONTEXT.set_forkserver_preload(["tdrop.home.preload"])
+        # First and by itself: it lets Ctrl-C through again once it has started its own process.
+        resource_tracker.ensure_running()
         with _ignoring_ctrl_c():
             forkserver.ensure_running()
 

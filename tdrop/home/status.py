@@ -17,7 +17,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from tdrop.base import DataError, UsageError, plain, read_record
-from tdrop.home.interrupt import SENTENCE, Interrupted
+from tdrop.home.interrupt import SENTENCE, interrupt_requested
 from tdrop.home.place import PRIVATE, Place, write_private
 
 logger = logging.getLogger(__name__)
@@ -98,10 +98,10 @@ def noted_as_running(place: Place, site: str, flow_run: str) -> Iterator[None]:
     write_private(note, json.dumps(plain(RunningNote(flow_run, now()))))
     try:
         yield
-    except (KeyboardInterrupt, Interrupted):
-        raise
-    except BaseException:
-        note.unlink(missing_ok=True)
+    except Exception:
+        # What is no Exception was told to stop: Ctrl-C, or Prefect's answer to SIGTERM.
+        if not interrupt_requested():
+            note.unlink(missing_ok=True)
         raise
     note.unlink(missing_ok=True)
 

@@ -126,20 +126,25 @@ BODIES = {
 }
 
 
-@pytest.mark.parametrize("order", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("body", BODIES)
-def test_whatever_a_command_is_busy_with_it_ends(order, body):
-    program = PROGRAM.format(body=BODIES[body])
-    process = subprocess.Popen(
-        [sys.executable, "-c", program], cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout.readline() == "begun\n"
-    process.send_signal(order)
-    assert process.stderr.readline() == "Stopping ...\n"
-    assert process.wait(LIMIT_SECONDS) == 130
-    errors = process.stderr.read()
-    assert errors.count("tdrop: interrupted") == 1
-    assert "Traceback" not in errors
+def test_whatever_a_command_is_busy_with_it_ends():
+    cases = [(body, order) for body in BODIES for order in (signal.SIGINT, signal.SIGTERM)]
+    # All at once: some take the whole time that a command has to end.
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROGRAM.format(body=BODIES[body])],
+            cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for body, _ in cases
+    ]  # fmt: skip
+    for (body, order), process in zip(cases, processes, strict=True):
+        assert process.stdout.readline() == "begun\n", body
+        process.send_signal(order)
+    for (body, order), process in zip(cases, processes, strict=True):
+        assert process.stderr.readline() == "Stopping ...\n", (body, order)
+        assert process.wait(LIMIT_SECONDS) == 130, (body, order)
+        errors = process.stderr.read()
+        assert errors.count("tdrop: interrupted") == 1, (body, order)
+        assert "Traceback" not in errors, (body, order)
 
 
 def test_ctrl_c_to_the_whole_group_while_workers_start_prints_no_traceback(tmp_path):
@@ -172,7 +177,7 @@ def test_a_signal_while_the_program_is_being_loaded_gets_its_sentence_too(tmp_pa
     (tmp_path / "typer.py").write_text("import time\nprint('loading', flush=True)\ntime.sleep(3600)\n")
     for order in (signal.SIGINT, signal.SIGTERM):
         process = subprocess.Popen(
-            [sys.executable, "-m", "flows.start", "status"],
+            [sys.executable, "-m", "flows.cli", "status"],
             cwd=PROJECT,
             env={**os.environ, "PYTHONPATH": str(tmp_path)},
             stdout=subprocess.PIPE,
