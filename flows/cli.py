@@ -81,6 +81,8 @@ def _quieten() -> None:
 
     quieten()
     warnings.simplefilter("ignore")
+    # A log that does not reach a server is no line on the terminal: whether the server answers is said once.
+    logging.raiseExceptions = False
     logging.getLogger().setLevel(logging.ERROR)
 
 

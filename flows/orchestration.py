@@ -136,14 +136,15 @@ def _watching_server(url: str) -> Iterator[None]:
     def watch() -> None:
         answered, said = time.monotonic(), False
         while not ended.wait(ASK_SECONDS):
-            now = time.monotonic()
             if answers(f"{url}/health"):
-                answered, said = now, False
-            elif now - answered > GIVE_UP_SECONDS:
+                answered, said = time.monotonic(), False
+                continue
+            silent = time.monotonic() - answered
+            if silent > GIVE_UP_SECONDS:
                 request_interrupt()
                 _write(f"tdrop: {server_lost_message(url)}")
                 os._exit(1)
-            elif now - answered > SAY_SECONDS and not said:
+            elif silent > SAY_SECONDS and not said:
                 said = True
                 _write(f"tdrop: the Prefect server at {url} does not answer; waiting for it")
 

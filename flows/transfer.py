@@ -215,7 +215,7 @@ def _transfer_if_changed(site: ResolvedSite, settings: TransferSettings, again: 
             reason = error.reason if isinstance(error, SiteStopped) else ""
             write_status(place, Status(site.name, inputs, outcome, now(), started, sentence, reason))
             _show_halt(place, site.name)
-        if isinstance(error, TdropError):
+        if isinstance(error, TdropError) or is_server_lost(error):
             raise error
         # Prefect keeps an error's message.
         raise TdropError(sentence) from None
@@ -389,6 +389,8 @@ def transfer_sites(
         except Interrupted:
             raise
         except Exception as error:
+            if is_server_lost(error):  # no other site can run either
+                raise
             return SiteFailed(explain(site, error))
         assert isinstance(result, Transferred)
         return result

@@ -7,9 +7,12 @@ import os
 import signal
 
 import pytest
+from command import tdrop
 from conftest import TINY_METHODS, leave_reports_out, settle, transfer, write_tiny_network
 from separate_process import start_transfer, wait_for_pause, worker_processes_of
 from waiting import is_gone, wait_until
+
+from tdrop.home import read_note
 
 pytestmark = pytest.mark.usefixtures("plain_reports", "prefect_server")
 SITE = "harbour"
@@ -49,7 +52,16 @@ def undisturbed(tmp_path_factory, settings):
     return place
 
 
-def test_a_killed_run_goes_on_and_ends_with_the_same_digits(undisturbed, settings, tmp_path):
+def state_of(flow_run: str) -> tuple[str, str]:
+    """Type and name of a run's state in Prefect."""
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        state = client.read_flow_run(flow_run).state
+    return state.type.value, state.name
+
+
+def test_a_killed_run_goes_on_and_ends_with_the_same_digits(undisturbed, settings, tmp_path, monkeypatch):
     place = write_tiny_network(tmp_path)
     process = start_transfer(place, settings, SITE, 1, pauses=("fit",))
     wait_for_pause(process, "fit")
@@ -59,9 +71,15 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_digits(undisturbed, setting
     process.wait()
     before = finished_stages(place)
     assert not place.latest(SITE).exists()
+    ghost = read_note(place, SITE).flow_run
+    monkeypatch.setenv("TDROP_HOME", place.home)
+    assert "interrupted" in tdrop("status", "--contracts", place.contracts)
+    assert state_of(ghost) == ("RUNNING", "Running")
 
     run_here(place, settings)
 
+    assert state_of(ghost) == ("CRASHED", "Interrupted"), "it would count as running for ever"
+    assert "interrupted" not in tdrop("status", "--contracts", place.contracts)
     after = finished_stages(place)
     assert {name: after[name] for name in before} == before
     assert evaluation(place) == evaluation(undisturbed)
