@@ -91,7 +91,7 @@ def training_step(name: str, batch: TrainingBatch, **settings: Any) -> Callable[
     method: Any = build(name, batch=ROWS, **settings)
     network = method.network(FEATURES, 10_000, "binary", torch.Generator().manual_seed(0))
     pool = network.pool(np.random.default_rng(0))
-    return partial(run_step, network, batch, Optimiser(network, method.schedule(10_000)), pool, 0.5)
+    return partial(run_step, network, batch, Optimiser(network, method), pool, 0.5)
 
 
 def measure_sampling(rounds: int, rows: int = 2_000, passes: int = 100) -> list[Row]:

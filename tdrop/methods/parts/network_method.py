@@ -29,7 +29,7 @@ from tdrop.methods.parts.fitted import (
     write_model,
 )
 from tdrop.methods.parts.network import Layers, NeuralNetwork, spawn, torch_generator
-from tdrop.methods.parts.training import Schedule, TrainingRows, one_torch_thread, train_network
+from tdrop.methods.parts.training import TrainingRows, one_torch_thread, train_network
 
 _WEIGHTS = "weights.safetensors"
 #: Rows that go through a network together. Shorter blocks are padded: every row then meets the same
@@ -104,14 +104,8 @@ class NetworkMethod(MethodSettings):
         start, training = spawn(check_seed(seed, self.name), 2)
         with one_torch_thread():
             network = self.network(source.X.shape[1], len(source), source.task, torch_generator(start))
-            history = train_network(
-                network,
-                rows,
-                self.schedule(len(source)),
-                method=self.name,
-                seed=int(training.integers(2**62)),
-                progress=progress,
-            )
+            training_seed = int(training.integers(2**62))
+            history = train_network(network, rows, self, seed=training_seed, progress=progress)
         facts = Facts(
             source.features, source.task, self.count_steps(len(source)), history, coarse_rows(len(source)), scaling
         )
@@ -133,18 +127,6 @@ class NetworkMethod(MethodSettings):
                 f"method '{self.name}': the saved weights do not fit its settings ({type(error).__name__}); fit again"
             ) from None
         return self.fitted_class()(self, network, facts)
-
-    def schedule(self, rows: int) -> Schedule:
-        """How long and how fast a fit on so many source rows trains."""
-        return Schedule(
-            steps=self.count_steps(rows),
-            batch=self.batch,
-            target_batch=max(1, self.batch // 2),
-            learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
-            clip=self.clip,
-            validation_passes=self.validation_passes if self.has_samples else 1,
-        )
 
 
 class FittedNetwork(FittedMethod):

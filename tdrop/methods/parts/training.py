@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import cos, pi, sqrt
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -16,6 +17,9 @@ from torch import Tensor
 
 from tdrop.base import FitError, StepCallback, Task
 from tdrop.methods.parts.network import NeuralNetwork, Pool, TrainingBatch, mean_prediction_loss, spawn, torch_generator
+
+if TYPE_CHECKING:
+    from tdrop.methods.parts.network_method import NetworkMethod
 
 #: Points of the training curve, at which the validation loss is taken too.
 _CURVE_POINTS = 20
@@ -32,52 +36,39 @@ class TrainingRows:
     task: Task
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """How long and how fast to train; see the settings of the same names."""
-
-    steps: int
-    batch: int
-    target_batch: int
-    learning_rate: float
-    weight_decay: float
-    clip: float
-    validation_passes: int
-
-
 def train_network(
     network: NeuralNetwork,
     rows: TrainingRows,
-    schedule: Schedule,
+    method: NetworkMethod,
     *,
-    method: str,
     seed: int,
     progress: StepCallback | None,
 ) -> tuple[dict[str, float | None], ...]:
-    """Trains `network` in place, to the end of the schedule; returns the training curve."""
+    """Trains `network` in place, with the method's settings; returns the training curve."""
     order, noise, validation_noise = spawn(seed, 3)
-    optimiser = Optimiser(network, schedule)
-    batches = _Batches(rows, schedule, network.members, torch_generator(order))
+    optimiser = Optimiser(network, method)
+    batches = _Batches(rows, method.batch, network.members, torch_generator(order))
+    steps, passes = method.count_steps(len(rows.x)), method.validation_passes if method.has_samples else 1
     pool = network.pool(noise)
     validation_seed = int(validation_noise.integers(2**31))
     history: list[dict[str, float | None]] = []
     total, since = torch.zeros(()), 0
-    for step in range(1, schedule.steps + 1):
-        done = (step - 1) / schedule.steps
+    for step in range(1, steps + 1):
+        done = (step - 1) / steps
         total += run_step(network, batches.next(done), optimiser, pool, done)
-        if step % max(1, schedule.steps // _CURVE_POINTS) and step < schedule.steps:
+        if step % max(1, steps // _CURVE_POINTS) and step < steps:
             continue
         loss = float(total) / (step - since) / network.members
         total, since = torch.zeros(()), step
-        _check_finite(loss, method, step, schedule)
-        validation_loss = _validate(network, rows, schedule.validation_passes, validation_seed)
+        _check_finite(loss, method, step, steps)
+        validation_loss = _validate(network, rows, passes, validation_seed)
         history.append({"step": float(step), "loss": loss, "validation_loss": validation_loss})
         if progress is not None:
-            progress(step, schedule.steps, loss, validation_loss)
+            progress(step, steps, loss, validation_loss)
         if validation_loss is not None:
-            _check_finite(validation_loss, method, step, schedule)
+            _check_finite(validation_loss, method, step, steps)
     # The last step's loss was taken before it: what it did to the weights shows only in them.
-    _check_finite(float(optimiser.weights().sum()), method, schedule.steps, schedule)
+    _check_finite(float(optimiser.weights().sum()), method, steps, steps)
     network.release()
     return tuple(history)
 
@@ -103,24 +94,24 @@ def _validate(network: NeuralNetwork, rows: TrainingRows, passes: int, seed: int
     return float(mean_prediction_loss(outputs, y, rows.task))
 
 
-def _check_finite(loss: float, method: str, step: int, schedule: Schedule) -> None:
+def _check_finite(loss: float, method: NetworkMethod, step: int, steps: int) -> None:
     if not np.isfinite(loss):
         raise FitError(
-            f"method '{method}': the loss is not finite by step {step} of {schedule.steps}; "
-            f"lower learning_rate (now {schedule.learning_rate}) or the method's loss weights"
+            f"method '{method.name}': the loss is not finite by step {step} of {steps}; "
+            f"lower learning_rate (now {method.learning_rate}) or the method's loss weights"
         )
 
 
 class _Batches:
     """Shuffled minibatches of nearly equal size; the target's rows are cycled through in their own order."""
 
-    def __init__(self, rows: TrainingRows, schedule: Schedule, members: int, generator: torch.Generator) -> None:
+    def __init__(self, rows: TrainingRows, batch: int, members: int, generator: torch.Generator) -> None:
         self._rows = rows
         self._members = members
         self._generator = generator
-        self._parts = -(-len(rows.x) // schedule.batch)
+        self._parts = -(-len(rows.x) // batch)
         self._order: list[Tensor] = []
-        self._target_rows = 0 if rows.target is None else min(schedule.target_batch, len(rows.target))
+        self._target_rows = 0 if rows.target is None else min(max(1, batch // 2), len(rows.target))
         self._queue = torch.empty(0, dtype=torch.long)
 
     def next(self, done: float) -> TrainingBatch:
@@ -145,7 +136,7 @@ class _Batches:
 class Optimiser:
     """Adam with a cosine schedule over one flat vector that holds every weight: one kernel per step."""
 
-    def __init__(self, network: NeuralNetwork, schedule: Schedule) -> None:
+    def __init__(self, network: NeuralNetwork, method: NetworkMethod) -> None:
         parameters = list(network.parameters())
         decayed = {id(parameter) for parameter in network.decayed()}
         self._flat = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
@@ -158,11 +149,11 @@ class Optimiser:
             parameter.data = self._flat[start:end].view_as(parameter)
             parameter.grad = self._gradient[start:end].view_as(parameter)
             if id(parameter) in decayed:
-                self._decay[start:end] = schedule.weight_decay
+                self._decay[start:end] = method.weight_decay
             start = end
-        self._schedule = schedule
+        self._learning_rate = method.learning_rate
         # Members are clipped together, each to the norm it would be allowed alone.
-        self._largest = schedule.clip * sqrt(network.members)
+        self._largest = method.clip * sqrt(network.members)
         self._means, self._squares = torch.zeros_like(self._flat), torch.zeros_like(self._flat)
         self._steps = torch.zeros(())
 
@@ -172,7 +163,7 @@ class Optimiser:
         if norm > self._largest:
             self._gradient.mul_(self._largest / norm)
         self._gradient.addcmul_(self._decay, self._flat)
-        self._update(self._schedule.learning_rate * 0.5 * (1 + cos(pi * done)))
+        self._update(self._learning_rate * 0.5 * (1 + cos(pi * done)))
         self._gradient.zero_()
 
     def _update(self, rate: float) -> None:

@@ -44,7 +44,7 @@ def test_a_pool_is_drawn_once_for_small_steps():
 @pytest.mark.parametrize("features", [1, 3])
 def test_decay_shrinks_the_weights_between_units_and_nothing_else(name, features):
     method, network = make(name, features, weight_decay=0.5, linear=True)
-    optimiser = Optimiser(network, method.schedule(50))
+    optimiser = Optimiser(network, method)
     before = {key: value.clone() for key, value in network.named_parameters()}
     for parameter in network.parameters():
         parameter.data.add_(0.01)  # nothing is zero, so that decay shows
@@ -57,7 +57,7 @@ def test_decay_shrinks_the_weights_between_units_and_nothing_else(name, features
 
 def test_weights_take_the_steps_of_torchs_adam():
     method, network = make("mlp", weight_decay=0.0, clip=1e9, learning_rate=0.01)
-    optimiser = Optimiser(network, method.schedule(50))
+    optimiser = Optimiser(network, method)
     copies = [parameter.detach().clone().requires_grad_() for parameter in network.parameters()]
     adam = torch.optim.Adam(copies, lr=0.01, fused=True)
     generator = torch.Generator().manual_seed(0)
