@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from flows.printer import Printer
 from flows.transfer_command import run_transfer
 from tasks.run import TransferSettings
+from tdrop.base import UsageError
 from tdrop.data import DEMO_ROWS, DEMO_STOPPED, DEMO_TARGETS, FULL_ROWS, write_demo_network
 from tdrop.home import Place, warm_up
 
@@ -15,13 +17,29 @@ DEMO_TRIALS = 2
 FULL_TRIALS = 12
 #: All under way together: while the first one's report is written, the next one's models are fitted.
 AT_ONCE = len(DEMO_TARGETS)
+#: As they are installed.
 CONTRACTS = Path(__file__).with_name("data_contracts").resolve()
+
+
+def copy_contracts() -> Path:
+    """Returns the demo's contracts in the working directory, where the next commands look for them.
+
+    They are copied unless they are there already; beside another network they get a folder of their own.
+    """
+    for folder in (Path("data_contracts"), Path("tdrop-demo", "data_contracts")):
+        if not folder.exists():
+            shutil.copytree(CONTRACTS, folder)
+            return folder
+        if all((folder / "sites" / f"{site}.yaml").is_file() for site in DEMO_TARGETS):
+            return folder
+    raise UsageError(f"'{folder}' does not hold the demo's sites; remove it, or run the demo in another folder")
 
 
 def run_demo(*, full: bool, seeds: int, processes: int | None, console: Printer) -> None:
     """Writes the simulated extracts and transfers to the simulated hospitals, of which one is stopped."""
     rows = FULL_ROWS if full else DEMO_ROWS
-    place = Place.at(contracts=CONTRACTS)
+    contracts = copy_contracts()
+    place = Place.at(contracts=contracts)
     console.print(
         f"Simulated data, no real patients: a registry of {rows['registry']:,} and hospitals "
         f"of {', '.join(f'{rows[site]:,}' for site in DEMO_TARGETS)}; the last one's extract lacks a column, so that "
@@ -33,7 +51,7 @@ def run_demo(*, full: bool, seeds: int, processes: int | None, console: Printer)
     run_transfer(
         tuple(DEMO_TARGETS),
         settings,
-        contracts=CONTRACTS,
+        contracts=contracts,
         console=console,
         processes=processes,
         at_once=AT_ONCE,

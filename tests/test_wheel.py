@@ -17,12 +17,12 @@ PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
 DEMO = """
 import os, sys
 from pathlib import Path
-from flows.demo import CONTRACTS
+from flows.demo import CONTRACTS, copy_contracts
 from tdrop.data import write_demo_network
 assert sys.argv[1] in str(CONTRACTS), CONTRACTS
 rows = dict.fromkeys(("registry", "harbour", "hillside", "lakeside"), 200)
 write_demo_network(Path(os.environ["TDROP_HOME"]) / "demo", rows)
-print(CONTRACTS)
+assert copy_contracts() == copy_contracts() == Path("data_contracts")
 """
 
 
@@ -65,9 +65,10 @@ def test_an_installed_wheel_starts_a_network_in_an_empty_folder(installed, tmp_p
 
 
 def test_an_installed_wheel_holds_the_demo_s_contracts(installed, tmp_path):
-    contracts = _run([sys.executable, "-c", DEMO, installed], tmp_path, installed).strip()
-    command = [sys.executable, installed / "bin" / "tdrop", "validate", "harbour", "--contracts", contracts]
-    assert "200 rows read" in _run(command, tmp_path, installed)
+    _run([sys.executable, "-c", DEMO, installed], tmp_path, installed)
+    command = [sys.executable, installed / "bin" / "tdrop"]
+    assert "200 rows read" in _run([*command, "validate", "harbour"], tmp_path, installed)
+    assert "harbour: never run" in _run([*command, "status"], tmp_path, installed)
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from flows.commands import admin, look, run, start, use
+from flows.commands import admin, first_answer, look, run, start, use
 from flows.printer import console
 
 
@@ -45,6 +45,7 @@ app = typer.Typer(
 #: Every command: the job that it is listed under, its function and an example. The name is the function's.
 COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
     ("Start", run.demo, "tdrop demo --full"),
+    ("Start", first_answer.start, "tdrop start ours.csv theirs.csv --outcome died --level 0.15"),
     ("Start", start.init, "tdrop init heart --data source.csv --outcome died"),
     ("Start", start.add_site, "tdrop add-site quayside --data quayside.csv --table prostate"),
     ("Start", start.add_table, "tdrop add-table stroke --data stroke.csv --outcome died"),

@@ -46,7 +46,16 @@ def init(
     as_json: AsJson = False,
 ) -> None:
     """Start a network from one labelled file: propose its table and source with every guess marked."""
-    from tdrop.data import Asked, write_json_schemas
+    from tdrop.data import Asked
+
+    asked = Asked(outcome, time, event, horizon, id_column, level)
+    prepared, proposal = write_network(folder, data, asked, table or as_name(folder.absolute().name))
+    show_proposal(prepared, proposal, asked, folder / "data_contracts", "", answering(as_json))
+
+
+def write_network(folder: Path, data: Path, asked: Asked, table: str) -> tuple[Prepared, TableProposal]:
+    """Writes a new network with one table and its source; returns what was checked, and what was proposed."""
+    from tdrop.data import write_json_schemas
     from tdrop.home import make_folder
 
     contracts = folder / "data_contracts"
@@ -56,19 +65,18 @@ def init(
         )
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"'{folder}' is a file; give a new or an empty folder first, and the file with --data")
-    _require_file(data, "the labelled extract, CSV or Parquet")
+    require_file(data, "the labelled extract, CSV or Parquet")
     make_folder(folder.parent)
-    asked = Asked(outcome, time, event, horizon, id_column, level)
     with tempfile.TemporaryDirectory(prefix=".tdrop-", dir=folder.parent) as temporary:
         # Written beside its place and moved there whole: a refusal leaves nothing behind.
         incoming = Path(temporary) / "data_contracts"
         for subfolder in ("tables", "sites"):
             (incoming / subfolder).mkdir(parents=True)
         write_json_schemas(incoming / "schemas")
-        prepared, proposal = _propose(incoming, contracts, data, asked, table or as_name(folder.absolute().name))
+        written = _propose(incoming, contracts, data, asked, table)
         folder.mkdir(exist_ok=True)
         shutil.move(incoming, contracts)
-    _show_proposal(prepared, proposal, asked, contracts, "", answering(as_json))
+    return written
 
 
 def add_table(
@@ -90,7 +98,7 @@ def add_table(
     network = Place.at(contracts=contracts).network()
     if name in network.contracts:
         raise UsageError(f"there is a table '{name}' already; choose another name")
-    _require_file(data, "the labelled extract, CSV or Parquet")
+    require_file(data, "the labelled extract, CSV or Parquet")
     asked = Asked(outcome, time, event, horizon, id_column, level)
     with tempfile.TemporaryDirectory(prefix=".tdrop-", dir=network.folder.parent) as temporary:
         incoming = Path(temporary) / "data_contracts"
@@ -98,7 +106,7 @@ def add_table(
         prepared, proposal = _propose(incoming, network.folder, data, asked, name)
         for file in (f"tables/{name}.yaml", f"sites/{prepared.site.name}.yaml"):
             shutil.move(incoming / file, network.folder / file)
-    _show_proposal(prepared, proposal, asked, contracts, f" --table {name}", answering(as_json))
+    show_proposal(prepared, proposal, asked, contracts, f" --table {name}", answering(as_json))
 
 
 def add_site(
@@ -116,13 +124,13 @@ def add_site(
 
     place, console = Place.at(contracts=contracts), answering(as_json)
     network = place.network()
-    _require_file(data, "the extract that the site sent")
+    require_file(data, "the extract that the site sent")
     contract = network.contract(table or _only_table(network))
     from flows.validate import check_sites
     from tdrop.contracts import parse_site
     from tdrop.data import propose_site
 
-    beside = _source_rows(place, network, contract.name)
+    beside = source_rows(place, network, contract.name)
     text = propose_site(name, data.absolute(), contract, network, beside=beside, level=level)
     site = parse_site(text, name, network)
     path = network.folder / "sites" / f"{name}.yaml"
@@ -147,7 +155,8 @@ def as_name(text: str) -> str:
     return name if re.match(r"[a-z]", name) else f"site_{name}".rstrip("_")
 
 
-def _require_file(data: Path, expected: str) -> None:
+def require_file(data: Path, expected: str) -> None:
+    """Refuses a path that is no file; `expected` says what should be there."""
     from tdrop.data import no_such_file
 
     if not data.is_file():
@@ -161,7 +170,7 @@ def _only_table(network: Network) -> str:
     return next(iter(network.contracts))
 
 
-def _source_rows(place: Place, network: Network, table: str) -> pd.DataFrame | None:
+def source_rows(place: Place, network: Network, table: str) -> pd.DataFrame | None:
     """The checked rows of the table's source, which the validation needs anyway; None where they cannot be read."""
     import pandas as pd
 
@@ -205,7 +214,7 @@ def _propose(folder: Path, final: Path, data: Path, asked: Asked, table: str) ->
     return prepare(written.site(site), moved, home=folder), proposal
 
 
-def _show_proposal(
+def show_proposal(
     prepared: Prepared, proposal: TableProposal, asked: Asked, contracts: Path, table_option: str, console: Printer
 ) -> None:
     """Prints what was proposed and the next command; `table_option` names the table where there are several."""

@@ -98,7 +98,8 @@ def load_network(folder: Path | str) -> Network:
     if not _is_folder(folder / "tables") or not _is_folder(folder / "sites"):
         raise ContractError(
             f"{folder}: expected a folder with `tables/` and `sites/` in it; name it with `--contracts DIR`, make one "
-            "from your own file with `tdrop init DIR --data FILE --outcome COLUMN`, or see an example with `tdrop demo`"
+            "with `tdrop start OURS.csv THEIRS.csv` or `tdrop init DIR --data FILE --outcome COLUMN`, or see one "
+            "with `tdrop demo`"
         )
     tables, documents = _documents(folder / "tables"), _documents(folder / "sites")
     contracts = {name: parse(Contract, document) for name, document in tables.items()}

@@ -45,6 +45,10 @@ from .simulation import (
 )
 from .site_proposal import in_people as in_people, propose_site as propose_site
 from .suspicions import compare_extracts as compare_extracts
-from .table_proposal import TableProposal as TableProposal, propose_table as propose_table
+from .table_proposal import (
+    TableProposal as TableProposal,
+    likely_outcomes as likely_outcomes,
+    propose_table as propose_table,
+)
 from .units import alternatives as alternatives, convert as convert, factor as factor
 from .values import as_labels as as_labels, as_numbers as as_numbers, as_text as as_text

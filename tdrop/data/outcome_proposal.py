@@ -54,6 +54,7 @@ class Asked:
         horizon: Within what time it is predicted.
         id_column: The column with the patient's id.
         level: The risk from which the site acts.
+        left_out: Columns that must not predict, because they are known only afterwards.
     """
 
     outcome: str | None = None
@@ -62,6 +63,7 @@ class Asked:
     horizon: str | None = None
     id_column: str | None = None
     level: float | None = None
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -258,6 +260,12 @@ def names_follow_up(header: str, outcome: str) -> bool:
     name, state = "".join(split_words(header)), "".join(split_words(outcome))
     stem = _STATE.sub("", state)
     return _FOLLOWED.search(name) is not None or (1 < len(stem) < len(state) and name in (stem, f"{stem}time"))
+
+
+def names_outcome(header: str) -> bool:
+    """Whether a column is an outcome by its name: died, death_30d, outcome, event."""
+    words = split_words(header)
+    return any(_LATER.match(word) or word in {"outcome", "event", "status", "label", "target"} for word in words)
 
 
 def _same_clock(numbers: Doubles, time: Doubles) -> bool:

@@ -25,7 +25,14 @@ from tdrop.data.columns import (
     rises,
 )
 from tdrop.data.hints import clean
-from tdrop.data.outcome_proposal import Asked, ProposedOutcome, find_leak, names_follow_up, propose_outcome
+from tdrop.data.outcome_proposal import (
+    Asked,
+    ProposedOutcome,
+    find_leak,
+    names_follow_up,
+    names_outcome,
+    propose_outcome,
+)
 from tdrop.data.site_proposal import read_unknown
 from tdrop.data.suspicions import numbers_patients
 from tdrop.data.values import as_text
@@ -66,6 +73,8 @@ def propose_table(name: str, file: Path, asked: Asked) -> TableProposal:
     names = _names(raw)
     clocks = _clocks(raw, outcome)
     guesses = [_guess(names[header], header, raw, id_header, outcome, clocks) for header in names]
+    afterwards = "left out by a person: known only afterwards"
+    guesses = [_left_out(guess, afterwards) if guess.header in asked.left_out else guess for guess in guesses]
     if id_header is None:
         # The id of a table whose file has none.
         row = next(free for free in ("row", "row_number", "row_of_the_file") if free not in names.values())
@@ -81,6 +90,13 @@ def propose_table(name: str, file: Path, asked: Asked) -> TableProposal:
     person = next((guess.name for guess in unused if names_person(guess.header, raw[guess.header])), None)
     text = _write(name, guesses, outcome.lines(names), file.name, person)
     return TableProposal(text, headers, left_out, doubts, outcome)
+
+
+def likely_outcomes(file: Path) -> list[str]:
+    """Headers of the columns that hold two values, as an outcome does, the likeliest by their names first."""
+    raw, _, _ = read_unknown(file)
+    two = [str(header) for header in raw.columns if as_text(raw[header], ()).dropna().nunique() == 2]
+    return sorted(two, key=lambda header: not names_outcome(header))
 
 
 def _reason(guess: Guess) -> str:
