@@ -26,7 +26,7 @@ from flows.printer import DEFAULT_CONTRACTS, AsJson, Printer, Processes, Seeds, 
 from tdrop.base import SiteStopped, UsageError
 
 if TYPE_CHECKING:
-    from tdrop.contracts import Contract, Network
+    from tdrop.contracts import Contract, Network, Site
     from tdrop.data import Asked
 
 #: As in the demo: a first look. `tdrop transfer` searches in full.
@@ -99,8 +99,12 @@ def start(
 
     settings = TransferSettings(seeds=seeds, trials=trials, methods=tuple(method or ()))
     console.print(f"\nEverything is in {folder}: `cd` there for the commands below.\n", markup=False)
-    run_transfer([site], settings, contracts=DEFAULT_CONTRACTS, console=console, processes=processes)
-    console.remark(f"This was a quick search; the full one: tdrop transfer {site}")
+    run_transfer([site.name], settings, contracts=DEFAULT_CONTRACTS, console=console, processes=processes)
+    console.remark(f"This was a quick search; the full one: tdrop transfer {site.name}")
+    if site.labels_in_extract == "drop":
+        console.remark(
+            f"To check the result on the outcomes that {theirs.name} holds: tdrop audit {site.name} {theirs}"
+        )
 
 
 def _ask_about(file: Path, asked: Asked, questions: Questions) -> Asked:
@@ -156,8 +160,8 @@ def _work_in(folder: Path) -> None:
 
 def _add_new_hospital(
     file: Path, contract: Contract, level: float | None, questions: Questions, console: Printer
-) -> str:
-    """Writes the new hospital's YAML, asks about its units, and checks its file; returns its name."""
+) -> Site:
+    """Writes the new hospital's YAML, asks about its units, and checks its file."""
     from flows.validate import check_sites
     from tdrop.contracts import parse_site
     from tdrop.data import propose_site
@@ -178,7 +182,7 @@ def _add_new_hospital(
     _, problems = check_sites([name], place, DEFAULT_CONTRACTS, console)
     if problems:
         raise SiteStopped(f"{problems[0]}; change {path} and run `tdrop transfer {name}` in {Path.cwd()}")
-    return name
+    return place.network().site(name)
 
 
 def _free_name(file: Path, network: Network) -> str:

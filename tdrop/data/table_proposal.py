@@ -73,7 +73,7 @@ def propose_table(name: str, file: Path, asked: Asked) -> TableProposal:
     names = _names(raw)
     clocks = _clocks(raw, outcome)
     guesses = [_guess(names[header], header, raw, id_header, outcome, clocks) for header in names]
-    afterwards = "left out by a person: known only afterwards"
+    afterwards = "a person said that it is known only afterwards"
     guesses = [_left_out(guess, afterwards) if guess.header in asked.left_out else guess for guess in guesses]
     if id_header is None:
         # The id of a table whose file has none.
