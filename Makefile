@@ -16,7 +16,7 @@ TEST_PROCESSES ?= 2
 INSTALL = $(BIN)/uv pip install --python $(BIN)/python --quiet -c constraints.txt \
 	$(if $(TORCH_INDEX_URL),--extra-index-url $(TORCH_INDEX_URL))
 
-.PHONY: install demo test lint slow clean
+.PHONY: install demo test lint docs slow clean
 
 install: $(STAMP)
 
@@ -45,6 +45,10 @@ lint: $(DEV_STAMP)
 # File by file to the next idle process, in the order that tests/conftest.py gives.
 test: lint
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
+
+docs: $(DEV_STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site
+	@echo "build/site/index.html"
 
 slow: $(DEV_STAMP)
 	$(BIN)/python -m pytest -m slow

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterable
 from dataclasses import fields
 from functools import cache
@@ -161,3 +164,20 @@ def test_the_page_of_methods_gives_every_default(name: str) -> None:
 def test_the_number_of_samples_is_the_default(name: str, samples: str) -> None:
     method = method_class(name)()
     assert int(samples) == (method.members if hasattr(method, "members") else method.refits)
+
+
+def test_the_documentation_site_builds_without_a_warning(tmp_path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)],
+        cwd=PROJECT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    pages = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.glob("*/index.html")}
+    assert "TransferClassifier" in (tmp_path / "API" / "index.html").read_text(encoding="utf-8")
+    loaded = re.compile(r'<(?:script|link|img)[^>]+(?:src|href)="(?:https?:)?//([^"]+)"')
+    assert not [link for page in pages.values() for link in loaded.findall(page)], "a page asks another host"
