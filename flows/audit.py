@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,10 +20,14 @@ from tasks.recording import record_site
 from tasks.registry import refuse_altered_champion
 from tasks.run import last_run
 from tasks.site_record import SiteRecord
-from tdrop.base import DataError, LabelsRefused, TdropError, Unwritable, read_record, written
+from tasks.watch import WatchedOutcomes, watch_outcomes
+from tdrop.base import DataError, LabelsRefused, TdropError, Unwritable, counted, plain, read_record, written
 from tdrop.data import fingerprint, no_such_file
 from tdrop.evaluate import Ladder
 from tdrop.home import Place, one_at_a_time, read_status, tell_use
+from tdrop.report import summarise_watch, watch_in_short
+
+logger = logging.getLogger(__name__)
 
 
 def audit_site(place: Place, site: str, labels: str) -> Transferred:
@@ -45,6 +50,17 @@ def audit_site(place: Place, site: str, labels: str) -> Transferred:
         return Transferred(report.summary, not_recorded=not_recorded)
 
 
+def watch_known_outcomes(place: Place, site: str, labels: Path) -> WatchedOutcomes | None:
+    """Lets the watch of the site's champion know of outcomes; a watch that cannot be updated costs no audit."""
+    try:
+        return sanitize_errors(watch_outcomes)(place, site, labels)
+    except Unwritable:
+        raise
+    except TdropError as error:
+        logger.warning("site %s: the outcomes were not counted by the watch (%s)", site, type(error).__name__)
+        return None
+
+
 def _record(place: Place, record: SiteRecord) -> str | None:
     """Records the audit in MLflow; a sentence where that failed, which costs nothing else."""
     try:
@@ -62,6 +78,10 @@ def run_audit(site: str, labels: Path, *, contracts: Path, console: Printer) -> 
     last_run(place, site)
     if not labels.is_file():
         raise no_such_file(labels, "the outcomes as a file with patient ids")
+    watched = watch_known_outcomes(place, site, labels.absolute())
+    if watched is not None and watched.added and watched.of_batches:
+        _tell_of_batches(place, site, watched, console)
+        return
     with saying_why_refused():
         audited = audit_site(place, site, str(labels.absolute()))
     page = str(place.latest(site) / "report.html")
@@ -75,11 +95,28 @@ def run_audit(site: str, labels: Path, *, contracts: Path, console: Printer) -> 
         console.print(f"- {thing}")
     for sentence in held:
         console.print(f"- {sentence}")
+    if watched is not None and watched.added:
+        console.print(f"- {watch_in_short(watched.state, place.network().site(site).disclosure)}")
     console.print(page)
     if audited.summary.promotion is not None:
         console.remark(
             f"If the approved model's risks are too low or too high: tdrop recalibrate {site}{repeat(contracts)}"
         )
+
+
+def _tell_of_batches(place: Place, site: str, watched: WatchedOutcomes, console: Printer) -> None:
+    """Says what outcomes of batches alone mean: the last report has none of these patients."""
+    policy = place.network().site(site).disclosure
+    short = watch_in_short(watched.state, policy)
+    console.answer(
+        {"site": site, "outcomes_of_batches": watched.added, "watch": plain(summarise_watch(watched.state, policy))}
+    )
+    console.print(
+        f"[bold]{site}[/]: {counted(watched.added, 'outcome')} of patients who were scored since; none is of the last "
+        "report's, which stays as it is."
+    )
+    console.print(f"- {short}")
+    console.remark(f"What to do: tdrop watch {site}")
 
 
 @contextmanager

@@ -6,41 +6,41 @@ What is remembered of a site's batches, `sites/<site>/batches.json`, stays at th
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.evidence import fitted_propensity, load_propensity
-from tasks.models import copy_of
+import pandas as pd
+
+from tasks.champion import Champion, MadeFor, find_champion, made_for
 from tasks.prune import stages
-from tasks.registry import require_promoted
 from tasks.run import last_run
-from tdrop.base import Cohort, Mask, SiteStopped, TdropError, UsageError, counted, read_record, write_json, write_record
+from tasks.watch import watch_batch
+from tdrop.base import (
+    Cohort,
+    SiteStopped,
+    Summary,
+    TdropError,
+    Unwritable,
+    UsageError,
+    counted,
+    write_json,
+    write_record,
+)
 from tdrop.contracts import Validation
 from tdrop.data import fingerprint, prepare, write_patients
-from tdrop.disclosure import disclose_validation
+from tdrop.disclosure import disclose_validation, to_number
 from tdrop.evaluate import patients_table
-from tdrop.home import SOURCE, TARGET, Place, Ref, load_pair, now, read_status, replacing, write_private
+from tdrop.home import Place, now, read_status, replacing, write_private
 from tdrop.served import (
     FEWEST_TO_COMPARE,
-    SERVED,
     Batch,
-    Description,
     Served,
     compare_batch,
     feature_differences,
     keep_batch,
     patients_digest,
 )
-from tdrop.shift import unlike_newcomers
-
-
-@dataclass(frozen=True)
-class Champion:
-    """A promoted model on disk, with what it was made from."""
-
-    folder: Path
-    version: str
-    described: Description
 
 
 @dataclass(frozen=True)
@@ -128,35 +128,6 @@ def unseen_sentences(unseen: dict[str, int], scored: int) -> list[str]:
     ]
 
 
-@dataclass(frozen=True)
-class MadeFor:
-    """The patients that a champion was made for and those it learned from, kept on this machine.
-
-    Attributes:
-        encoded: Their stage.
-        source: Whom it learned from.
-        target: Whom it was made for.
-    """
-
-    encoded: Ref
-    source: Cohort
-    target: Cohort
-
-    def unlike(self, place: Place, batch: Cohort) -> Mask | None:
-        """Who of a batch is unlike anyone the model learned from (rows,), or None where nobody can say."""
-        fitted = load_propensity(fitted_propensity(place, self.encoded))
-        return None if fitted is None else unlike_newcomers(batch, self.source, self.target, fitted)
-
-
-def made_for(place: Place, champion: Champion) -> MadeFor | None:
-    """Whom a champion was made for; None where they are not on this machine."""
-    described = champion.described
-    encoded = Ref("encoded", described.encoded, described.digests.encoded, str(place.store))
-    if not all((encoded.path / name).is_file() for name in (SOURCE, TARGET)):
-        return None
-    return MadeFor(encoded, *load_pair(encoded.path))
-
-
 def compare_sentences(those: MadeFor | None, champion: Champion, batch: Cohort) -> list[str]:
     """Whether the batch is still of the population that the model was made for, in one sentence or none."""
     if those is None:
@@ -183,7 +154,8 @@ def score_batch(place: Place, site: str, file: str) -> Scored:
     cohort, encoder = served.encoder.encode(prepared.frame, site), served.encoder
     those = made_for(place, champion)
     unlike = None if those is None else those.unlike(place, cohort)
-    table = patients_table(cohort.ids, served.summarise(cohort), served.decision, unlike)
+    summary = served.summarise(cohort)
+    table = patients_table(cohort.ids, summary, served.decision, unlike)
     table = table.assign(filled_in=encoder.filled_in(prepared.frame))
     unseen = {column: count for column, count in encoder.unseen(prepared.frame).items() if count}
     sentences = [
@@ -201,23 +173,46 @@ def score_batch(place: Place, site: str, file: str) -> Scored:
     differences = {} if those is None else feature_differences(cohort, those.target)
     digest = patients_digest(cohort)
     risk, referred = float(table["risk"].mean()), int(table["refer"].sum())
+    filled_in = int((table["filled_in"] != "").sum())
     keep_batch(place.site(site), Batch(now(), digest, champion.version, len(cohort), risk, referred, differences))
+    counts = {"filled_in": filled_in, "set_aside": to_number(prepared.validation.quarantined)}
+    sentences += _watched(place, champion, served, cohort, prepared.frame, summary, counts)
     return Scored(
         folder=str(folder),
         scored=len(cohort),
         referred=referred,
         unlike=None if unlike is None else int(unlike.sum()),
-        filled_in=int((table["filled_in"] != "").sum()),
+        filled_in=filled_in,
         champion=champion.version,
         sentences=tuple(sentences),
     )
 
 
-def find_champion(place: Place, site: str) -> Champion:
-    """The site's promoted model; a UsageError says how to get one."""
-    version = require_promoted(place, site)
-    folder = copy_of(place, version).model
-    return Champion(folder, str(version.version), read_record(Description, folder / SERVED))
+def _watched(
+    place: Place,
+    champion: Champion,
+    served: Served,
+    cohort: Cohort,
+    frame: pd.DataFrame,
+    summary: Summary,
+    counts: Mapping[str, int],
+) -> list[str]:
+    """Updates the site's watch; what a person must know of it, or why it could not be updated, which stops nobody."""
+    from tdrop.report import summarise_watch, watch_in_short
+
+    try:
+        state = watch_batch(place, champion, served, cohort, frame, summary, **counts)
+    except Unwritable:
+        raise
+    except TdropError as error:
+        return [f"the batch was scored and not counted by the watch: {error}"]
+    sentences = []
+    last = state.history[-1]
+    if last.read and not last.patients:
+        sentences.append("the watch counted none of these patients: it had met all of them before")
+    policy = place.network().site(cohort.site).disclosure
+    quiet = summarise_watch(state, policy).stand == "quiet"
+    return sentences if quiet else [*sentences, watch_in_short(state, policy)]
 
 
 def _refusal(place: Place, site: str, validation: Validation) -> str:

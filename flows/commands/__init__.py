@@ -56,6 +56,7 @@ COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
     ("Use", use.promote, 'tdrop promote harbour --by "Dr Chen" --note "for review clinics only"'),
     ("Use", use.rollback, "tdrop rollback harbour"),
     ("Use", use.score, "tdrop score harbour new_patients.csv"),
+    ("Use", use.watch, "tdrop watch harbour"),
     ("Use", use.label_list, "tdrop label-list harbour --n 50"),
     ("Use", use.audit, "tdrop audit harbour outcomes.csv"),
     ("Use", use.recalibrate, "tdrop recalibrate harbour, or tdrop recalibrate harbour outcomes.csv"),

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -43,6 +43,7 @@ class Standing:
         ended: When its last run ended (UTC), or None.
         report: When its report was made (UTC), or None without one.
         data: When its extract was written (UTC), or None where that is no file of this machine.
+        watch: How the watch of its champion stands, or None without one.
     """
 
     site: str
@@ -54,6 +55,7 @@ class Standing:
     ended: str | None
     report: str | None
     data: str | None = None
+    watch: str | None = None
 
 
 def status(as_json: AsJson = False, contracts: Contracts = DEFAULT_CONTRACTS) -> None:
@@ -61,7 +63,8 @@ def status(as_json: AsJson = False, contracts: Contracts = DEFAULT_CONTRACTS) ->
     from tdrop.base import plain
 
     place, printer = Place.at(contracts=contracts), answering(as_json)
-    standings = [standing_of(place.resolve(site.name), repeat(contracts)) for site in place.network().targets]
+    sites = [place.resolve(site.name) for site in place.network().targets]
+    standings = [replace(standing_of(site, repeat(contracts)), watch=_watch_of(site)) for site in sites]
     printer.answer({"sites": [plain(standing) for standing in standings]})
     for standing in standings:
         data = f"data of {_minute(standing.data)}, " if standing.data else ""
@@ -71,10 +74,18 @@ def status(as_json: AsJson = False, contracts: Contracts = DEFAULT_CONTRACTS) ->
         for words in (
             standing.reason,
             f"approved: {standing.champion or 'no model yet'}",
+            standing.watch,
             f"next: {standing.next_step}",
         ):
             if words:
                 printer.print(f"  {words}", markup=False)
+
+
+def _watch_of(site: ResolvedSite) -> str | None:
+    """How a site's watch stands; a site that never had one costs no look at MLflow."""
+    from tasks.watch import FILE, watch_sentence
+
+    return watch_sentence(site.place, site.name) if (site.place.site(site.name) / FILE).is_file() else None
 
 
 def standing_of(site: ResolvedSite, options: str = "") -> Standing:

@@ -82,6 +82,33 @@ def recalibrate(
     console.remark(f"To approve it: tdrop promote {site} --by NAME --note TEXT{repeat(contracts)}")
 
 
+def watch(site: SiteName, as_json: AsJson = False, contracts: Contracts = DEFAULT_CONTRACTS) -> None:
+    """Say whether it is time to retrain: where each rule of the watch stands, and what to do."""
+    from tdrop.base import counted, plain
+    from tdrop.home import Place
+
+    place, console = Place.at(contracts=contracts), answering(as_json)
+    from tasks.watch import open_watch, publish_watch, require_champion
+    from tdrop.report import summarise_watch
+
+    require_champion(place, site)
+    watched = open_watch(place, site)
+    page = publish_watch(place, watched.state)
+    summary = summarise_watch(watched.state, place.network().site(site).disclosure)
+    console.answer({**plain(summary), "page": str(page)})
+    console.print(
+        f"[bold]{site}[/]: {summary.stand}; version {summary.champion}, {counted(summary.patients, 'new patient')} and "
+        f"{counted(summary.outcomes, 'known outcome')} since {summary.began[:10]}."
+    )
+    if watched.begun_late:
+        console.print("- There was no record of earlier batches on this machine: the watch begins now.")
+    for rule in summary.rules:
+        console.print(f"- {rule.question} [bold]{rule.stand}[/]. {rule.sentence}")
+    for sentence in summary.advice:
+        console.print(sentence)
+    console.print(str(page))
+
+
 def label_list(
     site: SiteName,
     n: Annotated[
@@ -127,10 +154,12 @@ def promote(
     place.network().target(site)
     from tasks.publish import refresh_report
     from tasks.registry import promote as promote_candidate
+    from tasks.watch import begin
 
     # A run that ends meanwhile must not have its report replaced by the one before it.
     with one_at_a_time(place, site):
         promotion = promote_candidate(place, site, by=by, note=note)
+        begin(place, site)
         refresh_report(place, site)
     console.answer(plain(promotion))
     console.print(f"[bold]{site}[/]: version {promotion.version} ({promotion.method}) is champion, promoted by {by}.")
@@ -145,9 +174,11 @@ def rollback(site: SiteName, as_json: AsJson = False, contracts: Contracts = DEF
     place.network().target(site)
     from tasks.publish import refresh_report
     from tasks.registry import rollback as restore_champion
+    from tasks.watch import begin
 
     with one_at_a_time(place, site):
         promotion = restore_champion(place, site)
+        begin(place, site)
         refresh_report(place, site)
     console.answer(plain(promotion))
     console.print(

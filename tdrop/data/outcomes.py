@@ -48,11 +48,13 @@ class Labels:
     """A target's outcomes, aligned to its patients.
 
     Attributes:
+        ids: The patients (rows,).
         y: Outcome (rows,), NaN where unknown.
         counts: How many there are, and what became of the rest.
         problems: Rows of the file that give no outcome: id, row (line in the file), why; for the site's eyes only.
     """
 
+    ids: NDArray[Any]
     y: Doubles
     counts: LabelCounts
     problems: pd.DataFrame
@@ -115,14 +117,20 @@ def _happened(frame: pd.DataFrame, contract: Contract, name: str) -> Doubles:
 
 
 def read_labels(
-    where: Site | Path | str, contract: Contract, ids: ArrayLike, *, home: Path, base: Path, like: Site | None = None
+    where: Site | Path | str,
+    contract: Contract,
+    ids: ArrayLike | None,
+    *,
+    home: Path,
+    base: Path,
+    like: Site | None = None,
 ) -> Labels:
     """Reads a target's outcomes.
 
     Args:
         where: The site whose label file is meant, or the path of another one.
         contract: The table.
-        ids: The cohort's patients (rows,).
+        ids: The cohort's patients (rows,); None for everyone whom the file names.
         home: What {home} in locations stands for.
         base: What relative locations are relative to.
         like: With a path: the site whose label file says how it is written.
@@ -151,6 +159,8 @@ def read_labels(
     bad = np.logical_or.reduce([_unknown_labels(frame, contract), *unreadable.values()])
     if contract.outcome.time is not None:
         bad |= (frame[contract.outcome.time] < 0).to_numpy(dtype=bool)
+    if ids is None:
+        ids = frame[contract.id_column].map(restore, na_action="ignore").dropna().unique()
     patients = pd.Index(np.asarray(ids)).astype("str")
     frame, unclear = _with_ids_of(frame, contract, patients)
     table = _label_table(frame, bad, unclear | lost, contract, patients, np.asarray(raw.index))
@@ -318,4 +328,4 @@ def _align(table: pd.DataFrame, ids: NDArray[Any]) -> Labels:
         horizon_not_reached=int(early.sum()),
     )
     problems = table.loc[table["why"] != "", ["id", "row", "why"]].reset_index(drop=True)
-    return Labels(aligned, counts, problems)
+    return Labels(ids, aligned, counts, problems)

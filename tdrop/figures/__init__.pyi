@@ -39,3 +39,8 @@ from .style import (
     look as look,
     styled as styled,
 )
+from .watch import (
+    draw_evidence as draw_evidence,
+    draw_running_means as draw_running_means,
+    draw_watched_batches as draw_watched_batches,
+)

@@ -24,3 +24,10 @@ from .sentences import (
 )
 from .summary import report_summary as report_summary
 from .text import row_text as row_text
+from .watch import (
+    WatchSummary as WatchSummary,
+    render_watch as render_watch,
+    shown_history as shown_history,
+    summarise_watch as summarise_watch,
+    watch_in_short as watch_in_short,
+)

@@ -45,7 +45,7 @@ def _hash(content: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
 
 
-def _render(template: str, **values: Any) -> str:
+def render_template(template: str, **values: Any) -> str:
     """Fills a template; style and script are allowed by their digest, figures as data, and nothing else is allowed."""
     style, script = _asset("page.css"), _asset("page.js")
     policy = (
@@ -63,7 +63,7 @@ def write_pages(data: ReportData, folder: Path) -> None:
 
 def render_report(data: ReportData) -> str:
     """Returns report.html of one site."""
-    return _render(
+    return render_template(
         "report.html",
         data=data,
         site=data.site,
@@ -94,7 +94,7 @@ def _worth_values(data: ReportData) -> dict[str, Any]:
 
 def render_details(data: ReportData) -> str:
     """Returns details.html of one site: what report.html rests on, for whoever wants to check it."""
-    return _render("details.html", data=data, site=data.site, **details_values(data))
+    return render_template("details.html", data=data, site=data.site, **details_values(data))
 
 
 #: By how a run can end that leaves no current report, its word.
@@ -155,7 +155,7 @@ def halt_of(
 
 def render_halt(halt: Halt) -> str:
     """Returns the page of a site whose last run was stopped or failed."""
-    return _render("halted.html", halt=halt)
+    return render_template("halted.html", halt=halt)
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ def render_index(lines: Sequence[IndexLine], track: TrackRecord | None = None) -
         track: How often sealed forecasts held, over all sites.
     """
     drawn = [_site_line(line) for line in lines if line.summary.created is not None]
-    return _render(
+    return render_template(
         "index.html",
         entries=lines,
         ranking=draw_site_ranking(drawn),
@@ -230,7 +230,7 @@ def render_rehearsal(rehearsal: Rehearsal) -> str:
         )
         for site in rehearsal.sites
     ]
-    return _render("rehearsal.html", rehearsal=rehearsal, ranking=draw_site_ranking(drawn), names=label)
+    return render_template("rehearsal.html", rehearsal=rehearsal, ranking=draw_site_ranking(drawn), names=label)
 
 
 def render_shift_page(
@@ -251,7 +251,7 @@ def render_shift_page(
         validation: What was found in the extract.
         contract: Their table; with it features have names for people.
     """
-    return _render(
+    return render_template(
         "shift.html",
         site=site,
         source_title=source_title,

@@ -140,7 +140,8 @@ class WatchState:
     Attributes:
         site: Name of the site.
         champion: Version of its model.
-        began: When it was put to use (ISO 8601, UTC).
+        began: When the watch began (ISO 8601, UTC).
+        promoted: When a person promoted that version; the same version promoted again begins a new watch.
         scale: How far from the source a patient is; None where too few patients, or none on this machine, could say.
         further: Rule 1: are patients further from the source than those the model was made for?
         nearer: Its twin: are they nearer?
@@ -158,6 +159,7 @@ class WatchState:
     site: str
     champion: str
     began: str
+    promoted: str
     scale: DistanceScale | None
     further: Bet | None
     nearer: Bet | None
@@ -288,6 +290,7 @@ def begin_watch(
     champion: str,
     when: str,
     *,
+    promoted: str = "",
     scale: DistanceScale | None,
     made_for: ScoredPatients | None,
     forecast_low: float | None = None,
@@ -300,6 +303,7 @@ def begin_watch(
         site: Name of the site.
         champion: Version of its model.
         when: The time.
+        promoted: When a person promoted it.
         scale: How far from the source a patient is, or None.
         made_for: Whom the champion was made for, with its risks; None where they are not on this machine.
         forecast_low: Lower end of the sealed forecast of the AUROC.
@@ -317,6 +321,7 @@ def begin_watch(
         site=site,
         champion=champion,
         began=when,
+        promoted=promoted,
         scale=scale,
         further=None if scale is None else Bet(scale.limit),
         nearer=None if scale is None else Bet(scale.limit),

@@ -1,0 +1,336 @@
+"""The watch of a site's champion, kept in `sites/<site>/watch.json`: sealed, replaced whole, begun anew per champion.
+
+`tdrop score` and `tdrop audit` update it. A patient counts once, whatever is scored twice, so an update that was cut
+short is made up for by doing the same again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from filelock import FileLock
+from numpy.typing import NDArray
+
+from tasks.champion import Champion, MadeFor, find_champion, made_for
+from tasks.registry import champion_record, version_at
+from tdrop.base import Cohort, DataError, Summary, TdropError, Unavailable, UsageError, plain, read
+from tdrop.contracts import Contract, Decision, Site
+from tdrop.data import features_of, read_labels
+from tdrop.home import TARGET, Place, keyed, load_cohort, now, write_private
+from tdrop.metrics import referred_by_level
+from tdrop.served import CHAMPION, FEWEST, WHEN, Served, read_batches
+from tdrop.watch import Moment, ScoredPatients, WatchState, begin_watch, freeze_scale
+
+#: The record, below the site's folder, and an altered one that a new watch took the place of.
+FILE, ALTERED = "watch.json", "watch-altered.json"
+#: Its page, beside it.
+PAGE = "watch.html"
+#: Features that the page names, if their mean moved by so many standard deviations.
+MOST_MOVED, WORTH_SAYING = 8, 0.1
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A site's watch beside the champion that it is of.
+
+    Attributes:
+        state: The watch.
+        champion: The champion.
+        begun_late: Whether the watch began after the promotion: batches before that were not counted.
+    """
+
+    state: WatchState
+    champion: Champion
+    begun_late: bool = False
+
+
+def read_watch(place: Place, site: str) -> WatchState | None:
+    """The site's watch as it was written, of whichever champion; None without one, a DataError where it was altered."""
+    file = place.site(site) / FILE
+    if not file.is_file():
+        return None
+    try:
+        document = json.loads(file.read_bytes())
+        state, seal = document["state"], document["seal"]
+    except (ValueError, TypeError, KeyError):
+        raise _altered(site, file) from None
+    if seal != _seal(place, state):
+        raise _altered(site, file)
+    return read(WatchState, state)
+
+
+def _altered(site: str, file: Path) -> DataError:
+    return DataError(
+        f"the watch of site '{site}' was altered or damaged since it was written ('{file}'); put back a copy of it, "
+        f"or promote the model again with `tdrop promote {site}`, which begins a new watch"
+    )
+
+
+def _write(place: Place, state: WatchState) -> None:
+    document = plain(state)
+    text = json.dumps({"seal": _seal(place, document), "state": document}, separators=(",", ":"), allow_nan=False)
+    write_private(place.site(state.site) / FILE, text + "\n")
+
+
+def _seal(place: Place, document: Any) -> str:
+    """A keyed digest of everything that the record holds."""
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    return keyed(place.root, f"watch {hashlib.sha256(text.encode()).hexdigest()}")
+
+
+@contextmanager
+def _alone(place: Place, site: str) -> Iterator[None]:
+    """Lets one process at a time update a site's watch."""
+    place.site(site).mkdir(parents=True, exist_ok=True, mode=0o700)
+    with FileLock(place.site(site) / "watch.lock", mode=0o600):
+        yield
+
+
+def begin(place: Place, site: str) -> WatchState:
+    """Begins the watch of the site's champion, where that was not done; called when a person promotes or goes back."""
+    champion = find_champion(place, site)
+    with _alone(place, site):
+        try:
+            current = read_watch(place, site)
+        except DataError:
+            # A person promotes: what was altered is kept for whoever looks into it.
+            (place.site(site) / FILE).replace(place.site(site) / ALTERED)
+            current = None
+        return _of_champion(place, site, champion, current).state
+
+
+def open_watch(place: Place, site: str) -> Watched:
+    """The watch of the site's champion; begun now where nobody has.
+
+    Raises:
+        UsageError: The site has no champion.
+        DataError: The record was altered.
+    """
+    champion = find_champion(place, site)
+    with _alone(place, site):
+        return _of_champion(place, site, champion, read_watch(place, site))
+
+
+def _of_champion(
+    place: Place, site: str, champion: Champion, current: WatchState | None, served: Served | None = None
+) -> Watched:
+    """The current watch where it is of this champion and promotion; else a new one, which is written."""
+    if current is not None and (current.champion, current.promoted) == (champion.version, champion.promoted):
+        return Watched(current, champion)
+    history = () if current is None else current.history
+    state = _begin(place, site, champion, served or Served.load(champion.folder), history)
+    _write(place, state)
+    return Watched(state, champion, begun_late=current is None)
+
+
+def _begin(place: Place, site: str, champion: Champion, served: Served, history: tuple[Moment, ...]) -> WatchState:
+    those = made_for(place, champion)
+    scale = None if those is None else freeze_scale(those.source, those.target, those.kind(place))
+    return begin_watch(
+        site,
+        champion.version,
+        now(),
+        promoted=champion.promoted,
+        scale=scale,
+        made_for=None if those is None else _reference_patients(place, site, those, served),
+        forecast_low=_forecast_low(place, site, champion),
+        outcomes_used=champion.described.recalibration is not None,
+        history=history,
+    )
+
+
+def _reference_patients(place: Place, site: str, those: MadeFor, served: Served) -> ScoredPatients:
+    """Those the champion was made for, with its risks."""
+    target, summary = those.target, served.summarise(those.target)
+    rows = _digests(place, site, target.ids)
+    persons = rows
+    if target.persons is not None:
+        persons = _digests(place, site, (f"person {number} of the extract" for number in target.persons))
+    return _scored(rows, persons, target, summary, served.decision)
+
+
+def _scored(
+    rows: NDArray[Any], persons: NDArray[Any], cohort: Cohort, summary: Summary, decision: Decision, **counts: int
+) -> ScoredPatients:
+    review = referred_by_level(summary, decision)
+    risk = summary.mean.astype(np.float64)
+    return ScoredPatients(rows, persons, cohort.X, risk, review, decision.risk_level, **counts)
+
+
+def _forecast_low(place: Place, site: str, champion: Champion) -> float | None:
+    """Lower end of the forecast that was sealed for the champion; None without one."""
+    from tasks.audit import entries
+    from tdrop.forecast import find_forecast
+
+    try:
+        sealed = find_forecast(entries(place), site, champion.described.digests.models)
+    except DataError:
+        return None
+    answer = None if sealed is None or sealed.forecast is None else sealed.forecast.find(champion.described.method)
+    return None if answer is None else answer.low
+
+
+def watch_batch(
+    place: Place,
+    champion: Champion,
+    served: Served,
+    cohort: Cohort,
+    frame: pd.DataFrame,
+    summary: Summary,
+    *,
+    filled_in: int,
+    set_aside: int,
+) -> WatchState:
+    """Counts the patients of a batch that was scored; what was counted before does not count again.
+
+    Args:
+        place: Where the record is.
+        champion: What scored them.
+        served: The same, loaded.
+        cohort: The patients, encoded.
+        frame: The same rows in the contract's columns.
+        summary: Their risks.
+        filled_in: How many lack a value.
+        set_aside: Rows of the batch that broke a rule of the contract.
+    """
+    network, name = place.network(), cohort.site
+    site = network.site(name)
+    rows, persons = _identities(place, site, network.contract_of(site), cohort, frame)
+    batch = _scored(rows, persons, cohort, summary, served.decision, filled_in=filled_in, set_aside=set_aside)
+    with _alone(place, name):
+        watched = _of_champion(place, name, champion, read_watch(place, name), served)
+        state = watched.state.add_batch(batch, now())
+        _write(place, state)
+    return state
+
+
+def _identities(
+    place: Place, site: Site, contract: Contract, cohort: Cohort, frame: pd.DataFrame
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Keyed digests of the batch's rows and of the persons they are (rows,).
+
+    Patients of a site that numbers its rows have no name: there the list as a whole is recognised, in any order.
+    """
+    if site.number_rows:
+        content = [row.tobytes() for row in cohort.X]
+        order = sorted(range(len(content)), key=content.__getitem__)
+        whole = hashlib.sha256(b"".join(content[place_] for place_ in order)).hexdigest()
+        rank = np.argsort(np.asarray(order, dtype=np.int64))
+        rows = _digests(place, site.name, (f"list {whole} {number}" for number in rank))
+        return rows, rows
+    rows = _digests(place, site.name, cohort.ids)
+    if contract.person is None or contract.person not in frame:
+        return rows, rows
+    named = frame[contract.person]
+    persons = _digests(place, site.name, (f"person {person}" for person in named.astype("str")))
+    return rows, np.where(named.isna().to_numpy(), rows, persons)
+
+
+def _digests(place: Place, site: str, texts: Iterable[Any]) -> NDArray[Any]:
+    """Keyed digests (texts,): within this home they recognise a patient, elsewhere they say nothing."""
+    key = bytes.fromhex(keyed(place.root, f"patients of {site}"))
+    digests = (hashlib.blake2b(str(text).encode(), digest_size=8, key=key).digest() for text in texts)
+    return np.frombuffer(b"".join(digests), dtype="<u8")
+
+
+@dataclass(frozen=True)
+class WatchedOutcomes:
+    """What outcomes that arrived meant for the watch.
+
+    Attributes:
+        state: The watch with them.
+        added: Outcomes that counted.
+        of_batches: Whether none of them is of the last report's patients, so that there is nothing else to audit.
+    """
+
+    state: WatchState
+    added: int
+    of_batches: bool
+
+
+def watch_outcomes(place: Place, site: str, labels: Path) -> WatchedOutcomes | None:
+    """Compares outcomes with what the champion told these patients; None for a site without a champion."""
+    if version_at(place, site, CHAMPION) is None:
+        return None
+    watched, resolved = open_watch(place, site), place.resolve(site)
+    outcomes = read_labels(
+        labels, resolved.contract, None, home=place.root, base=resolved.network.base, like=resolved.site
+    )
+    rows = _digests(place, site, outcomes.ids)
+    with _alone(place, site):
+        before = read_watch(place, site) or watched.state
+        state = before.add_outcomes(rows, outcomes.y, now())
+        if state.outcomes.patients != before.outcomes.patients:
+            _write(place, state)
+    extract = place.store / watched.champion.described.encoded / TARGET
+    reported = set(load_cohort(extract).ids.astype(str)) if extract.is_file() else set()
+    return WatchedOutcomes(
+        state=state if state.outcomes.patients != before.outcomes.patients else before,
+        added=state.outcomes.patients - before.outcomes.patients,
+        of_batches=not reported & set(outcomes.ids.astype(str)),
+    )
+
+
+def publish_watch(place: Place, state: WatchState) -> Path:
+    """Writes `sites/<site>/watch.html`."""
+    from tdrop.report import render_watch
+
+    site = place.network().site(state.site)
+    page = place.site(state.site) / PAGE
+    write_private(page, render_watch(state, site, champion_record(place, state.site), _moved(place, state)))
+    return page
+
+
+def _moved(place: Place, state: WatchState) -> list[tuple[str, str]]:
+    """The features whose means in the champion's last batches are furthest from those it was made for, in words."""
+    batches = [batch for batch in read_batches(place.site(state.site)) if batch.champion == state.champion]
+    batches = [batch for batch in batches if batch.patients >= FEWEST]
+    patients = sum(batch.patients for batch in batches)
+    contract = place.resolve(state.site).contract
+    titles = {feature.name: feature.label for feature in features_of(contract)}
+    moved = {
+        name: sum(batch.patients * batch.differences.get(name, 0.0) for batch in batches) / patients
+        for name in (batches[-1].differences if batches else ())
+    }
+    furthest = sorted(moved, key=lambda name: -abs(moved[name]))[:MOST_MOVED]
+    return [
+        (titles.get(name, name), f"{abs(moved[name]):.2f} sd {'higher' if moved[name] > 0 else 'lower'}")
+        for name in furthest
+        if abs(moved[name]) >= WORTH_SAYING
+    ]
+
+
+def watch_sentence(place: Place, site: str) -> str | None:
+    """How a site's watch stands, in one sentence for `tdrop status`; None without a champion or a watch."""
+    from tdrop.report import watch_in_short
+
+    try:
+        state = read_watch(place, site)
+        version = None if state is None else version_at(place, site, CHAMPION)
+    except Unavailable:
+        return None
+    except TdropError as error:
+        return str(error)
+    if state is None or version is None:
+        return None
+    if (state.champion, state.promoted) != (str(version.version), version.tags.get(WHEN, "")):
+        return f"the watch of version {version.version} begins with its next batch"
+    return watch_in_short(state, place.network().site(site).disclosure)
+
+
+def require_champion(place: Place, site: str) -> None:
+    """Says what a watch needs, where a site has no champion yet."""
+    place.network().target(site)
+    if version_at(place, site, CHAMPION) is None:
+        raise UsageError(
+            f"site '{site}' has no champion to watch; run `tdrop transfer {site}`, then a person promotes its "
+            f"candidate with `tdrop promote {site} --by NAME --note TEXT`"
+        )

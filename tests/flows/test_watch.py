@@ -1,0 +1,241 @@
+"""The watch of a model in use: begun at promotion, updated by score and audit, sealed, shown and acted upon."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from command import tdrop
+from conftest import TINY_METHODS, at, transfer, write_tiny_network
+
+from tdrop.base import DataError, UsageError
+from tdrop.data import simulate
+
+pytestmark = pytest.mark.usefixtures("prefect_server")
+
+SITE = "harbour"
+ROWS = {"registry": 1200, "harbour": 500, "hillside": 50, "lakeside": 50}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A home with a candidate; every test works on a copy of it."""
+    from tasks.run import TransferSettings
+
+    place = write_tiny_network(tmp_path_factory.mktemp("watch"), ROWS)
+    settings = TransferSettings(
+        methods=("logistic_regression",), method_settings=TINY_METHODS, seeds=1, trials=1, passes=10, bootstrap=50
+    )
+    transfer(place, SITE, settings)
+    return place
+
+
+@pytest.fixture
+def place(finished, tmp_path):
+    from tdrop.home import Place
+
+    shutil.copytree(finished.root.parent, tmp_path / "copy", symlinks=True)
+    copy = Place.at(tmp_path / "copy" / "home", tmp_path / "copy" / "network" / "data_contracts")
+    with at(copy):
+        yield copy
+
+
+@pytest.fixture
+def promoted(place):
+    from tasks.registry import promote
+    from tasks.watch import begin
+
+    promote(place, SITE, by="Dr Chen", note="review clinics only")
+    begin(place, SITE)
+    return place
+
+
+def patients(rows=200, seed=5, population="mild", prefix="N"):
+    """New patients of a simulated hospital, in the columns of the site's extract, with their outcomes."""
+    frame = simulate(population, rows, seed=seed)
+    return frame.assign(patient_id=[f"{prefix}{seed}-{row}" for row in range(rows)])
+
+
+def score(place, batch, folder):
+    from tasks.score import score_batch
+
+    file = folder / "batch.csv"
+    batch.drop(columns=["died_10y", "true_risk"]).to_csv(file, index=False)
+    return score_batch(place, SITE, str(file))
+
+
+def state_of(place):
+    from tasks.watch import read_watch
+
+    return read_watch(place, SITE)
+
+
+def test_there_is_nothing_to_watch_before_a_promotion(place):
+    from tasks.watch import require_champion
+
+    with pytest.raises(UsageError, match="has no champion to watch"):
+        require_champion(place, SITE)
+    assert state_of(place) is None
+
+
+def test_a_watch_begins_at_the_promotion_and_batches_count_once(promoted, tmp_path):
+    begun = state_of(promoted)
+    assert begun.champion == "1"
+    assert len(begun.scale.scores) == pytest.approx(250, abs=5)
+    assert begun.made_for == 500
+    assert (promoted.site(SITE) / "watch.json").stat().st_mode & 0o077 == 0
+    batch = patients()
+    score(promoted, batch, tmp_path)
+    once = state_of(promoted)
+    assert once.patients == 200
+    again = score(promoted, batch.sample(frac=1, random_state=1), tmp_path)
+    assert state_of(promoted).further == once.further
+    assert any("it had met all of them before" in sentence for sentence in again.sentences)
+    score(promoted, patients(1, seed=6), tmp_path)
+    assert state_of(promoted).patients == 201
+
+
+def test_no_patient_is_in_the_record(promoted, tmp_path):
+    batch = patients(50)
+    score(promoted, batch, tmp_path)
+    text = (promoted.site(SITE) / "watch.json").read_text()
+    assert not [patient for patient in batch["patient_id"] if patient in text]
+
+
+def test_an_altered_record_is_refused_and_scoring_goes_on(promoted, tmp_path):
+    from tasks.watch import begin
+
+    file = promoted.site(SITE) / "watch.json"
+    document = json.loads(file.read_text())
+    document["state"]["further"]["log_wealth"] = -9.0
+    file.write_text(json.dumps(document))
+    with pytest.raises(DataError, match="was altered or damaged since it was written"):
+        state_of(promoted)
+    result = score(promoted, patients(60), tmp_path)
+    assert result.scored == 60
+    assert any("not counted by the watch" in sentence for sentence in result.sentences)
+    for damaged in ("", "[]", "{}", '{"state": 1, "seal": "x"}'):
+        file.write_text(damaged)
+        with pytest.raises(DataError, match="altered or damaged"):
+            state_of(promoted)
+    begin(promoted, SITE)
+    assert state_of(promoted).patients == 0
+    assert (promoted.site(SITE) / "watch-altered.json").is_file()
+
+
+def test_another_population_raises_an_alarm_that_command_status_and_page_show(promoted, tmp_path):
+    contracts = ["--contracts", promoted.contracts]
+    result = score(promoted, patients(600, population="severe"), tmp_path)
+    assert any("alarm" in sentence for sentence in result.sentences), result.sentences
+    document = json.loads(tdrop("watch", SITE, "--json", *contracts))
+    assert document["stand"] == "alarm"
+    assert "retrain" in document["actions"]
+    page = Path(document["page"]).read_text()
+    assert "further from the source than" in page
+    assert "figure-evidence" in page
+    assert "alarm (further" in tdrop("status", *contracts)
+    assert f"tdrop transfer {SITE}" in tdrop("watch", SITE, *contracts)
+
+
+def outcomes(frame, file):
+    frame[["patient_id", "died_10y"]].to_csv(file, index=False)
+    return file
+
+
+def test_outcomes_of_batches_are_compared_with_what_those_patients_were_told(promoted, tmp_path):
+    from tasks.watch import watch_outcomes
+
+    batch = patients(400)
+    score(promoted, batch, tmp_path)
+    strangers = patients(20, seed=9, prefix="X")
+    known = outcomes(pd.concat([batch, strangers]), tmp_path / "known.csv")
+    watched = watch_outcomes(promoted, SITE, known)
+    assert watched.added == 400
+    assert watched.of_batches
+    assert watched.state.outcomes.events == batch["died_10y"].sum()
+    assert watch_outcomes(promoted, SITE, known).added == 0
+    with pytest.raises(DataError, match="name no patient of the cohort"):
+        tdrop("audit", SITE, known, "--contracts", promoted.contracts)
+
+
+def test_an_audit_of_batches_alone_says_how_the_watch_stands(promoted, tmp_path):
+    batch = patients(150)
+    score(promoted, batch, tmp_path)
+    known = outcomes(batch, tmp_path / "known.csv")
+    said = tdrop("audit", SITE, known, "--contracts", promoted.contracts)
+    assert "150 outcomes of patients who were scored since" in said
+
+
+def test_the_watch_begins_anew_when_the_same_version_is_promoted_again(promoted, tmp_path):
+    from tasks.registry import promote
+    from tasks.watch import begin
+
+    score(promoted, patients(), tmp_path)
+    before = state_of(promoted)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tasks.registry.now", lambda: "2099-01-01T00:00:00+00:00")
+        promote(promoted, SITE, by="Dr Chen", note="again")
+    begin(promoted, SITE)
+    after = state_of(promoted)
+    assert (after.patients, after.promoted) == (0, "2099-01-01T00:00:00+00:00")
+    assert [moment.kind for moment in after.history] == [*(moment.kind for moment in before.history), "champion"]
+
+
+def test_a_champion_from_before_the_watch_is_watched_from_its_next_batch(place, tmp_path):
+    from tasks.registry import promote
+    from tasks.watch import open_watch
+
+    promote(place, SITE, by="Dr Chen", note="review clinics only")
+    assert open_watch(place, SITE).begun_late
+    score(place, patients(30), tmp_path)
+    assert state_of(place).patients == 30
+
+
+def test_a_batch_that_the_contract_stops_or_of_another_table_changes_nothing(promoted, tmp_path):
+    before = state_of(promoted)
+    from tasks.score import score_batch
+    from tdrop.base import TdropError
+
+    for name, frame in (
+        ("empty", patients(10).drop(columns=["died_10y", "true_risk"]).head(0)),
+        ("other", pd.DataFrame({"petals": [1, 2], "colour": ["red", "blue"]})),
+    ):
+        file = tmp_path / f"{name}.csv"
+        frame.to_csv(file, index=False)
+        with pytest.raises(TdropError):
+            score_batch(promoted, SITE, str(file))
+    assert json.dumps(state_of(promoted).history, default=vars) == json.dumps(before.history, default=vars)
+
+
+KILLED = """
+import os, sys
+sys.path[:0] = {path!r}
+import tdrop.home.place as files
+replace = os.replace
+def die(source, destination, **options):
+    if str(destination).endswith("watch.json"):
+        os.kill(os.getpid(), 9)
+    return replace(source, destination, **options)
+os.replace = die
+from tasks.score import score_batch
+from tdrop.home import Place
+score_batch(Place.at({home!r}, {contracts!r}), {site!r}, {file!r})
+"""
+
+
+def test_a_record_survives_a_kill_at_the_moment_it_is_replaced(promoted, tmp_path):
+    batch = patients(80)
+    file = tmp_path / "batch.csv"
+    batch.drop(columns=["died_10y", "true_risk"]).to_csv(file, index=False)
+    given = {"home": promoted.home, "contracts": promoted.contracts, "site": SITE, "file": str(file)}
+    code = KILLED.format(path=sys.path[:], **given)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == -9, done.stderr
+    assert state_of(promoted).patients == 0
+    score(promoted, batch, tmp_path)
+    assert state_of(promoted).patients == 80
