@@ -46,7 +46,7 @@ def train(place: Place, site: str, encoded: Ref, matching: Ref, settings: Transf
     propensity = fitted_propensity(place, encoded) if weighed else None
     refits: dict[str, list[PrefectFuture[Ref]]] = {}
     tried: dict[str, Ref] = {}
-    twins: dict[str, PrefectFuture[Ref]] = {}
+    ablations: dict[str, PrefectFuture[Ref]] = {}
     for method, future in tuned.items():
         ref = _pick(site, method, future, trained)
         if ref is None:
@@ -57,7 +57,7 @@ def train(place: Place, site: str, encoded: Ref, matching: Ref, settings: Transf
         refits[method] = [
             fit_seed.submit(place, encoded, method, chosen, seed, settings, level) for seed in range(settings.seeds)
         ]
-        twins |= _submit_twin(place, encoded, method, chosen, settings, level)
+        ablations |= _submit_ablation(place, encoded, method, chosen, settings, level)
         if propensity is not None:
             refits[method].append(score_out_of_fold.submit(place, encoded, propensity, method, ref))
     expect(site, "fit", sum(map(len, refits.values())))
@@ -69,7 +69,9 @@ def train(place: Place, site: str, encoded: Ref, matching: Ref, settings: Transf
                 trained.folds[method] = refs[-1]
     if not trained.fits:
         raise FitError(f"site '{site}': every method failed, the first with: {next(iter(trained.failed.values()))}")
-    _collect_twins(site, {method: twin for method, twin in twins.items() if method in trained.fits}, trained)
+    _collect_ablations(
+        site, {method: ablation for method, ablation in ablations.items() if method in trained.fits}, trained
+    )
     if settings.committee:
         members = pick_members(score_methods(trained.picked, trained.folds), criterion=settings.criterion)
         if members:
@@ -118,21 +120,21 @@ def _form_committee(site: str, trials: Mapping[str, Ref], trained: Trained, by: 
         trained.folds[COMMITTEE] = folds
 
 
-def _submit_twin(
+def _submit_ablation(
     place: Place, encoded: Ref, method: str, picked: Trial, settings: TransferSettings, level: float
 ) -> dict[str, PrefectFuture[Ref]]:
     """Starts a fit without the target's unlabelled patients where the method used them, to show what they did."""
-    twin = without_target(picked)
-    if twin is None:
+    ablation = without_target(picked)
+    if ablation is None:
         return {}
     purpose = "without unlabelled patients "
-    return {method: fit_seed.submit(place, encoded, method, twin, FIRST_SEED, settings, level, purpose)}
+    return {method: fit_seed.submit(place, encoded, method, ablation, FIRST_SEED, settings, level, purpose)}
 
 
-def _collect_twins(site: str, futures: Mapping[str, PrefectFuture[Ref]], trained: Trained) -> None:
+def _collect_ablations(site: str, futures: Mapping[str, PrefectFuture[Ref]], trained: Trained) -> None:
     for method, future in futures.items():
         try:
-            trained.twins[method] = future.result()
+            trained.ablations[method] = future.result()
         except Exception as error:  # a figure is lost, and no method
             raise_if_interrupted()
             if isinstance(error, Unwritable):

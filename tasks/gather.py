@@ -156,12 +156,12 @@ def _moved(place: Place, run: Run, y: NDArray[Any] | None) -> tuple[Moved, ...]:
         compare_risks(
             method,
             float(run.trained.picked[method].settings["lambda_"]),
-            load_summary(twin.path / PREDICTIONS).mean,
+            load_summary(ablation.path / PREDICTIONS).mean,
             load_summary(run.trained.fits[method][0].path / PREDICTIONS).mean,
             fitted.target,
             y,
         )
-        for method, twin in run.trained.twins.items()
+        for method, ablation in run.trained.ablations.items()
     )
 
 

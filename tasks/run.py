@@ -95,7 +95,7 @@ class Trained:
         picked: The trial whose settings were refitted.
         fits: One fit a seed.
         folds: Out-of-fold scores, where the criterion needs them.
-        twins: Of methods that used the target's unlabelled patients, the first seed's fit without them.
+        ablations: Of methods that used the target's unlabelled patients, the first seed's fit without them.
         failed: Methods that failed, with a sentence each.
     """
 
@@ -103,7 +103,7 @@ class Trained:
     picked: dict[str, Trial] = field(default_factory=dict)
     fits: dict[str, list[Ref]] = field(default_factory=dict)
     folds: dict[str, Ref] = field(default_factory=dict)
-    twins: dict[str, Ref] = field(default_factory=dict)
+    ablations: dict[str, Ref] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
 
     def in_order(self) -> Trained:
@@ -151,7 +151,7 @@ class Run:
         """Every stage that the run rests on."""
         yield from self.stages.all().values()
         yield from self.trained.folds.values()
-        yield from self.trained.twins.values()
+        yield from self.trained.ablations.values()
         for fits in self.trained.fits.values():
             yield from fits
 
@@ -165,7 +165,7 @@ class Run:
             self.trained,
             fits={method: list(map(found, refs)) for method, refs in self.trained.fits.items()},
             folds={method: found(ref) for method, ref in self.trained.folds.items()},
-            twins={method: found(ref) for method, ref in self.trained.twins.items()},
+            ablations={method: found(ref) for method, ref in self.trained.ablations.items()},
         )
         stages = Stages(**{name: found(ref) for name, ref in self.stages.all().items()})
         return replace(self, trained=trained, stages=stages)

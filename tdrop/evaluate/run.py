@@ -17,7 +17,7 @@ from tdrop.evaluate.rows import difference_rows, rows_with_outcomes, rows_withou
 from tdrop.metrics import DecisionLevels, has_spread, refer
 
 #: The method whose results the others are compared with, where it was run.
-REFERENCE = "logistic_regression"
+REFERENCE_METHOD = "logistic_regression"
 
 
 def evaluate_methods(
@@ -30,7 +30,7 @@ def evaluate_methods(
     subgroups: Mapping[str, NDArray[Any]] | None = None,
     bootstrap: int = 1000,
     seed: int = 0,
-    reference: str = REFERENCE,
+    reference: str = REFERENCE_METHOD,
     unlike: Mask | None = None,
     persons: Indices | None = None,
 ) -> Evaluation:

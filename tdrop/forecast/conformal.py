@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tdrop.base import DataError, Doubles, Mask
 from tdrop.shift import effective_n
 
-ALPHA = 0.1
+CONFORMAL_ALPHA = 0.1
 #: With fewer effective patients of a class than this no quantile is taken.
 FEWEST_EFFECTIVE = 50
 
@@ -76,7 +76,7 @@ def conformal_sets(
     target: NDArray[Any],
     target_weights: NDArray[Any],
     *,
-    alpha: float = ALPHA,
+    alpha: float = CONFORMAL_ALPHA,
 ) -> Sets:
     """Makes the sets of the target's patients.
 
@@ -121,7 +121,7 @@ def summarise_sets(
     method: str,
     evidence: tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]],
     *,
-    alpha: float = ALPHA,
+    alpha: float = CONFORMAL_ALPHA,
     outcomes: NDArray[Any] | None = None,
 ) -> SetSummary:
     """Counts the sets of a method and, with outcomes (target rows,), NaN where unknown, how often they held.

@@ -90,7 +90,7 @@ class FeatureShift:
 
 
 @dataclass(frozen=True)
-class Moments:
+class FeatureMoments:
     """Means and standardised mean differences of all features, each (features,)."""
 
     source_mean: Doubles
@@ -107,7 +107,7 @@ def compare_features(source: Cohort, target: Cohort) -> tuple[FeatureShift, ...]
     return tuple(_compare(index, source, target, moments, distances, missing) for index in range(len(source.features)))
 
 
-def compare_means(source: Floats | Doubles, target: Floats | Doubles) -> Moments:
+def compare_means(source: Floats | Doubles, target: Floats | Doubles) -> FeatureMoments:
     """Returns means, pooled standard deviations and standardised mean differences (features,).
 
     The difference is infinite where both sites are constant at different values.
@@ -115,7 +115,7 @@ def compare_means(source: Floats | Doubles, target: Floats | Doubles) -> Moments
     means = [X.mean(axis=0, dtype=np.float64) for X in (source, target)]
     variances = [X.var(axis=0, dtype=np.float64) for X in (source, target)]
     pooled = np.sqrt((variances[0] + variances[1]) / 2)
-    return Moments(means[0], means[1], pooled, standardise(means[1] - means[0], pooled))
+    return FeatureMoments(means[0], means[1], pooled, standardise(means[1] - means[0], pooled))
 
 
 def standardise(difference: Doubles, pooled: Doubles) -> Doubles:
@@ -132,7 +132,7 @@ def _compare(
     index: int,
     source: Cohort,
     target: Cohort,
-    moments: Moments,
+    moments: FeatureMoments,
     level_distances: Mapping[str, float],
     missing: Mapping[str, float],
 ) -> FeatureShift:
@@ -182,7 +182,7 @@ def _distance(
     return float(wasserstein_distance(values, others)) / pooled
 
 
-def _level_distances(features: tuple[Feature, ...], moments: Moments) -> dict[str, float]:
+def _level_distances(features: tuple[Feature, ...], moments: FeatureMoments) -> dict[str, float]:
     """Total variation of every categorical column; a level left out of the encoding is what remains."""
     distances: dict[str, float] = {}
     difference = moments.target_mean - moments.source_mean
@@ -193,7 +193,7 @@ def _level_distances(features: tuple[Feature, ...], moments: Moments) -> dict[st
     return distances
 
 
-def _missing_differences(features: tuple[Feature, ...], moments: Moments) -> dict[str, float]:
+def _missing_differences(features: tuple[Feature, ...], moments: FeatureMoments) -> dict[str, float]:
     """Target's minus source's share of missing values, by column with an indicator."""
     difference = moments.target_mean - moments.source_mean
     return {

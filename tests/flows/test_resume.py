@@ -123,8 +123,8 @@ def test_a_changed_extract_re_runs_what_depends_on_it(undisturbed, settings, tmp
     assert new.count("prepared") == 1, "the source was read again although only the target changed"
     from tasks.run import last_run
 
-    twins = last_run(undisturbed, SITE).trained.twins
-    assert new.count("fit") == len(TINY_METHODS) * settings.seeds + len(twins)
+    ablations = last_run(undisturbed, SITE).trained.ablations
+    assert new.count("fit") == len(TINY_METHODS) * settings.seeds + len(ablations)
     assert json.loads((undisturbed.latest(SITE) / "evaluation.json").read_text())["patients"] == 149
     assert summary.not_recorded is None
 
