@@ -11,15 +11,16 @@ from importlib.metadata import version as installed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tasks.site_record import ENCODED, LINE, MODELS_DIGEST, SiteRecord
 from tasks.tracking import connect
 from tdrop.base import read_record
 from tdrop.home import Place, digest_of
-from tdrop.served import SERVED, Description, SealedCopy, model_name
+from tdrop.served import SERVED, SealedCopy, model_name
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities.model_registry import ModelVersion
+
+    from tasks.site_record import SiteRecord
 
 #: Alias of the model behind a site's last report.
 CANDIDATE = "candidate"
@@ -30,8 +31,10 @@ ABOUT = (
 )
 #: Tag on a version: the digest of its every byte as its run registered it.
 REGISTERED = "tdrop.registered"
-#: Tag on a recalibrated version: the version it was made from.
-RECALIBRATED_FROM = "tdrop.recalibrated_from"
+#: Tags on a version: the lock on its models, and the stage that new patients are compared with.
+MODELS_DIGEST, ENCODED = "models_digest", "tdrop.encoded"
+#: Tags on a recalibrated version: the version it was made from, and intercept and slope.
+RECALIBRATED_FROM, LINE = "tdrop.recalibrated_from", "tdrop.recalibration_line"
 #: What the served model imports at run time, without tdrop itself (see `requirements`).
 NEEDED = (
     *("mlflow", "numpy", "pandas", "pyarrow", "pydantic"),
@@ -113,6 +116,8 @@ def _identity(record: SiteRecord, method: str) -> dict[str, str]:
 
 def register(place: Place, run_id: str, record: SiteRecord, logged: Any) -> str:
     """Makes the chosen method's logged model a version of the site's, and returns that."""
+    from tdrop.served import Description
+
     client, name = connect(place), model_name(record.site)
     with _accepting("RESOURCE_ALREADY_EXISTS"):
         client.create_registered_model(name, description=ABOUT)

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from tasks.audit import weighed_outcomes
 from tasks.champion import Champion, find_champion
 from tasks.labels import read_list, remembered_labels
-from tasks.models import RECALIBRATED_FROM, point_candidate
+from tasks.models import LINE, MODELS_DIGEST, RECALIBRATED_FROM, point_candidate
 from tasks.recording import record_recalibration
 from tasks.registry import version_at
-from tasks.site_record import LINE, MODELS_DIGEST, SiteRecord, example_of
+from tasks.site_record import SiteRecord, example_of
 from tasks.tracking import connect
 from tdrop.base import DataError, UsageError, plain, write_record
 from tdrop.data import read_labels

@@ -7,10 +7,7 @@ from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tasks.models import CANDIDATE, RECALIBRATED_FROM, REGISTERED, copy_of
-from tasks.prune import DAY_SECONDS
-from tasks.run import last_run
-from tasks.site_record import ENCODED, MODELS_DIGEST
+from tasks.models import CANDIDATE, ENCODED, MODELS_DIGEST, RECALIBRATED_FROM, REGISTERED, copy_of
 from tasks.tracking import EXPERIMENTS, PARENT, connect, delete_for_good, every_page, experiment_name, find_version
 from tdrop.base import Damaged, Unavailable, UsageError
 from tdrop.home import Place, now
@@ -30,6 +27,8 @@ def version_at(place: Place, site: str, alias: str) -> ModelVersion | None:
 
 def promote(place: Place, site: str, *, by: str, note: str) -> Promotion:
     """Makes the candidate the champion, in the name of a person."""
+    from tasks.run import last_run
+
     place.network().target(site)
     candidate = version_at(place, site, CANDIDATE)
     if candidate is None:
@@ -147,6 +146,8 @@ def forget_old(place: Place, days: int) -> int:
     Kept whatever their age: the newest finished record of every site, and every run whose model is
     a champion, a candidate, or one that a rollback could go back to.
     """
+    from tasks.prune import DAY_SECONDS
+
     network = place.network()
     names = {experiment_name(table) for table in network.contracts}
     # Another network may have a table of the same name, but not the same sites.

@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from tasks.export import Leaving, export_site
+from tasks.models import LINE, MODELS_DIGEST
 from tasks.run import Run
 from tdrop.base import plain, write_record
 from tdrop.choose import Choice, Trial
@@ -28,10 +29,6 @@ from tdrop.report import ReportData
 from tdrop.served import MODEL, SERVED, CalibrationLine, Description, Digests
 from tdrop.shift import SUPPORTED
 
-#: Tags on a version: the lock on its models, and the stage that new patients are compared with.
-MODELS_DIGEST, ENCODED = "models_digest", "tdrop.encoded"
-#: Tag on a recalibrated version: intercept and slope.
-LINE = "tdrop.recalibration_line"
 #: Tag of a record that holds no number of the site, and says why.
 WITHHELD = "withheld"
 #: Decimals of what MLflow holds: more are noise, and fill its columns.

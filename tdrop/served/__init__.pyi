@@ -11,8 +11,6 @@ from .batches import (
     remember as remember,
 )
 from .model import (
-    MODEL as MODEL,
-    SERVED as SERVED,
     CalibrationLine as CalibrationLine,
     Description as Description,
     Digests as Digests,
@@ -23,8 +21,10 @@ from .promotion import (
     BEFORE as BEFORE,
     BY as BY,
     CHAMPION as CHAMPION,
+    MODEL as MODEL,
     NOTE as NOTE,
     SEAL as SEAL,
+    SERVED as SERVED,
     WHEN as WHEN,
     Promotion as Promotion,
     SealedCopy as SealedCopy,

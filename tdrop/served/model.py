@@ -15,10 +15,8 @@ from tdrop.contracts import Decision
 from tdrop.data import Encoder
 from tdrop.methods import load
 from tdrop.metrics import clip_risk, recalibrated, referred_by_level
+from tdrop.served.promotion import MODEL, SERVED
 from tdrop.shift import DomainAuroc
-
-#: The two parts of a served model's folder.
-MODEL, SERVED = "model", "served.json"
 
 
 @dataclass(frozen=True)

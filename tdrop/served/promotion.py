@@ -12,8 +12,9 @@ from pathlib import Path
 
 from tdrop.base import Damaged, DataError, TdropError, Unavailable, UsageError
 from tdrop.home import PRIVATE, write_private
-from tdrop.served.model import SERVED
 
+#: The two parts of a served model's folder.
+MODEL, SERVED = "model", "served.json"
 #: Alias of the version that a person took into use.
 CHAMPION = "champion"
 #: Tags on a promoted version: the digest of its every byte, who promoted it, why, when, and what was champion before.

@@ -367,10 +367,9 @@ def test_rollback_goes_back_one_champion(place):
 
 
 def test_the_candidate_is_the_model_of_the_report_also_when_it_was_recorded_before(place):
-    from tasks.models import CANDIDATE
+    from tasks.models import CANDIDATE, MODELS_DIGEST
     from tasks.registry import promote
     from tasks.run import last_run
-    from tasks.site_record import MODELS_DIGEST
     from tasks.tracking import connect
 
     newer = candidate(place)
