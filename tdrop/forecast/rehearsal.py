@@ -137,9 +137,11 @@ class Rehearsal:
         count = f"{len(self.sites)} rehearsals" if len(self.sites) != 1 else "1 rehearsal"
         if not self.offs:
             return f"In {count} no forecast could be made."
+        least, most = f"{self.offs[0]:.2f}", f"{self.offs[-1]:.2f}"
+        off = least if least == most else f"{least} to {most}"
         return (
-            f"In {count} on this network's labelled sites the forecast AUROC was off by {self.offs[0]:.2f} to "
-            f"{self.offs[-1]:.2f}, and {self.inside} of {len(self.offs)} intervals held."
+            f"In {count} on this network's labelled sites the forecast AUROC was off by {off}, and {self.inside} of "
+            f"{len(self.offs)} intervals held."
         )
 
     def sentences(self) -> Sequence[str]:
