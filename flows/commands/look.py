@@ -82,10 +82,12 @@ def status(as_json: AsJson = False, contracts: Contracts = DEFAULT_CONTRACTS) ->
 
 
 def _watch_of(site: ResolvedSite) -> str | None:
-    """How a site's watch stands; a site that never had one costs no look at MLflow."""
-    from tasks.watch import FILE, watch_sentence
+    """How a site's watch stands; a site that never had one costs neither the import nor a look at MLflow."""
+    if not (site.place.site(site.name) / "watch.json").is_file():
+        return None
+    from tasks.watch import watch_sentence
 
-    return watch_sentence(site.place, site.name) if (site.place.site(site.name) / FILE).is_file() else None
+    return watch_sentence(site.place, site.name)
 
 
 def standing_of(site: ResolvedSite, options: str = "") -> Standing:
