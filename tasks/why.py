@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from tasks.run import RUN, Run
-from tdrop.base import read_record
+from tasks.run import RUN, Run, read_run
 from tdrop.data import Encoder
 from tdrop.evaluate import explain_risks, name_moves, typical_patient
 from tdrop.home import ENCODER, SOURCE, TARGET, Place, load_cohort
@@ -52,7 +51,7 @@ def explain_referrals(place: Place, run: Run, data: ReportData) -> list[str] | N
 def _written_before(place: Place, run: Run, referred: np.ndarray) -> list[str] | None:
     """What the site's list says, where it was written from the same run for the same patients."""
     folder = place.latest(run.site)
-    if not (folder / RUN).is_file() or read_record(Run, folder / RUN) != run:
+    if not (folder / RUN).is_file() or read_run(place, folder / RUN) != run:
         return None
     listed = pd.read_csv(folder / "patients.csv", usecols=lambda name: name in ("refer", "moved_by"), dtype=str)
     same = "moved_by" in listed and (listed["refer"] == "True").to_list() == referred.tolist()
