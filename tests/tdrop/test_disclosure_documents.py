@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import json
 import re
 from dataclasses import fields, replace
@@ -253,3 +255,17 @@ def test_a_choice_leaves_with_three_decimals_and_none_of_few_matched_rows(matche
     assert (left.matched_log_loss, left.n, left.effective_n) == (shown, 120, 50)
     (few,) = disclose_choice(replace(choice, table=(replace(row, n=9),)), Disclosure(), matched).table
     assert (few.log_loss, few.behind, few.standard_error) == (None, None, None)
+
+
+#: Fields of a report that pass disclosure as they are: no numbers of patients, or rendered only through counts that are
+#: hidden. A new field is either disclosed or named here.
+PASSED = {
+    "site", "source_title", "contract", "predictions", "unlike", "source_frame", "target_frame", "failed_methods",
+    "refused_labels", "provenance", "promotion", "forecast", "rehearsal",
+}  # fmt: skip
+
+
+def test_every_field_of_a_report_is_disclosed_or_passed_on_purpose(secret_report: Any) -> None:
+    source = inspect.getsource(disclose)
+    fields = {field.name for field in dataclasses.fields(secret_report)}
+    assert {name for name in fields if f"        {name}=" not in source} == PASSED
