@@ -182,7 +182,8 @@ def with_few(data: Any, few: int) -> Any:
         observations=make_observations(expected, data.method, 100, few / 100),
         labels=LabelCounts(**{field.name: few for field in fields(LabelCounts)}),
         matching=replace(data.matching, retained=few, wanted=few, within=few, fallback="most alike"),
-        validation=replace(whole, findings=(finding,)),
+        # Rows that are used are many: rounded, they may say on which side of five two small counts lie.
+        validation=replace(whole, used=300, findings=(finding,)),
         shift=replace(
             data.shift, source_rows=few, target_rows=few, outside_overlap=few / 300, grounds=tuple(grounds),
             aurocs=tuple(replace(one, rows_fitted=few) for one in data.shift.aurocs),
@@ -197,8 +198,8 @@ def with_few(data: Any, few: int) -> Any:
 @pytest.mark.usefixtures("undrawn")
 def test_what_leaves_is_the_same_whatever_a_small_count_is(secret_report: Any) -> None:
     """Every count of every record is small: what is told without them cannot depend on them."""
-    few_and_fewer = [with_few(secret_report, few) for few in (2, 3, 4)]
-    assert len({everything(whole) for whole in few_and_fewer}) == 3, "the scenario counts few"
+    few_and_fewer = [with_few(secret_report, few) for few in range(1, 10)]
+    assert len({everything(whole) for whole in few_and_fewer}) == 9, "the scenario counts few"
     left = {everything(disclose(whole, POLICY)) for whole in few_and_fewer}
     assert len(left) == 1
     text = left.pop()
