@@ -21,7 +21,6 @@ from tdrop.base import DataError, SiteStopped, plain, write_json, write_record
 from tdrop.contracts import Validation, join_validations
 from tdrop.data import (
     Encoder,
-    fingerprint,
     label_fingerprint,
     learn_encoder,
     not_recorded,
@@ -44,7 +43,7 @@ from tdrop.home import (
     Inputs,
     Ref,
     ResolvedSite,
-    program_digest,
+    current_inputs,
     save_cohort,
     stage,
 )
@@ -58,15 +57,7 @@ ORIGIN = "__site__"
 @sanitize_errors
 def look_for_changes(site: ResolvedSite, settings: TransferSettings) -> Inputs:
     """Digests of everything that a transfer of this site depends on; a reader that is away is asked again."""
-    where = {"home": site.place.root, "base": site.network.base}
-    return Inputs(
-        contract=site.digest,
-        source_data=tuple(fingerprint(source, **where) for source in site.sources),
-        target_data=fingerprint(site.site, **where),
-        labels=label_fingerprint(site.site, **where),
-        settings=settings.model_dump(mode="json"),
-        code=program_digest(),
-    )
+    return current_inputs(site, settings.model_dump(mode="json"))
 
 
 @stage("prepared")

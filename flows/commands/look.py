@@ -173,11 +173,10 @@ def _data_written(site: ResolvedSite) -> str | None:
 
 def _changes(site: ResolvedSite, before: Inputs) -> str:
     """What is new since the last run, in a sentence; empty when nothing is."""
-    from tasks.prepare import look_for_changes
-    from tasks.run import TransferSettings
+    from tdrop.home import current_inputs
 
     try:
-        now = look_for_changes(site, TransferSettings())
+        now = current_inputs(site, before.settings)
     except TdropError as error:
         return str(error)
     new = [words for key, words in DATA.items() if getattr(now, key) != getattr(before, key)]

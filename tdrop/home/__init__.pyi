@@ -63,6 +63,7 @@ from .secret import SECRET as SECRET, keyed as keyed
 from .status import (
     Inputs as Inputs,
     Status as Status,
+    current_inputs as current_inputs,
     idle as idle,
     is_running as is_running,
     noted_as_running as noted_as_running,

@@ -20,7 +20,6 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from contextvars import copy_context
-from functools import cache
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any, ParamSpec, TypeVar
@@ -195,12 +194,12 @@ def collect_rarely() -> None:
     gc.set_threshold(70_000, 20, 20)
 
 
-@cache
 def set_one_thread() -> None:
     """Lets every fit use one thread, so that results do not depend on the number of cores."""
-    import torch
-
-    torch.set_num_threads(1)
+    # Where torch is not loaded yet, it reads this when it is; work without torch need not load it.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.set_num_threads(1)
 
 
 def _start_worker(lifeline: Connection) -> None:

@@ -18,7 +18,8 @@ from filelock import FileLock, Timeout
 
 from tdrop.base import DataError, UsageError, plain, read_record
 from tdrop.home.interrupt import SENTENCE, interrupt_requested
-from tdrop.home.place import PRIVATE, Place, write_private
+from tdrop.home.place import PRIVATE, Place, ResolvedSite, write_private
+from tdrop.home.store import program_digest
 
 logger = logging.getLogger(__name__)
 STATUS = "status.json"
@@ -104,6 +105,21 @@ def noted_as_running(place: Place, site: str, flow_run: str) -> Iterator[None]:
             note.unlink(missing_ok=True)
         raise
     note.unlink(missing_ok=True)
+
+
+def current_inputs(site: ResolvedSite, settings: Mapping[str, Any]) -> Inputs:
+    """Digests of everything that a transfer of a site with these settings depends on, as it is now."""
+    from tdrop.data import fingerprint, label_fingerprint
+
+    where = {"home": site.place.root, "base": site.network.base}
+    return Inputs(
+        contract=site.digest,
+        source_data=tuple(fingerprint(source, **where) for source in site.sources),
+        target_data=fingerprint(site.site, **where),
+        labels=label_fingerprint(site.site, **where),
+        settings=settings,
+        code=program_digest(),
+    )
 
 
 @contextmanager

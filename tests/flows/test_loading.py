@@ -15,7 +15,8 @@ MAY_LOAD = {
     "--help": set(),
     "status": {"pandas"},
     "validate harbour": {"pandas", "great_expectations"},
-    "shift harbour": {"pandas", "great_expectations", "sklearn", "matplotlib"},
+    # It shares the functions of Prefect's tasks.
+    "shift harbour": {"pandas", "great_expectations", "sklearn", "matplotlib", "prefect"},
 }
 
 
