@@ -150,25 +150,25 @@ def forecasts_held(place: Place, site: str) -> Iterator[str]:
     file = place.latest(site) / AUDIT
     if not file.is_file():
         return
-    found = read_record(Audit, file)
-    for one in found.observations:
-        if one.method == found.chosen and one.quantity == "auroc":
+    audit = read_record(Audit, file)
+    for one in audit.observations:
+        if one.method == audit.chosen and one.quantity == "auroc":
             own = "" if one.observed_low is None else f" ({one.observed_low:.2f} to {one.observed_high:.2f})"
             verdict = "they agree" if one.inside else "they disagree by more than chance explains"
             yield (
                 f"AUROC {one.observed:.2f}{own} was observed and {one.expected:.2f} ({one.low:.2f} to {one.high:.2f}) "
                 f"forecast: {verdict}."
             )
-    if found.listed:
+    if audit.listed:
         yield (
-            f"{found.listed:,} of the {found.list_size:,} patients on the label list have a known outcome. From a list "
+            f"{audit.listed:,} of the {audit.list_size:,} patients on the label list have a known outcome. From a list "
             "the AUROC is a ratio of two estimates: about .008 too high with 50 outcomes, less with more."
         )
-    if found.ladder is not None:
-        yield ladder_sentence(found.ladder)
-    if found.off_list:
+    if audit.ladder is not None:
+        yield ladder_sentence(audit.ladder)
+    if audit.off_list:
         yield (
-            f"Known outcomes of patients who were not on the list: {found.off_list:,}; they are kept, and left out of "
+            f"Known outcomes of patients who were not on the list: {audit.off_list:,}; they are kept, and left out of "
             "the numbers that the list weighs."
         )
     network = place.network()

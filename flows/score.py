@@ -50,12 +50,12 @@ def run_score(site: str, file: Path, *, output: Path | None, contracts: Path, co
 
 def _require_place(output: Path, batch: Path, place: Place) -> None:
     """Refuses, before anybody is scored, a place where the list cannot go or would take another file's."""
-    found = output.absolute().resolve()
-    if not found.parent.is_dir():
+    destination = output.absolute().resolve()
+    if not destination.parent.is_dir():
         raise UsageError(f"there is no folder '{output.parent}' for the list; make it, or give another --output")
-    if found.exists() and not found.is_file():
+    if destination.exists() and not destination.is_file():
         raise UsageError(f"'{output}' is no file; give --output the path of a file")
-    if found == batch.resolve():
+    if destination == batch.resolve():
         raise UsageError("--output names the batch itself, which the list would replace; give another path")
-    if found.is_relative_to(place.root.resolve()):
+    if destination.is_relative_to(place.root.resolve()):
         raise UsageError(f"--output lies below {place.root}, where other files of the home are; give another path")

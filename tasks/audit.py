@@ -222,7 +222,7 @@ def observe(
     """Every sealed number beside what was observed; the chosen method's from the list where there is one."""
     rows = {(row.method, row.metric): row for row in evaluation.rows if row.seed == 0 and row.group == ALL}
     weighed = {(chosen, one.quantity): one for one in measured}
-    found = []
+    observations = []
     for one in expected.answers:
         key = (one.method, one.quantity)
         if measured:
@@ -233,8 +233,8 @@ def observe(
             value = None if row is None else (row.value, row.low, row.high, row.n or 0)
         observation = None if value is None else Observation.compare(one, *value)
         if observation is not None:
-            found.append(observation)
-    return tuple(found)
+            observations.append(observation)
+    return tuple(observations)
 
 
 def _split(
@@ -253,7 +253,7 @@ def _split(
     return split_drop(losses, chance, weights=weights, rows=sizes)
 
 
-def _answer(place: Place, run: Run, evaluation: Ref, found: Audit) -> None:
+def _answer(place: Place, run: Run, evaluation: Ref, audit: Audit) -> None:
     """Writes what was observed into the ledger, beside the forecast that was sealed for these models."""
     sealed = find_forecast(entries(place), run.site, run.stages.models.digest)
     if sealed is None:
@@ -261,4 +261,4 @@ def _answer(place: Place, run: Run, evaluation: Ref, found: Audit) -> None:
             f"site '{run.site}': the ledger holds no forecast of these models, so nothing was sealed; "
             f"run `tdrop transfer {run.site} --again`"
         )
-    answer(place, sealed, evaluation.digest, found.observations)
+    answer(place, sealed, evaluation.digest, audit.observations)

@@ -62,21 +62,21 @@ def list_promises(
 ) -> tuple[SetSummary, ...]:
     """The prediction sets of every method, counted; with outcomes (target rows,), also whether they held."""
     own, theirs = _ratios(place, encoded)
-    found = []
+    sets = []
     for one in evidence:
         kept = read_arrays(folds[one.method].path / RISKS)
         weights = own[kept["rows"]]
         given = (one.source, one.y, weights, one.target, theirs)
-        found.append(summarise_sets(one.method, given, outcomes=outcomes))
-    return tuple(found)
+        sets.append(summarise_sets(one.method, given, outcomes=outcomes))
+    return tuple(sets)
 
 
 def site_propensity(place: Place, encoded: Ref) -> Propensity:
     """P(target | x) of both sites' patients."""
-    found = load_propensity(fitted_propensity(place, encoded))
-    if found is None:
+    fitted = load_propensity(fitted_propensity(place, encoded))
+    if fitted is None:
         raise DataError("a forecast needs at least 2 patients a site; check the extract's counts")
-    return found
+    return fitted
 
 
 def _ratios(place: Place, encoded: Ref) -> tuple[Doubles, Doubles]:
@@ -110,5 +110,5 @@ def load_propensity(ref: Ref) -> Propensity | None:
 
 def unlike_patients(fitted: Ref) -> Mask | None:
     """Which target patients are unlike anyone the model learned from (rows,), or None where nobody can say."""
-    found = load_propensity(fitted)
-    return None if found is None else found.unlike
+    loaded = load_propensity(fitted)
+    return None if loaded is None else loaded.unlike

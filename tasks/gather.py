@@ -139,12 +139,12 @@ def _marked_trials(run: Run) -> dict[str, list[Trial]]:
 
 
 def _dropout_rates(run: Run) -> dict[str, DropoutRates]:
-    found = {}
+    rates = {}
     for method, refs in run.trained.fits.items():
         file = refs[0].path / "rates.npz"
         if file.is_file():
-            found[method] = DropoutRates(**read_arrays(file))
-    return found
+            rates[method] = DropoutRates(**read_arrays(file))
+    return rates
 
 
 def _moved(place: Place, run: Run, y: NDArray[Any] | None) -> tuple[Moved, ...]:

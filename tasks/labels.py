@@ -64,8 +64,8 @@ def find_labels(site: ResolvedSite, path: str | None, needed: bool) -> OutcomeFi
     """The file given, or the one that the site names; None where there is none."""
     if path is not None:
         return OutcomeFile(path, hashlib.sha256(Path(path).read_bytes()).hexdigest(), needed)
-    found = label_fingerprint(site.site, home=site.place.root, base=site.network.base)
-    return None if found is None else OutcomeFile(None, found, needed)
+    digest = label_fingerprint(site.site, home=site.place.root, base=site.network.base)
+    return None if digest is None else OutcomeFile(None, digest, needed)
 
 
 def open_or_refuse(site: ResolvedSite, folder: Path, ids: NDArray[Any], labels: OutcomeFile) -> NDArray[Any] | None:

@@ -25,7 +25,7 @@ RECORDS = "*/.record-*"
 
 
 @dataclass(frozen=True)
-class Stage:
+class StoredStage:
     """One folder of the store: what it holds, what it was made from, and when it was last used."""
 
     folder: Path
@@ -34,19 +34,19 @@ class Stage:
     used: float
 
 
-def stages(place: Place) -> list[Stage]:
+def stages(place: Place) -> list[StoredStage]:
     """Every finished stage of the store."""
-    found = []
+    every = []
     for manifest in sorted((place.root / "store").glob(f"*/*/{MANIFEST}")):
         folder = manifest.parent
         try:
             content = json.loads(manifest.read_text(encoding="utf-8"))
             digest = stage_digest(place.root, content["files"])
-            found.append(Stage(folder, digest, content["inputs"], folder.stat().st_mtime))
+            every.append(StoredStage(folder, digest, content["inputs"], folder.stat().st_mtime))
         except (OSError, ValueError, KeyError, TypeError):
             # Not readable: never trusted by a run either, so the oldest of all.
-            found.append(Stage(folder, "", {}, 0.0))
-    return [stage for stage in found if not stage.folder.name.startswith(".")]
+            every.append(StoredStage(folder, "", {}, 0.0))
+    return [stage for stage in every if not stage.folder.name.startswith(".")]
 
 
 def needed(place: Place, *, besides: str | None = None) -> set[Path]:
@@ -80,7 +80,7 @@ def prune_stages(place: Place, days: int, kept: Set[Path]) -> int:
     return len(old)
 
 
-def _remove(stage: Stage) -> None:
+def _remove(stage: StoredStage) -> None:
     shutil.rmtree(stage.folder, ignore_errors=True)
     stage.folder.with_name(f".{stage.folder.name}.lock").unlink(missing_ok=True)
 
@@ -92,7 +92,7 @@ def _remove_half_built(place: Place) -> None:
             shutil.rmtree(leftover, ignore_errors=True)
 
 
-def made_from(place: Place, site: str, kept: Set[Path]) -> list[Stage]:
+def made_from(place: Place, site: str, kept: Set[Path]) -> list[StoredStage]:
     """Every stage that holds a site's rows or was made from them, of all its runs.
 
     Two sites with the same rows share stages: what another site's report or models (`kept`) rest on is not among them.
@@ -102,22 +102,22 @@ def made_from(place: Place, site: str, kept: Set[Path]) -> list[Stage]:
     return _with_what_follows(every, [stage for stage in every if site in _sites_in(stage)])
 
 
-def _with_what_follows(every: Sequence[Stage], first: Sequence[Stage]) -> list[Stage]:
+def _with_what_follows(every: Sequence[StoredStage], first: Sequence[StoredStage]) -> list[StoredStage]:
     """Some stages, and all that were made from them."""
-    found = {stage.folder: stage for stage in first}
+    followed = {stage.folder: stage for stage in first}
     while True:
-        digests = {stage.digest for stage in found.values()}
+        digests = {stage.digest for stage in followed.values()}
         more = {
             stage.folder: stage
             for stage in every
-            if stage.folder not in found and digests.intersection(_strings(stage.inputs))
+            if stage.folder not in followed and digests.intersection(_strings(stage.inputs))
         }
         if not more:
-            return list(found.values())
-        found |= more
+            return list(followed.values())
+        followed |= more
 
 
-def _sites_in(stage: Stage) -> set[str]:
+def _sites_in(stage: StoredStage) -> set[str]:
     """The sites whose rows a stage of checked or encoded rows holds.
 
     What a stage was made from may be pruned while the stage is kept: it must be known by its own rows too.
@@ -146,10 +146,10 @@ def _strings(value: Any) -> Iterator[str]:
 
 def erase_files(place: Place, site: str, kept: Set[Path]) -> int:
     """Removes a site's folder, its stages, half-built ones and its downloaded models; returns how many stages."""
-    found = made_from(place, site, kept)
-    for stage in found:
+    own = made_from(place, site, kept)
+    for stage in own:
         _remove(stage)
     _remove_half_built(place)
     shutil.rmtree(place.root / "models" / model_name(site), ignore_errors=True)
     shutil.rmtree(place.site(site), ignore_errors=True)
-    return len(found)
+    return len(own)

@@ -184,8 +184,8 @@ def publish_index(place: Place) -> Path:
     path = place.root / "index.html"
     # Who read the sites first must also write first, or a site that ended in between is lost.
     with FileLock(place.root / "index.lock", mode=0o600):
-        found = (_index_line(place, folder.name) for folder in sorted(place.sites.glob("*")))
-        write_private(path, render_index([line for line in found if line is not None], _track(place)))
+        lines = (_index_line(place, folder.name) for folder in sorted(place.sites.glob("*")))
+        write_private(path, render_index([line for line in lines if line is not None], _track(place)))
     return path
 
 
@@ -202,10 +202,10 @@ def _index_line(place: Place, site: str) -> IndexLine | None:
 def _without_report(place: Place, site: str) -> SiteSummary:
     """A site's name for people and whether its patients are real; its bare name when its file is gone or broken."""
     try:
-        found = place.network().site(site)
+        known = place.network().site(site)
     except TdropError:
         return SiteSummary(site, site)
-    return SiteSummary(site, found.title, simulated=found.simulated)
+    return SiteSummary(site, known.title, simulated=known.simulated)
 
 
 def publish_halt(place: Place, site: str) -> None:

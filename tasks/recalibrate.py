@@ -63,19 +63,19 @@ class Recalibrated:
 
 def label_file(place: Place, site: str, labels: str | None) -> Path:
     """The label file given, or the one of the last audit; a UsageError says how to come by one."""
-    found = labels or remembered_labels(place, site)
-    if found is None:
+    file = labels or remembered_labels(place, site)
+    if file is None:
         raise UsageError(
             f"site '{site}' has no outcomes from an audit; give a file, or run `tdrop audit {site} LABELS` first"
         )
-    return Path(found)
+    return Path(file)
 
 
 def read_outcomes(place: Place, site: str, file: Path, ids: NDArray[Any]) -> NDArray[Any]:
     """The outcomes of patients (rows,), NaN where unknown."""
     resolved = place.resolve(site)
-    found = read_labels(file, resolved.contract, ids, home=place.root, base=resolved.network.base, like=resolved.site)
-    return found.y
+    labels = read_labels(file, resolved.contract, ids, home=place.root, base=resolved.network.base, like=resolved.site)
+    return labels.y
 
 
 def what_helps(site: str, suggested: Recalibration) -> Adjustment | None:

@@ -82,8 +82,8 @@ class Stages:
 
     def all(self) -> dict[str, Ref]:
         """Those that there are, by name."""
-        found = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {name: ref for name, ref in found.items() if ref is not None}
+        stages = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: ref for name, ref in stages.items() if ref is not None}
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,8 @@ class Trained:
         order = {method: number for number, method in enumerate(method_names())}
         return Trained(
             **{
-                name: dict(sorted(found.items(), key=lambda pair: order.get(pair[0], len(order))))
-                for name, found in vars(self).items()
+                name: dict(sorted(values.items(), key=lambda pair: order.get(pair[0], len(order))))
+                for name, values in vars(self).items()
             }
         )
 

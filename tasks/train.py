@@ -90,11 +90,11 @@ def held_out_risks(folder: Path, rows: Ref, method: str, settings: Settings, hel
         # A site that is left out plays the target: its patients are all that a fit may see of it.
         target = source.take(dealt[0][dealt[1] == held]).unlabelled()
     try:
-        found = predict_folds(build(method, **settings), source, target, dealt, (held,), seed=seed)
+        risks = predict_folds(build(method, **settings), source, target, dealt, (held,), seed=seed)
     except FitError as error:
         write_json(folder / FAILURE, str(error))
     else:
-        found.save(folder / OUT_OF_FOLD)
+        risks.save(folder / OUT_OF_FOLD)
 
 
 @stage("trial")
@@ -206,10 +206,10 @@ def rows_to_fit(encoded: Ref, fit: Planned) -> Ref:
 @stage("fold", in_worker=True)
 def held_out_score(folder: Path, encoded: Ref, propensity: Ref, method: str, trial: Ref) -> None:
     """Writes score.json and risks.npz: the picked trial on source rows it did not see, weighted."""
-    found = Propensity.load(propensity.path / PROPENSITY)
+    fitted = Propensity.load(propensity.path / PROPENSITY)
     source, _ = load_pair(encoded.path)
     risks = OutOfFold.load(trial.path / OUT_OF_FOLD)
-    weights = density_ratio_weights(found)
+    weights = density_ratio_weights(fitted)
     assert source.y is not None
     y, each = source.y[risks.rows], weights[risks.rows]
     arrays: dict[str, Any] = {"rows": risks.rows, "risk": risks.risk, "fold": risks.fold, "y": y, "weights": each}
@@ -218,7 +218,7 @@ def held_out_score(folder: Path, encoded: Ref, propensity: Ref, method: str, tri
     np.savez(folder / RISKS, **arrays)
     # Where whole sites were left out they speak for a new one as they are, and each as much as the others.
     by_site = site_weights(source)
-    coverage = found.coverage if by_site is None else 1.0
+    coverage = fitted.coverage if by_site is None else 1.0
     score = weigh_out_of_fold(method, risks, source, weights if by_site is None else by_site, coverage=coverage)
     write_record(folder / "score.json", score)
 

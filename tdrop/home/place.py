@@ -30,10 +30,10 @@ def default_home() -> Path:
 def _stamp(file: Path) -> tuple[int, int]:
     """When a file was written and how long it is; nothing where a link leads nowhere, as those of editors' locks do."""
     try:
-        found = file.stat()
+        status = file.stat()
     except OSError:
         return 0, 0
-    return found.st_mtime_ns, found.st_size
+    return status.st_mtime_ns, status.st_size
 
 
 @dataclass(frozen=True)
