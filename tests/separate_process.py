@@ -20,6 +20,8 @@ site, settings, contracts, home, processes, *pauses = sys.argv[1:]
 def pause(event):
     if event.stage in pauses and event.done:
         pauses.remove(event.stage)
+        # Workers fit; who hands out the fits has not waited for what they load.
+        assert event.stage != "fit" or processes == "0" or "torch" not in sys.modules
         print(PAUSED, event.stage, flush=True)
         sys.stdin.readline()
 progress.listen(pause)

@@ -145,7 +145,6 @@ def compute(fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Runs a picklable function in a worker process, or here when no pool is open."""
     raise_if_interrupted()
     if _pool is None:
-        set_one_thread()
         start, end, result = _timed(fn, args, kwargs)
     else:
         start, end, result = _pool.run(fn, args, kwargs)
