@@ -48,7 +48,6 @@ from tdrop.home import (
     stage,
 )
 
-READ_LIMIT_SECONDS = 3600
 #: Column of pooled rows that names the site they came from.
 ORIGIN = "__site__"
 
@@ -75,7 +74,6 @@ def checked_rows(folder: Path, site: ResolvedSite, data: str, source: Ref | None
 @task(
     task_run_name="read and check {site.name}",
     cache_policy=NO_CACHE,
-    timeout_seconds=READ_LIMIT_SECONDS,
     **RETRY_UNAVAILABLE,
 )
 @sanitize_errors

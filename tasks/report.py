@@ -15,8 +15,6 @@ from tasks.run import Run
 from tasks.site_record import SiteRecord
 from tdrop.home import Place
 
-RECORDING_LIMIT_SECONDS = 900
-
 
 def leave_page(site: str, name: str, page: str) -> None:
     """Leaves a page of Markdown in the current run; everything on it has passed disclosure."""
@@ -36,7 +34,6 @@ def publish_report(place: Place, run: Run, folder: str) -> Written:
 @task(
     task_run_name="record {record.site}",
     cache_policy=NO_CACHE,
-    timeout_seconds=RECORDING_LIMIT_SECONDS,
     **RETRY_RECORDING,
 )
 @sanitize_errors
