@@ -16,7 +16,7 @@ PINS = {
 }
 DECLARED = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
 #: Extras that a hospital installs; the others are for developers.
-FOR_USERS = ("cluster", "postgres", "s3")
+FOR_USERS = ("cluster", "omop", "postgres", "s3")
 #: Installs the others, and is required by none of them.
 INSTALLER = "uv"
 

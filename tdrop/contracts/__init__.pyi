@@ -1,7 +1,20 @@
+from .events import (
+    RANKED_TAKES as RANKED_TAKES,
+    SELECTORS as SELECTORS,
+    VALUE_TAKES as VALUE_TAKES,
+    Competing as Competing,
+    Events as Events,
+    Index as Index,
+    OutcomeEvents as OutcomeEvents,
+    Selection as Selection,
+    Window as Window,
+    span_in_days as span_in_days,
+)
 from .expectations import Expectation as Expectation
 from .findings import (
     MEANINGS as MEANINGS,
     Finding as Finding,
+    Step as Step,
     Sureness as Sureness,
     Validation as Validation,
     join_validations as join_validations,

@@ -113,12 +113,26 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Step:
+    """What is left of a database's persons after one condition.
+
+    Attributes:
+        title: What they have in common, such as `persons with an index record`.
+        count: How many persons or rows those are.
+    """
+
+    title: str
+    count: Count
+
+
+@dataclass(frozen=True)
 class Validation:
     """Whether an extract is what was agreed on: read = used + quarantined + duplicates, before disclosure rounds them.
 
     Attributes:
         simulated: No patient is real.
         public: The data are published.
+        attrition: From the persons in a database of events to the rows used; nothing where rows were sent.
         form: Version of `validation.json`.
     """
 
@@ -134,6 +148,7 @@ class Validation:
     stopped: bool
     simulated: bool = False
     public: bool = False
+    attrition: tuple[Step, ...] = ()
     form: Literal[1] = 1
 
     def with_findings(self, more: tuple[Finding, ...]) -> Validation:

@@ -98,7 +98,7 @@ class Extract(Record):
 
     @model_validator(mode="after")
     def _located(self) -> Self:
-        if self.location is None and self.reader.kind != "sql":
+        if self.location is None and self.reader.kind != "sql" and "url_env" not in self.reader.options:
             raise ValueError(f"a {self.reader.kind} reader needs a location")
         if self.location is not None and not self.location.strip():
             raise ValueError("location is empty; say where the extract is")

@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from tdrop.base import did_you_mean
+from tdrop.contracts.events import RANKED_TAKES, VALUE_TAKES, Events, Index, OutcomeEvents, span_in_days
 from tdrop.contracts.record import (
     FileName,
     Interval,
@@ -79,6 +80,7 @@ class Column(Record):
         optional: An extract without the column is used, as if all its values were missing.
         transform: "log" means log(1 + value).
         severity: Overrides of what breaking a check means, by check.
+        events: How the column comes from the records of a database, where the site has one.
     """
 
     name: Name
@@ -96,9 +98,12 @@ class Column(Record):
     optional: bool = False
     transform: Literal["log"] | None = None
     severity: dict[Check, Severity] = Field(default_factory=dict)
+    events: Events | None = None
 
     @model_validator(mode="after")
     def _coherent(self) -> Self:
+        if self.events is not None:
+            self._require_events_that_fit(self.events)
         numeric = self.type in NUMERIC_TYPES
         if self.role in ("id", "ignored"):
             return self
@@ -124,6 +129,21 @@ class Column(Record):
         if self.transform == "log" and (self.range is None or self.range.low is None or self.range.low <= -1):
             raise ValueError("transform log means log(1 + value) and needs a range that starts above -1")
         return self
+
+    def _require_events_that_fit(self, events: Events) -> None:
+        categories = [category for category in events.by_category if category is not None]
+        if self.role != "feature":
+            raise ValueError(f"a column of role {self.role} has no events: those of the outcome stand under `outcome`")
+        if categories and self.type not in LABELLED_TYPES:
+            raise ValueError(f"a {self.type} column takes a list of {events.selector}; categories are for labels")
+        for category in categories:
+            if category not in self.categories:
+                raise ValueError(f"'{category}' is no category{did_you_mean(category, self.categories)}")
+        if sum(not codes for codes in events.by_category.values()) > 1:
+            raise ValueError("only one category may stand for no record at all, with an empty list")
+        usable = {"binary": ("any", *VALUE_TAKES), "count": ("count", *VALUE_TAKES)}.get(self.type, RANKED_TAKES)
+        if self.type != "continuous" and events.take not in usable:
+            raise ValueError(f"a {self.type} column takes {', '.join(usable)}, not {events.take}")
 
     @property
     def label(self) -> str:
@@ -237,6 +257,7 @@ class Outcome(Record):
         positive: The label that counts as the outcome having happened.
         horizon: Within what time, such as `10 years`; left out where time plays no part, as in a diagnosis.
         censoring: What becomes of patients who left before the horizon: `drop` leaves them out of the labelled rows.
+        events: Which records of a database are the outcome, where the site has one.
     """
 
     name: Name
@@ -247,6 +268,7 @@ class Outcome(Record):
     positive: Scalar = "1"
     horizon: str | None = None
     censoring: Literal["drop"] = "drop"
+    events: OutcomeEvents | None = None
 
     @field_validator("horizon")
     @classmethod
@@ -260,6 +282,10 @@ class Outcome(Record):
             raise ValueError("an outcome has either `column`, or both `time` and `event`")
         if timed and self.horizon is None:
             raise ValueError("an outcome of `time` and `event` needs a `horizon`, such as `5 years`")
+        if self.events is not None:
+            spans = [span for span in (self.events.within, self.horizon) if span is not None]
+            if not spans or len({span_in_days(span) for span in spans}) > 1:
+                raise ValueError("the outcome's events need `within` or a `horizon`, and where both stand they agree")
         return self
 
     @property
@@ -299,6 +325,7 @@ class Contract(Record):
 
     Attributes:
         person: The column (role ignored) that says whose row it is, where a person may have several.
+        index: Which records of a database make a person a row, where a site has one.
     """
 
     name: FileName
@@ -307,6 +334,7 @@ class Contract(Record):
     description: str = ""
     columns: tuple[Column, ...] = Field(min_length=2)
     person: Name | None = None
+    index: Index | None = None
     rules: tuple[Rule, ...] = ()
     outcome: Outcome
     subgroups: tuple[Subgroup, ...] = ()
@@ -332,6 +360,7 @@ class Contract(Record):
         if self.person is not None:
             yield from self._role_problems(self.person, "ignored", "says whose row it is", ("person",))
         yield from self._outcome_problems()
+        yield from self._event_problems()
         for index, rule in enumerate(self.rules):
             for position, condition in enumerate(rule.when):
                 # `when` may be written as one condition or as a list; the line of the rule serves both.
@@ -373,6 +402,20 @@ class Contract(Record):
                 known = ", ".join(known_labels(column))
                 yield ("outcome",), f"positive '{outcome.positive}' is no label of '{column.name}': {known}"
 
+    def _event_problems(self) -> Iterator[tuple[KeyPath, str]]:
+        used = [column.name for column in self.columns if column.events is not None]
+        used += ["outcome"] if self.outcome.events is not None else []
+        if self.index is None:
+            if used:
+                yield ("columns",), f"'{used[0]}' has events but the table has no `index` that says when a row begins"
+            return
+        if self.index.occurrence == "every" and self.person is None:
+            yield ("index", "occurrence"), "several rows of one person need `person`, a column of role ignored"
+        competing = self.outcome.events.competing if self.outcome.events is not None else None
+        if competing is not None:
+            keys = ("outcome", "events", "competing", "column")
+            yield from self._role_problems(competing.column, "ignored", "tells of a competing event", keys)
+
     def _condition_problems(self, condition: Condition, keys: KeyPath) -> Iterator[tuple[KeyPath, str]]:
         if condition.column not in self.names:
             yield keys, self._not_defined(condition.column)
@@ -395,8 +438,16 @@ class Contract(Record):
 
     @property
     def digest(self) -> str:
-        """sha256 of everything the contract says."""
-        return content_digest(self.model_dump(mode="json", by_alias=True))
+        """sha256 of everything the contract says; without `index` and `events` what it was before they were known."""
+        content = self.model_dump(mode="json", by_alias=True)
+        for part, key in (
+            (content, "index"),
+            (content["outcome"], "events"),
+            *((c, "events") for c in content["columns"]),
+        ):
+            if part[key] is None:
+                del part[key]
+        return content_digest(content)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -138,7 +138,7 @@ def read_labels(
     extract = _label_file(where, like)
     name = where.name if isinstance(where, Site) else str(where)
     path = None if isinstance(where, Site) else Path(where)
-    raw = read_extract(extract, home=home, base=base, path=path)
+    raw = read_extract(extract, home=home, base=base, path=path, contract=contract)
     if like is not None and like.number_rows:
         raw = _numbered_as_its_extract(raw, extract, contract, like, home, base, path)
     their_id = id_column(raw, contract, extract)

@@ -26,6 +26,7 @@ from tdrop.contracts import (
     Network,
     Severity,
     Site,
+    Step,
     Validation,
     validate,
 )
@@ -86,7 +87,7 @@ def prepare(
     site = network.site(site) if isinstance(site, str) else site
     contract = network.contract_of(site)
     if file is None:
-        raw = read_extract(site, home=home, base=network.base)
+        raw = read_extract(site, home=home, base=network.base, contract=contract)
         if expected is not None and fingerprint(site, home=home, base=network.base) != expected:
             raise Unavailable(f"site '{site.name}': the extract was replaced while the run was going on; run again")
         return prepare_frame(raw, contract, site, source=source)
@@ -118,6 +119,9 @@ def prepare_frame(raw: pd.DataFrame, contract: Contract, site: Site, *, source: 
         aside=rows.aside,
     )
     validation = checked.validation
+    if "attrition" in raw.attrs:
+        steps = {**raw.attrs["attrition"], "rows used": validation.used}
+        validation = replace(validation, attrition=tuple(Step(title, count) for title, count in steps.items()))
     if source is not None:
         validation = validation.with_findings(compare_extracts(source, harmonised.frame, contract, site))
     return Prepared(site, contract, validation, checked.used, checked.quarantine, checked.suite)
@@ -153,6 +157,7 @@ def harmonise(raw: pd.DataFrame, contract: Contract, site: Site) -> Harmonised:
     frame, unreadable = convert_columns(named[wanted], raw, contract, site, site.file)
     findings += _unmatched_labels(named[wanted], site, site.file)
     findings += _collapsed_numbers(named, frame, contract)
+    findings += raw.attrs.get("findings", ())
     hints = _hints(named, frame, unreadable, contract, site)
     return Harmonised(frame, np.asarray(raw.index, dtype=np.int64), unreadable, hints, tuple(findings))
 

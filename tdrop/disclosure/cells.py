@@ -211,6 +211,7 @@ def _open(counts: Sequence[int], threshold: int) -> bool:
 #: By record and rule, the numbers that leave by it; `by_rule` applies them.
 RULES: Mapping[str, Mapping[str, Sequence[str]]] = {
     "Validation": {"count": ("read", "used", "quarantined", "duplicates")},
+    "Step": {"count": ("count",)},
     "Finding": {"count": ("count", "total", "others")},
     "LabelCounts": {
         "count": (

@@ -26,7 +26,8 @@ def disclose_validation(validation: Validation, policy: Policy) -> Validation:
     if not threshold:
         return validation
     findings = (item if item.about == "file" else by_rule(item, threshold) for item in validation.findings)
-    return by_rule(validation, threshold, findings=tuple(findings))
+    attrition = tuple(by_rule(step, threshold) for step in validation.attrition)
+    return by_rule(validation, threshold, findings=tuple(findings), attrition=attrition)
 
 
 def conceal_validation(validation: Validation, policy: Policy) -> Validation:
@@ -34,7 +35,8 @@ def conceal_validation(validation: Validation, policy: Policy) -> Validation:
     if not limit(policy):
         return validation
     counts: dict[str, Any] = dict.fromkeys(RULES["Validation"]["count"], HIDDEN)
-    return replace(validation, **counts, findings=tuple(map(_conceal, validation.findings)))
+    attrition = tuple(replace(step, count=HIDDEN) for step in validation.attrition)
+    return replace(validation, **counts, findings=tuple(map(_conceal, validation.findings)), attrition=attrition)
 
 
 def _conceal(item: Finding) -> Finding:

@@ -2,7 +2,8 @@
 
 The file `redcap.py` has a `RedcapReader`: a frozen pydantic record whose fields are the options that a site may set,
 with `read(location)` and, where the bytes of the location are not the content, its own `fingerprint(location)` and
-`place`, which names it.
+`place`, which names it. A reader that makes the rows itself, from a database of events, has instead of `read`
+`read_table(location, contract, extract)`: the table says what a row and a column are.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import ValidationError
 
 from tdrop.base import Absent, ContractError, DataError, did_you_mean
-from tdrop.contracts import Extract, Reader, Record, Site
+from tdrop.contracts import Contract, Extract, Reader, Record, Site
 from tdrop.data.locations import Location, chunks_of, open_bytes, resolve, took_too_long, within, without_secrets
 
 if TYPE_CHECKING:
@@ -38,7 +39,9 @@ def kinds() -> tuple[str, ...]:
     return tuple(sorted(module.name for module in iter_modules(__path__) if not module.name.startswith("_")))
 
 
-def read_extract(site: Extract, *, home: Path, base: Path, path: Path | None = None) -> pd.DataFrame:
+def read_extract(
+    site: Extract, *, home: Path, base: Path, path: Path | None = None, contract: Contract | None = None
+) -> pd.DataFrame:
     """Returns a site's extract with its own names and values; the index is the line of each row.
 
     Args:
@@ -46,9 +49,20 @@ def read_extract(site: Extract, *, home: Path, base: Path, path: Path | None = N
         home: What {home} stands for.
         base: What relative locations are relative to.
         path: A file that a person named, read as its name stands instead of the site's location.
+        contract: The table, by which a database of events is read.
     """
     reader, location = _reader_of(site), _location(site, home, base) if path is None else _local(path)
-    return _whole(_in_time(reader, location, reader.read), location)
+    if not hasattr(reader, "read_table"):
+        return _whole(_in_time(reader, location, reader.read), location)
+    if contract is None:
+        raise ContractError(f"a reader of kind {site.reader.kind} needs the table that its rows are made by")
+    frame: pd.DataFrame = _in_time(reader, location, lambda place: reader.read_table(place, contract, site))
+    return frame
+
+
+def event_reader(kind: str, options: Mapping[str, Any] | None = None) -> Any:
+    """The reader of a kind of event database, for who asks it questions of their own."""
+    return _reader(kind, options or {}, f"reader {kind}")
 
 
 def read_file(path: Path, kind: str | None = None, options: Mapping[str, Any] | None = None) -> pd.DataFrame:
@@ -86,7 +100,7 @@ def read_batch(path: Path, reader: Reader) -> pd.DataFrame:
     A batch may be Parquet where the extract is text, and the other way round; a database's site sends files too.
     Options that the site gives for another kind say nothing about the file: that kind's defaults hold.
     """
-    usual = "csv" if reader.kind == "sql" else reader.kind
+    usual = "csv" if reader.kind in ("sql", "omop", "meds") else reader.kind
     # Any other kind knows its own files, whatever they are called.
     kind = kind_of(path, usual) if usual in _ENDINGS else usual
     options = reader.options if kind == reader.kind else {}

@@ -71,6 +71,11 @@ class SqlReader(Record):
         """What is read, without the address."""
         return f"table '{self.table}' of ${self.url_env}" if self.table else f"query on ${self.url_env}"
 
+    @property
+    def dialect(self) -> str:
+        """Which kind of database it is, such as postgresql."""
+        return self._address().get_backend_name()
+
     def read(self, location: Location) -> pd.DataFrame:
         """Returns the rows; the index is each row's number from 1."""
         size, frames = 0, []

@@ -45,7 +45,7 @@ def site_at(location: str | None, **settings: Any) -> Site:
 
 
 def test_the_folder_is_the_registry() -> None:
-    assert kinds() == ("csv", "parquet", "sql")
+    assert kinds() == ("csv", "meds", "omop", "parquet", "sql")
 
 
 def test_text_is_kept_as_it_is(tmp_path: Path) -> None:

@@ -1,0 +1,271 @@
+"""SQL over long events, in words that DuckDB, PostgreSQL and SQLite share: the database aggregates, one row per index.
+
+Times are whole microseconds since 1970, so that the same comparison holds in every database. A record without a time
+of day stands at the beginning of its day, and one without any time at `STATIC`, before everything. Features use
+records with time <= the index's; the outcome uses those with time > the index's. So a record of the index day that
+has a date alone counts as known at the index, and can never be the outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tdrop.contracts import Index, Window, span_in_days
+
+DAY = 86_400_000_000
+#: The time of records that have none, such as a sex; and how far back a window goes whose beginning is open.
+STATIC = -3_000_000_000_000_000_000
+_ALWAYS = -4_000_000_000_000_000_000
+#: What the codes of birth and death are called in a contract.
+BIRTH, DEATH = "MEDS_BIRTH", "MEDS_DEATH"
+#: Numbers of the two selections of the outcome, beside those of the columns, which count from 0.
+OUTCOME, COMPETING, INDEX = -1, -2, -3
+
+Code = str | int
+
+
+@dataclass(frozen=True)
+class Relations:
+    """A place's records as SELECT statements.
+
+    Attributes:
+        events: subject, time, code, value, label (the value as text), unit.
+        persons: subject, one row per person.
+        periods: subject, start, finish, beyond (the first moment that is no longer observed).
+        birth: The code of birth.
+        death: The code of death.
+    """
+
+    events: str
+    persons: str
+    periods: str
+    birth: Code
+    death: Code
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The records that one column is made of.
+
+    Attributes:
+        number: Which column; see `OUTCOME`.
+        codes: Their codes, and the category each stands for.
+        low: Beginning of the window in microseconds from the index.
+        high: Its end.
+        direction: 1 where the last counts, -1 where the first does.
+    """
+
+    number: int
+    codes: tuple[tuple[Code, str | None], ...]
+    low: int = _ALWAYS
+    high: int = 0
+    direction: int = 1
+
+
+def window_ends(window: Window) -> tuple[int, int]:
+    """Both ends of a window in microseconds from the index."""
+    low, high = window.days
+    return _ALWAYS if low is None else round(low * DAY), round(high * DAY)
+
+
+def literal(value: object) -> str:
+    """A value as SQL writes it."""
+    if value is None:
+        return "null"
+    return str(value) if isinstance(value, int | float) else "'" + str(value).replace("'", "''") + "'"
+
+
+@dataclass(frozen=True)
+class Queries:
+    """The questions asked of one place about one table."""
+
+    relations: Relations
+    index: Index
+    wanted: tuple[Wanted, ...]
+    index_codes: tuple[Code, ...]
+
+    def census(self) -> str:
+        """How often each code of each column is recorded at all, in which units: number, code, unit, records."""
+        return f"""{self._with()}
+select s.number as number, e.code as code, coalesce(e.unit, '') as unit, count(*) as records,
+       count(e.value) as numbers
+from events e join selection s on s.code = e.code group by s.number, e.code, coalesce(e.unit, '')"""
+
+    def attrition(self) -> str:
+        """How many persons and index dates are left after each condition, on one row."""
+        steps, held = [], []
+        for name, condition in self._conditions().items():
+            held.append(condition)
+            steps.append(f"sum(case when {' and '.join(held)} then 1 else 0 end) as {name}")
+        return f"""{self._with(cohort=True)}
+select (select count(distinct subject) from ({self.relations.persons}) p) as persons,
+       count(distinct subject) as with_index, {", ".join(steps)}
+from staged"""
+
+    def doubtful(self) -> str:
+        """How many of the records asked for were made before birth, or after the day of death, on one row."""
+        code = literal(self.relations.death)
+        deaths = f"select subject, min(time) as death from events where code = {code} group by subject"
+        return f"""{self._with(cohort=True)}
+select count(*) as records, sum(case when e.time > {STATIC} and e.time < b.birth then 1 else 0 end) as before_birth,
+       sum(case when e.time >= d.death + {DAY} then 1 else 0 end) as after_death
+from (select distinct subject from cohort) c join events e on e.subject = c.subject
+left join births b on b.subject = c.subject left join ({deaths}) d on d.subject = c.subject"""
+
+    def aggregates(self, takes: Mapping[int, str], units: Mapping[int, Mapping[str, tuple[float, float]]]) -> str:
+        """One row per index with a column c<number> for each of `takes`; `units` scale values by column and unit."""
+        calculated = {"min": "lowest", "max": "highest", "mean": "average", "count": "records", "any": "records",
+                      "days_since": "latest"}  # fmt: skip
+        pivot = [f"max(case when a.number = {number} then a.{calculated[take]} end) as c{number}"
+                 for number, take in takes.items()]  # fmt: skip
+        return f"""{self._with(cohort=True, units=units, numbers=takes)},
+picked as ({self._picked()}),
+amounts as (
+    select subject, place, number, min(value) as lowest, max(value) as highest, avg(value) as average,
+           count(*) as records, max(since) as latest
+    from picked group by subject, place, number
+)
+{self._pivoted(pivot, "amounts")}"""
+
+    def ranked(self, labelled: Mapping[int, bool], units: Mapping[int, Mapping[str, tuple[float, float]]]) -> str:
+        """One row per index with the last or first value, or category, of each column of `labelled`."""
+        pivot = [f"max(case when a.number = {number} then a.{'label' if text else 'value'} end) as c{number}"
+                 for number, text in labelled.items()]  # fmt: skip
+        return f"""{self._with(cohort=True, units=units, numbers=labelled)},
+picked as ({self._picked()}),
+placed as (
+    select subject, place, number, value, label,
+           row_number() over (partition by subject, place, number
+                              order by time * direction desc, value desc, label desc) as rank_here
+    from picked where value is not null or label is not null
+),
+chosen as (select subject, place, number, value, label from placed where rank_here = 1)
+{self._pivoted(pivot, "chosen")}"""
+
+    def outcome(self) -> str:
+        """One row per index: microseconds to the outcome, the competing event, the end of follow-up; and beyond it."""
+        first = {name: f"min(case when s.number = {number} then e.time end)"
+                 for name, number in (("outcome_time", OUTCOME), ("competing_time", COMPETING))}  # fmt: skip
+        return f"""{self._with(cohort=True, numbers=(OUTCOME, COMPETING))},
+seen as (
+    select c.subject as subject, c.place as place, {", ".join(f"{how} as {name}" for name, how in first.items())}
+    from cohort c join events e on e.subject = c.subject and e.time > c.moment and e.time < c.beyond
+    join selection s on s.code = e.code group by c.subject, c.place
+)
+select c.subject as subject, c.place as place, a.outcome_time - c.moment as outcome_after,
+       a.competing_time - c.moment as competing_after, c.finish - c.moment as end_after
+from cohort c left join seen a on a.subject = c.subject and a.place = c.place order by c.subject, c.place"""
+
+    def frequent(self, low: int, most: int) -> str:
+        """The codes that most rows of the cohort have in the window: code, rows, numbers (rows with a value), times."""
+        return f"""{self._with(cohort=True, every_code=True)}
+select e.code as code, count(distinct c.subject) as persons,
+       count(distinct case when e.value is not null then c.subject end) as with_value, count(*) as records,
+       max(e.unit) as unit, min(e.value) as lowest, max(e.value) as highest
+from cohort c join events e on e.subject = c.subject and e.time >= c.moment + {low} and e.time <= c.moment
+group by e.code order by count(distinct c.subject) desc, e.code limit {most}"""
+
+    def rows(self) -> str:
+        """How many rows the cohort has."""
+        return f"{self._with(cohort=True)}\nselect count(*) as cohort_rows from cohort"
+
+    def _with(
+        self,
+        *,
+        cohort: bool = False,
+        units: Mapping[int, Mapping[str, tuple[float, float]]] | None = None,
+        numbers: Iterable[int] | None = None,
+        every_code: bool = False,
+    ) -> str:
+        """The common beginning: the events asked for, the selections, and the rows."""
+        asked = [item for item in self.wanted if numbers is None or item.number in set(numbers)]
+        # Births and deaths are few, and index records make the rows.
+        codes = {self.relations.birth, self.relations.death, *self.index_codes}
+        codes |= {code for item in asked for code, _ in item.codes}
+        chosen = "" if every_code else f" where code in ({', '.join(sorted(map(literal, codes)))})"
+        parts = [f"events as (select subject, time, code, value, label, unit from ({self.relations.events}) r{chosen})"]
+        parts.append(self._selection(asked))
+        if units is not None:
+            parts.append(self._units(units))
+        if cohort:
+            parts += self._cohort()
+        return "with " + ",\n".join(parts)
+
+    def _selection(self, asked: Sequence[Wanted]) -> str:
+        rows = [
+            (item.number, code, category, item.low, item.high, item.direction)
+            for item in asked
+            for code, category in item.codes
+        ]
+        return _values("selection", ("number", "code", "category", "low", "high", "direction"), rows or [
+            (-99, self.relations.birth, None, 0, 0, 1)
+        ])  # fmt: skip
+
+    def _units(self, units: Mapping[int, Mapping[str, tuple[float, float]]]) -> str:
+        rows = [(number, unit, float(scale), float(shift))
+                for number, known in units.items() for unit, (scale, shift) in known.items()]  # fmt: skip
+        return _values("units", ("number", "unit", "scale", "shift"), rows or [(-99, "", 1.0, 0.0)])
+
+    def _cohort(self) -> list[str]:
+        codes = ", ".join(sorted(map(literal, self.index_codes)))
+        birth = literal(self.relations.birth)
+        return [
+            f"births as (select subject, min(time) as birth, count(distinct time) as births from events "
+            f"where code = {birth} group by subject)",
+            f"dates as (select distinct subject, time as moment from events where code in ({codes}) "
+            f"and time > {STATIC})",
+            "ordered as (select subject, moment, row_number() over (partition by subject order by moment) as place, "
+            "lag(moment) over (partition by subject order by moment) as previous from dates)",
+            f"periods as ({self.relations.periods})",
+            "observed as (select o.subject as subject, o.place as place, min(p.start) as start, "
+            "max(p.finish) as finish, max(p.beyond) as beyond from ordered o join periods p "
+            "on p.subject = o.subject and p.start <= o.moment and p.beyond > o.moment group by o.subject, o.place)",
+            "staged as (select o.subject as subject, o.moment as moment, o.place as place, o.previous as previous, "
+            "b.birth as birth, b.births as births, w.start as start, w.finish as finish, w.beyond as beyond "
+            "from ordered o left join births b on b.subject = o.subject "
+            "left join observed w on w.subject = o.subject and w.place = o.place)",
+            f"cohort as (select subject, place, moment, finish, beyond from staged "
+            f"where {' and '.join(self._conditions().values())})",
+        ]
+
+    def _conditions(self) -> dict[str, str]:
+        """What an index date must fulfil, in the order in which the attrition is told."""
+        conditions = {"by_occurrence": "place = 1" if self.index.occurrence == "first" else "place >= 1",
+                      "one_birth": "(births is null or births = 1)", "observed": "beyond is not null"}  # fmt: skip
+        if self.index.washout is not None:
+            span = round(span_in_days(self.index.washout) * DAY)
+            conditions["washed_out"] = f"start <= moment - {span} and (previous is null or previous < moment - {span})"
+        if self.index.age is not None:
+            low, high = self.index.age.low, self.index.age.high
+            ends = [f"moment - birth >= {round((low or 0) * 365.25 * DAY)}"]
+            ends += [f"moment - birth <= {round(high * 365.25 * DAY)}"] if high is not None else []
+            conditions["of_age"] = "birth is not null and " + " and ".join(ends)
+        return conditions
+
+    def _picked(self) -> str:
+        """The records at or before the index that each column is made of, identical ones once, values in its unit."""
+        return f"""
+    select distinct c.subject as subject, c.place as place, s.number as number, e.code as code, e.time as time,
+           s.direction as direction, e.value * u.scale + u.shift as value, coalesce(s.category, e.label) as label,
+           case when e.time > {STATIC} then e.time - c.moment end as since
+    from cohort c join events e on e.subject = c.subject and e.time <= c.moment
+    join selection s on s.code = e.code and e.time >= c.moment + s.low and e.time <= c.moment + s.high
+    join units u on u.number = s.number and (u.unit = coalesce(e.unit, '') or u.unit = '*')
+    where u.unit = '*' or e.value is not null"""
+
+    def _pivoted(self, columns: Sequence[str], relation: str) -> str:
+        return f"""select c.subject as subject, c.place as place, {", ".join(columns)}
+from cohort c left join {relation} a on a.subject = c.subject and a.place = c.place
+group by c.subject, c.place order by c.subject, c.place"""
+
+
+def _values(name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A relation of constants; text is cast, so that a database need not guess what a null is."""
+    texts = {"category", "unit"}
+    written = [
+        "(" + ", ".join(f"cast({literal(item)} as varchar)" if key in texts else literal(item)
+                        for key, item in zip(columns, row, strict=True)) + ")"
+        for row in rows
+    ]  # fmt: skip
+    return f"{name}({', '.join(columns)}) as (values {', '.join(written)})"

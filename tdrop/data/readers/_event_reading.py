@@ -1,0 +1,347 @@
+"""From a place's long events to one row per index: the same for every door.
+
+A door is a store: it says where its records are (`relations`), answers SELECT statements (`ask`), and knows what a
+contract's codes are called there (`resolve`) and what its units mean (`unit_names`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+
+from tdrop.base import ContractError, DataError, Doubles, Unavailable
+from tdrop.contracts import (
+    RANKED_TAKES,
+    VALUE_TAKES,
+    Column,
+    Contract,
+    Extract,
+    Finding,
+    Index,
+    LabelFile,
+    Selection,
+    Severity,
+    Site,
+    span_in_days,
+)
+from tdrop.data.readers._event_queries import COMPETING, DAY, OUTCOME, Code, Queries, Relations, Wanted, window_ends
+from tdrop.data.units import convert, factor
+
+_Units = dict[str, tuple[float, float]]
+#: Any unit, or none: the value is taken as it stands, or is not asked for.
+_AS_IT_IS: _Units = {"*": (1.0, 0.0)}
+#: Codes that a finding names; the rest are counted.
+_MOST_NAMED = 5
+#: UCUM's way to write a unit -> pint's.
+_UCUM = {
+    "%": "percent", "Cel": "degC", "[degF]": "degF", "mm[Hg]": "mmHg", "[lb_av]": "lb", "[oz_av]": "oz",
+    "[in_i]": "inch",
+    "[ft_i]": "ft", "a": "year", "mo": "month", "wk": "week", "d": "day", "h": "hour", "1": "dimensionless",
+}  # fmt: skip
+_STEPS = {
+    "persons": "persons in the database",
+    "with_index": "persons with an index record",
+    "by_occurrence": "index dates, by `occurrence`",
+    "one_birth": "of persons with not more than one date of birth",
+    "observed": "within an observation period",
+    "washed_out": "observed through the washout, without an index record in it",
+    "of_age": "of the age asked for",
+}
+
+
+class Store(Protocol):
+    """A place that holds long events."""
+
+    @property
+    def shown(self) -> str:
+        """What a message calls it."""
+
+    @property
+    def relations(self) -> Relations:
+        """Its records as SELECT statements."""
+
+    def ask(self, query: str) -> pd.DataFrame:
+        """The answer to a SELECT statement."""
+
+    def resolve(self, selection: Selection) -> Mapping[str, tuple[Code, ...]]:
+        """By code of the contract, the codes that its records have; none where the place does not know it."""
+
+    def unit_names(self, units: Iterable[str]) -> Mapping[str, str]:
+        """By unit as the records have it, its name."""
+
+    def titles(self, codes: Sequence[Code]) -> Mapping[Code, tuple[str, str]]:
+        """By code of the records, how a contract writes it and what it is called, as far as that is known."""
+
+
+@dataclass
+class _Columns:
+    """What is asked for, by number."""
+
+    columns: dict[int, Column] = field(default_factory=dict)
+    wanted: list[Wanted] = field(default_factory=list)
+    codes: dict[int, Mapping[str, tuple[Code, ...]]] = field(default_factory=dict)
+
+
+def read_events(store: Store, contract: Contract, extract: Extract) -> pd.DataFrame:
+    """Returns one row per index, with the contract's names, by what `extract` may hold.
+
+    A source's holds features and outcome, a target's features alone, and a label file the outcome alone. The frame's
+    attributes hold the `findings` and the `attrition`.
+    """
+    if contract.index is None:
+        raise ContractError(f"table '{contract.name}' has no `index`, which {store.shown} is read by; see OMOP_MEDS.md")
+    features = not isinstance(extract, LabelFile)
+    outcome = not (isinstance(extract, Site) and extract.role == "target") and contract.outcome.events is not None
+    asked = _asked(store, contract, features=features, outcome=outcome)
+    index_codes = _index_codes(store, contract.index)
+    queries = Queries(store.relations, contract.index, tuple(asked.wanted), index_codes)
+    census = store.ask(queries.census())
+    attrition = _attrition(store.ask(queries.attrition()))
+    if not attrition.get(_STEPS["with_index"]):
+        raise DataError(f"{store.shown} holds no record of the index's codes; check `index` of table '{contract.name}'")
+    absent = {number for number in asked.codes if number not in set(census["number"])}
+    units, unknown = _units(store, asked, census, extract)
+    parts = _ask_columns(store, queries, asked, units, absent)
+    if outcome:
+        parts.append(_outcome(store.ask(queries.outcome()), contract, extract))
+    frame = _joined(parts or [store.ask(queries.aggregates({}, {}))], contract, store)
+    findings = [*_code_findings(store, asked, census, absent), *_unit_findings(asked, unknown)]
+    if features:
+        findings += _doubt_findings(store.ask(queries.doubtful()))
+    frame.attrs.update(findings=tuple(findings), attrition=attrition)
+    return frame
+
+
+def _asked(store: Store, contract: Contract, *, features: bool, outcome: bool) -> _Columns:
+    asked = _Columns()
+    for number, column in enumerate(contract.columns):
+        events = column.events
+        if events is None or not features:
+            continue
+        asked.columns[number] = column
+        asked.codes[number] = resolved = store.resolve(events)
+        pairs = tuple((code, category) for category, codes in events.by_category.items()
+                      for given in codes for code in resolved[given])  # fmt: skip
+        low, high = window_ends(events.window)
+        asked.wanted.append(Wanted(number, pairs, low, high, -1 if events.take == "first" else 1))
+    if outcome and contract.outcome.events is not None:
+        events_by_number: dict[int, Selection | None] = {
+            OUTCOME: contract.outcome.events,
+            COMPETING: contract.outcome.events.competing,
+        }
+        for number, selection in events_by_number.items():
+            if selection is not None:
+                asked.codes[number] = resolved = store.resolve(selection)
+                codes = {code for group in resolved.values() for code in group}
+                asked.wanted.append(Wanted(number, tuple((code, None) for code in sorted(codes, key=str))))
+    return asked
+
+
+def _index_codes(store: Store, index: Index) -> tuple[Code, ...]:
+    codes = tuple(code for group in store.resolve(index).values() for code in group)
+    if not codes:
+        raise DataError(
+            f"{store.shown} knows none of the index's {index.selector}; check how they are written under `index`"
+        )
+    return codes
+
+
+def _attrition(answer: pd.DataFrame) -> dict[str, int]:
+    row = answer.iloc[0]
+    return {_STEPS[name]: 0 if pd.isna(row[name]) else int(row[name]) for name in answer.columns}
+
+
+def _units(
+    store: Store, asked: _Columns, census: pd.DataFrame, extract: Extract
+) -> tuple[dict[int, _Units], dict[int, tuple[int, int]]]:
+    """By column, how the values of each unit become the column's; and how many values have a unit that cannot."""
+    units: dict[int, _Units] = {}
+    unknown: dict[int, tuple[int, int]] = {}
+    names = store.unit_names(sorted({str(unit) for unit in census["unit"] if unit}))
+    for number, column in asked.columns.items():
+        assert column.events is not None
+        to = extract.units.get(column.name, column.unit)
+        if column.categories or column.events.take not in VALUE_TAKES or to is None:
+            units[number] = _AS_IT_IS
+            continue
+        units[number], lost, total = {"": (1.0, 0.0)}, 0, 0
+        for unit, numbers in census.loc[census["number"] == number, ["unit", "numbers"]].itertuples(index=False):
+            total += int(numbers)
+            change = (1.0, 0.0) if not unit else _change(names.get(unit, unit), to, column)
+            if change is None:
+                lost += int(numbers)
+            else:
+                units[number][unit] = change
+        if lost:
+            unknown[number] = lost, total
+    return units, unknown
+
+
+def _change(unit: str, to: str, column: Column) -> tuple[float, float] | None:
+    """The factor and the shift from one unit to another; None where there are none."""
+    try:
+        zero, one = convert(np.asarray([0.0, 1.0]), from_ucum(unit), to, molar_mass=column.molar_mass)
+    except ContractError:
+        return None
+    return float(one - zero), float(zero)
+
+
+def from_ucum(unit: str) -> str:
+    """A UCUM code as pint writes it; any other unit stays what it is."""
+    text = re.sub(r"\{[^}]*\}", "", unit.strip())
+    if text in _UCUM:
+        return _UCUM[text]
+    text = re.sub(r"10\*(-?\d+)", r"1e\1", text)
+    for theirs, ours in (("[iU]", "IU"), ("[IU]", "IU"), ("mm[Hg]", "mmHg")):
+        text = text.replace(theirs, ours)
+    text = re.sub(r"(?<=[A-Za-z])(\d)(?![\d.])", r"^\1", text)
+    if text.startswith("/"):
+        text = f"1{text}"
+    return text or "dimensionless"
+
+
+def _ask_columns(
+    store: Store, queries: Queries, asked: _Columns, units: Mapping[int, _Units], absent: set[int]
+) -> list[pd.DataFrame]:
+    """The features of all rows: one query for those that are calculated, one for those that are the last or first."""
+    takes, labelled = {}, {}
+    for number, column in asked.columns.items():
+        assert column.events is not None
+        if number in absent:
+            # Nobody recorded it here: that it never happened to any patient would be a guess.
+            continue
+        if column.events.take in RANKED_TAKES:
+            labelled[number] = bool(column.categories)
+        else:
+            takes[number] = column.events.take
+    answers = [store.ask(queries.aggregates(takes, _of(units, takes)))] if takes else []
+    answers += [store.ask(queries.ranked(labelled, _of(units, labelled)))] if labelled else []
+    return [_named(answer, asked) for answer in answers]
+
+
+def _named(answer: pd.DataFrame, asked: _Columns) -> pd.DataFrame:
+    """An answer whose columns c<number> are the contract's."""
+    columns = {name: asked.columns[int(name[1:])] for name in map(str, answer) if re.fullmatch(r"c\d+", name)}
+    finished = {column.name: _finished(answer[name], column) for name, column in columns.items()}
+    return pd.DataFrame({"subject": answer["subject"], "place": answer["place"], **finished})
+
+
+def _of(units: Mapping[int, _Units], numbers: Iterable[int]) -> dict[int, _Units]:
+    return {number: units[number] for number in numbers}
+
+
+def _finished(values: pd.Series, column: Column) -> pd.Series:
+    """A column as the contract wants it, from what the database calculated."""
+    assert column.events is not None
+    take = column.events.take
+    if column.categories:
+        without = next((label for label, codes in column.events.by_category.items() if not codes), None)
+        text = values.astype(object)
+        return text.where(text.notna(), without)
+    numbers = pd.Series(pd.to_numeric(values), dtype="float64")
+    if take in ("count", "any"):
+        numbers = numbers.fillna(0.0)
+        return (numbers > 0).astype("float64") if take == "any" else numbers
+    if take == "days_since":
+        # Fractions of a microsecond are no more than the noise of dividing.
+        return (-numbers / DAY * _per_day(column)).round(9)
+    return numbers
+
+
+def _per_day(column: Column) -> float:
+    return 1.0 if column.unit is None else factor("day", column.unit, where=f"column '{column.name}'")
+
+
+def _outcome(answer: pd.DataFrame, contract: Contract, extract: Extract) -> pd.DataFrame:
+    """The outcome's columns from the times of the first outcome, the competing event and the end of follow-up."""
+    outcome = contract.outcome
+    assert outcome.events is not None
+    event, competing, end = (
+        pd.to_numeric(answer[name]).to_numpy(np.float64, na_value=np.nan) / DAY
+        for name in ("outcome_after", "competing_after", "end_after")
+    )
+    happened = np.isfinite(event) & ~(competing < event)
+    competed = np.isfinite(competing) & ~happened
+    frame = answer[["subject", "place"]].copy()
+    if outcome.time is not None and outcome.event is not None:
+        days = np.where(happened, event, np.where(competed, competing, np.maximum(end, 0.0)))
+        unit = extract.units.get(outcome.time, str(contract.column(outcome.time).unit))
+        frame[outcome.time] = np.round(days * factor("day", unit, where=f"column '{outcome.time}'"), 9)
+        frame[outcome.event] = happened.astype(np.float64)
+    elif outcome.column is not None:
+        frame[outcome.column] = _within(event, happened, competed, competing, end, span_in_days(
+            outcome.events.within or outcome.horizon
+        ))  # fmt: skip
+    if outcome.events.competing is not None:
+        frame[outcome.events.competing.column] = competed.astype(np.float64)
+    return frame
+
+
+def _within(event: Doubles, happened: Any, competed: Any, competing: Doubles, end: Doubles, days: float) -> Doubles:
+    """1 where the outcome came within `days`, 0 where it did not or could not any more, NaN where nobody knows."""
+    y = np.full(len(event), np.nan)
+    y[(end >= days) | (event > days) | (competed & (competing <= days)) | (competing > days)] = 0.0
+    y[happened & (event <= days)] = 1.0
+    return y
+
+
+def _joined(parts: Sequence[pd.DataFrame], contract: Contract, store: Store) -> pd.DataFrame:
+    """The parts side by side, with the id and the person; they are of the same rows in the same order."""
+    keys = parts[0][["subject", "place"]]
+    for part in parts[1:]:
+        if not part[["subject", "place"]].astype(str).equals(keys.astype(str)):
+            raise Unavailable(f"{store.shown} changed while it was read; run again")
+    subject = keys["subject"].astype(str)
+    several = contract.index is not None and contract.index.occurrence == "every"
+    ids = subject + "-" + keys["place"].astype(int).astype(str) if several else subject
+    columns = {contract.id_column: ids}
+    if contract.person is not None:
+        columns[contract.person] = subject
+    for part in parts:
+        columns |= {str(name): part[name] for name in part if name not in ("subject", "place")}
+    frame = pd.DataFrame({name: columns[name] for name in contract.names if name in columns})
+    frame.index = pd.RangeIndex(1, len(frame) + 1, name="row")
+    return frame
+
+
+def _code_findings(store: Store, asked: _Columns, census: pd.DataFrame, absent: set[int]) -> Iterator[Finding]:
+    """Codes of the contract that the site's records do not have, or its vocabulary does not know."""
+    for number, resolved in asked.codes.items():
+        recorded = set(census.loc[census["number"] == number, "code"])
+        missing = [given for given, codes in resolved.items() if not recorded & set(codes)]
+        if not missing:
+            continue
+        name = asked.columns[number].name if number in asked.columns else None
+        titles = store.titles([code for given in missing for code in resolved[given]])
+        unknown = [given for given in missing if not any(code in titles for code in resolved[given])]
+        listed = ", ".join(missing[:_MOST_NAMED]) + (", ..." if len(missing) > _MOST_NAMED else "")
+        known = f", {len(unknown)} of them not in its vocabulary" if unknown else ""
+        what = f"column '{name}'" if name is not None else "the outcome"
+        words = f"{what}: {len(missing)} of {len(resolved)} codes are not recorded at this site{known}: {listed}"
+        severity: Severity = "table_warning" if number in absent else "info"
+        fix = "check how the site codes it, and add its codes to the table"
+        rule = f"{name or 'outcome'}.codes"
+        yield Finding(rule, name, severity, len(missing), len(resolved), words, fix, about="file")
+
+
+def _unit_findings(asked: _Columns, unknown: Mapping[int, tuple[int, int]]) -> Iterator[Finding]:
+    for number, (lost, total) in unknown.items():
+        column = asked.columns[number]
+        words = f"column '{column.name}': {{count}} of {{total}} values have a unit that cannot become {column.unit}"
+        fix = "they were not used; ask the site which unit is meant"
+        yield Finding(f"{column.name}.units", column.name, "table_warning", lost, total, words, fix)
+
+
+def _doubt_findings(answer: pd.DataFrame) -> Iterator[Finding]:
+    sentences = {"before_birth": "before the person's birth", "after_death": "after the day of the person's death"}
+    total = int(answer["records"].iloc[0])
+    for name, when in sentences.items():
+        count = 0 if pd.isna(answer[name].iloc[0]) else int(answer[name].iloc[0])
+        if count:
+            words = f"{{count}} of {{total}} records that the table asks for were made {when}"
+            yield Finding(f"table.{name}", None, "table_warning", count, total, words, "ask the site about their dates")
