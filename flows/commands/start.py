@@ -141,7 +141,7 @@ def add_site(
     console.answer({"site": name, "file": str(path), "guesses": text.count("# guess"), "validation": validation})
     if problems:
         raise SiteStopped(f"{problems[0]}; change {path} and run `tdrop validate {name}{repeat(contracts)}`")
-    if site.role == "target":
+    if site.role != "source":
         console.remark(f"Next:\n  tdrop transfer {name}{repeat(contracts)}")
     if site.labels_in_extract == "drop":
         # The file that was sent holds them: nobody needs to make another one.

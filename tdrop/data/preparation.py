@@ -150,7 +150,7 @@ class Harmonised:
 def harmonise(raw: pd.DataFrame, contract: Contract, site: Site) -> Harmonised:
     """Harmonises a site's extract; label columns are kept for a source only."""
     named, findings = rename(raw, contract, site, site.file)
-    dropped = [name for name in contract.label_columns if site.role == "target" and name in named]
+    dropped = [name for name in contract.label_columns if site.role != "source" and name in named]
     if dropped:
         findings.append(_label_finding(dropped, len(raw), site))
     wanted = [name for name in contract.names if name in named and name not in dropped]

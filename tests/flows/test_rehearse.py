@@ -12,6 +12,7 @@ from flows.rehearse import write_contracts
 from tasks.run import TransferSettings
 from tdrop.base import UsageError
 from tdrop.contracts import load_network
+from tdrop.data import prepare
 from tdrop.home import worker_processes
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "plain_reports")
@@ -59,6 +60,9 @@ def test_in_a_rehearsal_no_site_learns_from_itself_and_every_outcome_is_locked(t
         assert site.name not in [source.name for source in played.sources_of(site)]
         assert site.labels is not None
         assert site.labels_in_extract == "drop"
+        rows = prepare(site, played, home=tiny_network.root).frame
+        assert len(rows)
+        assert not set(played.contract_of(site).outcome.columns) & set(rows), "the outcome is in the label file alone"
 
 
 def test_too_few_labelled_sites_are_one_sentence(tiny_network, monkeypatch):

@@ -96,7 +96,7 @@ def read_events(store: Store, contract: Contract, extract: Extract) -> pd.DataFr
     if contract.index is None:
         raise ContractError(f"table '{contract.name}' has no `index`, which {store.shown} is read by; see OMOP_MEDS.md")
     features = not isinstance(extract, LabelFile)
-    outcome = not (isinstance(extract, Site) and extract.role == "target") and contract.outcome.events is not None
+    outcome = not (isinstance(extract, Site) and extract.role != "source") and contract.outcome.events is not None
     asked = _asked(store, contract, features=features, outcome=outcome)
     index_codes = _index_codes(store, contract.index)
     queries = Queries(store.relations, contract.index, tuple(asked.wanted), index_codes)
