@@ -95,7 +95,7 @@ def test_every_row_is_accounted_for(network):
     assert validation["duplicates"] == 4
     patients = pd.read_csv(place.latest("lakeside") / "patients.csv")
     assert len(patients) == validation["used"] == 114
-    assert list(patients.columns) == ["id", "risk", "sd", "low", "high", "refer", "why"]
+    assert list(patients.columns) == ["id", "risk", "sd", "low", "high", "refer", "why", "moved_by"]
 
 
 def test_patients_list_is_for_the_owner_alone(network):
