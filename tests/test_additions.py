@@ -1,4 +1,4 @@
-"""What the README says under "To add something" is all that is needed: one file each, and the next transfer has it."""
+"""What CONTRIBUTING.md says under "To add something" is all that is needed: one file each, and the next transfer has it."""
 
 from __future__ import annotations
 
@@ -90,12 +90,13 @@ disclosure: {exempt: true}
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Does what the README's table says in a copy of the project, then one small transfer; returns its home."""
+    """Does what that table says in a copy of the project, then one small transfer; returns its home."""
     project, home = tmp_path_factory.mktemp("project"), tmp_path_factory.mktemp("home")
     for name in ("tdrop", "tasks", "flows", "data_contracts"):
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(PROJECT / name, project / name, symlinks=True, ignore=ignored)
-    places = re.findall(r"^\| (a .*?) \| (.*) \|$", (PROJECT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    page = (PROJECT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    places = re.findall(r"^\| (a .*?) \| (.*) \|$", page, re.MULTILINE)
     files = {what: re.search(r"`(.*?)`", where).group(1) for what, where in places if "`" in where}
     add = {
         "a method": ("<name>", "naive_bayes", METHOD),

@@ -97,7 +97,7 @@ def about_source(result):
 
 def besides_watch(result) -> list[str]:
     """What is said of the batch and the champion; the watch has met these patients before, and says so."""
-    return [sentence for sentence in result.sentences if not sentence.startswith("the watch ")]
+    return [sentence for sentence in result.sentences if "watch" not in sentence]
 
 
 # The batch.
