@@ -45,9 +45,14 @@ TINY_METHODS = {
 }
 
 
+#: The longest files, the longest first.
+LONG = ("deploy", "transfer", "dask", "verdict", "side_by_side", "stopping", "champion", "server_down", "rehearse")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts the long files first: of two processes neither is left with one of them while the other has nothing."""
-    items.sort(key=lambda item: "flows" not in item.path.parts)
+    places = {f"test_{name}": place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: (places.get(item.path.stem, len(LONG)), "flows" not in item.path.parts))
 
 
 @pytest.fixture(scope="session")

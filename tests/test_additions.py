@@ -1,4 +1,4 @@
-"""What CONTRIBUTING.md says under "To add something" is all that is needed: one file each, and the next transfer has it."""
+"""What CONTRIBUTING.md says under "To add something" is all that is needed: one file, and the next transfer has it."""
 
 from __future__ import annotations
 
