@@ -93,7 +93,7 @@ def plan_file(existing: str, network: Network, contracts: str, *, remove: bool) 
     if foreign := sorted(entries.keys() & targets.keys() - ours):
         raise ContractError(f"{FILE}: deployment '{foreign[0]}' has a site's name but another flow; rename it")
     gone = tuple(sorted(ours - targets.keys()))
-    written = [_entry(site, contracts, entries.get(name, {})) for name, site in targets.items()]
+    written = [_entry(network, site, contracts, entries.get(name, {})) for name, site in targets.items()]
     written += [entry for name, entry in entries.items() if name not in targets and not (remove and name in gone)]
     # Flow style at the leaves keeps a site to nine lines.
     style: Any = {"sort_keys": False, "allow_unicode": True, "width": 110, "default_flow_style": None}
@@ -116,7 +116,7 @@ def _read(existing: str) -> dict[str, Any]:
     return dict(document)
 
 
-def _entry(site: Site, contracts: str, existing: Entry) -> Entry:
+def _entry(network: Network, site: Site, contracts: str, existing: Entry) -> Entry:
     """A site's deployment; parameters and work pool that a person set are kept."""
     return {
         "name": site.name,
@@ -126,6 +126,7 @@ def _entry(site: Site, contracts: str, existing: Entry) -> Entry:
         "schedules": [] if site.schedule is None else [{"cron": site.schedule}],
         "tags": [
             *(TAG, f"site:{site.name}", f"table:{site.table}"),
+            *(f"source:{source.name}" for source in network.sources_of(site)),
             *(["simulated"] if site.simulated else []),
         ],
         "concurrency_limit": {"limit": 1, "collision_strategy": "ENQUEUE"},
