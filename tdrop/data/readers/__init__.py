@@ -60,11 +60,6 @@ def read_extract(
     return frame
 
 
-def event_reader(kind: str, options: Mapping[str, Any] | None = None) -> Any:
-    """The reader of a kind of event database, for who asks it questions of their own."""
-    return _reader(kind, options or {}, f"reader {kind}")
-
-
 def read_file(path: Path, kind: str | None = None, options: Mapping[str, Any] | None = None) -> pd.DataFrame:
     """Returns the extract in a file; the kind follows from its name unless given."""
     reader, location = _reader(kind or kind_of(path), options or {}, str(path)), _local(path)

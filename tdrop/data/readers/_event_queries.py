@@ -157,33 +157,19 @@ select c.subject as subject, c.place as place, a.outcome_time - c.moment as outc
        a.competing_time - c.moment as competing_after, c.finish - c.moment as end_after
 from cohort c left join seen a on a.subject = c.subject and a.place = c.place order by c.subject, c.place"""
 
-    def frequent(self, low: int, most: int) -> str:
-        """The codes that most rows of the cohort have in the window: code, rows, numbers (rows with a value), times."""
-        return f"""{self._with(cohort=True, every_code=True)}
-select e.code as code, count(distinct c.subject) as persons,
-       count(distinct case when e.value is not null then c.subject end) as with_value, count(*) as records,
-       max(e.unit) as unit, min(e.value) as lowest, max(e.value) as highest
-from cohort c join events e on e.subject = c.subject and e.time >= c.moment + {low} and e.time <= c.moment
-group by e.code order by count(distinct c.subject) desc, e.code limit {most}"""
-
-    def rows(self) -> str:
-        """How many rows the cohort has."""
-        return f"{self._with(cohort=True)}\nselect count(*) as cohort_rows from cohort"
-
     def _with(
         self,
         *,
         cohort: bool = False,
         units: Mapping[int, Mapping[str, tuple[float, float]]] | None = None,
         numbers: Iterable[int] | None = None,
-        every_code: bool = False,
     ) -> str:
         """The common beginning: the events asked for, the selections, and the rows."""
         asked = [item for item in self.wanted if numbers is None or item.number in set(numbers)]
         # Births and deaths are few, and index records make the rows.
         codes = {self.relations.birth, self.relations.death, *self.index_codes}
         codes |= {code for item in asked for code, _ in item.codes}
-        chosen = "" if every_code else f" where code in ({', '.join(sorted(map(literal, codes)))})"
+        chosen = f" where code in ({', '.join(sorted(map(literal, codes)))})"
         parts = [f"events as (select subject, time, code, value, label, unit from ({self.relations.events}) r{chosen})"]
         parts.append(self._selection(asked))
         if units is not None:
