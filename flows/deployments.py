@@ -126,7 +126,6 @@ def _entry(network: Network, site: Site, contracts: str, existing: Entry) -> Ent
         "schedules": [] if site.schedule is None else [{"cron": site.schedule}],
         "tags": [
             *(TAG, f"site:{site.name}", f"table:{site.table}"),
-            *(f"source:{name}" for name in ((site.source,) if site.source is not None else site.sources)),
             *(f"source:{source.name}" for source in network.sources_of(site)),
             *(["simulated"] if site.simulated else []),
         ],
