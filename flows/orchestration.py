@@ -43,6 +43,8 @@ UNUSED_SERVICES = (
 
 #: How often a command asks whether its Prefect server still answers, and after how much silence it says so and ends.
 ASK_SECONDS, SAY_SECONDS, GIVE_UP_SECONDS = 2.0, 6.0, 45.0
+#: The same for a server of our own whose process is still there.
+BUSY_SECONDS = 300.0
 
 
 @contextmanager
@@ -56,14 +58,15 @@ def prefect_server(meanwhile: Callable[[], None] = lambda: None) -> Iterator[str
         meanwhile: Work that needs no server, done while one starts.
     """
     url = configured_server() or announced(default_home())
+    server: Server | None = None
     with ExitStack() as stack:
         if url is None:
-            url = stack.enter_context(_local_server(meanwhile))
+            url, server = stack.enter_context(_local_server(meanwhile))
         else:
             require_answer(url)
             meanwhile()
         stack.enter_context(_using(url))
-        stack.enter_context(_watching_server(url))
+        stack.enter_context(_watching_server(url, server))
         stack.callback(_send_logs)
         yield url
 
@@ -104,8 +107,8 @@ def _using(url: str) -> Iterator[None]:
 
 
 @contextmanager
-def _local_server(meanwhile: Callable[[], None]) -> Iterator[str]:
-    """A Prefect server of our own for the block; yields its address."""
+def _local_server(meanwhile: Callable[[], None]) -> Iterator[tuple[str, Server]]:
+    """A Prefect server of our own for the block; yields its address and itself."""
     home = Path(os.environ["PREFECT_HOME"])
     home.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
     port = free_port()
@@ -117,7 +120,7 @@ def _local_server(meanwhile: Callable[[], None]) -> Iterator[str]:
             server = stack.enter_context(starting("Prefect", prefect_command(port), f"{url}/health", log, environment))
             meanwhile()
             server.wait_until_up()
-        yield url
+        yield url, server
 
 
 def starting_alone(home: Path) -> FileLock:
@@ -126,10 +129,11 @@ def starting_alone(home: Path) -> FileLock:
 
 
 @contextmanager
-def _watching_server(url: str) -> Iterator[None]:
+def _watching_server(url: str, own: Server | None) -> Iterator[None]:
     """Says within seconds that the server stopped answering, and ends the command when it stays away.
 
-    Prefect's client would go on trying to reach it for many minutes.
+    Prefect's client would go on trying to reach it for many minutes. A server of our own whose process lives is only
+    slow on a busy machine, and is given longer.
     """
     ended = threading.Event()
 
@@ -140,7 +144,8 @@ def _watching_server(url: str) -> Iterator[None]:
                 answered, said = time.monotonic(), False
                 continue
             silent = time.monotonic() - answered
-            if silent > GIVE_UP_SECONDS:
+            alive = own is not None and own.process.poll() is None
+            if silent > (BUSY_SECONDS if alive else GIVE_UP_SECONDS):
                 request_interrupt()
                 _write(f"tdrop: {server_lost_message(url)}")
                 os._exit(1)
