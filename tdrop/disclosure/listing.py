@@ -16,7 +16,7 @@ from typing import Any
 PUBLISHED: Mapping[str, Mapping[str, str]] = {
     "validation.json": {
         **dict.fromkeys(("read", "used", "quarantined", "duplicates"), "count"),
-        **dict.fromkeys(("findings[].count", "findings[].total", "findings[].others.*"), "count"),
+        **dict.fromkeys(("findings[].count", "findings[].total", "findings[].others.*", "attrition[].count"), "count"),
         "form": "design",
     },
     "choice.json": {

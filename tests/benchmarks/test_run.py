@@ -25,6 +25,7 @@ FILES = {
     "transfers": {"choosing.csv", "choosing_unlabelled.csv", "unlabelled.csv", "forecast_intervals.csv"},
     "placebos": {"unlabelled.csv", "unlabelled_problems.csv"},
     "length": {"length.csv"},
+    "watch": {"further.csv", "harm.csv", "outcomes.csv"},
     "speed": {"speed.csv"},
 }
 
