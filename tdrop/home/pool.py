@@ -76,6 +76,8 @@ class WorkerPool:
                         future = worker.submit(_timed, fn, args, kwargs)
                     return future.result()
                 except (BrokenProcessPool, OSError, EOFError):
+                    # Whoever forks the workers may be about to die with this one.
+                    time.sleep(0.2)
                     worker = self._start()
             raise_if_interrupted()
             raise FitError(f"its worker process died {TRIES} times (out of memory?); run again with fewer processes")
