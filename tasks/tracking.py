@@ -259,8 +259,14 @@ def _collect_garbage(uri: str, runs: Sequence[str], models: Sequence[str]) -> No
     from mlflow.cli import gc
 
     arguments = ["--backend-store-uri", uri, "--run-ids", ",".join(runs), "--logged-model-ids", ",".join(models)]
-    with redirect_stdout(io.StringIO()):
-        gc.main(arguments, standalone_mode=False)
+    configured = os.environ.get("MLFLOW_TRACKING_URI")
+    try:
+        with redirect_stdout(io.StringIO()):
+            gc.main(arguments, standalone_mode=False)
+    finally:
+        # It writes the address of the record into the environment, where the next home would take it for a setting.
+        if configured is None:
+            os.environ.pop("MLFLOW_TRACKING_URI", None)
 
 
 def _without_password(uri: str) -> str:

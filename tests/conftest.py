@@ -55,6 +55,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (places.get(item.path.stem, len(LONG)), "flows" not in item.path.parts))
 
 
+@pytest.fixture(autouse=True)
+def no_tracking_address_left() -> Iterator[None]:
+    """Takes away the address that MLflow writes into the environment: a later test would record on a server gone by."""
+    yield
+    os.environ.pop("MLFLOW_TRACKING_URI", None)
+
+
 @pytest.fixture(scope="session")
 def session_server(tmp_path_factory: pytest.TempPathFactory):
     """One Prefect server for the whole session on a database of its own; yields its settings by variable."""
