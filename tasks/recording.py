@@ -17,6 +17,7 @@ from urllib.parse import urlencode
 from tasks.models import find_model, log_model, point_candidate, register, same_model
 from tasks.site_record import MethodRecord, SiteRecord
 from tasks.tracking import PARENT, connect, experiment_id
+from tdrop import figures
 from tdrop.home import Place, digest_of
 
 if TYPE_CHECKING:
@@ -37,17 +38,32 @@ MODEL_TAG = "model"
 DATASET_TRIES = 3
 #: What MLflow's page puts before a saved view's key.
 SAVED_VIEW = "mlflow.sharedViewState."
-#: Columns of one site's methods, in the order a reader asks: was it chosen, does it know its errors, does it rank
-#: patients, what spoke for it beforehand.
-METHOD_COLUMNS = (
-    *("tags.`chosen`", "metrics.`error_auroc_sd`", "metrics.`auroc`", "metrics.`log_loss`", "metrics.`referred`"),
-    "metrics.`choice/weighted_log_loss`",
-)
+#: Columns of one site's methods and their widths, in the order a reader asks: was it chosen, does it know its errors,
+#: does it rank patients, what spoke for it beforehand. A width that holds the whole heading.
+METHOD_COLUMNS: Mapping[str, int] = {
+    "tags.`chosen`": 80,
+    "metrics.`error_auroc_sd`": 130,
+    "metrics.`auroc`": 80,
+    "metrics.`log_loss`": 90,
+    "metrics.`referred`": 85,
+    "metrics.`choice/weighted_log_loss`": 200,
+}
 #: Columns of the sites side by side.
-SITE_COLUMNS = (
-    *("tags.`chosen`", "tags.`verdict`", "metrics.`forecast/auroc`", "metrics.`auroc`", "metrics.`error_auroc_sd`"),
-    *("metrics.`referred`", "metrics.`rows/used`", "metrics.`shift/domain_auroc`"),
-)
+SITE_COLUMNS: Mapping[str, int] = {
+    "tags.`verdict`": 80,
+    "tags.`chosen`": 170,
+    "metrics.`auroc`": 80,
+    "metrics.`forecast/auroc`": 120,
+    "metrics.`error_auroc_sd`": 130,
+    "metrics.`referred`": 85,
+    "metrics.`rows/used`": 90,
+    "metrics.`shift/domain_auroc`": 155,
+}
+#: What the views' charts draw as bars, and the pair that they draw against each other.
+CHARTS = ("error_auroc_sd", "auroc", "log_loss")
+PAIR = ("auroc", "error_auroc_sd")
+#: Tag with the colour of a run in MLflow's charts.
+COLOUR = "mlflow.runColor"
 #: The key of the view of all sites.
 ALL_SITES = "compare-sites"
 
@@ -112,7 +128,7 @@ def _write_method(place: Place, experiment: str, parent: str, record: SiteRecord
     client = connect(place)
     chosen = method.method == record.chosen
     tags = {**record.tags, "kind": "method", "method": method.method, "chosen": str(chosen).lower(), PARENT: parent}
-    tags |= {DESCRIPTION: record.about_method(method.method)}
+    tags |= {DESCRIPTION: record.about_method(method.method), COLOUR: figures.look(method.method).colour}
     # A run's name is the first column, which no window cuts off.
     name = f"chosen: {method.method}" if chosen else method.method
     with recorded_run(client, experiment, name, tags, method.seconds) as run_id:
@@ -250,9 +266,27 @@ def save_views(client: MlflowClient, experiment: str, site: str, parent: str, *,
             "orderByKey": order,
             "orderByAsc": ascending,
             "selectedColumns": list(columns),
+            "columnOrder": list(columns),
+            "columnWidths": dict(columns),
+            "runsHiddenMode": "SHOW_ALL",
+            **_charts("Measured at the site" if key == ALL_SITES else f"Measured at {site}"),
         }
         view = {"name": name, "createdAt": now, "updatedAt": now, "state": json.dumps(state)}
         client.set_experiment_tag(experiment, SAVED_VIEW + key, json.dumps(view))
+
+
+def _charts(title: str) -> dict[str, Any]:
+    """The part of a view's state that holds its charts, in a section that stands before those MLflow makes itself."""
+    common = {"metricSectionId": "tdrop", "runsCountToCompare": 20, "deleted": False, "isGenerated": False}
+    bars = [{"uuid": f"tdrop-{metric}", "type": "BAR", "metricKey": metric, **common} for metric in CHARTS]
+    across, up = ({"key": metric, "type": "METRIC"} for metric in PAIR)
+    pair = {"uuid": "tdrop-pair", "type": "SCATTER", "xaxis": across, "yaxis": up, **common}
+    section = {"uuid": "tdrop", "name": title, "display": True, "deleted": False, "isGenerated": False}
+    return {
+        "compareRunCharts": [*bars, pair],
+        "compareRunSections": [{**section, "isReordered": True}],
+        "isAccordionReordered": True,
+    }
 
 
 def view_address(tracking: str, experiment: str, key: str = ALL_SITES) -> str:

@@ -46,7 +46,8 @@ def test_a_view_of_the_methods_comes_with_the_experiment(tmp_path, labelled, fir
     assert first in state["orderByKey"]
     assert state["orderByAsc"] is not labelled
     assert state["orderByKey"] in state["selectedColumns"]
-    assert state["selectedColumns"][0] == "tags.`chosen`"
+    assert state["selectedColumns"][0] == state["columnOrder"][0] == "tags.`chosen`"
+    assert next(chart["metricKey"] for chart in state["compareRunCharts"] if chart["type"] == "BAR") == "error_auroc_sd"
     sites = json.loads(
         json.loads(client.get_experiment(experiment).tags["mlflow.sharedViewState.compare-sites"])["state"]
     )
