@@ -1,22 +1,22 @@
-"""Any method by name as a scikit-learn classifier: labelled source rows in, and the target's rows beside them."""
+"""Any method by name as a scikit-learn estimator: labelled source rows in, and the target's rows beside them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from tdrop.base import Cohort, Doubles, Fitted, Floats
+from tdrop.base import INTERVAL_LEVEL, Cohort, Doubles, Fitted, Floats, Task
 from tdrop.methods import build
 
 
-class TransferClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A method of tdrop for arrays and DataFrames of finite numbers and two classes.
+class _TransferEstimator(BaseEstimator):  # type: ignore[misc]
+    """What classifier and regressor share.
 
     Args:
         method: Name of the method, one of `tdrop.method_names()`.
@@ -38,46 +38,27 @@ class TransferClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.passes = passes
         self.seed = seed
 
-    def __sklearn_tags__(self) -> Any:
-        """Two classes only."""
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
+    def predict_uncertainty(self, X: ArrayLike) -> Floats:
+        """Standard deviation (rows,) of the samples; of several classes the root of their mean variance."""
+        return np.asarray(self._fitted().summarise(self._rows(X), self.passes, seed=self.seed).sd)
 
-    def fit(self, X: ArrayLike, y: ArrayLike, X_target: ArrayLike | None = None) -> TransferClassifier:
-        """Fits on labelled source rows X (rows, features), y (rows,) and the target's rows without labels.
-
-        Without `X_target` the source's own rows stand for the target: no transfer, for pipelines that know of none.
-        """
-        rows, labels = validate_data(self, X, y, dtype=np.float32)
-        check_classification_targets(labels)
-        kind = type_of_target(labels, input_name="y")
-        if kind != "binary":
-            raise ValueError(f"Only binary classification is supported. The type of the target is {kind}.")
-        self.classes_, outcome = np.unique(labels, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError("Classifier can't train when only one class is present.")
+    def _fit(
+        self, rows: Floats, y: NDArray[Any], X_target: ArrayLike | None, task: Task, classes: tuple[str, ...] = ()
+    ) -> Self:
+        """Fits on source rows (rows, features) and y (rows,); without `X_target` the source stands for the target."""
         target = rows if X_target is None else validate_data(self, X_target, dtype=np.float32, reset=False)
         names = tuple(f"x{index}" for index in range(rows.shape[1]))
-        source = Cohort("source", np.arange(len(rows)), names, rows, outcome.astype(np.float32))
-        here = Cohort("target", np.arange(len(target)), names, target)
+        source = Cohort("source", np.arange(len(rows)), names, rows, y.astype(np.float32), task, classes=classes)
+        here = Cohort("target", np.arange(len(target)), names, target, task=task, classes=classes)
         self.fitted_ = build(self.method).with_settings(**(self.settings or {})).fit(source, here, None, seed=self.seed)
         return self
 
-    def predict_proba(self, X: ArrayLike) -> Doubles:
-        """Probabilities (rows, 2) of the two classes, in the order of `classes_`."""
+    def _mean(self, X: ArrayLike) -> Doubles:
+        """The samples' mean, of the samples' shape without their first axis."""
         # In double precision: a row's mean may not depend on the rows beside it, as that of many floats does.
-        risk = self._fitted().sample(self._rows(X), self.passes, seed=self.seed).samples.mean(axis=0, dtype=np.float64)
-        return np.column_stack([1.0 - risk, risk])
-
-    def predict_uncertainty(self, X: ArrayLike) -> Floats:
-        """Standard deviation (rows,) of the samples of the second class's probability."""
-        return np.asarray(self._fitted().summarise(self._rows(X), self.passes, seed=self.seed).sd)
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The more likely class (rows,)."""
-        chosen = (self.predict_proba(X)[:, 1] >= 0.5).astype(int)
-        return np.asarray(self.classes_[chosen])
+        samples = self._fitted().sample(self._rows(X), self.passes, seed=self.seed).samples
+        mean: Doubles = samples.mean(axis=0, dtype=np.float64)
+        return mean
 
     def _fitted(self) -> Fitted:
         check_is_fitted(self)
@@ -86,3 +67,71 @@ class TransferClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _rows(self, X: ArrayLike) -> Floats:
         return np.asarray(validate_data(self, X, dtype=np.float32, reset=False))
+
+
+class TransferClassifier(ClassifierMixin, _TransferEstimator):  # type: ignore[misc]
+    """A method of tdrop for arrays and DataFrames of finite numbers and 2 to 20 classes.
+
+    Args:
+        method: Name of the method, one of `tdrop.method_names()`.
+        settings: Settings of the method that differ from its own; None for none.
+        passes: Samples behind a prediction.
+        seed: Seed of the fit and of the samples.
+    """
+
+    def fit(self, X: ArrayLike, y: ArrayLike, X_target: ArrayLike | None = None) -> Self:
+        """Fits on labelled source rows X (rows, features), y (rows,) and the target's rows without labels.
+
+        Without `X_target` the source's own rows stand for the target: no transfer, for pipelines that know of none.
+        """
+        rows, labels = validate_data(self, X, y, dtype=np.float32)
+        check_classification_targets(labels)
+        self.classes_, outcome = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError("Classifier can't train when only one class is present.")
+        if len(self.classes_) == 2:
+            return self._fit(rows, outcome, X_target, "binary")
+        names = tuple(str(index) for index in range(len(self.classes_)))
+        return self._fit(rows, outcome, X_target, "classes", names)
+
+    def predict_proba(self, X: ArrayLike) -> Doubles:
+        """Probabilities (rows, classes), in the order of `classes_`."""
+        mean = self._mean(X)
+        return np.column_stack([1.0 - mean, mean]) if mean.ndim == 1 else mean
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The most likely class (rows,); of two equally likely ones the second."""
+        probabilities = self.predict_proba(X)
+        last = probabilities.shape[1] - 1
+        return np.asarray(self.classes_[last - probabilities[:, ::-1].argmax(axis=1)])
+
+
+class TransferRegressor(RegressorMixin, _TransferEstimator):  # type: ignore[misc]
+    """A method of tdrop for arrays and DataFrames of finite numbers and a continuous outcome.
+
+    Args:
+        method: Name of the method, one of `tdrop.method_names()`.
+        settings: Settings of the method that differ from its own; None for none.
+        passes: Samples behind a prediction.
+        seed: Seed of the fit and of the samples.
+    """
+
+    def fit(self, X: ArrayLike, y: ArrayLike, X_target: ArrayLike | None = None) -> Self:
+        """Fits on source rows X (rows, features) with their outcomes y (rows,), and the target's rows without.
+
+        Without `X_target` the source's own rows stand for the target: no transfer, for pipelines that know of none.
+        """
+        rows, values = validate_data(self, X, y, dtype=np.float32, y_numeric=True)
+        return self._fit(rows, values, X_target, "regression")
+
+    def predict(self, X: ArrayLike) -> Doubles:
+        """The samples' mean (rows,)."""
+        return self._mean(X)
+
+    def predict_interval(self, X: ArrayLike, level: float = INTERVAL_LEVEL) -> tuple[Floats, Floats]:
+        """Lower and upper ends (rows,) of the samples' central interval: the model's doubt without the outcome's noise.
+
+        The pipeline adds the noise that it estimates out of fold, and so covers outcomes; see docs/OUTCOMES.md.
+        """
+        summary = self._fitted().summarise(self._rows(X), self.passes, seed=self.seed, levels=(level,))
+        return summary.interval(level)

@@ -29,8 +29,9 @@ def small_cohorts(task: str = "binary", rows: int = 90, *, seed: int = 0) -> tup
     def draw(site: str, mean: float) -> Cohort:
         X = generator.normal(size=(rows, 3)) + mean
         signal = X[:, 0] - X[:, 1] ** 2 + generator.normal(size=rows)
-        y = signal > 0 if task == "binary" else 100 + 7 * signal
-        return Cohort(site, np.arange(rows), ("a", "b", "c"), X, y, task)  # type: ignore[arg-type]
+        y = {"binary": signal > 0, "classes": np.digitize(signal, (-1, 1)), "regression": 100 + 7 * signal}[task]
+        classes = ("low", "middle", "high") if task == "classes" else ()
+        return Cohort(site, np.arange(rows), ("a", "b", "c"), X, y, task, classes=classes)  # type: ignore[arg-type]
 
     return draw("north", 0.0), draw("south", 1.0).unlabelled(), draw("north", 0.5)
 

@@ -16,13 +16,16 @@ Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-Task = Literal["binary", "regression"]
+Task = Literal["binary", "classes", "regression"]
 
 #: Called during a fit with (step, steps, training loss, validation loss or None).
 StepCallback = Callable[[int, int, float, float | None], None]
 
 #: The level of every interval that is shown unless a site asks for another.
 INTERVAL_LEVEL = 0.95
+
+#: A table of one number per class and patient stays readable, and each class has patients to learn from.
+MOST_CLASSES = 20
 
 #: What a feature is: a number, the place in an order, a yes or no, one category of several, or "it was not recorded".
 FeatureKind = Literal["continuous", "ordinal", "binary", "level", "missing"]
@@ -62,10 +65,11 @@ class Cohort:
         features: Names of the columns of X.
         X: Encoded features (rows, features), float32, finite.
         y: Outcomes (rows,) float32, or None for a cohort without labels.
-        task: "binary" (outcomes 0 and 1) or "regression".
+        task: "binary" (outcomes 0 and 1), "classes" (outcomes are places in `classes`) or "regression".
         described: What each feature is, in the order of `features`; columns of their own unless given.
         persons: Whose row it is, as a number that says nothing else (rows,); None where no person has two rows.
         origins: Name of the site that each row came from (rows,); None where all came from `site`.
+        classes: Names of the K classes, in their order; empty unless the task is "classes".
     """
 
     site: str
@@ -77,10 +81,12 @@ class Cohort:
     described: tuple[Feature, ...] = ()
     persons: Indices | None = None
     origins: NDArray[Any] | None = None
+    classes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ids", np.asarray(self.ids))
         object.__setattr__(self, "features", tuple(self.features))
+        object.__setattr__(self, "classes", tuple(map(str, self.classes)))
         if tuple(feature.name for feature in self.described) != self.features:
             # Also after `replace(cohort, features=...)`: a description never outlives the names it was made for.
             known = {feature.name: feature for feature in self.described}
@@ -121,6 +127,18 @@ class Cohort:
                 raise DataError(f"{where}: {bad:,} of {rows:,} outcomes are not finite; remove those rows")
             if self.task == "binary" and not np.isin(self.y, (0.0, 1.0)).all():
                 raise DataError(f"{where}: a binary outcome must be 0 or 1; set task='regression' for other outcomes")
+        self._check_classes(where)
+
+    def _check_classes(self, where: str) -> None:
+        if self.task != "classes":
+            if self.classes:
+                raise DataError(f"{where}: {len(self.classes)} classes were named for task '{self.task}'; name none")
+            return
+        count = len(self.classes)
+        if len(set(self.classes)) != count or not 2 <= count <= MOST_CLASSES:
+            raise DataError(f"{where}: {count} classes are named; name 2 to {MOST_CLASSES} different ones")
+        if self.y is not None and not np.isin(self.y, np.arange(count)).all():
+            raise DataError(f"{where}: outcomes of {count} classes must be whole numbers from 0 to {count - 1}")
 
     def __len__(self) -> int:
         return len(self.X)
@@ -144,22 +162,25 @@ class Cohort:
 
 @dataclass(frozen=True)
 class Predictive:
-    """Samples of the predicted risk (or value): (passes, rows)."""
+    """Samples of the predicted risk (or value): (passes, rows), or of K classes' probabilities: (passes, rows, K)."""
 
     samples: Floats
 
     @property
     def mean(self) -> Floats:
-        """Risk (rows,)."""
+        """Risk (rows,), or the classes' probabilities (rows, K)."""
         return np.asarray(self.samples.mean(axis=0))
 
     @property
     def sd(self) -> Floats:
-        """Standard deviation of the samples (rows,)."""
-        return np.asarray(self.samples.std(axis=0))
+        """Standard deviation of the samples (rows,); of K classes the root of the mean variance over classes."""
+        spread = self.samples.std(axis=0)
+        if spread.ndim == 2:
+            spread = np.sqrt(np.square(spread).mean(axis=-1))
+        return np.asarray(spread)
 
     def interval(self, level: float = INTERVAL_LEVEL) -> tuple[Floats, Floats]:
-        """Central interval of the samples: lower and upper ends, each (rows,)."""
+        """Central interval of the samples: lower and upper ends, each (rows,), or (rows, K) of K classes."""
         low, high = np.quantile(self.samples, [(1 - level) / 2, (1 + level) / 2], axis=0)
         return low.astype(np.float32), high.astype(np.float32)
 
@@ -169,11 +190,11 @@ class Summary:
     """What is kept of a Predictive: enough for every table, figure and list.
 
     Attributes:
-        mean: Risk (rows,).
-        sd: Standard deviation (rows,).
+        mean: Risk (rows,), or the probabilities (rows, K) of K classes.
+        sd: Standard deviation (rows,); see `Predictive.sd`.
         levels: Interval levels, ascending (levels,).
-        low: Lower ends (levels, rows).
-        high: Upper ends (levels, rows).
+        low: Lower ends (levels, rows), or (levels, rows, K).
+        high: Upper ends, of the same shape.
         passes: How many samples it rests on; 1 means that there is no spread.
     """
 
@@ -199,12 +220,14 @@ class Fitted(Protocol):
     Attributes:
         features: Names of the features it was fitted on.
         task: What it predicts.
+        classes: Names of the K classes; empty for other tasks.
         steps: Steps (or iterations) behind the kept weights.
         history: Training curve, one dict per point: step, loss, validation_loss (None without validation).
     """
 
     features: tuple[str, ...]
     task: Task
+    classes: tuple[str, ...]
     steps: int
     history: Sequence[dict[str, float | None]]
 

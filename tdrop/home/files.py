@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from tdrop.base import Cohort, Feature, Summary, plain, read, read_arrays
+from tdrop.base import Cohort, Feature, Summary, Task, plain, read, read_arrays
 
 #: Files of a stage with encoded patients; its source alone is a stage too, which the last one names.
 SOURCE, TARGET, ENCODER, LABELLED = "source.npz", "target.npz", "encoder.json", "labelled.json"
@@ -35,6 +35,7 @@ REFUSED = "refused_labels.json"
 def save_cohort(path: Path, cohort: Cohort) -> None:
     """Writes a cohort to an .npz file."""
     known: dict[str, Any] = {"y": cohort.y, "persons": cohort.persons, "origins": cohort.origins}
+    known["classes"] = np.asarray(cohort.classes) if cohort.classes else None
     np.savez(
         path,
         site=np.asarray(cohort.site),
@@ -56,10 +57,11 @@ def load_cohort(path: Path) -> Cohort:
         features=tuple(feature.name for feature in described),
         X=data["X"],
         y=data.get("y"),
-        task="regression" if str(data["task"]) == "regression" else "binary",
+        task=cast("Task", str(data["task"])),
         described=described,
         persons=data.get("persons"),
         origins=data.get("origins"),
+        classes=tuple(map(str, data.get("classes", ()))),
     )
 
 

@@ -54,9 +54,11 @@ class ConcreteDropout(NetworkMethod):
         shared = {name: values for name, values in super().search_space().items() if name != "weight_decay"}
         return {**shared, "length_scale": (0.01, 0.1, 0.3, 1.0), "initial_rate": (0.1, 0.3)}
 
-    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
+    def network(
+        self, features: int, rows: int, task: Task, generator: torch.Generator, outputs: int = 1
+    ) -> NeuralNetwork:
         """Makes the untrained network."""
-        return ConcreteNetwork(self, self.layers(features, generator), rows, task)
+        return ConcreteNetwork(self, self.layers(features, generator, outputs=outputs), rows, task)
 
 
 class ConcreteNetwork(NeuralNetwork):

@@ -35,9 +35,11 @@ class Ensemble(NetworkMethod):
         """The documented values that tuning may try, by setting."""
         return {**super().search_space(), **PLAIN_NETWORK}
 
-    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
+    def network(
+        self, features: int, rows: int, task: Task, generator: torch.Generator, outputs: int = 1
+    ) -> NeuralNetwork:
         """Makes the untrained networks."""
-        return EnsembleNetwork(self.layers(features, generator, self.members), task)
+        return EnsembleNetwork(self.layers(features, generator, self.members, outputs), task)
 
 
 class EnsembleNetwork(NeuralNetwork):
@@ -54,12 +56,12 @@ class EnsembleNetwork(NeuralNetwork):
         return output_loss(self.training_outputs(batch.x), batch.y, self.task) * self.members
 
     def training_outputs(self, x: Tensor) -> Tensor:
-        """Every member's outputs (members, rows) for its own rows x (members, rows, features)."""
+        """Every member's outputs (members, rows), or K logits behind each, for its rows x (members, rows, features)."""
         hidden = x
         for place in range(len(self.layers) - 1):
             hidden = self.layers.hidden_layer(hidden, place)
-        outputs = torch.baddbmm(self.layers.bias(-1), hidden, self.layers.weight(-1))[..., 0]
-        return outputs + self.layers.linear_term(x)
+        outputs = torch.baddbmm(self.layers.bias(-1), hidden, self.layers.weight(-1))
+        return (outputs[..., 0] if self.layers.single else outputs) + self.layers.linear_term(x)
 
     def draw(self, passes: int, seed: int) -> list[Tensor]:
         """The members' weights: what is drawn is the member, so passes and seed change nothing."""

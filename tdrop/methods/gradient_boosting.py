@@ -48,7 +48,7 @@ class GradientBoosting(ReferenceMethod):
 
     def estimator(self, task: Task, seed: int) -> Any:
         """An unfitted model that grows exactly `steps` trees."""
-        kind = HistGradientBoostingClassifier if task == "binary" else HistGradientBoostingRegressor
+        kind = HistGradientBoostingRegressor if task == "regression" else HistGradientBoostingClassifier
         return kind(
             max_iter=self.steps,
             learning_rate=self.learning_rate,

@@ -34,10 +34,12 @@ class LastLayer(NetworkMethod):
         """The documented values that tuning may try, by setting."""
         return {**super().search_space(), "rate": (0.2, 0.5)}
 
-    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
+    def network(
+        self, features: int, rows: int, task: Task, generator: torch.Generator, outputs: int = 1
+    ) -> NeuralNetwork:
         """Makes the untrained network."""
         rates = [0.0] * (len(self.hidden) - 1) + [self.rate]
-        return FixedDropout(self.layers(features, generator), rates, task)
+        return FixedDropout(self.layers(features, generator, outputs=outputs), rates, task)
 
 
 METHOD = LastLayer

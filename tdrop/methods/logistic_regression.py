@@ -1,4 +1,6 @@
-"""Logistic regression (ridge regression for regression): the reference that clinicians already trust.
+"""Logistic regression: the reference that clinicians already trust.
+
+Multinomial for K classes; ridge regression for a continuous outcome.
 
 Formula: minimise sum of cross entropy + |w|^2 / (2 C) over standardised features and, as `terms` says, their
 squares and pairwise products; the samples are K bootstrap refits.
@@ -52,9 +54,9 @@ class LogisticRegression(ReferenceMethod):
 
     def estimator(self, task: Task, seed: int) -> Any:
         """An unfitted linear model."""
-        if task == "binary":
-            return SklearnLogistic(C=self.C, max_iter=self.steps)
-        return Ridge(alpha=1 / self.C)
+        if task == "regression":
+            return Ridge(alpha=1 / self.C)
+        return SklearnLogistic(C=self.C, max_iter=self.steps)
 
 
 METHOD = LogisticRegression

@@ -31,9 +31,11 @@ class McDropout(NetworkMethod):
 
     rate: float = Field(0.5, ge=0.01, le=0.95, description="Share of hidden units dropped in a pass.")
 
-    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
+    def network(
+        self, features: int, rows: int, task: Task, generator: torch.Generator, outputs: int = 1
+    ) -> NeuralNetwork:
         """Makes the untrained network."""
-        return FixedDropout(self.layers(features, generator), [self.rate] * len(self.hidden), task)
+        return FixedDropout(self.layers(features, generator, outputs=outputs), [self.rate] * len(self.hidden), task)
 
 
 METHOD = McDropout

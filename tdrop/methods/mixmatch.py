@@ -7,6 +7,7 @@ Paper: Berthelot et al. (NeurIPS 2019); benchmark 5 of Chan et al. (ICML 2020): 
 mixup, no sharpening, an MC-dropout network as the base.
 Departures: tables have no augmentation, so a guess is the network's own answer under one mask;
 a, w_u and the rise are not printed: a = 0.75 as in MixMatch, w_u = 1 (its 75 is for images).
+For K classes a label is one number per class, guesses are softmax(f(u)), the squared error is the mean over classes.
 For regression guesses are values and both terms squared errors.
 """
 
@@ -51,9 +52,11 @@ class MixMatch(NetworkMethod):
         """The documented values that tuning may try, by setting."""
         return {**super().search_space(), "guess_weight": (0.1, 0.3, 1.0, 3.0), "alpha": (0.2, 0.75)}
 
-    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
+    def network(
+        self, features: int, rows: int, task: Task, generator: torch.Generator, outputs: int = 1
+    ) -> NeuralNetwork:
         """Makes the untrained network."""
-        return MixMatchNetwork(self, self.layers(features, generator), task)
+        return MixMatchNetwork(self, self.layers(features, generator, outputs=outputs), task)
 
 
 class MixMatchNetwork(FixedDropout):
@@ -77,13 +80,16 @@ class MixMatchNetwork(FixedDropout):
             return super().loss(batch, pool)
         with torch.no_grad():
             guess = self._predict(self.training_outputs(batch.target, pool))
-        x, y = self._mix(torch.cat([batch.x, batch.target]), torch.cat([batch.y, guess]))
+        labels = batch.y if self.task != "classes" else F.one_hot(batch.y.long(), guess.shape[-1]).to(guess)
+        x, y = self._mix(torch.cat([batch.x, batch.target]), torch.cat([labels, guess]))
         outputs = self.training_outputs(x, pool)
         labelled, guessed = outputs[: len(batch.x)], outputs[len(batch.x) :]
         guess_loss = F.mse_loss(self._predict(guessed), y[len(batch.x) :])
         return output_loss(labelled, y[: len(batch.x)], self.task) + self._guess_weight * batch.done * guess_loss
 
     def _predict(self, outputs: Tensor) -> Tensor:
+        if self.task == "classes":
+            return torch.softmax(outputs, -1)
         return torch.sigmoid(outputs) if self.task == "binary" else outputs
 
     def _mix(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -92,7 +98,9 @@ class MixMatchNetwork(FixedDropout):
         share = torch.from_numpy(self._mixing.beta(self._alpha, self._alpha, len(x)).astype(np.float32))
         share = torch.maximum(share, 1 - share)
         other = torch.randperm(len(x), generator=self._shuffling)
-        return torch.lerp(x[other], x, share[:, None]), torch.lerp(y[other], y, share)
+        return torch.lerp(x[other], x, share[:, None]), torch.lerp(
+            y[other], y, share if y.dim() == 1 else share[:, None]
+        )
 
 
 METHOD = MixMatch

@@ -33,9 +33,11 @@ class Mlp(NetworkMethod):
         """The documented values that tuning may try, by setting."""
         return {**super().search_space(), **PLAIN_NETWORK}
 
-    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
+    def network(
+        self, features: int, rows: int, task: Task, generator: torch.Generator, outputs: int = 1
+    ) -> NeuralNetwork:
         """Makes the untrained network."""
-        return FixedDropout(self.layers(features, generator), [0.0] * len(self.hidden), task)
+        return FixedDropout(self.layers(features, generator, outputs=outputs), [0.0] * len(self.hidden), task)
 
 
 METHOD = Mlp

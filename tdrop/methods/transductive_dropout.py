@@ -91,9 +91,11 @@ class TransductiveDropout(NetworkMethod):
         """The fitted half that also knows its rates."""
         return FittedRates
 
-    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
+    def network(
+        self, features: int, rows: int, task: Task, generator: torch.Generator, outputs: int = 1
+    ) -> NeuralNetwork:
         """Makes the untrained network."""
-        return TransductiveNetwork(self, features, task, generator)
+        return TransductiveNetwork(self, features, task, generator, outputs)
 
 
 class FittedRates(FittedNetwork):
@@ -130,9 +132,11 @@ class TransductiveNetwork(NeuralNetwork):
     through `ConcretePasses`, everything else (sampling, other depths) through the plain code of `run_passes`.
     """
 
-    def __init__(self, method: TransductiveDropout, features: int, task: Task, generator: torch.Generator) -> None:
+    def __init__(
+        self, method: TransductiveDropout, features: int, task: Task, generator: torch.Generator, outputs: int = 1
+    ) -> None:
         super().__init__()
-        self.layers = method.layers(features, generator)
+        self.layers = method.layers(features, generator, outputs=outputs)
         self.rate_layers = Layers((features, method.rate_units, len(method.hidden)), method.initial_sd, generator)
         self._largest_logit = log(method.highest_rate / (1 - method.highest_rate))
         start = log((1 - method.initial_keep) / method.initial_keep) / self._largest_logit
@@ -154,8 +158,7 @@ class TransductiveNetwork(NeuralNetwork):
         fit = mean_prediction_loss(outputs[:, :rows], batch.y, self.task)
         if batch.target is None or len(batch.target) == 0:
             return fit
-        # Written out: torch's var over the first axis takes longer than a whole pass.
-        variance = (outputs - outputs.mean(0)).square().mean(0)
+        variance = output_variance(outputs, self.task)
         return fit + self._lambda * transductive_regulariser(variance[:rows], variance[rows:])
 
     def rate_logits(self, x: Tensor) -> Tensor:
@@ -212,17 +215,35 @@ class TransductiveNetwork(NeuralNetwork):
             hidden = self.layers.hidden_layer(hidden / (layer_noise + odds[:, place, None]), place + 1)
         if len(noise) == 1:
             return self.layers.output(hidden / (noise[0] + odds))
-        # The last scale is applied to the single output instead of to every unit before it.
-        sums = (hidden / (noise[-1] + odds[:, -1, None])) @ self.layers.weight(-1)[:, 0]
-        return sums * scale[:, -1] + self.layers.bias(-1)
+        # The last scale is applied to the output instead of to every unit before it.
+        sums = (hidden / (noise[-1] + odds[:, -1, None])) @ self.layers.output_weight()
+        return sums * self._last_scale(scale) + self.layers.bias(-1)
 
     def run_fused(self, shared: Shared, noise: list[Tensor]) -> Tensor:
         """The same as `run_passes`, for training two hidden layers."""
-        weights = (self.layers.weight(1), self.layers.bias(1), self.layers.weight(-1)[:, 0])
+        weights = (self.layers.weight(1), self.layers.bias(1), self.layers.output_weight())
         sums: Tensor = ConcretePasses.apply(  # type: ignore[no-untyped-call]
             shared.first, shared.odds, *weights, (noise[0], noise[1]), self._workspace
         )
-        return sums * shared.scale[:, 1] + self.layers.bias(-1)
+        return sums * self._last_scale(shared.scale) + self.layers.bias(-1)
+
+    def _last_scale(self, scale: Tensor) -> Tensor:
+        """The last layer's factor (rows,), or (rows, 1) beside K logits."""
+        return scale[:, -1] if self.layers.single else scale[:, -1, None]
+
+
+def output_variance(outputs: Tensor, task: Task) -> Tensor:
+    """V (rows,): the variance over passes of outputs (passes, rows), or of K logits (passes, rows, K).
+
+    Of K classes it is the mean over all pairs of classes of the variance of the log odds between them, which is
+    2 K / (K - 1) times the mean variance of the centred logits, and for two classes the variance of the logit.
+    """
+    if task == "classes":
+        classes = outputs.shape[-1]
+        outputs = outputs - outputs.mean(-1, keepdim=True)
+        return (outputs - outputs.mean(0)).square().mean(0).sum(-1) * (2 / (classes - 1))
+    # Written out: torch's var over the first axis takes longer than a whole pass.
+    return (outputs - outputs.mean(0)).square().mean(0)
 
 
 def transductive_regulariser(source: Tensor, target: Tensor) -> Tensor:
@@ -248,7 +269,8 @@ class ConcretePasses(torch.autograd.Function):
     """sum over units of w * h2 / (a2 + N2), h2 = tanh(h1 / (a1 + N1) W + b), for M passes, differentiated by hand.
 
     Takes h1 (rows, units) multiplied by a1 and its scale, odds a (rows, 2), W, b, w (units,), the two noises
-    (passes, rows, units) and a workspace; returns (passes, rows), to be multiplied by a2 and its scale.
+    (passes, rows, units) and a workspace; returns (passes, rows), to be multiplied by a2 and its scale. With w
+    (units, K) for K classes it returns (passes, rows, K).
 
     It does what `run_passes` does, which a test checks. It is faster because it works pass by pass on tensors that stay
     in the cache, writes into buffers that live as long as the training (fresh memory costs more than the arithmetic
@@ -257,7 +279,7 @@ class ConcretePasses(torch.autograd.Function):
     - A concrete mask sigmoid(l + n) is a / (a + N) with a = exp(l) per row and N = exp(-n) drawn once into the pool:
       one addition and one division per unit, no exponential.
     - Its derivatives need the mask again; g = h a / (a + N) already holds it, so no mask is kept.
-    - The output weight multiplies columns of the last gradient: it is folded into the small weight matrix instead.
+    - A single output's weight multiplies columns of the last gradient: it is folded into the small weight matrix.
     - The weight gradient is one matrix product over all passes.
     """
 
@@ -278,7 +300,8 @@ class ConcretePasses(torch.autograd.Function):
         hidden = workspace.get("hidden", passes, rows, units)
         below = workspace.get("below", passes, rows, units)
         scratch_in, scratch = workspace.get("in", rows, first.shape[1]), workspace.get("out", rows, units)
-        sums, squares = first.new_empty(2, passes, rows).unbind(0)
+        sums, squares = first.new_empty(2, passes, rows, *last.shape[1:]).unbind(0)
+        weigh = torch.mv if last.dim() == 1 else torch.mm
         odds_in, odds_out = odds[:, :1].contiguous(), odds[:, 1:].contiguous()
         for noise_in, noise_out, g, h, d, total, square in _by_pass(*noises, masked, hidden, below, sums, squares):
             torch.add(noise_in, odds_in, out=scratch_in)
@@ -286,8 +309,8 @@ class ConcretePasses(torch.autograd.Function):
             torch.mm(g, weight, out=h).add_(bias).tanh_()
             torch.add(noise_out, odds_out, out=d)
             torch.div(h, d, out=scratch)
-            torch.mv(scratch, last, out=total)
-            torch.mv(scratch.div_(d), last, out=square)
+            weigh(scratch, last, out=total)
+            weigh(scratch.div_(d), last, out=square)
         ctx.save_for_backward(first, weight, last, squares)
         ctx.workspace = workspace
         return sums
@@ -295,20 +318,28 @@ class ConcretePasses(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         first, weight, last, squares = ctx.saved_tensors
-        passes, rows = gradient.shape
+        passes, rows = gradient.shape[:2]
         inputs, units = weight.shape
+        single = last.dim() == 1
         workspace: Workspace = ctx.workspace
         masked = workspace.get("masked", passes, rows, inputs)
         hidden = workspace.get("hidden", passes, rows, units)
         inner = workspace.get("below", passes, rows, units)
         scratch_in, scratch = workspace.get("in", rows, inputs), workspace.get("out", rows, units)
-        folded = (weight * last).t().contiguous()
+        folded = (weight * last).t().contiguous() if single else weight.t().contiguous()
         to_masked, to_squared = first.new_zeros(2, rows, inputs).unbind(0)
-        to_last, to_bias = first.new_zeros(2, units).unbind(0)
-        for to_total, g, h, d in _by_pass(gradient[:, :, None], masked, hidden, inner):
-            torch.div(to_total, d, out=d)
-            torch.mul(d, h, out=scratch)
-            to_last += scratch.sum(0)
+        to_last, to_bias = torch.zeros_like(last), first.new_zeros(units)
+        for to_total, g, h, d in _by_pass(gradient[:, :, None] if single else gradient, masked, hidden, inner):
+            if single:
+                torch.div(to_total, d, out=d)
+                torch.mul(d, h, out=scratch)
+                to_last += scratch.sum(0)
+            else:
+                torch.div(h, d, out=scratch)
+                to_last.addmm_(scratch.t(), to_total)
+                torch.mm(to_total, last.t(), out=scratch)
+                torch.div(scratch, d, out=d)
+                torch.mul(d, h, out=scratch)
             d.addcmul_(scratch, h, value=-1)
             to_bias += d.sum(0)
             torch.mm(d, folded, out=scratch_in)
@@ -316,9 +347,12 @@ class ConcretePasses(torch.autograd.Function):
             to_squared.addcmul_(scratch_in, g)
         to_weight = masked.view(-1, inputs).t() @ inner.view(-1, units)
         to_odds_in = -(to_squared / first).sum(1)
-        to_odds_out = -(gradient * squares).sum(0)
+        by_row = gradient * squares
+        to_odds_out = -(by_row if single else by_row.sum(-1)).sum(0)
         to_odds = torch.stack([to_odds_in, to_odds_out], dim=1)
-        return to_masked / first, to_odds, to_weight * last, to_bias * last, to_last, None, None
+        if single:
+            to_weight, to_bias = to_weight * last, to_bias * last
+        return to_masked / first, to_odds, to_weight, to_bias, to_last, None, None
 
 
 def _by_pass(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:

@@ -25,7 +25,7 @@ from torch import Tensor
 from tdrop.base import Task
 from tdrop.methods.ensemble import Ensemble, EnsembleNetwork
 from tdrop.methods.parts.network import Layers, NeuralNetwork, Pool, TrainingBatch, output_loss
-from tdrop.methods.transductive_dropout import transductive_regulariser
+from tdrop.methods.transductive_dropout import output_variance, transductive_regulariser
 
 #: Rows per side that all members answer in a step, as a share of the batch.
 _COMMON_SHARE = 1 / 8
@@ -52,9 +52,11 @@ class TransductiveEnsemble(Ensemble):
         """Without the regulariser no target row enters the loss."""
         return self.lambda_ > 0
 
-    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
+    def network(
+        self, features: int, rows: int, task: Task, generator: torch.Generator, outputs: int = 1
+    ) -> NeuralNetwork:
         """Makes the untrained networks."""
-        return TransductiveEnsembleNetwork(self.layers(features, generator, self.members), task, self.lambda_)
+        return TransductiveEnsembleNetwork(self.layers(features, generator, self.members, outputs), task, self.lambda_)
 
 
 class TransductiveEnsembleNetwork(EnsembleNetwork):
@@ -75,7 +77,7 @@ class TransductiveEnsembleNetwork(EnsembleNetwork):
         outputs = self.training_outputs(torch.cat([batch.x, common.expand(self.members, *common.shape)], dim=1))
         fit = output_loss(outputs[:, :rows], batch.y, self.task)
         answers = outputs[:, rows:]
-        variance = (answers - answers.mean(0)).square().mean(0)
+        variance = output_variance(answers, self.task)
         penalty = transductive_regulariser(variance[:count], variance[count:])
         return (fit + self._lambda * penalty) * self.members
 

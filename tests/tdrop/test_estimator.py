@@ -12,15 +12,16 @@ import numpy as np
 import pandas as pd
 import scenarios
 from sklearn.base import clone
+from sklearn.datasets import load_diabetes, load_wine
 from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from tdrop import TransferClassifier
+from tdrop import TransferClassifier, TransferRegressor
 
 
-@parametrize_with_checks([TransferClassifier()])
+@parametrize_with_checks([TransferClassifier(), TransferRegressor()])
 def test_scikit_learns_own_checks(estimator: Any, check: Any) -> None:
     check(estimator)
 
@@ -37,6 +38,19 @@ def test_two_hospitals_as_data_frames() -> None:
     alone = clone(model).fit(X, source.y).predict_proba(there)[:, 1]
     assert not np.allclose(alone, risk)
     assert make_pipeline(StandardScaler(), TransferClassifier()).fit(X, source.y).score(there, target.y) > 0.5
+
+
+def test_three_classes_and_a_continuous_outcome() -> None:
+    X, y = load_wine(return_X_y=True, as_frame=True)
+    names = np.array(["barolo", "grignolino", "barbera"])[y]
+    fitted = TransferClassifier().fit(X[::2], names[::2])
+    assert fitted.predict_proba(X).shape == (len(X), 3)
+    assert fitted.score(X[1::2], names[1::2]) > 0.9
+    X, y = load_diabetes(return_X_y=True)
+    model = TransferRegressor("gradient_boosting").fit(X[::2], y[::2], X_target=X[1::2])
+    assert model.score(X[1::2], y[1::2]) > 0.3
+    low, high = model.predict_interval(X, 0.5)
+    assert ((low <= high) & (high - low < 100)).all()
 
 
 def test_the_example_draws_its_figure(tmp_path: Path) -> None:

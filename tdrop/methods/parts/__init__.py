@@ -75,12 +75,17 @@ def check_cohorts(method: str, uses_target: bool, source: Cohort, target: Cohort
     if validation is not None:
         _check_labelled(method, "validation", validation)
         _check_features(method, source, validation)
-        if validation.task != source.task:
+        if (validation.task, validation.classes) != (source.task, source.classes):
             raise DataError(
                 f"method '{method}': the source's task is '{source.task}' but the validation's is "
                 f"'{validation.task}'; use one outcome for both"
             )
     classes = np.unique(outcomes_of(source))
+    if source.task == "classes" and len(classes) < 2:
+        raise FitError(
+            f"method '{method}': all {len(source):,} source rows of site '{source.site}' are of one class of "
+            f"{len(source.classes)}; a classifier needs rows of at least two"
+        )
     if source.task == "binary" and len(classes) < 2:
         raise FitError(
             f"method '{method}': all {len(source):,} source rows of site '{source.site}' have outcome "

@@ -70,6 +70,7 @@ class FittedCommittee:
         self.method = method
         self.features = first.features
         self.task = first.task
+        self.classes = first.classes
         self.steps = max(member.steps for member in members.values())
         self.history: Sequence[dict[str, float | None]] = ()
         self._members = members
@@ -85,13 +86,16 @@ class FittedCommittee:
         return Predictive(samples.astype(np.float32))
 
     def _around(self, risk: Doubles, deviations: Doubles) -> Doubles:
-        """Samples (samples, rows) around a risk (rows,), which are risks themselves."""
+        """Samples (samples, rows) around a risk (rows,), which are risks themselves; or with K classes behind each."""
         if self.task == "regression" or deviations.shape[1] == 0:
             return risk + deviations
         with np.errstate(divide="ignore", invalid="ignore"):
             bounds = -risk / deviations.min(axis=0), (1 - risk) / deviations.max(axis=0)
         # Where nothing deviates a bound is no number.
         factor = np.minimum(*(np.where(bound >= 0, np.minimum(bound, 1.0), 1.0) for bound in bounds))
+        if self.task == "classes":
+            # One factor for all classes of a row: its probabilities keep their sum.
+            factor = factor.min(axis=-1, keepdims=True)
         return np.clip(risk + factor * deviations, 0.0, 1.0)
 
     def summarise(self, X: NDArray[Any], n: int, *, seed: int, levels: Sequence[float] = (INTERVAL_LEVEL,)) -> Summary:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -67,6 +68,7 @@ class Facts:
         history: Training curve; see `tdrop.base.Fitted`.
         rows: Source rows of the fit, to the nearest ten.
         scaling: Centre and scale learnt from those rows.
+        classes: Names of the K classes; empty for other tasks.
     """
 
     features: tuple[str, ...]
@@ -75,6 +77,7 @@ class Facts:
     history: tuple[dict[str, float | None], ...]
     rows: int
     scaling: Scaling
+    classes: tuple[str, ...] = ()
 
 
 class FittedMethod:
@@ -85,6 +88,7 @@ class FittedMethod:
         self.facts = facts
         self.features = facts.features
         self.task = facts.task
+        self.classes = facts.classes
         self.steps = facts.steps
         self.history: Sequence[dict[str, float | None]] = facts.history
 
@@ -94,12 +98,15 @@ class FittedMethod:
 
     def record(self) -> dict[str, Any]:
         """What a saved model's record holds."""
-        return {"method": self.method.name, "settings": self.method.settings(), **plain(self.facts)}
+        facts = plain(self.facts)
+        if not self.classes:
+            del facts["classes"]
+        return {"method": self.method.name, "settings": self.method.settings(), **facts}
 
 
 def read_facts(record: Mapping[str, Any]) -> Facts:
     """Reads them from a saved model's record, which holds more."""
-    return read(Facts, {field.name: record[field.name] for field in fields(Facts)})
+    return read(Facts, {field.name: record[field.name] for field in fields(Facts) if field.name in record})
 
 
 def learn_scaling(source: Cohort) -> Scaling:
@@ -114,6 +121,12 @@ def learn_scaling(source: Cohort) -> Scaling:
     centers, scales = coarse_scaling(X)
     centers, scales = np.where(marks, shares, centers), np.where(spreads > 0, spreads, scales)
     return Scaling(centers, scales, float(center[0]), float(outcome_scale[0]))
+
+
+def of_two_classes(samples: NDArray[Any]) -> Floats:
+    """Samples (passes, rows, 2) of both classes' probabilities from the second one's (passes, rows)."""
+    both: Floats = np.stack([1 - samples, samples], axis=-1).astype(np.float32)
+    return both
 
 
 def coarse_rows(rows: int) -> int:
@@ -150,7 +163,7 @@ def summarise_samples(
     """Samples X (rows, features) part by part, so that memory stays bounded, and keeps mean, sd and intervals.
 
     Args:
-        sample: Returns the samples (passes, rows) of some rows.
+        sample: Returns the samples (passes, rows) of some rows, or (passes, rows, K) of K classes.
         X: Rows to predict.
         passes: Number of samples per row.
         levels: Interval levels, each between 0 and 1.
@@ -158,15 +171,17 @@ def summarise_samples(
     ordered = tuple(sorted({float(level) for level in levels}))
     if not ordered or not all(0 < level < 1 for level in ordered):
         raise DataError(f"interval levels must lie between 0 and 1; got {', '.join(map(str, levels)) or 'none'}")
-    rows = len(X)
-    mean, sd = np.empty(rows, np.float32), np.empty(rows, np.float32)
-    ends = np.empty((2, len(ordered), rows), np.float32)
-    step = max(1, SAMPLES_AT_ONCE // passes)
+    rows, classes = len(X), sample(X[:0]).samples.shape[2:]
+    mean, sd = np.empty((rows, *classes), np.float32), np.empty(rows, np.float32)
+    ends = np.empty((2, len(ordered), rows, *classes), np.float32)
+    step = max(1, SAMPLES_AT_ONCE // passes // math.prod(classes))
     for start in range(0, rows, step):
         part = slice(start, start + step)
         predictive = sample(X[part])
         mean[part], sd[part] = predictive.mean, predictive.sd
-        ends[:, :, part] = _interval_ends(predictive.samples, ordered)
+        samples = predictive.samples
+        flat = _interval_ends(samples.reshape(len(samples), -1), ordered)
+        ends[:, :, part] = flat.reshape(2, len(ordered), *samples.shape[1:])
     return Summary(mean=mean, sd=sd, levels=ordered, low=ends[0], high=ends[1], passes=passes)
 
 

@@ -16,6 +16,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import log
 
 import numpy as np
 import torch
@@ -125,7 +126,9 @@ class Layers(nn.Module):
             for inputs, units in pairwise(sizes)
         )
         self.biases = nn.ParameterList(nn.Parameter(torch.zeros(*bias_front, units)) for units in sizes[1:])
-        self.linear = nn.Parameter(torch.zeros(*bias_front, sizes[0])) if linear else None
+        self.single = sizes[-1] == 1
+        direct = (sizes[0],) if self.single else (sizes[0], sizes[-1])
+        self.linear = nn.Parameter(torch.zeros(*bias_front, *direct)) if linear else None
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -154,13 +157,22 @@ class Layers(nn.Module):
         return torch.addmm(bias, x, weight).tanh_()
 
     def output(self, hidden: Tensor) -> Tensor:
-        """The last layer's single output (..., rows) for hidden (..., rows, units), without the linear term."""
-        return hidden @ self.weight(-1)[:, 0] + self.bias(-1)
+        """The last layer's output for hidden (..., rows, units), without the linear term.
+
+        A single output is (..., rows); K outputs are (..., rows, K).
+        """
+        return hidden @ self.output_weight() + self.bias(-1)
+
+    def output_weight(self) -> Tensor:
+        """Weights of the last layer: (units,) of a single output, else (units, outputs)."""
+        return self.weight(-1)[:, 0] if self.single else self.weight(-1)
 
     def linear_term(self, x: Tensor) -> Tensor | float:
-        """What reaches the output directly (rows,) or (members, rows); 0 without a linear term."""
+        """What reaches the output directly, of the output's shape; 0 without a linear term."""
+        if self.linear is None:
+            return 0.0
         # A sum by row: a matrix product may round a row differently in another place.
-        return 0.0 if self.linear is None else (x * self.linear).sum(-1)
+        return (x * self.linear).sum(-1) if self.single else (x[..., None] * self.linear).sum(-2)
 
 
 @dataclass(frozen=True)
@@ -211,7 +223,7 @@ class NeuralNetwork(nn.Module):
 
     @abstractmethod
     def outputs(self, x: Tensor, draw: list[Tensor]) -> Tensor:
-        """Logits or standardised values (passes, rows) for x (rows, features)."""
+        """Logits or standardised values (passes, rows) for x (rows, features); (passes, rows, K) of K classes."""
 
 
 class FixedDropout(NeuralNetwork):
@@ -264,7 +276,7 @@ def fold_masks(layers: Layers, masks: Sequence[Tensor | None]) -> list[Tensor]:
 
 
 def folded_outputs(x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> Tensor:
-    """Outputs (passes, rows) for x (rows, features).
+    """Outputs (passes, rows) for x (rows, features), or (passes, rows, K) where the last layer has K > 1 units.
 
     Args:
         x: Standardised rows.
@@ -276,8 +288,11 @@ def folded_outputs(x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor
     for weight, bias in zip(weights[: min(first, len(weights) - 1)], biases, strict=False):
         shared = torch.addmm(bias, shared, weight).tanh_()
     if first >= len(weights):
-        return (shared @ weights[-1] + biases[-1]).t().contiguous()
+        outputs = shared @ weights[-1] + biases[-1]
+        return outputs.t().contiguous() if outputs.shape[1] == 1 else outputs[None]
     if first == len(weights) - 1:
+        if weights[-1].shape[-1] > 1:
+            return shared @ weights[-1] + biases[-1]
         return weights[-1][..., 0] @ shared.t() + biases[-1].reshape(-1, 1)
     passes = weights[first].shape[0]
     parts = [slice(start, start + _PASSES_AT_ONCE) for start in range(0, passes, _PASSES_AT_ONCE)]
@@ -291,20 +306,32 @@ def _run_passes(shared: Tensor, weights: Sequence[Tensor], biases: Sequence[Tens
         own_weight = weight[part] if weight.dim() == 3 else weight.expand(len(hidden), *weight.shape)
         own_bias = bias[part] if bias.dim() == 3 else bias
         if place == len(weights) - 1:
-            return torch.baddbmm(own_bias, hidden, own_weight)[..., 0]
+            outputs = torch.baddbmm(own_bias, hidden, own_weight)
+            return outputs[..., 0] if outputs.shape[-1] == 1 else outputs
         hidden = torch.baddbmm(own_bias, hidden, own_weight).tanh_()
     raise AssertionError("a network has at least one layer")
 
 
 def output_loss(outputs: Tensor, y: Tensor, task: Task) -> Tensor:
-    """Mean loss of outputs (logits or values) against y of the same shape."""
+    """Mean loss of outputs (logits or values) against y of the same shape.
+
+    Of K classes outputs are (..., rows, K), and y holds classes (..., rows) or a probability per class.
+    """
+    if task == "classes":
+        classes = y.long().flatten() if y.dim() < outputs.dim() else y.flatten(0, -2)
+        return F.cross_entropy(outputs.flatten(0, -2), classes)
     if task == "binary":
         return F.binary_cross_entropy_with_logits(outputs, y)
     return F.mse_loss(outputs, y)
 
 
 def mean_prediction_loss(outputs: Tensor, y: Tensor, task: Task) -> Tensor:
-    """Mean loss of the passes' mean prediction: outputs (passes, rows) against y (rows,)."""
+    """Mean loss of the passes' mean prediction: outputs (passes, rows), or (passes, rows, K), against y (rows,)."""
+    if task == "classes":
+        # The logarithm of the passes' mean probability of the class that came.
+        own = y.long().expand(len(outputs), -1)[..., None]
+        logs = torch.log_softmax(outputs, -1).gather(-1, own)[..., 0]
+        return (log(len(outputs)) - torch.logsumexp(logs, 0)).mean()
     if task == "binary":
         # The mean of many sigmoids can round to 0 or 1; torch then takes -100 for the logarithm.
         return F.binary_cross_entropy(torch.sigmoid(outputs).mean(0), y)

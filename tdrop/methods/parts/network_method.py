@@ -24,6 +24,7 @@ from tdrop.methods.parts.fitted import (
     Scaling,
     coarse_rows,
     learn_scaling,
+    of_two_classes,
     read_facts,
     summarise_samples,
     write_model,
@@ -79,14 +80,16 @@ class NetworkMethod(MethodSettings):
         wanted = self.length * _EPOCHS * coarse_rows(rows) / self.batch
         return round(min(max(wanted, FEWEST_STEPS), MOST_STEPS))
 
-    def layers(self, features: int, generator: torch.Generator, members: int | None = None) -> Layers:
+    def layers(self, features: int, generator: torch.Generator, members: int | None = None, outputs: int = 1) -> Layers:
         """The layers of an untrained network, or of several."""
-        sizes = (features, *self.hidden, 1)
+        sizes = (features, *self.hidden, outputs)
         return Layers(sizes, self.initial_sd, generator, members=members, linear=self.linear)
 
     @abstractmethod
-    def network(self, features: int, rows: int, task: Task, generator: torch.Generator) -> NeuralNetwork:
-        """Makes the untrained network for that many features and source rows."""
+    def network(
+        self, features: int, rows: int, task: Task, generator: torch.Generator, outputs: int = 1
+    ) -> NeuralNetwork:
+        """Makes the untrained network for that many features, source rows and outputs."""
 
     def fit(
         self,
@@ -100,15 +103,15 @@ class NetworkMethod(MethodSettings):
         """Trains on labelled source rows and unlabelled target rows; see `tdrop.base.Method`."""
         check_cohorts(self.name, self.needs_target(), source, target, validation)
         scaling = learn_scaling(source)
-        rows = _tensors(scaling, source, target if self.needs_target() else None, validation)
+        task, outputs = _output_of(source.task, source.classes)
+        rows = _tensors(scaling, source, target if self.needs_target() else None, validation, task)
         start, training = spawn(check_seed(seed, self.name), 2)
         with one_torch_thread():
-            network = self.network(source.X.shape[1], len(source), source.task, torch_generator(start))
+            network = self.network(source.X.shape[1], len(source), task, torch_generator(start), outputs)
             training_seed = int(training.integers(2**62))
             history = train_network(network, rows, self, seed=training_seed, progress=progress)
-        facts = Facts(
-            source.features, source.task, self.count_steps(len(source)), history, coarse_rows(len(source)), scaling
-        )
+        steps, count = self.count_steps(len(source)), coarse_rows(len(source))
+        facts = Facts(source.features, source.task, steps, history, count, scaling, source.classes)
         return self.fitted_class()(self, network, facts)
 
     @classmethod
@@ -120,7 +123,9 @@ class NetworkMethod(MethodSettings):
         """Rebuilds the fitted half from a saved record and its files."""
         facts = read_facts(record)
         try:
-            network = self.network(len(facts.features), facts.rows, facts.task, torch.Generator().manual_seed(0))
+            task, outputs = _output_of(facts.task, facts.classes)
+            generator = torch.Generator().manual_seed(0)
+            network = self.network(len(facts.features), facts.rows, task, generator, outputs)
             network.load_state_dict(load_tensors(files[_WEIGHTS]))
         except (SafetensorError, RuntimeError, KeyError) as error:
             raise FitError(
@@ -137,6 +142,7 @@ class FittedNetwork(FittedMethod):
     def __init__(self, method: NetworkMethod, network: NeuralNetwork, facts: Facts) -> None:
         super().__init__(method, facts)
         self.network = network.requires_grad_(False)
+        self._output = _output_of(facts.task, facts.classes)[0]
 
     def sample(self, X: NDArray[Any], n: int, *, seed: int) -> Predictive:
         """Draws n passes for the rows of X (rows, features); a row's samples do not depend on the other rows."""
@@ -162,16 +168,20 @@ class FittedNetwork(FittedMethod):
     def _sample(self, X: NDArray[Any], draw: list[Tensor]) -> Predictive:
         x = self._inputs(X)
         blocks = [self.network.outputs(block, draw) for block in _blocks(x)]
-        if self.task == "binary":
+        if self._output == "binary":
             # On whole blocks: torch computes what is left over at the end of a row with another routine.
             blocks = [block.contiguous().sigmoid_() for block in blocks]
+        elif self._output == "classes":
+            blocks = [torch.softmax(block, -1) for block in blocks]
         outputs = torch.cat(blocks, dim=1)[:, : len(x)].numpy()
         if not np.isfinite(outputs).all():
             raise FitError(
                 f"method '{self.method.name}': its weights give predictions that are not finite; "
                 f"fit again with a lower learning_rate (now {self.method.learning_rate})"
             )
-        return Predictive(outputs if self.task == "binary" else self.facts.scaling.predictions(outputs))
+        if self.task == "regression":
+            return Predictive(self.facts.scaling.predictions(outputs))
+        return Predictive(of_two_classes(outputs) if self.task != self._output else outputs)
 
     def _inputs(self, X: NDArray[Any]) -> Tensor:
         return torch.from_numpy(self.inputs(X))
@@ -183,7 +193,16 @@ def _blocks(x: Tensor) -> list[Tensor]:
     return list(torch.split(torch.cat([x, x.new_zeros(missing, x.shape[1])]), _BLOCK))
 
 
-def _tensors(scaling: Scaling, source: Cohort, target: Cohort | None, validation: Cohort | None) -> TrainingRows:
+def _output_of(task: Task, classes: tuple[str, ...]) -> tuple[Task, int]:
+    """What a network is trained as, and its number of outputs: of two classes the second one's logit says all."""
+    if task == "classes" and len(classes) > 2:
+        return task, len(classes)
+    return ("binary" if task == "classes" else task), 1
+
+
+def _tensors(
+    scaling: Scaling, source: Cohort, target: Cohort | None, validation: Cohort | None, task: Task
+) -> TrainingRows:
     def inputs(cohort: Cohort) -> Tensor:
         return torch.from_numpy(scaling.inputs(cohort.X.astype(np.float64)))
 
@@ -195,5 +214,5 @@ def _tensors(scaling: Scaling, source: Cohort, target: Cohort | None, validation
         y=outcomes(source),
         target=None if target is None else inputs(target),
         validation=None if validation is None else (inputs(validation), outcomes(validation)),
-        task=source.task,
+        task=task,
     )

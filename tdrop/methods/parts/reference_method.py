@@ -94,9 +94,11 @@ class ReferenceMethod(MethodSettings):
                 fresh = self.estimator(source.task, seed + place)
                 estimators.append(self.forget_patients(fresh.fit(X[drawn], y[drawn])))
                 if progress is not None:
-                    squared_error = float(np.mean((_predict(fresh, X, source.task) - y) ** 2))
+                    truth = y if source.task != "classes" else np.eye(len(source.classes))[y.astype(int)]
+                    squared_error = float(np.mean((_predict(fresh, X, source.task, len(source.classes)) - truth) ** 2))
                     progress(place + 1, self.refits, squared_error, None)
-        facts = Facts(source.features, source.task, self.steps, (), coarse_rows(len(source)), scaling)
+        count = coarse_rows(len(source))
+        facts = Facts(source.features, source.task, self.steps, (), count, scaling, source.classes)
         return FittedReference(self, estimators, facts)
 
     def restore(self, record: Mapping[str, Any], files: Mapping[str, bytes]) -> FittedReference:
@@ -132,19 +134,28 @@ class FittedReference(FittedMethod):
     def _sample(self, X: NDArray[Any]) -> Predictive:
         inputs = self.method.inputs(self.inputs(X))
         if len(inputs) == 0:
-            return Predictive(np.empty((len(self._estimators), 0), np.float32))
-        samples = np.stack([_predict(estimator, inputs, self.task) for estimator in self._estimators])
+            return Predictive(np.empty((len(self._estimators), 0, *self.classes_axis()), np.float32))
+        count = len(self.classes)
+        samples = np.stack([_predict(estimator, inputs, self.task, count) for estimator in self._estimators])
         return Predictive(self.facts.scaling.predictions(samples))
 
+    def classes_axis(self) -> tuple[int, ...]:
+        """The last axis of samples: K for K classes, none otherwise."""
+        return (len(self.classes),) if self.classes else ()
 
-def _predict(estimator: Any, inputs: Doubles, task: Task) -> Doubles:
-    """One model's risk or value (rows,)."""
+
+def _predict(estimator: Any, inputs: Doubles, task: Task, classes: int) -> Doubles:
+    """One model's risk or value (rows,), or its probabilities (rows, K); a class that a refit did not see has none."""
+    if task == "classes":
+        probabilities = np.zeros((len(inputs), classes))
+        probabilities[:, estimator.classes_.astype(int)] = estimator.predict_proba(inputs)
+        return probabilities
     predicted: Doubles = estimator.predict_proba(inputs)[:, 1] if task == "binary" else estimator.predict(inputs)
     return predicted
 
 
 def _bootstrap(y: Floats, source: Cohort, refits: int, seed: int) -> Iterator[Indices]:
-    """Rows drawn with replacement for every refit, a person's together; a draw that misses a class is drawn again.
+    """Rows drawn with replacement for every refit, a person's together; a draw of one class alone is drawn again.
 
     Rows are repeated rather than weighted: with weights, boosting spends ten times the fit on binning.
     """
@@ -155,7 +166,7 @@ def _bootstrap(y: Floats, source: Cohort, refits: int, seed: int) -> Iterator[In
             drawn = np.sort(generator.integers(len(y), size=len(y)))
         else:
             drawn = np.repeat(np.arange(len(y)), draw_persons(source.persons, generator)[0])
-        if source.task == "regression" or len(np.unique(y[drawn])) == 2:
+        if source.task == "regression" or len(np.unique(y[drawn])) >= 2:
             made += 1
             yield drawn
 

@@ -42,7 +42,7 @@ def test_the_risk_is_the_mean_of_the_members_and_the_doubt_is_theirs_around_it(c
 class Sure:
     """A fit that gives every patient the same samples."""
 
-    features, task, steps = ("a", "b", "c"), "binary", 1
+    features, task, classes, steps = ("a", "b", "c"), "binary", (), 1
 
     def __init__(self, *risks: float) -> None:
         self.risks = risks

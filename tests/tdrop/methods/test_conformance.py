@@ -18,7 +18,9 @@ from method_cases import NETWORKS, fit_quick, quick, small_cohorts
 from tdrop.base import Cohort, DataError, FitError, Fitted, LeakError, Method, UsageError
 from tdrop.methods import build, describe_method, label, load, method_names
 
-TASKS = ("binary", "regression")
+TASKS = ("binary", "classes", "regression")
+#: The last axes of a task's samples.
+CLASSES = {"binary": (), "classes": (3,), "regression": ()}
 #: Names the methods that leave every global generator alone and do not depend on one.
 GLOBAL_STATE = """
 import random
@@ -39,7 +41,7 @@ for name in method_names():
         print(name)
 """
 every_method = pytest.mark.parametrize("name", method_names())
-both_tasks = pytest.mark.parametrize("task", TASKS)
+every_task = pytest.mark.parametrize("task", TASKS)
 
 
 @pytest.fixture(scope="module")
@@ -48,22 +50,25 @@ def fits() -> dict[tuple[str, str], Fitted]:
 
 
 @every_method
-@both_tasks
+@every_task
 def test_samples_and_summary_agree_and_are_finite(name, task, fits):
     fitted, X = fits[name, task], small_cohorts(task)[1].X
     assert isinstance(fitted, Fitted)
     samples = fitted.sample(X, 7, seed=1).samples
     summary = fitted.summarise(X, 7, seed=1, levels=(0.5, 0.95))
     assert samples.dtype == np.float32
-    assert samples.shape == (summary.passes, len(X))
+    assert samples.shape == (summary.passes, len(X), *CLASSES[task])
     assert np.isfinite(samples).all()
     assert np.array_equal(summary.mean, samples.mean(axis=0))
-    assert np.array_equal(summary.sd, samples.std(axis=0))
+    assert np.array_equal(summary.sd, fitted.sample(X, 7, seed=1).sd)
     low, high = fitted.sample(X, 7, seed=1).interval(0.95)
     assert np.allclose(summary.interval(0.95)[0], low, atol=1e-5, rtol=1e-5)
     assert np.allclose(summary.interval(0.95)[1], high, atol=1e-5, rtol=1e-5)
-    if task == "binary":
+    if task != "regression":
         assert ((samples >= 0) & (samples <= 1)).all()
+    if task == "classes":
+        assert np.allclose(samples.sum(axis=-1), 1, atol=1e-5)
+        assert np.allclose(summary.sd, np.sqrt(samples.var(axis=0).mean(axis=-1)), atol=1e-6)
 
 
 @every_method
@@ -76,7 +81,7 @@ def test_passes_are_what_the_word_means(name, fits):
 
 
 @every_method
-@both_tasks
+@every_task
 def test_the_same_seed_gives_the_same_result_and_another_does_not(name, task, fits):
     X = small_cohorts(task)[1].X
     again = fit_quick(name, task)
@@ -109,8 +114,9 @@ def test_threads_are_put_back(name):
 
 
 @every_method
-def test_a_row_does_not_depend_on_the_others(name, fits):
-    fitted = fits[name, "binary"]
+@pytest.mark.parametrize("task", ["binary", "classes"])
+def test_a_row_does_not_depend_on_the_others(name, task, fits):
+    fitted = fits[name, task]
     X = np.random.default_rng(1).normal(size=(300, 3))
     whole = fitted.sample(X, 9, seed=5).samples
     for rows in (slice(7, 8), slice(120, 140), slice(250, 300), slice(None, None, 17)):
@@ -127,7 +133,7 @@ def test_more_passes_keep_the_first_ones(name, fits):
 
 
 @every_method
-@both_tasks
+@every_task
 def test_inputs_are_left_alone(name, task):
     cohorts = small_cohorts(task)
     copies = [(cohort.X.copy(), None if cohort.y is None else cohort.y.copy()) for cohort in cohorts]
@@ -148,13 +154,13 @@ def test_a_labelled_target_is_refused(name):
 
 
 @every_method
-@both_tasks
+@every_task
 def test_save_and_load_give_the_same_samples(name, task, fits, tmp_path):
     fitted, X = fits[name, task], small_cohorts(task)[1].X
     fitted.save(tmp_path / "model")
     loaded = load(tmp_path / "model")
     assert np.array_equal(fitted.sample(X, 6, seed=2).samples, loaded.sample(X, 6, seed=2).samples)
-    for fact in ("features", "task", "steps", "history", "method"):
+    for fact in ("features", "task", "classes", "steps", "history", "method"):
         assert getattr(loaded, fact) == getattr(fitted, fact)
     assert {path.suffix for path in (tmp_path / "model").iterdir()} <= {".json", ".safetensors", ".skops"}
 
@@ -208,20 +214,20 @@ def test_constant_features_are_harmless(name):
 
 
 @every_method
-@both_tasks
+@every_task
 def test_one_row_and_no_row_can_be_predicted(name, task, fits):
     fitted, X = fits[name, task], small_cohorts(task)[1].X
     passes = fitted.sample(X, 5, seed=0).samples.shape[0]
-    assert fitted.sample(X[:1], 5, seed=0).samples.shape == (passes, 1)
-    assert fitted.sample(X[:0], 5, seed=0).samples.shape == (passes, 0)
+    assert fitted.sample(X[:1], 5, seed=0).samples.shape == (passes, 1, *CLASSES[task])
+    assert fitted.sample(X[:0], 5, seed=0).samples.shape == (passes, 0, *CLASSES[task])
     empty = fitted.summarise(X[:0], 5, seed=0)
-    assert empty.mean.shape == (0,)
-    assert empty.low.shape == (1, 0)
+    assert empty.mean.shape == (0, *CLASSES[task])
+    assert empty.low.shape == (1, 0, *CLASSES[task])
     assert empty.passes == passes
 
 
 @every_method
-@both_tasks
+@every_task
 def test_extreme_values_stay_finite(name, task, fits):
     X = np.array([[1e30, -1e30, 1e30], [-1e300, 1e300, 0.0], [1e6, 1e6, -1e6], [1e-300, 0.0, -1e-300]])
     assert np.isfinite(fits[name, task].sample(X, 5, seed=0).samples).all()
@@ -383,3 +389,39 @@ def test_weights_that_overflow_never_predict(name):
             parameter.fill_(float("nan"))
     with pytest.raises(FitError, match=r"not finite.*learning_rate"):
         fitted.sample(np.ones((2, 3)), 3, seed=0)
+
+
+@every_method
+def test_two_classes_are_a_binary_outcome(name):
+    source, target, _ = small_cohorts()
+    both = [replace(cohort, task="classes", classes=("no", "yes")) for cohort in (source, target)]
+    samples = quick(name).fit(*both, seed=3).sample(target.X, 5, seed=1)
+    binary = quick(name).fit(source, target, seed=3).sample(target.X, 5, seed=1)
+    assert np.allclose(samples.samples[..., 1], binary.samples, atol=1e-6)
+    assert np.allclose(samples.samples[..., 0], 1 - binary.samples, atol=1e-6)
+    assert np.allclose(samples.sd, binary.sd, atol=1e-6)
+
+
+@every_method
+def test_a_class_that_no_source_row_has_gets_little_or_no_probability(name):
+    source, target, _ = small_cohorts("classes")
+    four = [replace(cohort, classes=("low", "middle", "high", "unseen")) for cohort in (source, target)]
+    mean = (
+        quick(name, **({"steps": 60} if name in NETWORKS else {})).fit(*four, seed=0).sample(source.X, 5, seed=0).mean
+    )
+    assert mean.shape == (len(source), 4)
+    assert mean[:, 3].mean() < mean[:, :3].mean(axis=0).min()
+
+
+def test_classes_that_make_no_sense_are_refused():
+    source, target, validation = small_cohorts("classes")
+    with pytest.raises(FitError, match="one class of 3"):
+        quick("mlp").fit(replace(source, y=np.zeros(len(source))), target, seed=0)
+    with pytest.raises(DataError, match="one outcome for both"):
+        quick("mlp").fit(source, target, replace(validation, classes=("a", "b", "c")), seed=0)
+    with pytest.raises(DataError, match="500 classes are named; name 2 to 20"):
+        replace(source, classes=tuple(map(str, range(500))))
+    with pytest.raises(DataError, match="whole numbers from 0 to 2"):
+        replace(source, y=source.y + 0.5)
+    with pytest.raises(DataError, match="name none"):
+        replace(source, task="regression")
