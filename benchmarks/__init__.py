@@ -61,5 +61,8 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         "how long networks train: log loss above the oracle's by the size of the source, simulated",
         "benchmarks.length:run",
     ),
+    "events": Benchmark(
+        "a database of events to one row per patient: seconds and memory, simulated", "benchmarks.events:run"
+    ),
     "speed": Benchmark("how fast a step and a prediction are", "benchmarks.speed:run"),
 }

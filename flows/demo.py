@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Literal
+
+import yaml
 
 from flows.printer import Printer
 from flows.transfer_command import run_transfer
 from tasks.run import TransferSettings
 from tdrop.base import UsageError
-from tdrop.data import DEMO_ROWS, DEMO_STOPPED, DEMO_TARGETS, FULL_ROWS, write_demo_network
+from tdrop.data import (
+    DEMO_ROWS,
+    DEMO_STOPPED,
+    DEMO_TARGETS,
+    FULL_ROWS,
+    EventForm,
+    with_demo_events,
+    write_demo_events,
+    write_demo_network,
+)
 from tdrop.home import Place, warm_up
 
 #: The demo's search: every method's defaults and one other point of its search space, the most restrained where one is.
@@ -35,10 +47,36 @@ def copy_contracts() -> Path:
     raise UsageError(f"'{folder}' does not hold the demo's sites; remove it, or run the demo in another folder")
 
 
-def run_demo(*, full: bool, seeds: int, processes: int | None, console: Printer) -> None:
+def write_event_contracts(form: EventForm, folder: Path) -> Path:
+    """Writes the demo's contracts for databases of events into `folder` and returns it.
+
+    The table gets `index` and `events`. A site keeps its units; names, labels and codes for missing values are the
+    table's own in a database.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(CONTRACTS, folder)
+    table = folder / "tables" / "prostate.yaml"
+    table.write_text(with_demo_events(table.read_text(encoding="utf-8")), encoding="utf-8")
+    for file in (folder / "sites").glob("*.yaml"):
+        site = yaml.safe_load(file.read_text(encoding="utf-8"))
+        place = {"location": f"{{home}}/demo-{form}/{file.stem}", "reader": {"kind": form}}
+        for key in ("renames", "categories", "missing_codes"):
+            site.pop(key, None)
+        site |= place | ({"labels": place} if "labels" in site else {})
+        schema = "# yaml-language-server: $schema=../schemas/site.json\n"
+        file.write_text(schema + yaml.safe_dump(site, sort_keys=False), encoding="utf-8")
+    return folder
+
+
+def run_demo(
+    *, full: bool, seeds: int, processes: int | None, console: Printer, form: Literal["csv"] | EventForm = "csv"
+) -> None:
     """Writes the simulated extracts and transfers to the simulated hospitals, of which one is stopped."""
     rows = FULL_ROWS if full else DEMO_ROWS
-    contracts = copy_contracts()
+    if form == "csv":
+        contracts = copy_contracts()
+    else:
+        contracts = write_event_contracts(form, Path(f"tdrop-demo-{form}", "data_contracts"))
     place = Place.at(contracts=contracts)
     console.print(
         f"Simulated data, no real patients: a registry of {rows['registry']:,} and hospitals "
@@ -46,7 +84,10 @@ def run_demo(*, full: bool, seeds: int, processes: int | None, console: Printer)
         "tdrop has to stop it."
     )
     warm_up()
-    write_demo_network(place.root / "demo", rows)
+    if form == "csv":
+        write_demo_network(place.root / "demo", rows)
+    else:
+        write_demo_events(place.root / f"demo-{form}", form, rows)
     settings = TransferSettings(seeds=seeds, trials=FULL_TRIALS if full else DEMO_TRIALS)
     run_transfer(
         tuple(DEMO_TARGETS),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -35,12 +35,15 @@ def demo(
     full: Annotated[bool, typer.Option("--full", help="20,000 source rows and the full search")] = False,
     seeds: Seeds = 3,
     processes: Processes = None,
+    form: Annotated[
+        Literal["csv", "omop", "meds"], typer.Option("--as", help="How the hospitals' extracts are written")
+    ] = "csv",
     as_json: AsJson = False,
 ) -> None:
     """Move a simulated registry's model to simulated hospitals, from extract to report."""
     from flows.demo import run_demo
 
-    run_demo(full=full, seeds=seeds, processes=processes, console=answering(as_json))
+    run_demo(full=full, seeds=seeds, processes=processes, form=form, console=answering(as_json))
 
 
 def validate(

@@ -6,6 +6,15 @@ from .encode import (
     persons_of as persons_of,
     subgroups_of as subgroups_of,
 )
+from .event_files import (
+    Concept as Concept,
+    EventForm as EventForm,
+    omop_tables as omop_tables,
+    with_demo_events as with_demo_events,
+    write_demo_events as write_demo_events,
+    write_meds as write_meds,
+    write_omop as write_omop,
+)
 from .hints import clean as clean, guess_labels as guess_labels, hint_unreadable as hint_unreadable
 from .identify import (
     damaged as damaged,

@@ -295,34 +295,50 @@ def write_demo_network(folder: Path, rows: Mapping[str, int] = DEMO_ROWS, *, see
         seed: Seed of every draw.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    registry = simulate("source", rows[DEMO_SOURCE], seed=seed, truth="turning").drop(columns="true_risk")
-    registry.to_csv(folder / "registry.csv", index=False)
-    shapes = {
-        "harbour": _write_harbour,
-        "hillside": _write_hillside,
-        "lakeside": _write_lakeside,
-        "ferryside": _write_ferryside,
-    }
-    for site in (site for site in DEMO_TARGETS if site in rows):
-        patients = simulate(DEMO_TARGETS[site], rows[site], seed=seed, truth="turning")
+    writers = {"hillside": _write_hillside, "lakeside": _write_lakeside, "ferryside": _write_ferryside}
+    for site, patients in demo_patients(rows, seed=seed).items():
+        if site == DEMO_SOURCE:
+            patients.to_csv(folder / "registry.csv", index=False)
+            continue
         patients[[_ID, _OUTCOME]].to_csv(folder / f"{site}_outcomes.csv", index=False)
-        shapes[site](patients.drop(columns=[_OUTCOME, "true_risk"]), folder, np.random.default_rng([seed, 17]))
+        sent = patients.drop(columns=_OUTCOME)
+        if site in writers:
+            writers[site](sent, folder)
+        else:
+            sent.to_csv(folder / f"{site}.csv", index=False)
 
 
-def _write_harbour(patients: pd.DataFrame, folder: Path, generator: np.random.Generator) -> None:
-    """The contract's own names; PSA empty in 2% of rows."""
-    patients.loc[generator.random(len(patients)) < 0.02, "psa"] = np.nan
-    patients.to_csv(folder / "harbour.csv", index=False)
+def demo_patients(rows: Mapping[str, int] = DEMO_ROWS, *, seed: int = 0) -> dict[str, pd.DataFrame]:
+    """By site of the demo network, its patients with what is missing or wrong there, in the contract's terms.
+
+    Hillside's ages are in whole months. See `write_demo_network`, which writes them as each site would send them.
+    """
+    patients = {DEMO_SOURCE: simulate("source", rows[DEMO_SOURCE], seed=seed, truth="turning")}
+    unknown = {"harbour": 0.02, "hillside": 0.04, "lakeside": 0.08}
+    for site in (site for site in DEMO_TARGETS if site in rows):
+        generator = np.random.default_rng([seed, 17])
+        patients[site] = frame = simulate(DEMO_TARGETS[site], rows[site], seed=seed, truth="turning")
+        if site in unknown:
+            frame.loc[generator.random(len(frame)) < unknown[site], "psa"] = np.nan
+        if site == "hillside":
+            frame["age"] = (frame["age"] * 12).round().astype(int)
+        elif site == "lakeside":
+            planted = generator.choice(len(frame), size=10, replace=False)
+            frame.loc[planted[:3], "age"] = 230.0
+            frame.loc[planted[3:6], "psa"] = -1.0
+            frame.attrs["twice"] = planted[6:].tolist()
+        elif site == "ferryside":
+            frame.loc[generator.choice(len(frame), size=3, replace=False), "age"] = 0.0
+    return {site: frame.drop(columns="true_risk") for site, frame in patients.items()}
 
 
-def _write_hillside(patients: pd.DataFrame, folder: Path, generator: np.random.Generator) -> None:
+def _write_hillside(patients: pd.DataFrame, folder: Path) -> None:
     """Other names and codes, months for years, decimal commas, -9 for missing."""
-    psa = patients["psa"].where(generator.random(len(patients)) >= 0.04, -9)
     shaped = pd.DataFrame(
         {
             "Patient": patients[_ID],
-            "Age_months": (patients["age"] * 12).round().astype(int),
-            "PSA_ug_L": psa,
+            "Age_months": patients["age"],
+            "PSA_ug_L": patients["psa"].fillna(-9),
             "GradeGroup": patients["grade_group"],
             "cT": patients["stage"].str[1],
             "Charlson_ge1": patients["comorbidity"].map({0: "no", 1: "yes"}),
@@ -334,19 +350,15 @@ def _write_hillside(patients: pd.DataFrame, folder: Path, generator: np.random.G
     shaped.to_csv(folder / "hillside.csv", index=False, sep=";", decimal=",")
 
 
-def _write_lakeside(patients: pd.DataFrame, folder: Path, generator: np.random.Generator) -> None:
+def _write_lakeside(patients: pd.DataFrame, folder: Path) -> None:
     """Compressed; PSA "NA" in 8%; six impossible rows and four patients sent twice."""
-    patients["psa"] = patients["psa"].astype(object)
-    patients.loc[generator.random(len(patients)) < 0.08, "psa"] = "NA"
-    planted = generator.choice(len(patients), size=10, replace=False)
-    patients.loc[planted[:3], "age"] = 230.0
-    patients.loc[planted[3:6], "psa"] = -1.0
-    sent = pd.concat([patients, patients.iloc[planted[6:]]], ignore_index=True)
+    psa = patients["psa"].astype(object).where(patients["psa"].notna(), "NA")
+    sent = pd.concat([patients, patients.iloc[patients.attrs["twice"]]], ignore_index=True)
+    sent["psa"] = pd.concat([psa, psa.iloc[patients.attrs["twice"]]], ignore_index=True)
     # A fixed time in the header keeps the file's digest the same from run to run.
     sent.to_csv(folder / "lakeside.csv.gz", index=False, compression={"method": "gzip", "mtime": 0})
 
 
-def _write_ferryside(patients: pd.DataFrame, folder: Path, generator: np.random.Generator) -> None:
+def _write_ferryside(patients: pd.DataFrame, folder: Path) -> None:
     """Without the stage, and an age of 0 in three rows: an extract that must not be used."""
-    patients.loc[generator.choice(len(patients), size=3, replace=False), "age"] = 0.0
     patients.drop(columns="stage").to_csv(folder / "ferryside.csv", index=False)

@@ -82,6 +82,8 @@ def open_duckdb(location: Location) -> Iterator[Duck]:
                     "autoload_known_extensions": "false", "preserve_insertion_order": "false"}  # fmt: skip
         connection = duckdb.connect(config=settings)
         try:
+            # A long query would draw a bar on stdout, where `--json` prints its document.
+            connection.execute("set enable_progress_bar = false")
             with suppress(duckdb.Error):
                 # Without the time zones' package times are read as they stand.
                 connection.execute("set timezone = 'UTC'")

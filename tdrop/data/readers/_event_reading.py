@@ -106,7 +106,7 @@ def read_events(store: Store, contract: Contract, extract: Extract) -> pd.DataFr
         raise DataError(f"{store.shown} holds no record of the index's codes; check `index` of table '{contract.name}'")
     absent = {number for number in asked.codes if number not in set(census["number"])}
     units, unknown = _units(store, asked, census, extract)
-    parts = _ask_columns(store, queries, asked, units, absent)
+    parts = _ask_columns(store, queries, asked, units, absent, extract)
     if outcome:
         parts.append(_outcome(store.ask(queries.outcome()), contract, extract))
     frame = _joined(parts or [store.ask(queries.aggregates({}, {}))], contract, store)
@@ -206,7 +206,12 @@ def from_ucum(unit: str) -> str:
 
 
 def _ask_columns(
-    store: Store, queries: Queries, asked: _Columns, units: Mapping[int, _Units], absent: set[int]
+    store: Store,
+    queries: Queries,
+    asked: _Columns,
+    units: Mapping[int, _Units],
+    absent: set[int],
+    extract: Extract,
 ) -> list[pd.DataFrame]:
     """The features of all rows: one query for those that are calculated, one for those that are the last or first."""
     takes, labelled = {}, {}
@@ -221,13 +226,13 @@ def _ask_columns(
             takes[number] = column.events.take
     answers = [store.ask(queries.aggregates(takes, _of(units, takes)))] if takes else []
     answers += [store.ask(queries.ranked(labelled, _of(units, labelled)))] if labelled else []
-    return [_named(answer, asked) for answer in answers]
+    return [_named(answer, asked, extract) for answer in answers]
 
 
-def _named(answer: pd.DataFrame, asked: _Columns) -> pd.DataFrame:
+def _named(answer: pd.DataFrame, asked: _Columns, extract: Extract) -> pd.DataFrame:
     """An answer whose columns c<number> are the contract's."""
     columns = {name: asked.columns[int(name[1:])] for name in map(str, answer) if re.fullmatch(r"c\d+", name)}
-    finished = {column.name: _finished(answer[name], column) for name, column in columns.items()}
+    finished = {column.name: _finished(answer[name], column, extract) for name, column in columns.items()}
     return pd.DataFrame({"subject": answer["subject"], "place": answer["place"], **finished})
 
 
@@ -235,8 +240,8 @@ def _of(units: Mapping[int, _Units], numbers: Iterable[int]) -> dict[int, _Units
     return {number: units[number] for number in numbers}
 
 
-def _finished(values: pd.Series, column: Column) -> pd.Series:
-    """A column as the contract wants it, from what the database calculated."""
+def _finished(values: pd.Series, column: Column, extract: Extract) -> pd.Series:
+    """A column as the contract wants it, in the site's unit, from what the database calculated."""
     assert column.events is not None
     take = column.events.take
     if column.categories:
@@ -249,12 +254,10 @@ def _finished(values: pd.Series, column: Column) -> pd.Series:
         return (numbers > 0).astype("float64") if take == "any" else numbers
     if take == "days_since":
         # Fractions of a microsecond are no more than the noise of dividing.
-        return (-numbers / DAY * _per_day(column)).round(9)
+        unit = extract.units.get(column.name, column.unit)
+        per_day = 1.0 if unit is None else factor("day", unit, where=f"column '{column.name}'")
+        return (-numbers / DAY * per_day).round(9)
     return numbers
-
-
-def _per_day(column: Column) -> float:
-    return 1.0 if column.unit is None else factor("day", column.unit, where=f"column '{column.name}'")
 
 
 def _outcome(answer: pd.DataFrame, contract: Contract, extract: Extract) -> pd.DataFrame:

@@ -14,13 +14,12 @@ import pandas as pd
 import pytest
 import sqlalchemy
 from event_cases import CONCEPTS, by_hand, make_records, make_table
-from event_files import omop_tables, write_meds, write_omop
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 from waiting import postgres_server
 
 from tdrop.base import Absent, ContractError, DataError, OutOfTime, Unavailable
 from tdrop.contracts import Contract, Network, Site
-from tdrop.data import fingerprint, prepare_frame, read_extract, read_labels
+from tdrop.data import fingerprint, omop_tables, prepare_frame, read_extract, read_labels, write_meds, write_omop
 
 duckdb = pytest.importorskip("duckdb")
 

@@ -1,15 +1,20 @@
-"""Writes long events as MEDS files and as an OMOP CDM 5.4 folder of parquet files, for the demo and for tests."""
+"""Writes long events as MEDS files and as an OMOP CDM 5.4 folder of parquet files; the demo network among them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 import pandas as pd
 import pyarrow as arrow
 import pyarrow.parquet as parquet
 
+from tdrop.data.simulation import DEMO_ROWS, STAGES, TREATMENTS, demo_patients
+
+EventForm = Literal["omop", "meds"]
 #: How a record's columns are called in each table of the CDM: the stem of the concept, and of the time.
 _STEMS = {
     "visit_occurrence": ("visit", "visit_start"),
@@ -46,6 +51,91 @@ class Concept:
     concept_id: int
     title: str
     table: str
+
+
+_INDEX, _PSA, _VISIT = "SNOMED/399068003", "LOINC/2857-1", "Demo/follow-up"
+_GRADES = {str(grade): f"Demo/grade-group-{grade}" for grade in range(1, 6)}
+_STAGES = {stage: f"Demo/{stage}" for stage in STAGES}
+_COMORBIDITY = "Demo/charlson-1-or-more"
+_TREATMENTS = {name: f"Demo/{name}" for name in TREATMENTS if name != "none"}
+#: Codes of the demo that no vocabulary has are numbered as OMOP asks for: from two thousand millions on.
+DEMO_CONCEPTS = (
+    Concept(_INDEX, 4163261, "Malignant tumor of prostate", "condition_occurrence"),
+    Concept(_PSA, 3013603, "Prostate specific Ag [Mass/volume] in Serum or Plasma", "measurement"),
+    Concept("UCUM/ng/mL", 8842, "nanogram per milliliter", "unit"),
+    Concept("UCUM/ug/L", 8748, "microgram per liter", "unit"),
+    Concept(_VISIT, 2000000001, "Follow-up visit", "visit_occurrence"),
+    Concept(_COMORBIDITY, 2000000002, "Charlson score 1 or more", "condition_occurrence"),
+    *(Concept(code, 2000000010 + int(grade), f"Grade group {grade}", "observation") for grade, code in _GRADES.items()),
+    *(
+        Concept(code, 2000000021 + place, f"Clinical stage {stage}", "observation")
+        for place, (stage, code) in enumerate(_STAGES.items())
+    ),
+    *(
+        Concept(code, 2000000031 + place, name.title(), "procedure_occurrence")
+        for place, (name, code) in enumerate(_TREATMENTS.items())
+    ),
+)
+#: How the demo's columns come from its records; `treatment` none is who has no record of any.
+_DEMO_EVENTS: Mapping[str, Mapping[str, Any]] = {
+    "age": {"codes": ["MEDS_BIRTH"], "take": "days_since"},
+    "psa": {"codes": [_PSA], "window": ["-90 d", "0 d"], "take": "last"},
+    "grade_group": {"codes": {grade: [code] for grade, code in _GRADES.items()}, "take": "last"},
+    "stage": {"codes": {stage: [code] for stage, code in _STAGES.items()}, "take": "last"},
+    "comorbidity": {"codes": [_COMORBIDITY], "take": "any"},
+    "treatment": {"codes": {"none": [], **{name: [code] for name, code in _TREATMENTS.items()}}, "take": "last"},
+}
+#: The demo's patients are followed for so many days unless they die before.
+_FOLLOWED_DAYS = 3700
+
+
+def write_demo_events(folder: Path, form: EventForm, rows: Mapping[str, int] = DEMO_ROWS, *, seed: int = 0) -> None:
+    """Writes the simulated patients of `write_demo_network` as one database of events per site, below `folder`."""
+    for site, patients in demo_patients(rows, seed=seed).items():
+        records, periods = _demo_records(patients, months=site == "hillside", stage=site != "ferryside")
+        if form == "meds":
+            write_meds(folder / site, records, DEMO_CONCEPTS)
+        else:
+            write_omop(folder / site, records, DEMO_CONCEPTS, periods)
+
+
+def with_demo_events(table: str) -> str:
+    """The text of the demo's table with `index` and `events`, by which its databases of events are read."""
+    index = json.dumps({"codes": [_INDEX], "occurrence": "first"})
+    table = table.replace("\ncolumns:\n", f"\nindex: {index}\n\ncolumns:\n", 1)
+    table = table.replace("\noutcome:\n", '\noutcome:\n  events: {"codes": ["MEDS_DEATH"]}\n', 1)
+    for name, events in _DEMO_EVENTS.items():
+        line = f"  - name: {name}\n"
+        table = table.replace(line, f"{line}    events: {json.dumps(events)}\n", 1)
+    return table
+
+
+def _demo_records(patients: pd.DataFrame, *, months: bool, stage: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """A site's patients as records and observation periods; diagnoses are spread over a year, deaths over ten."""
+    place = pd.Series(range(len(patients)))
+    moment = pd.Timestamp("2010-01-01") + pd.to_timedelta(place % 365, unit="D")
+    years = patients["age"] / 12 if months else patients["age"]
+    born = moment - pd.to_timedelta((years * 365.25 * 86_400).round(), unit="s")
+    died = patients["died_10y"] == 1
+    days = (1 + place * 37 % 3600).where(died, _FOLLOWED_DAYS)
+    end = moment + pd.to_timedelta(days, unit="D")
+    measured = patients["psa"].notna()
+    parts: list[dict[str, Any]] = [
+        {"time": born, "code": "MEDS_BIRTH"},
+        {"time": moment, "code": _INDEX},
+        {"time": (moment - pd.Timedelta(days=7))[measured], "code": _PSA, "value": patients["psa"],
+         "unit": "ug/L" if months else "ng/mL"},
+        {"time": moment, "code": patients["grade_group"].astype("str").map(_GRADES)},
+        {"time": moment[[stage] * len(moment)], "code": patients["stage"].map(_STAGES)},
+        {"time": moment[patients["comorbidity"] == 1], "code": _COMORBIDITY},
+        {"time": moment[patients["treatment"] != "none"], "code": patients["treatment"].map(_TREATMENTS)},
+        {"time": end, "code": died.map({True: "MEDS_DEATH", False: _VISIT})},
+    ]  # fmt: skip
+    names = ["subject", "time", "code", "value", "label", "unit"]
+    frames = [pd.DataFrame(part, index=part["time"].index).reindex(columns=names) for part in parts]
+    records = pd.concat([frame.assign(subject=frame.index + 1) for frame in frames], ignore_index=True)
+    records = records.astype({"time": "datetime64[us]", "value": "float64"})
+    return records, pd.DataFrame({"subject": place + 1, "start": moment - pd.Timedelta(days=365), "end": end})
 
 
 def write_meds(folder: Path, records: pd.DataFrame, concepts: Sequence[Concept]) -> None:
