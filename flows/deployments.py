@@ -1,5 +1,7 @@
 """What Prefect holds of a network: `prefect.yaml` with one deployment per target site, and the same on a server.
 
+A site that says where its batches come from has a second one, which watches its model.
+
 No path of a machine is in the file: Prefect fills in the working directory when it deploys, and the flow is named by
 its module.
 """
@@ -29,8 +31,9 @@ from tdrop.contracts import Network, Site
 
 FILE = Path("prefect.yaml")
 FLOW, ENTRYPOINT = "transfer-site", "flows.transfer.transfer_site"
+WATCH_FLOW, WATCH_ENTRYPOINT, WATCH_ENDING = "watch-site", "flows.watch.watch_site", "-watch"
 #: And what files written by earlier versions call it.
-OUR_ENTRYPOINTS = (ENTRYPOINT, "flows.deployed.transfer_site")
+OUR_ENTRYPOINTS = (ENTRYPOINT, "flows.deployed.transfer_site", WATCH_ENTRYPOINT)
 #: Where a run finds the contracts; not a parameter, which anybody who starts a run could change.
 CONTRACTS = "TDROP_CONTRACTS"
 #: The work pool that a worker of the network serves, and the tag of every deployment of ours.
@@ -48,8 +51,8 @@ AT_ONCE = 1
 #: What the automation is called; there is one per server.
 AUTOMATION = "tdrop: a site needs a look"
 #: Names of the states in which a person should look at a site. The flow names its last state after the verdict; a run
-#: that found nothing new, and one that a person cancelled, are no news.
-NEEDS_A_LOOK = ("Caution", "Stop", "Too few to say", "Stopped", "Failed", "Crashed", "TimedOut", "Interrupted")
+#: that found nothing new, and one that a person cancelled, are no news. A watch ends with how it stands.
+NEEDS_A_LOOK = ("Alarm", "Caution", "Stop", "Too few to say", "Stopped", "Failed", "Crashed", "TimedOut", "Interrupted")
 #: Prefect writes this and the exception's class before its sentence, which is all that people want.
 EXCEPTION = "Flow run encountered an exception: "
 #: The state's message, which has passed disclosure, then which run and when.
@@ -68,12 +71,14 @@ class Deployments:
 
     Attributes:
         text: The whole file.
-        sites: Names of the deployments that have a site.
-        gone: Names of deployments in the file whose site is gone.
+        sites: Names of the target sites, each of which has a deployment of its name.
+        watches: Names of the deployments that watch a site's model.
+        gone: Names of deployments in the file whose site, or whose site's batches, are gone.
     """
 
     text: str
     sites: tuple[str, ...]
+    watches: tuple[str, ...]
     gone: tuple[str, ...]
 
 
@@ -88,17 +93,25 @@ def plan_file(existing: str, network: Network, contracts: str, *, remove: bool) 
     """
     document = _read(existing)
     entries = {entry.get("name"): entry for entry in document.get("deployments") or ()}
-    targets = {site.name: site for site in network.targets}
+    targets = {site.name: _entry(network, site, contracts, entries.get(site.name, {})) for site in network.targets}
+    watches = {
+        (name := f"{site.name}{WATCH_ENDING}"): _watch_entry(network, site, contracts, entries.get(name, {}))
+        for site in network.targets
+        if site.batches is not None
+    }
+    if taken := sorted(targets.keys() & watches.keys()):
+        raise ContractError(f"site '{taken[0]}' has the name of another site's watch in {FILE}; rename the site")
+    wanted = {**targets, **watches}
     ours = {name for name, entry in entries.items() if entry.get("entrypoint") in OUR_ENTRYPOINTS}
-    if foreign := sorted(entries.keys() & targets.keys() - ours):
+    if foreign := sorted(entries.keys() & wanted.keys() - ours):
         raise ContractError(f"{FILE}: deployment '{foreign[0]}' has a site's name but another flow; rename it")
-    gone = tuple(sorted(ours - targets.keys()))
-    written = [_entry(network, site, contracts, entries.get(name, {})) for name, site in targets.items()]
-    written += [entry for name, entry in entries.items() if name not in targets and not (remove and name in gone)]
+    gone = tuple(sorted(ours - wanted.keys()))
+    written = list(wanted.values())
+    written += [entry for name, entry in entries.items() if name not in wanted and not (remove and name in gone)]
     # Flow style at the leaves keeps a site to nine lines.
     style: Any = {"sort_keys": False, "allow_unicode": True, "width": 110, "default_flow_style": None}
     text = HEADING + yaml.safe_dump({"name": "tdrop", **document, "deployments": written}, **style)
-    return Deployments(text, tuple(targets), gone)
+    return Deployments(text, tuple(targets), tuple(watches), gone)
 
 
 def _read(existing: str) -> dict[str, Any]:
@@ -131,6 +144,18 @@ def _entry(network: Network, site: Site, contracts: str, existing: Entry) -> Ent
         ],
         "concurrency_limit": {"limit": 1, "collision_strategy": "ENQUEUE"},
         "work_pool": _work_pool(existing.get("work_pool") or {"name": POOL}, contracts),
+    }
+
+
+def _watch_entry(network: Network, site: Site, contracts: str, existing: Entry) -> Entry:
+    """The deployment that watches a site's model: as the site's own, with the schedule of its batches."""
+    assert site.batches is not None
+    return {
+        **_entry(network, site, contracts, existing),
+        "name": f"{site.name}{WATCH_ENDING}",
+        "description": f"Watch of the model at {site.title}",
+        "entrypoint": WATCH_ENTRYPOINT,
+        "schedules": [] if site.batches.schedule is None else [{"cron": site.batches.schedule}],
     }
 
 
@@ -182,10 +207,11 @@ def keep_automation(client: SyncPrefectClient, block: str) -> None:
     """
     automation = AutomationCore(
         name=AUTOMATION,
-        description="Written by `tdrop deploy --notify`: a site stopped, its run failed or its patients shifted.",
+        description="Written by `tdrop deploy --notify`: a site stopped, its run failed, its patients shifted or its "
+        "watch raised an alarm.",
         trigger=EventTrigger(
             expect={f"prefect.flow-run.{name}" for name in NEEDS_A_LOOK},
-            match_related={"prefect.resource.role": "flow", "prefect.resource.name": FLOW},
+            match_related={"prefect.resource.role": "flow", "prefect.resource.name": [FLOW, WATCH_FLOW]},
             for_each={"prefect.resource.id"},
             posture=Posture.Reactive,
             threshold=1,
@@ -214,19 +240,20 @@ def _find_block(client: SyncPrefectClient, block: str) -> Any:
     return document.id
 
 
-def delete_deployment(client: SyncPrefectClient, site: str) -> int:
-    """Removes a site's deployment from the server; returns how many there were."""
-    try:
-        client.delete_deployment(client.read_deployment_by_name(f"{FLOW}/{site}").id)
-    except ObjectNotFound:
-        return 0
-    return 1
+def delete_deployment(client: SyncPrefectClient, name: str) -> int:
+    """Removes a deployment of ours from the server; returns how many there were."""
+    removed = 0
+    for flow in (FLOW, WATCH_FLOW):
+        with suppress(ObjectNotFound):
+            client.delete_deployment(client.read_deployment_by_name(f"{flow}/{name}").id)
+            removed += 1
+    return removed
 
 
 def erase_traces(site: str) -> str:
     """Removes a site's deployment, flow runs and artifacts, and says how many there were."""
     with get_client(sync_client=True) as client:
-        deployments = delete_deployment(client, site)
+        deployments = delete_deployment(client, site) + delete_deployment(client, f"{site}{WATCH_ENDING}")
         # Runs about this site alone carry its name as a parameter.
         runs = [run.id for run in _every(client.read_flow_runs) if run.parameters.get("site") == site]
         for run_id in runs:

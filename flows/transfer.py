@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from prefect import flow, get_run_logger
@@ -24,11 +24,19 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows.orchestration import is_server_lost
 from flows.training import train
+from tasks.batches import remember_proposal, stands_for
 from tasks.choose import choose_method, forecast_site, lock_models
 from tasks.evaluate import evaluate_site
 from tasks.gather import SUMMARY
 from tasks.labels import remembered_labels
-from tasks.prepare import encode_pair, look_for_changes, pool_sources, read_and_check, require_usable
+from tasks.prepare import (
+    encode_pair,
+    gather_new_patients,
+    look_for_changes,
+    pool_sources,
+    read_and_check,
+    require_usable,
+)
 from tasks.publish import escape_markdown, publish_halt, publish_index
 from tasks.report import leave_page, publish_report, record_in_mlflow
 from tasks.run import Compared, Run, Stages, TransferSettings
@@ -59,6 +67,7 @@ from tdrop.home import (
     one_at_a_time,
     prepare_environment,
     read_note,
+    read_status,
     unchanged,
     worker_processes,
     write_status,
@@ -126,7 +135,9 @@ def _log_progress(event: Event) -> None:
     on_failure=[_mark_cancelled],
     on_crashed=[_mark_cancelled],
 )
-def transfer_site(site: str, settings: TransferSettings = TransferSettings(), again: bool = False) -> Any:
+def transfer_site(
+    site: str, settings: TransferSettings = TransferSettings(), again: bool = False, new_patients: bool = False
+) -> Any:
     """Moves the source's model to one target site and publishes its report.
 
     Contracts are read from `$TDROP_CONTRACTS`, results go below `$TDROP_HOME`. The state of the run says how it ended:
@@ -136,6 +147,7 @@ def transfer_site(site: str, settings: TransferSettings = TransferSettings(), ag
         site: Name of the target site.
         settings: What to train and how long.
         again: Run even when neither data, contract, settings nor code changed.
+        new_patients: Take the patients of the batches since the promotion as the target, instead of the extract.
 
     Returns:
         A `Transferred`: the summary of its report, and what else came of it.
@@ -151,7 +163,11 @@ def transfer_site(site: str, settings: TransferSettings = TransferSettings(), ag
         _tag_run(resolved)
         with noted_as_running(place, site, run_id):
             try:
-                result = _transfer_if_changed(resolved, settings, again)
+                result = _transfer_if_changed(
+                    gather_new_patients(resolved) if new_patients else resolved, settings, again
+                )
+                if new_patients:
+                    remember_proposal(resolved)
             except SiteStopped as error:
                 leave_page(site, "letter", escape_markdown(error.letter or str(error)))
                 return Failed(name="Stopped", message=str(error), data=error)
@@ -200,7 +216,7 @@ def _transfer_if_changed(site: ResolvedSite, settings: TransferSettings, again: 
     inputs: Inputs | None = None
     try:
         inputs = look_for_changes(site, settings)
-        if not again and unchanged(place, site.name, inputs):
+        if not again and (unchanged(place, site.name, inputs) or _stands_for_new_patients(site, inputs)):
             return _nothing_to_do(place, site.name)
         with worker_processes():
             result = run_pipeline(site, settings, inputs)
@@ -225,6 +241,15 @@ def _transfer_if_changed(site: ResolvedSite, settings: TransferSettings, again: 
     # Only now is an earlier stop past.
     publish_index(place)
     return result
+
+
+def _stands_for_new_patients(site: ResolvedSite, inputs: Inputs) -> bool:
+    """Whether the last run was for new patients of an extract that is as it was then: a person looks at it first."""
+    last = read_status(site.place, site.name)
+    if last is None or last.inputs is None or last.outcome != "done":
+        return False
+    same = replace(inputs, target_data=last.inputs.target_data, labels=last.inputs.labels) == last.inputs
+    return same and stands_for(site, last.inputs.target_data, inputs.target_data)
 
 
 def _show_halt(place: Place, site: str) -> None:
@@ -263,7 +288,8 @@ def run_pipeline(site: ResolvedSite, settings: TransferSettings, inputs: Inputs)
     models = lock_models(site, trained.fits, choice)
     expected = forecast_site(site, encoded, trained.folds, trained.fits, models, choice)
     emit_progress(site.name, "forecast", detail=_expected(expected, chosen))
-    labels = remembered_labels(site.place, site.name)
+    # Of new patients, who take the place of the extract's, no outcome is known.
+    labels = None if site.reads_new_patients else remembered_labels(site.place, site.name)
     evaluation = evaluate_site(site, encoded, compared.target, trained.fits, models, settings.bootstrap, labels)
     emit_progress(site.name, "evaluate", detail=_evaluated(evaluation))
     stages = Stages(**vars(compared), choice=choice, models=models, evaluation=evaluation, forecast=expected)
@@ -374,6 +400,7 @@ def transfer_sites(
     again: bool = False,
     at_once: int = 1,
     scheduler: str | None = None,
+    new_patients: bool = False,
 ) -> dict[str, Transferred | SiteFailed]:
     """One flow run per site; where several are under way together, each in a thread of its own."""
     prepare_environment()
@@ -385,7 +412,7 @@ def transfer_sites(
 
     def transfer_or_explain(site: str) -> Transferred | SiteFailed:
         try:
-            result: Any = transfer(site, settings, again)
+            result: Any = transfer(site, settings, again, new_patients)
         except Interrupted:
             raise
         except Exception as error:

@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from flows.console import watching
 from flows.orchestration import prefect_server
 from flows.printer import Printer, repeat
 from tasks.run import TransferSettings
-from tdrop.base import TdropError, plain
+from tdrop.base import TdropError, UsageError, plain
 from tdrop.data import fingerprint
 from tdrop.evaluate import Evaluation
 from tdrop.home import Place, busy_seconds, reset_spans, worker_processes
@@ -39,6 +40,7 @@ def run_transfer(
     console: Printer,
     processes: int | None = None,
     again: bool = False,
+    new_patients: bool = False,
     runner: str = "processes",
     address: str | None = None,
     at_once: int | None = None,
@@ -51,6 +53,8 @@ def run_transfer(
     network = place.network()
     for site in sites:
         network.target(site)
+    if new_patients and len(sites) > 1:
+        raise UsageError("--new-patients is about one site; name the one whose batches are meant")
     settings.chosen_methods()
     check_runner(runner, address)
     started = time.monotonic()
@@ -63,7 +67,7 @@ def run_transfer(
 
         ready = time.monotonic()
         reset_spans()
-        run: Any = transfer_sites if len(sites) == 1 else transfer_network
+        run: Any = partial(transfer_sites, new_patients=new_patients) if len(sites) == 1 else transfer_network
         results = run(list(sites), settings, again, at_once or AT_ONCE[runner], scheduler)
         elapsed = time.monotonic() - ready
     console.answer({"sites": {site: result.to_json() for site, result in results.items()}})

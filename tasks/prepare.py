@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from tasks.batches import with_new_patients
 from tasks.errors import RETRY_UNAVAILABLE, sanitize_errors
 from tasks.run import TransferSettings
 from tdrop.base import DataError, SiteStopped, plain, write_json, write_record
@@ -57,6 +58,13 @@ ORIGIN = "__site__"
 def look_for_changes(site: ResolvedSite, settings: TransferSettings) -> Inputs:
     """Digests of everything that a transfer of this site depends on; a reader that is away is asked again."""
     return current_inputs(site, settings.model_dump(mode="json"))
+
+
+@task(task_run_name="gather new patients {site.name}", cache_policy=NO_CACHE, **RETRY_UNAVAILABLE)
+@sanitize_errors
+def gather_new_patients(site: ResolvedSite) -> ResolvedSite:
+    """The site with the patients of its batches since the promotion in the place of its extract."""
+    return with_new_patients(site)
 
 
 @stage("prepared")

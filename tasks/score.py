@@ -28,7 +28,7 @@ from tdrop.base import (
     write_record,
 )
 from tdrop.contracts import Validation
-from tdrop.data import fingerprint, prepare, write_patients
+from tdrop.data import Prepared, fingerprint, prepare, write_patients
 from tdrop.disclosure import disclose_validation, to_number
 from tdrop.evaluate import patients_table
 from tdrop.home import Place, now, read_status, replacing, write_private
@@ -143,11 +143,27 @@ def compare_sentences(those: MadeFor | None, champion: Champion, batch: Cohort) 
     return [] if said is None else [said]
 
 
-def score_batch(place: Place, site: str, file: str) -> Scored:
-    """Writes `sites/<site>/scores/` with patients.csv, quarantine.csv and validation.json."""
-    champion = find_champion(place, site)
+def score_batch(place: Place, site: str, file: str, folder: Path | None = None) -> Scored:
+    """Scores a batch that came as a file, into `sites/<site>/scores/` or another folder."""
     network = place.network()
+    # Without a champion there is nothing to read the file for.
+    champion = find_champion(place, site)
     prepared = prepare(network.site(site), network, home=place.root, file=Path(file))
+    return score_prepared(place, site, champion, prepared, folder)
+
+
+def score_prepared(
+    place: Place, site: str, champion: Champion, prepared: Prepared, folder: Path | None = None
+) -> Scored:
+    """Scores checked patients; writes patients.csv, quarantine.csv and validation.json, and counts them in the watch.
+
+    Args:
+        place: Where the site is.
+        site: Its name.
+        champion: What predicts.
+        prepared: The patients.
+        folder: Where the lists go; default: `sites/<site>/scores/`.
+    """
     if prepared.validation.stopped:
         raise SiteStopped(_refusal(place, site, prepared.validation))
     served = Served.load(champion.folder)
@@ -164,7 +180,7 @@ def score_batch(place: Place, site: str, file: str) -> Scored:
         *unseen_sentences(unseen, len(cohort)),
         *compare_sentences(those, champion, cohort),
     ]
-    folder = place.site(site) / "scores"
+    folder = folder or place.site(site) / "scores"
     with replacing(folder) as incoming:
         write_patients(incoming / "patients.csv", table)
         write_patients(incoming / "quarantine.csv", prepared.quarantine)

@@ -24,7 +24,7 @@ def deploy(
     notify: Annotated[
         str | None,
         typer.Option(
-            help="Notification block of the server that reports sites that stop, fail or have shifted",
+            help="Notification block of the server that reports sites that stop, fail, have shifted or raise an alarm",
             metavar="TYPE/NAME",
         ),
     ] = None,
@@ -41,6 +41,7 @@ def deploy(
         FILE,
         FLOW,
         POOL,
+        WATCH_FLOW,
         delete_deployment,
         deploy_file,
         ensure_pool,
@@ -57,10 +58,12 @@ def deploy(
         write_private(FILE.absolute(), planned.text)
         FILE.chmod(0o644)
     state = "unchanged" if planned.text == existing else "written"
-    printer.print(f"{FILE}: {counted(len(planned.sites), 'deployment')}, {state}")
+    printer.print(f"{FILE}: {counted(len(planned.sites) + len(planned.watches), 'deployment')}, {state}")
+    answer = {"file": str(FILE), "sites": list(planned.sites), "watches": list(planned.watches)}
+    answer |= {"gone": list(planned.gone)}
     if url is None:
         _mention(planned.gone, remove, printer)
-        printer.answer({"file": str(FILE), "sites": list(planned.sites), "gone": list(planned.gone)})
+        printer.answer(answer)
         return
     from prefect.client.orchestration import get_client
 
@@ -69,20 +72,18 @@ def deploy(
             # First, because a block that is not there is the user's to correct.
             keep_automation(client, notify)
         limit = ensure_pool(client, at_once)
-        deploy_file(planned.sites)
+        deploy_file([*planned.sites, *planned.watches])
         for name in planned.gone if remove else ():
             delete_deployment(client, name)
-    for name in planned.sites:
-        printer.print(f"deployed {FLOW}/{name}")
+    for flow, name in [(FLOW, name) for name in planned.sites] + [(WATCH_FLOW, name) for name in planned.watches]:
+        printer.print(f"deployed {flow}/{name}")
     _mention(planned.gone, remove, printer)
-    result = {"file": str(FILE), "sites": list(planned.sites), "gone": list(planned.gone), "removed": remove}
-    printer.answer({**result, "server": url, "at_once": limit, "notify": notify})
+    printer.answer({**answer, "removed": remove, "server": url, "at_once": limit, "notify": notify})
     printer.print(f"on {url}; runs start when a worker serves the pool: prefect worker start --pool {POOL}")
     printer.print(f"at most {limit} at the same time; `tdrop deploy --at-once` changes that")
     if notify is not None:
-        printer.print(
-            f"block '{notify}' reports sites that stop, fail or have shifted: automation '{AUTOMATION}'", markup=False
-        )
+        reports = f"block '{notify}' reports sites that stop, fail, have shifted or raise an alarm"
+        printer.print(f"{reports}: automation '{AUTOMATION}'", markup=False)
 
 
 def _relative(contracts: Path) -> str:

@@ -180,6 +180,12 @@ def _changes(site: ResolvedSite, before: Inputs) -> str:
     except TdropError as error:
         return str(error)
     new = [words for key, words in DATA.items() if getattr(now, key) != getattr(before, key)]
+    if DATA["target_data"] in new and (site.place.site(site.name) / "new_patients.parquet").is_file():
+        from tasks.batches import stands_for
+
+        # The last run was for new patients, and the extract is as it was then.
+        if stands_for(site, before.target_data, now.target_data):
+            new = [words for words in new if words not in (DATA["target_data"], DATA["labels"])]
     return f"{' and '.join(new)} changed since its last run" if new else ""
 
 

@@ -83,6 +83,9 @@ def transfer(
     committee: Committee = True,
     processes: Processes = None,
     again: Again = False,
+    new_patients: Annotated[
+        bool, typer.Option("--new-patients", help="Made for the patients of batches since the promotion")
+    ] = False,
     runner: Runner = "processes",
     address: Address = None,
     at_once: AtOnce = None,
@@ -109,6 +112,7 @@ def transfer(
         contracts=contracts,
         processes=processes,
         again=again,
+        new_patients=new_patients,
         runner=runner,
         address=address,
         at_once=at_once,

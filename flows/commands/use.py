@@ -7,12 +7,15 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.printer import DEFAULT_CONTRACTS, AsJson, Contracts, SiteName, answering, repeat
+from flows.printer import DEFAULT_CONTRACTS, AsJson, Contracts, Printer, SiteName, answering, repeat
 from tdrop.base import UsageError
+
+if TYPE_CHECKING:
+    from tdrop.home import Place
 
 
 def score(
@@ -82,7 +85,14 @@ def recalibrate(
     console.remark(f"To approve it: tdrop promote {site} --by NAME --note TEXT{repeat(contracts)}")
 
 
-def watch(site: SiteName, as_json: AsJson = False, contracts: Contracts = DEFAULT_CONTRACTS) -> None:
+def watch(
+    site: SiteName,
+    pick_up: Annotated[
+        bool, typer.Option("--pick-up", help="First score the new batches that the site's YAML names")
+    ] = False,
+    as_json: AsJson = False,
+    contracts: Contracts = DEFAULT_CONTRACTS,
+) -> None:
     """Say whether it is time to retrain: where each rule of the watch stands, and what to do."""
     from tdrop.base import counted, plain
     from tdrop.home import Place
@@ -92,10 +102,11 @@ def watch(site: SiteName, as_json: AsJson = False, contracts: Contracts = DEFAUL
     from tdrop.report import summarise_watch
 
     require_champion(place, site)
+    picked = _pick_up(place, site, console) if pick_up else {}
     watched = open_watch(place, site)
     page = publish_watch(place, watched.state)
     summary = summarise_watch(watched.state, place.network().site(site).disclosure)
-    console.answer({**plain(summary), "page": str(page)})
+    console.answer({**plain(summary), **picked, "page": str(page)})
     console.print(
         f"[bold]{site}[/]: {summary.stand}; version {summary.champion}, {counted(summary.patients, 'new patient')} and "
         f"{counted(summary.outcomes, 'known outcome')} since {summary.began[:10]}."
@@ -107,6 +118,19 @@ def watch(site: SiteName, as_json: AsJson = False, contracts: Contracts = DEFAUL
     for sentence in summary.advice:
         console.print(sentence)
     console.print(str(page))
+
+
+def _pick_up(place: Place, site: str, console: Printer) -> dict[str, object]:
+    """Scores new batches as the deployed flow does, and says what came of it."""
+    from tasks.batches import pick_up
+
+    picked = pick_up(place, site)
+    console.print(f"[bold]{site}[/]: {picked.scored:,} new {'batch' if picked.scored == 1 else 'batches'} scored.")
+    if picked.waiting:
+        console.print(f"- {picked.waiting:,} are still being written, and are left for the next time")
+    for sentence in picked.refused:
+        console.print(f"- not scored: {sentence}", markup=False)
+    return {"batches": picked.scored, "waiting": picked.waiting, "refused": list(picked.refused)}
 
 
 def label_list(

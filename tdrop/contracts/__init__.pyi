@@ -35,6 +35,7 @@ from .record import (
     to_label as to_label,
 )
 from .site import (
+    Batches as Batches,
     Decision as Decision,
     Disclosure as Disclosure,
     Extract as Extract,

@@ -107,7 +107,11 @@ def load_network(folder: Path | str) -> Network:
     for name, site in sites.items():
         _require_coherent(site, documents[name], sites, contracts)
     digests = {f"tables/{name}": content_digest(document.data) for name, document in tables.items()}
-    digests |= {f"sites/{name}": content_digest(document.data) for name, document in documents.items()}
+    # Where batches come from changes neither a model nor a report.
+    digests |= {
+        f"sites/{name}": content_digest({key: value for key, value in document.data.items() if key != "batches"})
+        for name, document in documents.items()
+    }
     return Network(folder, MappingProxyType(contracts), MappingProxyType(sites), MappingProxyType(digests))
 
 

@@ -56,6 +56,12 @@ def _is_cron(line: str) -> bool:
     return True
 
 
+def _checked_cron(line: str | None) -> str | None:
+    if line is not None and (len(line.split()) != 5 or not _is_cron(line)):
+        raise ValueError("a schedule is a cron line of five fields, such as `0 5 * * 1` for Mondays at 5:00")
+    return line
+
+
 class Reader(Record):
     """How an extract is read: a kind (a file of `tdrop/data/readers/`) and that kind's options."""
 
@@ -168,6 +174,36 @@ class Disclosure(Record):
     upload_patients: bool = False
 
 
+class Batches(Record):
+    """Where new patients come from while a model is in use, in the format of the site's extract.
+
+    Attributes:
+        location: A folder, or a pattern such as `{home}/inbox/*.csv`; every file of it is one batch.
+        reader: Or a table or query of a database; all of its rows are the batch, and those met before count once.
+        schedule: When the watch picks them up: a cron line, or null for runs by hand.
+        retrain: What happens when new patients are further away than those the model was made for: "no" says so;
+            "propose" also trains a candidate for them, which a person may promote.
+    """
+
+    location: str | None = None
+    reader: Annotated[Reader, BeforeValidator(_options_apart)] | None = None
+    schedule: str | None = None
+    retrain: Literal["no", "propose"] = "no"
+
+    @field_validator("schedule")
+    @classmethod
+    def _cron(cls, value: str | None) -> str | None:
+        return _checked_cron(value)
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.location is None) == (self.reader is None):
+            raise ValueError("give either `location`, a folder or a pattern of files, or a `reader` of kind sql")
+        if self.reader is not None and self.reader.kind != "sql":
+            raise ValueError("files are read like the site's extract; a `reader` here is for kind sql alone")
+        return self
+
+
 class Site(Extract):
     """One site: its table, its role and its extract.
 
@@ -185,6 +221,7 @@ class Site(Extract):
         not_recorded: Features that a target does not record; it is used without them.
         accept: Suspicions (by rule, such as `psa.scale`) that were looked at and are as they should be.
         schedule: A cron line, or null for runs by hand.
+        batches: Where new patients come from once a model is in use, or null.
     """
 
     name: FileName
@@ -204,14 +241,13 @@ class Site(Extract):
     decision: Decision = Decision()
     disclosure: Disclosure = Disclosure()
     schedule: str | None = None
+    batches: Batches | None = None
     _file: Path | None = PrivateAttr(default=None)
 
     @field_validator("schedule")
     @classmethod
     def _cron(cls, value: str | None) -> str | None:
-        if value is not None and (len(value.split()) != 5 or not _is_cron(value)):
-            raise ValueError("a schedule is a cron line of five fields, such as `0 5 * * 1` for Mondays at 5:00")
-        return value
+        return _checked_cron(value)
 
     @model_validator(mode="after")
     def _coherent(self) -> Self:
@@ -225,6 +261,8 @@ class Site(Extract):
             raise ValueError(
                 "a site with role both teaches others by its known outcomes; say in `labels` where they are"
             )
+        if self.role == "source" and self.batches is not None:
+            raise ValueError("batches are of targets: nobody is scored at a source")
         if self.role == "source" and self.not_recorded:
             raise ValueError("not_recorded is for targets; what the source lacks is not in the table, or role ignored")
         if self.number_rows and (self.reader.kind == "sql" or self.labels is not None):

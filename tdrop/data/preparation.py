@@ -71,6 +71,7 @@ def prepare(
     *,
     home: Path,
     file: Path | None = None,
+    batch: bool = False,
     source: pd.DataFrame | None = None,
     expected: str | None = None,
 ) -> Prepared:
@@ -80,7 +81,8 @@ def prepare(
         site: The site or its name.
         network: Where it belongs.
         home: What {home} in locations stands for.
-        file: Another file with the site's columns, such as a batch to score, instead of its extract or database.
+        file: A batch to score, with the site's columns, read instead of its extract or database.
+        batch: Whether what the site's own reader gives is such a batch, of which a few rows are enough.
         source: The source's used rows; with them a target is also compared with its source.
         expected: The extract's fingerprint when the run began; another one now means that it was replaced since.
     """
@@ -90,9 +92,11 @@ def prepare(
         raw = read_extract(site, home=home, base=network.base, contract=contract)
         if expected is not None and fingerprint(site, home=home, base=network.base) != expected:
             raise Unavailable(f"site '{site.name}': the extract was replaced while the run was going on; run again")
-        return prepare_frame(raw, contract, site, source=source)
-    prepared = prepare_frame(read_batch(file, site.reader), _for_a_batch(contract), site, source=source)
-    return replace(prepared, contract=contract)
+        if not batch:
+            return prepare_frame(raw, contract, site, source=source)
+    else:
+        raw = read_batch(file, site.reader)
+    return replace(prepare_frame(raw, _for_a_batch(contract), site, source=source), contract=contract)
 
 
 def _for_a_batch(contract: Contract) -> Contract:

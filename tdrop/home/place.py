@@ -127,6 +127,11 @@ class ResolvedSite:
         return self.network.digest_of(self.site)
 
     @property
+    def reads_new_patients(self) -> bool:
+        """Whether the patients of batches stand in the place of its extract."""
+        return self.site.location != self.network.site(self.name).location
+
+    @property
     def source_name(self) -> str:
         """The names of its sources."""
         return ", ".join(source.name for source in self.sources)

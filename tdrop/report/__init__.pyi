@@ -30,4 +30,5 @@ from .watch import (
     shown_history as shown_history,
     summarise_watch as summarise_watch,
     watch_in_short as watch_in_short,
+    watch_without_counts as watch_without_counts,
 )

@@ -13,7 +13,7 @@ from tdrop.base import Count, counted, written
 from tdrop.contracts import Disclosure, Site
 from tdrop.disclosure import is_small, limit, shown_count
 from tdrop.served import Promotion
-from tdrop.watch import Moment, RuleStanding, WatchState, advise, is_concept_shift, rules_of, together
+from tdrop.watch import Moment, RuleStanding, WatchState, advise, is_concept_shift, rules_of, stand_of, together
 
 #: In the place of a count of few patients.
 HIDDEN_COUNT = -1
@@ -103,7 +103,6 @@ def summarise_watch(state: WatchState, policy: Disclosure) -> WatchSummary:
     """Returns how a watch stands, small counts hidden."""
     threshold = limit(policy)
     rules = tuple(_words(state, rule, threshold) for rule in rules_of(state))
-    stands = {rule.stand for rule in rules}
     actions = advise(state)
     advice = [_ACTIONS[action].format(site=state.site) for action in actions]
     if is_concept_shift(state):
@@ -119,7 +118,7 @@ def summarise_watch(state: WatchState, policy: Disclosure) -> WatchSummary:
         site=state.site,
         champion=state.champion,
         began=state.began,
-        stand="alarm" if "alarm" in stands else "caution" if "caution" in stands else "quiet",
+        stand=stand_of(state),
         patients=_shown(state.patients, threshold),
         outcomes=_shown(known, threshold),
         rules=rules,
@@ -203,6 +202,16 @@ def watch_in_short(state: WatchState, policy: Disclosure) -> str:
     raised = [rule.rule for rule in summary.rules if rule.stand in ("alarm", "caution")]
     stand = f"{summary.stand} ({', '.join(raised)}) after {rests}"
     return f"watch of version {summary.champion}: {stand}; `tdrop watch {state.site}` says what to do"
+
+
+def watch_without_counts(state: WatchState) -> str:
+    """Returns a watch in one sentence without a number of patients: what Prefect and its notifications may hold."""
+    raised = [rule.rule for rule in rules_of(state) if rule.stand in ("alarm", "caution")]
+    if not raised:
+        return f"watch of version {state.champion}: quiet"
+    shift = "; a concept shift: outcomes changed, patients did not" if is_concept_shift(state) else ""
+    what = f"{stand_of(state)} ({', '.join(raised)}){shift}"
+    return f"watch of version {state.champion}: {what}; `tdrop watch {state.site}` says what to do"
 
 
 def shown_history(history: Sequence[Moment], policy: Disclosure) -> tuple[Moment, ...]:

@@ -13,6 +13,7 @@ from .standing import (
     advise as advise,
     is_concept_shift as is_concept_shift,
     rules_of as rules_of,
+    stand_of as stand_of,
 )
 from .state import (
     MOST_MOMENTS as MOST_MOMENTS,

@@ -28,7 +28,9 @@ LINE = 2 / ALPHA
 CAUTION_LINE, STOP_LINE = 1 / ALPHA, 400.0
 #: Log odds by which risks may be off without an alarm, and those that the test looks for, upwards and downwards.
 TOLERATED = 0.1
-OFFSETS = (0.3, 0.6, 1.0)
+OFFSETS = (0.3, 0.5, 1.0)
+#: What each of them stakes; most is on the one that the rule must find soon.
+WEIGHTS = (0.15, 0.7, 0.15)
 #: A bet puts at most this share of its wealth at risk.
 LARGEST_STAKE = 0.5
 #: What a bet believes before the first patient: this many patients at its limit, with this variance.
@@ -88,8 +90,8 @@ class RiskTest:
     """Whether known outcomes contradict the risks.
 
     For a sign and an offset d: the product over patients of f(y; logit p + sign d) / f(y; logit p + sign .1), f
-    Bernoulli. The mean of the products is an e-value as long as risks are off by at most .1 of log odds, whichever
-    patients have an outcome and in whatever order outcomes come.
+    Bernoulli. The weighted mean of the products is an e-value as long as risks are off by at most .1 of log odds,
+    whichever patients have an outcome and in whatever order outcomes come.
 
     Attributes:
         patients: With a known outcome.
@@ -110,8 +112,7 @@ class RiskTest:
     @property
     def log_wealth(self) -> float:
         """Natural logarithm of the e-value."""
-        products = [*self.too_low, *self.too_high]
-        return float(logsumexp(products) - np.log(len(products)))
+        return float(_weighed(np.array([*self.too_low, *self.too_high])[:, None])[0])
 
     @property
     def direction(self) -> str:
@@ -125,7 +126,7 @@ class RiskTest:
             return self
         low = np.array(self.too_low)[:, None] + np.cumsum(_ratios(outcome, log_odds, 1), axis=1)
         high = np.array(self.too_high)[:, None] + np.cumsum(_ratios(outcome, log_odds, -1), axis=1)
-        means = logsumexp(np.concatenate([low, high]), axis=0) - np.log(2 * len(OFFSETS))
+        means = _weighed(np.concatenate([low, high]))
         return RiskTest(
             patients=self.patients + len(outcome),
             events=self.events + int(outcome.sum()),
@@ -134,6 +135,11 @@ class RiskTest:
             too_high=tuple(high[:, -1].tolist()),
             peak=max(self.peak, float(means.max())),
         )
+
+
+def _weighed(products: Doubles) -> Doubles:
+    """Logarithm of the weighted mean (patients,) of products (signs and offsets, patients); both signs count alike."""
+    return np.asarray(logsumexp(products, axis=0, b=np.array(2 * WEIGHTS)[:, None] / 2), dtype=np.float64)
 
 
 def _ratios(y: Doubles, log_odds: Doubles, sign: int) -> Doubles:

@@ -56,6 +56,12 @@ def rules_of(state: WatchState) -> tuple[RuleStanding, ...]:
     )
 
 
+def stand_of(state: WatchState) -> Stand:
+    """The gravest of a watch's rules: quiet, caution or alarm."""
+    stands = {rule.stand for rule in rules_of(state)}
+    return "alarm" if "alarm" in stands else "caution" if "caution" in stands else "quiet"
+
+
 def advise(state: WatchState) -> tuple[Action, ...]:
     """What to do, the most important first; WATCH.md's table of what then."""
     stands = {rule.rule: rule.stand for rule in rules_of(state)}

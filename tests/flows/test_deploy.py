@@ -94,6 +94,30 @@ def test_a_schedule_follows_the_sites_file_and_a_bad_one_is_refused(tmp_path):
         plan("", load_network(contracts))
 
 
+def test_a_site_with_batches_has_a_watch_beside_its_transfer(tmp_path):
+    contracts = Path(write_tiny_network(tmp_path).contracts)
+    before = load_network(contracts)
+    file = contracts / "sites" / "harbour.yaml"
+    own = file.read_text()
+    file.write_text(f'{own}batches: {{location: "{{home}}/inbox", schedule: "0 6 * * *", retrain: propose}}\n')
+    network = load_network(contracts)
+    assert network.digests == before.digests, "where batches come from makes no model older"
+    planned = plan("", network)
+    assert planned.watches == ("harbour-watch",)
+    watch = next(entry for entry in yaml.safe_load(planned.text)["deployments"] if entry["name"] == "harbour-watch")
+    assert (watch["entrypoint"], watch["parameters"]) == ("flows.watch.watch_site", {"site": "harbour"})
+    assert watch["schedules"] == [{"cron": "0 6 * * *"}]
+    assert plan(planned.text, before).gone == ("harbour-watch",)
+    for batches, words in (
+        ("{retrain: propose}", "give either `location`"),
+        ("{location: inbox, schedule: daily}", "a schedule is a cron line"),
+        ("{reader: csv}", "for kind sql alone"),
+    ):
+        file.write_text(f"{own}batches: {batches}\n")
+        with pytest.raises(ContractError, match=words):
+            load_network(contracts)
+
+
 @pytest.mark.parametrize(
     ("existing", "words"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -11,9 +12,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from command import tdrop
-from conftest import TINY_METHODS, at, transfer, write_tiny_network
+from conftest import TINY_METHODS, at, settle, transfer, write_tiny_network
 
-from tdrop.base import DataError, UsageError
+from tasks.run import TransferSettings
+from tdrop.base import DataError, TdropError, UsageError
 from tdrop.data import simulate
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
@@ -22,16 +24,16 @@ SITE = "harbour"
 ROWS = {"registry": 1200, "harbour": 500, "hillside": 50, "lakeside": 50}
 
 
+SETTINGS = TransferSettings(
+    methods=("logistic_regression",), method_settings=TINY_METHODS, seeds=1, trials=1, passes=10, bootstrap=50
+)
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """A home with a candidate; every test works on a copy of it."""
-    from tasks.run import TransferSettings
-
     place = write_tiny_network(tmp_path_factory.mktemp("watch"), ROWS)
-    settings = TransferSettings(
-        methods=("logistic_regression",), method_settings=TINY_METHODS, seeds=1, trials=1, passes=10, bootstrap=50
-    )
-    transfer(place, SITE, settings)
+    transfer(place, SITE, SETTINGS)
     return place
 
 
@@ -47,12 +49,16 @@ def place(finished, tmp_path):
 
 @pytest.fixture
 def promoted(place):
+    promote_candidate(place)
+    return place
+
+
+def promote_candidate(place):
     from tasks.registry import promote
     from tasks.watch import begin
 
     promote(place, SITE, by="Dr Chen", note="review clinics only")
     begin(place, SITE)
-    return place
 
 
 def patients(rows=200, seed=5, population="mild", prefix="N"):
@@ -199,7 +205,6 @@ def test_a_champion_from_before_the_watch_is_watched_from_its_next_batch(place, 
 def test_a_batch_that_the_contract_stops_or_of_another_table_changes_nothing(promoted, tmp_path):
     before = state_of(promoted)
     from tasks.score import score_batch
-    from tdrop.base import TdropError
 
     for name, frame in (
         ("empty", patients(10).drop(columns=["died_10y", "true_risk"]).head(0)),
@@ -239,3 +244,97 @@ def test_a_record_survives_a_kill_at_the_moment_it_is_replaced(promoted, tmp_pat
     assert state_of(promoted).patients == 0
     score(promoted, batch, tmp_path)
     assert state_of(promoted).patients == 80
+
+
+def write_batches(place, folder, batches, retrain="propose"):
+    """Puts batches as files into a folder that the site's YAML names."""
+    folder.mkdir(exist_ok=True)
+    for name, batch in batches.items():
+        batch.drop(columns=["died_10y", "true_risk"]).to_csv(folder / name, index=False)
+    settle(folder)
+    site = Path(place.contracts) / "sites" / f"{SITE}.yaml"
+    if "batches:" not in site.read_text():
+        site.write_text(f"{site.read_text()}batches: {{location: {folder}, retrain: {retrain}}}\n")
+
+
+def run_flow(name="watch"):
+    """Runs the flow in this process; returns its last state and what came of it."""
+    from flows.watch import watch_site
+    from tdrop.home import worker_processes
+
+    with worker_processes(0):
+        return watch_site(SITE, SETTINGS, return_state=True)
+
+
+def test_the_flow_picks_up_batches_raises_an_alarm_once_and_proposes_a_candidate(promoted, tmp_path):
+    from tasks.models import CANDIDATE
+    from tasks.registry import version_at
+
+    inbox = tmp_path / "inbox"
+    write_batches(promoted, inbox, {"a.csv": patients(40), "b.csv": patients(30, seed=6), "c.tmp": patients(5)})
+    first = run_flow()
+    assert (first.name, first.message) == ("Quiet, unchanged", "2 batches scored; watch of version 1: quiet")
+    assert (promoted.site(SITE) / "batches" / "a.csv" / "patients.csv").is_file()
+    assert state_of(promoted).patients == 70
+    write_batches(promoted, inbox, {"d.csv": patients(300, seed=7, population="severe")})
+    alarm = run_flow()
+    assert alarm.name == "Alarm"
+    assert "further" in alarm.message
+    assert "a candidate for the new patients was trained" in alarm.message
+    assert "370" not in alarm.message, "no number of patients is in Prefect"
+    assert version_at(promoted, SITE, CANDIDATE).version != version_at(promoted, SITE, "champion").version
+    again = run_flow()
+    assert (again.name, again.message[:16]) == ("Alarm, unchanged", "0 batches scored")
+    assert "done" in tdrop("status", "--contracts", promoted.contracts), "the run for new patients stands"
+    extract = transfer(promoted, SITE, SETTINGS)
+    assert extract.unchanged, "the extract is as it was: the proposal is what a person looks at"
+    assert int(extract.summary.patients) == 370
+    promote_candidate(promoted)
+    begun = state_of(promoted)
+    assert (begun.made_for, begun.patients) == (370, 0)
+    assert run_flow().name == "Quiet, unchanged"
+
+
+def test_a_batch_that_cannot_be_scored_is_told_and_the_others_are_scored(promoted, tmp_path):
+    from tasks.batches import pick_up
+
+    write_batches(promoted, tmp_path / "inbox", {"a.csv": patients(40).drop(columns="psa"), "b.csv": patients(30, 6)})
+    (tmp_path / "inbox" / "empty.csv").write_text("")
+    os.utime(tmp_path / "inbox" / "empty.csv", (0, 0))
+    state = run_flow()
+    assert state.name == "Stopped"
+    assert "psa" in state.message
+    assert "empty" in state.message
+    assert "1 batch scored" in state.message
+    picked = pick_up(promoted, SITE)
+    assert (picked.scored, len(picked.refused), state_of(promoted).patients) == (0, 2, 30)
+
+
+def test_patients_of_a_table_count_once_however_often_it_is_read(promoted, tmp_path, monkeypatch):
+    from sqlalchemy import create_engine
+
+    from tasks.batches import pick_up
+
+    engine = create_engine(f"sqlite:///{tmp_path / 'ward.db'}")
+    monkeypatch.setenv("WARD", f"sqlite:///{tmp_path / 'ward.db'}")
+    site = Path(promoted.contracts) / "sites" / f"{SITE}.yaml"
+    site.write_text(f"{site.read_text()}batches: {{reader: {{kind: sql, url_env: WARD, table: admissions}}}}\n")
+    rows = patients(60).drop(columns=["died_10y", "true_risk"])
+    counts = []
+    for end in (1, 1, 60):
+        rows[:end].to_sql("admissions", engine, if_exists="replace", index=False)
+        counts.append((pick_up(promoted, SITE).scored, state_of(promoted).patients))
+    assert counts == [(1, 1), (0, 1), (1, 60)]
+
+
+def test_picking_up_without_a_place_or_a_folder_is_one_sentence(promoted, tmp_path):
+    from tasks.batches import pick_up
+
+    with pytest.raises(UsageError, match="add `batches:` with a folder"):
+        pick_up(promoted, SITE)
+    write_batches(promoted, tmp_path / "inbox", {})
+    shutil.rmtree(tmp_path / "inbox")
+    with pytest.raises(DataError, match="there is no folder"):
+        pick_up(promoted, SITE)
+    with pytest.raises(TdropError, match="no batch since version 1 was promoted"):
+        tdrop("transfer", SITE, "--new-patients", "--contracts", promoted.contracts)

@@ -1,0 +1,70 @@
+"""The flow of a model in use: new batches are scored and counted, and where they are too far away a candidate is made.
+
+A person promotes it; nothing else changes what patients get.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prefect import flow, get_run_logger, task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State
+from prefect.states import Completed, Failed
+
+from flows.transfer import Transferred, transfer_site
+from tasks.batches import PickedUp, pick_up, retrain_due
+from tasks.errors import RETRY_UNAVAILABLE, sanitize_errors
+from tasks.run import TransferSettings
+from tdrop.base import DataError
+from tdrop.home import Place, prepare_environment
+from tdrop.report import watch_without_counts
+from tdrop.watch import WatchState, stand_of
+
+
+@task(task_run_name="pick up batches {site}", cache_policy=NO_CACHE, **RETRY_UNAVAILABLE)
+@sanitize_errors
+def pick_up_batches(place: Place, site: str) -> PickedUp:
+    """Scores every new batch and updates the watch."""
+    return pick_up(place, site, get_run_logger().info)
+
+
+@flow(name="watch-site", flow_run_name="watch {site}", persist_result=False)
+def watch_site(site: str, settings: TransferSettings = TransferSettings()) -> Any:
+    """Scores the new batches of a site with its champion, and says whether it is time to retrain.
+
+    Contracts are read from `$TDROP_CONTRACTS`, results go below `$TDROP_HOME`. The state of the run says how the watch
+    stands: Quiet, Caution or Alarm, "unchanged" where no rule stands otherwise than before the run, or Stopped where a
+    batch could not be scored.
+
+    Args:
+        site: Name of the target site; its YAML says where batches come from.
+        settings: What to train and how long, where `retrain: propose` starts a transfer with the new patients.
+
+    Returns:
+        The watch, a `WatchState`.
+    """
+    prepare_environment()
+    place = Place.at()
+    picked = pick_up_batches(place, site)
+    proposed = _propose(place, picked.state, settings)
+    batches = "batch" if picked.scored == 1 else "batches"
+    sentences = [f"{picked.scored:,} {batches} scored", watch_without_counts(picked.state), *proposed]
+    if picked.refused:
+        refused = DataError("; ".join([*picked.refused, *sentences]))
+        return Failed(name="Stopped", message=str(refused), data=refused)
+    name = stand_of(picked.state).capitalize() + ("" if picked.news or proposed else ", unchanged")
+    ending: State[WatchState] = Completed(name=name, message="; ".join(sentences), data=picked.state)
+    return ending
+
+
+def _propose(place: Place, state: WatchState, settings: TransferSettings) -> list[str]:
+    """Trains a candidate for the new patients where it is time to, and says so."""
+    if not retrain_due(place, state):
+        return []
+    result: Any = transfer_site(state.site, settings, new_patients=True)
+    assert isinstance(result, Transferred)
+    verdict = result.summary.verdict
+    if verdict == "stop":
+        return ["a transfer for the new patients ended with the verdict stop: it made no candidate"]
+    return [f"a candidate for the new patients was trained (verdict {verdict}); a person may promote it"]
