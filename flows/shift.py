@@ -37,7 +37,7 @@ def compare_patients(site: ResolvedSite) -> ShiftPage:
     target = read_and_check.fn(site, fingerprint(site.site, **where), source)
     require_usable(site, target)
     encoded = encode_pair.fn(site, source, target)
-    shift = estimate_site_shift.fn(site, encoded)
+    shift = estimate_site_shift.fn(site, encoded, target)
     return _write_page(site, Compared(source, target, encoded, shift, match_validation.fn(site, encoded)))
 
 

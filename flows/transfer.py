@@ -306,7 +306,7 @@ def compare_with_source(site: ResolvedSite, source_data: Sequence[str], target_d
     without = f"; not recorded here and left out: {', '.join(encoder.left_out)}" if encoder.left_out else ""
     features = f"{len(encoder.features)} features{without}"
     emit_progress(site.name, "encode", detail=features, public=features)
-    shift = estimate_site_shift(site, encoded)
+    shift = estimate_site_shift(site, encoded, target)
     verdict = shift.record(Shift, "shift.json").verdict
     emit_progress(site.name, "estimate shift", detail=verdict, public=verdict)
     matching = match_validation(site, encoded)

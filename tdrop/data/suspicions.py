@@ -17,6 +17,7 @@ import pandas as pd
 from tdrop.base import MOST_TWINS, ContractError, Doubles
 from tdrop.contracts import NUMERIC_TYPES, Column, Contract, Finding, Interval, Severity, Site, Sureness
 from tdrop.data.encode import NOT_RECORDED
+from tdrop.data.same_people import count_same_people
 from tdrop.data.units import alternatives, convert
 
 #: Fewer values than this say nothing about a column.
@@ -30,6 +31,8 @@ _YEARS = ("years", "year")
 _CALENDAR = Interval(low=1880, high=2100)
 #: Share of a target's patients with a source patient's values from where that is no chance, whatever their ids.
 FEWEST_BY_VALUES = 0.05
+#: Patients who are nearly alike are worth saying where they are so many times those who are alike value for value.
+MANY_MORE = 1.1
 #: A category of the source that should have shown up at least so often by its share there.
 EXPECTED_AT_LEAST = 20.0
 #: Distances of quartiles on the log scale: from where a scale is suspect, and what another unit must bring it to.
@@ -329,7 +332,15 @@ def _shared_patients(
         names.append(contract.id_column)
         known = all(contract.id_column in frame for frame in (source_frame, target_frame))
         shared = int(_hash_rows(target_frame[names]).isin(_hash_rows(source_frame[names])).sum()) if known else 0
-    if shared:
+    similar = count_same_people(source_frame, target_frame, contract.features)
+    if similar > MANY_MORE * shared:
+        sentence = (
+            "some {count} of {total} patients seem to be in the source's extract too, under other ids: so many more "
+            "agree with a source patient to the last digit than strangers would"
+        )
+        fix = "ask both sites whether they treat the same people, and leave those out of one of the extracts"
+        yield _suspicion(site, None, "shared_patients", (similar, len(target_frame)), sentence, fix)
+    elif shared:
         sentence = "{count} of {total} patients are in the source's extract too, value for value"
         fix = "check that the export selects this site's patients only"
         yield _suspicion(site, None, "shared_patients", (shared, len(target_frame)), sentence, fix)

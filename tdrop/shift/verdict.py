@@ -114,14 +114,20 @@ def require_source_outcomes(site: str, grounds: Sequence[Ground], fewest: int) -
             )
 
 
-def judge_shared_patients(source: Cohort, target: Cohort) -> Ground:
+def judge_shared_patients(source: Cohort, target: Cohort, suspected: int = 0) -> Ground:
     """Says whether target patients are the source's own.
 
     Hospitals that number their patients from 1 share ids and no patients. Ids are believed where the values behind
     them agree more often than those of other pairs; otherwise only patients who agree in every value are counted. Ids
     may also be new ones for old patients: where values tell patients apart, the same values throughout are one patient.
+
+    Args:
+        source: The labelled site.
+        target: The new site.
+        suspected: Target patients who nearly have a source patient's values, beyond chance; counted when the extracts
+            were compared.
     """
-    shared = max(_count_shared(source, target), _count_same_values(source, target))
+    shared = max(_count_shared(source, target), _count_same_values(source, target), min(suspected, len(target)))
     share = shared / max(1, len(target))
     verdict: Verdict = "stop" if share >= STOP_SHARED else "caution" if share >= CAUTION_SHARED else "go"
     return Ground("shared_patients", verdict, shared, len(target))

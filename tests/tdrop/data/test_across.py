@@ -115,6 +115,26 @@ def test_patients_of_the_source_in_the_target(source: Any, target: Any, prostate
     assert compare_extracts(source, same_numbers, prostate, make_site()) == ()
 
 
+def test_the_same_people_under_other_ids_are_suspected_and_strangers_are_not(
+    source: Any, target: Any, prostate: Contract, make_site: Any
+) -> None:
+    random = np.random.default_rng(0)
+    again = source.head(120).assign(patient_id=[f"new {row}" for row in range(120)])
+    # Measured or rounded once more: a year older or not, the PSA in its last digit.
+    again = again.assign(age=again["age"] + random.integers(0, 2, 120), psa=again["psa"].round(1))
+    mixed = pd.concat([target.tail(180), again], ignore_index=True)
+    finding = only(compare_extracts(source, mixed, prostate, make_site()))
+    assert finding.rule == "table.shared_patients"
+    assert "under other ids" in finding.sentence
+    assert 60 <= finding.count <= 130
+    # Few coarse columns: strangers of two sites coincide as often as strangers of one.
+    names = ["patient_id", "age", "grade_group", "comorbidity"]
+    coarse = prostate.model_copy(update={"columns": tuple(prostate.column(name) for name in names)})
+    for rows in (40, 150, 400):
+        ours, theirs = (frame[names].assign(age=frame["age"].round()) for frame in (source, target.head(rows)))
+        assert compare_extracts(ours, theirs, coarse, make_site()) == ()
+
+
 def test_values_that_many_share_name_nobody_without_the_id(
     source: Any, target: Any, prostate: Contract, make_site: Any
 ) -> None:
