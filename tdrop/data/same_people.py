@@ -48,13 +48,13 @@ def count_same_people(source: pd.DataFrame, target: pd.DataFrame, columns: Seque
         target: The target's rows.
         columns: The table's feature columns.
     """
-    told = [one for one in columns if all(_is_told(frame, one.name) for frame in (source, target))]
-    if not told:
+    usable = [one for one in columns if all(_is_recorded(frame, one.name) for frame in (source, target))]
+    if not usable:
         return 0
-    changing = [one.type in NUMERIC_TYPES and not STABLE.search(_words(one)) for one in told]
-    everything = np.ones(len(told), dtype=np.bool_)
-    sets = [everything, ~np.asarray(changing), *(np.arange(len(told)) != place for place in np.flatnonzero(changing))]
-    ours, theirs = _measure_in_digits(source, target, told)
+    changing = [one.type in NUMERIC_TYPES and not STABLE.search(_words(one)) for one in usable]
+    everything = np.ones(len(usable), dtype=np.bool_)
+    sets = [everything, ~np.asarray(changing), *(np.arange(len(usable)) != place for place in np.flatnonzero(changing))]
+    ours, theirs = _measure_in_digits(source, target, usable)
     return max(_count_surplus(ours[:, chosen], theirs[:, chosen]) for chosen in sets if chosen.any())
 
 
@@ -62,7 +62,7 @@ def _words(column: Column) -> str:
     return f"{column.name} {column.title}".lower()
 
 
-def _is_told(frame: pd.DataFrame, name: str) -> bool:
+def _is_recorded(frame: pd.DataFrame, name: str) -> bool:
     return name in frame and bool(frame[name].isna().mean() <= MOST_MISSING)
 
 
