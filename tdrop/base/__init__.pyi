@@ -19,6 +19,7 @@ from .errors import (
     notice_another_try as notice_another_try,
     unwritable as unwritable,
 )
+from .notebook import html_table as html_table, number as number
 from .records import (
     Amount as Amount,
     Count as Count,

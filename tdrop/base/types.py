@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdrop.base.errors import DataError
+from tdrop.base.notebook import html_table
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -147,6 +148,11 @@ class Cohort:
         """Counts and names only: a notebook or a log must not hold patients."""
         labels = "without labels" if self.y is None else "labelled"
         return f"Cohort(site={self.site!r}, {len(self):,} rows, {len(self.features)} features, {labels}, {self.task})"
+
+    def _repr_html_(self) -> str:
+        """The features and what each is, for a notebook."""
+        rows = [(feature.label, feature.kind, feature.unit or "") for feature in self.described]
+        return html_table(repr(self), ("feature", "kind", "unit"), rows)
 
     def unlabelled(self) -> Cohort:
         """Returns the same patients without outcomes."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, Self
 
-from tdrop.base import DataError, Mark, plain, read
+from tdrop.base import DataError, Mark, html_table, number, plain, read
 
 #: The version of evaluation.json; a reader refuses one that it does not know.
 EVALUATION_FORM = 1
@@ -93,6 +93,17 @@ class Evaluation:
     outcomes: int | None
     decision: Mapping[str, Any]
     rows: tuple[Row, ...]
+
+    def __repr__(self) -> str:
+        """What was evaluated; the numbers are in `rows`."""
+        known = f"{self.patients} patients, {self.labelled} with a known outcome"
+        return f"Evaluation({self.site!r}: {known}; {len(self.methods)} methods, {len(self.rows):,} numbers)"
+
+    def _repr_html_(self) -> str:
+        """The numbers that are read first, by method, for a notebook."""
+        metrics = ("auroc", "log_loss", "error_auroc_sd", "referred")
+        rows = [(method, *(number(self.value(method, metric)) for metric in metrics)) for method in self.methods]
+        return html_table(repr(self), ("method", *metrics), rows)
 
     @cached_property
     def _index(self) -> dict[tuple[str, str, int | str, str], Row]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import expit
 
-from tdrop.base import Cohort, Count, DataError, Doubles
+from tdrop.base import Cohort, Count, DataError, Doubles, html_table, number, written
 from tdrop.shift.classifier import check_same_features, propensity
 from tdrop.shift.differences import (
     Density,
@@ -65,6 +65,20 @@ class Shift:
     features: tuple[FeatureShift, ...]
     drivers: tuple[Driver, ...]
     grounds: tuple[Ground, ...] = ()
+
+    def __repr__(self) -> str:
+        """The answer; the records behind it are attributes."""
+        auroc = "" if self.domain_auroc is None else f", domain AUROC {self.domain_auroc.value:.2f}"
+        rows = f"{written(self.source_rows)} and {written(self.target_rows)} patients"
+        return f"Shift({self.source!r} to {self.target!r}: {self.verdict}{auroc}; {rows})"
+
+    def _repr_html_(self) -> str:
+        """The features that differ most, for a notebook."""
+        rows = [
+            (one.feature, number(one.source_mean), number(one.target_mean), number(one.smd))
+            for one in self.by_difference[:10]
+        ]
+        return html_table(repr(self), ("feature", f"mean at {self.source}", f"mean at {self.target}", "SMD"), rows)
 
     @property
     def by_difference(self) -> list[FeatureShift]:

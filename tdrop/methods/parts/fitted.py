@@ -19,7 +19,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tdrop.base import Cohort, DataError, Doubles, FitError, Floats, Numbers, Predictive, Summary, Task, plain, read
+from tdrop.base import (
+    Cohort,
+    DataError,
+    Doubles,
+    FitError,
+    Floats,
+    Numbers,
+    Predictive,
+    Summary,
+    Task,
+    html_table,
+    plain,
+    read,
+)
 from tdrop.methods.parts import MethodSettings, check_rows
 
 #: A saved model may be published: no number in it counts patients more finely than this.
@@ -91,6 +104,16 @@ class FittedMethod:
         self.classes = facts.classes
         self.steps = facts.steps
         self.history: Sequence[dict[str, float | None]] = facts.history
+
+    def __repr__(self) -> str:
+        """What was fitted, on how much; weights and settings are attributes."""
+        facts = self.facts
+        return f"Fitted({self.method.name!r}: {len(facts.features)} features, {facts.rows:,} rows, {facts.steps} steps)"
+
+    def _repr_html_(self) -> str:
+        """The method's settings, for a notebook."""
+        rows = [(name, str(value)) for name, value in self.method.settings().items()]
+        return html_table(repr(self), ("setting", "value"), rows)
 
     def inputs(self, X: NDArray[Any]) -> Floats:
         """Rows to predict (rows, features), checked and standardised."""
