@@ -138,6 +138,7 @@ class Decision(Record):
         capacity: Share of patients that clinicians can look at.
         within_capacity: Whether all referrals together stay within that share, whatever their reason.
         rank_by: Who comes first for that share: those with most expected loss, or those with the largest sd.
+        guessed: Whether the level was proposed and nobody at the site has decided on it yet; reports say so.
     """
 
     risk_level: float = Field(default=0.15, gt=0, lt=1)
@@ -146,6 +147,7 @@ class Decision(Record):
     capacity: Share = 0.10
     within_capacity: bool = False
     rank_by: Literal["expected_loss", "sd"] = "expected_loss"
+    guessed: bool = False
 
     @model_validator(mode="before")
     @classmethod

@@ -345,8 +345,10 @@ def _decision_line(level: float | None, sources: Sequence[Site]) -> str:
     proposed = level or (sources[0].decision if sources else Decision()).risk_level
     meaning = f"act on a risk of {proposed:.3g} or more, {in_people(proposed)} patients"
     origin = "as the source does" if sources else "nobody has said it yet"
-    why = meaning if level is not None else f"guess (possible): {meaning}, {origin}; the site decides this"
-    return _line("decision", f"{{risk_level: {proposed:g}}}", why)
+    if level is not None:
+        return _line("decision", f"{{risk_level: {proposed:g}}}", meaning)
+    why = f"guess (possible): {meaning}, {origin}; the site decides this, then delete `guessed`"
+    return _line("decision", f"{{risk_level: {proposed:g}, guessed: true}}", why)
 
 
 def in_people(level: float) -> str:

@@ -74,7 +74,7 @@ def render_report(data: ReportData) -> str:
         expected=expected_sentences(data),
         unknowns=unknowns(data),
         example=review_example(data),
-        guessed="decision" not in data.site.model_fields_set,
+        guessed=data.site.decision.guessed or "decision" not in data.site.model_fields_set,
         worst=find_worst_group(data),
         **_worth_values(data),
     )

@@ -75,7 +75,7 @@ def test_the_decision_level_is_the_first_guess_unless_a_person_says_it(tmp_path:
     output, contract, network = start(biopsies(), tmp_path, outcome="Malignant")
     text = (network.folder / "sites" / "source.yaml").read_text()
     first = next(line for line in text.splitlines() if "# guess" in line)
-    assert first.startswith("decision: {risk_level: 0.15}")
+    assert first.startswith("decision: {risk_level: 0.15, guessed: true}")
     assert "1 in 7 patients" in first
     assert "risk of 0.15" in output
     biopsies(seed=1).drop(columns="Malignant").to_csv(tmp_path / "north.csv", index=False)
@@ -83,9 +83,11 @@ def test_the_decision_level_is_the_first_guess_unless_a_person_says_it(tmp_path:
     [line] = [line for line in said.splitlines() if line.startswith("decision:")]
     assert "guess" not in line
     assert "1 in 3" in line
-    assert parse_site(said, "north", network).decision.risk_level == 0.3
+    decided = parse_site(said, "north", network).decision
+    assert (decided.risk_level, decided.guessed) == (0.3, False)
     guessed = propose_site("north", tmp_path / "north.csv", contract, network)
     assert "guess (possible): act on a risk of 0.15 or more, 1 in 7 patients, as the source does" in guessed
+    assert parse_site(guessed, "north", network).decision.guessed
 
 
 def test_a_guessed_range_only_warns_until_a_person_settles_it(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_nothing_is_asked_with_yes_and_the_level_stays_a_guess(files, tmp_path, 
     without_transfer(monkeypatch)
     assert "?" not in tdrop("start", *files, "--yes").replace("is it one of", "")
     source = (tmp_path / "tdrop-ours" / "data_contracts" / "sites" / "ours.yaml").read_text()
-    assert "decision: {risk_level: 0.15}    # guess" in source
+    assert "decision: {risk_level: 0.15, guessed: true}    # guess" in source
 
 
 def test_what_cannot_be_answered_is_one_sentence(files):

@@ -304,11 +304,13 @@ def test_the_list_for_review_is_linked_with_one_example(labelled: ReportData, pa
     assert disclose(replace(labelled, moved_by=moved_by), policy).moved_by is None
 
 
-def test_a_level_that_nobody_set_is_said_to_be_the_default(labelled: ReportData, page: Page) -> None:
-    assert "The risk level of 15% is the default: nobody has set one" in page.text
-    decision = labelled.site.decision.model_copy(update={"risk_level": 0.15})
-    chosen = replace(labelled, site=labelled.site.model_copy(update={"decision": decision}))
-    assert "is the default" not in whole_page(chosen)
+def test_a_level_that_nobody_at_the_site_decided_on_is_said_to_be_a_guess(labelled: ReportData, page: Page) -> None:
+    guess = "The risk level of 15% is a guess: nobody at this site has decided"
+    assert guess in page.text
+    for guessed in (False, True):
+        decision = labelled.site.decision.model_copy(update={"risk_level": 0.15, "guessed": guessed})
+        chosen = replace(labelled, site=labelled.site.model_copy(update={"decision": decision}))
+        assert (guess in whole_page(chosen)) == guessed
 
 
 # Approval, and what changed -----------------------------------------------------------------------
