@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from conftest import PROJECT
 
-PRIVATE = re.compile(r"_[A-Za-z]\w*")
+#: What notebooks call is public in spite of its name.
+PRIVATE = re.compile(r"_(?!repr_html_$)[A-Za-z]\w*")
 PACKAGES = ("tdrop", "tasks", "flows", "benchmarks")
 OURS = re.compile(r"(tdrop|tasks|flows|benchmarks)(\.\w+)*\._[A-Za-z]\w*")
 #: Their own, and Python's `os._exit`, `sys._getframe`.
