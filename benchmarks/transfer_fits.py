@@ -15,12 +15,13 @@ from functools import cached_property
 import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import expit
+from scipy.stats import norm
 
-from benchmarks.paired import MEASURES, Values, mean_of, measure_fit
-from benchmarks.problems import draw
+from benchmarks.paired import Values, measure_fit
+from benchmarks.problems import draw, draw_unshifted
 from benchmarks.public_tables import Sides
 from benchmarks.units import QUICK_NETWORK
-from tdrop.base import Doubles, Method, Summary
+from tdrop.base import INTERVAL_LEVEL, Cohort, Doubles, Indices, Method, Predictive, Summary
 from tdrop.choose import (
     DEFAULT_CRITERION,
     Criterion,
@@ -60,7 +61,9 @@ class Scored:
         importance_weighted: Importance-weighted log loss out of fold.
         auroc: AUROC at the target.
         log_loss: Log loss there.
+        log_loss_tempered: The same with log odds times the one number that left-out source patients prefer.
         at_target: By measure, what its fit does there; empty for a committee, which has no fit of its own.
+        at_default: The same of a fit at the method's defaults.
         auroc_by: The forecast AUROC by every estimator.
         forecast: The default forecast of the quantities, and `spread` their standard deviations.
         observed: What the outcomes showed of them.
@@ -72,7 +75,9 @@ class Scored:
     importance_weighted: float | None
     auroc: float
     log_loss: float
+    log_loss_tempered: float
     at_target: Values
+    at_default: Values
     auroc_by: Mapping[str, float | None]
     forecast: tuple[float, ...]
     spread: tuple[float, ...]
@@ -108,55 +113,85 @@ def measure_sides(sides: Sides, methods: Sequence[str], trials: int, quick: bool
     """The same for two sites at hand."""
     source, target = sides.source, sides.target
     shift = estimate_shift(source, target, seed=0)
-    matched = match(source, target, seed=0).rows
     weights = density_ratio_weights(propensity(source, target, seed=0))
-    scores: list[Score] = []
-    held_out: dict[str, OutOfFold] = {}
-    fits: dict[str, Summary] = {}
-    for name in methods:
-        base = QUICK_NETWORK if quick and hasattr(build(name), "hidden") else {}
-        tuned = tune(name, source, target, matched, budget=trials, seed=0, base=base)
-        held_out[name] = tuned.out_of_fold
-        folds = weigh_out_of_fold(name, tuned.out_of_fold, source, weights)
-        scores.append(Score(name, build(name).has_samples, tuned.picked, folds))
-        fits[name] = refit(name, tuned.picked, source, target, seed=0).summarise(target.X, TUNED_PASSES, seed=0)
-    risks: dict[str, Doubles] = {name: fit.mean.astype(np.float64) for name, fit in fits.items()}
-    members = pick_members(scores)
+    matched = match(source, target, seed=0).rows
+    tuned = {name: _tune_and_fit(name, sides, matched, weights, trials, quick) for name in methods}
+    members = pick_members([one.score for one in tuned.values()])
     if members:
-        held_out[COMMITTEE] = OutOfFold.average([held_out[name] for name in members])
-        trial = score_trial(Committee(members), source, held_out[COMMITTEE], matched)
-        folds = weigh_out_of_fold(COMMITTEE, held_out[COMMITTEE], source, weights)
-        scores.append(Score(COMMITTEE, True, trial, folds))
-        risks[COMMITTEE] = np.mean([fits[name].mean for name in members], axis=0)
+        tuned[COMMITTEE] = _combine([tuned[name] for name in members], members, source, matched, weights)
     assert source.y is not None
     evidence = [
-        Evidence(name, own.risk, source.y[own.rows].astype(np.float64), weights[own.rows], risks[name])
-        for name, own in held_out.items()
+        Evidence(
+            name, own.held_out.risk, source.y[own.held_out.rows].astype(float), weights[own.held_out.rows], own.risk
+        )
+        for name, own in tuned.items()
     ]
     made = forecast_methods("target", evidence, THRESHOLD)
     return Measurement(
         verdict=shift.verdict,
         domain_auroc=shift.domain_auroc.value if shift.domain_auroc else None,
         effective_n=shift.weights_effective_n,
-        chosen=choose_by_every_rule(scores),
-        scores={
-            score.method: _open(score, risks[score.method], fits.get(score.method), sides, made) for score in scores
-        },
+        chosen=choose_by_every_rule([one.score for one in tuned.values()]),
+        scores={name: _open(own, sides, made) for name, own in tuned.items()},
     )
 
 
-def _open(score: Score, risk: Doubles, fit: Summary | None, sides: Sides, made: Forecast) -> Scored:
+@dataclass(frozen=True)
+class _Tuned:
+    """A tuned method before outcomes are opened.
+
+    Attributes:
+        score: What choosing sees of it.
+        held_out: Risks of left-out source patients.
+        risk: Risks of the target's patients (rows,).
+        fit: Its predictions of them, and those at its defaults; None for a committee, which has no fit of its own.
+    """
+
+    score: Score
+    held_out: OutOfFold
+    risk: Doubles
+    fit: tuple[Summary, Summary] | None = None
+
+
+def _tune_and_fit(name: str, sides: Sides, matched: Indices, weights: Doubles, trials: int, quick: bool) -> _Tuned:
+    source, target = sides.source, sides.target
+    base = QUICK_NETWORK if quick and hasattr(build(name), "hidden") else {}
+    tuned = tune(name, source, target, matched, budget=trials, seed=0, base=base)
+    folds = weigh_out_of_fold(name, tuned.out_of_fold, source, weights)
+    fit = default = refit(name, tuned.picked, source, target, seed=0).summarise(target.X, TUNED_PASSES, seed=0)
+    if tuned.picked.settings != tuned.trials[0].settings:
+        default = refit(name, tuned.trials[0], source, target, seed=0).summarise(target.X, TUNED_PASSES, seed=0)
+    score = Score(name, build(name).has_samples, tuned.picked, folds)
+    return _Tuned(score, tuned.out_of_fold, fit.mean.astype(np.float64), (fit, default))
+
+
+def _combine(
+    parts: Sequence[_Tuned], members: tuple[str, ...], source: Cohort, matched: Indices, weights: Doubles
+) -> _Tuned:
+    """The committee of some methods."""
+    held_out = OutOfFold.average([part.held_out for part in parts])
+    trial = score_trial(Committee(members), source, held_out, matched)
+    folds = weigh_out_of_fold(COMMITTEE, held_out, source, weights)
+    return _Tuned(Score(COMMITTEE, True, trial, folds), held_out, np.mean([part.risk for part in parts], axis=0))
+
+
+def _open(own: _Tuned, sides: Sides, made: Forecast) -> Scored:
     """Holds a method's risks and forecast against the outcomes."""
     known = np.isfinite(sides.outcomes)
-    y, risk = sides.outcomes[known], risk[known]
+    y, risk = sides.outcomes[known], own.risk[known]
+    score = own.score
     answers = [answer for quantity in QUANTITIES if (answer := made.find(score.method, quantity)) is not None]
+    tempered = expit(preferred_slope(sides.source, own.held_out) * logit(risk))
+    at_target, at_default = ({}, {}) if own.fit is None else (measure_fit(sides.outcomes, one) for one in own.fit)
     return Scored(
         candidate=score.has_samples,
         matched_validation=score.trial.matched_log_loss if score.trial else None,
         importance_weighted=score.folds.log_loss if score.folds else None,
         auroc=auroc(y, risk) or 0.5,
         log_loss=float(per_row_log_loss(y, risk).mean()),
-        at_target={} if fit is None else measure_fit(sides.outcomes, fit),
+        log_loss_tempered=float(per_row_log_loss(y, tempered).mean()),
+        at_target=at_target,
+        at_default=at_default,
         auroc_by={str(name): value for name, value in answers[0].by.items()},
         forecast=tuple(answer.value or 0.0 for answer in answers),
         spread=tuple(answer.sampling or 0.0 for answer in answers),
@@ -216,8 +251,32 @@ class Fit:
 
 #: The method with its unlabelled patients, and its ablation, the same settings at lambda 0.
 ITSELF, ABLATION = "itself", "without unlabelled patients"
-#: Placebos: what a method does whose unlabelled patients say nothing about the target.
-PLACEBOS = SOURCE_AS_TARGET, TEMPERATURE = "source patients as the target", "source-only temperature"
+#: Placebos that only move the doubt of the fitted method: who doubts, but not how much is doubted in all.
+PERMUTED, CONSTANT = "doubt permuted over patients", "the same doubt for everybody"
+#: Placebos that never read the target.
+SOURCE_AS_TARGET, TEMPERATURE = "source patients as the target", "source-only temperature"
+PLACEBOS = PERMUTED, CONSTANT, SOURCE_AS_TARGET, TEMPERATURE
+
+
+def _with_doubt(fit: Fit, change: Callable[[Doubles, np.random.Generator], Doubles]) -> Summary:
+    """The fitted method with other doubt: what its samples' log odds (passes, rows) add to each patient's mean."""
+    samples = logit(fit.fitted.sample(fit.sides.target.X, fit.passes, seed=0).samples)
+    middle = samples.mean(axis=0)
+    moved = Predictive(expit(middle + change(samples - middle, np.random.default_rng(fit.seed))).astype(np.float32))
+    low, high = moved.interval()
+    return Summary(moved.mean, moved.sd, (INTERVAL_LEVEL,), low[None], high[None], len(samples))
+
+
+def _permute(doubt: Doubles, generator: np.random.Generator) -> Doubles:
+    """Every patient gets the doubt of another one."""
+    return doubt[:, generator.permutation(doubt.shape[1])]
+
+
+def _equalise(doubt: Doubles, generator: np.random.Generator) -> Doubles:
+    """Everybody gets the quantiles of one normal distribution with the mean of all patients' variances."""
+    normal = norm.ppf((np.arange(len(doubt)) + 0.5) / len(doubt))
+    same = normal / normal.std() * np.sqrt(np.square(doubt).mean())
+    return np.broadcast_to(same[:, None], doubt.shape)
 
 
 def _with_source_as_target(fit: Fit) -> Summary:
@@ -233,32 +292,47 @@ def _with_temperature(fit: Fit) -> Summary:
     dealt = deal_folds(source, seed=fit.seed)
     method, folds = fit.method.with_settings(lambda_=0.0), tuple(np.unique(dealt[1]))
     held_out = predict_folds(method, source, fit.sides.target, dealt, folds, seed=fit.seed)
-    assert source.y is not None
-    y, log_odds = source.y[held_out.rows], logit(held_out.risk)
-    slope = float(
-        minimize_scalar(lambda b: per_row_log_loss(y, expit(b * log_odds)).mean(), bounds=(0.01, 5), method="bounded").x
-    )
+    slope = preferred_slope(source, held_out)
     mean, low, high = (expit(slope * logit(part)).astype(np.float32) for part in (alone.mean, alone.low, alone.high))
     steeper = slope * mean * (1 - mean) / (alone.mean * (1 - alone.mean))
     return replace(alone, mean=mean, low=low, high=high, sd=(alone.sd * steeper).astype(np.float32))
+
+
+def preferred_slope(source: Cohort, held_out: OutOfFold) -> float:
+    """The number times which left-out source patients' log odds have the lowest log loss."""
+    assert source.y is not None
+    y, log_odds = source.y[held_out.rows], logit(held_out.risk)
+    lowest = minimize_scalar(
+        lambda slope: per_row_log_loss(y, expit(slope * log_odds)).mean(), bounds=(0.01, 5), method="bounded"
+    )
+    return float(lowest.x)
 
 
 #: By row, how the target's patients are predicted.
 ROWS: Mapping[str, Callable[[Fit], Summary]] = {
     ITSELF: lambda fit: fit.summarise(fit.fitted),
     ABLATION: lambda fit: fit.summarise(fit.ablation),
+    PERMUTED: lambda fit: _with_doubt(fit, _permute),
+    CONSTANT: lambda fit: _with_doubt(fit, _equalise),
     SOURCE_AS_TARGET: _with_source_as_target,
     TEMPERATURE: _with_temperature,
 }
 
 
-def measure_rows(problem: str, method: str, rows: Sequence[str], refits: int, quick: bool) -> dict[str, Values]:
-    """By row, what a fit at fixed settings does on the target, in the mean over refits."""
-    sides = draw(problem, quick)
+def measure_rows(
+    problem: str, method: str, rows: Sequence[str], seed: int, quick: bool, shifted: bool = True
+) -> dict[str, Values]:
+    """By row, what one fit at fixed settings does on the target.
+
+    Args:
+        problem: Its name.
+        method: A method that reads unlabelled patients.
+        rows: Names of ROWS.
+        seed: Of the fit.
+        quick: A small network, whose numbers mean nothing.
+        shifted: Whether the target is the problem's own; otherwise half of the source plays it.
+    """
+    sides = draw(problem, quick) if shifted else draw_unshifted(problem, quick)
     built = build(method, **{"weight_decay": DECAY, **(QUICK_NETWORK if quick else {})})
-    measured: dict[str, list[Values]] = {row: [] for row in rows}
-    for seed in range(refits):
-        fit = Fit(sides, built, seed, 10 if quick else FIXED_PASSES)
-        for row in rows:
-            measured[row].append(measure_fit(sides.outcomes, ROWS[row](fit)))
-    return {row: {name: mean_of([one[name] for one in own]) for name in MEASURES} for row, own in measured.items()}
+    fit = Fit(sides, built, seed, 10 if quick else FIXED_PASSES)
+    return {row: measure_fit(sides.outcomes, ROWS[row](fit)) for row in rows}

@@ -14,11 +14,28 @@ from typing import TypeAlias
 import numpy as np
 from scipy.stats import norm
 
-from benchmarks.paired import FEWEST_ERRORS, Values, compare_rows
+from benchmarks.paired import (
+    FEWEST_ERRORS,
+    MEASURES,
+    Values,
+    compare_rows,
+    differences_of,
+    mean_of,
+    mean_over_problems,
+)
 from benchmarks.problems import CURVED, PAIRS, SHAPED, transfer_problems
 from benchmarks.results import Estimate, Results, Row, Table
 from benchmarks.training import RIVALS
-from benchmarks.transfer_fits import ABLATION, ITSELF, PLACEBOS, Measurement, measure_rows, measure_tuned
+from benchmarks.transfer_fits import (
+    ABLATION,
+    CONSTANT,
+    ITSELF,
+    PERMUTED,
+    PLACEBOS,
+    Measurement,
+    measure_rows,
+    measure_tuned,
+)
 from benchmarks.units import Options, run_units
 from tdrop.base import Doubles, UsageError, did_you_mean
 from tdrop.choose import DEFAULT_CRITERION
@@ -34,6 +51,8 @@ TUNED_FAMILIES = ("fifth", "fourth", "third", "judging", "settling", PAIRS, SHAP
 FIXED_FAMILIES = ("first", "second", "third", "fourth", "fifth", CURVED)
 #: Collections defined after every form was settled; no rule of choosing was settled on the last three.
 UNSEEN, BLIND = ("second", "third", "fourth", "fifth"), ("third", "fourth", "fifth")
+#: What every method is held against.
+REFERENCE = "logistic_regression"
 #: The verdict at which nobody gets a model.
 STOPPED = "stop"
 
@@ -79,29 +98,46 @@ def run_placebos(options: Options) -> Results:
     """The part at fixed settings with placebos beside every method that reads unlabelled patients."""
     refits, keys = options.seeds_or(REFITS), _keys(options, FIXED_FAMILIES)
     fixed = _measure_fixed(options, keys, refits, [ITSELF, ABLATION, *PLACEBOS])
+    halved = _measure_fixed(options, keys, refits, [ITSELF, ABLATION, PERMUTED, CONSTANT], shifted=False)
     return Results(
         title="Unlabelled patients beside their placebos",
-        about=f"{len(keys)} transfers, {refits} refit(s); families named so are simulated, all others real.",
-        tables=fixed_tables(fixed),
+        about=(
+            f"{len(keys)} transfers, {refits} refit(s); families named so are simulated, all others real. Doubt is "
+            "what the log odds of a patient's samples add to their mean. Permuted: each patient gets another's. "
+            "The same for everybody: a normal one with the mean of all patients' variances. Source patients as the "
+            "target: they are also the unlabelled ones. Temperature: log odds without unlabelled patients times the "
+            "number that left-out source patients prefer."
+        ),
+        tables=[
+            *fixed_tables(fixed),
+            *fixed_tables(halved, "no_shift", "No shift: half of the source plays the target."),
+        ],
     )
 
 
 def _measure_fixed(
-    options: Options, keys: Sequence[Key], refits: int, rows: Sequence[str]
+    options: Options, keys: Sequence[Key], refits: int, rows: Sequence[str], *, shifted: bool = True
 ) -> dict[str, dict[Key, Rows]]:
     """By method that reads unlabelled patients and by problem, what every row does."""
     measured: dict[str, dict[Key, Rows]] = {}
     for main in RIVALS if not options.quick else list(RIVALS)[:1]:
-        shared = {"method": main, "rows": list(rows), "refits": refits, "quick": options.quick}
-        units = [{"problem": name, **shared} for _, name in keys]
-        measured[main] = dict(zip(keys, run_units(options, label(main), measure_rows, units), strict=True))
+        shared = {"method": main, "rows": list(rows), "quick": options.quick, "shifted": shifted}
+        units = [{"problem": name, "seed": seed, **shared} for seed in range(refits) for _, name in keys]
+        fits = run_units(options, label(main), measure_rows, units)
+        measured[main] = {key: _average(fits[place :: len(keys)]) for place, key in enumerate(keys)}
     return measured
+
+
+def _average(fits: Sequence[Rows]) -> Rows:
+    """By row, every measure in the mean over refits."""
+    return {row: {name: mean_of([fit[row][name] for fit in fits]) for name in MEASURES} for row in fits[0]}
 
 
 def tuned_tables(tuned: Tuned) -> list[Table]:
     """What choosing costs, what unlabelled patients give tuned methods, and forecasts."""
     return [
         regret_table(tuned),
+        gain_table(tuned),
         _tuned_unlabelled_table(tuned),
         *forecast_tables(tuned),
         _tuned_problems_table(tuned),
@@ -147,6 +183,32 @@ def regret_table(tuned: Tuned) -> Table:
             )
     caption = "Regret of every rule against the best method in hindsight, simulated and real by family."
     return Table("choosing", caption, rows)
+
+
+def gain_table(tuned: Tuned) -> Table:
+    """By method, what tuning, one temperature and the method itself instead of logistic regression change."""
+    rows: list[Row] = []
+    for family, own in groups(tuned):
+        measured = [one.scores for one in own.values()]
+        for name in dict.fromkeys(name for scores in measured for name in scores):
+            both = [(scores[name], scores.get(REFERENCE)) for scores in measured if name in scores]
+            fits = [one for one, _ in both if one.at_default]
+            gains = {
+                "tuned minus default: log loss": differences_of(
+                    [(f.at_target, f.at_default) for f in fits], "log loss"
+                ),
+                "AUROC": differences_of([(f.at_target, f.at_default) for f in fits], "AUROC"),
+                "temperature: log loss": [one.log_loss_tempered - one.log_loss for one, _ in both],
+                "minus logistic regression: log loss": [one.log_loss - base.log_loss for one, base in both if base],
+                "minus logistic regression: AUROC": [one.auroc - base.auroc for one, base in both if base],
+            }
+            median = float(np.median(gains["temperature: log loss"]))
+            means = {gain: mean_over_problems(values, 4) for gain, values in gains.items()}
+            rows.append(
+                {"family": family, "method": label(name), "n": len(both), **means, "temperature, median": median}
+            )
+    caption = "What tuning, one temperature from left-out source patients, and each method gain, real and simulated."
+    return Table("choosing_gains", caption, rows)
 
 
 def _tuned_unlabelled_table(tuned: Tuned) -> Table:
@@ -242,7 +304,9 @@ def _interval_row(tuned: Tuned, quantity: int) -> Row:
     }
 
 
-def fixed_tables(fixed: Mapping[str, Mapping[Key, Rows]]) -> list[Table]:
+def fixed_tables(
+    fixed: Mapping[str, Mapping[Key, Rows]], name: str = "unlabelled", how: str = "Defaults with equal decay."
+) -> list[Table]:
     """Rows about unlabelled patients at fixed settings: pooled by family, and by problem."""
     pooled: list[Row] = []
     problems: list[Row] = []
@@ -255,13 +319,13 @@ def fixed_tables(fixed: Mapping[str, Mapping[Key, Rows]]) -> list[Table]:
         for family, keys in _families(list(measured)).items():
             pooled += _with_family(family, [measured[key] for key in keys], label(rival))
         problems += [
-            {"family": family, "problem": name, "method": row, **values}
-            for (family, name), rows in measured.items()
+            {"family": family, "problem": title, "method": row, **values}
+            for (family, title), rows in measured.items()
             for row, values in rows.items()
         ]
     return [
-        Table("unlabelled", _unlabelled_caption("Defaults with equal decay."), pooled),
-        Table("unlabelled_problems", "The same by problem, simulated and real as named.", problems),
+        Table(name, _unlabelled_caption(how), pooled),
+        Table(f"{name}_problems", "The same by problem, simulated and real as named.", problems),
     ]
 
 

@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 from benchmarks.paired import MEASURES
-from benchmarks.problems import draw
+from benchmarks.problems import draw, draw_unshifted
 from benchmarks.transfer_fits import (
     ABLATION,
+    CONSTANT,
     ITSELF,
+    PERMUTED,
+    PLACEBOS,
     SOURCE_AS_TARGET,
     TEMPERATURE,
     Measurement,
@@ -26,7 +29,7 @@ from tdrop.forecast import ESTIMATORS
 def measured(chosen, seen=0.7):
     figures = {"a": (0.70, 0.20), "b": (0.80, 0.15), "mlp": (0.99, 0.01)}
     forecast = (dict.fromkeys(ESTIMATORS, 0.7), (0.7,) * 5, (0.01,) * 5, (seen,) * 5, 0.02)
-    scores = {name: Scored(name != "mlp", None, None, *pair, {}, *forecast) for name, pair in figures.items()}
+    scores = {name: Scored(name != "mlp", None, None, *pair, 0.1, {}, {}, *forecast) for name, pair in figures.items()}
     return Measurement("go", None, None, scores, {"importance_weighted": chosen})
 
 
@@ -81,11 +84,25 @@ def test_labels_of_the_target_choose_and_forecast_nothing():
     assert np.isfinite(own)
 
 
-def test_a_placebo_is_the_ablation_moved_without_the_targets_patients():
-    rows = (ITSELF, ABLATION, SOURCE_AS_TARGET, TEMPERATURE)
-    measured = measure_rows("curved 400", "transductive_dropout", rows, refits=1, quick=True)
+def test_a_placebo_knows_nothing_of_where_the_target_is():
+    rows = (ITSELF, ABLATION, *PLACEBOS)
+    measured = measure_rows("curved 400", "transductive_dropout", rows, seed=0, quick=True)
     assert list(measured) == list(rows)
     # One temperature for everybody leaves the ranking as it is.
     assert measured[TEMPERATURE]["AUROC"] == pytest.approx(measured[ABLATION]["AUROC"], abs=1e-3)
     assert measured[TEMPERATURE]["log loss"] != measured[ABLATION]["log loss"]
     assert measured[SOURCE_AS_TARGET]["width of the intervals"] != measured[ITSELF]["width of the intervals"]
+    # Doubt that moves between patients leaves each one's middle, and equal doubt ranks as p(1-p) does.
+    for row in (PERMUTED, CONSTANT):
+        assert measured[row]["AUROC"] == pytest.approx(measured[ITSELF]["AUROC"], abs=0.02)
+        assert measured[row]["error AUROC by sd"] != measured[ITSELF]["error AUROC by sd"]
+    constant = measured[CONSTANT]
+    assert constant["error AUROC by sd"] == pytest.approx(constant["error AUROC by p(1-p)"], abs=1e-3)
+
+
+def test_without_a_shift_half_of_the_source_plays_the_target():
+    source, halves = draw("curved 400", quick=True).source, draw_unshifted("curved 400", quick=True)
+    assert len(halves.source) + len(halves.target) == len(source)
+    assert halves.target.y is None
+    together = np.concatenate([halves.source.X, halves.target.X])
+    assert np.array_equal(np.sort(together, axis=0), np.sort(source.X, axis=0))
