@@ -62,12 +62,13 @@ def list_promises(
 ) -> tuple[SetSummary, ...]:
     """The prediction sets of every method, counted; with outcomes (target rows,), also whether they held."""
     own, theirs = _ratios(place, encoded)
+    ids = load_pair(encoded.path)[1].ids
     sets = []
     for one in evidence:
         kept = read_arrays(folds[one.method].path / RISKS)
         weights = own[kept["rows"]]
         given = (one.source, one.y, weights, one.target, theirs)
-        sets.append(summarise_sets(one.method, given, outcomes=outcomes))
+        sets.append(summarise_sets(one.method, given, outcomes=outcomes, ids=ids))
     return tuple(sets)
 
 

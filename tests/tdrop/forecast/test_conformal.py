@@ -35,6 +35,7 @@ def test_each_class_is_covered_under_covariate_shift() -> None:
         pytest.param(lambda risk: risk**3 / (risk**3 + (1 - risk) ** 3), id="too extreme"),
         pytest.param(lambda risk: 0.4 + 0.1 * risk, id="too timid"),
         pytest.param(lambda risk: risk.round(1), id="ties"),
+        pytest.param(lambda risk: (risk > 0.5).astype(float), id="two values"),
     ],
 )
 def test_each_class_is_covered_whatever_the_score_is_like(score) -> None:  # type: ignore[no-untyped-def]
@@ -42,12 +43,22 @@ def test_each_class_is_covered_whatever_the_score_is_like(score) -> None:  # typ
     covered = []
     for seed in range(25):
         (source, y, weights, target, own), later = _site(0.7, rows=1_000, seed=seed)
-        found = summarise_sets("a", (score(source), y, weights, score(target), own), outcomes=later)
-        covered.append((found.covered_without, found.covered_outcome))
-    low = 0.88
-    high = 0.92 if score(np.array([0.123]))[0] != 0.1 else 0.99
-    assert (np.mean(covered, axis=0) >= low).all()
-    assert (np.mean(covered, axis=0) <= high).all()
+        sets = summarise_sets("a", (score(source), y, weights, score(target), own), outcomes=later)
+        covered.append((sets.covered_without, sets.covered_outcome))
+    assert (np.mean(covered, axis=0) >= 0.88).all()
+    assert (np.mean(covered, axis=0) <= 0.92).all()
+
+
+def test_a_patient_gets_the_same_set_in_any_order_and_company() -> None:
+    (source, y, weights, target, own), _ = _site(0.5, rows=1_000)
+    ids = np.array([f"p{number}" for number in range(len(target))])
+    whole = conformal_sets(source.round(1), y, weights, target.round(1), own, ids=ids)
+    some = np.random.default_rng(0).permutation(len(target))[:300]
+    part = conformal_sets(source.round(1), y, weights, target.round(1)[some], own[some], ids=ids[some])
+    assert np.array_equal(part.without, whole.without[some])
+    assert np.array_equal(part.outcome, whole.outcome[some])
+    # Equal risks and weights are told apart by the id alone.
+    assert 0 < conformal_sets(source.round(0), y, weights, np.full(9, 1.0), np.ones(9)).without.sum() < 9
 
 
 def test_weights_are_what_keeps_the_promise() -> None:
