@@ -1,11 +1,9 @@
-"""Small families of problems whose truth is known: the paper's toy regression, an extrapolation family, known shapes.
+"""Small families of problems whose truth is known: the paper's toy regression and an extrapolation family.
 
 They are simulated, and every figure made from them says so.
 """
 
 from __future__ import annotations
-
-from typing import Literal, get_args
 
 import numpy as np
 
@@ -68,40 +66,4 @@ def extrapolation(
         X[:, 0] = mean + 0.8 * X[:, 0]
         y = generator.random(rows) < extrapolation_risk(X, sharp)
         cohorts.append(Cohort(site, np.arange(rows), FEATURES, X.astype(np.float32), y.astype(np.float32)))
-    return cohorts[0], cohorts[1]
-
-
-#: Shapes of a truth; "irrelevant" is smooth with features beside it that say nothing.
-Shape = Literal["curved", "interacting", "smooth", "irrelevant"]
-SHAPES: tuple[Shape, ...] = get_args(Shape)
-#: Features that say nothing, for "irrelevant".
-_IRRELEVANT = 22
-
-
-def shaped_logit(X: Doubles, shape: Shape) -> Doubles:
-    """Logit of P(y = 1 | x) for X (rows, 8 or more features)."""
-    if shape == "curved":
-        f = 1.2 * (X[:, 0] ** 2 - 1) + np.cos(2 * X[:, 1]) + 0.6 * X[:, 2]
-    elif shape == "interacting":
-        f = 1.3 * X[:, 0] * X[:, 1] + X[:, 2] * X[:, 3] + 0.5 * X[:, 4]
-    elif shape == "smooth":
-        f = X[:, 0] + 0.5 * np.tanh(X[:, 1]) - 0.5 * X[:, 2] + 0.3 * X[:, 3]
-    else:
-        f = 0.8 * X[:, 0] + 0.7 * X[:, 1] - 0.6 * X[:, 2]
-    return np.asarray(1.3 * f)
-
-
-def shaped(shape: Shape, rows: int = 1000, *, seed: int) -> tuple[Cohort, Cohort]:
-    """Draws a source and a target that differ in their first two features, with a truth of the given shape."""
-    generator = np.random.default_rng([seed, 77])
-    cohorts = []
-    for site, mean in ((f"{shape} source", -0.5), (f"{shape} target", 0.9)):
-        X = generator.normal(size=(rows, 8))
-        X[:, 0] = mean + 0.9 * X[:, 0]
-        X[:, 1] = 0.5 * mean + X[:, 1]
-        if shape == "irrelevant":
-            X = np.hstack([X, generator.normal(size=(rows, _IRRELEVANT))])
-        y = generator.random(rows) < 1 / (1 + np.exp(-shaped_logit(X, shape)))
-        names = tuple(f"x{i}" for i in range(X.shape[1]))
-        cohorts.append(Cohort(site, np.arange(rows), names, X.astype(np.float32), y.astype(np.float32)))
     return cohorts[0], cohorts[1]

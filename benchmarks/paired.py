@@ -7,19 +7,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm, t
+from scipy.stats import t
 
 from benchmarks.results import Estimate, Row
 from tdrop import metrics
 from tdrop.base import Doubles, Summary
 from tdrop.metrics import (
-    Statistic,
-    count_blocks,
     misclassified,
-    over_fits,
     per_row_log_loss,
     percentile_interval,
-    ranking_statistic,
 )
 
 LEVEL = 0.95
@@ -79,77 +75,21 @@ def error_left(y: NDArray[Any], summary: Summary) -> float | None:
     return metrics.retained_error(y, summary.mean, referred, metrics.CLASS_THRESHOLD)
 
 
-def error_auroc_difference(
-    y: NDArray[Any], first: Sequence[Summary], second: Sequence[Summary], *, resamples: int = RESAMPLES, seed: int = 0
-) -> Estimate:
-    """Error AUROC by sd of `first` minus `second`, mean over seeds, on the same resamples of patients.
-
-    With two or more seeds the interval is over patients and fits: without the variance between fits a method compared
-    with itself on other seeds would seldom cover 0.
-
-    Args:
-        y: Known outcomes (rows,).
-        first: One summary per seed, of these patients.
-        second: The same of the other method.
-        resamples: Resamples of patients.
-        seed: Seed of the resamples.
-    """
-    plans = [[_ranked(y, summary) for summary in summaries] for summaries in (first, second)]
-    if any(min(plan.rests_on[0][1], len(y) - plan.rests_on[0][1]) == 0 for side in plans for plan in side):
-        return Estimate(None)
-
-    def difference(counts: Any) -> Doubles:
-        sides = [np.mean([plan.resampled(counts)[0] for plan in side], axis=0) for side in plans]
-        return np.asarray(sides[0] - sides[1], dtype=np.float64)
-
-    whole = np.ones((1, len(y)))
-    points = [[float(plan.resampled(whole)[0][0]) for plan in side] for side in plans]
-    point = float(np.mean(points[0]) - np.mean(points[1]))
-    draws = np.concatenate([difference(counts) for counts in count_blocks(len(y), resamples, seed)])
-    low, high = over_fits(point, percentile_interval(draws), points)
-    return Estimate(point, low, high)
-
-
-def log_loss_difference(y: NDArray[Any], first: Doubles, second: Doubles) -> Estimate:
-    """Log loss of the risks `first` (refits, rows) minus `second`, with an interval over patients and refits."""
-    differences = np.array(
-        [per_row_log_loss(y, a) - per_row_log_loss(y, b) for a, b in zip(first, second, strict=True)]
-    )
-    per_patient = differences.mean(axis=0)
-    value = float(per_patient.mean())
-    reach = float(norm.ppf((1 + LEVEL) / 2)) * float(per_patient.std(ddof=1)) / np.sqrt(len(y))
-    low, high = over_fits(value, (value - reach, value + reach), [differences.mean(axis=1).tolist()])
-    return Estimate(value, low, high)
-
-
-def _ranked(y: NDArray[Any], summary: Summary) -> Statistic:
-    return ranking_statistic(misclassified(y, summary.mean), summary.sd)
-
-
 def stratified_auroc(pairs: NDArray[Any]) -> float | None:
     """AUROC from concordant pairs and pairs (splits, 2), both summed within splits: no pair crosses a split."""
     total = float(pairs[:, 1].sum())
     return float(pairs[:, 0].sum()) / total if total else None
 
 
-def stratified_estimate(
-    pairs: NDArray[Any], other: NDArray[Any] | None = None, *, resamples: int = RESAMPLES, seed: int = 0
-) -> Estimate:
-    """The stratified AUROC, or its difference to `other`, with a bootstrap over splits that keeps them paired."""
-
-    def value(drawn: NDArray[Any]) -> float:
-        mine = stratified_auroc(pairs[drawn])
-        theirs = 0.0 if other is None else stratified_auroc(other[drawn])
-        return np.nan if mine is None or theirs is None else mine - theirs
-
-    everything = np.arange(len(pairs))
-    point = value(everything)
-    if not np.isfinite(point):
+def stratified_estimate(pairs: NDArray[Any], *, resamples: int = RESAMPLES, seed: int = 0) -> Estimate:
+    """The stratified AUROC with a bootstrap over splits."""
+    point = stratified_auroc(pairs)
+    if point is None:
         return Estimate(None)
     generator = np.random.default_rng(seed)
-    draws = np.array([value(generator.integers(len(pairs), size=len(pairs))) for _ in range(resamples)])
-    low, high = percentile_interval(draws)
-    return Estimate(float(point), low, high)
+    drawn = [stratified_auroc(pairs[generator.integers(len(pairs), size=len(pairs))]) for _ in range(resamples)]
+    low, high = percentile_interval(np.array([np.nan if value is None else value for value in drawn]))
+    return Estimate(point, low, high)
 
 
 def concordant_pairs(y: NDArray[Any], risk: NDArray[Any], score: NDArray[Any]) -> tuple[float, float]:

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.families import SHAPES, extrapolation, extrapolation_risk, shaped
+from benchmarks.families import extrapolation, extrapolation_risk
 from benchmarks.public_tables import COLLECTIONS, Sides, collection
 from benchmarks.site_pairs import BREAST_TARGETS, SUPPORT_TARGETS, network_of_sites, site_pair
 from tdrop.base import UsageError, did_you_mean
 from tdrop.data import simulate, simulated_cohort
 
 #: Families of the study of transfers that are not collections.
-PAIRS, CURVED, SHAPED = "pairs of sites", "curved (simulated)", "shaped (simulated)"
+PAIRS, CURVED = "pairs of sites", "curved (simulated)"
 #: Draws that settled nothing.
-CURVED_DRAWS, SHAPED_DRAWS = range(400, 420), range(520, 524)
+CURVED_DRAWS = range(400, 420)
 #: Patients of the paper's source and target.
 PAPER_ROWS = 240_486, 10_086
 #: Patients of most hard sources, and of every hard target.
@@ -133,7 +133,7 @@ def transfer_problems() -> dict[str, list[Problem]]:
     families: dict[str, list[Problem]] = {}
     for problem in _problems().values():
         families.setdefault(problem.family, []).append(problem)
-    return {family: families[family] for family in (*COLLECTIONS, PAIRS, CURVED, SHAPED)}
+    return {family: families[family] for family in (*COLLECTIONS, PAIRS, CURVED)}
 
 
 @cache
@@ -152,16 +152,7 @@ def _problems() -> dict[str, Problem]:
             for name in COLLECTIONS
             for title in collection(name)
         ),
-        *(
-            Problem(f"curved {seed}", f"curved {seed}", family, partial(_curved, seed))
-            for family, draws in ((CURVED, CURVED_DRAWS), (SHAPED, SHAPED_DRAWS))
-            for seed in draws
-        ),
-        *(
-            Problem(f"{shape} {seed}", f"{shape} {seed}", SHAPED, partial(_shaped, shape, seed))
-            for shape in SHAPES
-            for seed in SHAPED_DRAWS
-        ),
+        *(Problem(f"curved {seed}", f"curved {seed}", CURVED, partial(_curved, seed)) for seed in CURVED_DRAWS),
     ]
     return {problem.name: problem for problem in problems}
 
@@ -182,7 +173,3 @@ def _transfer(name: str, title: str, quick: bool) -> Sides:
 
 def _curved(seed: int, quick: bool) -> Sides:
     return Sides.of_cohorts(*extrapolation(200 if quick else 1_000, seed=seed))
-
-
-def _shaped(shape: Any, seed: int, quick: bool) -> Sides:
-    return Sides.of_cohorts(*shaped(shape, seed=seed))

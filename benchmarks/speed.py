@@ -16,8 +16,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
 
 from benchmarks.results import Estimate, Results, Row, Table
 from benchmarks.units import Options
@@ -64,12 +62,11 @@ def run(options: Options) -> Results:
 
 
 def measure_steps(rounds: int) -> list[Row]:
-    """Training steps against the textbook way and against the simpler methods."""
+    """Training steps against those of the simpler methods."""
     generator = torch.Generator().manual_seed(0)
     x, target = (torch.randn(rows, FEATURES, generator=generator) for rows in (ROWS, TARGET_ROWS))
     y = (x[:, 0] > 0).float()
     steps = {
-        "textbook": textbook_step(x, y, target),
         "concrete": training_step("transductive_dropout", TrainingBatch(x, y, target, 0.5), passes=PASSES),
         "mc_dropout": training_step("mc_dropout", TrainingBatch(x, y, None, 0.5)),
         "mlp": training_step("mlp", TrainingBatch(x, y, None, 0.5)),
@@ -80,7 +77,6 @@ def measure_steps(rounds: int) -> list[Row]:
     simple = per_row_and_pass / (seconds["mc_dropout"] / ROWS)
     return [
         *[measure(f"step, {name}", 1e3 * each, "ms") for name, each in seconds.items()],
-        measure("textbook step / step", seconds["textbook"] / seconds["concrete"], "times", 2.0, at_least=True),
         measure("training, row and pass, transductive dropout / MC dropout", simple, "times", 1.6),
         measure("ensemble of 10 / one MLP", seconds["ensemble"] / seconds["mlp"], "times", 8.0),
     ]
@@ -172,53 +168,3 @@ def example_cohort(rows: int, seed: int = 0) -> Cohort:
     risk = 1 / (1 + np.exp(-(X[:, 0] + np.sin(2 * X[:, 1]) - X[:, 2])))
     y = (generator.random(rows) < risk).astype(np.float32)
     return Cohort("speed", np.arange(rows), tuple(f"x{place}" for place in range(FEATURES)), X, y)
-
-
-class TextbookNetwork(nn.Module):
-    """Transductive dropout the textbook way: the same loss as the fast version that is measured against it.
-
-    One forward pass per Monte Carlo sample in a Python loop, masks from fresh `torch.rand` numbers, everything else
-    left to autograd and torch's Adam.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second, self.last = nn.Linear(FEATURES, UNITS), nn.Linear(UNITS, UNITS), nn.Linear(UNITS, 1)
-        self.rates = nn.Sequential(nn.Linear(FEATURES, 16), nn.Tanh(), nn.Linear(16, 2), nn.Sigmoid())
-
-    def forward(self, x: Tensor) -> Tensor:
-        """One pass: outputs (rows,)."""
-        rates = self.rates(x)
-        hidden = _drop(torch.tanh(self.first(x)), rates[:, :1])
-        hidden = _drop(torch.tanh(self.second(hidden)), rates[:, 1:])
-        outputs: Tensor = self.last(hidden)[:, 0]
-        return outputs
-
-    def loss(self, x: Tensor, y: Tensor, target: Tensor) -> Tensor:
-        """Cross entropy of the mean risk plus the transductive regulariser."""
-        outputs = torch.stack([self(torch.cat([x, target])) for _ in range(PASSES)])
-        risk = torch.sigmoid(outputs[:, : len(x)]).mean(0).clamp(1e-6, 1 - 1e-6)
-        share = 1 - 1 / (1 + outputs.var(0, unbiased=False))
-        omega = -torch.log(1 - share[: len(x)]).mean() - torch.log(share[len(x) :] + 1e-6).mean()
-        return F.binary_cross_entropy(risk, y) + 0.03 * omega
-
-
-def textbook_step(x: Tensor, y: Tensor, target: Tensor) -> Callable[[], None]:
-    """Returns a function that does one training step."""
-    network = TextbookNetwork()
-    optimiser = torch.optim.Adam(network.parameters(), lr=0.003)
-
-    def step() -> None:
-        optimiser.zero_grad()
-        torch.autograd.backward(network.loss(x, y, target))
-        optimiser.step()
-
-    return step
-
-
-def _drop(hidden: Tensor, rates: Tensor) -> Tensor:
-    """hidden (rows, units) under a relaxed mask at `rates` (rows, 1)."""
-    noise = torch.rand(hidden.shape).clamp(1e-6, 1 - 1e-6)
-    keep = 1 - rates
-    logits = torch.log(keep) - torch.log(rates) + torch.log(noise) - torch.log(1 - noise)
-    return hidden * torch.sigmoid(logits / 0.1) / keep

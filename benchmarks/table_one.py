@@ -1,4 +1,4 @@
-"""The paper's Table 1 for any problem, with what belongs beside it: references, oracle, paired differences.
+"""The paper's Table 1 for any problem, with what belongs beside it: references and oracle.
 
 `prostate` has the paper's sizes (240,486 to 10,086 patients) on simulated cohorts: theirs are not public. A
 well-sampled smooth risk is not hurt by a moderate shift, so that all methods come close to the oracle and the paper's
@@ -15,20 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.paired import REFERRED, error_auroc_difference, error_left, log_loss_difference, mean_of
+from benchmarks.paired import REFERRED, error_left, mean_of
 from benchmarks.problems import PROSTATE, Problem, draw, find_problem
 from benchmarks.public_tables import Sides
 from benchmarks.results import Estimate, Results, Row, Table, printed
 from benchmarks.site_pairs import BREAST_TARGETS, SUPPORT_TARGETS
-from benchmarks.training import MAIN, NEURAL, ORACLE, RIVALS, Plan, Trained, naming, oracle_summary, tune_and_fit
+from benchmarks.training import MAIN, ORACLE, Plan, Trained, naming, oracle_summary, tune_and_fit
 from benchmarks.units import QUICK_NETWORK, Options
 from tdrop.base import Summary
 from tdrop.contracts import Decision
 from tdrop.evaluate import Evaluation, evaluate_methods
 from tdrop.methods import method_names
 from tdrop.metrics import take_patients
-from tdrop.report import shift_sentence
-from tdrop.shift import estimate_shift, judge_shared_patients, judge_source_outcomes, propensity
 
 _SIMULATED = (
     "All patients are simulated (PREDICT Prostate's published risk, covariates from published figures); one draw of "
@@ -60,39 +58,25 @@ COLUMNS: Mapping[str, tuple[str, int | None]] = {
 }
 
 
-def run(name: str, title: str, about: str, problems: Sequence[str], seeds: int, options: Options) -> Results:
-    """Trains and judges every problem in turn: one table per problem, and one with the bars of all."""
+def run(title: str, about: str, problems: Sequence[str], seeds: int, options: Options) -> Results:
+    """Trains and judges every problem in turn: one table per problem."""
     plan = plan_for(options, options.seeds_or(seeds))
     tables: list[Table] = []
-    bars: list[Row] = []
-    shifts: list[Row] = []
     asked = [problem for problem in problems if problem in options.only] if options.only else problems
     for problem in map(find_problem, asked[:1] if options.quick else asked):
         trained, sides = tune_and_fit(options, problem.name, plan), draw(problem.name, options.quick)
         evaluation = evaluate_problem(problem, sides, trained, plan)
         paper = printed("prostate") if sides.risk is not None else None
         tables.append(methods_table(problem, evaluation, errors_left(sides, trained), paper))
-        bars.append(bars_row(problem, evaluation, sides, trained, plan))
-        if sides.risk is None:
-            shifts.append(_shift_row(problem, evaluation, sides))
-    kind = "Real patients" if shifts else "Simulated pairs"
-    caption = (
-        f"{kind}: tuned transductive dropout minus tuned TDNR on the same resampled patients (aim: lower end at least "
-        "-.03), and how far its mean test AUROC is behind the best neural method's (aim: at most .02)."
-    )
-    tables.append(Table(f"{name}_bars", caption, bars))
-    if shifts:
-        caption = "Real patients: the pairs, and what the shift estimate says without labels."
-        tables.append(Table(f"{name}_shift", caption, shifts))
     return Results(title, f"{about} {plan.seeds} refit(s), {plan.trials} tuning trials per method.", tables)
 
 
-run_prostate = partial(run, "prostate", "The paper's Table 1 (simulated cohorts)", _SIMULATED, list(PROSTATE)[:1], 1)
+run_prostate = partial(run, "The paper's Table 1 (simulated cohorts)", _SIMULATED, list(PROSTATE)[:1], 1)
 run_prostate_hard = partial(
-    run, "prostate_hard", "Hard versions of the prostate problem (simulated)", _SIMULATED, list(PROSTATE)[1:], 10
+    run, "Hard versions of the prostate problem (simulated)", _SIMULATED, list(PROSTATE)[1:], 10
 )
-run_breast = partial(run, "breast", "Real patients: breast", _BREAST, BREAST_TARGETS, 10)
-run_support = partial(run, "support", "Real patients: support", _SUPPORT, SUPPORT_TARGETS, 10)
+run_breast = partial(run, "Real patients: breast", _BREAST, BREAST_TARGETS, 10)
+run_support = partial(run, "Real patients: support", _SUPPORT, SUPPORT_TARGETS, 10)
 
 
 def plan_for(options: Options, seeds: int) -> Plan:
@@ -151,50 +135,3 @@ def methods_table(
         "chosen out of fold on source patients."
     )
     return Table(f"{problem.name}_methods", caption, rows)
-
-
-def bars_row(problem: Problem, evaluation: Evaluation, sides: Sides, trained: Trained, plan: Plan) -> Row:
-    """What unlabelled patients gave, and how far transductive dropout is behind the best network."""
-    y = sides.outcomes[np.isfinite(sides.outcomes)]
-    row: Row = {"pair": problem.title}
-    pairs = {
-        main: [_known(sides, trained.predictions[name]) for name in (main, rival)]
-        for main, rival in RIVALS.items()
-        if main in trained.predictions and rival in trained.predictions
-    }
-    row["error AUROC by sd, transductive dropout minus TDNR"] = (
-        error_auroc_difference(y, *pairs[MAIN], resamples=plan.bootstrap) if MAIN in pairs else Estimate(None)
-    )
-    for main, rival in RIVALS.items():
-        risks = [np.array([fit.mean for fit in side], np.float64) for side in pairs.get(main, ())]
-        title = f"log loss, {naming(main).lower()} minus {naming(rival)}"
-        row[title] = log_loss_difference(y, *risks) if risks else Estimate(None)
-    aurocs = {method: value for method in NEURAL if (value := evaluation.value(method, "auroc")) is not None}
-    best = max(aurocs, key=lambda method: aurocs[method])
-    return {
-        **row,
-        "lambda chosen": float(trained.picked[MAIN].settings["lambda_"]) if MAIN in trained.picked else None,
-        "test AUROC behind the best neural method": Estimate(aurocs[best] - aurocs[MAIN] if MAIN in aurocs else None),
-        "best neural method": naming(best),
-        "patients": evaluation.labelled,
-        "seeds": len(evaluation.seeds),
-    }
-
-
-def _shift_row(problem: Problem, evaluation: Evaluation, sides: Sides) -> Row:
-    source = sides.source
-    assert source.y is not None
-    fitted = propensity(source, sides.target, seed=0)
-    shift = estimate_shift(source, sides.target, seed=0, fitted=fitted).judged(
-        judge_source_outcomes(source.y), judge_shared_patients(source, sides.target)
-    )
-    return {
-        "pair": problem.title,
-        "source patients": len(source),
-        "source outcome rate": round(float(source.y.mean()), 3),
-        "target patients": evaluation.patients,
-        "with known outcome": evaluation.labelled,
-        "target outcome rate": round((evaluation.outcomes or 0) / max(1, evaluation.labelled or 0), 3),
-        "verdict": shift.verdict,
-        "reason": shift_sentence(shift),
-    }

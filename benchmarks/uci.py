@@ -68,7 +68,7 @@ def run(options: Options) -> Results:
             f"Public data from scikit-learn with a shift made by sampling; {splits} splits; settings fixed in advance, "
             "nothing tuned. The paper prints one number per cell and not how many splits it rests on."
         ),
-        tables=[*[_table(problem, own) for problem, own in by_problem.items()], _difference_table(by_problem)],
+        tables=[_table(problem, own) for problem, own in by_problem.items()],
     )
 
 
@@ -179,17 +179,3 @@ def _table(problem: Problem, by_method: Tests) -> Table:
         "error AUROC (bootstrap over splits); splits without an error leave it undefined."
     )
     return Table(f"uci_{dataset.replace(' ', '_')}_{weights}", caption, rows)
-
-
-def _difference_table(tests: Mapping[Problem, Tests]) -> Table:
-    rows: list[Row] = []
-    for (dataset, weights), by_method in tests.items():
-        mine = _by_sd(by_method[MAIN])
-        for name, own in by_method.items():
-            theirs = _by_sd(own)
-            if name != MAIN and mine is not None and theirs is not None:
-                difference = stratified_estimate(mine, theirs)
-                row: Row = {"data": dataset, "weights": weights, "minus": label(name), "difference": difference}
-                rows.append({**row, "splits": len(own)})
-    caption = "Stratified error AUROC by sd, transductive dropout minus another method, bootstrap over the same splits."
-    return Table("uci_differences", caption, rows)

@@ -1,12 +1,12 @@
-"""The bars of a pair, on numbers that are known."""
+"""The table of a pair, on numbers that are known, and fits at given settings."""
 
 from __future__ import annotations
 
 import pytest
 
 from benchmarks.problems import Problem, draw
-from benchmarks.table_one import bars_row, methods_table
-from benchmarks.training import ORACLE, Plan, Trained, fit_fixed
+from benchmarks.table_one import methods_table
+from benchmarks.training import ORACLE, fit_fixed
 from benchmarks.units import Options
 from tdrop.evaluate import Evaluation
 from tdrop.evaluate.records import Row
@@ -21,13 +21,6 @@ PROBLEM = Problem("x", "X to Y (simulated)", "x", draw)
 def evaluation():
     rows = tuple(Row("x", name, "all", "auroc", value, value - 0.1, value + 0.1, 50) for name, value in AUROCS.items())
     return Evaluation("x", (0, 1), 60, 50, 20, {}, rows)
-
-
-def test_only_networks_are_the_measure_of_a_network(evaluation):
-    row = bars_row(PROBLEM, evaluation, draw("extrapolation 1", quick=True), Trained({}, {}), Plan())
-    assert row["best neural method"] == "TDNR"
-    assert row["test AUROC behind the best neural method"].value == pytest.approx(0.03)
-    assert (row["patients"], row["seeds"], row["lambda chosen"]) == (50, 2, None)
 
 
 def test_the_table_says_on_whom_and_what_the_paper_printed(evaluation):
