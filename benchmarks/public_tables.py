@@ -90,7 +90,7 @@ class Transfer:
     def sides(self) -> Sides:
         """Reads and encodes both sites; who was censored is left out of the source and stays among the target's."""
         table = load_public(self.table)
-        outcome = self._outcomes(table)
+        outcome = self.outcomes(table)
         most, fewest = (None, 1) if self.package == "SurvSet" else (MOST_ROWS, FEWEST_IN_CATEGORY)
         in_source = _holds(table, self.source)
         chosen = _choose_rows(most, in_source, outcome, censored=self.horizon is not None)
@@ -109,7 +109,7 @@ class Transfer:
         source = cohort("source", in_source, outcome[in_source])
         return Sides(source, cohort("target", ~in_source), outcome[~in_source].astype(np.float64))
 
-    def _outcomes(self, table: pd.DataFrame) -> Any:
+    def outcomes(self, table: pd.DataFrame) -> Any:
         """1, 0 or NaN (rows,)."""
         had = np.asarray(table.eval(self.outcome, engine="python"), dtype=float)
         if self.horizon is not None:

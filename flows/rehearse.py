@@ -23,7 +23,7 @@ from tdrop.base import UsageError, read_record, write_record
 from tdrop.choose import Choice
 from tdrop.contracts import Network, Site
 from tdrop.evaluate import Evaluation
-from tdrop.forecast import REHEARSAL, Forecast, Rehearsal, RehearsedSite
+from tdrop.forecast import REHEARSAL, Forecast, HeldOutSite, Rehearsal, RehearsedSite, SiteNumber
 from tdrop.home import FORECAST, Place, now, prepare_environment, write_private
 from tdrop.methods import have_samples
 from tdrop.report import render_rehearsal
@@ -156,32 +156,55 @@ def _open_outcomes(place: Place, site: Site) -> RehearsedSite | None:
     spread = have_samples(tuple(evaluation.methods))
     values = {method: evaluation.value(method, "auroc") for method in evaluation.methods if spread.get(method, True)}
     aurocs = {method: value for method, value in values.items() if value is not None}
-    row = evaluation.row(chosen, "auroc", seed=0)
-    if chosen not in aurocs or row is None or row.low is None or row.high is None:
+    seen = _seen(site.name, evaluation, chosen)
+    if chosen not in aurocs or seen is None:
         return None
-    losses = {method: evaluation.value(method, "log_loss") for method in aurocs}
-    expected = _expected(folder, chosen)
+    losses = [evaluation.value(method, "log_loss") for method in aurocs]
+    expected, low, high = _expected(folder, chosen)
     best = max(aurocs, key=lambda method: aurocs[method])
     return RehearsedSite(
         site=site.name,
         title=site.title,
         verdict=json.loads((folder / "shift.json").read_text(encoding="utf-8"))["verdict"],
-        patients=int(evaluation.labelled or 0),
-        events=round(int(evaluation.labelled or 0) * float(evaluation.value(chosen, "outcome_rate") or 0.0)),
         chosen=chosen,
+        seen=seen,
         best=best,
-        auroc=aurocs[chosen],
-        auroc_variance=((row.high - row.low) / (2 * float(norm.ppf(0.975)))) ** 2,
         best_auroc=aurocs[best],
-        log_loss=float(losses[chosen] or 0.0),
-        best_log_loss=min(float(loss) for loss in losses.values() if loss is not None),
-        expected=expected[0],
-        low=expected[1],
-        high=expected[2],
-        observed_expected=_ratio(evaluation.value(chosen, "outcome_rate"), evaluation.value(chosen, "mean_risk")),
-        error=evaluation.value(chosen, "error_rate"),
+        best_log_loss=min(loss for loss in losses if loss is not None),
+        expected=expected,
+        low=low,
+        high=high,
         error_left=evaluation.value(chosen, "retained_error_20_expected"),
     )
+
+
+#: Numbers of an evaluation by their names among those of held-out sites.
+_NUMBERS: Mapping[str, SiteNumber] = {
+    "auroc": "auroc",
+    "log_loss": "log_loss",
+    "error_rate": "error_rate",
+    "net_benefit": "net_benefit",
+    "calibration_slope": "slope",
+}
+
+
+def _seen(site: str, evaluation: Evaluation, method: str) -> HeldOutSite | None:
+    """How a method did, with sampling variances from the intervals; None where a number could not be measured."""
+    rate, expected = evaluation.value(method, "outcome_rate"), evaluation.value(method, "mean_risk")
+    patients = int(evaluation.labelled or 0)
+    values: dict[SiteNumber, float] = {}
+    variances: dict[SiteNumber, float] = {}
+    for metric, number in _NUMBERS.items():
+        row = evaluation.row(method, metric, seed=0)
+        if row is not None and row.value is not None and row.low is not None and row.high is not None:
+            values[number] = row.value
+            variances[number] = ((row.high - row.low) / (2 * float(norm.ppf(0.975)))) ** 2
+    if not rate or not expected or len({*values, "slope"}) < len(_NUMBERS):
+        return None
+    ratio = rate / expected
+    variances["observed_expected"] = ratio**2 * (1 - rate) / (rate * patients)
+    numbers = (values["auroc"], values["log_loss"], values["error_rate"], values["net_benefit"], ratio)
+    return HeldOutSite(site, patients, round(patients * rate), *numbers, values.get("slope"), variances)
 
 
 def _expected(folder: Path, chosen: str) -> tuple[float | None, float | None, float | None]:
@@ -189,7 +212,3 @@ def _expected(folder: Path, chosen: str) -> tuple[float | None, float | None, fl
         return None, None, None
     answer = read_record(Forecast, folder / FORECAST).find(chosen)
     return (None, None, None) if answer is None else (answer.value, answer.low, answer.high)
-
-
-def _ratio(observed: float | None, expected: float | None) -> float | None:
-    return None if observed is None or not expected else observed / expected

@@ -23,7 +23,7 @@ from tasks.train import (
 from tdrop.base import FitError, TdropError, Unwritable, describe
 from tdrop.choose import Trial, mark_picked, pick_members, pick_place
 from tdrop.home import Place, Ref, advance, expect, raise_if_interrupted, reach
-from tdrop.methods import COMMITTEE
+from tdrop.methods import COMMITTEE, SITE_INPUT
 
 
 def train(place: Place, site: str, encoded: Ref, matching: Ref, settings: TransferSettings, level: float) -> Trained:
@@ -146,7 +146,8 @@ def without_target(trial: Trial) -> Trial | None:
     """The same settings with the target's unlabelled patients left out; None where they were not used."""
     if not trial.settings.get("lambda_"):
         return None
-    return replace(trial, settings={**trial.settings, "lambda_": 0.0}, losses=None, matched_losses=None)
+    settings = {name: value for name, value in trial.settings.items() if name != SITE_INPUT}
+    return replace(trial, settings={**settings, "lambda_": 0.0}, losses=None, matched_losses=None)
 
 
 def _pick(site: str, method: str, future: PrefectFuture[list[Ref]], trained: Trained) -> Ref | None:

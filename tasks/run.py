@@ -41,6 +41,10 @@ class TransferSettings(BaseModel):
     committee: bool = Field(
         default=True, description="Whether methods that source patients cannot tell apart are used together"
     )
+    shares: bool = Field(
+        default=False,
+        description="Whether methods may know the source of a patient where held-out sites prefer it; from three on",
+    )
     bootstrap: int = Field(
         default=1000, ge=50, le=20000, description="Resamples of patients behind each interval of a metric"
     )

@@ -31,6 +31,7 @@ from tdrop.choose import (
     describe_fit,
     describe_trials,
     failed_trial,
+    pick_place,
     predict_folds,
     promising,
     refit,
@@ -61,7 +62,7 @@ from tdrop.home import (
     side_by_side,
     stage,
 )
-from tdrop.methods import build, load
+from tdrop.methods import SITE_INPUT, build, load
 from tdrop.methods.parts.committee import Committee
 from tdrop.shift import Matching, Propensity, density_ratio_weights
 
@@ -136,7 +137,23 @@ def tune_method(
     for trial in going_on:
         parts = [first[trial], *(later[trial, held] for held in range(1, folds))]
         refs[trial] = tried_settings(place, encoded, matching, planned[trial], parts)
+    if settings.shares and sites_are_folds(encoded):
+        refs.append(_try_with_site(place, encoded, matching, [ref.record(Trial, "trial.json") for ref in refs], folds))
     return refs
+
+
+def sites_are_folds(encoded: Ref) -> bool:
+    """Whether the source is of so many sites that whole ones are left out."""
+    return site_folds(load_cohort(encoded.path / SOURCE)) is not None
+
+
+def _try_with_site(place: Place, encoded: Ref, matching: Ref, trials: Sequence[Trial], folds: int) -> Ref:
+    """One more trial: the settings that would be picked, with the site as an input."""
+    picked = trials[pick_place(trials[0].method, trials)]
+    settings = {**picked.settings, SITE_INPUT: True}
+    calls = [(place, encoded, picked.method, settings, held, folds, FIRST_SEED) for held in range(folds)]
+    parts = side_by_side(held_out_risks, calls, lambda: None)
+    return tried_settings(place, encoded, matching, Planned(picked.method, settings, reads_target=True), parts)
 
 
 @stage("model", in_worker=True)

@@ -21,6 +21,13 @@ Committee = Annotated[
         "--committee/--single", help="Average the methods that source patients cannot tell apart, or use only one"
     ),
 ]
+Shares = Annotated[
+    bool,
+    typer.Option(
+        "--shares/--pooled",
+        help="From three sources on, let held-out sites decide whether methods know a patient's source; or only pool",
+    ),
+]
 Again = Annotated[bool, typer.Option("--again", help="Run even when nothing changed")]
 Runner = Annotated[
     str, typer.Option(help="Where fits run: processes (of this machine) or dask", metavar="processes|dask")
@@ -81,6 +88,7 @@ def transfer(
     trials: Trials = 12,
     method: Methods = None,
     committee: Committee = True,
+    shares: Shares = False,
     processes: Processes = None,
     again: Again = False,
     new_patients: Annotated[
@@ -104,8 +112,9 @@ def transfer(
     from flows.transfer_command import run_transfer
     from tasks.run import TransferSettings
 
-    settings = TransferSettings(seeds=seeds, trials=trials, methods=tuple(method or ()), committee=committee)
-
+    settings = TransferSettings(
+        seeds=seeds, trials=trials, methods=tuple(method or ()), committee=committee, shares=shares
+    )
     run_transfer(
         sites,
         settings,
@@ -125,6 +134,7 @@ def rehearse(
     seeds: Seeds = 1,
     trials: Trials = 12,
     method: Methods = None,
+    shares: Shares = False,
     processes: Processes = None,
     again: Again = False,
     runner: Runner = "processes",
@@ -142,7 +152,7 @@ def rehearse(
         raise UsageError(f"say which table to rehearse; known: {', '.join(sorted(network.contracts)) or 'none yet'}")
     table = table or next(iter(network.contracts))
     network.contract(table)
-    settings = TransferSettings(seeds=seeds, trials=trials, methods=tuple(method or ()))
+    settings = TransferSettings(seeds=seeds, trials=trials, methods=tuple(method or ()), shares=shares)
     settings.chosen_methods()
     from flows.transfer_command import run_rehearsal
 

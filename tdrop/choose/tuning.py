@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tdrop.base import Cohort, Count, Described, FitError, Fitted, Indices, Method, StepCallback
+from tdrop.base import Cohort, Count, Described, Doubles, FitError, Fitted, Indices, Method, StepCallback
 from tdrop.choose.out_of_fold import (
     MOST_TUNING_ROWS,
     TUNING_FOLDS,
@@ -22,9 +22,10 @@ from tdrop.choose.out_of_fold import (
     OutOfFold,
     deal_folds,
     predict_folds,
+    site_folds,
 )
 from tdrop.choose.plan import BUDGET, plan_trials
-from tdrop.methods import build
+from tdrop.methods import SITE_INPUT, build
 from tdrop.metrics import auroc, brier, misclassified, per_row_log_loss
 
 logger = logging.getLogger(__name__)
@@ -57,6 +58,7 @@ class Trial:
         losses: Sums by block, to compare trials patient by patient.
         failure: Why a fit failed, or None.
         picked: Whether the refit uses it.
+        site_log_loss: Mean over held-out sites of their mean log loss; None where folds are not sites.
     """
 
     method: str
@@ -75,6 +77,12 @@ class Trial:
     losses: Losses | None = None
     failure: str | None = None
     picked: bool = False
+    site_log_loss: float | None = None
+
+    @property
+    def knows_site(self) -> bool:
+        """Whether the site is an input."""
+        return bool(self.settings.get(SITE_INPUT))
 
 
 def run_trial(
@@ -154,7 +162,15 @@ def score_trial(method: Described, source: Cohort, risks: OutOfFold, matching_ro
         matched_n=int(matched.sum()),
         matched_losses=Losses.collect(per_row[matched], persons=matched_persons) if matched.any() else None,
         losses=losses,
+        site_log_loss=_mean_over_sites(source, risks, per_row),
     )
+
+
+def _mean_over_sites(source: Cohort, risks: OutOfFold, losses: Doubles) -> float | None:
+    if source.origins is None or site_folds(source) is None:
+        return None
+    _, place, counts = np.unique(source.origins[risks.rows], return_inverse=True, return_counts=True)
+    return float((np.bincount(place, losses) / counts).mean())
 
 
 def refit(
@@ -223,9 +239,10 @@ def pick_place(name: str, trials: Sequence[Trial]) -> int:
     """Place of the trial whose settings the refit uses.
 
     Of the trials on the most folds, the one with the lowest log loss, unless it gains at most WORTH over the defaults,
-    which come first: then they stay.
+    which come first: then they stay. A last trial with the same settings and the site as an input is taken instead
+    where its mean log loss over held-out sites is lower.
     """
-    scored = _scored(trials)
+    scored = [place for place in _scored(trials) if not trials[place].knows_site]
     if not scored:
         reasons = "; ".join(dict.fromkeys(trial.failure or "" for trial in trials))
         raise FitError(f"method '{name}': none of {len(trials)} trials could be scored ({reasons or 'none was run'})")
@@ -233,7 +250,15 @@ def pick_place(name: str, trials: Sequence[Trial]) -> int:
     compared = [place for place in scored if trials[place].folds == most]
     best = min(compared, key=lambda place: _loss_of(trials[place]))
     stays = 0 in compared and _loss_of(trials[0]) - _loss_of(trials[best]) <= WORTH
-    return 0 if stays else best
+    picked = 0 if stays else best
+    return len(trials) - 1 if prefers_site(trials[picked], trials[-1]) else picked
+
+
+def prefers_site(pooled: Trial, other: Trial) -> bool:
+    """Whether held-out sites prefer the other trial, which has the site as an input."""
+    if not other.knows_site or other.site_log_loss is None or pooled.site_log_loss is None:
+        return False
+    return other.site_log_loss < pooled.site_log_loss
 
 
 def mark_picked(trials: Sequence[Trial], place: int) -> tuple[Trial, ...]:

@@ -220,7 +220,7 @@ RULES: Mapping[str, Mapping[str, Sequence[str]]] = {
     },
     "Trial": {
         "count": ("errors", "n", "matched_n"),
-        "short": ("log_loss", "standard_error", "error_auroc", "auroc", "brier", "matched_log_loss"),
+        "short": ("log_loss", "standard_error", "error_auroc", "auroc", "brier", "matched_log_loss", "site_log_loss"),
         "stays": ("losses", "matched_losses"),
     },
     "ChoiceRow": {

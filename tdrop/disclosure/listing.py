@@ -48,6 +48,7 @@ PUBLISHED: Mapping[str, Mapping[str, str]] = {
         "drivers[].auroc_drop": "grid",
         **dict.fromkeys(("grounds[].count", "grounds[].of", "grounds[].expected"), "count"),
         **dict.fromkeys(("grounds[].low", "grounds[].high"), "stays"),
+        **dict.fromkeys(("shares.pool[]", "shares.resembled[]"), "grid"),
     },
     "evaluation.json": {
         **dict.fromkeys(("patients", "labelled", "outcomes", "rows[].n", "rows[].events"), "count"),
@@ -58,7 +59,8 @@ PUBLISHED: Mapping[str, Mapping[str, str]] = {
     },
     "trials.csv": {
         **dict.fromkeys(("errors", "n", "matched_n"), "count"),
-        **dict.fromkeys(("log_loss", "standard_error", "error_auroc", "auroc", "brier", "matched_log_loss"), "grid"),
+        **dict.fromkeys(("log_loss", "standard_error", "error_auroc", "auroc", "brier"), "grid"),
+        **dict.fromkeys(("matched_log_loss", "site_log_loss"), "grid"),
         "*": "design",
     },
     "metrics": {

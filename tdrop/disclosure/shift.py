@@ -26,7 +26,7 @@ from tdrop.disclosure.cells import (
     to_grid,
     to_number,
 )
-from tdrop.shift import Balance, Density, DomainAuroc, Driver, FeatureShift, Matching, Shift
+from tdrop.shift import Balance, Density, DomainAuroc, Driver, FeatureShift, Matching, Shares, Shift
 
 #: Of a continuous feature: source_mean, target_mean, pooled_sd, smd and distance.
 Moments = tuple[float | None, float | None, float | None, float | None, float | None]
@@ -54,7 +54,17 @@ def disclose_shift(shift: Shift, policy: Policy) -> Shift:
         features=features,
         drivers=tuple(_driver(item, features, fine_step(min(rows), threshold)) for item in shift.drivers),
         grounds=tuple(by_rule(item, threshold, expected=_whole(item.expected, threshold)) for item in shift.grounds),
+        shares=None if shift.shares is None else _shares(shift.shares, rows, threshold),
     )
+
+
+def _shares(shares: Shares, rows: tuple[int, int], threshold: int) -> Shares:
+    """Shares whose steps are at least `threshold` patients."""
+    parts = [
+        tuple(to_grid(share, step_of(count, threshold)) or 0.0 for share in own)
+        for own, count in zip((shares.pool, shares.resembled), rows, strict=True)
+    ]
+    return Shares(shares.sites, *parts)
 
 
 def _whole(value: Amount | None, threshold: int) -> Count | None:
@@ -216,6 +226,13 @@ def disclose_matching(matching: Matching, shift: Shift, policy: Policy) -> Match
         wanted=shown_count(matching.wanted, threshold),
         effective_n=shown_count(matching.effective_n, threshold),
         within=None if matching.within is None else shown_count(matching.within, threshold),
+        drawn_from=dict(
+            zip(
+                matching.drawn_from,
+                shown_parts(list(map(to_number, matching.drawn_from.values())), threshold),
+                strict=True,
+            )
+        ),
         overlap=_share(matching.overlap, rows, threshold) if rows else None,
         propensity=None if logits is None else _balance(logits, to_grid(logits.before, step), step),
     )

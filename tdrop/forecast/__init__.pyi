@@ -41,9 +41,9 @@ from .run import (
 from .sites import (
     HeldOutSite as HeldOutSite,
     NextSite as NextSite,
+    SiteNumber as SiteNumber,
+    expect_next as expect_next,
     measure_held_out as measure_held_out,
-    network_tau as network_tau,
-    next_auroc as next_auroc,
-    next_log_ratio as next_log_ratio,
+    measure_site as measure_site,
 )
 from .split import DropSplit as DropSplit, split_drop as split_drop

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tdrop.forecast.sites import HeldOutSite, NextSite, next_auroc
+from tdrop.forecast.sites import HeldOutSite, NextSite, SiteNumber, expect_next
 
 #: The record below the home's `rehearsals/<table>/`.
 REHEARSAL = "rehearsal.json"
@@ -27,40 +27,28 @@ class RehearsedSite:
         site: Its name.
         title: Its name for people.
         verdict: Before its outcomes were opened.
-        patients: With a known outcome.
-        events: Of these with the outcome.
         chosen: The method that was chosen without its outcomes.
+        seen: How it did, once they were opened.
         best: The method with the highest AUROC in hindsight.
-        auroc: Of the chosen method.
-        auroc_variance: Its sampling variance, from the interval.
         best_auroc: Of the best one.
-        log_loss: Of the chosen method.
         best_log_loss: The lowest of any method.
         expected: The forecast AUROC, or None.
         low: Lower end of its interval.
         high: Upper end.
-        observed_expected: Outcomes observed divided by outcomes expected.
-        error: Misclassified at the decision level.
-        error_left: The same after a fifth of the patients was referred for review.
+        error_left: Misclassified after a fifth of the patients was referred for review.
     """
 
     site: str
     title: str
     verdict: str
-    patients: int
-    events: int
     chosen: str
+    seen: HeldOutSite
     best: str
-    auroc: float
-    auroc_variance: float
     best_auroc: float
-    log_loss: float
     best_log_loss: float
     expected: float | None
     low: float | None
     high: float | None
-    observed_expected: float | None
-    error: float | None
     error_left: float | None
 
     @property
@@ -68,17 +56,17 @@ class RehearsedSite:
         """Whether the observed AUROC lies inside the forecast's interval; None without a forecast."""
         if self.low is None or self.high is None:
             return None
-        return self.low <= self.auroc <= self.high
+        return self.low <= self.seen.auroc <= self.high
 
     @property
     def off(self) -> float | None:
         """How far the forecast AUROC was from the observed one."""
-        return None if self.expected is None else abs(self.expected - self.auroc)
+        return None if self.expected is None else abs(self.expected - self.seen.auroc)
 
     @property
     def regret(self) -> float:
         """AUROC that the choice without labels cost."""
-        return self.best_auroc - self.auroc
+        return self.best_auroc - self.seen.auroc
 
 
 @dataclass(frozen=True)
@@ -109,25 +97,19 @@ class Rehearsal:
         """How far off the forecasts were, smallest first."""
         return sorted(site.off for site in self.sites if site.off is not None)
 
-    def next_site(self, rows: int = 1000) -> NextSite | None:
-        """The AUROC that a new site of so many patients may expect after these."""
-        measured = [
-            HeldOutSite(
-                site.site, site.patients, site.events, site.auroc, site.auroc_variance, site.log_loss, 0.0, 1.0, 0.0
-            )
-            for site in self.sites
-        ]
-        return next_auroc(measured, rows)
+    def next_site(self, rows: int = 1000) -> dict[SiteNumber, NextSite]:
+        """What a new site of so many patients may expect after these; empty after fewer than three."""
+        return expect_next([site.seen for site in self.sites], rows)
 
     def odd_site(self) -> RehearsedSite | None:
         """The site whose AUROC is furthest from the others', where that is beyond ODD standard deviations of theirs."""
         if len(self.sites) < 4:
             return None
-        values = np.array([site.auroc for site in self.sites])
+        values = np.array([site.seen.auroc for site in self.sites])
         distances = []
         for place, site in enumerate(self.sites):
             others = np.delete(values, place)
-            spread = np.sqrt(others.var(ddof=1) + site.auroc_variance)
+            spread = np.sqrt(others.var(ddof=1) + site.seen.variances["auroc"])
             distances.append(abs(values[place] - others.mean()) / max(float(spread), 1e-6))
         most = int(np.argmax(distances))
         return self.sites[most] if distances[most] > ODD else None
@@ -153,8 +135,7 @@ class Rehearsal:
                 f"The method chosen without labels was {np.mean(regrets):.3f} AUROC behind the best in hindsight on "
                 f"average, {max(regrets):.3f} at worst."
             )
-        expected = self.next_site()
-        if expected is not None:
+        if (expected := self.next_site().get("auroc")) is not None:
             said.append(
                 f"A new site of 1,000 patients may expect an AUROC of {expected.mean:.2f} ({expected.low:.2f} to "
                 f"{expected.high:.2f}); the interval is over patients and sites."

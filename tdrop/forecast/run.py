@@ -1,7 +1,10 @@
 """The forecast of a site: every method, every number, with an interval that allows for differences between sites.
 
 An interval is value +- z sqrt(sampling^2 + tau^2). tau, the standard deviation between sites, was fitted on other pairs
-of sites (docs/FORECAST.md has the measurement); it is never fitted at the site in question.
+of sites (docs/FORECAST.md has the measurement); it is never fitted at the site in question. Where whole sites were left
+out, they have an estimate of their own (mu +- e, `tdrop.forecast.sites`), and both are joined by precision:
+
+    value = (f / tau^2 + mu / e^2) / (1 / tau^2 + 1 / e^2), and 1 / sqrt(1 / tau^2 + 1 / e^2) takes tau's place.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from tdrop.forecast.estimators import (
     reference_risk,
     true_risk,
 )
-from tdrop.forecast.sites import HeldOutSite, NextSite, measure_held_out, network_tau, next_auroc
+from tdrop.forecast.sites import HeldOutSite, NextSite, SiteNumber, expect_next, measure_held_out
 from tdrop.metrics import count_blocks
 from tdrop.shift import effective_n
 
@@ -44,6 +47,8 @@ TAU: dict[Quantity, tuple[float, float]] = {
     "brier": (0.06, 0.08),
     "outcomes": (0.14, 0.16),
 }
+#: The name of the estimate of held-out sites in `Answer.by`.
+HELD_OUT_SITES = "held_out_sites"
 
 
 @dataclass(frozen=True)
@@ -53,12 +58,12 @@ class Answer:
     Attributes:
         method: Name of the method.
         quantity: Which number.
-        value: The forecast; None where there is none.
+        value: The forecast, joined with that of held-out sites where there is one; None where there is none.
         low: Lower end of its interval: for what will be observed on as many patients of this site.
         high: Upper end.
         sampling: Standard deviation from which patients came and how their outcomes will fall.
-        between: Standard deviation between sites (tau).
-        by: The same number by every estimator.
+        between: Standard deviation between sites (tau), smaller where held-out sites also speak.
+        by: The same number by every estimator, and by held-out sites.
     """
 
     method: str
@@ -94,7 +99,7 @@ class Forecast:
         target_rows: Patients of the site.
         answers: One per method and number.
         held_out: By method, how it did at sites that were left out of its fits; empty with fewer than three sources.
-        next_site: By method, the AUROC that a new site may expect after these.
+        next_site: By method, what a new site may expect after these, number by number.
     """
 
     site: str
@@ -107,7 +112,7 @@ class Forecast:
     target_rows: int
     answers: tuple[Answer, ...]
     held_out: dict[str, tuple[HeldOutSite, ...]] = field(default_factory=dict)
-    next_site: dict[str, NextSite] = field(default_factory=dict)
+    next_site: dict[str, dict[SiteNumber, NextSite]] = field(default_factory=dict)
 
     def find(self, method: str, quantity: Quantity = "auroc") -> Answer | None:
         """The answer for one method and number, or None."""
@@ -143,16 +148,11 @@ def forecast_methods(
     between = dict(tau) if tau is not None else {name: look_up_tau(name, share) for name in QUANTITIES}
     answers: list[Answer] = []
     held_out = {one.method: _held_out(one, threshold) for one in evidence}
-    next_site: dict[str, NextSite] = {}
+    next_site = {method: expect_next(sites, len(reference), level) for method, sites in held_out.items()}
     for one in evidence:
-        sites = held_out[one.method]
-        expected, own_between = next_auroc(sites, len(reference), level), between
-        if expected is not None:
-            next_site[one.method] = expected
-            own_between = network_tau(sites, between)
         points = estimate(one, reference, threshold, np.ones((1, len(one.y))), np.ones((1, len(reference))))
         spread = _sampling(one, reference, threshold, resamples, seed)
-        answers += _answers(one.method, points, spread, own_between, level)
+        answers += _answers(one.method, points, spread, between, next_site[one.method], level)
     return Forecast(
         site=site,
         estimator=DEFAULT_ESTIMATOR,
@@ -164,7 +164,7 @@ def forecast_methods(
         target_rows=len(reference),
         answers=tuple(answers),
         held_out={method: sites for method, sites in held_out.items() if sites},
-        next_site=next_site,
+        next_site={method: expected for method, expected in next_site.items() if expected},
     )
 
 
@@ -194,17 +194,33 @@ def _sampling(evidence: Evidence, reference: Doubles, threshold: float, resample
 
 
 def _answers(
-    method: str, points: Mapping[Estimator, Doubles], spread: Doubles, between: Mapping[Quantity, float], level: float
+    method: str,
+    points: Mapping[Estimator, Doubles],
+    spread: Doubles,
+    between: Mapping[Quantity, float],
+    expected: Mapping[SiteNumber, NextSite],
+    level: float,
 ) -> Iterator[Answer]:
     reach = float(norm.ppf((1 + level) / 2))
     for row, name in enumerate(QUANTITIES):
         by: dict[str, float | None] = {estimator: _finite(points[estimator][row, 0]) for estimator in ESTIMATORS}
         value, sampling, (least, most) = by[DEFAULT_ESTIMATOR], _finite(spread[row]), RANGES[name]
-        low = high = None
+        tau, low, high = between[name], None, None
+        seen = next((own for number, own in expected.items() if number == name), None)
+        if seen is not None and value is not None:
+            by[HELD_OUT_SITES] = seen.mean
+            value, tau = join_by_precision((value, tau), (seen.mean, seen.error))
         if value is not None and sampling is not None:
-            half = reach * float(np.hypot(sampling, between[name]))
+            half = reach * float(np.hypot(sampling, tau))
             low, high = max(least, value - half), min(most, value + half)
-        yield Answer(method, name, value, low, high, sampling, between[name], by)
+        yield Answer(method, name, value, low, high, sampling, tau, by)
+
+
+def join_by_precision(first: tuple[float, float], second: tuple[float, float]) -> tuple[float, float]:
+    """Two estimates with their standard deviations as one."""
+    weights = [1 / max(deviation, 1e-9) ** 2 for _, deviation in (first, second)]
+    value = (weights[0] * first[0] + weights[1] * second[0]) / sum(weights)
+    return value, float(1 / np.sqrt(sum(weights)))
 
 
 def _finite(value: float) -> float | None:

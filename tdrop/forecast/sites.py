@@ -1,36 +1,81 @@
 """What held-out sites say about the next one: random effects over sites, with a prediction interval.
 
 Of K >= 3 labelled sites each was left out of the fits once, so that its patients show what a new site may expect. On a
-scale where values are about normal, theta_k is site k's value and s2_k its sampling variance:
+scale where values are about normal (`SCALES`), theta_k is site k's value and s2_k its sampling variance:
 
     theta_k ~ N(mu, tau^2 + s2_k), tau^2 by restricted maximum likelihood,
     SE^2 = max(1, q) / sum w, w = 1 / (tau^2 + s2), q = sum w (theta - mu)^2 / (K - 1)   (modified Knapp-Hartung)
     next site: mu +- t sqrt(tau^2 + SE^2 + s2_new)
 
-With few sites tau is hardly known: it is drawn towards what 1,603 published external validations showed for AUROC
-(van Leeuwen et al. 2024), tau^2 = (PRIOR_SITES prior^2 + (K - 1) tau_REML^2) / (PRIOR_SITES + K - 1).
+With few sites tau is hardly known: it is drawn towards a usual spread between sites, for AUROC what 1,603 published
+external validations showed (van Leeuwen et al. 2024), tau^2 = (PRIOR_SITES prior^2 + (K - 1) tau_REML^2) /
+(PRIOR_SITES + K - 1), and t has as many more degrees of freedom.
 References: Debray et al. 2019; Snell et al. 2018; Collins et al. BMJ 2024.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import expit, logit
-from scipy.stats import t as student
+from scipy.stats import norm, t as student
 
 from tdrop.base import INTERVAL_LEVEL, Doubles
-from tdrop.forecast.estimators import Quantity
-from tdrop.metrics import delong, per_row_log_loss
+from tdrop.metrics import calibration_line, delong, per_row_log_loss
 
 #: Fewest held-out sites that say anything about the next one.
 FEWEST_HELD_OUT = 3
-#: Standard deviation of AUROC between sites in published validations, and how many sites that knowledge is worth.
-PRIOR_AUROC, PRIOR_SITES = 0.055, 4
+#: How many sites the knowledge of a usual spread is worth.
+PRIOR_SITES = 4
+
+SiteNumber = Literal["auroc", "log_loss", "error_rate", "net_benefit", "observed_expected", "slope"]
+SITE_NUMBERS: tuple[SiteNumber, ...] = get_args(SiteNumber)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Where a number is about normal.
+
+    Attributes:
+        there: To that scale.
+        back: From it.
+        steepness: How much a step of the number is on that scale, at a value.
+        prior: Usual standard deviation between sites, in steps of the number itself.
+    """
+
+    there: Callable[[Doubles], Doubles]
+    back: Callable[[Doubles], Doubles]
+    steepness: Callable[[Doubles], Doubles]
+    prior: float
+
+
+def _as_it_is(value: Doubles) -> Doubles:
+    return value
+
+
+#: Of each number; the AUROC's usual spread is published, the others are round numbers of that order.
+SCALES: dict[SiteNumber, Scale] = {
+    "auroc": Scale(logit, expit, lambda value: 1 / (value * (1 - value)), 0.055),
+    "log_loss": Scale(np.log, np.exp, lambda value: 1 / value, 0.05),
+    "error_rate": Scale(logit, expit, lambda value: 1 / (value * (1 - value)), 0.05),
+    "net_benefit": Scale(_as_it_is, _as_it_is, np.ones_like, 0.05),
+    "observed_expected": Scale(np.log, np.exp, lambda value: 1 / value, 0.25),
+    "slope": Scale(_as_it_is, _as_it_is, np.ones_like, 0.2),
+}
+#: Values are held inside these, where their scale is finite.
+_LIMITS: dict[SiteNumber, tuple[float, float]] = {
+    "auroc": (0.02, 0.98),
+    "log_loss": (1e-4, np.inf),
+    "error_rate": (1e-3, 1 - 1e-3),
+    "net_benefit": (-np.inf, np.inf),
+    "observed_expected": (1e-3, np.inf),
+    "slope": (-np.inf, np.inf),
+}
 
 
 @dataclass(frozen=True)
@@ -42,22 +87,24 @@ class HeldOutSite:
         n: Its patients.
         events: Of these with the outcome.
         auroc: Of the risks.
-        auroc_variance: DeLong's variance of it.
         log_loss: Mean over patients.
-        log_loss_variance: Of that mean.
-        observed_expected: Outcomes observed divided by outcomes expected.
         error_rate: Misclassified at the decision level.
+        net_benefit: At that level.
+        observed_expected: Outcomes observed divided by outcomes expected.
+        slope: Of calibration; None where it does not exist.
+        variances: Sampling variances of these numbers.
     """
 
     site: str
     n: int
     events: int
     auroc: float
-    auroc_variance: float
     log_loss: float
-    log_loss_variance: float
-    observed_expected: float
     error_rate: float
+    net_benefit: float
+    observed_expected: float
+    slope: float | None
+    variances: dict[SiteNumber, float]
 
 
 @dataclass(frozen=True)
@@ -68,7 +115,8 @@ class NextSite:
         mean: Over sites.
         low: Lower end of the prediction interval for the number as observed at the new site.
         high: Upper end.
-        tau: Standard deviation between sites, on the scale of the number.
+        tau: Standard deviation between sites, in steps of the number.
+        error: Standard deviation of the new site's true value around `mean`, widened for few sites.
         sites: Held-out sites behind it.
     """
 
@@ -76,6 +124,7 @@ class NextSite:
     low: float
     high: float
     tau: float
+    error: float
     sites: int
 
 
@@ -88,65 +137,85 @@ def measure_held_out(origins: NDArray[np.str_], y: Doubles, risk: Doubles, thres
         risk: Out-of-fold risks (rows,).
         threshold: The decision level.
     """
-    results = []
-    for site in np.unique(origins):
-        own = origins == site
-        outcome, own_risk = y[own], risk[own]
-        events = int(outcome.sum())
-        if min(events, len(outcome) - events) < 2:
-            continue
-        auroc, variance = delong(own_risk[outcome == 0], own_risk[outcome == 1])
-        losses = per_row_log_loss(outcome, own_risk)
-        wrong = (own_risk >= threshold) != (outcome == 1)
-        results.append(
-            HeldOutSite(
-                str(site),
-                len(outcome),
-                events,
-                auroc,
-                variance,
-                float(losses.mean()),
-                float(losses.var(ddof=1) / len(losses)),
-                float(events / own_risk.sum()),
-                float(wrong.mean()),
-            )
-        )
-    return tuple(results)
+    sites = (str(site) for site in np.unique(origins))
+    measured = (measure_site(site, y[origins == site], risk[origins == site], threshold) for site in sites)
+    return tuple(site for site in measured if site is not None)
 
 
-def next_auroc(sites: Sequence[HeldOutSite], rows: int, level: float = INTERVAL_LEVEL) -> NextSite | None:
-    """The AUROC that the next site may expect, on the logit scale; None with fewer than FEWEST_HELD_OUT sites.
+def measure_site(site: str, y: Doubles, risk: Doubles, threshold: float) -> HeldOutSite | None:
+    """How risks (rows,) did for outcomes (rows,); None with fewer than two patients of each kind."""
+    n, events = len(y), int(y.sum())
+    if min(events, n - events) < 2:
+        return None
+    auroc, auroc_variance = delong(risk[y == 0], risk[y == 1])
+    losses, acted = per_row_log_loss(y, risk), risk >= threshold
+    wrong = (acted != (y == 1)).astype(np.float64)
+    gains = acted * (y - (1 - y) * threshold / (1 - threshold))
+    slope, slope_variance = _slope(y, risk)
+    ratio = float(events / risk.sum())
+    variances: dict[SiteNumber, float] = {
+        "auroc": auroc_variance,
+        "log_loss": float(losses.var(ddof=1) / n),
+        "error_rate": float((wrong.var(ddof=1) + 1e-6) / n),
+        "net_benefit": float((gains.var(ddof=1) + 1e-6) / n),
+        "observed_expected": ratio**2 * (1 - events / n) / events,
+        "slope": slope_variance,
+    }
+    means = (float(losses.mean()), float(wrong.mean()), float(gains.mean()))
+    return HeldOutSite(site, n, events, auroc, *means, ratio, slope, variances)
+
+
+def _slope(y: Doubles, risk: Doubles) -> tuple[float | None, float]:
+    """The slope of calibration and its sampling variance."""
+    line = calibration_line(y, risk)
+    if line is None:
+        return None, 0.0
+    log_odds = logit(np.clip(risk, 1e-9, 1 - 1e-9))
+    fitted = expit(line[0] + line[1] * log_odds)
+    design = np.column_stack([np.ones_like(log_odds), log_odds])
+    information = design.T @ (design * (fitted * (1 - fitted))[:, None])
+    return float(line[1]), float(np.linalg.pinv(information)[1, 1])
+
+
+def expect_next(sites: Sequence[HeldOutSite], rows: int, level: float = INTERVAL_LEVEL) -> dict[SiteNumber, NextSite]:
+    """What the next site may expect of each number; empty with fewer than FEWEST_HELD_OUT sites.
 
     Args:
         sites: Held-out sites.
         rows: Patients of the new site, whose own sampling error is part of what will be observed.
-        level: Of the interval.
+        level: Of the intervals.
     """
-    if len(sites) < FEWEST_HELD_OUT:
-        return None
-    values = np.clip([site.auroc for site in sites], 0.02, 0.98)
-    slope = values * (1 - values)
-    variances = np.array([site.auroc_variance for site in sites]) / slope**2
-    rate = sum(site.events for site in sites) / sum(site.n for site in sites)
-    centre = float(np.mean(values))
-    new = hanley_mcneil(centre, rows * rate, rows * (1 - rate)) / (centre * (1 - centre)) ** 2
-    prior = PRIOR_AUROC / (centre * (1 - centre))
-    mean, low, high, tau = predict_next(logit(values), variances, new, prior, level)
-    back = float(expit(mean))
-    return NextSite(back, float(expit(low)), float(expit(high)), tau * back * (1 - back), len(sites))
+    results: dict[SiteNumber, NextSite] = {}
+    for number in SITE_NUMBERS:
+        usable = [site for site in sites if getattr(site, number) is not None]
+        if len(usable) >= FEWEST_HELD_OUT:
+            results[number] = _expect(number, usable, rows, level)
+    return results
 
 
-def next_log_ratio(sites: Sequence[HeldOutSite], rows: int, level: float = INTERVAL_LEVEL) -> NextSite | None:
-    """Observed divided by expected outcomes at the next site, on the log scale."""
-    usable = [site for site in sites if site.events]
-    if len(usable) < FEWEST_HELD_OUT:
-        return None
-    events, counts = (np.array([getattr(site, name) for site in usable], dtype=float) for name in ("events", "n"))
-    values = np.log([site.observed_expected for site in usable])
-    rate = events.sum() / counts.sum()
-    new = (1 - rate) / max(1.0, rows * rate)
-    mean, low, high, tau = predict_next(values, (1 - events / counts) / events, new, 0.0, level)
-    return NextSite(float(np.exp(mean)), float(np.exp(low)), float(np.exp(high)), tau, len(usable))
+def _expect(number: SiteNumber, sites: Sequence[HeldOutSite], rows: int, level: float) -> NextSite:
+    scale = SCALES[number]
+    values = np.clip([getattr(site, number) for site in sites], *_LIMITS[number])
+    steepness = scale.steepness(values)
+    variances = np.array([site.variances[number] for site in sites]) * steepness**2
+    centre = np.array(values.mean())
+    at_centre = float(scale.steepness(centre))
+    new = _sampling_variance(number, sites, rows, float(centre)) * at_centre**2
+    mean, tau, error, reach = random_effects(scale.there(values), variances, scale.prior * at_centre, level)
+    half = reach * float(np.sqrt(tau**2 + error**2 + new))
+    back = float(scale.back(np.array(mean)))
+    step = 1 / float(scale.steepness(np.array(back)))
+    widened = reach / float(norm.ppf(0.5 + level / 2))
+    low, high = (float(scale.back(np.array(mean + sign * half))) for sign in (-1, 1))
+    return NextSite(back, low, high, tau * step, widened * float(np.hypot(tau, error)) * step, len(sites))
+
+
+def _sampling_variance(number: SiteNumber, sites: Sequence[HeldOutSite], rows: int, centre: float) -> float:
+    """The sampling variance of a number that `rows` new patients will show."""
+    if number == "auroc":
+        rate = sum(site.events for site in sites) / sum(site.n for site in sites)
+        return hanley_mcneil(centre, rows * rate, rows * (1 - rate))
+    return float(np.mean([site.variances[number] * site.n for site in sites])) / max(rows, 1)
 
 
 def hanley_mcneil(auroc: float, events: float, others: float) -> float:
@@ -157,21 +226,19 @@ def hanley_mcneil(auroc: float, events: float, others: float) -> float:
     return float(spread / (events * others))
 
 
-def predict_next(
-    values: Doubles, variances: Doubles, new_variance: float, prior: float, level: float
+def random_effects(
+    values: Doubles, variances: Doubles, prior: float, level: float
 ) -> tuple[float, float, float, float]:
-    """Mean over sites, both ends of the next site's interval, and tau, all on the scale given."""
+    """Mean over sites, tau, the mean's standard error, and how many standard deviations an interval reaches."""
     k = len(values)
     fitted = between_sites_sd(values, variances)
-    borrowed = PRIOR_SITES if prior > 0 else 0
-    tau2 = (borrowed * prior**2 + (k - 1) * fitted**2) / (borrowed + k - 1)
+    tau2 = (PRIOR_SITES * prior**2 + (k - 1) * fitted**2) / (PRIOR_SITES + k - 1)
     weights = 1 / (variances + tau2)
     mean = float((weights * values).sum() / weights.sum())
     q = float((weights * (values - mean) ** 2).sum() / (k - 1))
-    error2 = max(1.0, q) / weights.sum()
-    degrees = max(1, k - 2) + borrowed
-    half = float(student.ppf(0.5 + level / 2, degrees) * np.sqrt(tau2 + error2 + new_variance))
-    return mean, mean - half, mean + half, float(np.sqrt(tau2))
+    error = float(np.sqrt(max(1.0, q) / weights.sum()))
+    reach = float(student.ppf(0.5 + level / 2, max(1, k - 2) + PRIOR_SITES))
+    return mean, float(np.sqrt(tau2)), error, reach
 
 
 def between_sites_sd(values: Doubles, variances: Doubles) -> float:
@@ -187,26 +254,3 @@ def between_sites_sd(values: Doubles, variances: Doubles) -> float:
     most = 3 * float(values.std() + np.sqrt(variances).max()) + 1e-6
     best = minimize_scalar(minus_likelihood, bounds=(0.0, most), method="bounded", options={"xatol": 1e-6})
     return float(best.x) if minus_likelihood(float(best.x)) < minus_likelihood(0.0) else 0.0
-
-
-def network_tau(sites: Sequence[HeldOutSite], defaults: Mapping[Quantity, float]) -> dict[Quantity, float]:
-    """Standard deviations between sites by number: this network's own, drawn towards those of other networks.
-
-    Args:
-        sites: Held-out sites.
-        defaults: By number, what other pairs of sites showed; a number that is not measured per site stays there.
-    """
-    counts = np.array([site.n for site in sites], dtype=float)
-    errors = np.array([site.error_rate for site in sites])
-    measured: dict[Quantity, tuple[Doubles, Doubles]] = {
-        "auroc": (np.array([site.auroc for site in sites]), np.array([site.auroc_variance for site in sites])),
-        "error_rate": (errors, errors * (1 - errors) / counts + 1e-6),
-    }
-    own = {name: between_sites_sd(values, variances) for name, (values, variances) in measured.items()}
-    k = len(sites)
-    return {
-        name: float(np.sqrt((PRIOR_SITES * default**2 + (k - 1) * own[name] ** 2) / (PRIOR_SITES + k - 1)))
-        if name in own
-        else default
-        for name, default in defaults.items()
-    }

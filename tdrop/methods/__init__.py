@@ -13,7 +13,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tdrop.base import FitError, UsageError, did_you_mean
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COMMITTEE",
+    "SITE_INPUT",
     "build",
     "describe_method",
     "have_samples",
@@ -35,6 +36,8 @@ __all__ = [
 
 #: Several methods' fits used together: not a method to tune or ask for, but shown and served like one.
 COMMITTEE = "committee"
+#: The setting of any method that gives it the site of the pooled sources as an input.
+SITE_INPUT = "site_input"
 
 #: The order of the paper's table; other methods follow by name.
 _ORDER = (
@@ -82,9 +85,17 @@ def have_samples(names: Iterable[str]) -> dict[str, bool]:
 
 
 def build(name: str, **settings: Any) -> Method:
-    """Builds a method by name; settings left out keep their defaults."""
+    """Builds a method by name; settings left out keep their defaults.
+
+    With `site_input=True` a fit on several pooled sources knows which one a patient came from.
+    """
+    knows_site = settings.pop(SITE_INPUT, False)
     method: Method = method_class(name)().with_settings(**settings)
-    return method
+    if not knows_site:
+        return method
+    from tdrop.methods.parts.site_input import WithSiteInput
+
+    return cast("Method", WithSiteInput(method))
 
 
 def label(name: str) -> str:
@@ -109,7 +120,8 @@ def load(folder: Path | str) -> Fitted:
 
 def rebuild(record: Mapping[str, Any], files: Mapping[str, bytes]) -> Fitted:
     """The model of a saved record and the files that it names."""
-    fitted: Fitted = method_class(record["method"])().with_settings(**record["settings"]).restore(record, files)
+    method: Any = build(record["method"], **record["settings"])
+    fitted: Fitted = method.restore(record, files)
     return fitted
 
 

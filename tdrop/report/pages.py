@@ -226,7 +226,7 @@ def render_rehearsal(rehearsal: Rehearsal) -> str:
             None
             if site.expected is None or site.low is None or site.high is None
             else (site.expected, site.low, site.high),
-            site.auroc,
+            site.seen.auroc,
         )
         for site in rehearsal.sites
     ]

@@ -29,6 +29,7 @@ from .overlap import (
     density_ratio_weights as density_ratio_weights,
     effective_n as effective_n,
 )
+from .shares import Shares as Shares, estimate_shares as estimate_shares
 from .verdict import (
     SUPPORTED as SUPPORTED,
     Ground as Ground,

@@ -20,6 +20,7 @@ from tdrop.shift.differences import (
     rank_drivers,
 )
 from tdrop.shift.overlap import WEIGHT_CAP, DomainAuroc, Propensity, density_ratio_weights
+from tdrop.shift.shares import Shares, estimate_shares
 from tdrop.shift.verdict import Ground, Verdict, judge_shift, worst_verdict
 
 logger = logging.getLogger(__name__)
@@ -48,6 +49,7 @@ class Shift:
         features: One record per feature.
         drivers: Columns by their part in the difference, largest first.
         grounds: What else speaks in the verdict; see `judged`.
+        shares: Whom the target's patients resemble among several sources; None where there is one.
     """
 
     source: str
@@ -65,6 +67,7 @@ class Shift:
     features: tuple[FeatureShift, ...]
     drivers: tuple[Driver, ...]
     grounds: tuple[Ground, ...] = ()
+    shares: Shares | None = None
 
     def __repr__(self) -> str:
         """The answer; the records behind it are attributes."""
@@ -146,6 +149,7 @@ def estimate_shift(source: Cohort, target: Cohort, *, seed: int = 0, fitted: Pro
         propensity=None if fitted is None else _histogram(fitted),
         features=features,
         drivers=() if fitted is None else rank_drivers(source, target, features, kind=fitted.kind, seed=seed),
+        shares=None if source.origins is None else estimate_shares(source, target, seed=seed),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, Self
 
 import numpy as np
@@ -80,6 +80,7 @@ class Matching:
             few lie within the caliper, or a "random" share because the target is too small to match on.
         within: Source rows within the caliper, where they were too few.
         propensity: The same for the logit of the propensity, which also sees what no single feature shows.
+        drawn_from: Of several sources, how many rows came from each.
     """
 
     rows: Rows
@@ -96,6 +97,7 @@ class Matching:
     fallback: Fallback | None = None
     within: Count | None = None
     propensity: Balance | None = None
+    drawn_from: dict[str, Count] = field(default_factory=dict)
 
 
 def match(
@@ -120,6 +122,22 @@ def match(
         fitted: The pair's propensity where it was fitted before; fitted here otherwise.
     """
     wanted = _check(source, target, share)
+    matched = _match(source, target, wanted, seed, caliper, kind, fitted)
+    if source.origins is None:
+        return matched
+    sites, counts = np.unique(source.origins[matched.rows], return_counts=True)
+    return replace(matched, drawn_from={str(site): int(n) for site, n in zip(sites, counts, strict=True)})
+
+
+def _match(
+    source: Cohort,
+    target: Cohort,
+    wanted: int,
+    seed: int,
+    caliper: float,
+    kind: Kind | None,
+    fitted: Propensity | None,
+) -> Matching:
     if len(target) < 2:
         return _draw_at_random(source, target, wanted, seed)
     fitted = propensity(source, target, seed=seed, kind=kind) if fitted is None else fitted

@@ -30,6 +30,7 @@ FILES = {
         "forecast_intervals.csv",
     },
     "placebos": {"unlabelled.csv", "unlabelled_problems.csv", "no_shift.csv"},
+    "networks": {"ways.csv", "networks.csv", "choice.csv", "intervals.csv"},
     "length": {"length.csv"},
     "watch": {"further.csv", "harm.csv", "outcomes.csv"},
     "speed": {"speed.csv"},

@@ -18,7 +18,7 @@ from tdrop.home import worker_processes
 pytestmark = pytest.mark.usefixtures("prefect_server", "plain_reports")
 QUICK = {"logistic_regression": {"refits": 5}}
 SETTINGS = TransferSettings(
-    methods=tuple(QUICK), method_settings=QUICK, seeds=1, trials=1, passes=10, folds=2, bootstrap=50
+    methods=tuple(QUICK), method_settings=QUICK, seeds=1, trials=1, passes=10, folds=2, bootstrap=50, shares=True
 )
 
 
@@ -47,7 +47,12 @@ def test_sites_play_the_new_one_and_the_next_report_quotes_them(tiny_network):
     transfer(place, "lakeside", SETTINGS)
     forecast = json.loads((place.latest("lakeside") / "forecast.json").read_text())
     assert {site["site"] for site in forecast["held_out"]["logistic_regression"]} == {"harbour", "hillside", "registry"}
-    assert forecast["next_site"]["logistic_regression"]["sites"] == 3
+    expected = forecast["next_site"]["logistic_regression"]
+    assert expected["auroc"]["sites"] == 3
+    (joined,) = [one for one in forecast["answers"] if one["quantity"] == "auroc"]
+    ends = sorted((joined["by"]["blend"], joined["by"]["held_out_sites"]))
+    assert ends[0] <= joined["value"] <= ends[1]
+    assert joined["between"] < min(expected["auroc"]["error"], 0.08)
 
 
 def test_in_a_rehearsal_no_site_learns_from_itself_and_every_outcome_is_locked(tiny_network, tmp_path):

@@ -8,12 +8,18 @@ from scipy.special import expit, logit
 
 from tdrop.base import Cohort
 from tdrop.choose import count_folds, deal_folds, site_weights
-from tdrop.forecast import HeldOutSite, measure_held_out, next_auroc, next_log_ratio
+from tdrop.forecast import HeldOutSite, expect_next, measure_held_out
 
 
 def held_out(aurocs, n=1000, rate=0.3) -> list[HeldOutSite]:
     variance = 0.0003
-    return [HeldOutSite(f"s{k}", n, int(n * rate), a, variance, 0.5, 0.001, 1.0, 0.2) for k, a in enumerate(aurocs)]
+    variances = {"auroc": variance, **dict.fromkeys(("log_loss", "error_rate", "net_benefit"), 0.001)}
+    variances |= {"observed_expected": 0.01, "slope": 0.01}
+    return [HeldOutSite(f"s{k}", n, int(n * rate), a, 0.5, 0.2, 0.1, 1.0, 1.0, variances) for k, a in enumerate(aurocs)]
+
+
+def next_auroc(sites, rows):
+    return expect_next(sites, rows).get("auroc")
 
 
 def test_the_interval_for_the_next_site_covers_what_it_promises():
@@ -44,8 +50,12 @@ def test_sites_are_measured_by_their_own_patients():
     sites = {site.site: site for site in measure_held_out(origins, y, risk, 0.3)}
     assert sites["b"].observed_expected == pytest.approx(1.5, abs=0.15)
     assert sites["a"].observed_expected == pytest.approx(1.0, abs=0.15)
-    ratio = next_log_ratio(list(sites.values()), 500)
-    assert ratio.low < 1.0 < ratio.high
+    assert sites["a"].slope == pytest.approx(1.0, abs=0.35)
+    assert sites["a"].net_benefit == pytest.approx(np.mean((risk[:400] >= 0.3) * (y[:400] - (1 - y[:400]) * 3 / 7)))
+    expected = expect_next(list(sites.values()), 500)
+    assert set(expected) == {"auroc", "log_loss", "error_rate", "net_benefit", "observed_expected", "slope"}
+    assert all(own.low < own.mean < own.high for own in expected.values())
+    assert expected["observed_expected"].low < 1.0 < expected["observed_expected"].high
     one_kind = measure_held_out(origins, np.where(origins == "c", 0.0, y), risk, 0.3)
     assert [site.site for site in one_kind] == ["a", "b"]
 
