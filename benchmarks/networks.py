@@ -59,7 +59,7 @@ class PublicNetwork:
     only: tuple[str, ...] = ()
 
     def cohorts(self, most_rows: int = MOST_ROWS) -> dict[str, Cohort]:
-        """By site, its people, at most so many; encoded alike, which reads no outcome. None where counts are too low."""
+        """By site, its people, at most so many; encoded alike, without any outcome. None where counts are too low."""
         table = load_public(self.table)
         table = table if self.rows is None else table.query(self.rows, engine="python")
         asked = Transfer(self.table, "", self.outcome, self.time, self.horizon, self.known)
