@@ -97,6 +97,7 @@ class FittedWithSites:
         self.method = method
         self.features = inside.features[: -len(shares)]
         self.task = inside.task
+        self.classes = inside.classes
         self.steps = inside.steps
         self.history = inside.history
         self.shares = dict(shares)
