@@ -61,7 +61,7 @@ def _write_disclosed(place: Place, whole: ReportData, threshold: int, folder: Pa
     data = replace(disclose(whole, whole.site.disclosure), previous=previous)
     objection = published.objection(now, question, threshold, word=bool(word))
     if not objection:
-        published.keep(now, question, lambda files: write_report(data, files), word)
+        published.keep(now, question, lambda files: write_export(data, files), word)
     published.copy(question.site, folder)
     if not objection:
         return Leaving(data)
@@ -90,7 +90,7 @@ def question_of(data: ReportData) -> Question:
     return Question(data.site.name, digest_of(asked))
 
 
-def write_report(data: ReportData, folder: Path) -> SiteSummary:
+def write_export(data: ReportData, folder: Path) -> SiteSummary:
     """Writes a report that passed disclosure, and its numbers; returns its summary."""
     write_pages(data, folder)
     write_numbers(data, folder)

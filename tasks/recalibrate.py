@@ -98,7 +98,7 @@ def what_helps(site: str, suggested: Recalibration) -> Adjustment | None:
 METHOD, LABELS, KNOWN = (f"tdrop.recalibration_{name}" for name in ("method", "labels_digest", "labels"))
 
 
-def recalibrate(place: Place, site: str, labels: str | None = None) -> Recalibrated:
+def recalibrate_site(place: Place, site: str, labels: str | None = None) -> Recalibrated:
     """Fits a line to known outcomes and registers the champion with it as the candidate."""
     champion = find_champion(place, site)
     file = label_file(place, site, labels)

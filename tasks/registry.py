@@ -25,7 +25,7 @@ def version_at(place: Place, site: str, alias: str) -> ModelVersion | None:
     return find_version(place, model_name(site), alias)
 
 
-def promote(place: Place, site: str, *, by: str, note: str) -> Promotion:
+def promote_candidate(place: Place, site: str, *, by: str, note: str) -> Promotion:
     """Makes the candidate the champion, in the name of a person."""
     from tasks.run import last_run
 
@@ -58,7 +58,7 @@ def promote(place: Place, site: str, *, by: str, note: str) -> Promotion:
     return _use(place, site, candidate.version)
 
 
-def rollback(place: Place, site: str) -> Promotion:
+def restore_champion(place: Place, site: str) -> Promotion:
     """Makes the champion before this one the champion again."""
     place.network().target(site)
     champion = version_at(place, site, CHAMPION)

@@ -28,7 +28,7 @@ class ServedModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
     def load_context(self, context: Any) -> None:
         """Reads the method, the encoder, a recalibration and the site's decision."""
         folder = Path(context.artifacts["transfer"])
-        require_champion(folder)
+        refuse_unpromoted(folder)
         self.served = Served.load(folder)
 
     def predict(self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
@@ -36,7 +36,7 @@ class ServedModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
         return self.served.predict(model_input)
 
 
-def require_champion(folder: Path) -> None:
+def refuse_unpromoted(folder: Path) -> None:
     """Refuses whatever is not a site's champion, or not in every byte as a person promoted it.
 
     MLflow writes down beside its copy of a registered version which one it is; a folder without such a note could be

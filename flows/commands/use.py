@@ -64,10 +64,10 @@ def recalibrate(
     place.network().target(site)
     if labels is not None and not labels.is_file():
         raise no_such_file(labels, "the outcomes as a file with patient ids")
-    from tasks.recalibrate import recalibrate as register_recalibrated
+    from tasks.recalibrate import recalibrate_site
 
     with one_at_a_time(place, site):
-        new = register_recalibrated(place, site, None if labels is None else str(labels.absolute()))
+        new = recalibrate_site(place, site, None if labels is None else str(labels.absolute()))
     console.answer(plain(new))
     gain = "" if new.gain_low is None else f"gain {new.gain:.3f}, {new.gain_low:.3f} to {new.gain_high:.3f}"
     if new.version is None:
@@ -177,7 +177,7 @@ def promote(
     place, console = Place.at(contracts=contracts), answering(as_json)
     place.network().target(site)
     from tasks.publish import refresh_report
-    from tasks.registry import promote as promote_candidate
+    from tasks.registry import promote_candidate
     from tasks.watch import begin
 
     # A run that ends meanwhile must not have its report replaced by the one before it.
@@ -197,7 +197,7 @@ def rollback(site: SiteName, as_json: AsJson = False, contracts: Contracts = DEF
     place, console = Place.at(contracts=contracts), answering(as_json)
     place.network().target(site)
     from tasks.publish import refresh_report
-    from tasks.registry import rollback as restore_champion
+    from tasks.registry import restore_champion
     from tasks.watch import begin
 
     with one_at_a_time(place, site):

@@ -56,5 +56,5 @@ from .table import (
     known_labels as known_labels,
     require_horizon as require_horizon,
 )
-from .validation import Checked as Checked, validate as validate
+from .validation import Checked as Checked, validate_rows as validate_rows
 from .yaml_file import parse_yaml as parse_yaml, read_yaml as read_yaml

@@ -56,7 +56,7 @@ class Checked:
     suite: tuple[Expectation, ...]
 
 
-def validate(
+def validate_rows(
     frame: pd.DataFrame,
     contract: Contract,
     site: Site,

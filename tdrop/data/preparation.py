@@ -28,7 +28,7 @@ from tdrop.contracts import (
     Site,
     Step,
     Validation,
-    validate,
+    validate_rows,
 )
 from tdrop.data.encode import collapsed
 from tdrop.data.hints import clean, hint_categories, hint_range, hint_unreadable, quote
@@ -112,7 +112,7 @@ def prepare_frame(raw: pd.DataFrame, contract: Contract, site: Site, *, source: 
     rows = sort_rows(number_rows(raw, contract, site), contract, site)
     harmonised = harmonise(rows.frame, contract, site)
     suspicions = find_suspicions(harmonised.frame, contract, site)
-    checked = validate(
+    checked = validate_rows(
         harmonised.frame,
         contract,
         site,

@@ -22,7 +22,7 @@ NAME = "tdrop-harbour"
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     """One tiny site with two champions: version 1, and in use version 2."""
-    from tasks.registry import promote
+    from tasks.registry import promote_candidate
     from tasks.run import TransferSettings
 
     place = write_tiny_network(tmp_path_factory.mktemp("altered"))
@@ -33,7 +33,7 @@ def place(tmp_path_factory):
             chosen = {"methods": (method,), "method_settings": {method: {"refits": refits}}}
             settings = TransferSettings(**chosen, seeds=1, trials=1, folds=2, bootstrap=50)
             transfer(place, "harbour", settings)
-            promote(place, "harbour", by="Dr Chen", note="review clinics only")
+            promote_candidate(place, "harbour", by="Dr Chen", note="review clinics only")
     return place
 
 
@@ -355,23 +355,23 @@ def test_a_report_whose_models_were_altered_on_disk_is_not_told_again(place, use
 
 
 def test_a_champion_before_that_was_altered_is_not_gone_back_to(place):
-    from tasks.registry import rollback
+    from tasks.registry import restore_champion
 
     now = version(place).version
     with put_back(folder := stored(place, "1")):
         alter(folder, next(file for file in files_of(folder) if file.name == "served.json"))
         with pytest.raises(TdropError, match=r"version 1 of .* altered in MLflow's store"):
-            rollback(place, "harbour")
+            restore_champion(place, "harbour")
     assert version(place).version == now
 
 
 def test_a_candidate_that_was_altered_after_its_run_is_not_promoted(place):
-    from tasks.registry import promote
+    from tasks.registry import promote_candidate
 
     sealed = version(place).tags["tdrop.seal"]
     with put_back(folder := stored(place)):
         alter(folder, next(file for file in files_of(folder) if file.name == "served.json"))
         with pytest.raises(TdropError, match="not those that its run registered"):
-            promote(place, "harbour", by="Dr Chen", note="again")
+            promote_candidate(place, "harbour", by="Dr Chen", note="again")
     assert version(place).tags["tdrop.seal"] == sealed
     assert score_one(place)

@@ -87,27 +87,27 @@ def test_nobody_is_scored_before_a_person_promoted(place):
 
 
 def test_a_site_without_a_candidate_cannot_be_promoted(place):
-    from tasks.registry import promote
+    from tasks.registry import promote_candidate
 
     with pytest.raises(UsageError, match="no candidate"):
-        promote(place, "hillside", by="Dr Chen", note="too early")
+        promote_candidate(place, "hillside", by="Dr Chen", note="too early")
 
 
 def test_a_promotion_needs_a_name_and_a_note(place):
-    from tasks.registry import promote
+    from tasks.registry import promote_candidate
 
     with pytest.raises(UsageError, match="--by"):
-        promote(place, "harbour", by=" ", note="why")
+        promote_candidate(place, "harbour", by=" ", note="why")
     for by, note in (("Dr\x00Chen", "why"), ("Dr\udce9", "why"), ("Dr Chen", "\x1b[31mwhy"), ("\u202eDr Chen", "why")):
         with pytest.raises(UsageError, match="plain text"):
-            promote(place, "harbour", by=by, note=note)
+            promote_candidate(place, "harbour", by=by, note=note)
 
 
 def test_the_champion_scores_as_the_report_did(place, tmp_path):
     from tasks.publish import refresh_report
-    from tasks.registry import promote
+    from tasks.registry import promote_candidate
 
-    promote(place, "harbour", by="Dr Chen", note="review clinics only")
+    promote_candidate(place, "harbour", by="Dr Chen", note="review clinics only")
     refresh_report(place, "harbour")
     assert read_status(place, "harbour").sentence.startswith("It may be used for")
     report = (place.latest("harbour") / "report.html").read_text()
@@ -361,20 +361,20 @@ def test_a_champion_made_by_hand_is_refused(place):
 
 
 def test_rollback_goes_back_one_champion(place):
-    from tasks.registry import champion_record, promote, rollback
+    from tasks.registry import champion_record, promote_candidate, restore_champion
 
     with pytest.raises(UsageError, match="no earlier champion"):
-        rollback(place, "harbour")
+        restore_champion(place, "harbour")
     first = champion_record(place, "harbour")
     transfer(place, passes=12)
-    second = promote(place, "harbour", by="Dr Osei", note="after the audit")
+    second = promote_candidate(place, "harbour", by="Dr Osei", note="after the audit")
     assert second.version != first.version
-    assert rollback(place, "harbour") == first
+    assert restore_champion(place, "harbour") == first
 
 
 def test_the_candidate_is_the_model_of_the_report_also_when_it_was_recorded_before(place):
     from tasks.models import CANDIDATE, MODELS_DIGEST
-    from tasks.registry import promote
+    from tasks.registry import promote_candidate
     from tasks.run import last_run
     from tasks.tracking import connect
 
@@ -385,13 +385,13 @@ def test_the_candidate_is_the_model_of_the_report_also_when_it_was_recorded_befo
     assert older.tags[MODELS_DIGEST] == last_run(place, "harbour").stages.models.digest
     connect(place).set_registered_model_alias("tdrop-harbour", CANDIDATE, newer.version)
     with pytest.raises(UsageError, match="not the model of its last report"):
-        promote(place, "harbour", by="Dr Chen", note="nobody has read about this one")
+        promote_candidate(place, "harbour", by="Dr Chen", note="nobody has read about this one")
     connect(place).set_registered_model_alias("tdrop-harbour", CANDIDATE, older.version)
 
 
 def test_a_changed_site_file_is_settled_by_a_new_transfer(place):
     """Neither rows nor numbers change: the record is a new one all the same."""
-    from tasks.registry import promote
+    from tasks.registry import promote_candidate
 
     yaml = place.network().folder / "sites" / "harbour.yaml"
     text = yaml.read_text()
@@ -399,7 +399,7 @@ def test_a_changed_site_file_is_settled_by_a_new_transfer(place):
     try:
         assert changed(place)
         transfer(place)
-        promote(place, "harbour", by="Dr Chen", note="an hour later")
+        promote_candidate(place, "harbour", by="Dr Chen", note="an hour later")
         assert not changed(place)
     finally:
         yaml.write_text(text)
@@ -414,7 +414,7 @@ def test_a_verdict_of_stop_leaves_nothing_to_promote(place, tmp_path):
     from tasks.models import CANDIDATE
     from tasks.publish import assemble
     from tasks.recording import record_site
-    from tasks.registry import promote
+    from tasks.registry import promote_candidate
     from tasks.run import last_run
     from tasks.site_record import site_record
     from tasks.tracking import connect
@@ -425,7 +425,7 @@ def test_a_verdict_of_stop_leaves_nothing_to_promote(place, tmp_path):
     first = record_site(place, stopped)
     assert candidate(place) is None
     with pytest.raises(UsageError, match="no candidate"):
-        promote(place, "harbour", by="Dr Chen", note="in spite of the verdict")
+        promote_candidate(place, "harbour", by="Dr Chen", note="in spite of the verdict")
     connect(place).set_registered_model_alias("tdrop-harbour", CANDIDATE, before.version)
     assert record_site(place, stopped) == first
     assert candidate(place) is None

@@ -64,10 +64,10 @@ def test_it_is_shown_beside_the_methods(place):
 
 
 def test_what_is_promoted_scores_as_the_report_did(place):
-    from tasks.registry import promote
+    from tasks.registry import promote_candidate
     from tasks.score import score_batch
 
-    promote(place, "harbour", by="Ann", note="looked at it")
+    promote_candidate(place, "harbour", by="Ann", note="looked at it")
     batch = str(place.root / "demo" / "harbour.csv")
     scored = pd.read_csv(Path(score_batch(place, "harbour", batch).folder) / "patients.csv")
     reported = pd.read_csv(place.latest("harbour") / "patients.csv")

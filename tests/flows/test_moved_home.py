@@ -33,13 +33,13 @@ import os
 from flows.transfer import transfer_site
 from tasks.score import score_batch
 from tdrop.home import Place, worker_processes
-from tasks.registry import champion_record, promote
+from tasks.registry import champion_record, promote_candidate
 from tasks.run import TransferSettings
 
 home, contracts, batch, settings = sys.argv[1:]
 place = Place.at(home, contracts)
 before = champion_record(place, "harbour")
-promote(place, "harbour", by="Dr B", note="moved")
+promote_candidate(place, "harbour", by="Dr B", note="moved")
 scored = score_batch(place, "harbour", batch)
 os.environ.update(TDROP_HOME=home, TDROP_CONTRACTS=contracts)
 with worker_processes(0):
@@ -49,11 +49,11 @@ print(json.dumps({"by": before.by, "scored": scored.scored, "unchanged": bool(ag
 
 
 def test_a_moved_home_promotes_scores_and_finds_everything_done(tmp_path: Path) -> None:
-    from tasks.registry import promote
+    from tasks.registry import promote_candidate
 
     place = write_tiny_network(tmp_path / "old")
     transfer(place, "harbour", SETTINGS)
-    promote(place, "harbour", by="Dr A", note="review clinics only")
+    promote_candidate(place, "harbour", by="Dr A", note="review clinics only")
     batch = pd.read_csv(place.root / "demo" / "harbour.csv").head(30)
     batch.to_csv(tmp_path / "batch.csv", index=False)
     moved = tmp_path / "elsewhere" / "new home"

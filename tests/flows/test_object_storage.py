@@ -56,7 +56,7 @@ def place(storage, tmp_path, monkeypatch):
 
 
 def test_a_site_lives_in_object_storage(storage, place, tiny_settings, tmp_path):
-    from tasks.registry import promote
+    from tasks.registry import promote_candidate
     from tasks.score import score_batch
     from tdrop.home.status import read_status
 
@@ -75,7 +75,7 @@ def test_a_site_lives_in_object_storage(storage, place, tiny_settings, tmp_path)
 
     batch = tmp_path / "batch.csv"
     storage.download_file(BUCKET, f"extracts/{SITE}.csv", str(batch))
-    promote(place, SITE, by="Dr Chen", note="a test")
+    promote_candidate(place, SITE, by="Dr Chen", note="a test")
     scored = score_batch(place, SITE, str(batch)).scored
     assert scored > 0.9 * len(pd.read_csv(batch))
 

@@ -60,9 +60,9 @@ def test_young_work_is_left_alone(place, tiny_settings):
 
 
 def test_old_work_goes_but_not_the_champions_nor_the_last_reports(place, tiny_settings):
-    from tasks.registry import CHAMPION, promote, version_at
+    from tasks.registry import CHAMPION, promote_candidate, version_at
 
-    promote(place, "harbour", by="Dr Chen", note="a test")
+    promote_candidate(place, "harbour", by="Dr Chen", note="a test")
     promoted = version_at(place, "harbour", CHAMPION).run_id
     for passes in (11, 12):
         transfer(place, "harbour", tiny_settings.model_copy(update={"passes": passes}))
@@ -89,7 +89,7 @@ def test_old_work_goes_but_not_the_champions_nor_the_last_reports(place, tiny_se
 
 def test_the_patients_that_a_champion_was_made_for_stay(place, tiny_settings):
     """Scores are compared with them, also when the report is about newer ones."""
-    from tasks.registry import promote, rollback
+    from tasks.registry import promote_candidate, restore_champion
 
     compared = last_run(place, "harbour").stages.encoded.path
     unneeded = shutil.copytree(compared, compared.with_name("0" * 32))
@@ -101,10 +101,10 @@ def test_the_patients_that_a_champion_was_made_for_stay(place, tiny_settings):
     prune(place, 0)
     assert compared.is_dir()
     assert not unneeded.exists()
-    promote(place, "harbour", by="Dr Chen", note="a test")
+    promote_candidate(place, "harbour", by="Dr Chen", note="a test")
     prune(place, 0)
     assert compared.is_dir(), "a rollback could go back to this champion"
-    rollback(place, "harbour")
+    restore_champion(place, "harbour")
 
 
 def test_a_running_site_is_not_pruned(place):

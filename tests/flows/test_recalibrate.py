@@ -13,8 +13,8 @@ from scipy.special import expit, logit
 from tasks.labels import DRAW, remember_labels, write_list
 from tasks.models import CANDIDATE, RECALIBRATED_FROM
 from tasks.publish import refresh_report
-from tasks.recalibrate import KNOWN, LABELS, METHOD, recalibrate as recalibrate_site
-from tasks.registry import promote, rollback, version_at
+from tasks.recalibrate import KNOWN, LABELS, METHOD, recalibrate_site
+from tasks.registry import promote_candidate, restore_champion, version_at
 from tasks.run import TransferSettings, last_run
 from tasks.score import score_batch
 from tdrop.base import UsageError
@@ -84,7 +84,7 @@ def test_without_a_champion_nothing_is_recalibrated(place):
 
 
 def test_what_would_not_help_leaves_the_candidate(place, tmp_path):
-    promote(place, "harbour", by="Dr Chen", note="review clinics only")
+    promote_candidate(place, "harbour", by="Dr Chen", note="review clinics only")
     with pytest.raises(UsageError, match="tdrop audit harbour"):
         recalibrate(place)
     before = version_at(place, "harbour", CANDIDATE).version
@@ -112,7 +112,7 @@ def test_a_recalibrated_model_is_promoted_scored_and_rolled_back_like_any_other(
     assert recalibrate(place, file).version == found.version  # the same again is no other version
 
     assert "Approved since the last report by Dr Chen." in what_changed(place)
-    promote(place, "harbour", by="Dr Wu", note="risks were too low")
+    promote_candidate(place, "harbour", by="Dr Wu", note="risks were too low")
     assert "Approved since the last report by Dr Wu." in what_changed(place)
     assert "Approved since" not in what_changed(place)
     moved = scored(place)
@@ -126,7 +126,7 @@ def test_a_recalibrated_model_is_promoted_scored_and_rolled_back_like_any_other(
     np.testing.assert_allclose(model.predict(pd.DataFrame(ROWS))["risk"], wanted, atol=1e-5)
 
     assert recalibrate(place, file).version is None
-    assert rollback(place, "harbour").version == found.champion
+    assert restore_champion(place, "harbour").version == found.champion
     assert f"version {found.champion}, approved earlier by Dr Chen, is in use again" in what_changed(place)
     pd.testing.assert_frame_equal(scored(place), first)
 

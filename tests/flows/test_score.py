@@ -39,7 +39,7 @@ def transfer(place):
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     """A site with a champion; neither it nor its source has a patient of stage T4."""
-    from tasks.registry import promote
+    from tasks.registry import promote_candidate
 
     place = write_tiny_network(tmp_path_factory.mktemp("score"), ROWS)
     for name in ("registry", SITE):
@@ -49,7 +49,7 @@ def place(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         leave_reports_out(patch)
         transfer(place)
-        promote(place, SITE, by="Dr Chen", note="review clinics only")
+        promote_candidate(place, SITE, by="Dr Chen", note="review clinics only")
         yield place
 
 
@@ -274,7 +274,7 @@ def test_a_changed_contract_is_said(place, tmp_path):
 
 def test_a_champion_of_an_older_source_says_so_until_the_next_is_promoted(place, tmp_path):
     from tasks.prune import stages
-    from tasks.registry import promote
+    from tasks.registry import promote_candidate
     from tasks.score import find_champion
 
     registry = place.root / "demo" / "registry.csv"
@@ -294,5 +294,5 @@ def test_a_champion_of_an_older_source_says_so_until_the_next_is_promoted(place,
                 shutil.rmtree(stage.folder)
         (said,) = about_source(score(place, tmp_path, patients()))
         assert "than the last transfer" in said
-        promote(place, SITE, by="Dr Chen", note="newer registry")
+        promote_candidate(place, SITE, by="Dr Chen", note="newer registry")
         assert besides_watch(score(place, tmp_path, patients())) == []

@@ -130,7 +130,7 @@ def test_every_method_has_its_model_with_what_was_measured_of_it(recorded, tmp_p
 
 @pytest.mark.usefixtures("on_postgres")
 def test_a_site_is_recorded_promoted_and_forgotten_on_postgres(recorded):
-    from tasks.registry import CHAMPION, forget_site, promote, rollback, version_at
+    from tasks.registry import CHAMPION, forget_site, promote_candidate, restore_champion, version_at
     from tasks.tracking import EXPERIMENTS, connect
     from tdrop.base import UsageError
 
@@ -142,10 +142,10 @@ def test_a_site_is_recorded_promoted_and_forgotten_on_postgres(recorded):
     runs = client.search_runs([experiment.experiment_id], f"tags.site = '{SITE}'")
     assert sorted(run.data.tags.get("method", "") for run in runs) == ["", "logistic_regression", "mlp"]
     assert all(run.data.metrics for run in runs)
-    assert promote(place, SITE, by="Dr Chen", note="a test").by == "Dr Chen"
+    assert promote_candidate(place, SITE, by="Dr Chen", note="a test").by == "Dr Chen"
     assert version_at(place, SITE, CHAMPION) is not None
     with pytest.raises(UsageError, match="no earlier champion"):
-        rollback(place, SITE)
+        restore_champion(place, SITE)
     assert forget_site(place, SITE) == 3
     assert not client.search_runs([experiment.experiment_id])
     assert not client.search_registered_models()

@@ -18,7 +18,7 @@ from flows.shift import compare_patients
 from tasks.export import export_site
 from tasks.models import CANDIDATE
 from tasks.publish import assemble
-from tasks.registry import promote, version_at
+from tasks.registry import promote_candidate, version_at
 from tasks.run import TransferSettings, last_run
 from tasks.score import last_verdict, score_batch
 from tasks.site_record import LINE, site_record
@@ -158,7 +158,7 @@ def test_outcomes_overrule_a_stop_and_earn_a_recalibrated_candidate(tiny_network
     assert "overrule that: recalibrated on them, the risks are worth acting on" in page(tiny_network)
     candidate = version_at(tiny_network, SITE, CANDIDATE)
     assert json.loads(candidate.tags[LINE])["intercept"] < -0.3
-    promote(tiny_network, SITE, by="Dr Chen", note="on known outcomes")
+    promote_candidate(tiny_network, SITE, by="Dr Chen", note="on known outcomes")
     batch = tiny_network.root / "demo" / "harbour.csv"
     score_batch(tiny_network, SITE, str(batch))
     scored = pd.read_csv(tiny_network.site(SITE) / "scores" / "patients.csv", dtype={"id": str}).set_index("id")["risk"]

@@ -54,10 +54,10 @@ def promoted(place):
 
 
 def promote_candidate(place):
-    from tasks.registry import promote
+    from tasks.registry import promote_candidate
     from tasks.watch import begin
 
-    promote(place, SITE, by="Dr Chen", note="review clinics only")
+    promote_candidate(place, SITE, by="Dr Chen", note="review clinics only")
     begin(place, SITE)
 
 
@@ -178,14 +178,14 @@ def test_an_audit_of_batches_alone_says_how_the_watch_stands(promoted, tmp_path)
 
 
 def test_the_watch_begins_anew_when_the_same_version_is_promoted_again(promoted, tmp_path):
-    from tasks.registry import promote
+    from tasks.registry import promote_candidate
     from tasks.watch import begin
 
     score(promoted, patients(), tmp_path)
     before = state_of(promoted)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tasks.registry.now", lambda: "2099-01-01T00:00:00+00:00")
-        promote(promoted, SITE, by="Dr Chen", note="again")
+        promote_candidate(promoted, SITE, by="Dr Chen", note="again")
     begin(promoted, SITE)
     after = state_of(promoted)
     assert (after.patients, after.promoted) == (0, "2099-01-01T00:00:00+00:00")
@@ -193,10 +193,10 @@ def test_the_watch_begins_anew_when_the_same_version_is_promoted_again(promoted,
 
 
 def test_a_champion_from_before_the_watch_is_watched_from_its_next_batch(place, tmp_path):
-    from tasks.registry import promote
+    from tasks.registry import promote_candidate
     from tasks.watch import open_watch
 
-    promote(place, SITE, by="Dr Chen", note="review clinics only")
+    promote_candidate(place, SITE, by="Dr Chen", note="review clinics only")
     assert open_watch(place, SITE).begun_late
     score(place, patients(30), tmp_path)
     assert state_of(place).patients == 30

@@ -16,7 +16,7 @@ from exported_folder import METHOD, METHODS, attack_folder, confusion, groups_of
 from numpy.typing import NDArray
 from report_cases import CONTRACTS, predict, report_data, simulate
 
-from tasks.export import patients_of, question_of, write_report
+from tasks.export import patients_of, question_of, write_export
 from tdrop.base import Summary
 from tdrop.contracts import load_network
 from tdrop.data import LabelCounts, learn_encoder, subgroups_of
@@ -84,7 +84,7 @@ def export(published: Published, data: ReportData, folder: Path) -> dict[str, by
     now, question, policy = patients_of(data), question_of(data), data.site.disclosure
     if not published.objection(now, question, policy.threshold):
         shown = replace(disclose(data, policy), previous=published.before(now, question, SiteSummary))
-        published.keep(now, question, lambda files: write_report(shown, files))
+        published.keep(now, question, lambda files: write_export(shown, files))
     published.copy(question.site, folder)
     return {file.name: file.read_bytes() for file in folder.iterdir()}
 

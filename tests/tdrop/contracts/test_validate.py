@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tdrop.base import DataError, Hidden, plain, read
-from tdrop.contracts import Checked, Contract, Disclosure, Expectation, Finding, Site, Validation, validate
+from tdrop.contracts import Checked, Contract, Disclosure, Expectation, Finding, Site, Validation, validate_rows
 from tdrop.disclosure import conceal_validation
 
 #: Reached for what no extract brings about: rows that do not add up, and how often the engine is asked.
@@ -152,7 +152,7 @@ ROW = st.fixed_dictionaries({name: maybe(st.sampled_from(values)) for name, valu
 
 def assert_accounted_for(rows: list[dict[str, Any]]) -> None:
     """Quarantine holds exactly the rows that break a critical rule, and every other row is used or a duplicate."""
-    checked = validate(frame_of(rows), CONTRACT, SITE)
+    checked = validate_rows(frame_of(rows), CONTRACT, SITE)
     listed = {item["row"] - 1: set(item["rules"].split("; ")) for item in checked.quarantine.to_dict("records")}
     expected = {index: broken for index, row in enumerate(rows) if (broken := broken_rules(row))}
     duplicates = {index for index, rules in listed.items() if rules == {"key.unique"}}
@@ -185,7 +185,7 @@ def clean(rows: int = 30) -> pd.DataFrame:
 
 def check(frame: pd.DataFrame, **limits: Any) -> Checked:
     contract = Contract.model_validate(TABLE | {"limits": TABLE["limits"] | limits})
-    return validate(frame, contract, SITE)
+    return validate_rows(frame, contract, SITE)
 
 
 def test_a_clean_extract_has_nothing_to_say() -> None:
@@ -227,7 +227,7 @@ def test_a_column_named_like_a_python_word_can_be_checked() -> None:
             ({"above": 2}, {"missing": False}, {"not_in": [1]}, {"above": {"column": "start"}})
         )
     ]
-    findings = validate(frame, Contract.model_validate(TABLE | {"rules": rules}), SITE).validation.findings
+    findings = validate_rows(frame, Contract.model_validate(TABLE | {"rules": rules}), SITE).validation.findings
     counts = {finding.rule: finding.count for finding in findings}
     assert counts == {"class.plausible": 30} | {f"rule_{index}": 30 for index in range(4)}
 
@@ -235,7 +235,7 @@ def test_a_column_named_like_a_python_word_can_be_checked() -> None:
 def test_unreadable_values_take_their_rows_out() -> None:
     frame = clean()
     mask = np.arange(len(frame)) == 4
-    checked = validate(frame, CONTRACT, SITE, rows=np.arange(len(frame)) + 2, unreadable={"size": mask})
+    checked = validate_rows(frame, CONTRACT, SITE, rows=np.arange(len(frame)) + 2, unreadable={"size": mask})
     assert checked.quarantine.to_dict("records") == [{"id": "k4", "row": 6, "rules": "size.readable"}]
 
 
@@ -267,14 +267,14 @@ def test_an_overridden_severity_is_obeyed() -> None:
     contract = Contract.model_validate(TABLE | {"columns": columns})
     frame = clean()
     frame.loc[0, "size"] = 99.0
-    checked = validate(frame, contract, SITE)
+    checked = validate_rows(frame, contract, SITE)
     assert checked.validation.used == len(frame)
     assert not checked.validation.stopped
     frame.loc[1, "size"] = 9.5
-    assert validate(frame, contract, SITE).validation.stopped
+    assert validate_rows(frame, contract, SITE).validation.stopped
     frame = clean()
     frame["size"] = np.nan
-    assert validate(frame, contract, SITE).validation.stopped
+    assert validate_rows(frame, contract, SITE).validation.stopped
 
 
 def test_a_table_rule_allows_its_share() -> None:
@@ -283,9 +283,9 @@ def test_a_table_rule_allows_its_share() -> None:
     contract = Contract.model_validate(TABLE | {"rules": [rule]})
     frame = clean(10)
     frame.loc[:1, "size"] = 9.0
-    assert not validate(frame, contract, SITE).validation.stopped
+    assert not validate_rows(frame, contract, SITE).validation.stopped
     frame.loc[:2, "size"] = 9.0
-    assert validate(frame, contract, SITE).validation.stopped
+    assert validate_rows(frame, contract, SITE).validation.stopped
 
 
 def test_an_extract_without_rows_or_columns_is_stopped_not_broken() -> None:
@@ -298,9 +298,9 @@ def test_an_extract_without_rows_or_columns_is_stopped_not_broken() -> None:
 
 def test_a_source_must_bring_its_labels() -> None:
     source = Site.model_validate({"name": "s", "title": "S", "table": "clinic", "role": "source", "location": "s.csv"})
-    stops = validate(clean(), CONTRACT, source).validation.by_severity("table_stop")
+    stops = validate_rows(clean(), CONTRACT, source).validation.by_severity("table_stop")
     assert [finding.rule for finding in stops] == ["died.present"]
-    assert not validate(clean().assign(died=1.0), CONTRACT, source).validation.stopped
+    assert not validate_rows(clean().assign(died=1.0), CONTRACT, source).validation.stopped
 
 
 def test_validation_survives_json() -> None:
