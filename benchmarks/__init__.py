@@ -69,5 +69,9 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "events": Benchmark(
         "a database of events to one row per patient: seconds and memory, simulated", "benchmarks.events:run"
     ),
+    "membership": Benchmark(
+        "whether a served model tells who taught it: an attack with shadow models, simulated",
+        "benchmarks.membership:run",
+    ),
     "speed": Benchmark("how fast a step and a prediction are", "benchmarks.speed:run"),
 }

@@ -22,7 +22,7 @@ from tasks.site_record import SiteRecord, example_of
 from tasks.tracking import connect
 from tdrop.base import DataError, UsageError, plain, write_record
 from tdrop.data import read_labels
-from tdrop.disclosure import limit, shown_count
+from tdrop.disclosure import disclose_line, limit, shown_count
 from tdrop.evaluate import Adjustment, Recalibration, suggest_recalibration
 from tdrop.home import TARGET, Place, keyed, load_cohort
 from tdrop.served import CHAMPION, SERVED, CalibrationLine, Served, model_name
@@ -121,7 +121,8 @@ def recalibrate_site(place: Place, site: str, labels: str | None = None) -> Reca
         kept = (before.name, before.intercept, before.slope, suggested.n, before.log_loss, before.log_loss)
         return Recalibrated(site, None, champion.version, *kept, *gain)
     line = CalibrationLine(chosen.intercept, chosen.slope)
-    version = _register(place, site, champion, line.after(served.recalibration), chosen, suggested.n, file)
+    leaving = disclose_line(line.after(served.recalibration), place.resolve(site).policy)
+    version = _register(place, site, champion, leaving, chosen, suggested.n, file)
     moved = (chosen.name, line.intercept, line.slope, suggested.n, before.log_loss, chosen.log_loss)
     return Recalibrated(site, version, champion.version, *moved, *gain)
 

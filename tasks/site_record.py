@@ -19,7 +19,7 @@ from tdrop.base import plain, write_record
 from tdrop.choose import Choice, Trial
 from tdrop.contracts import Contract
 from tdrop.data import Encoder
-from tdrop.disclosure import DECIMALS, disclose_trials, limit
+from tdrop.disclosure import DECIMALS, disclose_line, disclose_trials, limit
 from tdrop.evaluate import ALL, Row
 from tdrop.figures import draw_calibration, draw_dropout_rates, draw_risk_histogram
 from tdrop.home import ENCODER, Place, ResolvedSite, canonical
@@ -123,7 +123,8 @@ def site_record(place: Place, run: Run, whole: ReportData, folder: Path) -> Site
     data = leaving.data
     if site.policy.upload_patients:
         shutil.copyfile(place.latest(run.site) / "patients.csv", exported / "patients.csv")
-    line = _earned_line(whole)
+    earned = _earned_line(whole)
+    line = None if earned is None else disclose_line(earned, site.policy)
     methods = _method_records(site, run, leaving, folder / "served", line)
     return SiteRecord(
         site=run.site,

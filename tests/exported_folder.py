@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import html
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +51,71 @@ def attack_folder(folder: Path, groups: dict[str, list[str]]) -> Attack:
     learn_groups(attack, groups)
     learn_extract(attack, json.loads((folder / "validation.json").read_text()))
     learn_shift(attack, json.loads((folder / "shift.json").read_text()))
+    if (folder / "details.html").exists():
+        page = (folder / "details.html").read_text()
+        learn_risk_bars(attack, figures_in(page)["Predicted risks and referrals"])
+        learn_table_of_groups(attack, page)
     return attack
+
+
+def figures_in(page: str) -> dict[str, str]:
+    """The drawings of a page by title."""
+    drawings = [base64.b64decode(code).decode() for code in re.findall(r"data:image/svg\+xml;base64,([^\"]+)", page)]
+    return {html.unescape(re.findall(r"<title>(.*?)</title>", svg)[0]): svg for svg in drawings}
+
+
+def bars_in(svg: str) -> list[list[float]]:
+    """By kind of bar, how high each is in units of the vertical axis, read from where its corners are drawn."""
+    ticks = [
+        (float(y), float(label))
+        for y, label in re.findall(r'<g id="ytick_.*?<use [^>]*y="([\d.]+)".*?>([\d.]+)</text>', svg, flags=re.S)
+    ]
+    (first, low), (last, high) = ticks[0], ticks[-1]
+    kinds: dict[str, list[float]] = {}
+    for corners, style in re.findall(r'<path d="(M [^"]*?z\s*)" clip-path="[^"]*" style="fill: ([^";]+)', svg, re.S):
+        heights = [float(y) for y in re.findall(r"[ML] [\d.-]+ ([\d.-]+)", corners)]
+        kinds.setdefault(style, []).append((max(heights) - min(heights)) * (high - low) / (first - last))
+    return list(kinds.values())
+
+
+def learn_risk_bars(attack: Attack, svg: str) -> None:
+    """Bars of risks, by whether a patient is reviewed; an empty one is of few patients or of nobody."""
+    for kind, bars in zip(("used", "reviewed"), bars_in(svg), strict=True):
+        for place, bar in enumerate(bars):
+            assert abs(bar - 10 * round(bar / 10)) < 1e-3, "a bar of other than tens of patients"
+            attack.learn(f"{kind} {place}", 10 * round(bar / 10) or None)
+        whole = {"patients": 1, "referred first": -1} if kind == "used" else {"referred first": 1}
+        attack.require({**whole, **{f"{kind} {place}": -1 for place in range(len(bars))}}, 0, 0)
+
+
+def learn_table_of_groups(attack: Attack, page: str) -> None:
+    """Shares of each category and of each binary feature among all patients, and among those for review."""
+    (table,) = re.findall(r'id="table-groups".*?</table>', page, flags=re.S)[:1]
+    lines = [
+        [html.unescape(re.sub(r"<[^>]+>", "", cell)).strip() for cell in re.findall(r"<t[hd].*?</t[hd]>", line, re.S)]
+        for line in re.findall(r"<tr.*?</tr>", table, flags=re.S)[1:]
+    ]
+    whole = {name: _number(text) for name, text in zip(("all", "review"), (lines[0][2], lines[0][3]), strict=True)}
+    attack.learn("patients", whole["all"])
+    attack.learn("referred first", whole["review"])
+    columns: dict[str, list[str]] = {}
+    for name, _, everyone, review in lines[1:]:
+        shares = {"all": everyone, "review": review}
+        if ", mean" in name:
+            continue
+        columns.setdefault(name.split(": ")[0], []).append(name)
+        for group, share in shares.items():
+            if share.endswith("%") and isinstance(whole[group], int):
+                attack.learn(f"{group} {name}", float(share[:-1]) / 100 * whole[group])
+        attack.require({f"all {name}": 1, f"review {name}": -1}, 0, MOST)
+    for names in columns.values():
+        for group, total in (("all", "patients"), ("review", "referred first")):
+            # Missing values are left out; a binary feature has one line.
+            attack.require({total: 1, **{f"{group} {name}": -1 for name in names}}, 0, MOST)
+
+
+def _number(text: str) -> Any:
+    return int(text.replace(",", "")) if text[:1].isdigit() else text
 
 
 def learn_shift(attack: Attack, shift: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from tdrop.base import ContractError, UsageError, did_you_mean
 from tdrop.contracts.record import KeyPath, content_digest
-from tdrop.contracts.site import ALL_COLUMNS, Extract, Site
+from tdrop.contracts.site import ALL_COLUMNS, Disclosure, Extract, Site
 from tdrop.contracts.table import Contract, known_labels
 from tdrop.contracts.yaml_file import YamlDocument, parse, parse_yaml, read_yaml, refuse
 
@@ -46,7 +46,18 @@ class Network:
         """Returns a site; an unknown name is a UsageError."""
         if name not in self.sites:
             raise UsageError(f"no site '{name}' in {self.folder / 'sites'}{did_you_mean(name, self.sites)}")
-        return self.sites[name]
+        site = self.sites[name]
+        policy = self._disclosure(site)
+        return site if policy == site.disclosure else site.model_copy(update={"disclosure": policy})
+
+    def _disclosure(self, site: Site) -> Disclosure:
+        """What others may see of a site: a report also has numbers of its sources, so that the strictest rule holds."""
+        real = [source for source in self.sources_of(site) if not (source.simulated or source.public)]
+        rules = [rule for rule in (site.disclosure, *(source.disclosure for source in real)) if not rule.exempt]
+        if not rules:
+            return site.disclosure
+        strictest = max(rule.threshold for rule in rules)
+        return site.disclosure.model_copy(update={"exempt": False, "threshold": strictest})
 
     def target(self, name: str) -> Site:
         """Returns a site that learns from another; an unknown name or a source is a UsageError."""

@@ -27,6 +27,7 @@ from .documents import (
     disclose_choice as disclose_choice,
     disclose_labels as disclose_labels,
     disclose_left_out as disclose_left_out,
+    disclose_line as disclose_line,
     disclose_trials as disclose_trials,
     disclose_validation as disclose_validation,
 )

@@ -220,12 +220,12 @@ RULES: Mapping[str, Mapping[str, Sequence[str]]] = {
     },
     "Trial": {
         "count": ("errors", "n", "matched_n"),
-        "short": ("log_loss", "standard_error", "error_auroc", "auroc", "brier", "matched_log_loss", "site_log_loss"),
+        "grid": ("log_loss", "standard_error", "error_auroc", "auroc", "brier", "matched_log_loss", "site_log_loss"),
         "stays": ("losses", "matched_losses"),
     },
     "ChoiceRow": {
         "count": ("n", "effective_n"),
-        "short": (
+        "grid": (
             *("log_loss", "standard_error", "behind", "behind_error"),
             *("matched_log_loss", "weighted_log_loss", "plain_log_loss"),
         ),
@@ -234,8 +234,8 @@ RULES: Mapping[str, Mapping[str, Sequence[str]]] = {
         "count": ("rows", "outcomes"),
         "shorter": ("log_loss_with", "log_loss_without", "standard_error", "auroc_with", "auroc_without"),
     },
-    "DomainAuroc": {"count": ("rows_fitted",), "short": ("value", "low", "high", "log_loss")},
-    "PermutationTest": {"count": ("source_rows", "target_rows"), "short": ("statistic", "p_value")},
+    "DomainAuroc": {"count": ("rows_fitted",), "grid": ("value", "low", "high", "log_loss")},
+    "PermutationTest": {"count": ("source_rows", "target_rows"), "grid": ("statistic", "p_value")},
     # What chance allows is known from the other numbers.
     "Ground": {"count": ("count", "of", "expected"), "stays": ("low", "high")},
     "MovedGroup": {"count": ("n",), "shorter": ("likeness", "before", "after", "moved")},
@@ -248,23 +248,26 @@ def _count(value: Any, threshold: int) -> Any:
     return None if value is None else shown_count(value, threshold)
 
 
-def _decimals(digits: int) -> Callable[[Any, int], Any]:
-    return lambda value, threshold: None if value is None else round(value, digits)
-
-
-#: How a number leaves by each rule, given the threshold.
-_HOW: Mapping[str, Callable[[Any, int], Any]] = {
-    "count": _count,
-    "short": _decimals(DECIMALS),
-    "shorter": _decimals(2),
-    "stays": lambda value, threshold: None,
+#: How a number leaves by each rule, given the threshold and the rows that it rests on.
+_HOW: Mapping[str, Callable[[Any, int, float], Any]] = {
+    "count": lambda value, threshold, rows: _count(value, threshold),
+    "grid": lambda value, threshold, rows: to_grid(value, fine_step(rows, threshold)),
+    "shorter": lambda value, threshold, rows: None if value is None else round(value, 2),
+    "stays": lambda value, threshold, rows: None,
 }
 
 
-def by_rule(record: Document, threshold: int, **instead: Any) -> Document:
-    """Returns a record with its numbers by their rules, or as `instead` says."""
+def by_rule(record: Document, threshold: int, rows: float = 0, **instead: Any) -> Document:
+    """Returns a record with its numbers by their rules, or as `instead` says.
+
+    Args:
+        record: Of a class in `RULES`.
+        threshold: Of disclosure.
+        rows: On how many patients its losses and AUROCs rest; the fewer, the coarser they leave.
+        instead: Values by field.
+    """
     values = {
-        name: _HOW[rule](getattr(record, name), threshold)
+        name: _HOW[rule](getattr(record, name), threshold, rows)
         for rule, names in RULES[type(record).__name__].items()
         for name in names
     }

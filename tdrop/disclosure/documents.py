@@ -10,7 +10,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tdrop.contracts import Finding, Validation
-from tdrop.disclosure.cells import HIDDEN, RULES, Policy, by_rule, gives_away, is_small, limit, to_number
+from tdrop.disclosure.cells import (
+    HIDDEN,
+    RULES,
+    Policy,
+    by_rule,
+    fine_step,
+    gives_away,
+    is_small,
+    limit,
+    to_grid,
+    to_number,
+)
 
 if TYPE_CHECKING:
     # A check of an extract uses this module and loads no method.
@@ -18,6 +29,7 @@ if TYPE_CHECKING:
     from tdrop.choose import Choice, ChoiceRow, Trial
     from tdrop.data import LabelCounts
     from tdrop.evaluate import LeftOut
+    from tdrop.served import CalibrationLine
 
 
 def disclose_validation(validation: Validation, policy: Policy) -> Validation:
@@ -54,9 +66,14 @@ def disclose_trials(trials: Sequence[Trial], policy: Policy) -> tuple[Trial, ...
 def _trial(trial: Trial, threshold: int) -> Trial:
     errors, n = to_number(trial.errors), to_number(trial.n)
     few = is_small(errors, threshold) or is_small(n, threshold) or gives_away(errors, n, threshold)
-    hidden = ["error_auroc"] if few else []
-    hidden += ["matched_log_loss"] if is_small(to_number(trial.matched_n), threshold) else []
-    return by_rule(trial, threshold, **dict.fromkeys(hidden))
+    hidden = {"error_auroc": None} if few else {}
+    matched = _matched_loss(trial.matched_log_loss, to_number(trial.matched_n), threshold)
+    return by_rule(trial, threshold, n, matched_log_loss=matched, **hidden)
+
+
+def _matched_loss(loss: float | None, rows: int, threshold: int) -> float | None:
+    """A loss over the matched validation set, which is smaller than what other losses rest on."""
+    return None if rows < threshold else to_grid(loss, fine_step(rows, threshold))
 
 
 def disclose_choice(choice: Choice, policy: Policy, matched: Count = 0) -> Choice:
@@ -74,10 +91,10 @@ def disclose_choice(choice: Choice, policy: Policy, matched: Count = 0) -> Choic
 
 
 def _choice_row(row: ChoiceRow, matched: int, threshold: int) -> ChoiceRow:
-    few = is_small(to_number(row.n), threshold)
-    hidden = ["log_loss", "standard_error", "behind", "behind_error"] if few else []
-    hidden += ["matched_log_loss"] if matched < threshold else []
-    return by_rule(row, threshold, **dict.fromkeys(hidden))
+    rows = to_number(row.n)
+    names = ("log_loss", "standard_error", "behind", "behind_error") if is_small(rows, threshold) else ()
+    loss = _matched_loss(row.matched_log_loss, matched, threshold)
+    return by_rule(row, threshold, rows, matched_log_loss=loss, **dict.fromkeys(names))
 
 
 def disclose_labels(labels: LabelCounts, policy: Policy) -> LabelCounts:
@@ -91,3 +108,11 @@ def disclose_left_out(left_out: LeftOut, policy: Policy) -> LeftOut:
     if is_small(outcomes, threshold) or gives_away(outcomes, rows, threshold) or not rows:
         return type(left_out)(left_out.columns)
     return by_rule(left_out, threshold)
+
+
+def disclose_line(line: CalibrationLine, policy: Policy) -> CalibrationLine:
+    """Returns the recalibration that a model leaves with, to two decimals: of all digits it is a fingerprint of the
+    outcomes that it was fitted to, and a hundredth of log odds is far below what these can tell."""
+    if not limit(policy):
+        return line
+    return replace(line, intercept=round(line.intercept, 2), slope=max(0.01, round(line.slope, 2)))

@@ -190,7 +190,12 @@ def disclose_evaluation(evaluation: Evaluation, policy: Policy) -> Evaluation:
     few = is_small(evaluation.outcomes, threshold) or gives_away(evaluation.outcomes, evaluation.labelled, threshold)
     return replace(
         evaluation,
-        rows=disclose_rows(evaluation.rows, policy),
+        # Of single refits only counts: every further number would say a little more about each patient.
+        rows=tuple(
+            row
+            for row in disclose_rows(evaluation.rows, policy)
+            if row.seed == ALL or METRICS[row.metric].shape == "count"
+        ),
         patients=_count(evaluation.patients, threshold),
         labelled=_count(evaluation.labelled, threshold),
         outcomes=None if few else _count(evaluation.outcomes, threshold),

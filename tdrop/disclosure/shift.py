@@ -26,7 +26,7 @@ from tdrop.disclosure.cells import (
     to_grid,
     to_number,
 )
-from tdrop.shift import Balance, Density, DomainAuroc, Driver, FeatureShift, Matching, Shares, Shift
+from tdrop.shift import Balance, Density, Driver, FeatureShift, Matching, Shares, Shift
 
 #: Of a continuous feature: source_mean, target_mean, pooled_sd, smd and distance.
 Moments = tuple[float | None, float | None, float | None, float | None, float | None]
@@ -44,9 +44,9 @@ def disclose_shift(shift: Shift, policy: Policy) -> Shift:
         shift,
         source_rows=shown_count(shift.source_rows, threshold),
         target_rows=shown_count(shift.target_rows, threshold),
-        domain_auroc=None if shift.domain_auroc is None else _auroc(shift.domain_auroc, min(rows), threshold),
-        aurocs=tuple(_auroc(item, min(rows), threshold) for item in shift.aurocs),
-        permutation=None if shift.permutation is None else by_rule(shift.permutation, threshold),
+        domain_auroc=None if shift.domain_auroc is None else by_rule(shift.domain_auroc, threshold, min(rows)),
+        aurocs=tuple(by_rule(item, threshold, min(rows)) for item in shift.aurocs),
+        permutation=None if shift.permutation is None else by_rule(shift.permutation, threshold, min(rows)),
         weights_effective_n=None if effective is None else coarse(effective, threshold),
         weights_capped_share=_share(shift.weights_capped_share, rows[0], threshold),
         outside_overlap=_share(shift.outside_overlap, rows[1], threshold),
@@ -69,13 +69,6 @@ def _shares(shares: Shares, rows: tuple[int, int], threshold: int) -> Shares:
 
 def _whole(value: Amount | None, threshold: int) -> Count | None:
     return None if value is None else shown_count(to_number(value), threshold)
-
-
-def _auroc(item: DomainAuroc, rows: int, threshold: int) -> DomainAuroc:
-    ends = {
-        name: to_grid(getattr(item, name), fine_step(rows, threshold)) for name in ("value", "low", "high", "log_loss")
-    }
-    return by_rule(item, threshold, **ends)
 
 
 def _share(value: float | None, rows: int, threshold: int) -> float | None:

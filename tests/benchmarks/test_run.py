@@ -33,6 +33,7 @@ FILES = {
     "networks": {"ways.csv", "networks.csv", "choice.csv", "intervals.csv"},
     "length": {"length.csv"},
     "watch": {"further.csv", "harm.csv", "outcomes.csv"},
+    "membership": {"membership.csv"},
     "speed": {"speed.csv"},
 }
 

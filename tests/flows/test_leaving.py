@@ -150,6 +150,29 @@ def test_every_number_that_leaves_has_a_rule(place, tmp_path, monkeypatch):
     assert sorted(set(problems)) == []
 
 
+def numbers_of(value) -> set[float]:
+    """Every number of a document, to the four digits that MLflow is told."""
+    if isinstance(value, dict | list):
+        return set().union(*map(numbers_of, value.values() if isinstance(value, dict) else value))
+    return {round(float(value), 4)} if isinstance(value, int | float) else set()
+
+
+def test_mlflow_and_prefect_say_no_number_of_the_site_that_its_export_does_not(place, tmp_path, monkeypatch):
+    """What the solver finds nothing in is then all that leaves; forecasts and what is left out of fits come beside."""
+    monkeypatch.setenv("TDROP_HOME", place.home)
+    tdrop("export", SITE, "--folder", tmp_path / "out", "--contracts", place.contracts)
+    exported = set().union(*(numbers_of(json.loads(file.read_text())) for file in (tmp_path / "out").glob("*.json")))
+    beside = ("forecast/", "choice/", "matched/", "source/", "training/")
+    for run in runs_of(place):
+        told = {name: round(value, 4) for name, value in run.data.metrics.items() if not name.startswith(beside)}
+        assert {name for name, value in told.items() if value not in exported} == set()
+    words = " ".join((tmp_path / "out" / name).read_text() for name in ("report.html", "details.html"))
+    shown = {f"{number:.3f}" for number in exported} | tokens(re.sub(r"<[^>]+>", " ", words))
+    summary = pages_of_prefect()[f"{SITE}-summary"].replace(str(place.root), "")
+    numbers = set(re.findall(r"(?<![\w.-])\d+(?:\.\d+)?(?![\w.])", summary.replace(",", "")))
+    assert {number for number in numbers if number not in shown and number not in words} == set()
+
+
 def test_titles_are_no_markup_on_prefects_pages():
     assert escape_markdown("[Harbour](http://x) <b>*St.* `A`|B") == r"\[Harbour\](http://x) \<b\>\*St.\* \`A\`\|B"
 

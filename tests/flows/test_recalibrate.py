@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,7 +13,7 @@ from conftest import TINY_METHODS, transfer, write_tiny_network
 from scipy.special import expit, logit
 
 from tasks.labels import DRAW, remember_labels, write_list
-from tasks.models import CANDIDATE, RECALIBRATED_FROM
+from tasks.models import CANDIDATE, LINE, RECALIBRATED_FROM
 from tasks.publish import refresh_report
 from tasks.recalibrate import KNOWN, LABELS, METHOD, recalibrate_site
 from tasks.registry import promote_candidate, restore_champion, version_at
@@ -154,3 +156,14 @@ def test_outcomes_of_a_list_are_weighed(place, tmp_path):
 def test_a_transfer_does_not_take_a_recalibrated_version_for_its_own(place):
     transfer(place, "harbour", last_run(place, "harbour").settings, again=True)
     assert RECALIBRATED_FROM not in version_at(place, "harbour", CANDIDATE).tags
+
+
+def test_where_counts_are_hidden_a_line_leaves_with_two_decimals(place, tmp_path):
+    """Of all digits it would tell the outcomes that it was fitted to."""
+    file = Path(place.contracts) / "sites" / "harbour.yaml"
+    file.write_text(file.read_text().replace("{exempt: true}", "{threshold: 10}"))
+    promote(place, "harbour", by="Dr Chen", note="what leaves is rounded")
+    recalibrate(place, labels_by(place, tmp_path / "fewer.csv", lambda odds: expit(odds - 1.2)))
+    told = json.loads(version_at(place, "harbour", CANDIDATE).tags[LINE])
+    assert {name: round(value, 2) for name, value in told.items()} == told
+    assert told["intercept"] < -0.5

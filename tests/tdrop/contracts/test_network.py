@@ -170,6 +170,17 @@ def test_unknown_names_get_a_suggestion(folder: Path) -> None:
         network.contract("prostrate")
 
 
+def test_the_strictest_rule_of_disclosure_of_a_site_and_its_real_sources_holds(folder: Path) -> None:
+    """A report of a simulated or public site also has numbers of the patients who taught it."""
+    assert load_network(folder).site("harbour").disclosure.exempt
+    change(folder / "sites/registry.yaml", "disclosure: {exempt: true}", "disclosure: {threshold: 20}")
+    assert load_network(folder).site("harbour").disclosure.exempt, "the source is simulated"
+    change(folder / "sites/registry.yaml", "simulated: true", "simulated: false")
+    network = load_network(folder)
+    rules = {name: network.site(name).disclosure for name in ("registry", "harbour", "lakeside")}
+    assert {name: (rule.exempt, rule.threshold) for name, rule in rules.items()} == dict.fromkeys(rules, (False, 20))
+
+
 def test_words_stay_words(folder: Path) -> None:
     maps = load_network(folder).site("hillside").categories
     assert maps["comorbidity"] == {"no": "0", "yes": "1"}
