@@ -16,7 +16,7 @@ from scipy.special import logit
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from benchmarks.results import Estimate, Results, Table
+from benchmarks.results import Cell, Estimate, Results, Table
 from benchmarks.units import QUICK_NETWORK, Options, run_units
 from tdrop.data import simulated_cohort
 from tdrop.methods import build, method_names
@@ -59,7 +59,7 @@ def run(options: Options) -> Results:
         for rows in sizes
         for method in methods
     ]
-    rows = [
+    rows: list[dict[str, Cell]] = [
         {"method": unit["method"], "source patients": f"{unit['rows']:,}", "AUROC": Estimate(one.auroc),
          "advantage": Estimate(one.advantage), "found at 1% false alarms": Estimate(one.found),
          "placebo: AUROC": Estimate(one.placebo_auroc), "placebo: advantage": Estimate(one.placebo_advantage)}
@@ -67,8 +67,8 @@ def run(options: Options) -> Results:
     ]  # fmt: skip
     about = (
         f"Simulated patients. {models} models per line, each fitted with the method's defaults on a random half of "
-        "twice as many patients; each is attacked with the others as shadows. An AUROC of .5 and 1% found are chance; the "
-        "placebo deals membership anew."
+        "twice as many patients; each is attacked with the others as shadows. An AUROC of .5 and 1% found are "
+        "chance; the placebo deals membership anew."
     )
     return Results("Membership of a served model's patients", about, [Table("membership", "Simulated", rows)])
 
