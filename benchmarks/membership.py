@@ -60,7 +60,7 @@ def run(options: Options) -> Results:
         for method in methods
     ]
     rows: list[dict[str, Cell]] = [
-        {"method": unit["method"], "source patients": f"{unit['rows']:,}", "AUROC": Estimate(one.auroc),
+        {"method": str(unit["method"]), "source patients": f"{unit['rows']:,}", "AUROC": Estimate(one.auroc),
          "advantage": Estimate(one.advantage), "found at 1% false alarms": Estimate(one.found),
          "placebo: AUROC": Estimate(one.placebo_auroc), "placebo: advantage": Estimate(one.placebo_advantage)}
         for unit, one in zip(units, run_units(options, "membership", attack_method, units), strict=True)
