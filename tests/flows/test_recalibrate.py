@@ -162,7 +162,7 @@ def test_where_counts_are_hidden_a_line_leaves_with_two_decimals(place, tmp_path
     """Of all digits it would tell the outcomes that it was fitted to."""
     file = Path(place.contracts) / "sites" / "harbour.yaml"
     file.write_text(file.read_text().replace("{exempt: true}", "{threshold: 10}"))
-    promote(place, "harbour", by="Dr Chen", note="what leaves is rounded")
+    promote_candidate(place, "harbour", by="Dr Chen", note="what leaves is rounded")
     recalibrate(place, labels_by(place, tmp_path / "fewer.csv", lambda odds: expit(odds - 1.2)))
     told = json.loads(version_at(place, "harbour", CANDIDATE).tags[LINE])
     assert {name: round(value, 2) for name, value in told.items()} == told
