@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import tempfile
@@ -17,17 +18,35 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from flows.printer import Printer
-    from tdrop.contracts import Network
-    from tdrop.data import Asked, Prepared, TableProposal
+    from tdrop.contracts import Extract, Network
+    from tdrop.data import Asked, EventsAsked, Prepared, TableProposal
     from tdrop.home import Place
 
-Labelled = Annotated[Path, typer.Option(help="A labelled extract: the source's", metavar="FILE")]
+Labelled = Annotated[Path | None, typer.Option(help="A labelled extract: the source's", metavar="FILE")]
+Omop = Annotated[
+    str | None,
+    typer.Option(
+        help="Or an OMOP database: a folder of parquet files, a DuckDB file, or the variable with its address",
+        metavar="PLACE",
+    ),
+]
+Meds = Annotated[Path | None, typer.Option(help="Or a folder of MEDS files", metavar="DIR")]
+Schema = Annotated[str | None, typer.Option("--cdm-schema", help="Schema of the OMOP tables", metavar="NAME")]
+IndexCodes = Annotated[
+    list[str] | None,
+    typer.Option("--index", help="Code of the record that makes a row; may be repeated", metavar="CODE"),
+]
+OutcomeCodes = Annotated[
+    list[str] | None, typer.Option("--outcome-code", help="Code of the outcome; may be repeated", metavar="CODE")
+]
 Outcome = Annotated[str | None, typer.Option(help="Column with the outcome, of two values", metavar="COLUMN")]
 Time = Annotated[str | None, typer.Option(help="Column with the time of follow-up", metavar="COLUMN")]
 Event = Annotated[str | None, typer.Option(help="Column that says whether it was seen by then", metavar="COLUMN")]
 Horizon = Annotated[str | None, typer.Option(help="Within what time, e.g. '5 years'", metavar="TIME")]
 IdColumn = Annotated[str | None, typer.Option("--id", help="Column that identifies a patient", metavar="COLUMN")]
 
+#: Where a database's address that was typed is kept for this command; later ones find it there too, or not at all.
+ADDRESS_VARIABLE = "TDROP_OMOP_URL"
 Level = Annotated[
     float | None, typer.Option(help="Risk from which the site acts, e.g. 0.15 for 1 in 7", min=0.001, max=0.999)
 ]
@@ -35,7 +54,7 @@ Level = Annotated[
 
 def init(
     folder: Annotated[Path, typer.Argument(help="Folder of the new network", metavar="DIR")],
-    data: Labelled,
+    data: Labelled = None,
     outcome: Outcome = None,
     time: Time = None,
     event: Event = None,
@@ -43,17 +62,65 @@ def init(
     id_column: IdColumn = None,
     level: Level = None,
     table: Annotated[str | None, typer.Option(help="Name of the table; default: the folder's", metavar="NAME")] = None,
+    omop: Omop = None,
+    meds: Meds = None,
+    cdm_schema: Schema = None,
+    index: IndexCodes = None,
+    outcome_code: OutcomeCodes = None,
+    most: Annotated[int, typer.Option(help="Features that are proposed from a database", min=1, max=300)] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Start a network from one labelled file: propose its table and source with every guess marked."""
+    """Start a network from a labelled file, or a database: propose its table and source with every guess marked."""
     from tdrop.data import Asked
 
     asked = Asked(outcome, time, event, horizon, id_column, level)
-    prepared, proposal = write_network(folder, data, asked, table or as_name(folder.absolute().name))
+    events = _asked_of_events(index, outcome_code, horizon, most) if omop or meds else None
+    where = named_place(data, omop, meds, cdm_schema)
+    prepared, proposal = write_network(folder, where, asked, table or as_name(folder.absolute().name), events)
     show_proposal(prepared, proposal, asked, folder / "data_contracts", "", answering(as_json))
 
 
-def write_network(folder: Path, data: Path, asked: Asked, table: str) -> tuple[Prepared, TableProposal]:
+def named_place(data: Path | None, omop: str | None, meds: Path | None, cdm_schema: str | None) -> Path | Extract:
+    """The one place that was named: a file, or a database of events."""
+    if sum(place is not None for place in (data, omop, meds)) != 1:
+        raise UsageError("name one place: --data FILE, --omop PLACE or --meds DIR")
+    if data is not None:
+        return data
+    from tdrop.contracts import Extract
+
+    if meds is not None:
+        if not meds.is_dir():
+            raise UsageError(f"'{meds}' is no folder; give the folder that holds the MEDS files")
+        return Extract.model_validate({"location": str(meds.absolute()), "reader": {"kind": "meds"}})
+    reader = {"kind": "omop"} | ({"cdm_schema": cdm_schema} if cdm_schema else {})
+    assert omop is not None
+    if Path(omop).exists():
+        return Extract.model_validate({"location": str(Path(omop).absolute()), "reader": reader})
+    name = omop.removeprefix("$")
+    if "://" in omop:
+        # An address may hold a password, which is written nowhere.
+        name = ADDRESS_VARIABLE
+        os.environ[name] = omop
+    elif name not in os.environ:
+        raise UsageError(
+            "--omop is neither a folder nor a DuckDB file nor an environment variable that is set; name one of them"
+        )
+    return Extract.model_validate({"reader": {**reader, "url_env": name}})
+
+
+def _asked_of_events(index: list[str] | None, outcome: list[str] | None, horizon: str | None, most: int) -> EventsAsked:
+    from tdrop.data import EventsAsked
+
+    if not index or not outcome or horizon is None:
+        raise UsageError(
+            "a table from a database needs --index CODE, --outcome-code CODE and --horizon TIME, such as '3 years'"
+        )
+    return EventsAsked(tuple(index), tuple(outcome), horizon, most)
+
+
+def write_network(
+    folder: Path, data: Path | Extract, asked: Asked, table: str, events: EventsAsked | None = None
+) -> tuple[Prepared, TableProposal]:
     """Writes a new network with one table and its source; returns what was checked, and what was proposed."""
     from tdrop.data import write_json_schemas
     from tdrop.home import make_folder
@@ -65,7 +132,8 @@ def write_network(folder: Path, data: Path, asked: Asked, table: str) -> tuple[P
         )
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"'{folder}' is a file; give a new or an empty folder first, and the file with --data")
-    require_file(data, "the labelled extract, CSV or Parquet")
+    if isinstance(data, Path):
+        require_file(data, "the labelled extract, CSV or Parquet")
     make_folder(folder.parent)
     with tempfile.TemporaryDirectory(prefix=".tdrop-", dir=folder.parent) as temporary:
         # Written beside its place and moved there whole: a refusal leaves nothing behind.
@@ -73,7 +141,7 @@ def write_network(folder: Path, data: Path, asked: Asked, table: str) -> tuple[P
         for subfolder in ("tables", "sites"):
             (incoming / subfolder).mkdir(parents=True)
         write_json_schemas(incoming / "schemas")
-        written = _propose(incoming, contracts, data, asked, table)
+        written = _propose(incoming, contracts, data, asked, table, events)
         folder.mkdir(exist_ok=True)
         shutil.move(incoming, contracts)
     return written
@@ -81,7 +149,7 @@ def write_network(folder: Path, data: Path, asked: Asked, table: str) -> tuple[P
 
 def add_table(
     name: Annotated[str, typer.Argument(help="Name of the new table", metavar="NAME")],
-    data: Labelled,
+    data: Annotated[Path, typer.Option(help="A labelled extract: the source's", metavar="FILE")],
     outcome: Outcome = None,
     time: Time = None,
     event: Event = None,
@@ -111,27 +179,35 @@ def add_table(
 
 def add_site(
     name: Annotated[str, typer.Argument(help="Name of the new site", metavar="NAME")],
-    data: Annotated[Path, typer.Option(help="The extract that the site sent", metavar="FILE")],
+    data: Annotated[Path | None, typer.Option(help="The extract that the site sent", metavar="FILE")] = None,
     table: Annotated[
         str | None, typer.Option(help="The table it holds; default: the only one", metavar="TABLE")
     ] = None,
     level: Level = None,
+    omop: Omop = None,
+    meds: Meds = None,
+    cdm_schema: Schema = None,
     as_json: AsJson = False,
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
-    """Look at a new site's file, propose its YAML with every guess marked, and validate it."""
+    """Look at a new site's file or database, propose its YAML with every guess marked, and validate it."""
     from tdrop.home import Place
 
     place, console = Place.at(contracts=contracts), answering(as_json)
     network = place.network()
-    require_file(data, "the extract that the site sent")
+    where = named_place(data, omop, meds, cdm_schema)
+    if isinstance(where, Path):
+        require_file(where, "the extract that the site sent")
     contract = network.contract(table or _only_table(network))
     from flows.validate import check_sites
     from tdrop.contracts import parse_site
-    from tdrop.data import propose_site
+    from tdrop.data import propose_event_site, propose_site
 
-    beside = source_rows(place, network, contract.name)
-    text = propose_site(name, data.absolute(), contract, network, beside=beside, level=level)
+    if isinstance(where, Path):
+        beside = source_rows(place, network, contract.name)
+        text = propose_site(name, where.absolute(), contract, network, beside=beside, level=level)
+    else:
+        text = propose_event_site(name, where, contract, network, home=place.root, level=level)
     site = parse_site(text, name, network)
     path = network.folder / "sites" / f"{name}.yaml"
     path.write_text(text, encoding="utf-8")
@@ -190,28 +266,41 @@ def source_rows(place: Place, network: Network, table: str) -> pd.DataFrame | No
     return pd.read_parquet(rows.path / FRAME)
 
 
-def _propose(folder: Path, final: Path, data: Path, asked: Asked, table: str) -> tuple[Prepared, TableProposal]:
-    """Writes table and source into `folder`, which will be `final`, and checks the file against them.
+def _propose(
+    folder: Path, final: Path, data: Path | Extract, asked: Asked, table: str, events: EventsAsked | None = None
+) -> tuple[Prepared, TableProposal]:
+    """Writes table and source into `folder`, which will be `final`, and checks the data against them.
 
     Returns what was checked, and what was proposed.
     """
     from tdrop.contracts import Network, load_network, parse_table
-    from tdrop.data import prepare, propose_site, propose_table
+    from tdrop.data import prepare, propose_event_site, propose_event_table, propose_site, propose_table
 
-    data = data.absolute()
-    proposal = propose_table(table, data, asked)
+    if isinstance(data, Path):
+        data = data.absolute()
+        proposal = propose_table(table, data, asked)
+    else:
+        assert events is not None
+        proposal = propose_event_table(table, data, events, base=final.parent)
     contract = parse_table(proposal.text, folder / "tables" / f"{table}.yaml")
     network = load_network(folder)
-    site = as_name(data.name.partition(".")[0])
+    site = as_name(data.name.partition(".")[0]) if isinstance(data, Path) else _database_name(data)
     if site in network.sites:
         site = f"{site}_{table}"
     placed = Network(final, {**network.contracts, table: contract}, network.sites, network.digests)
-    text = propose_site(site, data, contract, placed, proposal.headers, level=asked.level)
+    if isinstance(data, Path):
+        text = propose_site(site, data, contract, placed, proposal.headers, level=asked.level)
+    else:
+        text = propose_event_site(site, data, contract, placed, home=folder, level=asked.level)
     (folder / "tables" / f"{table}.yaml").write_text(proposal.text, encoding="utf-8")
     (folder / "sites" / f"{site}.yaml").write_text(text, encoding="utf-8")
     written = load_network(folder)
     moved = Network(final, written.contracts, written.sites, written.digests)
     return prepare(written.site(site), moved, home=folder), proposal
+
+
+def _database_name(extract: Extract) -> str:
+    return "database" if extract.location is None else as_name(Path(extract.location).name.partition(".")[0])
 
 
 def show_proposal(
@@ -234,7 +323,7 @@ def show_proposal(
             "guesses": guesses,
             "level": prepared.site.decision.risk_level,
             "level_guessed": asked.level is None,
-            "outcome": proposal.outcome.sentence,
+            "outcome": proposal.outcome,
             "left_out": dict(proposal.left_out),
             "doubts": dict(proposal.doubts),
             "validation": {name: value for name, value in plain(validation).items() if name != "suite"},
@@ -245,7 +334,7 @@ def show_proposal(
     level = prepared.site.decision.risk_level
     guessed = f"; a guess: say it with --level, or in sites/{prepared.site.name}.yaml" if asked.level is None else ""
     console.print(f"Decision: act on a risk of {level:g} or more, {in_people(level)} patients{guessed}.", markup=False)
-    console.print(proposal.outcome.sentence, markup=False)
+    console.print(proposal.outcome, markup=False)
     for header, why in proposal.left_out.items():
         console.print(f"- column '{clean(header)}' is left out: {why}", markup=False)
     for header, why in proposal.doubts.items():
@@ -259,7 +348,9 @@ def show_proposal(
         raise SiteStopped(
             f"the source does not keep the proposed table yet; change {contracts} and run `tdrop validate`"
         )
+    places = {"omop": ("database", "--omop PLACE"), "meds": ("files", "--meds DIR")}
+    what, option = places.get(prepared.site.reader.kind, ("file", "--data FILE"))
     console.remark(
-        f"Next: read the guesses, then, with the new hospital's file,\n"
-        f"  tdrop add-site NAME --data FILE{table_option}{repeat(contracts)}"
+        f"Next: read the guesses, then, with the new hospital's {what},\n"
+        f"  tdrop add-site NAME {option}{table_option}{repeat(contracts)}"
     )

@@ -15,6 +15,8 @@ from .event_files import (
     write_meds as write_meds,
     write_omop as write_omop,
 )
+from .event_proposal import EventsAsked as EventsAsked, propose_event_table as propose_event_table
+from .event_site_proposal import propose_event_site as propose_event_site
 from .hints import clean as clean, guess_labels as guess_labels, hint_unreadable as hint_unreadable
 from .identify import (
     damaged as damaged,

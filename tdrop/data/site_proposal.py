@@ -77,10 +77,7 @@ def propose_site(
         beside: The source's checked rows, which tell a unit that the table's ranges allow and the values do not.
         level: The risk from which the site acts, where a person said it; else the source's, marked as a guess.
     """
-    if not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
-        raise UsageError(f"site name '{clean(name)}': use lower-case letters, digits, - and _, starting with a letter")
-    if name in network.sites:
-        raise UsageError(f"there is a site '{name}' already: {network.sites[name].file}; choose another name")
+    require_new_site(name, network)
     raw, reader, why = read_unknown(Path(file))
     if raw.empty:
         raise DataError(f"extract '{file}' has a header but no rows; check that the export was complete")
@@ -111,14 +108,22 @@ def propose_site(
     lines = [
         "# yaml-language-server: $schema=../schemas/site.json",
         "# Proposed from a look at the file. Check every line that says guess, then delete the remark.",
-        _decision_line(level, sources),
+        decision_line(level, sources),
         f"title: {json.dumps(name.replace('_', ' ').replace('-', ' ').title())}",
         f"table: {contract.name}",
-        *_role_lines([site.name for site in sources], any(label in matched for label in contract.label_columns)),
-        f"location: {json.dumps(_location(Path(file), network))}",
+        *role_lines([site.name for site in sources], any(label in matched for label in contract.label_columns)),
+        f"location: {json.dumps(location_of(Path(file), network))}",
         _line("reader", json.dumps(reader), why),
     ]
     return "\n".join([*lines, *_proposal_lines(proposal, contract, first=not sources)]) + "\n"
+
+
+def require_new_site(name: str, network: Network) -> None:
+    """Refuses a name that no new site can have."""
+    if not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
+        raise UsageError(f"site name '{clean(name)}': use lower-case letters, digits, - and _, starting with a letter")
+    if name in network.sites:
+        raise UsageError(f"there is a site '{name}' already: {network.sites[name].file}; choose another name")
 
 
 def read_unknown(file: Path) -> tuple[pd.DataFrame, dict[str, str], str]:
@@ -340,7 +345,7 @@ def _maps_of(sources: Sequence[Site], column: Column) -> Mapping[str, str]:
     return {label: to for label, to in merged.items() if all(labels.get(label, to) == to for labels in maps)}
 
 
-def _decision_line(level: float | None, sources: Sequence[Site]) -> str:
+def decision_line(level: float | None, sources: Sequence[Site]) -> str:
     """The risk from which the site acts: a decision of the site, so that it comes first."""
     proposed = level or (sources[0].decision if sources else Decision()).risk_level
     meaning = f"act on a risk of {proposed:.3g} or more, {in_people(proposed)} patients"
@@ -356,7 +361,8 @@ def in_people(level: float) -> str:
     return f"1 in {round(1 / level):,}" if level <= 0.5 else f"{round(10 * level)} in 10"
 
 
-def _role_lines(sources: Sequence[str], holds_outcome: bool) -> list[str]:
+def role_lines(sources: Sequence[str], holds_outcome: bool) -> list[str]:
+    """The site's role, the source that a target learns from, and what becomes of outcomes in its file."""
     if not sources:
         return ["role: source    # guess (likely): the network has no labelled site for this table yet"]
     remark = "" if len(sources) == 1 else f"guess (possible): one of {', '.join(sources)}"
@@ -406,6 +412,7 @@ def _line(key: str, value: str, why: str) -> str:
     return f"{key}: {value}" + (f"    # {why}" if why else "")
 
 
-def _location(path: Path, network: Network) -> str:
+def location_of(path: Path, network: Network) -> str:
+    """A path as a site's YAML has it: below the network's folder relative to it."""
     absolute, base = path.absolute(), network.base.absolute()
     return str(absolute.relative_to(base)) if absolute.is_relative_to(base) else str(absolute)

@@ -52,20 +52,19 @@ class TableProposal:
         headers: By column of the table, the file's header.
         left_out: By header, why a column cannot predict.
         doubts: By header, why a column that predicts perhaps should not.
-        outcome: What was taken for the outcome.
+        outcome: What was taken for the outcome, in a sentence.
     """
 
     text: str
     headers: Mapping[str, str]
     left_out: Mapping[str, str]
     doubts: Mapping[str, str]
-    outcome: ProposedOutcome
+    outcome: str
 
 
 def propose_table(name: str, file: Path, asked: Asked) -> TableProposal:
     """Returns the YAML of a table that the file keeps, for a person to read before it is used."""
-    if not re.fullmatch(r"[a-z][a-z0-9_-]{0,63}", name):
-        raise UsageError(f"table name '{clean(name)}': use lower-case letters, digits, - and _, starting with a letter")
+    require_table_name(name)
     raw, _, _ = read_unknown(file)
     _check_shape(raw)
     outcome = propose_outcome(asked, raw)
@@ -88,8 +87,16 @@ def propose_table(name: str, file: Path, asked: Asked) -> TableProposal:
     headers = {names[header]: header for header in names}
     unused = [guess for guess in guesses if guess.role == "ignored" and guess.header]
     person = next((guess.name for guess in unused if names_person(guess.header, raw[guess.header])), None)
-    text = _write(name, guesses, outcome.lines(names), file.name, person)
-    return TableProposal(text, headers, left_out, doubts, outcome)
+    why = "guess (likely): a person's id by its name, and some have several rows"
+    head = [] if person is None else [f"person: {person}    # {why}"]
+    text = write_table(name, guesses, outcome.lines(names), f"Patients as in {clean(file.name)}", head)
+    return TableProposal(text, headers, left_out, doubts, outcome.sentence)
+
+
+def require_table_name(name: str) -> None:
+    """Refuses a name that no table can have."""
+    if not re.fullmatch(r"[a-z][a-z0-9_-]{0,63}", name):
+        raise UsageError(f"table name '{clean(name)}': use lower-case letters, digits, - and _, starting with a letter")
 
 
 def likely_outcomes(file: Path) -> list[str]:
@@ -209,17 +216,19 @@ def _quoted(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _write(name: str, guesses: Sequence[Guess], outcome: Sequence[str], file: str, person: str | None) -> str:
+def write_table(
+    name: str, guesses: Sequence[Guess], outcome: Sequence[str], title: str, head: Sequence[str] = ()
+) -> str:
+    """The YAML of a table, with the evidence beside each guess; `head` are lines that stand before the columns."""
     lines = [
         "# yaml-language-server: $schema=../schemas/table.json",
-        "# Proposed from a look at one file. Check every line that says guess, then delete the remark.",
+        "# Proposed from a look at the data. Check every line that says guess, then delete the remark.",
         f"name: {name}",
         "version: 1",
-        f"title: {_quoted(f'Patients as in {clean(file)}')}",
+        f"title: {_quoted(title)}",
+        *head,
+        "columns:",
     ]
-    if person is not None:
-        lines.append(f"person: {person}    # guess (likely): a person's id by its name, and some have several rows")
-    lines.append("columns:")
     for guess in guesses:
         lines.append(f"  - name: {guess.name}")
         for key, value in guess.keys.items():

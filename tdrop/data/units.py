@@ -116,7 +116,7 @@ def check_units(contract: Contract, site: Site) -> None:
     """Refuses a unit that does not exist, or that cannot become the table's, before anything is read in it."""
     for column in contract.columns:
         if column.unit is not None and column.unit not in _USUAL:
-            _require(column.unit, f"table '{contract.name}': columns.{column.name}.unit")
+            require_unit(column.unit, f"table '{contract.name}': columns.{column.name}.unit")
     extracts: tuple[Extract, ...] = (site,) if site.labels is None else (site, site.labels)
     for extract in extracts:
         for name, unit in extract.units.items():
@@ -125,7 +125,8 @@ def check_units(contract: Contract, site: Site) -> None:
                 convert(_ONE, unit, column.unit, molar_mass=column.molar_mass, where=f"{site.file}: units.{name}")
 
 
-def _require(unit: str, where: str) -> None:
+def require_unit(unit: str, where: str) -> None:
+    """Refuses what is no unit."""
     try:
         _parse(unit)
     except Exception:

@@ -9,7 +9,8 @@ with `read(location)` and, where the bytes of the location are not the content, 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -24,6 +25,8 @@ from tdrop.data.locations import Location, chunks_of, open_bytes, resolve, took_
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from tdrop.data.readers._event_reading import Store
 
 _Result = TypeVar("_Result")
 
@@ -58,6 +61,16 @@ def read_extract(
         raise ContractError(f"a reader of kind {site.reader.kind} needs the table that its rows are made by")
     frame: pd.DataFrame = _in_time(reader, location, lambda place: reader.read_table(place, contract, site))
     return frame
+
+
+@contextmanager
+def open_events(site: Extract, *, home: Path, base: Path) -> Iterator[Store]:
+    """A site's database of events, open for questions."""
+    reader = _reader_of(site)
+    if not hasattr(reader, "store"):
+        raise ContractError(f"a reader of kind {site.reader.kind} reads a table, and no database of events")
+    with reader.store(_location(site, home, base)) as store:
+        yield store
 
 
 def read_file(path: Path, kind: str | None = None, options: Mapping[str, Any] | None = None) -> pd.DataFrame:

@@ -92,6 +92,29 @@ select s.number as number, e.code as code, coalesce(e.unit, '') as unit, count(*
        count(e.value) as numbers
 from events e join selection s on s.code = e.code group by s.number, e.code, coalesce(e.unit, '')"""
 
+    def frequent(self, most: int, recently: int) -> str:
+        """By code at or before the index: patients, and with a value in the last `recently` microseconds; records.
+
+        Of the records those with a number, a text or a time are counted too; and the rows of the cohort.
+        """
+        recent = f"e.value is not null and (e.time = {STATIC} or e.time >= c.moment - {recently})"
+        return f"""{self._with(cohort=True)}
+select e.code as code, count(distinct c.subject) as patients, count(*) as records, count(e.value) as numbers,
+       count(distinct case when {recent} then c.subject end) as recent,
+       count(e.label) as labels, sum(case when e.time > {STATIC} then 1 else 0 end) as timed,
+       (select count(*) from cohort) as cohort_rows
+from cohort c join ({self.relations.events}) e on e.subject = c.subject and e.time <= c.moment
+group by e.code order by count(distinct c.subject) desc, e.code limit {most}"""
+
+    def described(self, codes: Sequence[Code]) -> str:
+        """By code, unit and text at or before the index: records and patients."""
+        text = "case when e.value is null then e.label end"
+        return f"""{self._with(cohort=True)}
+select e.code as code, coalesce(e.unit, '') as unit, {text} as label, count(*) as records,
+       count(distinct c.subject) as patients
+from cohort c join ({self.relations.events}) e on e.subject = c.subject and e.time <= c.moment
+where e.code in ({_listed(codes)}) group by e.code, coalesce(e.unit, ''), {text}"""
+
     def attrition(self) -> str:
         """How many persons and index dates are left after each condition, on one row."""
         steps, held = [], []
@@ -169,7 +192,7 @@ from cohort c left join seen a on a.subject = c.subject and a.place = c.place or
         # Births and deaths are few, and index records make the rows.
         codes = {self.relations.birth, self.relations.death, *self.index_codes}
         codes |= {code for item in asked for code, _ in item.codes}
-        chosen = f" where code in ({', '.join(sorted(map(literal, codes)))})"
+        chosen = f" where code in ({_listed(codes)})"
         parts = [f"events as (select subject, time, code, value, label, unit from ({self.relations.events}) r{chosen})"]
         parts.append(self._selection(asked))
         if units is not None:
@@ -194,7 +217,7 @@ from cohort c left join seen a on a.subject = c.subject and a.place = c.place or
         return _values("units", ("number", "unit", "scale", "shift"), rows or [(-99, "", 1.0, 0.0)])
 
     def _cohort(self) -> list[str]:
-        codes = ", ".join(sorted(map(literal, self.index_codes)))
+        codes = _listed(self.index_codes)
         birth = literal(self.relations.birth)
         return [
             f"births as (select subject, min(time) as birth, count(distinct time) as births from events "
@@ -244,6 +267,20 @@ from cohort c left join seen a on a.subject = c.subject and a.place = c.place or
         return f"""select c.subject as subject, c.place as place, {", ".join(columns)}
 from cohort c left join {relation} a on a.subject = c.subject and a.place = c.place
 group by c.subject, c.place order by c.subject, c.place"""
+
+
+def recorded(relations: Relations, codes: Iterable[Code]) -> str:
+    """Those of some codes that have a record."""
+    return f"select distinct code from ({relations.events}) r where code in ({_listed([relations.birth, *codes])})"
+
+
+def most_recorded(relations: Relations, most: int = 5000) -> str:
+    """The codes with the most records."""
+    return f"select code, count(*) as records from ({relations.events}) r group by code order by 2 desc limit {most}"
+
+
+def _listed(codes: Iterable[Code]) -> str:
+    return ", ".join(sorted(map(literal, set(codes))))
 
 
 def _values(name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

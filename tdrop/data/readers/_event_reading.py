@@ -62,6 +62,10 @@ class Store(Protocol):
         """What a message calls it."""
 
     @property
+    def own_codes(self) -> Mapping[str, tuple[str, ...]]:
+        """By code of a table, the place's own codes for the same."""
+
+    @property
     def relations(self) -> Relations:
         """Its records as SELECT statements."""
 
@@ -124,7 +128,7 @@ def _asked(store: Store, contract: Contract, *, features: bool, outcome: bool) -
         if events is None or not features:
             continue
         asked.columns[number] = column
-        asked.codes[number] = resolved = store.resolve(events)
+        asked.codes[number] = resolved = resolve_codes(store, events)
         pairs = tuple((code, category) for category, codes in events.by_category.items()
                       for given in codes for code in resolved[given])  # fmt: skip
         low, high = window_ends(events.window)
@@ -136,14 +140,23 @@ def _asked(store: Store, contract: Contract, *, features: bool, outcome: bool) -
         }
         for number, selection in events_by_number.items():
             if selection is not None:
-                asked.codes[number] = resolved = store.resolve(selection)
+                asked.codes[number] = resolved = resolve_codes(store, selection)
                 codes = {code for group in resolved.values() for code in group}
                 asked.wanted.append(Wanted(number, tuple((code, None) for code in sorted(codes, key=str))))
     return asked
 
 
+def resolve_codes(store: Store, selection: Selection) -> dict[str, tuple[Code, ...]]:
+    """By code of the contract, the codes that the place's records have, with those that its site calls its own."""
+    resolved = dict(store.resolve(selection))
+    for given in set(resolved) & set(store.own_codes):
+        own = store.resolve(Selection(codes=store.own_codes[given]))
+        resolved[given] = tuple(dict.fromkeys((*resolved[given], *(code for codes in own.values() for code in codes))))
+    return resolved
+
+
 def _index_codes(store: Store, index: Index) -> tuple[Code, ...]:
-    codes = tuple(code for group in store.resolve(index).values() for code in group)
+    codes = tuple(code for group in resolve_codes(store, index).values() for code in group)
     if not codes:
         raise DataError(
             f"{store.shown} knows none of the index's {index.selector}; check how they are written under `index`"

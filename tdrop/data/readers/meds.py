@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
+from pydantic import Field
 
 from tdrop.base import ContractError, DataError
 from tdrop.contracts import Contract, Extract, Record, Selection
@@ -26,9 +27,11 @@ class MedsReader(Record):
 
     Attributes:
         unit: The column with the values' units, if the files have one.
+        codes: By code of the table, the site's own codes for the same.
     """
 
     unit: str = "unit"
+    codes: dict[str, tuple[str, ...]] = Field(default_factory=dict)
 
     def read_table(self, location: Location, contract: Contract, extract: Extract) -> pd.DataFrame:
         """Returns one row per index with the contract's columns."""
@@ -47,7 +50,7 @@ class MedsReader(Record):
                         f"'{location.shown}': '{file.name}' has no column {absent[0]}; "
                         f"MEDS files have {', '.join(_NEEDED)}"
                     )
-            yield MedsStore(duck, files, codes, self.unit)
+            yield MedsStore(duck, files, codes, self.unit, self.codes)
 
     def fingerprint(self, location: Location) -> str:
         """sha256 of the files' names and bytes."""
@@ -88,6 +91,7 @@ class MedsStore:
     files: list[Path]
     codes: list[Path]
     unit: str
+    own_codes: Mapping[str, tuple[str, ...]]
 
     @property
     def shown(self) -> str:

@@ -53,10 +53,12 @@ class OmopReader(Record):
     Attributes:
         url_env: Name of the environment variable that holds the address of a PostgreSQL or SQLite database.
         cdm_schema: The schema that holds the tables, where it is not the usual one.
+        codes: By code of the table, the site's own codes for the same.
     """
 
     url_env: str | None = None
     cdm_schema: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    codes: dict[str, tuple[str, ...]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _address(self) -> Self:
@@ -79,17 +81,17 @@ class OmopReader(Record):
         """The database, open for questions."""
         if self.url_env is not None:
             asker = _Database(self.url_env, replace(location, shown=str(self.place)))
-            yield OmopStore(str(self.place), asker.dialect, asker.ask, self._tables("")).checked()
+            yield OmopStore(str(self.place), asker.dialect, asker.ask, self._tables(""), self.codes).checked()
         elif Path(location.address).is_file():
             with open_duckdb(location) as duck:
                 duck.do(f"attach {literal(location.address)} as cdm (read_only)")
                 duck.do("set enable_external_access = false")
-                yield OmopStore(f"'{location.shown}'", "duckdb", duck.ask, self._tables("cdm.")).checked()
+                yield OmopStore(f"'{location.shown}'", "duckdb", duck.ask, self._tables("cdm."), self.codes).checked()
         else:
             files = {file.stem.lower(): file for file in parquet_files(location)}
             with open_duckdb(location) as duck:
                 tables = {name: scan([files[name]]) for name in (*_COLUMNS, "concept_ancestor") if name in files}
-                yield OmopStore(f"'{location.shown}'", "duckdb", duck.ask, tables).checked()
+                yield OmopStore(f"'{location.shown}'", "duckdb", duck.ask, tables, self.codes).checked()
 
     def _tables(self, database: str) -> dict[str, str]:
         schema = f"{self.cdm_schema}." if self.cdm_schema else ("main." if database else "")
@@ -145,12 +147,14 @@ class OmopStore:
         dialect: duckdb, postgresql or sqlite.
         ask: Answers a SELECT statement.
         tables: By table of the CDM, the relation that holds it.
+        own_codes: By code of a table, the site's own codes for the same.
     """
 
     shown: str
     dialect: str
     ask: Callable[[str], pd.DataFrame]
     tables: Mapping[str, str]
+    own_codes: Mapping[str, tuple[str, ...]]
 
     def checked(self) -> Self:
         """Itself, once it has every table and column that is read."""

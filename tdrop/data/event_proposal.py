@@ -1,0 +1,294 @@
+"""Proposes a table from a database of events: the cohort's most frequent codes as features, every guess marked."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from tdrop.base import ContractError, DataError, UsageError
+from tdrop.contracts import Contract, Extract, Index, Selection, require_horizon
+from tdrop.data.columns import FEWEST_VALUES, Guess, guess_column
+from tdrop.data.names import split_words
+from tdrop.data.outcomes import source_outcome
+from tdrop.data.readers import open_events
+from tdrop.data.readers._event_queries import BIRTH, DAY, DEATH, Code, Queries
+from tdrop.data.readers._event_reading import Store, from_ucum, read_events, resolve_codes
+from tdrop.data.table_proposal import TableProposal, require_table_name, write_table
+from tdrop.data.units import molar_mass_of, require_unit
+
+#: Codes that are looked at, most frequent first; and columns that are proposed unless another number is asked for.
+MOST_CODES, MOST_COLUMNS = 300, 20
+#: From this share of its records with a number, or with a text, a code is a value; below, it happened or not.
+MOSTLY = 0.8
+#: A code that so many have tells nobody apart.
+NEARLY_ALL = 0.99
+#: A value is the last of so many days before the index; anything else happened at any time before.
+RECENT_DAYS = 365
+MOST_CATEGORIES = 12
+#: Letters of a title that are shown.
+MOST_LETTERS = 100
+_ID, _TIME, _DIED = "patient", "followed", "died"
+
+
+@dataclass(frozen=True)
+class EventsAsked:
+    """What a person says about the table.
+
+    Attributes:
+        index: Codes of the record that makes a person a row.
+        outcome: Codes of the records that are the outcome.
+        horizon: Within what time after the index.
+        most: How many features are proposed at most.
+    """
+
+    index: tuple[str, ...]
+    outcome: tuple[str, ...]
+    horizon: str
+    most: int = MOST_COLUMNS
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A code that may become a feature.
+
+    Attributes:
+        name: Of the column.
+        title: What the vocabulary calls it.
+        events: The column's events, as the YAML has them.
+        type: Of the column, as far as the records say.
+        unit: The unit of most of its values; "" for none.
+        share: Of the cohort's patients with such a record before the index.
+    """
+
+    name: str
+    title: str
+    events: Mapping[str, Any]
+    type: str
+    unit: str = ""
+    share: float = 0.0
+    categories: tuple[str, ...] = ()
+
+    @property
+    def draft(self) -> dict[str, Any]:
+        """The column as far as it is known before its values are looked at."""
+        more: dict[str, Any] = {"unit": self.unit} if self.unit else {}
+        more |= {"categories": list(self.categories)} if self.categories else {}
+        return {"name": self.name, "title": self.title, "type": self.type, "events": self.events, **more}
+
+
+def propose_event_table(name: str, extract: Extract, asked: EventsAsked, *, base: Path) -> TableProposal:
+    """Returns the YAML of a table by the most frequent codes of a cohort, for a person to read before it is used.
+
+    Args:
+        name: Name of the table.
+        extract: Where the database is.
+        asked: Index, outcome and horizon.
+        base: What a relative location is relative to.
+    """
+    require_table_name(name)
+    try:
+        require_horizon(asked.horizon)
+    except ValueError as error:
+        raise UsageError(f"--horizon cannot be used: {error}") from None
+    index = _selection(asked.index, extract)
+    with open_events(extract, home=base, base=base) as store:
+        candidates, left_out = _candidates(store, index, asked.most)
+        outcome = _outcome(store, _selection(asked.outcome, extract), asked.horizon)
+        draft = _draft(name, index, outcome, candidates)
+        frame = read_events(store, draft, extract)
+        title = " or ".join(titles_of(store, resolve_codes(store, Index.model_validate(index))).values())
+    if len(frame) < FEWEST_VALUES:
+        raise DataError(f"the index's codes make fewer than {FEWEST_VALUES} rows; check --index, or name more codes")
+    guesses = [Guess(_ID, "", {"title": "Patient", "role": "id", "type": "categorical"})]
+    for candidate in candidates:
+        guess = _guess(candidate, frame)
+        if guess.role == "ignored":
+            left_out[candidate.title] = re.sub(r"^guess \(\w+\): ", "", guess.why["role"])
+        else:
+            guesses.append(guess)
+    if len(guesses) == 1:
+        raise DataError("no code of the cohort can predict; name other index codes with --index")
+    guesses += _label_guesses(outcome)
+    remark = "    # `washout` and `age` narrow it down"
+    head = [f"index: {json.dumps({**index, 'occurrence': 'first'}, ensure_ascii=False)}{remark}"]
+    text = write_table(name, guesses, _outcome_lines(outcome), f"Patients with {title}", head)
+    return TableProposal(text, {}, left_out, {}, _sentence(frame, draft))
+
+
+def _selection(codes: Sequence[str], extract: Extract) -> dict[str, list[str]]:
+    """Codes as a person names them, by the key that a table has for them."""
+    numbers = extract.reader.kind == "omop" and all(code.isdecimal() for code in codes)
+    return {"concept_ids" if numbers else "codes": list(codes)}
+
+
+def _candidates(store: Store, index: Mapping[str, Any], most: int) -> tuple[list[_Candidate], dict[str, str]]:
+    """The features to look at: age, then the most frequent codes; and by title why a frequent code is none."""
+    record = Index.model_validate(index)
+    known = {code for codes in resolve_codes(store, record).values() for code in codes}
+    if not known:
+        raise DataError(f"{store.shown} knows none of the index's codes; check how --index is written")
+    queries = Queries(store.relations, record, (), tuple(known))
+    census = store.ask(queries.frequent(MOST_CODES, RECENT_DAYS * DAY))
+    rows = int(census["cohort_rows"].iloc[0]) if len(census) else 0
+    # Concept 0 stands for whatever the vocabulary has no concept for.
+    own = {*known, store.relations.birth, store.relations.death, 0}
+    census = census[~census["code"].isin(own) & (census["patients"] >= FEWEST_VALUES)]
+    codes = census["code"].tolist()
+    titles = store.titles(codes)
+    details = store.ask(queries.described(codes)) if codes else pd.DataFrame()
+    candidates = [_Candidate("age", "Age", {"codes": [BIRTH], "take": "days_since"}, "continuous", "years", 1.0)]
+    left_out: dict[str, str] = {}
+    static: set[int] = set()
+    items: list[Any] = list(census.itertuples(index=False))
+    for item in items:
+        if len(candidates) == most:
+            break
+        written, title = titles.get(item.code, (str(item.code), str(item.code)))
+        candidate = _candidate(item, rows, written, plain_title(title), details[details["code"] == item.code], store)
+        if isinstance(candidate, str):
+            left_out[plain_title(title)] = candidate
+        elif not item.timed and rows - int(item.patients) in static:
+            left_out[plain_title(title)] = "it says the opposite of another that holds always"
+        else:
+            static |= set() if item.timed else {int(item.patients)}
+            candidates.append(replace(candidate, name=_free_name(title, [each.name for each in candidates])))
+    return candidates, left_out
+
+
+def _candidate(item: Any, rows: int, written: str, title: str, details: pd.DataFrame, store: Store) -> _Candidate | str:
+    """What a frequent code may be as a feature, or why it is none."""
+    selector = "codes" if "/" in written or not str(item.code).isdecimal() else "concept_ids"
+    events: dict[str, Any] = {selector: [written]}
+    share = int(item.patients) / rows
+    if item.numbers >= MOSTLY * item.records:
+        counts = details.groupby("unit")["records"].sum()
+        unit = _unit(str(counts.idxmax()), store)
+        window = {"window": [f"-{RECENT_DAYS} d", "0 d"]} if item.timed else {}
+        share = int(item.recent) / rows
+        if item.recent < FEWEST_VALUES:
+            return f"fewer than {FEWEST_VALUES} patients have a value of the last {RECENT_DAYS} days"
+        return _Candidate("", title, {**events, **window, "take": "last"}, "continuous", unit, share)
+    if item.labels >= MOSTLY * item.records:
+        held = details[details["label"].notna() & (details["patients"] >= FEWEST_VALUES)]
+        labels = tuple(sorted({str(label).strip() for label in held["label"]} - {""}))
+        if not 2 <= len(labels) <= MOST_CATEGORIES:
+            return f"text of {details['label'].nunique():,} kinds"
+        return _Candidate("", title, {**events, "take": "last"}, "categorical", "", share, labels)
+    if share > NEARLY_ALL:
+        return "nearly everybody has it"
+    return _Candidate("", title, {**events, "take": "any"}, "binary", "", share)
+
+
+def _unit(unit: str, store: Store) -> str:
+    """A unit of the records as a table writes it; "" where there is none, or none that can be converted."""
+    text = from_ucum(store.unit_names([unit]).get(unit, unit)) if unit else "dimensionless"
+    try:
+        require_unit(text, "")
+    except ContractError:
+        return ""
+    return "" if text == "dimensionless" else text
+
+
+def _free_name(title: str, taken: Sequence[str]) -> str:
+    """A name that a column may have, after its title."""
+    name = re.sub(r"[^a-z0-9]+", "_", title.lower()).strip("_")[:40].rstrip("_")
+    name = name if re.match(r"[a-z]", name) else f"x_{name}"
+    reserved = {*taken, _ID, _TIME, _DIED, "happened"}
+    return next(free for free in (name, *(f"{name}_{place}" for place in range(2, 999))) if free not in reserved)
+
+
+def _outcome(store: Store, selection: Mapping[str, Any], horizon: str) -> dict[str, Any]:
+    """The table's `outcome`; death competes with any other outcome."""
+    record = Selection.model_validate(selection)
+    resolved = resolve_codes(store, record)
+    if not any(resolved.values()):
+        raise DataError(f"{store.shown} knows none of the outcome's codes; check how --outcome-code is written")
+    title = " or ".join(titles_of(store, resolved).values())
+    events: dict[str, Any] = dict(selection)
+    if DEATH not in record.listed:
+        events["competing"] = {"codes": [DEATH], "column": _DIED}
+    words = f"{title} within {horizon}"
+    return {"name": "outcome", "title": words, "time": _TIME, "event": "happened", "horizon": horizon, "events": events}
+
+
+def titles_of(store: Store, resolved: Mapping[str, tuple[Code, ...]]) -> dict[str, str]:
+    """By code of a table, what the place's vocabulary calls it; the code itself where it does not know it."""
+    titles = store.titles([code for codes in resolved.values() for code in codes])
+    titles = {BIRTH: (BIRTH, "Birth"), DEATH: (DEATH, "Death"), **titles}
+    return {
+        given: next((plain_title(titles[code][1]) for code in codes if code in titles), given)
+        for given, codes in resolved.items()
+    }
+
+
+def plain_title(title: str) -> str:
+    """A vocabulary's title on one line; titles are about codes and hold no patient's value."""
+    return re.sub(r"[^\S ]+|[\x00-\x1f]", " ", title).strip()[:MOST_LETTERS]
+
+
+def _draft(
+    name: str, index: Mapping[str, Any], outcome: Mapping[str, Any], candidates: Sequence[_Candidate]
+) -> Contract:
+    """A table that reads the candidates as they are."""
+    columns = [{"name": _ID, "role": "id", "type": "categorical"}, *(candidate.draft for candidate in candidates)]
+    columns += [{"name": guess.name, **guess.keys} for guess in _label_guesses(outcome)]
+    return Contract.model_validate(
+        {"name": name, "version": "1", "title": name, "index": index, "columns": columns, "outcome": outcome}
+    )
+
+
+def _label_guesses(outcome: Mapping[str, Any]) -> list[Guess]:
+    guesses = [
+        Guess(_TIME, "", {"title": "Follow-up", "role": "label", "unit": "days", "range": [0, None]}),
+        Guess("happened", "", {"title": "Seen by then", "role": "label", "type": "binary"}),
+    ]
+    if "competing" in outcome["events"]:
+        guesses.append(Guess(_DIED, "", {"title": "Died first", "role": "ignored", "type": "binary"}))
+    return guesses
+
+
+def _guess(candidate: _Candidate, frame: pd.DataFrame) -> Guess:
+    """A candidate with what its values say: ranges, and how many are missing."""
+    if candidate.name not in frame:
+        return Guess(candidate.name, "", {"role": "ignored"}, {"role": "nothing of it is recorded before the index"})
+    header = "age_years" if candidate.name == "age" else candidate.title
+    guess = guess_column(candidate.name, header, frame[candidate.name], {})
+    if guess.role == "ignored":
+        return guess
+    known = ("title", "type", "categories", "unit", "molar_mass")
+    why = {key: reason for key, reason in guess.why.items() if key not in known}
+    keys: dict[str, Any] = {"title": candidate.title, "type": candidate.type}
+    if candidate.unit:
+        keys["unit"] = candidate.unit
+        why["unit"] = "" if candidate.name == "age" else "guess (likely): as most of its records here"
+        mass = molar_mass_of(split_words(candidate.title), candidate.unit)
+        if mass is not None:
+            keys["molar_mass"], why["molar_mass"] = mass, "guess (likely): by its name, for other kinds of unit"
+    if candidate.categories:
+        keys |= {"categories": list(candidate.categories), "severity": {"categories": "row_warning"}}
+        why |= {"categories": "guess: the texts of this database", "severity": "guess: other texts only warn"}
+    keys |= {key: value for key, value in guess.keys.items() if key not in known} | {"events": dict(candidate.events)}
+    if candidate.name != "age":
+        why["events"] = f"guess (possible): {candidate.share:.0%} of the patients have such a record by then"
+    return Guess(candidate.name, "", keys, why)
+
+
+def _outcome_lines(outcome: Mapping[str, Any]) -> list[str]:
+    return ["outcome:", *(f"  {key}: {json.dumps(value, ensure_ascii=False)}" for key, value in outcome.items())]
+
+
+def _sentence(frame: pd.DataFrame, draft: Contract) -> str:
+    """What the outcome is here, with counts that are not small, for a person to contradict."""
+    _, counts = source_outcome(frame, draft)
+    shown = {name: f"{count:,}" if not 0 < count < FEWEST_VALUES else f"fewer than {FEWEST_VALUES}"
+             for name, count in counts.items()}  # fmt: skip
+    return (
+        f"Outcome: {draft.outcome.title}; it happened to {shown['positive']} of {shown['known']} patients, and "
+        f"{shown['horizon_not_reached']} left before that time."
+    )
