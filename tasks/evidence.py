@@ -42,7 +42,13 @@ def load_evidence(encoded: Ref, folds: Mapping[str, Ref], fits: Mapping[str, Seq
         persons = None if source.persons is None else source.persons[arrays["rows"]]
         given = (arrays["risk"], arrays["y"], arrays["weights"], risk)
         evidence.append(
-            Evidence(method, *given, persons=persons, target_persons=target.persons, origins=arrays.get("origins"))
+            Evidence(
+                *(method, *given),
+                persons=persons,
+                target_persons=target.persons,
+                origins=arrays.get("origins"),
+                stands_for=arrays.get("stands_for"),
+            )
         )
     return evidence
 
@@ -59,16 +65,20 @@ def list_promises(
     folds: Mapping[str, Ref],
     evidence: Sequence[Evidence],
     outcomes: NDArray[Any] | None = None,
+    weight: NDArray[Any] | None = None,
 ) -> tuple[SetSummary, ...]:
-    """The prediction sets of every method, counted; with outcomes (target rows,), also whether they held."""
+    """The prediction sets of every method, counted; with outcomes (target rows,), also whether they held.
+
+    Each outcome stands for `weight` (target rows,) patients, for one unless given.
+    """
     own, theirs = _ratios(place, encoded)
     ids = load_pair(encoded.path)[1].ids
     sets = []
     for one in evidence:
         kept = read_arrays(folds[one.method].path / RISKS)
-        weights = own[kept["rows"]]
+        weights = own[kept["rows"]] * kept.get("stands_for", 1.0)
         given = (one.source, one.y, weights, one.target, theirs)
-        sets.append(summarise_sets(one.method, given, outcomes=outcomes, ids=ids))
+        sets.append(summarise_sets(one.method, given, outcomes=outcomes, ids=ids, stands_for=weight))
     return tuple(sets)
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
-from numpy.typing import NDArray
 
-from tasks.audit import AUDIT, Audit, observe, weighed_outcomes
+from tasks.audit import AUDIT, Audit, observe, usable_list, weighed_outcomes
 from tasks.evidence import fitted_propensity, load_predictions, load_propensity, unlike_patients
-from tasks.labels import read_list
+from tasks.labels import OUTCOMES, KnownLabels, read_list
 from tasks.run import Run
 from tdrop.base import DataError, read_arrays, read_record, write_record
 from tdrop.choose import Trial
@@ -56,8 +54,8 @@ def gather(place: Place, run: Run, promotion: Promotion | None) -> ReportData:
     """Gathers everything that a report shows from the run's stages."""
     site = place.resolve(run.site)
     stages = run.stages
-    outcomes = stages.evaluation.path / "outcomes.npz"
-    y = read_arrays(outcomes)["y"] if outcomes.is_file() else None
+    known = KnownLabels.load(stages.evaluation.path / OUTCOMES)
+    y = None if known is None else known.y
     forecast = None if stages.forecast is None else stages.forecast.record(Forecast, FORECAST)
     labels, refused = (stages.evaluation.path / name for name in ("labels.json", REFUSED))
     return ReportData(
@@ -66,18 +64,20 @@ def gather(place: Place, run: Run, promotion: Promotion | None) -> ReportData:
         contract=site.contract,
         validation=stages.target.record(Validation, "validation.json"),
         source_validation=stages.source.record(Validation, "validation.json"),
-        shift=_judged(place, run, y, site.site.decision.threshold),
+        shift=_judged(place, run, known, site.site.decision.threshold),
         matching=stages.matching.record(Matching, "matching.json"),
         tuning=_marked_trials(run),
         choice=run.choice,
         evaluation=Evaluation.from_dict(stages.evaluation.json("evaluation.json")),
         predictions=load_predictions(run.trained.fits),
         y=y,
+        weight=None if known is None else known.weight,
+        follow_up=None if known is None else known.follow_up,
         unlike=unlike_patients(fitted_propensity(place, stages.encoded)),
         source_frame=pd.read_parquet(stages.source.path / FRAME),
         target_frame=pd.read_parquet(stages.target.path / FRAME),
         dropout_rates=_dropout_rates(run),
-        moved=_moved(place, run, y),
+        moved=_moved(place, run, known),
         failed_methods=run.trained.failed,
         labels=read_record(LabelCounts, labels) if labels.is_file() else None,
         refused_labels=stages.evaluation.json(REFUSED)["sentence"] if refused.is_file() else "",
@@ -86,48 +86,52 @@ def gather(place: Place, run: Run, promotion: Promotion | None) -> ReportData:
         rehearsal=_rehearsal(place, site.contract.name),
         promotion=promotion,
         forecast=forecast,
-        observations=_observations(place, run, forecast, y),
-        recalibration=None if y is None else _recalibration(place, run, y),
+        observations=_observations(place, run, forecast, known),
+        recalibration=None if known is None else _recalibration(place, run, known),
         left_out=left_out(site, stages.source, stages.encoded),
         batches=read_batches(place.site(run.site)),
     )
 
 
-def _recalibration(place: Place, run: Run, y: NDArray[Any]) -> Recalibration:
+def _recalibration(place: Place, run: Run, known: KnownLabels) -> Recalibration:
     """What known outcomes suggest, those of a label list weighed by how patients came on it."""
-    outcomes, weights = weighed_outcomes(read_list(place, run.site), run.stages.target.digest, y)
+    outcomes, weights = weighed_outcomes(read_list(place, run.site), run.stages.target.digest, known)
     risk = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS).mean
     stopped = run.stages.shift.record(Shift, "shift.json").verdict == "stop"
-    return suggest_recalibration(outcomes, risk, weights, stopped=stopped)
+    return suggest_recalibration(outcomes, risk, weights, left_early=known.weight, stopped=stopped)
 
 
-def _observations(place: Place, run: Run, forecast: Forecast | None, y: NDArray[Any] | None) -> tuple[Observation, ...]:
+def _observations(
+    place: Place, run: Run, forecast: Forecast | None, known: KnownLabels | None
+) -> tuple[Observation, ...]:
     """What was forecast beside what was observed: at the last audit, or by outcomes that the site had itself."""
-    if forecast is None or y is None:
+    if forecast is None or known is None:
         return ()
     if run.stages.audit is not None:
         return run.stages.audit.record(Audit, AUDIT).observations
-    if weighed_outcomes(read_list(place, run.site), run.stages.target.digest, y)[1] is not None:
+    listed = read_list(place, run.site)
+    if listed is not None and listed.target == run.stages.target.digest and usable_list(listed, known.y) is not None:
         # Who was asked for is no fair sample: only an audit weighs these outcomes.
         return ()
     return observe(forecast, run.stages.evaluation.record(Evaluation, "evaluation.json"), run.chosen, ())
 
 
-def _judged(place: Place, run: Run, y: NDArray[Any] | None, threshold: float) -> Shift:
+def _judged(place: Place, run: Run, labels: KnownLabels | None, threshold: float) -> Shift:
     """The shift under the verdict that known outcomes leave; its stage, made before any was read, stays as it is."""
     risk = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS).mean
     shift = run.stages.shift.record(Shift, "shift.json")
-    if y is None:
-        return shift.judged(judge_benefit(y, risk, threshold))
-    outcomes, weights = weighed_outcomes(read_list(place, run.site), run.stages.target.digest, y)
+    if labels is None:
+        return shift.judged(judge_benefit(None, risk, threshold))
+    given = (labels.y, risk, labels.weight)
+    outcomes, weights = weighed_outcomes(read_list(place, run.site), run.stages.target.digest, labels)
     support = measure_support(outcomes, risk, threshold, weights) if shift.verdict == "stop" else None
     if support is not None and support.enough:
         ends = {"low": support.benefit_low, "high": support.benefit_high}
         earned = shift.overruled(Ground(SUPPORTED, "caution", support.events, support.n, **ends))
         # What is offered then is recalibrated: how far the risks are off as they are is no ground any more.
-        return earned.judged(judge_known_ranking(y, risk))
-    known = (judge_known_outcomes(y, risk), judge_known_ranking(y, risk))
-    return shift.judged(judge_benefit(y, risk, threshold), *known)
+        return earned.judged(judge_known_ranking(*given))
+    known = (judge_known_outcomes(*given), judge_known_ranking(*given))
+    return shift.judged(judge_benefit(labels.y, risk, threshold, labels.weight), *known)
 
 
 def _marked_trials(run: Run) -> dict[str, list[Trial]]:
@@ -147,7 +151,7 @@ def _dropout_rates(run: Run) -> dict[str, DropoutRates]:
     return rates
 
 
-def _moved(place: Place, run: Run, y: NDArray[Any] | None) -> tuple[Moved, ...]:
+def _moved(place: Place, run: Run, known: KnownLabels | None) -> tuple[Moved, ...]:
     """What unlabelled patients did to the risks of the methods that used them."""
     fitted = load_propensity(fitted_propensity(place, run.stages.encoded))
     if fitted is None:
@@ -159,7 +163,8 @@ def _moved(place: Place, run: Run, y: NDArray[Any] | None) -> tuple[Moved, ...]:
             load_summary(ablation.path / PREDICTIONS).mean,
             load_summary(run.trained.fits[method][0].path / PREDICTIONS).mean,
             fitted.target,
-            y,
+            None if known is None else known.y,
+            None if known is None else known.weight,
         )
         for method, ablation in run.trained.ablations.items()
     )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tasks.evidence import idea_of_truth, load_evidence
 from tasks.run import Run
 from tdrop.base import (
+    Cohort,
     DataError,
     Doubles,
     Indices,
@@ -27,7 +28,15 @@ from tdrop.base import (
     write_record,
 )
 from tdrop.contracts import Contract
-from tdrop.data import label_fingerprint, read_labels, write_patients
+from tdrop.data import (
+    FollowUp,
+    LabelCounts,
+    Labels,
+    label_fingerprint,
+    read_labels,
+    weigh_outcomes,
+    write_patients,
+)
 from tdrop.disclosure import limit
 from tdrop.forecast import Drawn, draw_list, size_list
 from tdrop.home import (
@@ -43,6 +52,9 @@ from tdrop.home import (
     load_summary,
     write_private,
 )
+
+#: A target's outcomes beside its evaluation.
+OUTCOMES = "outcomes.npz"
 
 
 @dataclass(frozen=True)
@@ -68,10 +80,72 @@ def find_labels(site: ResolvedSite, path: str | None, needed: bool) -> OutcomeFi
     return None if digest is None else OutcomeFile(None, digest, needed)
 
 
-def open_or_refuse(site: ResolvedSite, folder: Path, ids: NDArray[Any], labels: OutcomeFile) -> NDArray[Any] | None:
-    """The outcomes (rows,), or None with the reason in refused_labels.json where the file cannot be used."""
+@dataclass(frozen=True)
+class KnownLabels:
+    """A target's outcomes once they may be seen.
+
+    Attributes:
+        y: Outcomes (rows,), NaN where unknown.
+        weight: For how many patients each stands because others left before the horizon (rows,), 0 where unknown; None
+            where all count alike.
+        follow_up: How long patients were followed, where the outcome is a time and an event that are weighted.
+    """
+
+    y: Doubles
+    weight: Doubles | None = None
+    follow_up: FollowUp | None = None
+
+    @property
+    def censored(self) -> Mask | None:
+        """Who left before the horizon, where the others are weighted for it (rows,)."""
+        return None if self.weight is None or self.follow_up is None else self.follow_up.censored
+
+    def save(self, path: Path) -> None:
+        """Writes outcomes.npz."""
+        arrays: dict[str, Any] = {"y": self.y}
+        if self.weight is not None and self.follow_up is not None:
+            arrays |= {"weight": self.weight, **vars(self.follow_up)}
+        np.savez(path, **arrays)
+
+    @classmethod
+    def load(cls, path: Path) -> Self | None:
+        """Reads what `save` wrote; None without a file."""
+        if not path.is_file():
+            return None
+        data = read_arrays(path)
+        if "weight" not in data:
+            return cls(data["y"])
+        follow_up = FollowUp(data["time"], data["event"], data["competing"], float(data["horizon"]))
+        return cls(data["y"], data["weight"], follow_up)
+
+
+def weigh_labels(labels: Labels, contract: Contract, cohort: Cohort, where: str) -> tuple[KnownLabels, LabelCounts]:
+    """Outcomes as they count, and their counts with what was done about patients who left before the horizon.
+
+    Args:
+        labels: Of the cohort's patients.
+        contract: The table.
+        cohort: The patients, encoded: who left is told by their features.
+        where: Whose labels they are, for a sentence.
+    """
+    if labels.follow_up is None:
+        return KnownLabels(labels.y), labels.counts
+    # The few outcomes of a list are as good as they are; whether they are enough is judged by what uses them.
+    asked = contract.outcome.censoring
+    weight, summary = weigh_outcomes(labels.follow_up, cohort.X, where, asked=asked, persons=cohort.persons, fewest=1)
+    counts = replace(
+        labels.counts,
+        censoring=summary.handling,
+        effective_n=summary.effective_n if weight is not None else None,
+        largest_weight=summary.largest_weight if weight is not None else None,
+    )
+    return KnownLabels(labels.y, weight, None if weight is None else labels.follow_up), counts
+
+
+def open_or_refuse(site: ResolvedSite, folder: Path, cohort: Cohort, labels: OutcomeFile) -> KnownLabels | None:
+    """The outcomes, or None with the reason in refused_labels.json where the file cannot be used."""
     try:
-        return _open_labels(site, folder, ids, labels.path)
+        return _open_labels(site, folder, cohort, labels.path)
     except DataError as error:
         # A file that cannot be reached now is tried again, and was not refused.
         if isinstance(error, Unavailable):
@@ -91,19 +165,20 @@ def _refusal(site: ResolvedSite, error: DataError) -> DataError:
     return LabelsRefused(f"the label file for site '{site.name}' was refused; why is in {file}", file)
 
 
-def _open_labels(site: ResolvedSite, folder: Path, ids: NDArray[Any], labels_path: str | None) -> NDArray[Any]:
-    """Reads the outcomes (rows,), NaN where unknown, and keeps their counts in labels.json."""
+def _open_labels(site: ResolvedSite, folder: Path, cohort: Cohort, labels_path: str | None) -> KnownLabels:
+    """Reads the outcomes and keeps their counts in labels.json."""
     where: Any = site.site if labels_path is None else Path(labels_path)
     like = None if labels_path is None else site.site
-    labels = read_labels(where, site.contract, ids, home=site.place.root, base=site.network.base, like=like)
+    labels = read_labels(where, site.contract, cohort.ids, home=site.place.root, base=site.network.base, like=like)
     if labels_path is not None and not labels.counts.known:
         raise DataError(
             f"label file of '{labels_path}' gives no patient's outcome; fill outcomes in, or give another file"
         )
-    write_record(folder / "labels.json", labels.counts)
+    known, counts = weigh_labels(labels, site.contract, cohort, f"label file of '{labels_path or site.name}'")
+    write_record(folder / "labels.json", counts)
     write_patients(folder / "label_problems.csv", labels.problems)
-    np.savez(folder / "outcomes.npz", y=labels.y)
-    return labels.y
+    known.save(folder / OUTCOMES)
+    return known
 
 
 def labels_folder(place: Place, site: str) -> Path:
@@ -231,10 +306,11 @@ def write_list(place: Place, run: Run, n: int | None, *, seed: int) -> WrittenLi
 
 def _known_already(place: Place, run: Run, patients: int) -> Mask:
     """Whose outcome an earlier audit brought (patients,)."""
-    outcomes = run.stages.evaluation.path / "outcomes.npz"
-    if remembered_labels(place, run.site) is None or not outcomes.is_file():
+    known = KnownLabels.load(run.stages.evaluation.path / OUTCOMES)
+    if remembered_labels(place, run.site) is None or known is None:
         return np.zeros(patients, dtype=np.bool_)
-    return np.isfinite(read_arrays(outcomes)["y"])
+    # Who left early came back already, and a list would learn no more.
+    return np.isfinite(known.y) if known.censored is None else np.isfinite(known.y) | known.censored
 
 
 def write_sheet(sheet: Path, ids: NDArray[Any], contract: Contract) -> None:

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from tasks.batches import with_new_patients
 from tasks.errors import RETRY_UNAVAILABLE, sanitize_errors
 from tasks.run import TransferSettings
-from tdrop.base import DataError, SiteStopped, plain, write_json, write_record
+from tdrop.base import DataError, Doubles, Mask, SiteStopped, plain, write_json, write_record
 from tdrop.contracts import Validation, join_validations
 from tdrop.data import (
+    CensoringSummary,
     Encoder,
+    FollowUp,
+    follow_up_of,
+    join_summaries,
     label_fingerprint,
     learn_encoder,
     not_recorded,
@@ -29,10 +31,12 @@ from tdrop.data import (
     prepare,
     read_labels,
     source_outcome,
+    weigh_outcomes,
     write_patients,
 )
 from tdrop.disclosure import conceal_validation
 from tdrop.home import (
+    CENSORING,
     ENCODER,
     FRAME,
     LABELLED,
@@ -135,6 +139,9 @@ def labelled_rows(
 ) -> None:
     """Writes source.npz (labelled), encoder.json and outcomes.json: the sources without the columns in `left_out`.
 
+    Where the outcome is a time and an event, censoring.json says what was done about patients who left before the
+    horizon: with weights they are among the rows, without an outcome.
+
     No target is among its inputs, so that what is fitted on it alone is fitted once for all of them.
 
     Args:
@@ -148,38 +155,86 @@ def labelled_rows(
     contract = sources[0].contract
     encoder = learn_encoder(frame, contract, left_out)
     write_record(folder / ENCODER, encoder)
-    y, counts = _known_outcomes(frame, sources)
-    known = ~pd.isna(y)
-    if not known.any():
+    outcomes = _known_outcomes(frame, sources)
+    if not np.isfinite(outcomes.y).any():
         raise DataError(
             f"site '{sources[0].name}' has no known outcome in any row; a source needs labels, "
             f"check the outcome of table '{contract.name}'"
         )
-    frame = frame[known].reset_index(drop=True)
     name = ", ".join(source.name for source in sources)
-    cohort = encoder.encode(frame, name, y=y[known], persons=persons_of(frame, contract))
+    y, weight, summaries = _weighed(frame, encoder, outcomes, sources)
+    kept = np.isfinite(y) if weight is None else np.isfinite(y) | outcomes.censored
+    frame = frame[kept].reset_index(drop=True)
+    if weight is None:
+        cohort = encoder.encode(frame, name, y=y[kept], persons=persons_of(frame, contract))
+    else:
+        cohort = encoder.encode(frame, name, persons=persons_of(frame, contract))
+        cohort = replace(cohort, y=y[kept].astype(np.float32), weight=weight[kept].astype(np.float32))
     if ORIGIN in frame:
         cohort = replace(cohort, origins=frame[ORIGIN].to_numpy())
     save_cohort(folder / SOURCE, cohort)
-    write_json(folder / "outcomes.json", counts)
+    write_json(folder / "outcomes.json", outcomes.counts)
+    if summaries:
+        write_record(folder / CENSORING, join_summaries(list(summaries.values())))
 
 
-def _known_outcomes(frame: pd.DataFrame, sources: Sequence[ResolvedSite]) -> tuple[NDArray[Any], dict[str, int]]:
-    """Outcomes of the sources' rows (rows,), NaN where unknown, and their counts."""
-    y = np.full(len(frame), np.nan)
+@dataclass(frozen=True)
+class _SourceOutcomes:
+    """Outcomes of the sources' rows, NaN where unknown (rows,), their counts, and by source how long it followed."""
+
+    y: Doubles
+    counts: Mapping[str, int]
+    follow_up: Mapping[str, FollowUp]
+    censored: Mask
+
+
+def _rows_of(frame: pd.DataFrame, source: ResolvedSite) -> Mask:
+    return np.asarray(frame[ORIGIN] == source.name) if ORIGIN in frame else np.ones(len(frame), dtype=bool)
+
+
+def _known_outcomes(frame: pd.DataFrame, sources: Sequence[ResolvedSite]) -> _SourceOutcomes:
+    y, censored = np.full(len(frame), np.nan), np.zeros(len(frame), dtype=bool)
     total: Counter[str] = Counter()
+    follow_up = {}
     for source in sources:
-        own = frame[ORIGIN] == source.name if ORIGIN in frame else np.ones(len(frame), dtype=bool)
+        own = _rows_of(frame, source)
         rows, contract = frame[own], source.contract
         if source.site.role == "both":
             ids, base = rows[contract.id_column].to_numpy(), source.network.base
-            y[own] = read_labels(source.site, contract, ids, home=source.place.root, base=base).y
+            labels = read_labels(source.site, contract, ids, home=source.place.root, base=base)
+            y[own], followed = labels.y, labels.follow_up
             positive = int((y[own] == 1).sum())
             total.update(known=int(np.isfinite(y[own]).sum()), positive=positive, missing=int(np.isnan(y[own]).sum()))
         else:
             y[own], counts = source_outcome(rows, contract)
+            followed = follow_up_of(rows, contract)
             total.update(counts)
-    return y, dict(total)
+        if followed is not None:
+            follow_up[source.name] = followed
+            censored[own] = followed.censored
+    return _SourceOutcomes(y, dict(total), follow_up, censored)
+
+
+def _weighed(
+    frame: pd.DataFrame, encoder: Encoder, outcomes: _SourceOutcomes, sources: Sequence[ResolvedSite]
+) -> tuple[Doubles, Doubles | None, dict[str, CensoringSummary]]:
+    """Outcomes (rows,), for how many patients each stands (rows,) or None, and by source what was done about leaving.
+
+    Each source has a hazard of leaving of its own: a study that ended early follows its patients otherwise.
+    """
+    each, summaries = np.isfinite(outcomes.y).astype(np.float64), {}
+    weighted = False
+    for source in sources:
+        followed, own = outcomes.follow_up.get(source.name), _rows_of(frame, source)
+        if followed is None:
+            continue
+        cohort = encoder.encode(frame[own].reset_index(drop=True), source.name)
+        asked, persons = source.contract.outcome.censoring, persons_of(frame[own], source.contract)
+        weight, summary = weigh_outcomes(followed, cohort.X, f"site '{source.name}'", asked=asked, persons=persons)
+        summaries[source.name] = summary
+        if weight is not None:
+            each[own], weighted = weight, True
+    return outcomes.y, each if weighted else None, summaries
 
 
 @stage("encoded")
@@ -190,8 +245,9 @@ def encoded_pair(folder: Path, site: ResolvedSite, labelled: Ref, target: Ref) -
     """
     frame = pd.read_parquet(target.path / FRAME)
     encoder = labelled.record(Encoder, ENCODER)
-    for name in (SOURCE, ENCODER):
-        shutil.copyfile(labelled.path / name, folder / name)
+    for name in (SOURCE, ENCODER, CENSORING):
+        if (labelled.path / name).is_file():
+            shutil.copyfile(labelled.path / name, folder / name)
     save_cohort(folder / TARGET, encoder.encode(frame, site.name, persons=persons_of(frame, site.contract)))
     write_json(folder / "counts.json", {"outcomes": labelled.json("outcomes.json"), "unseen": encoder.unseen(frame)})
     write_record(folder / LABELLED, labelled)

@@ -8,19 +8,16 @@ import shutil
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-from numpy.typing import NDArray
 
 from tasks.audit import weighed_outcomes
 from tasks.champion import Champion, find_champion
-from tasks.labels import read_list, remembered_labels
+from tasks.labels import KnownLabels, read_list, remembered_labels, weigh_labels
 from tasks.models import LINE, MODELS_DIGEST, RECALIBRATED_FROM, point_candidate
 from tasks.recording import record_recalibration
 from tasks.registry import version_at
 from tasks.site_record import SiteRecord, example_of
 from tasks.tracking import connect
-from tdrop.base import DataError, UsageError, plain, write_record
+from tdrop.base import Cohort, DataError, UsageError, plain, write_record
 from tdrop.data import read_labels
 from tdrop.disclosure import disclose_line, limit, shown_count
 from tdrop.evaluate import Adjustment, Recalibration, suggest_recalibration
@@ -71,11 +68,13 @@ def label_file(place: Place, site: str, labels: str | None) -> Path:
     return Path(file)
 
 
-def read_outcomes(place: Place, site: str, file: Path, ids: NDArray[Any]) -> NDArray[Any]:
-    """The outcomes of patients (rows,), NaN where unknown."""
+def read_outcomes(place: Place, site: str, file: Path, cohort: Cohort) -> KnownLabels:
+    """The outcomes of patients, and for how many each stands."""
     resolved = place.resolve(site)
-    labels = read_labels(file, resolved.contract, ids, home=place.root, base=resolved.network.base, like=resolved.site)
-    return labels.y
+    labels = read_labels(
+        file, resolved.contract, cohort.ids, home=place.root, base=resolved.network.base, like=resolved.site
+    )
+    return weigh_labels(labels, resolved.contract, cohort, f"label file of '{site}'")[0]
 
 
 def what_helps(site: str, suggested: Recalibration) -> Adjustment | None:
@@ -109,10 +108,10 @@ def recalibrate_site(place: Place, site: str, labels: str | None = None) -> Reca
             f"run `tdrop transfer {site}` and promote again"
         )
     cohort, served = load_cohort(target), Served.load(champion.folder)
-    y = read_outcomes(place, site, file, cohort.ids)
-    outcomes, weights = weighed_outcomes(read_list(place, site), champion.described.digests.target, y)
+    known = read_outcomes(place, site, file, cohort)
+    outcomes, weights = weighed_outcomes(read_list(place, site), champion.described.digests.target, known)
     # A verdict of stop makes no candidate, so no champion comes from a site that was stopped.
-    suggested = suggest_recalibration(outcomes, served.summarise(cohort).mean, weights)
+    suggested = suggest_recalibration(outcomes, served.summarise(cohort).mean, weights, left_early=known.weight)
     chosen = what_helps(site, suggested)
     before, *tried = suggested.adjustments
     shown = chosen or max(tried, key=lambda one: one.gain or 0.0, default=before)

@@ -20,7 +20,8 @@ def compared_patients(folder: Path, encoded: Ref, fitted: Ref, suspected: int = 
     """Writes shift.json; `suspected` counts patients whom the checks suspect to be in both extracts."""
     source, target = load_pair(encoded.path)
     shift = estimate_shift(source, target, seed=seed, fitted=load_propensity(fitted))
-    outcomes = judge_source_outcomes(source.y) if source.y is not None and source.task == "binary" else None
+    known = source.known().y
+    outcomes = judge_source_outcomes(known) if known is not None and source.task == "binary" else None
     write_record(folder / "shift.json", shift.judged(outcomes, judge_shared_patients(source, target, suspected)))
 
 

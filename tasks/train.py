@@ -229,9 +229,13 @@ def held_out_score(folder: Path, encoded: Ref, propensity: Ref, method: str, tri
     weights = density_ratio_weights(fitted)
     assert source.y is not None
     y, each = source.y[risks.rows], weights[risks.rows]
+    own = None if source.weight is None else source.weight[risks.rows].astype(np.float64)
+    each = each if own is None else each * own
     arrays: dict[str, Any] = {"rows": risks.rows, "risk": risks.risk, "fold": risks.fold, "y": y, "weights": each}
     if source.origins is not None and site_folds(source) is not None:
         arrays["origins"] = source.origins[risks.rows]
+    if own is not None:
+        arrays["stands_for"] = own
     np.savez(folder / RISKS, **arrays)
     # Where whole sites were left out they speak for a new one as they are, and each as much as the others.
     by_site = site_weights(source)

@@ -23,7 +23,7 @@ from tasks.champion import Champion, MadeFor, find_champion, made_for
 from tasks.registry import champion_record, version_at
 from tdrop.base import Cohort, DataError, Summary, TdropError, Unavailable, UsageError, plain, read
 from tdrop.contracts import Contract, Decision, Site
-from tdrop.data import features_of, read_labels
+from tdrop.data import features_of, observed_to_horizon, read_labels
 from tdrop.home import TARGET, Place, keyed, load_cohort, now, write_private
 from tdrop.metrics import referred_by_level
 from tdrop.served import CHAMPION, FEWEST, WHEN, Served, read_batches
@@ -265,9 +265,13 @@ def watch_outcomes(place: Place, site: str, labels: Path) -> WatchedOutcomes | N
         labels, resolved.contract, None, home=place.root, base=resolved.network.base, like=resolved.site
     )
     rows = _digests(place, site, outcomes.ids)
+    y = outcomes.y
+    if outcomes.follow_up is not None and resolved.contract.outcome.censoring != "drop":
+        # An early event is known before the others have reached the horizon: it must not count before they do.
+        y = np.where(observed_to_horizon(outcomes.follow_up, rows / 2.0**64), y, np.nan)
     with _alone(place, site):
         before = read_watch(place, site) or watched.state
-        state = before.add_outcomes(rows, outcomes.y, now())
+        state = before.add_outcomes(rows, y, now())
         if state.outcomes.patients != before.outcomes.patients:
             _write(place, state)
     extract = place.store / watched.champion.described.encoded / TARGET

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from tdrop.base import INTERVAL_LEVEL, Cohort, Doubles, Fitted, Floats, Task
 from tdrop.methods import build
@@ -43,13 +43,25 @@ class _TransferEstimator(BaseEstimator):  # type: ignore[misc]
         return np.asarray(self._fitted().summarise(self._rows(X), self.passes, seed=self.seed).sd)
 
     def _fit(
-        self, rows: Floats, y: NDArray[Any], X_target: ArrayLike | None, task: Task, classes: tuple[str, ...] = ()
+        self,
+        rows: Floats,
+        y: NDArray[Any],
+        X_target: ArrayLike | None,
+        task: Task,
+        classes: tuple[str, ...] = (),
+        sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Fits on source rows (rows, features) and y (rows,); without `X_target` the source stands for the target."""
         target = rows if X_target is None else validate_data(self, X_target, dtype=np.float32, reset=False)
         names = tuple(f"x{index}" for index in range(rows.shape[1]))
-        source = Cohort("source", np.arange(len(rows)), names, rows, y.astype(np.float32), task, classes=classes)
-        here = Cohort("target", np.arange(len(target)), names, target, task=task, classes=classes)
+        weight = None
+        if sample_weight is not None:
+            weight = _check_sample_weight(sample_weight, rows, dtype=np.float32, ensure_non_negative=True)
+            if task != "regression" and len(np.unique(y[weight > 0])) < 2:
+                raise ValueError("Classifier can't train when only one class is present.")
+        about: dict[str, Any] = {"task": task, "classes": classes}
+        source = Cohort("source", np.arange(len(rows)), names, rows, y.astype(np.float32), weight=weight, **about)
+        here = Cohort("target", np.arange(len(target)), names, target, **about)
         self.fitted_ = build(self.method).with_settings(**(self.settings or {})).fit(source, here, None, seed=self.seed)
         return self
 
@@ -79,10 +91,18 @@ class TransferClassifier(ClassifierMixin, _TransferEstimator):  # type: ignore[m
         seed: Seed of the fit and of the samples.
     """
 
-    def fit(self, X: ArrayLike, y: ArrayLike, X_target: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        X_target: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Fits on labelled source rows X (rows, features), y (rows,) and the target's rows without labels.
 
         Without `X_target` the source's own rows stand for the target: no transfer, for pipelines that know of none.
+        Each outcome counts `sample_weight` (rows,) times, such as 1 / G where others left before the horizon
+        (`tdrop.data.weigh_outcomes`); rows of weight 0 teach nothing.
         """
         rows, labels = validate_data(self, X, y, dtype=np.float32)
         check_classification_targets(labels)
@@ -90,9 +110,9 @@ class TransferClassifier(ClassifierMixin, _TransferEstimator):  # type: ignore[m
         if len(self.classes_) < 2:
             raise ValueError("Classifier can't train when only one class is present.")
         if len(self.classes_) == 2:
-            return self._fit(rows, outcome, X_target, "binary")
+            return self._fit(rows, outcome, X_target, "binary", sample_weight=sample_weight)
         names = tuple(str(index) for index in range(len(self.classes_)))
-        return self._fit(rows, outcome, X_target, "classes", names)
+        return self._fit(rows, outcome, X_target, "classes", names, sample_weight)
 
     def predict_proba(self, X: ArrayLike) -> Doubles:
         """Probabilities (rows, classes), in the order of `classes_`."""
@@ -116,13 +136,21 @@ class TransferRegressor(RegressorMixin, _TransferEstimator):  # type: ignore[mis
         seed: Seed of the fit and of the samples.
     """
 
-    def fit(self, X: ArrayLike, y: ArrayLike, X_target: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        X_target: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Fits on source rows X (rows, features) with their outcomes y (rows,), and the target's rows without.
 
         Without `X_target` the source's own rows stand for the target: no transfer, for pipelines that know of none.
+        Each outcome counts `sample_weight` (rows,) times, such as 1 / G where others left before the horizon
+        (`tdrop.data.weigh_outcomes`); rows of weight 0 teach nothing.
         """
         rows, values = validate_data(self, X, y, dtype=np.float32, y_numeric=True)
-        return self._fit(rows, values, X_target, "regression")
+        return self._fit(rows, values, X_target, "regression", sample_weight=sample_weight)
 
     def predict(self, X: ArrayLike) -> Doubles:
         """The samples' mean (rows,)."""

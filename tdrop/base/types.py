@@ -71,6 +71,8 @@ class Cohort:
         persons: Whose row it is, as a number that says nothing else (rows,); None where no person has two rows.
         origins: Name of the site that each row came from (rows,); None where all came from `site`.
         classes: Names of the K classes, in their order; empty unless the task is "classes".
+        weight: For how many patients each outcome stands (rows,), as where others left before it was known; 0 where it
+            is not known, and y is then NaN. None means 1 for everybody.
     """
 
     site: str
@@ -83,6 +85,7 @@ class Cohort:
     persons: Indices | None = None
     origins: NDArray[Any] | None = None
     classes: tuple[str, ...] = ()
+    weight: Floats | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ids", np.asarray(self.ids))
@@ -100,6 +103,8 @@ class Cohort:
             object.__setattr__(self, "persons", np.asarray(self.persons, dtype=np.int64))
         if self.origins is not None:
             object.__setattr__(self, "origins", np.asarray(self.origins, dtype=str))
+        if self.weight is not None:
+            object.__setattr__(self, "weight", np.ascontiguousarray(self.weight, dtype=np.float32))
         self._check()
 
     def _check(self) -> None:
@@ -122,11 +127,14 @@ class Cohort:
         bad = int((~np.isfinite(self.X)).any(axis=1).sum())
         if bad:
             raise DataError(f"{where}: {bad:,} of {rows:,} rows hold values that are not finite; impute or remove them")
+        if self.weight is not None:
+            self._check_weight(where, rows)
         if self.y is not None:
-            bad = int((~np.isfinite(self.y)).sum())
+            known = self.y[self.known_rows]
+            bad = int((~np.isfinite(known)).sum())
             if bad:
                 raise DataError(f"{where}: {bad:,} of {rows:,} outcomes are not finite; remove those rows")
-            if self.task == "binary" and not np.isin(self.y, (0.0, 1.0)).all():
+            if self.task == "binary" and not np.isin(known, (0.0, 1.0)).all():
                 raise DataError(f"{where}: a binary outcome must be 0 or 1; set task='regression' for other outcomes")
         self._check_classes(where)
 
@@ -138,8 +146,27 @@ class Cohort:
         count = len(self.classes)
         if len(set(self.classes)) != count or not 2 <= count <= MOST_CLASSES:
             raise DataError(f"{where}: {count} classes are named; name 2 to {MOST_CLASSES} different ones")
-        if self.y is not None and not np.isin(self.y, np.arange(count)).all():
+        if self.y is not None and not np.isin(self.y[self.known_rows], np.arange(count)).all():
             raise DataError(f"{where}: outcomes of {count} classes must be whole numbers from 0 to {count - 1}")
+
+    def _check_weight(self, where: str, rows: int) -> None:
+        assert self.weight is not None
+        if self.y is None:
+            raise DataError(f"{where}: weights are of outcomes, and there are none; give both or neither")
+        if self.weight.shape != (rows,):
+            raise DataError(f"{where}: {rows:,} rows of X but weights of shape {self.weight.shape}; give one per row")
+        bad = int((~np.isfinite(self.weight) | (self.weight < 0)).sum())
+        if bad:
+            raise DataError(f"{where}: {bad:,} of {rows:,} weights are below 0 or not finite; give 0 or more")
+
+    @property
+    def known_rows(self) -> Indices:
+        """Places of the patients whose outcome counts (known,): all of a labelled cohort without weights."""
+        return np.arange(len(self)) if self.weight is None else np.flatnonzero(self.weight > 0)
+
+    def known(self) -> Cohort:
+        """Returns the patients whose outcome counts."""
+        return self if self.weight is None else self.take(self.known_rows)
 
     def __len__(self) -> int:
         return len(self.X)
@@ -155,15 +182,16 @@ class Cohort:
         return html_table(repr(self), ("feature", "kind", "unit"), rows)
 
     def unlabelled(self) -> Cohort:
-        """Returns the same patients without outcomes."""
-        return replace(self, y=None)
+        """Returns the same patients without outcomes, and without weights, which tell whose outcome is known."""
+        return replace(self, y=None, weight=None)
 
     def take(self, rows: Indices | NDArray[np.bool_]) -> Cohort:
         """Returns the patients at `rows` (indices or mask)."""
         y = None if self.y is None else self.y[rows]
         persons = None if self.persons is None else self.persons[rows]
         origins = None if self.origins is None else self.origins[rows]
-        return replace(self, ids=self.ids[rows], X=self.X[rows], y=y, persons=persons, origins=origins)
+        weight = None if self.weight is None else self.weight[rows]
+        return replace(self, ids=self.ids[rows], X=self.X[rows], y=y, persons=persons, origins=origins, weight=weight)
 
 
 @dataclass(frozen=True)

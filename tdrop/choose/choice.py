@@ -87,7 +87,7 @@ def weigh_out_of_fold(
         method: Name of the method.
         risks: Risks of source rows by fits that did not see them.
         source: Labelled source.
-        weights: Density-ratio weights (source rows,).
+        weights: Density-ratio weights (source rows,); those of the outcomes themselves are multiplied in.
         coverage: Share of the target that the source's patients can stand for.
     """
     if source.y is None:
@@ -98,14 +98,16 @@ def weigh_out_of_fold(
         )
     losses = per_row_log_loss(source.y[risks.rows], risks.risk)
     persons = None if source.persons is None else source.persons[risks.rows]
-    collected = Losses.collect(losses, weights[risks.rows], persons)
+    own = None if source.weight is None else source.weight[risks.rows].astype(np.float64)
+    each = weights[risks.rows] if own is None else weights[risks.rows] * own
+    collected = Losses.collect(losses, each, persons)
     return FoldScore(
         method=method,
         log_loss=collected.mean,
         standard_error=collected.standard_error,
-        plain_log_loss=float(losses.mean()),
+        plain_log_loss=float(losses.mean() if own is None else np.average(losses, weights=own)),
         n=len(risks),
-        effective_n=coverage * effective_n(weights[risks.rows]),
+        effective_n=coverage * effective_n(each),
         folds=len(np.unique(risks.fold)),
         losses=collected,
     )

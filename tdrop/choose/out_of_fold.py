@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tdrop.base import (
     Cohort,
@@ -89,7 +90,7 @@ class OutOfFold:
 def deal_folds(
     source: Cohort, *, seed: int, folds: int = TUNING_FOLDS, most_rows: int = MOST_TUNING_ROWS
 ) -> tuple[Indices, Indices]:
-    """Deals source rows into folds that hold equally many outcomes, give or take one.
+    """Deals source rows with a known outcome into folds that hold equally many outcomes, give or take one.
 
     The same for every method and every trial of a seed, so that they are compared on the same patients. All rows of a
     person fall into one fold: a fit that saw one of them would know the others' outcome. Of several sources whole sites
@@ -104,7 +105,7 @@ def deal_folds(
         raise UsageError(f"site '{source.site}': tuning scores by log loss and needs a binary outcome")
     sites = site_folds(source)
     if sites is not None:
-        rows = np.arange(len(source))
+        rows = source.known_rows
         if len(rows) > most_rows:
             rows = np.sort(np.random.default_rng([seed, 8]).choice(rows, most_rows, replace=False))
         return rows, sites[rows]
@@ -118,7 +119,7 @@ def deal_folds(
             f"came {fewest:,} of one; give more patients"
         )
     generator = np.random.default_rng([seed, 8])
-    rows = np.arange(len(source))
+    rows = source.known_rows
     if len(rows) > most_rows:
         rows = np.sort(generator.choice(rows, most_rows, replace=False))
     if source.persons is not None:
@@ -156,6 +157,9 @@ def site_weights(source: Cohort) -> Doubles | None:
     if source.origins is None or site_folds(source) is None:
         return None
     _, rows, counts = np.unique(source.origins, return_inverse=True, return_counts=True)
+    if source.weight is not None:
+        # The outcomes of a site count as much as those of another, however many left it early.
+        counts = np.bincount(rows, source.weight)
     return np.asarray(len(source) / (len(counts) * counts[rows]), dtype=np.float64)
 
 
@@ -208,7 +212,7 @@ class Losses:
     weights: tuple[float, ...]
 
     @classmethod
-    def collect(cls, losses: Doubles, weights: Doubles | None = None, persons: Indices | None = None) -> Self:
+    def collect(cls, losses: Doubles, weights: NDArray[Any] | None = None, persons: Indices | None = None) -> Self:
         """Sums losses (rows,) with their weights (rows,), 1 unless given; the rows of one of `persons` count as one."""
         weights = np.ones(len(losses)) if weights is None else np.asarray(weights, dtype=np.float64)
         total = float(weights.sum())

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tdrop.base import Cohort, Count, Described, Doubles, FitError, Fitted, Indices, Method, StepCallback
 from tdrop.choose.out_of_fold import (
@@ -143,24 +144,28 @@ def score_trial(method: Described, source: Cohort, risks: OutOfFold, matching_ro
     y = source.y[risks.rows].astype(np.float64)
     per_row = per_row_log_loss(y, risks.risk)
     persons = None if source.persons is None else source.persons[risks.rows]
-    losses = Losses.collect(per_row, persons=persons)
+    weight = None if source.weight is None else source.weight[risks.rows]
+    losses = Losses.collect(per_row, weight, persons)
     wrong = misclassified(y, risks.risk)
     matched = np.isin(risks.rows, matching_rows)
-    matched_persons = None if persons is None else persons[matched]
+    matched_losses = None
+    if matched.any():
+        own = None if weight is None else weight[matched]
+        matched_losses = Losses.collect(per_row[matched], own, None if persons is None else persons[matched])
     return Trial(
         method=method.name,
         settings=dict(method.settings()),
         folds=len(np.unique(risks.fold)),
         log_loss=losses.mean,
         standard_error=losses.standard_error,
-        error_auroc=auroc(wrong, risks.sd) if risks.passes > 1 else None,
+        error_auroc=auroc(wrong, risks.sd, weight) if risks.passes > 1 else None,
         errors=int(wrong.sum()),
         n=len(risks),
-        auroc=auroc(y, risks.risk),
-        brier=brier(y, risks.risk),
-        matched_log_loss=float(per_row[matched].mean()) if matched.any() else None,
+        auroc=auroc(y, risks.risk, weight),
+        brier=brier(y, risks.risk, weight),
+        matched_log_loss=_mean(per_row[matched], None if weight is None else weight[matched]),
         matched_n=int(matched.sum()),
-        matched_losses=Losses.collect(per_row[matched], persons=matched_persons) if matched.any() else None,
+        matched_losses=matched_losses,
         losses=losses,
         site_log_loss=_mean_over_sites(source, risks, per_row),
     )
@@ -170,7 +175,17 @@ def _mean_over_sites(source: Cohort, risks: OutOfFold, losses: Doubles) -> float
     if source.origins is None or site_folds(source) is None:
         return None
     _, place, counts = np.unique(source.origins[risks.rows], return_inverse=True, return_counts=True)
+    if source.weight is not None:
+        each = source.weight[risks.rows].astype(np.float64)
+        return float((np.bincount(place, each * losses) / np.bincount(place, each)).mean())
     return float((np.bincount(place, losses) / counts).mean())
+
+
+def _mean(losses: Doubles, weight: NDArray[Any] | None) -> float | None:
+    """Weighted mean of losses (rows,); None without rows."""
+    if not len(losses):
+        return None
+    return float(losses.mean() if weight is None else np.average(losses, weights=weight))
 
 
 def refit(

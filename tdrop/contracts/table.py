@@ -256,7 +256,9 @@ class Outcome(Record):
         column: The label column; or instead `time` and `event`.
         positive: The label that counts as the outcome having happened.
         horizon: Within what time, such as `10 years`; left out where time plays no part, as in a diagnosis.
-        censoring: What becomes of patients who left before the horizon: `drop` leaves them out of the labelled rows.
+        censoring: What is done about patients who left before the horizon: `ipcw` weighs the outcomes of the others so
+            that they stand for everybody, `drop` leaves them out; without it, `ipcw` once 2% left.
+        competing: Labels of `event` that rule the outcome out, such as death of another cause: the outcome is then 0.
         events: Which records of a database are the outcome, where the site has one.
     """
 
@@ -267,7 +269,8 @@ class Outcome(Record):
     event: Name | None = None
     positive: Scalar = "1"
     horizon: str | None = None
-    censoring: Literal["drop"] = "drop"
+    censoring: Literal["ipcw", "drop"] | None = None
+    competing: Scalars = ()
     events: OutcomeEvents | None = None
 
     @field_validator("horizon")
@@ -282,6 +285,8 @@ class Outcome(Record):
             raise ValueError("an outcome has either `column`, or both `time` and `event`")
         if timed and self.horizon is None:
             raise ValueError("an outcome of `time` and `event` needs a `horizon`, such as `5 years`")
+        if not timed and (self.competing or self.censoring == "ipcw"):
+            raise ValueError("`competing` and `censoring: ipcw` need an outcome of `time` and `event`")
         if self.events is not None:
             spans = [span for span in (self.events.within, self.horizon) if span is not None]
             if not spans or len({span_in_days(span) for span in spans}) > 1:
@@ -401,6 +406,10 @@ class Contract(Record):
             elif outcome.positive not in known_labels(column):
                 known = ", ".join(known_labels(column))
                 yield ("outcome",), f"positive '{outcome.positive}' is no label of '{column.name}': {known}"
+            for label in outcome.competing:
+                if label not in known_labels(column) or label == outcome.positive:
+                    others = ", ".join(known for known in known_labels(column) if known != outcome.positive)
+                    yield ("outcome", "competing"), f"'{label}' is no other label of '{column.name}': {others}"
 
     def _event_problems(self) -> Iterator[tuple[KeyPath, str]]:
         used = [column.name for column in self.columns if column.events is not None]

@@ -1,3 +1,12 @@
+from .censoring import (
+    CensoringSummary as CensoringSummary,
+    FollowUp as FollowUp,
+    chance_still_followed as chance_still_followed,
+    join_summaries as join_summaries,
+    observed_share as observed_share,
+    observed_to_horizon as observed_to_horizon,
+    weigh_outcomes as weigh_outcomes,
+)
 from .encode import (
     Encoder as Encoder,
     features_of as features_of,
@@ -29,7 +38,13 @@ from .json_schemas import make_json_schemas as make_json_schemas, write_json_sch
 from .locations import no_such_file as no_such_file, resolve as resolve
 from .names import closest as closest, split_words as split_words, title_of as title_of, unit_in as unit_in
 from .outcome_proposal import Asked as Asked
-from .outcomes import LabelCounts as LabelCounts, read_labels as read_labels, source_outcome as source_outcome
+from .outcomes import (
+    LabelCounts as LabelCounts,
+    Labels as Labels,
+    follow_up_of as follow_up_of,
+    read_labels as read_labels,
+    source_outcome as source_outcome,
+)
 from .preparation import (
     Prepared as Prepared,
     harmonise as harmonise,

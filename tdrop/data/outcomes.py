@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from tdrop.base import Count, DataError, Doubles, Mask
+from tdrop.base import Amount, Count, DataError, Doubles, Mask
 from tdrop.contracts import Contract, Extract, LabelFile, Reader, Site, known_labels
+from tdrop.data.censoring import FollowUp
 from tdrop.data.hints import MISSING_WORDS
 from tdrop.data.identify import damaged, id_column, number_rows, restore, with_text_ids
 from tdrop.data.preparation import convert_columns, rename
@@ -32,6 +33,10 @@ class LabelCounts:
         conflicting: Patients of the file with contradicting outcomes; taken as unknown.
         unreadable: Rows of the file without an id or a readable outcome.
         horizon_not_reached: Patients who left before the horizon without the event.
+        censoring: What was done about them: "ipcw" weighs the outcomes of the others, "drop" leaves them out; "" where
+            the outcome is no time and event.
+        effective_n: Equally weighted patients who say as much as the known ones; None where all count alike.
+        largest_weight: For how many patients one counts, at most; None where all count alike.
     """
 
     known: Count = 0
@@ -41,6 +46,9 @@ class LabelCounts:
     conflicting: Count = 0
     unreadable: Count = 0
     horizon_not_reached: Count = 0
+    censoring: str = ""
+    effective_n: Amount | None = None
+    largest_weight: float | None = None
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,7 @@ class Labels:
         ids: The patients (rows,).
         y: Outcome (rows,), NaN where unknown.
         counts: How many there are, and what became of the rest.
+        follow_up: How long they were followed, where the outcome is a time and an event.
         problems: Rows of the file that give no outcome: id, row (line in the file), why; for the site's eyes only.
     """
 
@@ -58,6 +67,7 @@ class Labels:
     y: Doubles
     counts: LabelCounts
     problems: pd.DataFrame
+    follow_up: FollowUp | None = None
 
 
 def source_outcome(frame: pd.DataFrame, contract: Contract) -> tuple[Doubles, dict[str, int]]:
@@ -81,20 +91,25 @@ def source_outcome(frame: pd.DataFrame, contract: Contract) -> tuple[Doubles, di
 
 
 def _outcome_of(frame: pd.DataFrame, contract: Contract) -> tuple[Doubles, Mask]:
+    followed = follow_up_of(frame, contract)
+    if followed is not None:
+        return followed.y, followed.censored
+    assert contract.outcome.column is not None
+    return _happened(frame, contract, contract.outcome.column), np.zeros(len(frame), dtype=bool)
+
+
+def follow_up_of(frame: pd.DataFrame, contract: Contract) -> FollowUp | None:
+    """How long the patients of checked rows were followed, and how it ended; None where a column says the outcome."""
     outcome = contract.outcome
-    if outcome.column is not None:
-        return _happened(frame, contract, outcome.column), np.zeros(len(frame), dtype=bool)
-    assert outcome.time is not None
-    assert outcome.event is not None
+    if outcome.time is None or outcome.event is None:
+        return None
     time = frame[outcome.time].to_numpy(np.float64, na_value=np.nan, copy=True)
-    # Nobody is followed up for less than no time.
-    time[time < 0] = np.nan
-    event = _happened(frame, contract, outcome.event)
     horizon = horizon_in(contract, str(contract.column(outcome.time).unit))
-    y = np.full(len(frame), np.nan)
-    y[(time > horizon) | ((time == horizon) & (event == 0))] = 0.0
-    y[(event == 1) & (time <= horizon)] = 1.0
-    return y, (event == 0) & (time < horizon)
+    event = _happened(frame, contract, outcome.event)
+    # Nobody is followed up for less than no time; how it ended after the horizon need not be known.
+    time[(time < 0) | (np.isnan(event) & (time <= horizon))] = np.nan
+    competing = frame[outcome.event].astype("str").isin(outcome.competing).to_numpy(dtype=bool)
+    return FollowUp(time, event == 1, competing, horizon)
 
 
 def horizon_in(contract: Contract, unit: str) -> float:
@@ -165,7 +180,10 @@ def read_labels(
     frame, unclear = _with_ids_of(frame, contract, patients)
     table = _label_table(frame, bad, unclear | lost, contract, patients, np.asarray(raw.index))
     _refuse_beyond_tolerance(table, extract, len(np.asarray(ids)), name)
-    return _align(table, np.asarray(ids))
+    labels = _align(table, np.asarray(ids))
+    if contract.outcome.time is None:
+        return labels
+    return replace(labels, follow_up=_align_follow_up(table, labels.ids, contract))
 
 
 def _with_missing_words(extract: LabelFile, named: pd.DataFrame, contract: Contract) -> LabelFile:
@@ -267,6 +285,9 @@ def _label_table(
     y, censored = _outcome_of(frame, contract)
     listed = frame[contract.id_column]
     table = pd.DataFrame({"id": listed, "row": lines, "y": y, "censored": censored & ~bad & ~unclear})
+    followed = follow_up_of(frame, contract)
+    if followed is not None:
+        table = table.assign(time=followed.time, event=followed.event, competing=followed.competing)
     outcomes = table[~unclear].groupby("id")["y"].nunique()
     clash = listed.isin(outcomes.index[outcomes > 1]).to_numpy()
     reasons = [
@@ -301,8 +322,7 @@ def _refuse_beyond_tolerance(table: pd.DataFrame, extract: LabelFile, patients: 
             f"label file of '{name}': {strangers:,} of its {rows:,} rows name no patient of the cohort's {patients:,}; "
             "check the id column, or set `unknown_ids` under `labels` if it covers other patients too"
         )
-    kinds = ("no patient id", "unreadable outcome", "unclear id", "contradicts another row")
-    wrong = {kind: int(counts.get(kind, 0)) for kind in kinds}
+    wrong = {kind: int(counts.get(kind, 0)) for kind in _UNUSABLE}
     if sum(wrong.values()) / rows > extract.tolerance:
         listed = ", ".join(f"{count:,} {kind}" for kind, count in wrong.items() if count)
         raise DataError(
@@ -311,9 +331,13 @@ def _refuse_beyond_tolerance(table: pd.DataFrame, extract: LabelFile, patients: 
         )
 
 
+#: Rows of a label file that say nothing of a patient.
+_UNUSABLE = ("no patient id", "unreadable outcome", "unclear id", "contradicts another row")
+
+
 def _align(table: pd.DataFrame, ids: NDArray[Any]) -> Labels:
     index = pd.Index(ids).astype("str")
-    sound = table[~table["why"].isin(["no patient id", "unreadable outcome", "unclear id", "contradicts another row"])]
+    sound = table[~table["why"].isin(_UNUSABLE)]
     outcome = sound.dropna(subset="y").drop_duplicates("id").set_index("id")["y"]
     aligned = outcome.reindex(index).to_numpy(np.float64)
     unknown = index[np.isnan(aligned)]
@@ -329,3 +353,17 @@ def _align(table: pd.DataFrame, ids: NDArray[Any]) -> Labels:
     )
     problems = table.loc[table["why"] != "", ["id", "row", "why"]].reset_index(drop=True)
     return Labels(ids, aligned, counts, problems)
+
+
+def _align_follow_up(table: pd.DataFrame, ids: NDArray[Any], contract: Contract) -> FollowUp:
+    """The follow-up behind each patient's outcome (rows,); of who has none, the longest that the file tells."""
+    sound = table[~table["why"].isin(_UNUSABLE)]
+    order = np.lexsort([-sound["time"].fillna(-1).to_numpy(), sound["y"].isna().to_numpy()])
+    known = sound["y"].notna().to_numpy()
+    # Of several rows with an outcome the first counts, as for the outcome itself.
+    order = np.concatenate([np.flatnonzero(known), order[~known[order]]])
+    own = sound.iloc[order].drop_duplicates("id").set_index("id").reindex(pd.Index(ids).astype("str"))
+    marks = {name: own[name].eq(True).to_numpy(dtype=bool) for name in ("event", "competing")}
+    assert contract.outcome.time is not None
+    horizon = horizon_in(contract, str(contract.column(contract.outcome.time).unit))
+    return FollowUp(own["time"].to_numpy(np.float64), **marks, horizon=horizon)

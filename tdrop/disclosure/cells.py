@@ -216,7 +216,10 @@ RULES: Mapping[str, Mapping[str, Sequence[str]]] = {
     "LabelCounts": {
         "count": (
             *("known", "missing", "unknown_ids", "duplicates", "conflicting", "unreadable", "horizon_not_reached"),
-        )
+            "effective_n",
+        ),
+        # It tells when one patient left.
+        "stays": ("largest_weight",),
     },
     "Trial": {
         "count": ("errors", "n", "matched_n"),

@@ -286,6 +286,8 @@ def disclose(document: Document, policy: Policy) -> Document:
         previous=None,
         # Curves over single patients tell of single ones: only tables of rounded numbers leave.
         y=None,
+        weight=None,
+        follow_up=None,
         dropout_rates={},
         # Lists of new patients overlap, and so would what is said of them.
         batches=(),

@@ -155,7 +155,13 @@ def climb(
 
 
 def site_models(
-    method: Method, source: Cohort, target: Cohort, y: NDArray[Any], *, seed: int = 0
+    method: Method,
+    source: Cohort,
+    target: Cohort,
+    y: NDArray[Any],
+    *,
+    weight: NDArray[Any] | None = None,
+    seed: int = 0,
 ) -> dict[str, FitAndPredict]:
     """Returns what fits the last two rungs: a refit with the site's own patients, and a model of their own.
 
@@ -164,6 +170,7 @@ def site_models(
         source: The labelled source.
         target: The site's patients, encoded like the source.
         y: Their outcomes (rows,), NaN where unknown.
+        weight: For how many patients each stands because others left early (rows,); one unless given.
         seed: Of the fits.
     """
     if source.features != target.features:
@@ -171,7 +178,8 @@ def site_models(
     own = build(OWN_METHOD)
 
     def labelled(rows: Indices) -> Cohort:
-        return replace(target.take(rows), y=np.asarray(y, dtype=np.float32)[rows])
+        each = None if weight is None else np.asarray(weight, dtype=np.float32)[rows]
+        return replace(target.take(rows), y=np.asarray(y, dtype=np.float32)[rows], weight=each)
 
     def refit(rows: Indices, held: Indices) -> Doubles:
         fitted = method.fit(join_cohorts(source, labelled(rows)), target.unlabelled(), None, seed=seed)
@@ -194,7 +202,11 @@ def join_cohorts(first: Cohort, second: Cohort) -> Cohort:
         persons = np.concatenate([mine, theirs + mine.max(initial=-1) + 1])
     ids = np.concatenate([first.ids.astype(str), second.ids.astype(str)])
     y, X = np.concatenate([first.y, second.y]), np.concatenate([first.X, second.X])
-    return replace(first, ids=ids, X=X, y=y, persons=persons)
+    weight = None
+    if first.weight is not None or second.weight is not None:
+        each = (np.ones(len(one)) if one.weight is None else one.weight for one in (first, second))
+        weight = np.concatenate(list(each)).astype(np.float32)
+    return replace(first, ids=ids, X=X, y=y, persons=persons, weight=weight)
 
 
 def _refuse_models(events: int, n: int) -> str:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
-from tdrop.base import Cohort, Count, DataError, Doubles
+from tdrop.base import Cohort, Count, DataError, Doubles, Indices
 from tdrop.choose import deal_folds, predict_folds
 from tdrop.contracts import Contract
-from tdrop.data import Encoder, learn_encoder, persons_of, source_outcome
+from tdrop.data import Encoder, follow_up_of, learn_encoder, persons_of, source_outcome, weigh_outcomes
+from tdrop.evaluate.recalibration import mean_and_error
 from tdrop.methods import build
 from tdrop.metrics import auroc, per_row_log_loss
 
@@ -62,29 +63,38 @@ def measure_left_out(source_frame: pd.DataFrame, contract: Contract, encoder: En
     whole = learn_encoder(source_frame, contract, unknown)
     persons = persons_of(frame, contract)
     pair = [one.encode(frame, "source", y=y[known], persons=persons) for one in (whole, encoder)]
+    followed, weight = follow_up_of(source_frame, contract), None
+    if followed is not None:
+        X = whole.encode(source_frame.reset_index(drop=True), "source").X
+        each, _ = weigh_outcomes(followed, X, "source", asked=contract.outcome.censoring, fewest=1)
+        weight = None if each is None else each[known]
+        pair = [replace(one, weight=None if weight is None else weight.astype(np.float32)) for one in pair]
     try:
         rows, outcomes, (full, lean) = _out_of_fold(pair, seed)
     except DataError:
         # Too few outcomes to deal: the verdict says that as well.
         return LeftOut(encoder.left_out)
     losses = [per_row_log_loss(outcomes, risk) for risk in (full, lean)]
+    each = None if weight is None else weight[rows]
+    apart = losses[1] - losses[0]
+    error = float(np.std(apart, ddof=1) / np.sqrt(len(rows))) if each is None else mean_and_error(apart, each)[1]
     return LeftOut(
         columns=encoder.left_out,
-        rows=rows,
+        rows=len(rows),
         outcomes=int(outcomes.sum()),
-        log_loss_with=float(losses[0].mean()),
-        log_loss_without=float(losses[1].mean()),
-        standard_error=float(np.std(losses[1] - losses[0], ddof=1) / np.sqrt(rows)),
-        auroc_with=auroc(outcomes, full),
-        auroc_without=auroc(outcomes, lean),
+        log_loss_with=float(np.average(losses[0], weights=each)),
+        log_loss_without=float(np.average(losses[1], weights=each)),
+        standard_error=error,
+        auroc_with=auroc(outcomes, full, each),
+        auroc_without=auroc(outcomes, lean, each),
     )
 
 
-def _out_of_fold(pair: list[Cohort], seed: int) -> tuple[int, Doubles, list[Doubles]]:
-    """How many source patients were predicted, their outcomes (rows,), and by cohort their risks (rows,)."""
+def _out_of_fold(pair: list[Cohort], seed: int) -> tuple[Indices, Doubles, list[Doubles]]:
+    """Which source patients were predicted (rows,), their outcomes (rows,), and by cohort their risks (rows,)."""
     assert pair[0].y is not None
     rows, fold = deal_folds(pair[0], seed=seed)
     method = build(MEASURED_BY, refits=LEFT_OUT_REFITS)
     held = tuple(np.unique(fold).tolist())
     risks = [predict_folds(method, cohort, cohort.unlabelled(), (rows, fold), held, seed=seed).risk for cohort in pair]
-    return len(rows), pair[0].y[rows].astype(np.float64), risks
+    return rows, pair[0].y[rows].astype(np.float64), risks

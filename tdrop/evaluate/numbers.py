@@ -14,13 +14,17 @@ from tdrop.metrics import METRICS, DecisionLevels, Mean, MetricPart, Patients, R
 
 @dataclass(frozen=True)
 class KnownOutcomes:
-    """Known outcomes: which rows they belong to, their values, how many resamples to draw, and whose rows they are."""
+    """Known outcomes: which rows they belong to, their values, how many resamples to draw, and whose rows they are.
+
+    `weight` (known,) says for how many patients each stands; None where all count alike.
+    """
 
     rows: Indices
     y: Doubles
     resamples: int
     seed: int
     persons: Indices | None = None
+    weight: Doubles | None = None
 
     @property
     def events(self) -> int:
@@ -67,18 +71,22 @@ def resample_all(
     for summary in (summary for summaries in predictions.values() for summary in summaries):
         referrals = metrics.refer(summary, decision, unlike).take(labels.rows)
         known = metrics.take_patients(summary, labels.rows)
-        plans.append(_plan_statistics(Patients(known, decision, referrals, labels.y), inside))
+        plans.append(_plan_statistics(Patients(known, decision, referrals, labels.y, labels.weight), inside))
     blocks: list[list[Doubles]] = [[] for _ in plans]
     for counts in metrics.count_blocks(len(labels.y), labels.resamples, labels.seed, labels.persons):
+        if labels.weight is not None:
+            counts = counts * labels.weight.astype(np.float32)
         for plan, drawn in zip(plans, blocks, strict=True):
             drawn.append(np.concatenate([statistic.resampled(counts) for statistic in plan]))
-    fits = iter([_collect(plan, drawn, len(labels.y)) for plan, drawn in zip(plans, blocks, strict=True)])
+    once = np.ones(len(labels.y)) if labels.weight is None else labels.weight
+    fits = iter([_collect(plan, drawn, once) for plan, drawn in zip(plans, blocks, strict=True)])
     return {method: [next(fits) for _ in summaries] for method, summaries in predictions.items()}
 
 
-def _collect(plan: Sequence[Statistic], drawn: Sequence[Doubles], rows: int) -> FitNumbers:
+def _collect(plan: Sequence[Statistic], drawn: Sequence[Doubles], once: Doubles) -> FitNumbers:
+    """The numbers of all patients, each counted `once` (rows,), and those of the resamples."""
     names = [name for statistic in plan for name in statistic.names]
-    point = np.concatenate([statistic.resampled(np.ones((1, rows))) for statistic in plan])[:, 0]
+    point = np.concatenate([statistic.resampled(once[None]) for statistic in plan])[:, 0]
     resampled = np.concatenate(drawn, axis=1) if drawn else np.zeros((len(names), 0))
     rests_on = [pair for statistic in plan for pair in statistic.rests_on]
     return FitNumbers(
@@ -104,18 +112,20 @@ def _plan_statistics(patients: Patients, groups: Mapping[str, Indices]) -> list[
         for name, part in parts.items()
         if METRICS[name].subgroups
     ]
-    return _statistics(whole, patients.y) + _statistics(inside, patients.y)
+    return _statistics(whole, patients) + _statistics(inside, patients)
 
 
-def _statistics(parts: Sequence[tuple[str, MetricPart, Indices]], y: Doubles) -> list[Statistic]:
+def _statistics(parts: Sequence[tuple[str, MetricPart, Indices]], patients: Patients) -> list[Statistic]:
     """One statistic of all sums, which is what makes them cheap, and one for each of the others."""
+    y = patients.y
     sums = [(name, part, rows) for name, part, rows in parts if isinstance(part, Total | Mean | Ratio)]
     plan: list[Statistic] = [_sums(sums, y)] if sums else []
     for name, part, rows in parts:
         if len(rows) < len(y) and not isinstance(part, Total | Mean | Ranking):
             raise TypeError(f"metric '{name}': subgroups have totals, means and rankings only")
         if isinstance(part, Ranking):
-            plan.append(metrics.ranking_statistic(part.event, part.score, name=name, rows=rows))
+            ranking = metrics.ranking_statistic(part.event, part.score, name=name, rows=rows, weights=patients.weight)
+            plan.append(ranking)
         elif isinstance(part, Statistic) and all(part is not planned for planned in plan):
             # One statistic may stand for several metrics, as the calibration line does.
             plan.append(part)

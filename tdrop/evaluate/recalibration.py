@@ -86,6 +86,7 @@ def suggest_recalibration(
     risk: NDArray[Any],
     weights: NDArray[Any] | None = None,
     *,
+    left_early: NDArray[Any] | None = None,
     stopped: bool = False,
     folds: int = RECALIBRATION_FOLDS,
     seed: int = 0,
@@ -96,20 +97,22 @@ def suggest_recalibration(
         y: Outcomes (rows,), NaN where unknown.
         risk: Risks (rows,).
         weights: For how many patients each row stands (rows,), where some were likelier to be looked up; alike without.
+        left_early: The part of `weights` that is due to patients who left before the horizon (rows,), if any.
         stopped: Whether the verdict was stop, before any outcome: a line may then move further.
         folds: How many, at most.
         seed: Decides the folds.
     """
-    _, outcome, value, weight = take_known(y, risk, weights)
+    known, outcome, value, weight = take_known(y, risk, weights)
     events = int(outcome.sum())
-    before = _describe(AS_IT_IS, (0.0, 1.0), outcome, value, value, weight)
+    left = None if left_early is None else np.asarray(left_early, dtype=np.float64)[known]
+    before = _describe(AS_IT_IS, (0.0, 1.0), outcome, value, value, weight, left)
     if len(outcome) < 2:
         note = "an outcome known of at least two patients is needed to suggest a recalibration"
         return Recalibration(len(outcome), events, (before,), note)
     fold = deal_at_random(len(outcome), folds, seed)
     after = {name: cross_fit_line(outcome, value, weight, fold, name, stopped=stopped) for name in (INTERCEPT, SLOPE)}
     lines = {name: fit_recalibration(outcome, value, weight, name, stopped=stopped) for name in after}
-    described = [_describe(name, lines[name], outcome, value, after[name], weight) for name in after]
+    described = [_describe(name, lines[name], outcome, value, after[name], weight, left) for name in after]
     # The priors are the caution: asking for a gain beyond its standard error too would leave half of the gain that 20
     # outcomes can bring (docs/FORECAST.md).
     best = min((before, *described), key=lambda one: np.inf if one.log_loss is None else one.log_loss)
@@ -234,10 +237,16 @@ def deal_at_random(rows: int, folds: int, seed: int) -> Indices:
 
 
 def _describe(
-    name: str, line: tuple[float, float], y: Doubles, before: Doubles, after: Doubles, weights: Doubles
+    name: str,
+    line: tuple[float, float],
+    y: Doubles,
+    before: Doubles,
+    after: Doubles,
+    weights: Doubles,
+    left: Doubles | None,
 ) -> Adjustment:
     """Scores are weighed; what compares outcomes with risks group by group is of the patients looked up."""
-    slope, error = metrics.calibration_line(y, after), metrics.CalibrationError.measure(y, after)
+    slope, error = metrics.calibration_line(y, after, left), metrics.CalibrationError.measure(y, after, weights=left)
     gain: tuple[float | None, float | None, float | None] = (None, None, None)
     if name != AS_IT_IS:
         gain = gain_interval(metrics.per_row_log_loss(y, before), metrics.per_row_log_loss(y, after), weights)
@@ -245,7 +254,7 @@ def _describe(
         name=name,
         intercept=line[0],
         slope=line[1],
-        calibration_intercept=metrics.calibration_intercept(y, after),
+        calibration_intercept=metrics.calibration_intercept(y, after, left),
         calibration_slope=None if slope is None else slope[1],
         ece=None if error is None else error.value,
         ece_low=None if error is None else error.low,

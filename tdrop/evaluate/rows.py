@@ -106,7 +106,10 @@ def _seed_row(template: Row, name: str, seed: int, numbers: FitNumbers, spread: 
         return replace(row, why=why or "not estimable")
     low, high = patients_interval(name, [numbers])
     over: Over | None = None if low is None else "patients"
-    return replace(row, value=numbers.point[name], low=low, high=high, over=over)
+    # Patients are whole, also where each outcome stands for several.
+    value = numbers.point[name]
+    value = float(round(value)) if METRICS[template.metric].shape == "count" else value
+    return replace(row, value=value, low=low, high=high, over=over)
 
 
 def _why_not(name: str, n: int, events: int, spread: bool) -> Why | None:

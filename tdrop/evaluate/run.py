@@ -33,6 +33,7 @@ def evaluate_methods(
     reference: str = REFERENCE_METHOD,
     unlike: Mask | None = None,
     persons: Indices | None = None,
+    weight: NDArray[Any] | None = None,
 ) -> Evaluation:
     """Computes every number of a site.
 
@@ -48,10 +49,11 @@ def evaluate_methods(
         reference: The method that others are compared with on the same resamples.
         unlike: Who is unlike anyone the model learned from (rows,), as `Propensity.unlike`.
         persons: Whose row it is (rows,), where a person has several: they are resampled together.
+        weight: For how many patients each known outcome stands (rows,); None where all count alike.
     """
     rows = _check(site, predictions, y, seeds)
     groups = _group_rows(subgroups, rows)
-    labels = _known(y, bootstrap, seed, persons)
+    labels = _known(y, bootstrap, seed, persons, weight)
     tidy = {
         method: rows_without_outcomes(site, method, summaries, decision, seeds, groups, unlike)
         for method, summaries in predictions.items()
@@ -108,12 +110,15 @@ def _natural(label: str) -> tuple[float, bool, str]:
     return (float(number.group()) if number else float("inf"), number is None or number.start() == 0, label)
 
 
-def _known(y: NDArray[Any] | None, bootstrap: int, seed: int, persons: Indices | None) -> KnownOutcomes | None:
+def _known(
+    y: NDArray[Any] | None, bootstrap: int, seed: int, persons: Indices | None, weight: NDArray[Any] | None
+) -> KnownOutcomes | None:
     if y is None or not np.isfinite(y).any():
         return None
     rows = np.flatnonzero(np.isfinite(y))
     whose = None if persons is None else persons[rows]
-    return KnownOutcomes(rows, np.asarray(y, dtype=np.float64)[rows], bootstrap, seed, whose)
+    each = None if weight is None else np.asarray(weight, dtype=np.float64)[rows]
+    return KnownOutcomes(rows, np.asarray(y, dtype=np.float64)[rows], bootstrap, seed, whose, each)
 
 
 def patients_table(

@@ -114,6 +114,7 @@ def compare_risks(
     used: NDArray[Any],
     likeness: NDArray[Any],
     y: NDArray[Any] | None = None,
+    weight: NDArray[Any] | None = None,
 ) -> Moved:
     """Compares the risks (rows,) of a method with those of its ablation, `without` the unlabelled patients.
 
@@ -124,17 +125,23 @@ def compare_risks(
         used: Risks at the picked lambda.
         likeness: Each patient's chance of being a target patient, by the propensity.
         y: Outcomes, NaN where unknown, or None.
+        weight: For how many patients each outcome stands (rows,); one unless given.
     """
     before, after, like = (np.asarray(values, dtype=np.float64) for values in (without, used, likeness))
     count = min(GROUPS_OF_LIKENESS, len(before) // SMALLEST_GROUP)
     order = ascending(like)
     groups = tuple(_group(rows, like, before, after) for rows in np.array_split(order, count)) if count else ()
-    placebo = compare_with_placebo(before, after, y) if len(before) >= SMALLEST_GROUP else None
-    return Moved(method, lambda_, groups, _both(before, after, y), placebo)
+    placebo = compare_with_placebo(before, after, y, weight) if len(before) >= SMALLEST_GROUP else None
+    return Moved(method, lambda_, groups, _both(before, after, y, weight), placebo)
 
 
 def compare_with_placebo(
-    without: NDArray[Any], used: NDArray[Any], y: NDArray[Any] | None = None, *, seed: int = 0
+    without: NDArray[Any],
+    used: NDArray[Any],
+    y: NDArray[Any] | None = None,
+    weight: NDArray[Any] | None = None,
+    *,
+    seed: int = 0,
 ) -> Placebo:
     """Says what unlabelled patients changed beyond one shrinkage for everybody.
 
@@ -142,6 +149,7 @@ def compare_with_placebo(
         without: Risks of the ablation (rows,).
         used: Risks of the method (rows,).
         y: Outcomes (rows,), NaN where unknown, or None.
+        weight: For how many patients each outcome stands (rows,); one unless given.
         seed: Decides who gets whose remainder in the placebo.
     """
     start, end = logit(without), logit(used)
@@ -160,9 +168,9 @@ def compare_with_placebo(
     draws = [expit(shrunk + generator.permutation(rest)) for _ in range(PLACEBO_DRAWS)]
     losses = [per_row_log_loss(y[known], risk[known]) for risk in (np.asarray(without), np.asarray(used))]
     placebo = np.mean([per_row_log_loss(y[known], risk[known]) for risk in draws], axis=0)
-    weights = np.ones(int(known.sum()))
+    weights = np.ones(int(known.sum())) if weight is None else np.asarray(weight, dtype=np.float64)[known]
     beyond, low, high = gain_interval(placebo, losses[1], weights)
-    gain, placebo_gain = float((losses[0] - losses[1]).mean()), float((losses[0] - placebo).mean())
+    gain, placebo_gain = (float(np.average(losses[0] - one, weights=weights)) for one in (losses[1], placebo))
     return Placebo(1.0 + float(line[1]), explained, remaining, gain, placebo_gain, beyond, low, high, int(known.sum()))
 
 
@@ -171,18 +179,21 @@ def _group(rows: NDArray[Any], like: Doubles, before: Doubles, after: Doubles) -
     return MovedGroup(len(rows), *means)
 
 
-def _both(before: Doubles, after: Doubles, y: NDArray[Any] | None) -> tuple[Reliability, Reliability] | None:
+def _both(
+    before: Doubles, after: Doubles, y: NDArray[Any] | None, weight: NDArray[Any] | None
+) -> tuple[Reliability, Reliability] | None:
     known = np.zeros(len(before), dtype=np.bool_) if y is None else np.isfinite(y)
     if y is None or known.sum() < SMALLEST_GROUP or len(np.unique(y[known])) < 2:
         return None
-    return _reliability(y[known], before[known]), _reliability(y[known], after[known])
+    each = None if weight is None else weight[known]
+    return _reliability(y[known], before[known], each), _reliability(y[known], after[known], each)
 
 
-def _reliability(y: NDArray[Any], risk: Doubles) -> Reliability:
+def _reliability(y: NDArray[Any], risk: Doubles, weight: NDArray[Any] | None) -> Reliability:
     table, error, loss = (
-        CalibrationTable.group(y, risk, GROUPS_OF_LIKENESS),
-        CalibrationError.measure(y, risk),
-        log_loss(y, risk),
+        CalibrationTable.group(y, risk, GROUPS_OF_LIKENESS, weight),
+        CalibrationError.measure(y, risk, weights=weight),
+        log_loss(y, risk, weight),
     )
     assert error is not None
     assert loss is not None

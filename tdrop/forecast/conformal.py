@@ -89,7 +89,7 @@ def conformal_sets(
     Args:
         source: Out-of-fold risks (source rows,).
         y: Outcomes (source rows,).
-        weights: Density ratios of the source rows (source rows,).
+        weights: Density ratios of the source rows (source rows,), times for how many patients each outcome stands.
         target: Risks (target rows,).
         target_weights: Density ratios of the target rows, on the same scale (target rows,).
         alpha: The share of each class that may be missed.
@@ -146,6 +146,7 @@ def summarise_sets(
     alpha: float = CONFORMAL_ALPHA,
     outcomes: NDArray[Any] | None = None,
     ids: NDArray[Any] | None = None,
+    stands_for: NDArray[Any] | None = None,
 ) -> SetSummary:
     """Counts the sets of a method and, with outcomes (target rows,), NaN where unknown, how often they held.
 
@@ -155,6 +156,7 @@ def summarise_sets(
         alpha: The share of each class that may be missed.
         outcomes: Known outcomes, at audit.
         ids: Names of the target's patients (target rows,), as for `conformal_sets`.
+        stands_for: For how many patients each of these stands (target rows,); one unless given.
     """
     sizes = class_sizes(evidence[1], evidence[2])
     if min(sizes) < FEWEST_EFFECTIVE:
@@ -162,7 +164,8 @@ def summarise_sets(
     sets = conformal_sets(*evidence, alpha=alpha, ids=ids)
     y = np.full(len(sets.outcome), np.nan) if outcomes is None else np.asarray(outcomes, dtype=np.float64)
     groups = [(y == 0, sets.without), (y == 1, sets.outcome)]
-    covered = [float(held[known].mean()) if known.any() else None for known, held in groups]
+    each = np.ones(len(y)) if stands_for is None else np.asarray(stands_for, dtype=np.float64)
+    covered = [float(np.average(held[known], weights=each[known])) if known.any() else None for known, held in groups]
     return SetSummary(
         method,
         alpha,

@@ -133,11 +133,12 @@ class Evidence:
         method: Name of the method.
         source: Risks of source rows, each by a fit that did not see it (source rows,).
         y: Their outcomes (source rows,).
-        weights: What makes them look like the target (source rows,).
+        weights: What makes them look like the target (source rows,), times for how many patients each outcome stands.
         target: Risks of the target's patients (target rows,), by the same kind of fit as those of the source.
         persons: Whose source row it is (source rows,); None where no person has two rows.
         target_persons: Whose target row it is (target rows,); None where no person has two rows.
         origins: Site of each source row where whole sites were left out (source rows,); else None.
+        stands_for: For how many source patients each outcome stands (source rows,); None where for one.
     """
 
     method: str
@@ -148,6 +149,7 @@ class Evidence:
     persons: Indices | None = None
     target_persons: Indices | None = None
     origins: NDArray[Any] | None = None
+    stands_for: Doubles | None = None
 
     def __post_init__(self) -> None:
         for name in ("source", "y", "weights", "target"):

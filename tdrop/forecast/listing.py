@@ -139,7 +139,14 @@ class ListOutcomes:
             raise DataError("none of the patients on the list came back with an outcome; look some up first")
 
 
-def collect_outcomes(drawn: Drawn, y: NDArray[Any], before: Mask | None = None) -> ListOutcomes:
+def collect_outcomes(
+    drawn: Drawn,
+    y: NDArray[Any],
+    before: Mask | None = None,
+    *,
+    weights: NDArray[Any] | None = None,
+    censored: Mask | None = None,
+) -> ListOutcomes:
     """Takes outcomes (rows,), NaN where unknown, for a list; who is missing is taken to be missing by chance.
 
     Args:
@@ -147,16 +154,18 @@ def collect_outcomes(drawn: Drawn, y: NDArray[Any], before: Mask | None = None) 
         y: Outcomes of all patients (rows,), NaN where unknown.
         before: Whose outcome was known when the list was drawn (rows,), as `draw_list` had it; each of them stands for
             nobody else.
+        weights: For how many patients each outcome stands because others left before the horizon (rows,).
+        censored: Who these others are (rows,): they came back, without an outcome.
     """
     everyone = np.asarray(y, dtype=np.float64)
     outcome = everyone[drawn.rows]
     known = np.isfinite(outcome)
-    share = known.sum() / len(known)
+    share = (known if censored is None else known | censored[drawn.rows]).sum() / len(known)
     rows, probability = drawn.rows[known], drawn.probability[known] * share
     if before is not None:
         certain = np.setdiff1d(np.flatnonzero(np.asarray(before) & np.isfinite(everyone)), drawn.rows)
         rows, probability = np.append(rows, certain), np.append(probability, np.ones(len(certain)))
-    return ListOutcomes(rows, everyone[rows], probability)
+    return ListOutcomes(rows, everyone[rows], probability if weights is None else probability / weights[rows])
 
 
 @dataclass(frozen=True)

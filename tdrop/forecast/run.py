@@ -172,7 +172,7 @@ def _held_out(evidence: Evidence, threshold: float) -> tuple[HeldOutSite, ...]:
     """How a method did at held-out sites; nothing where its patients came from one site or were dealt by patient."""
     if evidence.origins is None:
         return ()
-    return measure_held_out(evidence.origins, evidence.y, evidence.source, threshold)
+    return measure_held_out(evidence.origins, evidence.y, evidence.source, threshold, evidence.stands_for)
 
 
 def _sampling(evidence: Evidence, reference: Doubles, threshold: float, resamples: int, seed: int) -> Doubles:

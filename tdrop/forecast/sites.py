@@ -26,7 +26,7 @@ from scipy.special import expit, logit
 from scipy.stats import norm, t as student
 
 from tdrop.base import INTERVAL_LEVEL, Doubles
-from tdrop.metrics import calibration_line, delong, per_row_log_loss
+from tdrop.metrics import auroc, calibration_line, delong, per_row_log_loss
 
 #: Fewest held-out sites that say anything about the next one.
 FEWEST_HELD_OUT = 3
@@ -128,7 +128,9 @@ class NextSite:
     sites: int
 
 
-def measure_held_out(origins: NDArray[np.str_], y: Doubles, risk: Doubles, threshold: float) -> tuple[HeldOutSite, ...]:
+def measure_held_out(
+    origins: NDArray[np.str_], y: Doubles, risk: Doubles, threshold: float, weights: Doubles | None = None
+) -> tuple[HeldOutSite, ...]:
     """How a method did at each site by fits that did not see it; sites with one kind of outcome are left out.
 
     Args:
@@ -136,38 +138,54 @@ def measure_held_out(origins: NDArray[np.str_], y: Doubles, risk: Doubles, thres
         y: Outcomes (rows,).
         risk: Out-of-fold risks (rows,).
         threshold: The decision level.
+        weights: For how many patients each outcome stands (rows,); one unless given.
     """
-    sites = (str(site) for site in np.unique(origins))
-    measured = (measure_site(site, y[origins == site], risk[origins == site], threshold) for site in sites)
+    each = np.ones(len(y)) if weights is None else weights
+    measured = (
+        measure_site(str(site), y[own], risk[own], threshold, None if weights is None else each[own])
+        for site in np.unique(origins)
+        if (own := origins == site).any()
+    )
     return tuple(site for site in measured if site is not None)
 
 
-def measure_site(site: str, y: Doubles, risk: Doubles, threshold: float) -> HeldOutSite | None:
-    """How risks (rows,) did for outcomes (rows,); None with fewer than two patients of each kind."""
+def measure_site(
+    site: str, y: Doubles, risk: Doubles, threshold: float, weights: Doubles | None = None
+) -> HeldOutSite | None:
+    """How risks (rows,) did for outcomes (rows,); None with fewer than two patients of each kind.
+
+    Each outcome stands for `weights` (rows,) patients, for one unless given.
+    """
     n, events = len(y), int(y.sum())
     if min(events, n - events) < 2:
         return None
-    auroc, auroc_variance = delong(risk[y == 0], risk[y == 1])
+    ranking, ranking_variance = delong(risk[y == 0], risk[y == 1])
+    # Unequal weights say as much as fewer patients.
+    lost = 1.0 if weights is None else n * float((weights**2).sum()) / float(weights.sum()) ** 2
+    if weights is not None:
+        ranking = auroc(y, risk, weights) or ranking
     losses, acted = per_row_log_loss(y, risk), risk >= threshold
     wrong = (acted != (y == 1)).astype(np.float64)
     gains = acted * (y - (1 - y) * threshold / (1 - threshold))
-    slope, slope_variance = _slope(y, risk)
-    ratio = float(events / risk.sum())
+    slope, slope_variance = _slope(y, risk, weights)
+    ratio = float(events / risk.sum() if weights is None else (weights @ y) / (weights @ risk))
     variances: dict[SiteNumber, float] = {
-        "auroc": auroc_variance,
+        "auroc": ranking_variance,
         "log_loss": float(losses.var(ddof=1) / n),
         "error_rate": float((wrong.var(ddof=1) + 1e-6) / n),
         "net_benefit": float((gains.var(ddof=1) + 1e-6) / n),
         "observed_expected": ratio**2 * (1 - events / n) / events,
         "slope": slope_variance,
     }
-    means = (float(losses.mean()), float(wrong.mean()), float(gains.mean()))
-    return HeldOutSite(site, n, events, auroc, *means, ratio, slope, variances)
+    log_loss, error_rate, benefit = (float(np.average(values, weights=weights)) for values in (losses, wrong, gains))
+    if weights is not None:
+        variances = {name: lost * variance for name, variance in variances.items()}
+    return HeldOutSite(site, n, events, ranking, log_loss, error_rate, benefit, ratio, slope, variances)
 
 
-def _slope(y: Doubles, risk: Doubles) -> tuple[float | None, float]:
+def _slope(y: Doubles, risk: Doubles, weights: Doubles | None = None) -> tuple[float | None, float]:
     """The slope of calibration and its sampling variance."""
-    line = calibration_line(y, risk)
+    line = calibration_line(y, risk, weights)
     if line is None:
         return None, 0.0
     log_odds = logit(np.clip(risk, 1e-9, 1 - 1e-9))

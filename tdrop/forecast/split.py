@@ -66,6 +66,7 @@ def split_drop(
     *,
     loss: str = "log_loss",
     weights: NDArray[Any] | None = None,
+    source_weights: NDArray[Any] | None = None,
     rows: tuple[int, int] | None = None,
     resamples: int = SPLIT_RESAMPLES,
     seed: int = 0,
@@ -76,7 +77,8 @@ def split_drop(
         losses: Loss of each source row (out of fold) and of each target row with a known outcome.
         target_chance: P(target | x) of the same rows, cross-fitted on the sites as they are.
         loss: Its name.
-        weights: What each target row stands for (target rows,), where a list was drawn.
+        weights: What each target row stands for (target rows,), where a list was drawn or patients left early.
+        source_weights: The same of the source rows (source rows,).
         rows: Patients of source and target behind `target_chance`; by default as many as there are losses.
         resamples: Draws of both sites' patients.
         seed: Of the draws.
@@ -86,8 +88,11 @@ def split_drop(
     if not min(map(len, sides)) or any(len(a) != len(b) for a, b in zip(sides, target_chance, strict=True)):
         raise DataError(f"a drop is split over rows of both sites; got {len(sides[0]):,} and {len(sides[1]):,} losses")
     chance = [_equal_priors(one, sizes) for one in target_chance]
-    design = np.ones(len(sides[1])) if weights is None else np.asarray(weights, dtype=np.float64)
-    base, shared = (np.ones(len(sides[0])), design), (chance[0], design * (1 - chance[1]))
+    design = [
+        np.ones(len(side)) if each is None else np.asarray(each, dtype=np.float64)
+        for side, each in zip(sides, (source_weights, weights), strict=True)
+    ]
+    base, shared = tuple(design), (design[0] * chance[0], design[1] * (1 - chance[1]))
     point = _steps(sides, base, shared, (np.ones((1, len(sides[0]))), np.ones((1, len(sides[1])))))[:, 0]
     blocks = zip(
         count_blocks(len(sides[0]), resamples, seed), count_blocks(len(sides[1]), resamples, seed + 1), strict=True

@@ -1,5 +1,6 @@
 from .environment import prepare_environment as prepare_environment, quieten as quieten
 from .files import (
+    CENSORING as CENSORING,
     ENCODER as ENCODER,
     FAILURE as FAILURE,
     FORECAST as FORECAST,

@@ -12,6 +12,8 @@ from tdrop.base import Cohort, Feature, Summary, Task, plain, read, read_arrays
 
 #: Files of a stage with encoded patients; its source alone is a stage too, which the last one names.
 SOURCE, TARGET, ENCODER, LABELLED = "source.npz", "target.npz", "encoder.json", "labelled.json"
+#: What was done about source patients who left before the horizon.
+CENSORING = "censoring.json"
 #: An extract's checked rows.
 FRAME = "frame.parquet"
 #: P(target | x) of both sites' patients.
@@ -36,6 +38,7 @@ def save_cohort(path: Path, cohort: Cohort) -> None:
     """Writes a cohort to an .npz file."""
     known: dict[str, Any] = {"y": cohort.y, "persons": cohort.persons, "origins": cohort.origins}
     known["classes"] = np.asarray(cohort.classes) if cohort.classes else None
+    known["weight"] = cohort.weight
     np.savez(
         path,
         site=np.asarray(cohort.site),
@@ -62,6 +65,7 @@ def load_cohort(path: Path) -> Cohort:
         persons=data.get("persons"),
         origins=data.get("origins"),
         classes=tuple(map(str, data.get("classes", ()))),
+        weight=data.get("weight"),
     )
 
 

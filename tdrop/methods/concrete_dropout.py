@@ -93,7 +93,7 @@ class ConcreteNetwork(NeuralNetwork):
             mask = torch.add(pool.take(*hidden.shape), location).sigmoid_()
             hidden = hidden / keep[place] * mask
         outputs = self.layers.output(hidden) + self.layers.linear_term(batch.x)
-        fit = output_loss(outputs, batch.y, self.task)
+        fit = output_loss(outputs, batch.y, self.task, batch.weight)
         if self.log_noise is not None:
             fit = 0.5 * (fit * torch.exp(-self.log_noise[0]) + self.log_noise[0])
         return fit + self._divergence() / self._rows

@@ -53,7 +53,7 @@ class EnsembleNetwork(NeuralNetwork):
 
     def loss(self, batch: TrainingBatch, pool: Pool | None) -> Tensor:
         """Sum of the members' mean losses: each member's gradient is what it would be alone."""
-        return output_loss(self.training_outputs(batch.x), batch.y, self.task) * self.members
+        return output_loss(self.training_outputs(batch.x), batch.y, self.task, batch.weight) * self.members
 
     def training_outputs(self, x: Tensor) -> Tensor:
         """Every member's outputs (members, rows), or K logits behind each, for its rows x (members, rows, features)."""

@@ -85,7 +85,9 @@ class MixMatchNetwork(FixedDropout):
         outputs = self.training_outputs(x, pool)
         labelled, guessed = outputs[: len(batch.x)], outputs[len(batch.x) :]
         guess_loss = F.mse_loss(self._predict(guessed), y[len(batch.x) :])
-        return output_loss(labelled, y[: len(batch.x)], self.task) + self._guess_weight * batch.done * guess_loss
+        # A mixed row is mostly its own, and counts as that one does.
+        fit = output_loss(labelled, y[: len(batch.x)], self.task, batch.weight)
+        return fit + self._guess_weight * batch.done * guess_loss
 
     def _predict(self, outputs: Tensor) -> Tensor:
         if self.task == "classes":

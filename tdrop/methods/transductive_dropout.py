@@ -155,7 +155,7 @@ class TransductiveNetwork(NeuralNetwork):
         rows = len(batch.x)
         x = batch.x if batch.target is None else torch.cat([batch.x, batch.target])
         outputs = self.training_outputs(x, pool)
-        fit = mean_prediction_loss(outputs[:, :rows], batch.y, self.task)
+        fit = mean_prediction_loss(outputs[:, :rows], batch.y, self.task, batch.weight)
         if batch.target is None or len(batch.target) == 0:
             return fit
         variance = output_variance(outputs, self.task)

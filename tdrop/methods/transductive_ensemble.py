@@ -75,7 +75,7 @@ class TransductiveEnsembleNetwork(EnsembleNetwork):
         # Every member sees all source rows in turn: the first one's are a random draw for all.
         common = torch.cat([batch.x[0, :count], batch.target[:count]])
         outputs = self.training_outputs(torch.cat([batch.x, common.expand(self.members, *common.shape)], dim=1))
-        fit = output_loss(outputs[:, :rows], batch.y, self.task)
+        fit = output_loss(outputs[:, :rows], batch.y, self.task, batch.weight)
         answers = outputs[:, rows:]
         variance = output_variance(answers, self.task)
         penalty = transductive_regulariser(variance[:count], variance[count:])

@@ -33,20 +33,22 @@ _DRAWS = 1000  # of chance, behind the calibration error and its interval
 _PRECISION = 1e-4
 
 
-def fit_line(y: NDArray[Any], design: Doubles, offset: Doubles) -> Doubles | None:
+def fit_line(y: NDArray[Any], design: Doubles, offset: Doubles, weights: NDArray[Any] | None = None) -> Doubles | None:
     """Fits y (rows,) ~ expit(offset + design @ beta) by Newton's method; None when it does not converge.
 
     Args:
         y: Outcomes (rows,).
         design: Columns (rows, coefficients).
         offset: Part of the logit that is held fixed (rows,).
+        weights: For how many patients each row stands (rows,); all alike without.
     """
+    each = 1.0 if weights is None else np.asarray(weights, dtype=np.float64)
     beta = np.zeros(design.shape[1])
     for _ in range(_STEPS):
         p = expit(offset + design @ beta)
-        curvature = design.T @ (design * (p * (1 - p))[:, None])
+        curvature = design.T @ (design * (each * p * (1 - p))[:, None])
         try:
-            step = np.linalg.solve(curvature, design.T @ (y - p))
+            step = np.linalg.solve(curvature, design.T @ (each * (y - p)))
         except np.linalg.LinAlgError:
             return None
         # A step longer than 1 on the logit scale overshoots where the curve is flat.
@@ -58,22 +60,24 @@ def fit_line(y: NDArray[Any], design: Doubles, offset: Doubles) -> Doubles | Non
     return None
 
 
-def calibration_intercept(y: NDArray[Any], p: NDArray[Any]) -> float | None:
+def calibration_intercept(y: NDArray[Any], p: NDArray[Any], weights: NDArray[Any] | None = None) -> float | None:
     """Returns the intercept with slope 1, or None where it does not exist (one class only)."""
     outcome, risk = as_pair(y, p)
     if len(np.unique(outcome)) < 2:
         return None
-    beta = fit_line(outcome, np.ones((len(outcome), 1)), logit(risk))
+    beta = fit_line(outcome, np.ones((len(outcome), 1)), logit(risk), weights)
     return None if beta is None else float(beta[0])
 
 
-def calibration_line(y: NDArray[Any], p: NDArray[Any]) -> tuple[float, float] | None:
+def calibration_line(
+    y: NDArray[Any], p: NDArray[Any], weights: NDArray[Any] | None = None
+) -> tuple[float, float] | None:
     """Returns (intercept, slope) fitted together, or None where they do not exist (one class, one risk)."""
     outcome, risk = as_pair(y, p)
     if len(np.unique(outcome)) < 2 or len(np.unique(risk)) < 2:
         return None
     score = logit(risk)
-    beta = fit_line(outcome, np.column_stack([np.ones(len(score)), score]), np.zeros(len(score)))
+    beta = fit_line(outcome, np.column_stack([np.ones(len(score)), score]), np.zeros(len(score)), weights)
     return None if beta is None else (float(beta[0]), float(beta[1]))
 
 
@@ -149,30 +153,40 @@ class CalibrationTable:
         events: Of these with the outcome (groups,).
         risk: Mean predicted risk (groups,).
         rate: Observed share (groups,).
+        mass: For how many patients a group stands (groups,): n where all count alike.
+        size: Equally weighted patients who say as much (groups,): n where all count alike.
     """
 
     n: Indices
     events: Indices
     risk: Doubles
     rate: Doubles
+    mass: Indices | Doubles
+    size: Indices | Doubles
 
     @classmethod
-    def group(cls, y: NDArray[Any], p: NDArray[Any], groups: int = GROUPS_OF_RISK) -> Self:
-        """Groups patients by risk."""
+    def group(
+        cls, y: NDArray[Any], p: NDArray[Any], groups: int = GROUPS_OF_RISK, weights: NDArray[Any] | None = None
+    ) -> Self:
+        """Groups patients by risk; each stands for `weights` (rows,) patients, for one unless given."""
         outcome, risk = as_pair(y, p)
         group = group_by_risk(risk, groups)
-        n = np.bincount(group)
-        events = np.bincount(group, weights=outcome)
-        return cls(n, events.astype(np.int64), np.bincount(group, weights=risk) / n, events / n)
+        n, events = np.bincount(group), np.bincount(group, weights=outcome)
+        if weights is None:
+            return cls(n, events.astype(np.int64), np.bincount(group, weights=risk) / n, events / n, n, n)
+        each = np.asarray(weights, dtype=np.float64)
+        mass, squares = np.bincount(group, each), np.bincount(group, each**2)
+        mean_risk, rate = (np.bincount(group, each * value) / mass for value in (risk, outcome))
+        return cls(n, events.astype(np.int64), mean_risk, rate, mass, mass**2 / squares)
 
     @property
     def plain_error(self) -> float:
-        """Mean distance of mean risk and observed share over groups, weighted by patients.
+        """Mean distance of mean risk and observed share over groups, each as large as what it stands for.
 
         Chance alone keeps shares away from risks, so this is above 0 for risks that are right; `CalibrationError` is
         not.
         """
-        return float(np.abs(self.risk - self.rate) @ self.n / self.n.sum())
+        return float(np.abs(self.risk - self.rate) @ self.mass / self.mass.sum())
 
 
 @dataclass(frozen=True)
@@ -195,12 +209,17 @@ class CalibrationError:
 
     @classmethod
     def measure(
-        cls, y: NDArray[Any], p: NDArray[Any], groups: int = GROUPS_OF_RISK, level: float = INTERVAL_LEVEL
+        cls,
+        y: NDArray[Any],
+        p: NDArray[Any],
+        groups: int = GROUPS_OF_RISK,
+        level: float = INTERVAL_LEVEL,
+        weights: NDArray[Any] | None = None,
     ) -> Self | None:
         """Takes chance out of the plain error of risks p (rows,) for outcomes y (rows,); None without rows."""
         if not len(y):
             return None
-        table = CalibrationTable.group(y, p, groups)
+        table = CalibrationTable.group(y, p, groups, weights)
         seen = table.plain_error
         few = (1 - level) / 2
         # Shares closer to the risks than chance allows are luck, and no reason for a short interval.
@@ -221,12 +240,14 @@ def _error_behind(table: CalibrationTable, seen: float, share: float) -> float:
 
 def _plain_errors(table: CalibrationTable, error: float) -> Doubles:
     """Returns plain errors (draws,) by chance where the true one is `error`, in the direction that was seen."""
-    weight, gap, seen = table.n / table.n.sum(), table.risk - table.rate, table.plain_error
+    weight, gap, seen = table.mass / table.mass.sum(), table.risk - table.rate, table.plain_error
     off = error * (gap / seen if seen > 0 else np.ones(len(gap)))
     # No patient with the outcome in a small group is no certainty: the variance is that of one more patient.
-    edge = np.minimum(np.minimum(table.risk, 1 - table.risk), 1 / (table.n + 2))
+    edge = np.minimum(np.minimum(table.risk, 1 - table.risk), 1 / (table.size + 2))
     rate = np.clip(table.risk - off, edge, 1 - edge)
-    return np.asarray(np.abs(off + _noise(len(gap)) * np.sqrt(rate * (1 - rate) / table.n)) @ weight, dtype=np.float64)
+    return np.asarray(
+        np.abs(off + _noise(len(gap)) * np.sqrt(rate * (1 - rate) / table.size)) @ weight, dtype=np.float64
+    )
 
 
 @cache

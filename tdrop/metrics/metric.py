@@ -34,12 +34,15 @@ class Patients:
         decision: What the site decides by.
         referrals: Who of them is referred, and why.
         y: Their outcomes (rows,); empty where a metric needs none.
+        weight: For how many patients each outcome stands (rows,); None where all count alike. What is added up over
+            patients is weighted afterwards.
     """
 
     summary: Summary
     decision: DecisionLevels
     referrals: Referrals
     y: Doubles = field(default_factory=lambda: np.zeros(0))
+    weight: Doubles | None = None
 
     @cached_property
     def risk(self) -> Doubles:
@@ -64,7 +67,7 @@ class Patients:
     @cached_property
     def calibration(self) -> Statistic:
         """The calibration line of risks and outcomes."""
-        return calibration_statistic(self.y, self.risk)
+        return calibration_statistic(self.y, self.risk, self.weight)
 
     @cached_property
     def high(self) -> NDArray[Any]:

@@ -17,7 +17,7 @@ from scipy.stats import norm, t as student
 
 from tdrop.base import INTERVAL_LEVEL, Doubles, Floats, Indices, draw_persons
 from tdrop.metrics.calibration import CalibrationError, calibration_intercept, calibration_line
-from tdrop.metrics.scores import add_up, as_pair, auroc_interval, delong, divide, logit
+from tdrop.metrics.scores import add_up, as_pair, auroc, auroc_interval, delong, divide, logit
 
 #: Resamples handled at once: a block of 10,000 patients then fits a processor's cache.
 BLOCK = 64
@@ -65,12 +65,18 @@ def sums_statistic(
 
 
 def ranking_statistic(
-    y: NDArray[Any], score: NDArray[Any], *, name: str = "auroc", rows: Indices | None = None
+    y: NDArray[Any],
+    score: NDArray[Any],
+    *,
+    name: str = "auroc",
+    rows: Indices | None = None,
+    weights: NDArray[Any] | None = None,
 ) -> Statistic:
     """The AUROC of score (rows,) for events y (rows,), prepared so that many resamples of its patients cost little.
 
     NaN where a resample holds one class only. Where the rarer class has fewer than FEW_EVENTS patients, the interval is
-    DeLong's on the logit scale. `rows` keeps only some patients.
+    DeLong's on the logit scale. `rows` keeps only some patients. With `weights` (rows,), which the counts of a resample
+    must hold too, that interval is around the weighted AUROC and as wide as for the effective number of patients.
     """
     outcome, value = as_pair(y, score)
     included = np.arange(len(outcome)) if rows is None else rows
@@ -83,7 +89,12 @@ def ranking_statistic(
     ties = not np.array_equal(below, not_above)
     intervals = {}
     if 0 < len(rarer) < FEW_EVENTS:
-        intervals = {name: auroc_interval(*delong(value[others], value[events]), len(rarer))}
+        point, variance = delong(value[others], value[events])
+        if weights is not None:
+            each = np.asarray(weights, dtype=np.float64)[included]
+            point = auroc(outcome[included], value[included], each) or point
+            variance *= len(included) * float((each**2).sum()) / float(each.sum()) ** 2
+        intervals = {name: auroc_interval(point, variance, len(rarer))}
 
     def resampled(counts: Floats | Doubles) -> Doubles:
         drawn = _columns(counts, common)
@@ -104,14 +115,14 @@ def _columns(values: Floats | Doubles, columns: Indices) -> Floats | Doubles:
     return values.take(columns, axis=1, mode="clip")
 
 
-def calibration_statistic(y: NDArray[Any], p: NDArray[Any]) -> Statistic:
+def calibration_statistic(y: NDArray[Any], p: NDArray[Any], weights: NDArray[Any] | None = None) -> Statistic:
     """Calibration intercept and slope of risks p (rows,) for outcomes y (rows,).
 
     A resample's coefficients are one Newton step from the fit on all patients, which is exact to first order and costs
-    a matrix product instead of a fit.
+    a matrix product instead of a fit. With `weights` (rows,) the counts of a resample must hold them too.
     """
     outcome, risk = as_pair(y, p)
-    fitted, line = calibration_intercept(outcome, risk), calibration_line(outcome, risk)
+    fitted, line = calibration_intercept(outcome, risk, weights), calibration_line(outcome, risk, weights)
     intercept, slope = np.nan if fitted is None else fitted, np.nan if line is None else line[1]
     score = logit(risk)
     flat = expit(score + (fitted or 0.0))
@@ -139,10 +150,10 @@ def calibration_statistic(y: NDArray[Any], p: NDArray[Any]) -> Statistic:
     return Statistic(("calibration_intercept", "calibration_slope"), (basis, basis), resampled)
 
 
-def calibration_error_statistic(y: NDArray[Any], p: NDArray[Any]) -> Statistic:
+def calibration_error_statistic(y: NDArray[Any], p: NDArray[Any], weights: NDArray[Any] | None = None) -> Statistic:
     """The calibration error with its own interval: resampling would add chance to chance."""
     outcome, risk = as_pair(y, p)
-    error = CalibrationError.measure(outcome, risk)
+    error = CalibrationError.measure(outcome, risk, weights=weights)
     value = np.nan if error is None else error.value
 
     def resampled(counts: Floats | Doubles) -> Doubles:

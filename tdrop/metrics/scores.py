@@ -90,15 +90,33 @@ def misclassified(y: NDArray[Any], p: NDArray[Any], threshold: float = CLASS_THR
     return np.asarray((risk >= threshold) != (outcome > 0.5), dtype=np.bool_)
 
 
-def auroc(y: NDArray[Any], score: NDArray[Any]) -> float | None:
-    """Returns the AUROC of score (rows,) for events y (rows,), or None when only one class is there."""
+def auroc(y: NDArray[Any], score: NDArray[Any], weights: NDArray[Any] | None = None) -> float | None:
+    """Returns the AUROC of score (rows,) for events y (rows,), or None when only one class is there.
+
+    With `weights` (rows,) a pair counts the product of its two: with those of `tdrop.data.weigh_outcomes` this is Uno's
+    AUROC at the horizon.
+    """
     outcome, value = as_pair(y, score)
+    if weights is not None:
+        return _weighted_auroc(outcome, value, np.asarray(weights, dtype=np.float64))
     positive, negative = value[outcome > 0.5], np.sort(value[outcome <= 0.5])
     if not len(positive) or not len(negative):
         return None
     below = np.searchsorted(negative, positive, side="left")
     not_above = np.searchsorted(negative, positive, side="right")
     return float((below + not_above).sum() / (2.0 * len(positive) * len(negative)))
+
+
+def _weighted_auroc(outcome: Doubles, value: Doubles, weight: Doubles) -> float | None:
+    events, others = outcome > 0.5, outcome <= 0.5
+    pairs = float(weight[events].sum() * weight[others].sum())
+    if pairs <= 0:
+        return None
+    order = np.argsort(value[others], kind="stable")
+    running = np.concatenate([[0.0], np.cumsum(weight[others][order])])
+    ranked = value[others][order]
+    both = sum(running[np.searchsorted(ranked, value[events], side=side)] for side in ("left", "right"))
+    return float(weight[events] @ both / (2.0 * pairs))
 
 
 def delong(others: NDArray[Any], events: NDArray[Any]) -> tuple[float, float]:

@@ -285,7 +285,7 @@ def _calibration_slope(patients: Patients) -> Statistic:
 def _ece(patients: Patients) -> Statistic:
     """mean distance of mean risk and observed share over ten groups of like size (equal risks stay together), weighted
     by patients, beyond what chance makes of it"""
-    return calibration_error_statistic(patients.y, patients.risk)
+    return calibration_error_statistic(patients.y, patients.risk, patients.weight)
 
 
 @metric(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tdrop.base import Amount, Count, Summary
 from tdrop.choose import Choice, Trial
 from tdrop.contracts import Contract, Site, Validation
-from tdrop.data import LabelCounts
+from tdrop.data import FollowUp, LabelCounts
 from tdrop.evaluate import Evaluation, LeftOut, Moved, Recalibration
 from tdrop.figures import DropoutRates
 from tdrop.forecast import Forecast, Observation
@@ -148,6 +148,9 @@ class ReportData:
         evaluation: The numbers.
         predictions: By method, one Summary per seed, all of the same patients.
         y: Outcomes (rows,), NaN where unknown; None without labels.
+        weight: For how many patients each outcome stands because others left before the horizon (rows,); None where
+            all count alike.
+        follow_up: How long patients were followed, where outcomes are weighted.
         unlike: Who is unlike anyone the model learned from (rows,); None where that is not known.
         source_frame: Harmonised features of the source, natural units.
         target_frame: Harmonised features of the target, natural units, in the order of the predictions.
@@ -181,6 +184,8 @@ class ReportData:
     evaluation: Evaluation
     predictions: Mapping[str, Sequence[Summary]]
     y: NDArray[Any] | None = None
+    weight: NDArray[Any] | None = None
+    follow_up: FollowUp | None = None
     unlike: NDArray[np.bool_] | None = None
     source_frame: pd.DataFrame | None = None
     target_frame: pd.DataFrame | None = None

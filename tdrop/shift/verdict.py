@@ -172,43 +172,50 @@ def enough_to_judge_benefit(y: NDArray[Any]) -> bool:
     return len(known) >= FEWEST_FOR_BENEFIT and min(known.sum(), len(known) - known.sum()) >= FEWEST_EVENTS
 
 
-def judge_benefit(y: NDArray[Any] | None, risk: NDArray[Any], threshold: float) -> Ground:
+def judge_benefit(
+    y: NDArray[Any] | None, risk: NDArray[Any], threshold: float, weights: NDArray[Any] | None = None
+) -> Ground:
     """Says whether acting on risks (rows,) from a threshold on is worth more than acting on everybody or on nobody.
 
-    By known outcomes (rows,), NaN where unknown, where they are enough; by the risks themselves otherwise.
+    By known outcomes (rows,), NaN where unknown, where they are enough; by the risks themselves otherwise. Each outcome
+    stands for `weights` (rows,) patients, for one unless given.
     """
     p = np.asarray(risk, dtype=np.float64)
-    outcome = p
+    outcome, each = p, None
     if y is not None and enough_to_judge_benefit(y):
         known = np.isfinite(np.asarray(y, dtype=np.float64))
-        outcome, p = np.asarray(y, dtype=np.float64)[known], p[known]
-    acted, everybody = (float(per_row_benefit(outcome, whom, threshold).mean()) for whom in (p, np.ones(len(p))))
+        outcome, p, each = np.asarray(y, dtype=np.float64)[known], p[known], None if weights is None else weights[known]
+    acted, everybody = (
+        float(np.average(per_row_benefit(outcome, whom, threshold), weights=each)) for whom in (p, np.ones(len(p)))
+    )
     verdict: Verdict = "caution" if acted - max(everybody, 0.0) < LEAST_BENEFIT else "go"
     return Ground("benefit", verdict, int((p >= threshold).sum()), len(p))
 
 
-def judge_known_outcomes(y: NDArray[Any], risk: NDArray[Any]) -> Ground | None:
+def judge_known_outcomes(y: NDArray[Any], risk: NDArray[Any], weights: NDArray[Any] | None = None) -> Ground | None:
     """Says whether known outcomes (rows,), NaN where unknown, contradict the risks (rows,); None without outcomes.
 
     The interval is that of the number of outcomes if every risk were right. Outside it they contradict the risks where
-    they are also at least CAUTION_RATIO times as many, or as few, as expected.
+    they are also at least CAUTION_RATIO times as many, or as few, as expected. Each outcome stands for `weights`
+    (rows,) patients, for one unless given.
     """
     known = np.isfinite(np.asarray(y, dtype=np.float64))
     if not known.any():
         return None
-    happened, p = int(np.sum(np.asarray(y)[known] > 0.5)), np.asarray(risk, dtype=np.float64)[known]
-    expected = float(p.sum())
+    each = np.ones(int(known.sum())) if weights is None else np.asarray(weights, dtype=np.float64)[known]
+    happened, p = round(float(each @ (np.asarray(y)[known] > 0.5))), np.asarray(risk, dtype=np.float64)[known]
+    expected = float((each * p).sum())
     # Half a patient more: a count is whole, its normal approximation is not.
-    reach = float(norm.ppf(0.5 + INTERVAL_LEVEL / 2)) * float(np.sqrt((p * (1 - p)).sum())) + 0.5
-    low, high = max(0.0, expected - reach), min(float(known.sum()), expected + reach)
+    reach = float(norm.ppf(0.5 + INTERVAL_LEVEL / 2)) * float(np.sqrt((each**2 * p * (1 - p)).sum())) + 0.5
+    low, high = max(0.0, expected - reach), min(float(each.sum()), expected + reach)
     verdict: Verdict = "go"
     if not low <= happened <= high:
         ratio = max(happened + 0.5, expected + 0.5) / min(happened + 0.5, expected + 0.5)
         verdict = "stop" if ratio >= STOP_RATIO else "caution" if ratio >= CAUTION_RATIO else "go"
-    return Ground("known_outcomes", verdict, happened, int(known.sum()), expected, low, high)
+    return Ground("known_outcomes", verdict, happened, round(float(each.sum())), expected, low, high)
 
 
-def judge_known_ranking(y: NDArray[Any], risk: NDArray[Any]) -> Ground | None:
+def judge_known_ranking(y: NDArray[Any], risk: NDArray[Any], weights: NDArray[Any] | None = None) -> Ground | None:
     """Says whether known outcomes (rows,), NaN where unknown, went to the lower risks (rows,); None without both kinds.
 
     As many outcomes as expected say nothing about whose they were. Risks that rank patients worse than guessing, by
@@ -217,11 +224,15 @@ def judge_known_ranking(y: NDArray[Any], risk: NDArray[Any]) -> Ground | None:
     known = np.isfinite(np.asarray(y, dtype=np.float64))
     happened = np.asarray(y)[known] > 0.5
     with_it, without = int(happened.sum()), int((~happened).sum())
-    value = auroc(happened, np.asarray(risk, dtype=np.float64)[known])
+    each = None if weights is None else np.asarray(weights, dtype=np.float64)[known]
+    value = auroc(happened, np.asarray(risk, dtype=np.float64)[known], each)
     if value is None:
         return None
     # The spread of the AUROC of guesses, after Mann and Whitney.
     spread = float(np.sqrt((with_it + without + 1) / (12 * with_it * without)))
+    if each is not None:
+        # Unequal weights say as much as fewer patients.
+        spread *= float(np.sqrt(len(each) * (each**2).sum())) / float(each.sum())
     worse = value < 0.5 - float(norm.ppf(0.5 + INTERVAL_LEVEL / 2)) * spread
     return Ground("known_ranking", "stop" if worse else "go", with_it, with_it + without)
 

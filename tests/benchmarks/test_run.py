@@ -32,6 +32,7 @@ FILES = {
     "placebos": {"unlabelled.csv", "unlabelled_problems.csv", "no_shift.csv"},
     "networks": {"ways.csv", "networks.csv", "choice.csv", "intervals.csv"},
     "length": {"length.csv"},
+    "censoring": {"designs.csv"},
     "watch": {"further.csv", "harm.csv", "outcomes.csv"},
     "membership": {"membership.csv"},
     "speed": {"speed.csv"},

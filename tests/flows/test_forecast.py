@@ -13,7 +13,7 @@ from conftest import settle, transfer as run_transfer, write_tiny_network
 
 from flows.audit import audit_site, forecasts_held
 from tasks.audit import LEDGER, Audit, entries, weighed_outcomes
-from tasks.labels import SHEET, read_list, remembered_labels, write_list
+from tasks.labels import SHEET, KnownLabels, read_list, remembered_labels, write_list
 from tasks.run import TransferSettings, last_run
 from tdrop.base import DataError, UsageError, read_record
 from tdrop.forecast import Forecast, track_record
@@ -162,8 +162,8 @@ def test_a_list_of_another_extract_is_not_used(place):
     listed = read_list(place, "harbour")
     y = np.full(int(listed.rows.max()) + 1, np.nan)
     y[listed.rows] = 1.0
-    assert weighed_outcomes(listed, listed.target, y)[1] is not None
-    assert weighed_outcomes(listed, "another", y)[1] is None
+    assert weighed_outcomes(listed, listed.target, KnownLabels(y))[1] is not None
+    assert weighed_outcomes(listed, "another", KnownLabels(y))[1] is None
 
 
 def test_more_patients_than_there_are_is_refused_and_the_last_list_stays(place):

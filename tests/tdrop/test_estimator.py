@@ -20,8 +20,13 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from tdrop import TransferClassifier, TransferRegressor
 
+#: A refit draws rows by chance, and rows that stand twice are drawn otherwise than one that counts twice.
+BY_CHANCE = {"check_sample_weight_equivalence_on_dense_data": "refits draw rows, not weights"}
 
-@parametrize_with_checks([TransferClassifier(), TransferRegressor()])
+
+@parametrize_with_checks(
+    [TransferClassifier(), TransferRegressor()], expected_failed_checks=lambda estimator: BY_CHANCE
+)
 def test_scikit_learns_own_checks(estimator: Any, check: Any) -> None:
     check(estimator)
 

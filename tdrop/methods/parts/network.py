@@ -183,6 +183,7 @@ class TrainingBatch:
         x: Standardised source rows (rows, features), or (members, rows, features).
         y: Their outcomes (rows,) or (members, rows).
         target: Standardised target rows (rows, features), or None for a method that does not use them.
+        weight: How much each outcome counts, 1 on average over the fit's rows, of the shape of y; None for all alike.
         done: Share of the training that lies behind, 0 to 1.
     """
 
@@ -190,6 +191,7 @@ class TrainingBatch:
     y: Tensor
     target: Tensor | None
     done: float
+    weight: Tensor | None = None
 
 
 class NeuralNetwork(nn.Module):
@@ -251,7 +253,7 @@ class FixedDropout(NeuralNetwork):
 
     def loss(self, batch: TrainingBatch, pool: Pool | None) -> Tensor:
         """Mean loss of one pass."""
-        return output_loss(self.training_outputs(batch.x, pool), batch.y, self.task)
+        return output_loss(self.training_outputs(batch.x, pool), batch.y, self.task, batch.weight)
 
     def draw(self, passes: int, seed: int) -> list[Tensor]:
         """Weights of every layer with the passes' masks folded in."""
@@ -312,27 +314,38 @@ def _run_passes(shared: Tensor, weights: Sequence[Tensor], biases: Sequence[Tens
     raise AssertionError("a network has at least one layer")
 
 
-def output_loss(outputs: Tensor, y: Tensor, task: Task) -> Tensor:
-    """Mean loss of outputs (logits or values) against y of the same shape.
+def output_loss(outputs: Tensor, y: Tensor, task: Task, weight: Tensor | None = None) -> Tensor:
+    """Mean loss of outputs (logits or values) against y of the same shape, by `weight` (..., rows) of mean 1.
 
     Of K classes outputs are (..., rows, K), and y holds classes (..., rows) or a probability per class.
     """
+    reduction = "mean" if weight is None else "none"
     if task == "classes":
         classes = y.long().flatten() if y.dim() < outputs.dim() else y.flatten(0, -2)
-        return F.cross_entropy(outputs.flatten(0, -2), classes)
+        loss = F.cross_entropy(outputs.flatten(0, -2), classes, reduction=reduction)
+        return loss if weight is None else (loss * weight.flatten()).mean()
     if task == "binary":
-        return F.binary_cross_entropy_with_logits(outputs, y)
-    return F.mse_loss(outputs, y)
+        loss = F.binary_cross_entropy_with_logits(outputs, y, reduction=reduction)
+    else:
+        loss = F.mse_loss(outputs, y, reduction=reduction)
+    return loss if weight is None else (loss * weight).mean()
 
 
-def mean_prediction_loss(outputs: Tensor, y: Tensor, task: Task) -> Tensor:
-    """Mean loss of the passes' mean prediction: outputs (passes, rows), or (passes, rows, K), against y (rows,)."""
+def mean_prediction_loss(outputs: Tensor, y: Tensor, task: Task, weight: Tensor | None = None) -> Tensor:
+    """Mean loss of the passes' mean prediction: outputs (passes, rows), or (passes, rows, K), against y (rows,).
+
+    `weight` (rows,) has mean 1.
+    """
     if task == "classes":
         # The logarithm of the passes' mean probability of the class that came.
         own = y.long().expand(len(outputs), -1)[..., None]
         logs = torch.log_softmax(outputs, -1).gather(-1, own)[..., 0]
-        return (log(len(outputs)) - torch.logsumexp(logs, 0)).mean()
+        loss = log(len(outputs)) - torch.logsumexp(logs, 0)
+        return (loss if weight is None else loss * weight).mean()
+    reduction = "mean" if weight is None else "none"
     if task == "binary":
         # The mean of many sigmoids can round to 0 or 1; torch then takes -100 for the logarithm.
-        return F.binary_cross_entropy(torch.sigmoid(outputs).mean(0), y)
-    return F.mse_loss(outputs.mean(0), y)
+        loss = F.binary_cross_entropy(torch.sigmoid(outputs).mean(0), y, reduction=reduction)
+    else:
+        loss = F.mse_loss(outputs.mean(0), y, reduction=reduction)
+    return loss if weight is None else (loss * weight).mean()

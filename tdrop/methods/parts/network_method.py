@@ -101,6 +101,7 @@ class NetworkMethod(MethodSettings):
         progress: StepCallback | None = None,
     ) -> FittedNetwork:
         """Trains on labelled source rows and unlabelled target rows; see `tdrop.base.Method`."""
+        source, validation = source.known(), None if validation is None else validation.known()
         check_cohorts(self.name, self.needs_target(), source, target, validation)
         scaling = learn_scaling(source)
         task, outputs = _output_of(source.task, source.classes)
@@ -209,10 +210,14 @@ def _tensors(
     def outcomes(cohort: Cohort) -> Tensor:
         return torch.from_numpy(scaling.outcomes(outcomes_of(cohort)))
 
+    def weights(cohort: Cohort) -> Tensor | None:
+        return None if cohort.weight is None else torch.from_numpy(cohort.weight / cohort.weight.mean())
+
     return TrainingRows(
         x=inputs(source),
         y=outcomes(source),
         target=None if target is None else inputs(target),
-        validation=None if validation is None else (inputs(validation), outcomes(validation)),
+        validation=None if validation is None else (inputs(validation), outcomes(validation), weights(validation)),
         task=task,
+        weight=weights(source),
     )

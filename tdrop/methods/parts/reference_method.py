@@ -68,6 +68,10 @@ class ReferenceMethod(MethodSettings):
     def estimator(self, task: Task, seed: int) -> Any:
         """An unfitted scikit-learn model that takes `steps` iterations."""
 
+    def fit_estimator(self, fresh: Any, X: Doubles, y: Floats, weight: Doubles | None, seed: int) -> Any:
+        """Fits one estimator to X (rows, features) and y (rows,), each outcome counted `weight` (rows,) times."""
+        return fresh.fit(X, y) if weight is None else fresh.fit(X, y, sample_weight=weight / weight.mean())
+
     def forget_patients(self, fitted: Any) -> Any:
         """The model without what counts patients and predicts nothing: a saved model may be published."""
         return fitted
@@ -82,6 +86,7 @@ class ReferenceMethod(MethodSettings):
         progress: StepCallback | None = None,
     ) -> FittedReference:
         """Fits K models on bootstrap samples of the source rows; validation rows change nothing."""
+        source, validation = source.known(), None if validation is None else validation.known()
         check_cohorts(self.name, self.uses_target, source, target, validation)
         check_seed(seed, self.name)
         scaling = learn_scaling(source)
@@ -92,7 +97,9 @@ class ReferenceMethod(MethodSettings):
             simplefilter("ignore", ConvergenceWarning)
             for place, drawn in enumerate(_bootstrap(y, source, self.refits, seed)):
                 fresh = self.estimator(source.task, seed + place)
-                estimators.append(self.forget_patients(fresh.fit(X[drawn], y[drawn])))
+                weight = None if source.weight is None else source.weight[drawn].astype(np.float64)
+                fitted = self.fit_estimator(fresh, X[drawn], y[drawn], weight, seed + place)
+                estimators.append(self.forget_patients(fitted))
                 if progress is not None:
                     truth = y if source.task != "classes" else np.eye(len(source.classes))[y.astype(int)]
                     squared_error = float(np.mean((_predict(fresh, X, source.task, len(source.classes)) - truth) ** 2))

@@ -27,13 +27,17 @@ _CURVE_POINTS = 20
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """Standardised rows of a fit, as tensors; target and validation may be missing."""
+    """Standardised rows of a fit, as tensors; target and validation may be missing, and weights where all are 1.
+
+    Weights are 1 on average, so that a method's other losses count as without.
+    """
 
     x: Tensor
     y: Tensor
     target: Tensor | None
-    validation: tuple[Tensor, Tensor] | None
+    validation: tuple[Tensor, Tensor, Tensor | None] | None
     task: Task
+    weight: Tensor | None = None
 
 
 def train_network(
@@ -88,10 +92,10 @@ def _validate(network: NeuralNetwork, rows: TrainingRows, passes: int, seed: int
     """Loss on the validation rows: the same noise every time, drawn anew because a draw holds weights."""
     if rows.validation is None:
         return None
-    x, y = rows.validation
+    x, y, weight = rows.validation
     draw = network.draw(passes, seed)
     outputs = torch.cat([network.outputs(part, draw) for part in torch.split(x, 512)], dim=1)
-    return float(mean_prediction_loss(outputs, y, rows.task))
+    return float(mean_prediction_loss(outputs, y, rows.task, weight))
 
 
 def _check_finite(loss: float, method: NetworkMethod, step: int, steps: int) -> None:
@@ -121,7 +125,8 @@ class _Batches:
             order = orders[0] if self._members == 1 else torch.stack(orders)
             self._order = list(order.tensor_split(self._parts, dim=-1))[::-1]
         index = self._order.pop()
-        return TrainingBatch(self._rows.x[index], self._rows.y[index], self._next_target(), done)
+        weight = None if self._rows.weight is None else self._rows.weight[index]
+        return TrainingBatch(self._rows.x[index], self._rows.y[index], self._next_target(), done, weight)
 
     def _next_target(self) -> Tensor | None:
         if self._rows.target is None:
