@@ -1,4 +1,4 @@
-"""Takes the README's pictures from the demo's results: `python docs/draw_picture.py` after `tdrop demo`."""
+"""Takes the pictures of README and docs from the demo's results: `python docs/draw_picture.py` after `tdrop demo`."""
 
 from __future__ import annotations
 
@@ -20,40 +20,45 @@ from tasks.tracking import EXPERIMENTS, connect
 from tdrop.home.place import Place
 
 PICTURES = Path(__file__).resolve().parent / "pictures"
-#: Whose report and whose methods: the site where something else than a straight line was chosen.
-SITE = "lakeside"
+#: Whose report and whose methods.
+SITE = "harbour"
 COLOURS = 96
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
 
 
 def draw_report(browser: Browser, place: Place) -> None:
-    """Writes the report's first screen as a small PNG file."""
+    """The report's first screen."""
     page = browser.new_page(viewport={"width": 1000, "height": 800})
     page.goto((place.latest(SITE) / "report.html").resolve().as_uri())
     _keep(page, "report.png")
 
 
-def draw_comparison(browser: Browser, place: Place) -> None:
-    """Writes MLflow's saved view of the site's methods likewise."""
+def draw_servers(browser: Browser, place: Place) -> None:
+    """The site's methods in MLflow as charts, and the flow runs in Prefect."""
     experiment = connect(place).search_experiments(filter_string=EXPERIMENTS)[0].experiment_id
     ports = {"--prefect-port": free_port(), "--mlflow-port": free_port()}
     options = [str(word) for pair in ports.items() for word in pair]
     pages = subprocess.Popen([str(Path(sys.executable).with_name("tdrop")), "ui", *options], start_new_session=True)
-    address = f"http://127.0.0.1:{ports['--mlflow-port']}"
+    prefect, mlflow = (f"http://127.0.0.1:{port}" for port in ports.values())
     try:
         for _ in range(START_LIMIT_SECONDS):
-            if answers(f"{address}/health"):
+            if answers(f"{mlflow}/health") and answers(f"{prefect}/api/health"):
                 break
             time.sleep(1)
         page = browser.new_page(viewport={"width": 1500, "height": 860})
-        page.goto(view_address(address, experiment, view_key(SITE)))
+        page.goto(view_address(mlflow, experiment, view_key(SITE)) + "&compareRunsMode=CHART")
         page.get_by_text("transductive_dropout").first.wait_for(timeout=1000 * START_LIMIT_SECONDS)
         for close in page.get_by_role("button", name=re.compile("close", re.IGNORECASE)).all():
-            # MLflow's assistant and its word about saved views take room from the table.
+            # MLflow's assistant and its remark about saved views take room from the charts.
             if close.is_visible():
                 close.click()
-        page.wait_for_timeout(3000)
+        page.wait_for_timeout(5000)
         _keep(page, "comparison.png")
+        page = browser.new_page(viewport={"width": 1300, "height": 860}, color_scheme="light")
+        page.goto(f"{prefect}/runs")
+        page.get_by_text(f"transfer {SITE}").first.wait_for(timeout=1000 * START_LIMIT_SECONDS)
+        page.wait_for_timeout(2000)
+        _keep(page, "prefect.png")
     finally:
         os.killpg(pages.pid, signal.SIGINT)
         pages.wait()
@@ -72,5 +77,5 @@ if __name__ == "__main__":
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=list(FLAGS))
         draw_report(started, Place.at())
-        draw_comparison(started, Place.at())
+        draw_servers(started, Place.at())
         started.close()
