@@ -96,7 +96,7 @@ def run_audit(site: str, labels: Path, *, contracts: Path, console: Printer) -> 
     for sentence in held:
         console.print(f"- {sentence}")
     if watched is not None and watched.added:
-        console.print(f"- {watch_in_short(watched.state, place.network().site(site).disclosure)}")
+        console.print(f"- {watch_in_short(watched.state)}")
     console.print(page)
     if audited.summary.promotion is not None:
         console.remark(
@@ -106,11 +106,9 @@ def run_audit(site: str, labels: Path, *, contracts: Path, console: Printer) -> 
 
 def _tell_of_batches(place: Place, site: str, watched: WatchedOutcomes, console: Printer) -> None:
     """Says what outcomes of batches alone mean: the last report has none of these patients."""
-    policy = place.network().site(site).disclosure
-    short = watch_in_short(watched.state, policy)
-    console.answer(
-        {"site": site, "outcomes_of_batches": watched.added, "watch": plain(summarise_watch(watched.state, policy))}
-    )
+    short = watch_in_short(watched.state)
+    summary = summarise_watch(watched.state, place.network().site(site))
+    console.answer({"site": site, "outcomes_of_batches": watched.added, "watch": plain(summary)})
     console.print(
         f"[bold]{site}[/]: {counted(watched.added, 'outcome')} of patients who were scored since; none is of the last "
         "report's, which stays as it is."

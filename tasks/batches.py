@@ -18,7 +18,8 @@ import pandas as pd
 
 from tasks.champion import find_champion
 from tasks.score import score_prepared
-from tasks.watch import open_watch, publish_watch, require_champion
+from tasks.watch import open_watch, require_champion
+from tasks.watch_page import publish_watch
 from tdrop.base import DataError, TdropError, Unwritable, UsageError, plain, read_record
 from tdrop.contracts import Batches, Reader, Site
 from tdrop.data import Prepared, fingerprint, prepare, resolve

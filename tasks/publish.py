@@ -16,6 +16,7 @@ from tasks.gather import SUMMARY, gather, last_summary
 from tasks.registry import champion_record
 from tasks.run import EARLIER, RUN, Run, last_run
 from tasks.site_record import WITHHELD, SiteRecord, site_record
+from tasks.watch import read_watch
 from tasks.why import explain_referrals
 from tdrop.base import DataError, TdropError, Unavailable, whole, write_record
 from tdrop.data import write_patients
@@ -48,6 +49,7 @@ from tdrop.report import (
     write_pages,
 )
 from tdrop.shift import Shift
+from tdrop.watch import stand_of
 
 #: The page of a site that never had a report.
 HALTED = "stopped.html"
@@ -196,7 +198,19 @@ def _index_line(place: Place, site: str) -> IndexLine | None:
     halt = halt_of(read_status(place, site), shown.title)
     if summary is None and halt is None:
         return None
-    return IndexLine(shown, f"sites/{site}/{HALTED if summary is None else 'latest/report.html'}", halt)
+    link = f"sites/{site}/{HALTED if summary is None else 'latest/report.html'}"
+    return IndexLine(shown, link, halt, *_watch_line(place, site))
+
+
+def _watch_line(place: Place, site: str) -> tuple[str, str]:
+    """How a site's watch stands, and where its page is; both empty without one."""
+    try:
+        state = read_watch(place, site)
+    except DataError:
+        return "altered", ""
+    if state is None:
+        return "", ""
+    return stand_of(state), f"sites/{site}/watch.html" if (place.site(site) / "watch.html").is_file() else ""
 
 
 def _without_report(place: Place, site: str) -> SiteSummary:

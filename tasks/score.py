@@ -6,11 +6,11 @@ What is remembered of a site's batches, `sites/<site>/batches.json`, stays at th
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import pandas as pd
+from numpy.typing import NDArray
 
 from tasks.champion import Champion, MadeFor, find_champion, made_for
 from tasks.prune import stages
@@ -29,7 +29,7 @@ from tdrop.base import (
 )
 from tdrop.contracts import Validation
 from tdrop.data import Prepared, fingerprint, prepare, write_patients
-from tdrop.disclosure import disclose_validation, to_number
+from tdrop.disclosure import disclose_validation
 from tdrop.evaluate import patients_table
 from tdrop.home import Place, now, read_status, replacing, write_private
 from tdrop.served import (
@@ -41,6 +41,7 @@ from tdrop.served import (
     keep_batch,
     patients_digest,
 )
+from tdrop.watch import stand_of
 
 
 @dataclass(frozen=True)
@@ -191,8 +192,8 @@ def score_prepared(
     risk, referred = float(table["risk"].mean()), int(table["refer"].sum())
     filled_in = int((table["filled_in"] != "").sum())
     keep_batch(place.site(site), Batch(now(), digest, champion.version, len(cohort), risk, referred, differences))
-    counts = {"filled_in": filled_in, "set_aside": to_number(prepared.validation.quarantined)}
-    sentences += _watched(place, champion, served, cohort, prepared.frame, summary, counts)
+    lacking = (table["filled_in"] != "").to_numpy()
+    sentences += _watched(place, champion, served, cohort, prepared, summary, lacking)
     return Scored(
         folder=str(folder),
         scored=len(cohort),
@@ -209,15 +210,15 @@ def _watched(
     champion: Champion,
     served: Served,
     cohort: Cohort,
-    frame: pd.DataFrame,
+    prepared: Prepared,
     summary: Summary,
-    counts: Mapping[str, int],
+    lacking: NDArray[Any],
 ) -> list[str]:
     """Updates the site's watch; what a person must know of it, or why it could not be updated, which stops nobody."""
-    from tdrop.report import summarise_watch, watch_in_short
+    from tdrop.report import watch_in_short
 
     try:
-        state = watch_batch(place, champion, served, cohort, frame, summary, **counts)
+        state = watch_batch(place, champion, served, cohort, prepared, summary, lacking)
     except Unwritable:
         raise
     except TdropError as error:
@@ -226,9 +227,7 @@ def _watched(
     last = state.history[-1]
     if last.read and not last.patients:
         sentences.append("the watch counted none of these patients: it had met all of them before")
-    policy = place.network().site(cohort.site).disclosure
-    quiet = summarise_watch(state, policy).stand == "quiet"
-    return sentences if quiet else [*sentences, watch_in_short(state, policy)]
+    return sentences if stand_of(state) == "quiet" else [*sentences, watch_in_short(state)]
 
 
 def _refusal(place: Place, site: str, validation: Validation) -> str:

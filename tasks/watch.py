@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +20,18 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from tasks.champion import Champion, MadeFor, find_champion, made_for
-from tasks.registry import champion_record, version_at
+from tasks.registry import version_at
 from tdrop.base import Cohort, DataError, Summary, TdropError, Unavailable, UsageError, plain, read
 from tdrop.contracts import Contract, Decision, Site
-from tdrop.data import features_of, observed_to_horizon, read_labels
+from tdrop.data import Prepared, observed_to_horizon, read_labels, subgroups_of
+from tdrop.disclosure import limit, to_number
 from tdrop.home import TARGET, Place, keyed, load_cohort, now, write_private
 from tdrop.metrics import referred_by_level
-from tdrop.served import CHAMPION, FEWEST, WHEN, Served, read_batches
+from tdrop.served import CHAMPION, WHEN, Served
 from tdrop.watch import Moment, ScoredPatients, WatchState, begin_watch, freeze_scale
 
 #: The record, below the site's folder, and an altered one that a new watch took the place of.
 FILE, ALTERED = "watch.json", "watch-altered.json"
-#: Its page, beside it.
-PAGE = "watch.html"
-#: Features that the page names, if their mean moved by so many standard deviations.
-MOST_MOVED, WORTH_SAYING = 8, 0.1
 
 
 @dataclass(frozen=True)
@@ -144,6 +141,8 @@ def _begin(place: Place, site: str, champion: Champion, served: Served, history:
         forecast_low=_forecast_low(place, site, champion),
         outcomes_used=champion.described.recalibration is not None,
         history=history,
+        features=served.encoder.features,
+        threshold=limit(place.network().site(site).disclosure),
     )
 
 
@@ -158,11 +157,11 @@ def _reference_patients(place: Place, site: str, those: MadeFor, served: Served)
 
 
 def _scored(
-    rows: NDArray[Any], persons: NDArray[Any], cohort: Cohort, summary: Summary, decision: Decision, **counts: int
+    rows: NDArray[Any], persons: NDArray[Any], cohort: Cohort, summary: Summary, decision: Decision
 ) -> ScoredPatients:
     review = referred_by_level(summary, decision)
     risk = summary.mean.astype(np.float64)
-    return ScoredPatients(rows, persons, cohort.X, risk, review, decision.risk_level, **counts)
+    return ScoredPatients(rows, persons, cohort.X, risk, review, decision.risk_level)
 
 
 def _forecast_low(place: Place, site: str, champion: Champion) -> float | None:
@@ -183,11 +182,9 @@ def watch_batch(
     champion: Champion,
     served: Served,
     cohort: Cohort,
-    frame: pd.DataFrame,
+    prepared: Prepared,
     summary: Summary,
-    *,
-    filled_in: int,
-    set_aside: int,
+    filled_in: NDArray[Any],
 ) -> WatchState:
     """Counts the patients of a batch that was scored; what was counted before does not count again.
 
@@ -196,15 +193,19 @@ def watch_batch(
         champion: What scored them.
         served: The same, loaded.
         cohort: The patients, encoded.
-        frame: The same rows in the contract's columns.
+        prepared: The same rows in the contract's columns, and what was found in the batch.
         summary: Their risks.
-        filled_in: How many lack a value.
-        set_aside: Rows of the batch that broke a rule of the contract.
+        filled_in: Who lacks a value (patients,).
     """
-    network, name = place.network(), cohort.site
-    site = network.site(name)
-    rows, persons = _identities(place, site, network.contract_of(site), cohort, frame)
-    batch = _scored(rows, persons, cohort, summary, served.decision, filled_in=filled_in, set_aside=set_aside)
+    name, validation = cohort.site, prepared.validation
+    rows, persons = _identities(place, prepared.site, prepared.contract, cohort, prepared.frame)
+    batch = replace(
+        _scored(rows, persons, cohort, summary, served.decision),
+        filled_in=filled_in,
+        set_aside=to_number(validation.quarantined),
+        groups=subgroups_of(prepared.frame, prepared.contract),
+        findings={item.rule: to_number(item.count) for item in validation.findings if item.about == "patients"},
+    )
     with _alone(place, name):
         watched = _of_champion(place, name, champion, read_watch(place, name), served)
         state = watched.state.add_batch(batch, now())
@@ -283,35 +284,6 @@ def watch_outcomes(place: Place, site: str, labels: Path) -> WatchedOutcomes | N
     )
 
 
-def publish_watch(place: Place, state: WatchState) -> Path:
-    """Writes `sites/<site>/watch.html`."""
-    from tdrop.report import render_watch
-
-    site = place.network().site(state.site)
-    page = place.site(state.site) / PAGE
-    write_private(page, render_watch(state, site, champion_record(place, state.site), _moved(place, state)))
-    return page
-
-
-def _moved(place: Place, state: WatchState) -> list[tuple[str, str]]:
-    """The features whose means in the champion's last batches are furthest from those it was made for, in words."""
-    batches = [batch for batch in read_batches(place.site(state.site)) if batch.champion == state.champion]
-    batches = [batch for batch in batches if batch.patients >= FEWEST]
-    patients = sum(batch.patients for batch in batches)
-    contract = place.resolve(state.site).contract
-    titles = {feature.name: feature.label for feature in features_of(contract)}
-    moved = {
-        name: sum(batch.patients * batch.differences.get(name, 0.0) for batch in batches) / patients
-        for name in (batches[-1].differences if batches else ())
-    }
-    furthest = sorted(moved, key=lambda name: -abs(moved[name]))[:MOST_MOVED]
-    return [
-        (titles.get(name, name), f"{abs(moved[name]):.2f} sd {'higher' if moved[name] > 0 else 'lower'}")
-        for name in furthest
-        if abs(moved[name]) >= WORTH_SAYING
-    ]
-
-
 def watch_sentence(place: Place, site: str) -> str | None:
     """How a site's watch stands, in one sentence for `tdrop status`; None without a champion or a watch."""
     from tdrop.report import watch_in_short
@@ -327,7 +299,7 @@ def watch_sentence(place: Place, site: str) -> str | None:
         return None
     if (state.champion, state.promoted) != (str(version.version), version.tags.get(WHEN, "")):
         return f"the watch of version {version.version} begins with its next batch"
-    return watch_in_short(state, place.network().site(site).disclosure)
+    return watch_in_short(state)
 
 
 def require_champion(place: Place, site: str) -> None:

@@ -98,14 +98,15 @@ def watch(
     from tdrop.home import Place
 
     place, console = Place.at(contracts=contracts), answering(as_json)
-    from tasks.watch import open_watch, publish_watch, require_champion
+    from tasks.watch import open_watch, require_champion
+    from tasks.watch_page import publish_watch
     from tdrop.report import summarise_watch
 
     require_champion(place, site)
     picked = _pick_up(place, site, console) if pick_up else {}
     watched = open_watch(place, site)
     page = publish_watch(place, watched.state)
-    summary = summarise_watch(watched.state, place.network().site(site).disclosure)
+    summary = summarise_watch(watched.state, place.network().site(site), watched.champion.described.encoder)
     console.answer({**plain(summary), **picked, "page": str(page)})
     console.print(
         f"[bold]{site}[/]: {summary.stand}; version {summary.champion}, {counted(summary.patients, 'new patient')} and "
@@ -115,6 +116,8 @@ def watch(
         console.print("- There was no record of earlier batches on this machine: the watch begins now.")
     for rule in summary.rules:
         console.print(f"- {rule.question} [bold]{rule.stand}[/]. {rule.sentence}")
+    for feature in summary.moved[:3]:
+        console.print(f"- What moved: {feature}", markup=False)
     for sentence in summary.advice:
         console.print(sentence)
     console.print(str(page))
@@ -235,11 +238,13 @@ def export(
     from tasks.export import export_site
     from tasks.publish import assemble
     from tasks.registry import refuse_altered_champion
+    from tasks.watch_page import export_watch
 
     refuse_altered_champion(place, site)
     # A person's own folder is new; in ours an earlier export may have left what is hidden now.
     with _replaced_whole(destination) if folder is None else nullcontext(destination) as incoming:
         leaving = export_site(place, last, assemble(place, last), incoming, f"{by}: {note}" if by and note else "")
+        export_watch(place, site, incoming)
     policy = place.network().site(site).disclosure
     rule = "nothing hidden (exempt)" if policy.exempt else f"counts under {policy.threshold} hidden"
     threshold = None if policy.exempt else policy.threshold

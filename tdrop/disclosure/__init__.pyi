@@ -38,3 +38,8 @@ from .evaluation import (
 )
 from .listing import PUBLISHED as PUBLISHED, against_the_rules as against_the_rules, rule_of as rule_of
 from .shift import disclose_matching as disclose_matching, disclose_shift as disclose_shift
+from .watch import (
+    disclose_moments as disclose_moments,
+    disclose_watch as disclose_watch,
+    moment_counts as moment_counts,
+)

@@ -63,7 +63,26 @@ PUBLISHED: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("matched_log_loss", "site_log_loss"), "grid"),
         "*": "design",
     },
+    "watch.json": {
+        **dict.fromkeys(("patients", "outcomes", "rules[].patients"), "count"),
+        **dict.fromkeys(("rules[].evidence", "rules[].line"), "grid"),
+        **{f"numbers.{name}": "count" for name in ("patients", "outcomes", "events", "review", "findings.*")},
+        **{f"numbers.{name}": "grid" for name in ("expected", "means.*[]", "evidence.*", "ranking[]")},
+        "numbers.groups.*.patients": "count",
+        **{f"numbers.groups.*.{name}": "grid" for name in ("mean", "low", "high")},
+        # In natural units, of numbers on a grid or of shares.
+        **{f"moved[].{name}": "share" for name in ("before", "now", "moved")},
+        **{
+            f"history[].{name}": "count"
+            for name in ("patients", "outcomes", "review", "read", "filled_in", "set_aside")
+        },
+        **dict.fromkeys(("history[].evidence.*", "history[].means.*[]"), "grid"),
+        "history[].number": "design",
+        **{f"numbers.features.*.{name}": "stays" for name in ("before", "now", "spread")},
+    },
     "metrics": {
+        **dict.fromkeys(("watch/patients", "watch/outcomes"), "count"),
+        **dict.fromkeys(("watch/evidence/*", "watch/mean/*"), "grid"),
         "rows/*": "count",
         "shift/*": "grid",
         **dict.fromkeys(("forecast/*", "choice/*", "matched/*", "source/*", "training/*"), "grid"),

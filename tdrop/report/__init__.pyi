@@ -25,10 +25,11 @@ from .sentences import (
 from .summary import report_summary as report_summary
 from .text import row_text as row_text
 from .watch import (
+    MovedFeature as MovedFeature,
     WatchSummary as WatchSummary,
     render_watch as render_watch,
-    shown_history as shown_history,
     summarise_watch as summarise_watch,
+    watch_document as watch_document,
     watch_in_short as watch_in_short,
     watch_without_counts as watch_without_counts,
 )

@@ -166,11 +166,15 @@ class IndexLine:
         summary: Of its last report; only its names where it never had one.
         link: Address of its report, or of the page that says why there is none.
         halt: How its last run ended without a report, or None.
+        watch: How the watch of its champion stands: quiet, caution, alarm or altered; empty without one.
+        watch_link: Address of the watch's page; empty where there is none yet.
     """
 
     summary: SiteSummary
     link: str
     halt: Halt | None = None
+    watch: str = ""
+    watch_link: str = ""
 
     @property
     def words(self) -> dict[str, str]:

@@ -1,22 +1,26 @@
-"""A watch in words and as a page: where each rule stands, and what to do. Small counts are hidden.
+"""A watch in words and as a page: where each rule stands, what moved, and what to do.
 
-Loading this module loads nothing that draws: `tdrop score` and `tdrop status` say a sentence only.
+Sentences are written from numbers, which pass disclosure first where the page may leave. Loading this module loads
+nothing that draws: `tdrop score` and `tdrop status` say a sentence only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from tdrop.base import Count, counted, written
-from tdrop.contracts import Disclosure, Site
-from tdrop.disclosure import is_small, limit, shown_count
-from tdrop.served import Promotion
-from tdrop.watch import Moment, RuleStanding, WatchState, advise, is_concept_shift, rules_of, stand_of, together
+import numpy as np
 
-#: In the place of a count of few patients.
-HIDDEN_COUNT = -1
+from tdrop.base import Count, counted, plain
+from tdrop.contracts import Site
+from tdrop.data import Encoder
+from tdrop.disclosure import disclose_moments, disclose_watch, limit, moment_counts
+from tdrop.served import Promotion
+from tdrop.watch import RuleStanding, WatchNumbers, WatchState, advise, is_concept_shift, rules_of, stand_of
+
+#: Features that are named, if their mean moved by so many standard deviations.
+MOST_MOVED, WORTH_SAYING = 8, 0.1
 #: By rule, what it asks.
 QUESTIONS: Mapping[str, str] = {
     "further": "Are new patients further from the source than those the model was made for?",
@@ -35,8 +39,12 @@ _ACTIONS: Mapping[str, str] = {
         "`tdrop audit {site} LABELS`."
     ),
     "retrain": (
-        "Retrain: put the new patients into the extract of the site and run `tdrop transfer {site}`; then a person "
-        "promotes."
+        "Retrain for the new patients: put them into the extract of the site and run `tdrop transfer {site}`; then a "
+        "person promotes."
+    ),
+    "retrain from batches": (
+        "Retrain for the new patients: `tdrop transfer {site} --new-patients`, or `retrain: propose` in the site's "
+        "YAML; then a person promotes."
     ),
     "withdraw": (
         "Take the model out of use: go back with `tdrop rollback {site}`, or train a new one; a recalibration does not "
@@ -69,8 +77,37 @@ class RuleWords:
 
 
 @dataclass(frozen=True)
+class MovedFeature:
+    """A feature that moved, in natural units.
+
+    Attributes:
+        title: What it is.
+        before: Mean among those the model was made for; a share where `share` says so; of a logarithm the typical
+            value.
+        now: The same among the new patients.
+        unit: Its unit, or empty.
+        share: Whether both are shares.
+        moved: By how many standard deviations.
+    """
+
+    title: str
+    before: float
+    now: float
+    unit: str
+    share: bool
+    moved: float
+
+    def __str__(self) -> str:
+        """In words: "Age: 71.2 years instead of 65.3 (0.6 sd higher)"."""
+        now, before = (f"{value:.0%}" if self.share else f"{value:.3g}" for value in (self.now, self.before))
+        unit = f" {self.unit}" if self.unit else ""
+        direction = "higher" if self.moved > 0 else "lower"
+        return f"{self.title}: {now}{unit} instead of {before} ({abs(self.moved):.1f} sd {direction})"
+
+
+@dataclass(frozen=True)
 class WatchSummary:
-    """How a site's watch stands, as it may be shown.
+    """How a site's watch stands, as it is shown.
 
     Attributes:
         site: Name of the site.
@@ -79,11 +116,12 @@ class WatchSummary:
         stand: The gravest of its rules: quiet, caution or alarm.
         patients: New patients who counted.
         outcomes: Known outcomes that counted.
+        concept_shift: Whether outcomes changed although patients did not.
         rules: Every rule.
         actions: What to do, by name.
         advice: The same in sentences.
-        means: By quantity, its running mean and the ends of its confidence sequence.
-        ranking: AUROC where outcomes are known, with its confidence sequence.
+        moved: The features that moved most.
+        numbers: What the sentences rest on.
     """
 
     site: str
@@ -92,97 +130,137 @@ class WatchSummary:
     stand: str
     patients: Count
     outcomes: Count
+    concept_shift: bool
     rules: tuple[RuleWords, ...]
     actions: tuple[str, ...]
     advice: tuple[str, ...]
-    means: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
-    ranking: tuple[float, float, float] | None = None
+    moved: tuple[MovedFeature, ...]
+    numbers: WatchNumbers
 
 
-def summarise_watch(state: WatchState, policy: Disclosure) -> WatchSummary:
-    """Returns how a watch stands, small counts hidden."""
-    threshold = limit(policy)
-    rules = tuple(_words(state, rule, threshold) for rule in rules_of(state))
-    actions = advise(state)
-    advice = [_ACTIONS[action].format(site=state.site) for action in actions]
-    if is_concept_shift(state):
-        advice.insert(
-            0,
-            "Outcomes contradict the risks although patients are no further from the source than before: a concept "
-            "shift, which new patients without outcomes cannot show and a new transfer does not mend.",
-        )
-    shown = state.patients and not is_small(state.patients, threshold)
-    means = {"place": state.place_mean, "review": state.review_mean, "loss": state.loss_mean}
-    known = state.outcomes.patients
+def summarise_watch(
+    state: WatchState, site: Site, encoder: Encoder | None = None, *, leaving: bool = False
+) -> WatchSummary:
+    """Returns how a watch stands.
+
+    Args:
+        state: The watch.
+        site: The target site.
+        encoder: What the champion reads patients by; with it features are named in natural units.
+        leaving: Whether it may leave the site: then as it stood when the last patients came who were not few, in
+            rounded numbers.
+    """
+    threshold = limit(site.disclosure) if leaving else 0
+    numbers = state.numbers()
+    if threshold:
+        numbers = disclose_watch(state.left or WatchNumbers(), threshold, state.made_for)
     return WatchSummary(
         site=state.site,
         champion=state.champion,
         began=state.began,
         stand=stand_of(state),
-        patients=_shown(state.patients, threshold),
-        outcomes=_shown(known, threshold),
-        rules=rules,
-        actions=actions,
-        advice=tuple(advice),
-        means={name: (mean.mean, *mean.interval) for name, mean in means.items() if shown and mean.mean is not None},
-        ranking=None if is_small(known, threshold) else state.ranking,
+        patients=numbers.patients,
+        outcomes=numbers.outcomes,
+        concept_shift=is_concept_shift(state),
+        rules=tuple(_words(state, rule, numbers, leaving=bool(threshold)) for rule in rules_of(state)),
+        actions=advise(state),
+        advice=tuple(_advice(state, site)),
+        moved=tuple(_moved_most(numbers, encoder)) if encoder is not None else (),
+        numbers=replace(numbers, features={}),
     )
 
 
-def _shown(count: int, threshold: int) -> Count:
-    return shown_count(count, threshold) if threshold else count
+def _advice(state: WatchState, site: Site) -> Iterator[str]:
+    if is_concept_shift(state):
+        yield (
+            "A concept shift: outcomes contradict the risks although patients are no further from the source than "
+            "before. New patients without outcomes cannot show it, and a new transfer does not mend it."
+        )
+    for action in advise(state):
+        words = "retrain from batches" if action == "retrain" and site.batches is not None else action
+        yield _ACTIONS[words].format(site=state.site)
 
 
-def _words(state: WatchState, rule: RuleStanding, threshold: int) -> RuleWords:
-    few = is_small(rule.patients, threshold)
-    patients = _shown(rule.patients, threshold)
-    evidence = None if few else rule.evidence
-    sentence = _sentence(state, rule, patients, few)
-    return RuleWords(rule.rule, QUESTIONS[rule.rule], rule.stand, sentence, patients, evidence, rule.line)
+def _moved_most(numbers: WatchNumbers, encoder: Encoder) -> Iterator[MovedFeature]:
+    """The features that moved most, in natural units."""
+    features = {feature.name: feature for feature in encoder.features}
+    codings = {coding.name: coding for coding in encoder.codings}
+    moved = {name: mean for name, mean in numbers.features.items() if name in features and mean.moved is not None}
+    for name, mean in sorted(moved.items(), key=lambda item: -abs(item[1].moved or 0.0))[:MOST_MOVED]:
+        if mean.before is None or mean.now is None or abs(mean.moved or 0.0) < WORTH_SAYING:
+            continue
+        feature = features[name]
+        coding, share = codings[feature.column], mean.kind in ("level", "binary", "missing")
+        before, now = mean.before, mean.now
+        if not share:
+            before, now = (_natural(value + coding.offset, coding.log) for value in (before, now))
+        title = feature.label if share else coding.title
+        unit = "" if share else coding.unit or ""
+        yield MovedFeature(title, _short(before), _short(now), unit, share, round(mean.moved or 0.0, 2))
 
 
-def _sentence(state: WatchState, rule: RuleStanding, patients: Count, few: bool) -> str:
+def _natural(value: float, log: bool) -> float:
+    return float(np.expm1(value)) if log else value
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.3g}")
+
+
+def _words(state: WatchState, rule: RuleStanding, numbers: WatchNumbers, *, leaving: bool) -> RuleWords:
+    known = rule.rule in ("outcomes", "ranking")
+    patients = 0 if rule.stand == "not watched" else numbers.outcomes if known else numbers.patients
+    sentence = _sentence(state, rule, numbers, patients, leaving=leaving)
+    line = None if rule.line is None else round(rule.line, 3)
+    evidence = numbers.evidence.get(rule.rule)
+    return RuleWords(rule.rule, QUESTIONS[rule.rule], rule.stand, sentence, patients, evidence, line)
+
+
+def _sentence(state: WatchState, rule: RuleStanding, numbers: WatchNumbers, patients: Count, *, leaving: bool) -> str:
+    crossed = rule.stand != "quiet"
     if rule.stand == "not watched":
         return _why_not(state, rule.rule)
     if not rule.patients:
         return "No outcome is known yet." if rule.rule in ("outcomes", "ranking") else "No new patient was scored yet."
-    if few and rule.stand == "quiet":
-        return f"Too few patients so far ({written(patients)})."
-    crossed = rule.stand != "quiet"
-    if rule.rule == "further" and state.place_mean.mean is not None:
-        mean, (low, high) = state.place_mean.mean, state.place_mean.interval
-        start = "Yes: further" if crossed else "No sign of it: further"
+    if rule.rule == "further" and "place" in numbers.means:
+        mean, low, high = numbers.means["place"]
         return (
-            f"{start} from the source than {mean:.0%} of those the model was made for, on average over "
-            f"{counted(patients, 'patient')} ({low:.0%} to {high:.0%}; 50% is as before)."
+            f"{'Yes: further' if crossed else 'No sign of it: further'} from the source than {mean:.0%} of those the "
+            f"model was made for, on average over {counted(patients, 'patient')} ({low:.0%} to {high:.0%}; 50% is as "
+            "before)."
         )
     if rule.rule == "nearer":
         return (
             "Yes: different from those the model was made for, and not further away." if crossed else "No sign of it."
         )
-    if rule.rule == "harm":
-        review, loss = state.review_mean.mean or 0.0, state.loss_mean.mean or 0.0
-        start = "Yes" if crossed else "No sign of it"
-        limits = f"at most {state.review.limit:.0%}" if state.review is not None else ""
-        losses = f"at most {state.loss.limit:.0%}" if state.loss is not None else ""
-        return (
-            f"{start}: the interval reaches the level for {review:.0%} of patients ({limits} was agreed), and the "
-            f"expected loss is {loss:.0%} of the highest there is ({losses} was agreed)."
-        )
+    if rule.rule == "harm" and "loss" in numbers.means:
+        return f"{'Yes' if crossed else 'No sign of it'}: {_harm(state, numbers, leaving=leaving)}."
     if rule.rule == "outcomes":
-        test = state.outcomes
-        observed, expected = test.events / test.patients, test.expected / test.patients
-        start = f"Yes: risks are {test.direction}." if crossed else "No sign of it."
+        start = f"Yes: risks are {state.outcomes.direction}." if crossed else "No sign of it."
+        shares = ""
+        if numbers.observed is not None and numbers.expected is not None:
+            of = counted(patients, "patient")
+            shares = f" {numbers.observed:.0%} of {of} had the outcome; {numbers.expected:.0%} were expected."
+        return f"{start}{shares}"
+    if rule.rule == "ranking" and numbers.ranking is not None and state.forecast_low is not None:
+        value, low, high = numbers.ranking
         return (
-            f"{start} {observed:.0%} of {counted(patients, 'patient')} had the outcome; {expected:.0%} were expected."
+            f"{'No' if crossed else 'Yes, as far as one can say'}: AUROC {value:.2f} ({low:.2f} to {high:.2f} at all "
+            f"times together); the forecast's lower end was {state.forecast_low:.2f}."
         )
-    assert state.ranking is not None
-    value, low, high = state.ranking
-    start = "No" if crossed else "Yes, as far as one can say"
-    return (
-        f"{start}: AUROC {value:.2f} ({low:.2f} to {high:.2f} at all times together); the forecast's lower end was "
-        f"{state.forecast_low:.2f}."
-    )
+    return "Yes." if crossed else "No sign of it; the patients are too few to say more."
+
+
+def _harm(state: WatchState, numbers: WatchNumbers, *, leaving: bool) -> str:
+    """The share for review and the expected loss; what was agreed stays at the site, where it tells of few patients."""
+    limits = {} if leaving or state.review is None or state.loss is None else {
+        "review": f" (at most {state.review.limit:.0%} was agreed)", "loss": f" (at most {state.loss.limit:.0%})"
+    }  # fmt: skip
+    loss = f"the expected loss is {numbers.means['loss'][0]:.0%} of the highest there is{limits.get('loss', '')}"
+    if "review" not in numbers.means:
+        return loss
+    review = numbers.means["review"][0]
+    return f"the interval reaches the level for {review:.0%} of patients{limits.get('review', '')}, and {loss}"
 
 
 def _why_not(state: WatchState, rule: str) -> str:
@@ -193,51 +271,58 @@ def _why_not(state: WatchState, rule: str) -> str:
     return "Not watched: the model was made for too few patients to compare with."
 
 
-def watch_in_short(state: WatchState, policy: Disclosure) -> str:
-    """Returns a watch in one sentence."""
-    summary = summarise_watch(state, policy)
-    rests = f"{counted(summary.patients, 'new patient')} and {counted(summary.outcomes, 'outcome')}"
-    if summary.stand == "quiet":
-        return f"watch of version {summary.champion}: quiet after {rests}"
-    raised = [rule.rule for rule in summary.rules if rule.stand in ("alarm", "caution")]
-    stand = f"{summary.stand} ({', '.join(raised)}) after {rests}"
-    return f"watch of version {summary.champion}: {stand}; `tdrop watch {state.site}` says what to do"
+def watch_in_short(state: WatchState) -> str:
+    """Returns a watch in one sentence, for the site itself."""
+    rests = f"{counted(state.patients, 'new patient')} and {counted(state.outcomes.patients, 'outcome')}"
+    stand, raised = stand_of(state), _raised(state)
+    if stand == "quiet":
+        return f"watch of version {state.champion}: quiet after {rests}"
+    what = f"{stand} ({', '.join(raised)}) after {rests}"
+    return f"watch of version {state.champion}: {what}; `tdrop watch {state.site}` says what to do"
+
+
+def _raised(state: WatchState) -> list[str]:
+    shift = ["a concept shift"] if is_concept_shift(state) else []
+    return [*(rule.rule for rule in rules_of(state) if rule.stand in ("alarm", "caution")), *shift]
 
 
 def watch_without_counts(state: WatchState) -> str:
     """Returns a watch in one sentence without a number of patients: what Prefect and its notifications may hold."""
-    raised = [rule.rule for rule in rules_of(state) if rule.stand in ("alarm", "caution")]
+    raised = _raised(state)
     if not raised:
         return f"watch of version {state.champion}: quiet"
-    shift = "; a concept shift: outcomes changed, patients did not" if is_concept_shift(state) else ""
-    what = f"{stand_of(state)} ({', '.join(raised)}){shift}"
+    what = f"{stand_of(state)} ({', '.join(raised)})"
     return f"watch of version {state.champion}: {what}; `tdrop watch {state.site}` says what to do"
 
 
-def shown_history(history: Sequence[Moment], policy: Disclosure) -> tuple[Moment, ...]:
-    """Returns the moments with those of few patients put together with their neighbours, so that none shows a few."""
-    threshold, shown = limit(policy), list[Moment]()
-    waiting: Moment | None = None
-    for moment in history:
-        if moment.kind == "champion":
-            # What is left of few patients before it is not shown.
-            shown.append(moment)
-            waiting = None
-            continue
-        merged = moment if waiting is None else together(waiting, moment)
-        if any(is_small(count, threshold) for count in (merged.patients, merged.outcomes)):
-            waiting = merged
-            continue
-        counts = ("review", "filled_in", "set_aside")
-        few = (name for name in counts if is_small(getattr(merged, name), threshold))
-        small: dict[str, Any] = dict.fromkeys(few, HIDDEN_COUNT)
-        shown.append(replace(merged, **small))
-        waiting = None
-    return tuple(shown)
+def watch_document(state: WatchState, site: Site, encoder: Encoder | None) -> dict[str, Any]:
+    """Returns what leaves of a watch as one document: its summary and its history."""
+    threshold = limit(site.disclosure)
+    moments = disclose_moments(state.history, threshold) if threshold else state.history
+    history = [
+        {
+            "number": moment.number,
+            "promoted": moment.champion == state.champion and moment.when >= state.began,
+            "when": moment.when,
+            "kind": moment.kind,
+            "champion": moment.champion,
+            **moment_counts(moment),
+            "evidence": {rule: round(value / float(np.log(10)), 3) for rule, value in moment.log_wealth.items()},
+            "means": {name: list(values) for name, values in moment.means.items()},
+        }
+        for moment in moments
+    ]
+    return {**plain(summarise_watch(state, site, encoder, leaving=True)), "history": history}
 
 
 def render_watch(
-    state: WatchState, site: Site, promotion: Promotion | None, moved: Sequence[tuple[str, str]] = ()
+    state: WatchState,
+    site: Site,
+    promotion: Promotion | None,
+    encoder: Encoder | None = None,
+    *,
+    leaving: bool = False,
+    links: Mapping[str, str] | None = None,
 ) -> str:
     """Returns the page of a watch.
 
@@ -245,24 +330,26 @@ def render_watch(
         state: The watch.
         site: The target site.
         promotion: Who promoted the champion, or None.
-        moved: The features that moved most in the last batches: what, and how far.
+        encoder: What the champion reads patients by; with it features are named in natural units.
+        leaving: Whether the page may leave the site.
+        links: By title, pages beside this one.
     """
     from tdrop import figures
     from tdrop.report.pages import render_template
 
-    history = shown_history(state.history, site.disclosure)
+    threshold = limit(site.disclosure) if leaving else 0
+    history: Sequence[Any] = disclose_moments(state.history, threshold) if threshold else state.history
+    place_limit = None if state.further is None else round(state.further.limit, 2)
     return render_template(
         "watch.html",
         site=site,
-        state=state,
-        summary=summarise_watch(state, site.disclosure),
+        summary=summarise_watch(state, site, encoder, leaving=leaving),
         promotion=promotion,
-        moved=moved,
-        history=history,
-        hidden=limit(site.disclosure),
+        hidden=threshold,
+        links=links or {},
         drawings={
             "evidence": figures.draw_evidence(history),
-            "means": figures.draw_running_means(history, state.further.limit if state.further else None),
+            "means": figures.draw_running_means(history, place_limit),
             "batches": figures.draw_watched_batches(history),
         },
     )

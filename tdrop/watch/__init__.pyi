@@ -1,3 +1,10 @@
+from .numbers import (
+    FeatureMean as FeatureMean,
+    FeatureSums as FeatureSums,
+    GroupPlace as GroupPlace,
+    WatchNumbers as WatchNumbers,
+)
+from .patients import KnownPatients as KnownPatients, ScoredPatients as ScoredPatients
 from .reference import DistanceScale as DistanceScale, freeze_scale as freeze_scale
 from .rules import (
     ALPHA as ALPHA,
@@ -17,9 +24,7 @@ from .standing import (
 )
 from .state import (
     MOST_MOMENTS as MOST_MOMENTS,
-    KnownPatients as KnownPatients,
     Moment as Moment,
-    ScoredPatients as ScoredPatients,
     WatchState as WatchState,
     begin_watch as begin_watch,
     relative_loss as relative_loss,

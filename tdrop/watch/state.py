@@ -5,17 +5,17 @@ It holds no patient's values: keyed digests say who was counted, beside the risk
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import PlainSerializer, PlainValidator
 
-from tdrop.base import DataError, Doubles, Floats
+from tdrop.base import DataError, Doubles, Feature
 from tdrop.metrics import FEWEST_EVENTS, delong, expected_loss
+from tdrop.watch.numbers import FeatureMean, FeatureSums, GroupPlace, WatchNumbers
+from tdrop.watch.patients import UNKNOWN, USED_UP, KnownPatients, ScoredPatients, new_persons, remember_person
 from tdrop.watch.reference import NORMAL, DistanceScale
 from tdrop.watch.rules import ALPHA, Bet, RiskTest, RunningMean
 
@@ -23,83 +23,10 @@ from tdrop.watch.rules import ALPHA, Bet, RiskTest, RunningMean
 TOLERATED_SHARE = 0.05
 #: Each of the two is compared with an upper bound that is too low in 1.25% of cases: one of them in at most 2.5%.
 NORMAL_OF_TWO = 2.24
-#: In the place of an outcome: it is not known yet, or it went into the model.
-UNKNOWN, USED_UP = -1, -2
 #: Moments that are remembered; beyond that, neighbours are put together.
 MOST_MOMENTS = 400
 #: Patients with known outcomes at which the interval of the ranking is narrowest for their number.
 TYPICAL_OUTCOMES = 500
-
-
-def _packed(kind: str) -> Any:
-    """An array whose bytes are written as text: a hundred thousand patients are few bytes and quickly read."""
-    return Annotated[
-        NDArray[Any],
-        PlainValidator(lambda value: value if isinstance(value, np.ndarray) else _unpack(value, kind)),
-        PlainSerializer(
-            lambda value: b64encode(np.ascontiguousarray(value, dtype=kind).tobytes()).decode(), return_type=str
-        ),
-    ]
-
-
-def _unpack(text: str, kind: str) -> NDArray[Any]:
-    return np.frombuffer(b64decode(text), dtype=kind)
-
-
-@dataclass(frozen=True)
-class KnownPatients:
-    """Everyone whom the watch has met, one row per patient.
-
-    Attributes:
-        rows: Keyed digests of their ids (patients,).
-        persons: The same of the persons they are; as `rows` where a table names none (patients,).
-        risk: What the champion told (patients,).
-        outcome: 0 or 1, -1 while it is not known, -2 where it went into the model and tests nothing (patients,).
-    """
-
-    rows: _packed("<u8") = field(default_factory=lambda: np.zeros(0, dtype="<u8"))  # type: ignore[valid-type]
-    persons: _packed("<u8") = field(default_factory=lambda: np.zeros(0, dtype="<u8"))  # type: ignore[valid-type]
-    risk: _packed("<f4") = field(default_factory=lambda: np.zeros(0, dtype="<f4"))  # type: ignore[valid-type]
-    outcome: _packed("<i1") = field(default_factory=lambda: np.zeros(0, dtype="<i1"))  # type: ignore[valid-type]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def add(
-        self, rows: NDArray[Any], persons: NDArray[Any], risk: NDArray[Any], outcome: int = UNKNOWN
-    ) -> KnownPatients:
-        """Adds patients whose outcomes are not known, or are used up."""
-        return KnownPatients(
-            np.concatenate([self.rows, rows]).astype("<u8"),
-            np.concatenate([self.persons, persons]).astype("<u8"),
-            np.concatenate([self.risk, risk]).astype("<f4"),
-            np.concatenate([self.outcome, np.full(len(rows), outcome)]).astype("<i1"),
-        )
-
-
-@dataclass(frozen=True)
-class ScoredPatients:
-    """A batch as the watch sees it.
-
-    Attributes:
-        rows: Keyed digests of the patients' ids (patients,).
-        persons: Keyed digests of the persons they are; as `rows` where the table names none (patients,).
-        X: Encoded features (patients, features).
-        risk: What the champion told (patients,).
-        review: Whose interval reaches the decision level although the risk does not (patients,).
-        level: The decision level.
-        filled_in: How many lack a value that was filled in.
-        set_aside: Rows of the batch that broke a rule of the contract.
-    """
-
-    rows: NDArray[Any]
-    persons: NDArray[Any]
-    X: Floats
-    risk: NDArray[Any]
-    review: NDArray[Any]
-    level: float
-    filled_in: int = 0
-    set_aside: int = 0
 
 
 @dataclass(frozen=True)
@@ -114,10 +41,12 @@ class Moment:
         outcomes: New outcomes.
         review: Of these for review by the interval.
         read: Rows that were scored, counted before or not.
-        filled_in: Of these with a filled-in value.
+        filled_in: New patients with a filled-in value.
         set_aside: Rows that broke a rule of the contract.
         log_wealth: By rule, the natural logarithm of its e-value.
         means: By quantity, its running mean and the ends of its confidence sequence.
+        number: Its place among all moments that ever were.
+        leaves: Whether what is known at it may leave: since the last such moment nobody came, or not few.
     """
 
     when: str
@@ -131,6 +60,8 @@ class Moment:
     set_aside: int = 0
     log_wealth: dict[str, float] = field(default_factory=dict)
     means: dict[str, tuple[float, float, float]] = field(default_factory=dict)
+    number: int = 0
+    leaves: bool = False
 
 
 @dataclass(frozen=True)
@@ -154,6 +85,12 @@ class WatchState:
         known: Everyone whom the watch has met.
         made_for: How many of these the model was made for; they come first and count for outcomes alone.
         history: Moments, oldest first, those of earlier champions included.
+        features: How the new patients differ, feature by feature; None where nobody is at hand to compare with.
+        groups: By subgroup and group, the running mean of its new patients' places.
+        findings: By rule of the contract, rows of batches that broke it.
+        threshold: How many patients must come before what is known may leave again; 0 hides nothing.
+        waiting: New patients and outcomes since the last moment that may leave.
+        left: What was known at that moment; None before the first.
     """
 
     site: str
@@ -174,6 +111,12 @@ class WatchState:
     known: KnownPatients = field(default_factory=KnownPatients)
     made_for: int = 0
     history: tuple[Moment, ...] = ()
+    features: FeatureSums | None = None
+    groups: dict[str, RunningMean] = field(default_factory=dict)
+    findings: dict[str, int] = field(default_factory=dict)
+    threshold: int = 0
+    waiting: tuple[int, int] = (0, 0)
+    left: WatchNumbers | None = None
 
     @property
     def patients(self) -> int:
@@ -199,7 +142,7 @@ class WatchState:
 
     def add_batch(self, batch: ScoredPatients, when: str) -> WatchState:
         """Counts the patients of a batch who were not counted before, in an order that their values do not decide."""
-        fresh = _new_persons(batch.rows, batch.persons, self.known)
+        fresh = new_persons(batch.rows, batch.persons, self.known)
         X, risk, review = batch.X[fresh], batch.risk[fresh], np.asarray(batch.review[fresh], dtype=np.float64)
         if self.scale is not None and X.shape[1] != len(self.scale.features):
             raise DataError(
@@ -219,6 +162,9 @@ class WatchState:
             review_mean=self.review_mean.add(review),
             loss_mean=self.loss_mean.add(loss),
             known=self.known.add(batch.rows[fresh], batch.persons[fresh], risk),
+            features=None if self.features is None else self.features.add(X),
+            groups=self.groups if place is None else _add_groups(self.groups, batch.groups, fresh, place),
+            findings=_add_counts(self.findings, batch.findings),
         )
         return after.remember(
             "batch",
@@ -226,7 +172,7 @@ class WatchState:
             patients=len(fresh),
             review=int(review.sum()),
             read=len(batch.rows),
-            filled_in=batch.filled_in,
+            filled_in=int(batch.filled_in[fresh].sum()) if len(batch.filled_in) else 0,
             set_aside=batch.set_aside,
         )
 
@@ -248,7 +194,7 @@ class WatchState:
         y = y[first]
         # One outcome per person: those of one person say the same thing twice.
         counted = set(self.known.persons[self.known.outcome >= 0].tolist())
-        kept = [i for i, spot in enumerate(spots) if _add(counted, int(self.known.persons[spot]))]
+        kept = [i for i, spot in enumerate(spots) if remember_person(counted, int(self.known.persons[spot]))]
         spots, y = spots[kept], y[kept]
         outcome = self.known.outcome.copy()
         outcome[spots] = y.astype("<i1")
@@ -261,9 +207,39 @@ class WatchState:
 
     def remember(self, kind: Literal["champion", "batch", "outcomes"], when: str, **counts: int) -> WatchState:
         """Adds a moment to the history; a clock that was turned back does not turn the history back."""
-        when = max([when, *(moment.when for moment in self.history[-1:])])
-        moment = Moment(when, kind, self.champion, log_wealth=self._log_wealth(), means=self._means(), **counts)
-        return replace(self, history=_thinned((*self.history, moment)))
+        last = self.history[-1] if self.history else Moment(when, kind, self.champion, number=-1)
+        values: dict[str, Any] = {**counts, "log_wealth": self._log_wealth(), "means": self._means()}
+        moment = Moment(max(when, last.when), kind, self.champion, number=last.number + 1, **values)
+        waiting = (self.waiting[0] + moment.patients, self.waiting[1] + moment.outcomes)
+        leaves = any(waiting) and not any(0 < count < self.threshold for count in waiting)
+        return replace(
+            self,
+            history=_thinned((*self.history, replace(moment, leaves=leaves))),
+            waiting=(0, 0) if leaves else waiting,
+            left=self.numbers() if leaves else self.left,
+        )
+
+    def numbers(self) -> WatchNumbers:
+        """What is known now, in numbers; nothing is hidden."""
+        known, patients = self.outcomes.patients, self.patients
+        features: dict[str, FeatureMean] = {}
+        if self.features is not None and patients:
+            sums = self.features
+            columns = zip(sums.names, sums.before, sums.total / patients, sums.spread, sums.kinds, strict=True)
+            features = {name: FeatureMean(float(a), float(b), float(sd), kind) for name, a, b, sd, kind in columns}
+        return WatchNumbers(
+            patients=patients,
+            outcomes=known,
+            events=self.outcomes.events,
+            expected=self.outcomes.expected / known if known else None,
+            review=round(self.review_mean.total),
+            means=self._means(),
+            evidence={rule: value / float(np.log(10)) for rule, value in self._log_wealth().items()},
+            ranking=self.ranking,
+            features=features,
+            groups={name: GroupPlace.of(mean) for name, mean in self.groups.items()},
+            findings=self.findings,
+        )
 
     def _harm_peak(self, review: Doubles, loss: Doubles) -> float:
         if self.review is None or self.loss is None or not len(loss):
@@ -296,6 +272,8 @@ def begin_watch(
     forecast_low: float | None = None,
     outcomes_used: bool = False,
     history: Sequence[Moment] = (),
+    features: Sequence[Feature] = (),
+    threshold: int = 0,
 ) -> WatchState:
     """A new watch, for a champion that was just put to use.
 
@@ -309,6 +287,8 @@ def begin_watch(
         forecast_low: Lower end of the sealed forecast of the AUROC.
         outcomes_used: Whether outcomes of those patients went into the model (a recalibration): they test nothing.
         history: Moments of earlier champions.
+        features: The columns of the patients' `X`; without them no feature is followed.
+        threshold: How many patients must come before what is known may leave again.
     """
     review = loss = None
     known = KnownPatients()
@@ -331,6 +311,8 @@ def begin_watch(
         known=known,
         made_for=len(known),
         history=tuple(history),
+        features=FeatureSums.of(features, made_for.X) if features and made_for is not None else None,
+        threshold=threshold,
     )
     return state.remember("champion", when)
 
@@ -354,20 +336,21 @@ def _always_valid(patients: int) -> float:
     return max(NORMAL, float(np.sqrt(2 * scaled / (patients * rho) * np.log(np.sqrt(scaled) / ALPHA))))
 
 
-def _new_persons(rows: NDArray[Any], persons: NDArray[Any], known: KnownPatients) -> NDArray[Any]:
-    """Places of rows whose person was not met before, one per person, in the order of their digests."""
-    order = np.lexsort((rows, persons))
-    order = order[np.concatenate([[True], persons[order][1:] != persons[order][:-1]])] if len(order) else order
-    fresh = ~(np.isin(rows[order], known.rows) | np.isin(persons[order], known.persons))
-    return np.asarray(order[fresh])
+def _add_groups(
+    groups: dict[str, RunningMean], batch: Mapping[str, NDArray[Any]], fresh: NDArray[Any], place: Doubles
+) -> dict[str, RunningMean]:
+    """The groups' running means with the places of new patients (patients,)."""
+    after = dict(groups)
+    for title, names in batch.items():
+        own = np.asarray(names)[fresh]
+        for name in sorted(set(own.tolist())):
+            key = f"{title}: {name}"
+            after[key] = after.get(key, RunningMean()).add(place[own == name])
+    return after
 
 
-def _add(met: set[int], person: int) -> bool:
-    """Whether a person is new; from now on, not."""
-    if person in met:
-        return False
-    met.add(person)
-    return True
+def _add_counts(counts: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    return {name: counts.get(name, 0) + more.get(name, 0) for name in (*counts, *(more.keys() - counts.keys()))}
 
 
 def _thinned(history: tuple[Moment, ...]) -> tuple[Moment, ...]:

@@ -17,6 +17,7 @@ from conftest import TINY_METHODS, at, settle, transfer, write_tiny_network
 from tasks.run import TransferSettings
 from tdrop.base import DataError, TdropError, UsageError
 from tdrop.data import simulate
+from tdrop.disclosure import against_the_rules
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
@@ -145,7 +146,46 @@ def test_another_population_raises_an_alarm_that_command_status_and_page_show(pr
     assert "further from the source than" in page
     assert "figure-evidence" in page
     assert "alarm (further" in tdrop("status", *contracts)
-    assert f"tdrop transfer {SITE}" in tdrop("watch", SITE, *contracts)
+    said = tdrop("watch", SITE, *contracts)
+    assert f"tdrop transfer {SITE}" in said
+    assert "What moved: " in said
+    assert (
+        '<a href="sites/harbour/watch.html"><span class="pill stop">alarm' in (promoted.root / "index.html").read_text()
+    )
+    [recorded] = watch_runs(promoted)
+    assert recorded.data.metrics["watch/patients"] == 600
+    assert recorded.data.metrics["watch/evidence/further"] > 1.6
+
+
+def watch_runs(place):
+    """The runs in MLflow that hold a watch over time."""
+    from tasks.tracking import connect, experiment_id
+
+    return connect(place).search_runs([experiment_id(place, "prostate")], "tags.kind = 'watch'")
+
+
+def test_what_leaves_of_a_watch_is_rounded_and_every_number_has_a_rule(place, tmp_path):
+    contracts = ["--contracts", place.contracts]
+    site = Path(place.contracts) / "sites" / f"{SITE}.yaml"
+    site.write_text(site.read_text().replace("exempt: true", "threshold: 10"))
+    promote_candidate(place)
+    for seed, rows in ((5, 33), (6, 4), (7, 3), (8, 29)):
+        score(place, patients(rows, seed=seed), tmp_path)
+        tdrop("watch", SITE, *contracts)
+    assert state_of(place).patients == 69
+    tdrop("export", SITE, "--folder", tmp_path / "out", *contracts)
+    document = json.loads((tmp_path / "out" / "watch.json").read_text())
+    assert against_the_rules("watch.json", document, 10) == []
+    assert document["patients"] == 70
+    page = (tmp_path / "out" / "watch.html").read_text()
+    assert "70 new patients" in page
+    assert "69 new" not in page
+    [recorded] = watch_runs(place)
+    assert against_the_rules("metrics", recorded.data.metrics, 10) == []
+    from tasks.tracking import connect
+
+    steps = connect(place).get_metric_history(recorded.info.run_id, "watch/patients")
+    assert [step.value for step in steps] == [30, 40], "batches of few are put together"
 
 
 def outcomes(frame, file):

@@ -1,0 +1,149 @@
+"""A watch as a page and as what may leave: sentences from numbers, and nothing from which a few patients follow."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from conftest import PROJECT
+from scipy.special import expit
+
+from tdrop.base import Cohort, Hidden, plain, read
+from tdrop.contracts import load_network
+from tdrop.data import learn_encoder, simulate, subgroups_of
+from tdrop.disclosure import against_the_rules
+from tdrop.report import render_watch, summarise_watch, watch_document, watch_without_counts
+from tdrop.watch import ScoredPatients, WatchState, begin_watch, freeze_scale
+
+NETWORK = load_network(PROJECT / "data_contracts")
+#: Lakeside hides counts under 10, as for real patients; Harbour hides nothing.
+HIDING, OPEN = NETWORK.site("lakeside"), NETWORK.site("harbour")
+CONTRACT = NETWORK.contract_of(HIDING)
+LEVEL = 0.15
+
+
+def frame_of(rows, seed, population="mild"):
+    return simulate(population, rows, seed=seed).drop(columns=["died_10y", "true_risk"])
+
+
+ENCODER = learn_encoder(frame_of(900, 0, "source"), CONTRACT, ())
+
+
+def batch(rows, seed, first, population="mild"):
+    """New patients with digests from `first` on."""
+    frame = frame_of(rows, seed, population)
+    X = ENCODER.encode(frame, "lakeside").X
+    generator = np.random.default_rng(seed)
+    risk = expit(-3.0 + generator.standard_normal(rows))
+    review = generator.random(rows) < 0.06
+    digests = np.arange(first, first + rows, dtype="<u8")
+    return ScoredPatients(
+        *(digests, digests, X, risk, review, LEVEL),
+        filled_in=generator.random(rows) < 0.05,
+        set_aside=int(generator.integers(0, 4)),
+        groups=subgroups_of(frame, CONTRACT),
+        findings={"psa.range": int(generator.integers(0, 3))},
+    )
+
+
+@pytest.fixture(scope="module")
+def begun():
+    source = Cohort("r", np.arange(900).astype(str), tuple(f.name for f in ENCODER.features),
+                    ENCODER.encode(frame_of(900, 0, "source"), "r").X)  # fmt: skip
+    those = batch(400, 1, 0)
+    target = Cohort("l", np.arange(400).astype(str), source.features, those.X)
+    scale = freeze_scale(source, target, "logistic")
+    settings = {"scale": scale, "made_for": those, "forecast_low": 0.6, "features": ENCODER.features}
+    return begin_watch("lakeside", "1", "2026-01-01T00:00:00+00:00", threshold=10, **settings)
+
+
+def grown(state, sizes, population="mild", seed=10):
+    """The state after each of some batches; outcomes of a few patients come now and then."""
+    states, first = [], 10_000
+    generator = np.random.default_rng(seed)
+    for number, size in enumerate(sizes):
+        when = f"2026-{1 + number // 28:02d}-{1 + number % 28:02d}T00:00:00+00:00"
+        state = state.add_batch(batch(size, seed + number, first, population), when)
+        if number % 3 == 2:
+            rows = state.known.rows[-size:]
+            state = state.add_outcomes(rows, (generator.random(len(rows)) < 0.1).astype(float), when)
+        first += size
+        states.append(state)
+    return states
+
+
+def test_every_number_that_leaves_has_a_rule_whatever_the_batches(begun):
+    states = grown(begun, np.random.default_rng(0).integers(1, 15, 24).tolist())
+    documents = [watch_document(state, HIDING, ENCODER) for state in states]
+    problems = {problem for one in documents for problem in against_the_rules("watch.json", plain(one), 10)}
+    assert problems == set()
+    assert documents[-1]["history"][-1]["evidence"]
+    assert documents[-1]["patients"] % 10 == 0
+    assert documents[0]["patients"] == 0 or isinstance(states[0].waiting, tuple)
+
+
+def test_two_documents_that_left_are_ten_patients_apart_or_the_same(begun):
+    states = grown(begun, [1] * 25 + [3, 12, 2, 9, 40])
+    before, counted = None, begun.patients
+    changes = 0
+    for state in states:
+        document = watch_document(state, HIDING, ENCODER)
+        shown = {key: document[key] for key in ("numbers", "moved", "history", "patients")}
+        if shown != before:
+            came = state.patients - counted
+            assert came == 0 or came >= 10 or before is None, came
+            before, counted, changes = shown, state.patients, changes + 1
+    assert changes >= 4
+
+
+def test_thinning_leaves_only_moments_that_could_leave_before(begun):
+    state, last = begun, begun
+    boundaries = set()
+    for number in range(450):
+        last = state
+        state = state.add_batch(batch(1, 5, 50_000 + number), "2026-02-01T00:00:00+00:00")
+        boundaries |= {state.history[-1].number} if state.history[-1].leaves else set()
+    assert len(state.history) < 450
+    assert {moment.number for moment in state.history if moment.leaves} <= boundaries
+    assert read(WatchState, plain(last)).left == last.left, "the record keeps what left"
+
+
+def exact(state):
+    """Counts that rounding changes, as text."""
+    numbers = state.numbers()
+    counts = {numbers.patients, numbers.outcomes, numbers.events, numbers.review, *numbers.findings.values()}
+    counts |= {group.patients for group in numbers.groups.values()}
+    return {str(count) for count in counts if count > 10 and count % 10}
+
+
+def test_the_page_that_leaves_names_no_exact_count_and_the_sites_own_does(begun, undrawn):
+    state = grown(begun, [33, 48, 61, 57], "severe")[-1]
+    pages = {leaving: render_watch(state, HIDING, None, ENCODER, leaving=leaving) for leaving in (True, False)}
+    words = {key: re.sub(r"<(style|script)\b.*?</\1>|<img[^>]*>|<[^>]*>", " ", page, flags=re.S)
+             for key, page in pages.items()}  # fmt: skip
+    tokens = {key: set(re.findall(r"(?<![\w.])\d+(?![\w.%])", text)) for key, text in words.items()}
+    assert not tokens[True] & exact(state)
+    assert {"199"} <= tokens[False] & exact(state)
+    summary = summarise_watch(state, HIDING, ENCODER)
+    assert summary.stand == "alarm"
+    moved = {feature.title: feature for feature in summary.moved}
+    psa = moved["PSA"]
+    assert psa.unit == "ng/mL"
+    assert f"PSA: {psa.now:.3g} ng/mL instead of {psa.before:.3g}" in str(psa)
+    assert "sd higher" in str(psa)
+    assert any(feature.share for feature in summary.moved)
+    assert str(psa).split(" (")[0] in words[False]
+
+
+def test_a_concept_shift_is_called_by_its_name(begun):
+    state = begun.add_batch(batch(300, 3, 10_000), "2026-02-01T00:00:00+00:00")
+    state = state.add_outcomes(state.known.rows[-300:], np.ones(300), "2026-03-01T00:00:00+00:00")
+    summary = summarise_watch(state, OPEN, ENCODER)
+    assert summary.concept_shift
+    assert summary.advice[0].startswith("A concept shift")
+    assert "concept shift" in watch_without_counts(state)
+    assert not re.search(r"\b300\b", watch_without_counts(state))
+    hidden = summarise_watch(begun.add_batch(batch(4, 3, 10_000), "2026-02"), HIDING, ENCODER, leaving=True)
+    assert hidden.patients == 0
+    assert not any(isinstance(rule.patients, Hidden) for rule in hidden.rules)
