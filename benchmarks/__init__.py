@@ -65,6 +65,11 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "watch": Benchmark(
         "models in use for two years: false alarms and patients to the alarm, simulated", "benchmarks.watch:run"
     ),
+    "ladder": Benchmark(
+        "what 10 to 400 outcomes of a site can do, and how often an audit raises a false alarm; simulated and real",
+        "benchmarks.ladder:run",
+        ("SurvSet",),
+    ),
     "length": Benchmark(
         "how long networks train: log loss above the oracle's by the size of the source, simulated",
         "benchmarks.length:run",

@@ -48,7 +48,7 @@ def run_benchmark(name: str, options: Options, output: Path | None = None) -> Pa
     if name not in BENCHMARKS:
         raise UsageError(f"there is no benchmark '{name}'{did_you_mean(name, BENCHMARKS)}")
     # The quick form of the studies over public tables is simulated, that of networks needs one table of SurvSet.
-    if not (options.quick and name in ("transfers", "placebos", "networks")):
+    if not (options.quick and name in ("transfers", "placebos", "networks", "ladder")):
         for package in BENCHMARKS[name].packages:
             require_package(package)
     folder = (output or options.folder / name).absolute()

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from tasks.evidence import list_promises, load_evidence, site_propensity
 from tasks.labels import OUTCOMES, KnownLabels, LabelList, read_list
 from tasks.run import Run
-from tdrop.base import DataError, read_arrays, read_record, write_record
-from tdrop.evaluate import ALL, Evaluation, Ladder, climb, site_models
+from tdrop.base import DataError, Method, read_arrays, read_record, write_record
+from tdrop.evaluate import ALL, Evaluation, Ladder, choose_prior, climb, site_models, standardise
 from tdrop.forecast import (
+    REHEARSAL,
     Drawn,
     DropSplit,
     Evidence,
@@ -26,6 +27,7 @@ from tdrop.forecast import (
     ListOutcomes,
     Measured,
     Observation,
+    Rehearsal,
     SetSummary,
     append_entry,
     collect_outcomes,
@@ -80,8 +82,9 @@ def _append(place: Place, entry: LedgerEntry) -> LedgerEntry:
 
 logger = logging.getLogger(__name__)
 AUDIT = "audit.json"
-#: What new models of the ladder are fitted with: an audit answers in seconds.
-QUICK_METHOD = "logistic_regression"
+#: What new models of the ladder are fitted with where the source has more rows than are affordable: an audit answers
+#: within half a minute.
+QUICK_METHOD, AFFORDABLE_ROWS = "logistic_regression", 3_000
 #: The evaluation's names of what is forecast and then observed.
 OBSERVED = {
     "auroc": "auroc",
@@ -183,14 +186,33 @@ def _came_back(drawn: Drawn, labels: KnownLabels, listed: LabelList) -> ListOutc
 
 
 def _ladder(place: Place, run: Run, own: Evidence, labels: KnownLabels) -> Ladder:
-    """Compares what the known outcomes could change; new models are tried with a method that is quick to fit."""
+    """Compares what the known outcomes could change."""
     outcomes, weights = weighed_outcomes(read_list(place, run.site), run.stages.target.digest, labels)
     source, target = load_pair(run.stages.encoded.path)
-    picked = run.trained.picked.get(QUICK_METHOD)
-    method = build(QUICK_METHOD, **(picked.settings if picked is not None else {}))
     stopped = run.stages.shift.record(Shift, "shift.json").verdict == "stop"
-    models = site_models(method, source, target, outcomes, weight=labels.weight)
-    return climb(outcomes, own.target, weights, stopped=stopped, models=models)
+    return climb(
+        outcomes,
+        own.target,
+        weights,
+        X=standardise(source, target),
+        prior=prior_of_lines(place, place.resolve(run.site).contract.name, stopped=stopped),
+        models=site_models(_methods_to_refit(run, len(source)), source, target, outcomes, weight=labels.weight),
+    )
+
+
+def _methods_to_refit(run: Run, rows: int) -> list[Method]:
+    """The chosen method, or the members of a committee, with their settings; for a large source one that is quick."""
+    names = run.choice.members or (run.chosen,)
+    if rows > AFFORDABLE_ROWS or any(name not in run.trained.picked for name in names):
+        names = (QUICK_METHOD,)
+    picked = run.trained.picked
+    return [build(name, **(picked[name].settings if name in picked else {})) for name in names]
+
+
+def prior_of_lines(place: Place, table: str, *, stopped: bool) -> tuple[float, float]:
+    """How far risks may be off at a site: by its verdict, and by the last rehearsal of its table."""
+    file = place.root / "rehearsals" / table / REHEARSAL
+    return choose_prior(stopped, read_record(Rehearsal, file).intercepts if file.is_file() else ())
 
 
 def usable_list(listed: LabelList, y: NDArray[Any]) -> Drawn | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from tasks.audit import AUDIT, Audit, observe, usable_list, weighed_outcomes
+from tasks.audit import AUDIT, Audit, observe, prior_of_lines, usable_list, weighed_outcomes
 from tasks.evidence import fitted_propensity, load_predictions, load_propensity, unlike_patients
 from tasks.labels import OUTCOMES, KnownLabels, read_list
 from tasks.run import Run
@@ -98,7 +98,8 @@ def _recalibration(place: Place, run: Run, known: KnownLabels) -> Recalibration:
     outcomes, weights = weighed_outcomes(read_list(place, run.site), run.stages.target.digest, known)
     risk = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS).mean
     stopped = run.stages.shift.record(Shift, "shift.json").verdict == "stop"
-    return suggest_recalibration(outcomes, risk, weights, left_early=known.weight, stopped=stopped)
+    prior = prior_of_lines(place, place.resolve(run.site).contract.name, stopped=stopped)
+    return suggest_recalibration(outcomes, risk, weights, left_early=known.weight, prior=prior)
 
 
 def _observations(

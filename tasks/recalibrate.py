@@ -9,7 +9,7 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tasks.audit import weighed_outcomes
+from tasks.audit import prior_of_lines, weighed_outcomes
 from tasks.champion import Champion, find_champion
 from tasks.labels import KnownLabels, read_list, remembered_labels, weigh_labels
 from tasks.models import LINE, MODELS_DIGEST, RECALIBRATED_FROM, point_candidate
@@ -111,7 +111,8 @@ def recalibrate_site(place: Place, site: str, labels: str | None = None) -> Reca
     known = read_outcomes(place, site, file, cohort)
     outcomes, weights = weighed_outcomes(read_list(place, site), champion.described.digests.target, known)
     # A verdict of stop makes no candidate, so no champion comes from a site that was stopped.
-    suggested = suggest_recalibration(outcomes, served.summarise(cohort).mean, weights, left_early=known.weight)
+    prior = prior_of_lines(place, place.resolve(site).contract.name, stopped=False)
+    suggested = suggest_recalibration(outcomes, served.summarise(cohort).mean, weights, left_early=known.weight, prior=prior)
     chosen = what_helps(site, suggested)
     before, *tried = suggested.adjustments
     shown = chosen or max(tried, key=lambda one: one.gain or 0.0, default=before)

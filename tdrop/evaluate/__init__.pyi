@@ -2,11 +2,14 @@ from .explain import explain_risks as explain_risks, name_moves as name_moves, t
 from .ladder import (
     OWN_MODEL as OWN_MODEL,
     REFIT as REFIT,
+    REVISED as REVISED,
+    RUNGS as RUNGS,
     ExpectedLoss as ExpectedLoss,
     Ladder as Ladder,
     Rung as Rung,
     climb as climb,
     join_cohorts as join_cohorts,
+    risks_on_rung as risks_on_rung,
     site_models as site_models,
 )
 from .left_out import LeftOut as LeftOut, measure_left_out as measure_left_out
@@ -14,10 +17,12 @@ from .recalibration import (
     Adjustment as Adjustment,
     OutcomeSupport as OutcomeSupport,
     Recalibration as Recalibration,
+    choose_prior as choose_prior,
     measure_support as measure_support,
     suggest_recalibration as suggest_recalibration,
 )
 from .records import ALL as ALL, Evaluation as Evaluation, Row as Row, Why as Why
+from .revision import Revision as Revision, fit_revision as fit_revision, standardise as standardise
 from .run import evaluate_methods as evaluate_methods, patients_table as patients_table
 from .unlabelled import (
     Moved as Moved,

@@ -1,15 +1,18 @@
-"""From a few outcomes of a site to the model it should use: five rungs, from no change to a model of the site's own.
+"""From a few outcomes of a site to the model it should use: six rungs, from no change to a model of the site's own.
 
-The rungs are the model as it is; an intercept; intercept and slope; a refit in which the site's own patients are one
-more source; and a model of the site's own. Each is cross-fitted on the known outcomes: nobody's outcome was used for
-the risk that is compared with it. Among the first three the lowest log loss is taken, because their priors are cautious
-already. A new model is taken only where it is better by more than one standard error, patient by patient.
+The rungs are the model as it is; an intercept; intercept and slope; revised effects; a refit in which the site's own
+patients are one more source; and a model of the site's own. Each is cross-fitted on the known outcomes: nobody's
+outcome was used for the risk that is compared with it. Revised effects hold the rungs below them as special cases and
+shrink to them, so they are taken unless the outcomes speak against any change by more than one standard error. A new
+model is taken only where it is better by more than two, patient by patient: with few outcomes the lowest of many losses
+is luck.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,28 +23,28 @@ from tdrop.base import Cohort, DataError, Doubles, Indices, Mask, Method, UsageE
 from tdrop.evaluate.recalibration import (
     AS_IT_IS,
     INTERCEPT,
+    PRIORS,
     RECALIBRATION_FOLDS,
     SLOPE,
-    cross_fit_line,
     deal_at_random,
     fit_recalibration,
     gain_interval,
     mean_and_error,
     take_known,
 )
-from tdrop.methods import build
+from tdrop.evaluate.revision import fit_revision
 
-REFIT, OWN_MODEL = "refit with the site's own patients", "a model of the site's own"
-RUNGS = (AS_IT_IS, INTERCEPT, SLOPE, REFIT, OWN_MODEL)
+REVISED, REFIT, OWN_MODEL = "revised effects", "refit with the site's own patients", "a model of the site's own"
+RUNGS = (AS_IT_IS, INTERCEPT, SLOPE, REVISED, REFIT, OWN_MODEL)
+#: Standard errors by which "as it is" must be ahead of what changes it, and a new model ahead of both.
+AHEAD_TO_STAY, AHEAD_TO_REPLACE = 1.0, 2.0
 #: A new model is fitted from this many known outcomes of the rarer kind on: with fewer, a fold may have none.
 FEWEST_FOR_A_MODEL = 10
 #: Folds behind the rungs that fit models, which cost more than lines.
 MODEL_FOLDS = 5
-#: The method of a model of the site's own: the usual one, with a ridge.
-OWN_METHOD = "logistic_regression"
 #: Numbers of outcomes at which the expected log loss is told, and draws behind each that is smaller than what is known.
 LABEL_NUMBERS = (10, 20, 50, 100, 200, 400, 800)
-CURVE_DRAWS = 40
+CURVE_DRAWS = 16
 #: Samples behind a risk of a refitted model.
 LADDER_PASSES = 50
 #: The curve is told to so many times the outcomes that are known: beyond, a + b / n is a guess.
@@ -114,13 +117,39 @@ class Ladder:
         return next(one for one in self.rungs if one.name == name)
 
 
+@dataclass(frozen=True)
+class _Known:
+    """Patients with a known outcome, and what the rungs that move risks are fitted from."""
+
+    y: Doubles
+    risk: Doubles
+    weight: Doubles
+    X: Doubles | None
+    prior: tuple[float, float]
+
+    @property
+    def moves(self) -> tuple[str, ...]:
+        """The rungs that move the model's risks."""
+        return (INTERCEPT, SLOPE) if self.X is None else (INTERCEPT, SLOPE, REVISED)
+
+    def move(self, name: str, fitted: Indices, held: Indices) -> Doubles:
+        """Returns risks (held,) under one of these rungs, fitted on the outcomes of others."""
+        y, risk, weight = self.y[fitted], self.risk[fitted], self.weight[fitted]
+        if name == REVISED and self.X is not None:
+            revision = fit_revision(y, risk, self.X[fitted], weight, self.prior)
+            return revision.apply(self.risk[held], self.X[held])
+        return metrics.recalibrated(self.risk[held], *fit_recalibration(y, risk, weight, name, prior=self.prior))
+
+
 def climb(
     y: NDArray[Any],
     risk: NDArray[Any],
     weights: NDArray[Any] | None = None,
     *,
-    stopped: bool = False,
+    X: NDArray[Any] | None = None,
+    prior: tuple[float, float] = PRIORS[False],
     models: Mapping[str, FitAndPredict] | None = None,
+    draws: int = CURVE_DRAWS,
     seed: int = 0,
 ) -> Ladder:
     """Compares the rungs on known outcomes and recommends one.
@@ -129,19 +158,20 @@ def climb(
         y: Outcomes (rows,), NaN where unknown.
         risk: Risks of the model as it is (rows,).
         weights: For how many patients each row stands (rows,), where some were likelier to be looked up; alike without.
-        stopped: Whether the verdict was stop, before any outcome.
+        X: Standardised features (rows, features), from which effects are revised; without them that rung is left out.
+        prior: How far intercept and slope may move, as `choose_prior` has it.
         models: By rung (REFIT, OWN_MODEL), what fits it on some rows and predicts others; `site_models` makes them.
+        draws: Of fewer outcomes, behind each point of the curve; 0 for no curve.
         seed: Decides folds and draws.
     """
     known, outcome, value, weight = take_known(y, risk, weights)
     if not len(known):
         raise DataError("no outcome is known: a ladder needs at least one; look some patients up first")
+    patients = _Known(outcome, value, weight, None if X is None else np.asarray(X, dtype=np.float64)[known], prior)
     risks: dict[str, Doubles] = {AS_IT_IS: value}
     if len(known) > 1:
-        fold = deal_at_random(len(known), RECALIBRATION_FOLDS, seed)
-        risks |= {
-            name: cross_fit_line(outcome, value, weight, fold, name, stopped=stopped) for name in (INTERCEPT, SLOPE)
-        }
+        fold, everybody = deal_at_random(len(known), RECALIBRATION_FOLDS, seed), np.arange(len(known))
+        risks |= {name: _cross_fit(partial(patients.move, name), everybody, fold) for name in patients.moves}
     events = int(outcome.sum())
     refused = _refuse_models(events, len(known))
     if not refused:
@@ -150,12 +180,34 @@ def climb(
     losses = {name: metrics.per_row_log_loss(outcome, risks[name]) for name in RUNGS if name in risks}
     rungs = [_describe(name, loss, losses[AS_IT_IS], weight) for name, loss in losses.items()]
     rungs += [Rung(name, None, why_not=refused) for name in models or {} if name not in losses]
-    curve = _expect(outcome, value, weight, losses, stopped=stopped, seed=seed)
+    curve = _expect(patients, losses, draws, seed) if draws else ()
     return Ladder(len(known), events, tuple(rungs), _recommend(losses, weight), curve)
 
 
+def risks_on_rung(
+    name: str,
+    y: NDArray[Any],
+    risk: NDArray[Any],
+    weights: NDArray[Any] | None = None,
+    *,
+    X: NDArray[Any] | None = None,
+    prior: tuple[float, float] = PRIORS[False],
+    models: Mapping[str, FitAndPredict] | None = None,
+) -> Doubles:
+    """Returns everybody's risk (rows,) under one rung, fitted on all known outcomes; the arguments are `climb`'s."""
+    value = np.asarray(risk, dtype=np.float64)
+    known, everybody = np.flatnonzero(np.isfinite(y)), np.arange(len(value))
+    if name == AS_IT_IS:
+        return value
+    if name in (models or {}):
+        return models[name](known, everybody)  # type: ignore[index]
+    weight = np.ones(len(value)) if weights is None else np.asarray(weights, dtype=np.float64)
+    features = None if X is None else np.asarray(X, dtype=np.float64)
+    return _Known(np.asarray(y, dtype=np.float64), value, weight, features, prior).move(name, known, everybody)
+
+
 def site_models(
-    method: Method,
+    methods: Sequence[Method],
     source: Cohort,
     target: Cohort,
     y: NDArray[Any],
@@ -166,7 +218,7 @@ def site_models(
     """Returns what fits the last two rungs: a refit with the site's own patients, and a model of their own.
 
     Args:
-        method: The site's chosen method.
+        methods: The site's chosen method, or the members of its committee: their mean risk is the risk.
         source: The labelled source.
         target: The site's patients, encoded like the source.
         y: Their outcomes (rows,), NaN where unknown.
@@ -175,19 +227,21 @@ def site_models(
     """
     if source.features != target.features:
         raise UsageError(f"sites '{source.site}' and '{target.site}' are encoded differently; encode both alike")
-    own = build(OWN_METHOD)
+
+    def predict(taught: Cohort, held: Indices) -> Doubles:
+        fits = [method.fit(taught, target.unlabelled(), None, seed=seed) for method in methods]
+        risks = [fitted.summarise(target.X[held], LADDER_PASSES, seed=seed).mean for fitted in fits]
+        return np.asarray(np.mean(risks, axis=0), dtype=np.float64)
 
     def labelled(rows: Indices) -> Cohort:
         each = None if weight is None else np.asarray(weight, dtype=np.float32)[rows]
         return replace(target.take(rows), y=np.asarray(y, dtype=np.float32)[rows], weight=each)
 
     def refit(rows: Indices, held: Indices) -> Doubles:
-        fitted = method.fit(join_cohorts(source, labelled(rows)), target.unlabelled(), None, seed=seed)
-        return fitted.summarise(target.X[held], LADDER_PASSES, seed=seed).mean.astype(np.float64)
+        return predict(join_cohorts(source, labelled(rows)), held)
 
     def alone(rows: Indices, held: Indices) -> Doubles:
-        fitted = own.fit(labelled(rows), target.unlabelled(), None, seed=seed)
-        return fitted.summarise(target.X[held], LADDER_PASSES, seed=seed).mean.astype(np.float64)
+        return predict(labelled(rows), held)
 
     return {REFIT: refit, OWN_MODEL: alone}
 
@@ -231,52 +285,49 @@ def _describe(name: str, loss: Doubles, as_it_is: Doubles, weights: Doubles) -> 
 
 
 def _recommend(losses: Mapping[str, Doubles], weights: Doubles) -> str:
-    """Returns the line of lowest loss, or the first new model that is better by more than one standard error.
-
-    Of two such models the one that changes less is taken unless the other is better by a standard error again.
-    """
-    lines = [name for name in losses if name in (AS_IT_IS, INTERCEPT, SLOPE)]
-    taken = min(lines, key=lambda name: float(np.average(losses[name], weights=weights)))
-    for name in (name for name in losses if name in (REFIT, OWN_MODEL)):
-        ahead, error = mean_and_error(losses[taken] - losses[name], weights)
-        if ahead > (np.inf if error is None else error):
+    """Returns the rung that changes most by shrunken steps, no change where that is better, or a new model that is."""
+    taken = next(name for name in (REVISED, SLOPE, AS_IT_IS) if name in losses)
+    if taken != AS_IT_IS and _is_ahead(losses[AS_IT_IS], losses[taken], weights, AHEAD_TO_STAY):
+        taken = AS_IT_IS
+    for name in (name for name in (REFIT, OWN_MODEL) if name in losses):
+        if _is_ahead(losses[name], losses[taken], weights, AHEAD_TO_REPLACE):
             taken = name
     return taken
 
 
-def _expect(
-    y: Doubles, risk: Doubles, weights: Doubles, losses: Mapping[str, Doubles], *, stopped: bool, seed: int
-) -> tuple[ExpectedLoss, ...]:
-    """The expected log loss of the first three rungs by number of outcomes.
+def _is_ahead(first: Doubles, second: Doubles, weights: Doubles, errors: float) -> bool:
+    """Whether the first losses (rows,) are lower by more than so many standard errors, patient by patient."""
+    ahead, error = mean_and_error(second - first, weights)
+    return error is not None and ahead > errors * error
 
-    Up to what is known: lines fitted on draws of so many patients, judged on the others. Beyond: a + b / labels, fitted
-    to these, which is how the cost of estimating a line falls.
+
+def _expect(patients: _Known, losses: Mapping[str, Doubles], draws: int, seed: int) -> tuple[ExpectedLoss, ...]:
+    """The expected log loss of the rungs that move risks, by number of outcomes.
+
+    Up to what is known: fitted on draws of so many patients, judged on the others. Beyond: a + b / labels, fitted to
+    these, which is how the cost of estimating a line falls.
     """
-    level = float(np.average(losses[AS_IT_IS], weights=weights))
-    numbers = [m for m in LABEL_NUMBERS if m <= FURTHEST_TIMES * len(y)]
-    points = [ExpectedLoss(AS_IT_IS, m, level, m > len(y)) for m in numbers]
-    smaller = [m for m in numbers if 2 * m <= len(y)]
+    known = len(patients.y)
+    level = float(np.average(losses[AS_IT_IS], weights=patients.weight))
+    numbers = [m for m in LABEL_NUMBERS if m <= FURTHEST_TIMES * known]
+    points = [ExpectedLoss(AS_IT_IS, m, level, m > known) for m in numbers]
+    smaller = [m for m in numbers if 2 * m <= known]
     if len(smaller) < 2:
         return tuple(points)
     generator = np.random.default_rng([seed, 12])
-    orders = [generator.permutation(len(y)) for _ in range(CURVE_DRAWS)]
-    for name in (INTERCEPT, SLOPE):
-        drawn = [
-            float(np.mean([_judge_draw(y, risk, weights, order, m, name, stopped) for order in orders]))
-            for m in smaller
-        ]
-        now = float(np.average(losses[name], weights=weights))
-        points += _continue_curve(name, [*smaller, len(y)], [*drawn, now], numbers)
+    orders = [generator.permutation(known) for _ in range(draws)]
+    for name in patients.moves:
+        drawn = [float(np.mean([_judge_draw(patients, order, m, name) for order in orders])) for m in smaller]
+        now = float(np.average(losses[name], weights=patients.weight))
+        points += _continue_curve(name, [*smaller, known], [*drawn, now], numbers)
     return tuple(points)
 
 
-def _judge_draw(
-    y: Doubles, risk: Doubles, weights: Doubles, order: Indices, labels: int, name: str, stopped: bool
-) -> float:
-    """Log loss of patients who were not drawn, under a line fitted on those who were."""
+def _judge_draw(patients: _Known, order: Indices, labels: int, name: str) -> float:
+    """Log loss of patients who were not drawn, under a rung fitted on those who were."""
     drawn, others = order[:labels], order[labels:]
-    line = fit_recalibration(y[drawn], risk[drawn], weights[drawn], name, stopped=stopped)
-    loss = metrics.log_loss(y[others], metrics.recalibrated(risk[others], *line), weights[others])
+    risk = patients.move(name, drawn, others)
+    loss = metrics.log_loss(patients.y[others], risk, patients.weight[others])
     assert loss is not None
     return loss
 

@@ -7,6 +7,7 @@ How good a line is, is read off folds that did not fit it, so that "after" is no
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,8 @@ from tdrop.metrics import weighted_lines
 RECALIBRATION_FOLDS = 10
 #: Prior standard deviations of intercept and slope at a site that was not stopped, and at one that was.
 PRIORS = {False: (0.5, 0.3), True: (1.0, 0.3)}
+#: Between these the prior of the intercept follows a rehearsal, of at least so many sites.
+NARROWEST_PRIOR, WIDEST_PRIOR, FEWEST_REHEARSED = 0.2, 2.0, 3
 #: Outcomes overrule a stop where intercept and net benefit are known at least this well (half of their intervals):
 #: half a unit of log odds, five net true positives per 100 patients.
 WIDEST_INTERCEPT, WIDEST_BENEFIT = 0.5, 0.05
@@ -81,13 +84,27 @@ class Recalibration:
     helps: str | None = None
 
 
+def choose_prior(stopped: bool, intercepts: Sequence[float] = ()) -> tuple[float, float]:
+    """Returns prior standard deviations of intercept and slope, from what is known without an outcome of the site.
+
+    Args:
+        stopped: Whether the verdict was stop: risks are then further off, whatever other sites were like.
+        intercepts: How far risks were off, in log odds, at the sites of a rehearsal.
+    """
+    usual, slope = PRIORS[stopped]
+    if len(intercepts) < FEWEST_REHEARSED:
+        return usual, slope
+    spread = float(np.clip(np.sqrt(np.mean(np.square(intercepts))), NARROWEST_PRIOR, WIDEST_PRIOR))
+    return (max(usual, spread) if stopped else spread), slope
+
+
 def suggest_recalibration(
     y: NDArray[Any],
     risk: NDArray[Any],
     weights: NDArray[Any] | None = None,
     *,
     left_early: NDArray[Any] | None = None,
-    stopped: bool = False,
+    prior: tuple[float, float] = PRIORS[False],
     folds: int = RECALIBRATION_FOLDS,
     seed: int = 0,
 ) -> Recalibration:
@@ -98,7 +115,7 @@ def suggest_recalibration(
         risk: Risks (rows,).
         weights: For how many patients each row stands (rows,), where some were likelier to be looked up; alike without.
         left_early: The part of `weights` that is due to patients who left before the horizon (rows,), if any.
-        stopped: Whether the verdict was stop, before any outcome: a line may then move further.
+        prior: How far intercept and slope may move, as `choose_prior` has it.
         folds: How many, at most.
         seed: Decides the folds.
     """
@@ -110,8 +127,8 @@ def suggest_recalibration(
         note = "an outcome known of at least two patients is needed to suggest a recalibration"
         return Recalibration(len(outcome), events, (before,), note)
     fold = deal_at_random(len(outcome), folds, seed)
-    after = {name: cross_fit_line(outcome, value, weight, fold, name, stopped=stopped) for name in (INTERCEPT, SLOPE)}
-    lines = {name: fit_recalibration(outcome, value, weight, name, stopped=stopped) for name in after}
+    after = {name: cross_fit_line(outcome, value, weight, fold, name, prior=prior) for name in (INTERCEPT, SLOPE)}
+    lines = {name: fit_recalibration(outcome, value, weight, name, prior=prior) for name in after}
     described = [_describe(name, lines[name], outcome, value, after[name], weight, left) for name in after]
     # The priors are the caution: asking for a gain beyond its standard error too would leave half of the gain that 20
     # outcomes can bring (docs/FORECAST.md).
@@ -152,7 +169,7 @@ def measure_support(
     threshold: float,
     weights: NDArray[Any] | None = None,
     *,
-    stopped: bool = True,
+    prior: tuple[float, float] = PRIORS[True],
     seed: int = 0,
 ) -> OutcomeSupport | None:
     """Measures on known outcomes what recalibrated risks are worth; None with fewer than two outcomes.
@@ -164,7 +181,7 @@ def measure_support(
     if len(outcome) < 2:
         return None
     fold = deal_at_random(len(outcome), RECALIBRATION_FOLDS, seed)
-    lines = [cross_fit_line(outcome, value, weight, fold, name, stopped=stopped) for name in (INTERCEPT, SLOPE)]
+    lines = [cross_fit_line(outcome, value, weight, fold, name, prior=prior) for name in (INTERCEPT, SLOPE)]
     best = min((value, *lines), key=lambda moved: metrics.log_loss(outcome, moved, weight) or 0.0)
     # Weighted rows are worth as many patients as their effective number.
     scaled = weight * weight.sum() / np.sum(weight**2)
@@ -188,21 +205,21 @@ def take_known(
 
 
 def fit_recalibration(
-    y: Doubles, risk: Doubles, weights: Doubles, name: str, *, stopped: bool = False
+    y: Doubles, risk: Doubles, weights: Doubles, name: str, *, prior: tuple[float, float]
 ) -> tuple[float, float]:
     """Returns intercept and slope of one adjustment, fitted to all these outcomes (rows,)."""
-    line = weighted_lines(y, risk, weights[None], slope=name == SLOPE, prior=PRIORS[stopped])[0]
+    line = weighted_lines(y, risk, weights[None], slope=name == SLOPE, prior=prior)[0]
     return float(line[0]), float(line[1])
 
 
 def cross_fit_line(
-    y: Doubles, risk: Doubles, weights: Doubles, fold: Indices, name: str, *, stopped: bool = False
+    y: Doubles, risk: Doubles, weights: Doubles, fold: Indices, name: str, *, prior: tuple[float, float]
 ) -> Doubles:
     """Returns risks (rows,), each moved by a line that was fitted without the outcomes of its fold."""
     after = np.empty(len(risk))
     for number in np.unique(fold):
         inside = fold == number
-        line = fit_recalibration(y[~inside], risk[~inside], weights[~inside], name, stopped=stopped)
+        line = fit_recalibration(y[~inside], risk[~inside], weights[~inside], name, prior=prior)
         after[inside] = metrics.recalibrated(risk[inside], *line)
     return after
 

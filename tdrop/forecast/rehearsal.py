@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import logit
 
 from tdrop.forecast.sites import HeldOutSite, NextSite, SiteNumber, expect_next
 
@@ -68,6 +69,14 @@ class RehearsedSite:
         """AUROC that the choice without labels cost."""
         return self.best_auroc - self.seen.auroc
 
+    @property
+    def intercept(self) -> float | None:
+        """How far the risks were off on average, in log odds; None where nobody, or everybody, had the outcome."""
+        if not self.observed_expected or not 0 < self.events < self.patients:
+            return None
+        seen, expected = self.events / self.patients, self.events / self.patients / self.observed_expected
+        return float(logit(seen) - logit(expected)) if expected < 1 else None
+
 
 @dataclass(frozen=True)
 class Rehearsal:
@@ -86,6 +95,11 @@ class Rehearsal:
     sites: tuple[RehearsedSite, ...]
     failed: dict[str, str]
     simulated: bool = False
+
+    @property
+    def intercepts(self) -> tuple[float, ...]:
+        """How far risks were off at each site, in log odds."""
+        return tuple(one.intercept for one in self.sites if one.intercept is not None)
 
     @property
     def inside(self) -> int:

@@ -31,6 +31,7 @@ FILES = {
     },
     "placebos": {"unlabelled.csv", "unlabelled_problems.csv", "no_shift.csv"},
     "networks": {"ways.csv", "networks.csv", "choice.csv", "intervals.csv"},
+    "ladder": {"ladder.csv", "large.csv", "alarms.csv"},
     "length": {"length.csv"},
     "censoring": {"designs.csv"},
     "watch": {"further.csv", "harm.csv", "outcomes.csv"},

@@ -17,6 +17,7 @@ from tdrop.evaluate import (
     REFIT,
     Ladder,
     Placebo,
+    choose_prior,
     climb,
     compare_with_placebo,
     join_cohorts,
@@ -42,7 +43,7 @@ def expected_loss(truth: np.ndarray, risk: np.ndarray) -> float:
 def change_of(n: int, intercept: float, slope: float, stopped: bool, seed: int) -> float:
     """Log loss of other patients under what is recommended from n outcomes, minus that of the model as it is."""
     y, risk, truth = draw(n + 2_000, intercept, slope, base=(-2.2, -1.2, -0.3)[seed % 3], seed=seed)
-    found = suggest_recalibration(y[:n], risk[:n], stopped=stopped, seed=seed)
+    found = suggest_recalibration(y[:n], risk[:n], prior=choose_prior(stopped), seed=seed)
     line = next(one for one in found.adjustments if one.name == (found.helps or "as it is"))
     after = metrics.recalibrated(risk[n:], line.intercept, line.slope)
     return expected_loss(truth[n:], after) - expected_loss(truth[n:], risk[n:])
@@ -65,7 +66,7 @@ def test_fifty_outcomes_bring_a_rare_outcome_right_on_average() -> None:
     for seed in range(40):
         y, risk, truth = draw(4_000, 1.0, base=-4.0, seed=seed)
         some = np.where(np.random.default_rng(seed).permutation(4_000) < 50, y, np.nan)
-        line = suggest_recalibration(some, risk, stopped=True, seed=seed).adjustments[1]
+        line = suggest_recalibration(some, risk, prior=choose_prior(True), seed=seed).adjustments[1]
         after = metrics.recalibrated(risk, line.intercept, line.slope)
         near.append(abs(after.mean() - truth.mean()) <= 0.05)
     assert np.mean(near) >= 0.9
@@ -110,7 +111,7 @@ def test_the_ladder_stays_low_where_the_model_is_right_and_climbs_where_only_new
     truth = expit(2.5 * target.X[:, 0] - 0.5)
     y = (np.random.default_rng(1).random(len(target)) < truth).astype(float)
     y[600:] = np.nan
-    models = site_models(build("logistic_regression", refits=2), source, target, y)
+    models = site_models([build("logistic_regression", refits=2)], source, target, y)
     right = climb(y, truth)
     assert right.recommended in ("as it is", "intercept", "intercept and slope")
     assert right.rung(right.recommended).log_loss <= right.rung("as it is").log_loss
@@ -128,14 +129,14 @@ def test_new_models_wait_for_enough_outcomes_and_say_so() -> None:
     y[40:] = np.nan
     y[:40] = 0
     y[:4] = 1
-    found = climb(y, risk, models=site_models(build("logistic_regression"), source, target, y))
+    found = climb(y, risk, models=site_models([build("logistic_regression")], source, target, y))
     assert found.rung(REFIT).log_loss is None
     assert "10 known patients with and 10 without" in found.rung(OWN_MODEL).why_not
     assert found.recommended in ("as it is", "intercept", "intercept and slope")
     with pytest.raises(DataError, match="no outcome is known"):
         climb(np.full(5, np.nan), np.full(5, 0.2))
     with pytest.raises(UsageError, match="encoded differently"):
-        site_models(build("logistic_regression"), source, replace(target, features=("a", "b"), X=target.X[:, :2]), y)
+        site_models([build("logistic_regression")], source, replace(target, features=("a", "b"), X=target.X[:, :2]), y)
 
 
 def test_the_curve_falls_with_more_outcomes_and_says_where_it_is_continued() -> None:

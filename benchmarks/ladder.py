@@ -1,0 +1,285 @@
+"""What a few outcomes of a site can do: the ladder's recommendation, calibration in the large, and false alarms.
+
+Simulated sites differ from their source in the intercept, the slope or the effects of features (a concept shift), or in
+none of them; a third has patients so different that the verdict would be stop. Rules were settled on simulated sites
+below `FIRST_JUDGED` and are judged on those from there on, and on real pairs of sites, of which settling saw none. The
+model is a logistic regression with its defaults. Outcomes are drawn at random, and everything is judged on the site's
+other patients: by their true risks where these are simulated, by their outcomes where they are real.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit
+
+from benchmarks.problems import PAIRS, transfer_problems
+from benchmarks.public_tables import COLLECTIONS, Sides, collection
+from benchmarks.results import Cell, Estimate, Results, Table
+from benchmarks.units import Options, run_units
+from tdrop.base import Cohort, Doubles
+from tdrop.evaluate import RUNGS, choose_prior, climb, risks_on_rung, site_models, standardise
+from tdrop.forecast import (
+    Evidence,
+    Observation,
+    collect_outcomes,
+    draw_list,
+    estimate_from_list,
+    forecast_methods,
+    reference_risk,
+    true_risk,
+)
+from tdrop.methods import build
+from tdrop.metrics import per_row_log_loss
+from tdrop.shift import judge_known_outcomes, judge_shift, propensity
+
+LABELS = (10, 20, 50, 100, 200, 400)
+SITES, FIRST_JUDGED, DRAWS = 90, 1_000, 3
+ROWS, LARGE_ROWS = 2_500, 4_000
+#: Patients whose outcome is never drawn, so that every number of outcomes is judged on the same others; a real site
+#: keeps a third of its patients, and at least so many.
+OTHERS, FEWEST_OTHERS = 1_500, 100
+#: What sites differ in.
+NOTHING, INTERCEPT, SLOPE, EFFECTS, ALL = "nothing", "intercept", "slope", "effects", "intercept, slope and effects"
+SHIFTS = (NOTHING, INTERCEPT, SLOPE, EFFECTS, ALL)
+#: Log odds of a usual patient, for outcomes in some 7, 20 and 40%.
+BASES: Mapping[str, float] = {"7%": -2.9, "20%": -1.7, "40%": -0.5}
+#: Draws of sites with a true intercept of 1, and sites behind the false alarms of audits.
+LARGE_DRAWS, ALARM_SITES, LISTS = 200, 200, (50, 100, 200)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What came of one draw of outcomes.
+
+    Attributes:
+        labels: How many.
+        recommended: The rung.
+        losses: By rung, mean log loss of the other patients.
+    """
+
+    labels: int
+    recommended: str
+    losses: dict[str, float]
+
+
+def run(options: Options) -> Results:
+    """Runs the three parts."""
+    about = (
+        "Log loss of a site's other patients under the recommended rung, minus the model's as it is (below 0 is a "
+        "gain), and the part of the gain of the best rung in hindsight: the rung of lowest mean loss at each site and "
+        "number of outcomes. Simulated sites say so. Real sites come from SurvSet, and settling did not see them."
+    )
+    tables = [_ladder_table(options), _large_table(options), _alarm_table(options)]
+    return Results("What a few outcomes can do", about, tables)
+
+
+def _ladder_table(options: Options) -> Table:
+    count = 4 if options.quick else options.seeds_or(SITES)
+    labels = list(LABELS[:3] if options.quick else LABELS)
+    groups = {
+        "simulated, settled on": [f"simulated {seed}" for seed in range(count)],
+        "simulated, judged on": [f"simulated {seed}" for seed in range(FIRST_JUDGED, FIRST_JUDGED + count)],
+    }
+    if not options.quick:
+        groups["real, judged on"] = _real_problems()
+    names = [name for group in groups.values() for name in group]
+    units = [{"name": name, "labels": labels, "draws": 1 if options.quick else DRAWS} for name in names]
+    drawn = dict(zip(names, run_units(options, "ladder", climb_site, units), strict=True))
+    shifts = {shift: [name for name in groups["simulated, judged on"] if _shift_of(name) == shift] for shift in SHIFTS}
+    groups |= {f"simulated, judged on: {shift} differs": sites for shift, sites in shifts.items() if sites}
+    rows = [
+        row for group, sites in groups.items() for row in _rows(group, [drawn[site] for site in sites], labels) if sites
+    ]
+    return Table("ladder", "The ladder at simulated and real sites, by number of known outcomes", rows)
+
+
+def _rows(group: str, sites: Sequence[tuple[Drawn, ...]], labels: Sequence[int]) -> Iterator[Mapping[str, Cell]]:
+    for number in labels:
+        changes, best, taken, usable = [], [], [], 0
+        for site in sites:
+            here = [one for one in site if one.labels == number]
+            if not here:
+                continue
+            usable += 1
+            as_it_is = RUNGS[0]
+            changes.append(_mean([one.losses[one.recommended] - one.losses[as_it_is] for one in here]))
+            common = [name for name in RUNGS if all(name in one.losses for one in here)]
+            best.append(min(_mean([one.losses[name] - one.losses[as_it_is] for one in here]) for name in common))
+            taken += [one.recommended for one in here]
+        if not usable:
+            continue
+        mean, ideal, error = _mean(changes), _mean(best), _error(changes)
+        common_rung = max(set(taken), key=taken.count)
+        yield {
+            "sites": f"{group} ({usable})",
+            "outcomes": number,
+            "change in log loss": Estimate(mean, mean - 1.96 * error, mean + 1.96 * error, 4),
+            "best rung in hindsight": Estimate(ideal, digits=4),
+            "of its gain": f"{mean / ideal:.0%}" if ideal < -0.001 else None,
+            "most often": f"{common_rung} ({taken.count(common_rung) / len(taken):.0%})",
+        }
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values))
+
+
+def _error(values: Sequence[float]) -> float:
+    return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
+
+
+def _real_problems() -> list[str]:
+    """Pairs of sites, and transfers cut from tables of SurvSet."""
+    problems = [problem.name for problem in transfer_problems()[PAIRS]]
+    for name in COLLECTIONS:
+        problems += [title for title, transfer in collection(name).items() if transfer.package == "SurvSet"]
+    return problems
+
+
+def climb_site(name: str, labels: list[int], draws: int) -> tuple[Drawn, ...]:
+    """Draws outcomes of one site again and again, and follows every rung."""
+    sides, truth, stopped = _site(name)
+    source, target, everybody = sides.source, sides.target, sides.outcomes
+    others = min(OTHERS, max(FEWEST_OTHERS, len(everybody) // 3))
+    method = build("logistic_regression", refits=5)
+    fitted = method.fit(source, target, None, seed=0)
+    risk = fitted.summarise(target.X, 5, seed=0).mean.astype(np.float64)
+    X, prior, results = standardise(source, target), choose_prior(stopped), []
+    for draw in range(draws):
+        order = np.random.default_rng([draw, len(risk)]).permutation(len(risk))
+        judged, rest = order[:others], order[others:]
+        for number in (number for number in labels if number <= len(rest)):
+            y = np.full(len(risk), np.nan)
+            y[rest[:number]] = everybody[rest[:number]]
+            models = site_models([method], source, target, y)
+            ladder = climb(y, risk, X=X, prior=prior, models=models, draws=0, seed=draw)
+            losses = {}
+            for rung in (one.name for one in ladder.rungs if one.log_loss is not None):
+                after = risks_on_rung(rung, y, risk, X=X, prior=prior, models=models)[judged]
+                losses[rung] = _loss(truth[judged], after)
+            results.append(Drawn(number, ladder.recommended, losses))
+    return tuple(results)
+
+
+def _loss(truth: Doubles, risk: Doubles) -> float:
+    """Mean log loss, expected where the truth (rows,) is a risk."""
+    happens, not_so = (per_row_log_loss(np.full(len(risk), value), risk) for value in (1.0, 0.0))
+    return float(np.mean(truth * happens + (1 - truth) * not_so))
+
+
+def _site(name: str) -> tuple[Sides, Doubles, bool]:
+    """Both sides, the truth that judges (rows,) and whether the verdict would be stop; only known outcomes are kept."""
+    if name.startswith("simulated "):
+        sides = simulated_site(int(name.split()[1]))
+        assert sides.risk is not None
+        return sides, sides.risk, int(name.split()[1]) % 3 == 0
+    titles = {problem.name: problem for problem in (one for group in transfer_problems().values() for one in group)}
+    sides = titles[name].draw(False)
+    known = np.flatnonzero(np.isfinite(sides.outcomes))
+    sides = Sides(sides.source, sides.target.take(known), sides.outcomes[known])
+    fitted = propensity(sides.source, sides.target, seed=0)
+    verdict = "too few to say" if fitted is None else judge_shift(fitted.auroc, fitted.outside)
+    return sides, sides.outcomes, verdict == "stop"
+
+
+def _shift_of(name: str) -> str:
+    return SHIFTS[int(name.split()[1]) // 3 % len(SHIFTS)]
+
+
+def simulated_site(seed: int) -> Sides:
+    """Draws a source and a site that differs from it in what `SHIFTS` says; every third is far from its source."""
+    generator = np.random.default_rng([seed, 5])
+    far, shift = seed % 3 == 0, SHIFTS[seed // 3 % len(SHIFTS)]
+    features, base = int(generator.choice([4, 8, 15])), float(generator.choice(list(BASES.values())))
+    effects = generator.normal(0, 1, features) * generator.choice([0.4, 0.7]) * np.sqrt(6 / features)
+    moved = generator.normal(0, 0.8 if far else 0.2, features) * (generator.random(features) < 0.4)
+    intercept, slope, own = 0.0, 1.0, effects
+    if shift in (INTERCEPT, ALL):
+        intercept = float(generator.normal(0, 1.2 if far else 0.5))
+    if shift in (SLOPE, ALL):
+        slope = float(np.exp(generator.normal(-0.15, 0.3 if far else 0.2)))
+    if shift in (EFFECTS, ALL):
+        own = effects + generator.normal(0, generator.choice([0.25, 0.6]) * np.sqrt(6 / features), features)
+    rows = int(generator.choice([600, 2_000]))
+    ours, theirs = generator.normal(size=(rows, features)), moved + generator.normal(size=(ROWS, features))
+    y = generator.random(rows) < expit(base + ours @ effects)
+    risk = expit(base + intercept + slope * (theirs @ own))
+    names = tuple(f"x{place}" for place in range(features))
+    source = Cohort("source", np.arange(rows), names, ours.astype(np.float32), y.astype(np.float32))
+    outcomes = (generator.random(ROWS) < risk).astype(np.float32)
+    return Sides.of_cohorts(source, Cohort("target", np.arange(ROWS), names, theirs.astype(np.float32), outcomes), risk)
+
+
+def _large_table(options: Options) -> Table:
+    draws = 4 if options.quick else LARGE_DRAWS
+    units = [
+        {"base": base, "stopped": stopped, "labels": number, "draws": draws}
+        for base in BASES
+        for stopped in (False, True)
+        for number in (50, 100, 200)
+    ]
+    near = run_units(options, "calibration in the large", move_in_the_large, units)
+    rows: list[Mapping[str, Cell]] = [
+        {
+            "outcome in": unit["base"],
+            "prior of": "a stopped site" if unit["stopped"] else "any other site",
+            "outcomes": unit["labels"],
+            "risks off by, median": Estimate(float(np.median(values))),
+            "within .05": f"{np.mean(np.asarray(values) <= 0.05):.0%}",
+        }
+        for unit, values in zip(units, near, strict=True)
+    ]
+    caption = (
+        f"Simulated sites with a true intercept of 1, {draws} draws: mean risk after an intercept, minus the truth"
+    )
+    return Table("large", caption, rows)
+
+
+def move_in_the_large(base: str, stopped: bool, labels: int, draws: int) -> tuple[float, ...]:
+    """How far the mean risk is from the truth after an intercept fitted to so many outcomes, by draw."""
+    away = []
+    for draw in range(draws):
+        generator = np.random.default_rng([draw, labels, 8])
+        score = generator.normal(BASES[base] - 1.0, 1.0, LARGE_ROWS)
+        truth = expit(score + 1.0)
+        y = np.where(np.arange(LARGE_ROWS) < labels, generator.random(LARGE_ROWS) < truth, np.nan)
+        after = risks_on_rung("intercept", y, expit(score), prior=choose_prior(stopped))
+        away.append(abs(float(after.mean() - truth.mean())))
+    return tuple(away)
+
+
+def _alarm_table(options: Options) -> Table:
+    sites = 4 if options.quick else ALARM_SITES
+    units = [{"labels": number, "sites": sites} for number in (LISTS[:1] if options.quick else LISTS)]
+    counted = run_units(options, "false alarms", count_alarms, units)
+    rows = [
+        {"outcomes": unit["labels"], "sites": sites} | {name: f"{share:.1%}" for name, share in shares.items()}
+        for unit, shares in zip(units, counted, strict=True)
+    ]
+    caption = "Simulated sites where forecast and risks are right but for chance: share of audits that say otherwise"
+    return Table("alarms", caption, rows)
+
+
+def count_alarms(labels: int, sites: int) -> dict[str, float]:
+    """Shares of sites whose audit says that a right forecast, or right risks, were wrong."""
+    level, alarms, verdicts = 0.3, [], []
+    for seed in range(sites):
+        generator = np.random.default_rng([seed, 9])
+        ours, theirs = generator.normal(size=1_000), generator.normal(0.7, 1, size=1_000)
+        source, target = expit(1.5 * ours - 1), expit(1.5 * theirs - 1)
+        y, later = (generator.random(1_000) < risk for risk in (source, target))
+        evidence = Evidence("a", source, y.astype(float), np.exp(0.7 * ours - 0.245), target)
+        expected = forecast_methods("site", [evidence], level, resamples=60)
+        true = true_risk(evidence, reference_risk([evidence]))
+        known = collect_outcomes(draw_list(target, true, level, labels, seed=seed), later.astype(float))
+        for one in estimate_from_list(target, true, known, level):
+            answer = expected.find("a", one.quantity)
+            seen = None if answer is None else Observation.compare(answer, one.value, one.low, one.high, one.n)
+            alarms += [] if seen is None else [not seen.inside]
+        some = np.where(generator.permutation(1_000) < labels, later, np.nan)
+        judged = judge_known_outcomes(some, target)
+        verdicts.append(judged is not None and judged.verdict != "go")
+    return {"forecast outside": float(np.mean(alarms)), "verdict changed": float(np.mean(verdicts))}
