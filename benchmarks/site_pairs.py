@@ -21,7 +21,7 @@ from benchmarks import CONTRACTS
 from benchmarks.public_tables import Sides, load_survset, within
 from tdrop.base import Cohort, DataError, Doubles
 from tdrop.contracts import Network, load_network
-from tdrop.data import learn_encoder, not_recorded, prepare_frame
+from tdrop.data import learn_encoder, not_recorded, prepare_frame, unlike_missing
 
 #: SUPPORT's disease groups by site.
 SUPPORT_GROUPS: Mapping[str, str] = {
@@ -54,7 +54,8 @@ def site_pair(site: str) -> Sides:
         if prepared.validation.stopped:
             raise DataError(f"site '{each}' of the benchmarks broke its contract: {prepared.validation.reason}")
         frames[each] = prepared.frame
-    encoder = learn_encoder(frames[name], contract, not_recorded(frames[site], contract))
+    unlike = unlike_missing(frames[name], frames[site], contract)
+    encoder = learn_encoder(frames[name], contract, not_recorded(frames[site], contract), unlike)
     y = _in_order(frames[name], raw[name], contract.id_column)
     known = ~np.isnan(y)
     source: Cohort = encoder.encode(frames[name][known].reset_index(drop=True), name, y=y[known])

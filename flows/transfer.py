@@ -304,6 +304,8 @@ def compare_with_source(site: ResolvedSite, source_data: Sequence[str], target_d
     encoded = encode_pair(site, source, target)
     encoder = encoded.record(Encoder, ENCODER)
     without = f"; not recorded here and left out: {', '.join(encoder.left_out)}" if encoder.left_out else ""
+    if encoder.without_indicator:
+        without += f"; whether a value is missing is left out for: {', '.join(encoder.without_indicator)}"
     features = f"{len(encoder.features)} features{without}"
     emit_progress(site.name, "encode", detail=features, public=features)
     shift = estimate_site_shift(site, encoded, target)

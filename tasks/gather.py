@@ -208,8 +208,9 @@ def measured_left_out(folder: Path, site: ResolvedSite, source: Ref, encoded: Re
 
 
 def left_out(site: ResolvedSite, source: Ref, encoded: Ref) -> LeftOut | None:
-    """The features that a site does not record and what that costs; None where it records all of them."""
-    if not encoded.record(Encoder, "encoder.json").left_out:
+    """The features that a site does not record and what that costs; None where nothing is left out."""
+    encoder = encoded.record(Encoder, "encoder.json")
+    if not encoder.left_out and not encoder.without_indicator:
         return None
     return measured_left_out(site.place, site, source, encoded).record(LeftOut, LEFT_OUT)
 

@@ -31,6 +31,7 @@ from tdrop.data import (
     prepare,
     read_labels,
     source_outcome,
+    unlike_missing,
     weigh_outcomes,
     write_patients,
 )
@@ -135,7 +136,12 @@ def pooled_rows(folder: Path, sources: Sequence[ResolvedSite], prepared: Sequenc
 
 @stage("labelled")
 def labelled_rows(
-    folder: Path, sources: Sequence[ResolvedSite], prepared: Ref, labels: Sequence[str | None], left_out: Sequence[str]
+    folder: Path,
+    sources: Sequence[ResolvedSite],
+    prepared: Ref,
+    labels: Sequence[str | None],
+    left_out: Sequence[str],
+    without_indicator: Sequence[str] = (),
 ) -> None:
     """Writes source.npz (labelled), encoder.json and outcomes.json: the sources without the columns in `left_out`.
 
@@ -150,10 +156,11 @@ def labelled_rows(
         prepared: Their checked rows.
         labels: By source, the fingerprint of its label file where its outcomes are in one.
         left_out: Columns that the target does not record.
+        without_indicator: Columns whose being missing means something else at the target.
     """
     frame = pd.read_parquet(prepared.path / FRAME)
     contract = sources[0].contract
-    encoder = learn_encoder(frame, contract, left_out)
+    encoder = learn_encoder(frame, contract, left_out, without_indicator)
     write_record(folder / ENCODER, encoder)
     outcomes = _known_outcomes(frame, sources)
     if not np.isfinite(outcomes.y).any():
@@ -257,10 +264,11 @@ def encoded_pair(folder: Path, site: ResolvedSite, labelled: Ref, target: Ref) -
 @sanitize_errors
 def encode_pair(site: ResolvedSite, source: Ref, target: Ref) -> Ref:
     """Encodes both sides from the contract and the sources' features alone."""
-    left_out = not_recorded(pd.read_parquet(target.path / FRAME), site.contract)
+    ours, theirs = (pd.read_parquet(ref.path / FRAME) for ref in (source, target))
+    left_out, without_indicator = not_recorded(theirs, site.contract), unlike_missing(ours, theirs, site.contract)
     where = {"home": site.place.root, "base": site.network.base}
     labels = [label_fingerprint(own, **where) if own.role == "both" else None for own in site.sources]
-    labelled = labelled_rows(site, site.resolved_sources(), source, labels, left_out)
+    labelled = labelled_rows(site, site.resolved_sources(), source, labels, left_out, without_indicator)
     return encoded_pair(site, site, labelled, target)
 
 

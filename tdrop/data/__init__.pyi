@@ -14,6 +14,7 @@ from .encode import (
     not_recorded as not_recorded,
     persons_of as persons_of,
     subgroups_of as subgroups_of,
+    unlike_missing as unlike_missing,
 )
 from .event_files import (
     Concept as Concept,

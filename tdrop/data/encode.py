@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -29,6 +29,9 @@ from tdrop.data.values import as_numbers, as_text
 NOT_RECORDED = 0.95
 #: Source patients without a value that a missing indicator needs to mean anything.
 FEWEST_MISSING = 10
+#: Difference between the sites' shares of missing values from which their being missing is not taken to mean the same.
+#: Settled on simulated sites (docs/CONTRACTS.md).
+UNLIKE_MISSING = 0.2
 #: Share of a column's spread that rounding to 32 bits may change before an offset is taken off, and share of its
 #: distinct values that may become one with another.
 LARGEST_ROUNDING, LARGEST_COLLAPSE = 1e-4, 0.5
@@ -125,6 +128,8 @@ class Encoder:
         id_column: Name of the column that identifies a patient.
         codings: One a feature column, in the contract's order.
         left_out: Feature columns that are not used, because the target does not record them.
+        without_indicator: Columns whose missing values are filled in without a feature that says so, because they are
+            missing for other reasons at the target.
     """
 
     contract: str
@@ -132,6 +137,7 @@ class Encoder:
     id_column: str
     codings: tuple[Coding, ...]
     left_out: tuple[str, ...] = ()
+    without_indicator: tuple[str, ...] = ()
 
     @property
     def features(self) -> tuple[Feature, ...]:
@@ -175,20 +181,28 @@ class Encoder:
         return {name: count for name, count in counts.items() if count}
 
 
-def learn_encoder(source_frame: pd.DataFrame, contract: Contract, without: Collection[str] = ()) -> Encoder:
+def learn_encoder(
+    source_frame: pd.DataFrame,
+    contract: Contract,
+    without: Collection[str] = (),
+    without_indicator: Collection[str] = (),
+) -> Encoder:
     """Learns what missing values become, and which categories are known, from the source's features.
 
     Args:
         source_frame: The source's used rows.
         contract: The table.
         without: Columns that are left out, such as those that the target does not record.
+        without_indicator: Columns whose being missing is no feature, such as those of `unlike_missing`.
     """
     columns = [column for column in contract.features if column.name not in without]
     if not columns:
         raise DataError(f"table '{contract.name}': the target records none of its features; ask the site for them")
-    codings = tuple(_learn(source_frame, column) for column in columns)
+    learned = [_learn(source_frame, column) for column in columns]
+    dropped = tuple(one.name for one in learned if one.indicator and one.name in without_indicator)
+    codings = tuple(replace(one, indicator=one.indicator and one.name not in dropped) for one in learned)
     left_out = tuple(column.name for column in contract.features if column.name in without)
-    return Encoder(contract.name, contract.version, contract.id_column, codings, left_out)
+    return Encoder(contract.name, contract.version, contract.id_column, codings, left_out, dropped)
 
 
 def persons_of(frame: pd.DataFrame, contract: Contract) -> Indices | None:
@@ -216,6 +230,22 @@ def not_recorded(target_frame: pd.DataFrame, contract: Contract) -> tuple[str, .
         for column in contract.features
         if column.name not in target_frame or target_frame[column.name].isna().mean() >= NOT_RECORDED
     )
+
+
+def unlike_missing(source_frame: pd.DataFrame, target_frame: pd.DataFrame, contract: Contract) -> tuple[str, ...]:
+    """The features whose values are missing at a target for other reasons than at its source, by how often they are.
+
+    That a value is missing says something about a patient where the same people do not get it measured. Where it is
+    missing far more or far less often, or more often than the table allows, it says something about the site.
+    """
+    names = []
+    for column in contract.features:
+        if column.missing.policy != "indicator" or column.name not in source_frame or column.name not in target_frame:
+            continue
+        ours, theirs = (float(frame[column.name].isna().mean()) for frame in (source_frame, target_frame))
+        if abs(ours - theirs) > UNLIKE_MISSING or ours <= column.missing.budget < theirs:
+            names.append(column.name)
+    return tuple(names)
 
 
 def features_of(contract: Contract) -> tuple[Feature, ...]:

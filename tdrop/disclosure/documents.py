@@ -106,7 +106,7 @@ def disclose_left_out(left_out: LeftOut, policy: Policy) -> LeftOut:
     """Returns what features that are not recorded cost, to two decimals; only their names where few had the outcome."""
     threshold, rows, outcomes = limit(policy), to_number(left_out.rows), to_number(left_out.outcomes)
     if is_small(outcomes, threshold) or gives_away(outcomes, rows, threshold) or not rows:
-        return type(left_out)(left_out.columns)
+        return type(left_out)(left_out.columns, left_out.indicators)
     return by_rule(left_out, threshold)
 
 

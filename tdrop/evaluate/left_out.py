@@ -26,6 +26,7 @@ class LeftOut:
 
     Attributes:
         columns: The contract's columns.
+        indicators: Columns that are used, without a feature that says whether the value is missing.
         rows: Source patients behind the numbers; 0 where nothing could be measured.
         outcomes: How many of them had the outcome.
         log_loss_with: Out-of-fold log loss with all features.
@@ -36,6 +37,7 @@ class LeftOut:
     """
 
     columns: tuple[str, ...]
+    indicators: tuple[str, ...] = ()
     rows: Count = 0
     outcomes: Count = 0
     log_loss_with: float | None = None
@@ -56,11 +58,11 @@ def measure_left_out(source_frame: pd.DataFrame, contract: Contract, encoder: En
     """
     unknown = [name for name in encoder.left_out if name not in source_frame or source_frame[name].isna().all()]
     if len(unknown) == len(encoder.left_out):
-        return LeftOut(encoder.left_out)
+        return LeftOut(encoder.left_out, encoder.without_indicator)
     y, _ = source_outcome(source_frame, contract)
     known = ~np.isnan(y)
     frame = source_frame[known].reset_index(drop=True)
-    whole = learn_encoder(source_frame, contract, unknown)
+    whole = learn_encoder(source_frame, contract, unknown, encoder.without_indicator)
     persons = persons_of(frame, contract)
     pair = [one.encode(frame, "source", y=y[known], persons=persons) for one in (whole, encoder)]
     followed, weight = follow_up_of(source_frame, contract), None
@@ -73,13 +75,14 @@ def measure_left_out(source_frame: pd.DataFrame, contract: Contract, encoder: En
         rows, outcomes, (full, lean) = _out_of_fold(pair, seed)
     except DataError:
         # Too few outcomes to deal: the verdict says that as well.
-        return LeftOut(encoder.left_out)
+        return LeftOut(encoder.left_out, encoder.without_indicator)
     losses = [per_row_log_loss(outcomes, risk) for risk in (full, lean)]
     each = None if weight is None else weight[rows]
     apart = losses[1] - losses[0]
     error = float(np.std(apart, ddof=1) / np.sqrt(len(rows))) if each is None else mean_and_error(apart, each)[1]
     return LeftOut(
         columns=encoder.left_out,
+        indicators=encoder.without_indicator,
         rows=len(rows),
         outcomes=int(outcomes.sum()),
         log_loss_with=float(np.average(losses[0], weights=each)),

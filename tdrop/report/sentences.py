@@ -182,7 +182,11 @@ def left_out_sentence(left_out: LeftOut | None, contract: Contract | None) -> st
     if left_out is None:
         return ""
     titles = {column.name: column.label for column in (contract.features if contract else ())}
-    return say("left_out", names=[titles.get(column, column) for column in left_out.columns], cost=left_out)
+    columns, indicators = (
+        [titles.get(column, column) for column in some] for some in (left_out.columns, left_out.indicators)
+    )
+    said = say("left_out", names=columns, cost=left_out) if columns else ""
+    return " ".join(filter(None, [said, say("left_out_indicators", names=indicators) if indicators else ""]))
 
 
 def difference_sentence(data: ReportData) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from tdrop.base import DataError, plain, read
 from tdrop.contracts import Contract
-from tdrop.data import Encoder, features_of, harmonise, learn_encoder, not_recorded, subgroups_of
+from tdrop.data import Encoder, features_of, harmonise, learn_encoder, not_recorded, subgroups_of, unlike_missing
 
 
 @pytest.fixture
@@ -147,3 +147,20 @@ def test_subgroups_follow_the_contract(prostate: Contract) -> None:
     assert groups["Age"].tolist() == ["under 65", "65 to 74", "65 to 74", "75 and over", "unknown"]
     assert groups["Clinical T stage"].tolist() == ["T1", "T4", "unknown", "T2", "T3"]
     assert subgroups_of(frame.drop(columns="age"), prostate)["Age"].tolist() == ["unknown"] * 5
+
+
+def test_an_indicator_of_missing_values_is_left_out_where_sites_differ_in_them(frame: Any, prostate: Contract) -> None:
+    def missing(share: float) -> Any:
+        return frame.assign(psa=frame["psa"].where(np.arange(len(frame)) >= share * len(frame)))
+
+    assert unlike_missing(missing(0.12), missing(0.1), prostate) == ()
+    assert unlike_missing(missing(0.12), missing(0.2), prostate) == ("psa",), "more than the table allows"
+    assert unlike_missing(missing(0.2), missing(0.3), prostate) == (), "the source has as little"
+    assert unlike_missing(missing(0.5), missing(0.1), prostate) == ("psa",)
+    # A column that is only filled in has no indicator to leave out.
+    assert unlike_missing(frame, frame.assign(stage=None), prostate) == ()
+    source = missing(0.3)
+    usual, careful = learn_encoder(source, prostate), learn_encoder(source, prostate, (), ("psa", "age"))
+    assert careful.without_indicator == ("psa",)
+    assert {one.name for one in usual.features} - {one.name for one in careful.features} == {"psa_missing"}
+    assert np.isfinite(careful.matrix(source)).all()
