@@ -112,7 +112,9 @@ def recalibrate_site(place: Place, site: str, labels: str | None = None) -> Reca
     outcomes, weights = weighed_outcomes(read_list(place, site), champion.described.digests.target, known)
     # A verdict of stop makes no candidate, so no champion comes from a site that was stopped.
     prior = prior_of_lines(place, place.resolve(site).contract.name, stopped=False)
-    suggested = suggest_recalibration(outcomes, served.summarise(cohort).mean, weights, left_early=known.weight, prior=prior)
+    suggested = suggest_recalibration(
+        outcomes, served.summarise(cohort).mean, weights, left_early=known.weight, prior=prior
+    )
     chosen = what_helps(site, suggested)
     before, *tried = suggested.adjustments
     shown = chosen or max(tried, key=lambda one: one.gain or 0.0, default=before)

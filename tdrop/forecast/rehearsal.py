@@ -72,10 +72,10 @@ class RehearsedSite:
     @property
     def intercept(self) -> float | None:
         """How far the risks were off on average, in log odds; None where nobody, or everybody, had the outcome."""
-        if not self.observed_expected or not 0 < self.events < self.patients:
+        rate = self.seen.events / max(1, self.seen.n)
+        if not 0 < rate < 1 or self.seen.observed_expected <= rate:
             return None
-        seen, expected = self.events / self.patients, self.events / self.patients / self.observed_expected
-        return float(logit(seen) - logit(expected)) if expected < 1 else None
+        return float(logit(rate) - logit(rate / self.seen.observed_expected))
 
 
 @dataclass(frozen=True)
