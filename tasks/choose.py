@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from prefect import task
@@ -14,8 +15,8 @@ from tasks.errors import sanitize_errors
 from tasks.evidence import SEED, list_promises, load_evidence
 from tdrop.base import DataError, write_json, write_record
 from tdrop.choose import Choice, Criterion, FoldScore, Score, Trial, make_choice
-from tdrop.forecast import Forecast, forecast_methods
-from tdrop.home import FORECAST, RISKS, SETS, Ref, ResolvedSite, Store, compute, stage
+from tdrop.forecast import Forecast, forecast_methods, measure_influence
+from tdrop.home import FORECAST, RISKS, SETS, Ref, ResolvedSite, Store, compute, load_pair, stage
 from tdrop.methods import have_samples
 
 logger = logging.getLogger(__name__)
@@ -99,7 +100,8 @@ def forecast_site(
     def build(folder: Path) -> None:
         evidence = load_evidence(encoded, with_risks, fits)
         expected = compute(forecast_methods, site.name, evidence, threshold, seed=SEED)
-        write_record(folder / FORECAST, expected)
+        influence = compute(measure_influence, *load_pair(encoded.path))
+        write_record(folder / FORECAST, replace(expected, influence=influence))
         write_record(folder / SETS, list_promises(site.place, encoded, with_risks, evidence))
 
     inputs = {

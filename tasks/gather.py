@@ -61,6 +61,7 @@ def gather(place: Place, run: Run, promotion: Promotion | None) -> ReportData:
     return ReportData(
         site=site.site,
         source_title=site.source_title,
+        source_titles={own.name: own.title for own in site.sources},
         contract=site.contract,
         validation=stages.target.record(Validation, "validation.json"),
         source_validation=stages.source.record(Validation, "validation.json"),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tdrop.base import Summary
 from tdrop.choose import Choice, ChoiceRow, Trial
@@ -18,10 +19,10 @@ from tdrop.contracts import Finding, Validation, load_network
 from tdrop.data import LabelCounts, learn_encoder, simulate, subgroups_of
 from tdrop.evaluate import evaluate_methods
 from tdrop.figures import DropoutRates
-from tdrop.forecast import Evidence, Forecast, Observation, forecast_methods
+from tdrop.forecast import Evidence, Forecast, Influence, Observation, forecast_methods
 from tdrop.methods import method_names
 from tdrop.report import Provenance, ReportData, SiteSummary
-from tdrop.shift import estimate_shift, match
+from tdrop.shift import Shares, estimate_shift, match
 
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 _QUANTILES = np.array([0.674, 0.842, 1.036, 1.282, 1.645, 1.960, 2.576])
@@ -112,12 +113,33 @@ def make_validation(title: str, rows: int) -> Validation:
 @cache
 def make_forecast(methods: tuple[str, ...], source_rows: int = 2000, target_rows: int = 1200) -> Forecast:
     """Forecasts from risks drawn around the true ones at both sites."""
+    return _forecast(methods, source_rows, target_rows)
+
+
+#: Three sources by name, with what they are called.
+SOURCES = {"registry": "National registry", "bridgeton": "Bridgeton General", "northgate": "Northgate Clinic"}
+
+
+def learned_from_several(data: ReportData, source_rows: int = 2000, target_rows: int = 1200) -> ReportData:
+    """The same report of a site that learned from three sources, which were left out in turn."""
+    origins = np.array(list(SOURCES))[np.arange(source_rows) % 3]
+    forecast = _forecast(tuple(data.predictions), source_rows, target_rows, origins)
+    influence = tuple(Influence(name, source_rows // 3, 0.21, 0.25, 0.041) for name in SOURCES)
+    shares = Shares(tuple(sorted(SOURCES)), (0.33, 0.33, 0.34), (0.6, 0.3, 0.1))
+    shift, matching = replace(data.shift, shares=shares), replace(data.matching, drawn_from=dict.fromkeys(SOURCES, 40))
+    forecast = replace(forecast, influence=influence)
+    return replace(data, forecast=forecast, shift=shift, matching=matching, source_titles=SOURCES)
+
+
+def _forecast(
+    methods: tuple[str, ...], source_rows: int, target_rows: int, origins: NDArray[Any] | None = None
+) -> Forecast:
     source, target = frames(source_rows, target_rows)
     risks = [predict(frame["true_risk"].to_numpy(), methods, 1) for frame in (source, target)]
     y = source["died_10y"].to_numpy(np.float64)
     evidence = [
         Evidence(method, *(risks[0][method][0].mean.astype(np.float64), y, np.ones(len(y))),
-                 risks[1][method][0].mean.astype(np.float64))
+                 risks[1][method][0].mean.astype(np.float64), origins=origins)
         for method in methods
     ]  # fmt: skip
     return forecast_methods("harbour", evidence, 0.15, resamples=20)

@@ -233,6 +233,11 @@ RULES: Mapping[str, Mapping[str, Sequence[str]]] = {
             *("matched_log_loss", "weighted_log_loss", "plain_log_loss"),
         ),
     },
+    "HeldOutSite": {
+        "count": ("n", "events"),
+        "shorter": (*("auroc", "log_loss", "error_rate", "net_benefit", "observed_expected", "slope"),),
+    },
+    "Influence": {"count": ("patients",), "shorter": ("mean_risk", "mean_risk_without", "moved")},
     "LeftOut": {
         "count": ("rows", "outcomes"),
         "shorter": ("log_loss_with", "log_loss_without", "standard_error", "auroc_with", "auroc_without"),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tdrop.choose import Choice, ChoiceRow, Trial
     from tdrop.data import LabelCounts
     from tdrop.evaluate import LeftOut
+    from tdrop.forecast import Forecast
     from tdrop.served import CalibrationLine
 
 
@@ -100,6 +101,23 @@ def _choice_row(row: ChoiceRow, matched: int, threshold: int) -> ChoiceRow:
 def disclose_labels(labels: LabelCounts, policy: Policy) -> LabelCounts:
     """Returns the rounded counts of a label file."""
     return by_rule(labels, limit(policy)) if limit(policy) else labels
+
+
+def disclose_forecast(forecast: Forecast, policy: Policy) -> Forecast:
+    """Returns a forecast whose sources have rounded counts and two decimals; sources with few outcomes stay."""
+    threshold = limit(policy)
+    if not threshold:
+        return forecast
+    held_out = {
+        method: tuple(
+            by_rule(site, threshold, variances={"auroc": round(site.variances["auroc"], 4)})
+            for site in sites
+            if not is_small(site.events, threshold) and not gives_away(site.events, site.n, threshold)
+        )
+        for method, sites in forecast.held_out.items()
+    }
+    influence = tuple(by_rule(own, threshold) for own in forecast.influence)
+    return replace(forecast, held_out=held_out, influence=influence)
 
 
 def disclose_left_out(left_out: LeftOut, policy: Policy) -> LeftOut:

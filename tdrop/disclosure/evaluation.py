@@ -30,6 +30,7 @@ from tdrop.disclosure.cells import (
 )
 from tdrop.disclosure.documents import (
     disclose_choice,
+    disclose_forecast,
     disclose_labels,
     disclose_left_out,
     disclose_trials,
@@ -280,6 +281,7 @@ def disclose(document: Document, policy: Policy) -> Document:
         evaluation=evaluation,
         moved=disclose_moved(data.moved, policy),
         observations=disclose_observations(data.observations, evaluation, policy),
+        forecast=None if data.forecast is None else disclose_forecast(data.forecast, policy),
         labels=None if data.labels is None else disclose_labels(data.labels, policy),
         left_out=None if data.left_out is None else disclose_left_out(data.left_out, policy),
         # The report before may hold whole counts; whoever exports puts the one that left in its place.

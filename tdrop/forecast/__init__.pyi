@@ -9,6 +9,7 @@ from .estimators import (
     reference_risk as reference_risk,
     true_risk as true_risk,
 )
+from .influence import Influence as Influence, measure_influence as measure_influence
 from .ledger import (
     LedgerEntry as LedgerEntry,
     Observation as Observation,

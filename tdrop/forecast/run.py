@@ -29,6 +29,7 @@ from tdrop.forecast.estimators import (
     reference_risk,
     true_risk,
 )
+from tdrop.forecast.influence import Influence
 from tdrop.forecast.sites import HeldOutSite, NextSite, SiteNumber, expect_next, measure_held_out
 from tdrop.metrics import count_blocks
 from tdrop.shift import effective_n
@@ -100,6 +101,7 @@ class Forecast:
         answers: One per method and number.
         held_out: By method, how it did at sites that were left out of its fits; empty with fewer than three sources.
         next_site: By method, what a new site may expect after these, number by number.
+        influence: Of several sources, what each contributes to this site's risks.
     """
 
     site: str
@@ -113,6 +115,7 @@ class Forecast:
     answers: tuple[Answer, ...]
     held_out: dict[str, tuple[HeldOutSite, ...]] = field(default_factory=dict)
     next_site: dict[str, dict[SiteNumber, NextSite]] = field(default_factory=dict)
+    influence: tuple[Influence, ...] = ()
 
     def find(self, method: str, quantity: Quantity = "auroc") -> Answer | None:
         """The answer for one method and number, or None."""

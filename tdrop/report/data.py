@@ -162,6 +162,7 @@ class ReportData:
         provenance: How the report was made, or None.
         previous: Summary of the last report, or None.
         rehearsal: What rehearsals of the table showed, in a sentence; empty where there was none.
+        source_titles: By source, its name for people.
         promotion: Who took a model into use, or None.
         recalibration: What known outcomes suggest, or None.
         forecast: What was expected before any outcome, or None.
@@ -197,6 +198,7 @@ class ReportData:
     provenance: Provenance | None = None
     previous: SiteSummary | None = None
     rehearsal: str = ""
+    source_titles: Mapping[str, str] = field(default_factory=dict)
     promotion: Promotion | None = None
     recalibration: Recalibration | None = None
     forecast: Forecast | None = None

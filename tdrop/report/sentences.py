@@ -90,7 +90,9 @@ def matching_sentence(matching: Matching, titles: Mapping[str, str]) -> str:
         for item in matching.balance
         if item.after is not None and abs(item.after) > max(0.1, abs(item.before or 0.0) / 2)
     ]
-    return say("matching", matching=matching, apart=apart[:5])
+    drawn = [f"{site} ({count(drawn)})" for site, drawn in matching.drawn_from.items()]
+    sentence = say("matching", matching=matching, apart=apart[:5])
+    return f"{sentence} {say('drawn_from', drawn=drawn)}" if drawn else sentence
 
 
 def choice_sentence(choice: Choice) -> str:

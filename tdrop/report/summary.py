@@ -185,6 +185,8 @@ def expected_sentences(data: ReportData) -> list[str]:
             continue
         if answer.high - answer.low > _WIDEST:
             too_wide.append(name)
+        elif quantity == "auroc" and forecast.next_site.get(data.method):
+            continue  # page one draws it below the sites that were left out
         elif quantity == "auroc":
             sentences.append(say("expected_ranking", answer=answer))
         elif quantity == "outcomes":

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_cases import make_forecast, make_observations, report_data
+from report_cases import learned_from_several, make_forecast, make_observations, report_data
 from waiting import LIMIT_SECONDS, wait_until
 
 from tdrop.home import Status
@@ -43,8 +43,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     full = report_data(target_rows=600, source_rows=1200)
     expected = make_forecast(tuple(full.predictions), 1200, 600)
     full = replace(full, forecast=expected, observations=make_observations(expected, full.method, 600))
+    full = learned_from_several(full, 1200, 600)
     bare = report_data(target_rows=600, source_rows=1200, labelled=False, method="logistic_regression")
-    bare = replace(bare, forecast=make_forecast(tuple(bare.predictions), 1200, 600))
+    bare = learned_from_several(bare, 1200, 600)
     promotion = Promotion("harbour", "1", "ensemble", by="Dr Ada Long-Surname", note="agreed", when="2026-11-16")
     stopped = replace(bare, shift=replace(bare.shift, verdict="stop"), promotion=promotion)
     cases = {"full": full, "bare": bare, "stopped": stopped}

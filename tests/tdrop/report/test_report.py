@@ -10,12 +10,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from page_text import Page
-from report_cases import make_choice, make_observations
+from report_cases import learned_from_several, make_choice, make_observations
 
 from tdrop.base import plain, read
 from tdrop.disclosure import disclose
 from tdrop.evaluate import evaluate_methods
-from tdrop.report import ReportData, SiteSummary, evaluation_warnings, render_report, report_summary
+from tdrop.report import ReportData, SiteSummary, evaluation_warnings, render_details, render_report, report_summary
 from tdrop.served import Promotion
 from tdrop.shift import Ground
 
@@ -352,3 +352,19 @@ def test_going_back_is_no_new_approval(labelled: ReportData) -> None:
 
 def test_the_same_data_give_the_same_page(labelled: ReportData, page: Page) -> None:
     assert render_report(labelled) == page.source
+
+
+def test_several_sources_are_told_apart(unlabelled: ReportData) -> None:
+    several = learned_from_several(unlabelled, 800, 400)
+    page, details = Page(render_report(several)), Page(render_details(several))
+    text = " ".join(page.text.split())
+    assert "60% of the patients here are like Bridgeton General's, 30% like Northgate" in text
+    assert "3 sites, each left out of the fits once, decided" in text
+    rows = page.table("forest")
+    assert [row[0] for row in rows][-2:] == ["Mean of 3 sites", "Harbour Hospital (simulated)"]
+    assert {row[0] for row in rows[:-2]} == {"National registry", "Bridgeton General", "Northgate Clinic"}
+    held_out = [row[0] for row in details.table("held-out")]
+    assert held_out[1:4] == ["Bridgeton General", "Northgate Clinic", "National registry"]
+    assert "Without National registry a risk here would change by 4% on average." in " ".join(details.text.split())
+    assert "They came from registry (40)" in " ".join(details.text.split())
+    assert not Page(render_report(unlabelled)).has("sites"), "one source has no other sites to tell of"

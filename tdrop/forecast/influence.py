@@ -1,0 +1,68 @@
+"""What each source contributes to a site's risks: a logistic regression on the pool, with and without it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tdrop.base import Cohort, Count, Doubles
+from tdrop.methods import build
+
+#: Refits behind a risk: their mean is what moves.
+REFITS = 5
+#: Rows behind a fit, at most.
+MOST_ROWS = 20_000
+
+
+@dataclass(frozen=True)
+class Influence:
+    """What a site's risks would be without one source.
+
+    Attributes:
+        site: Name of the source.
+        patients: Of it.
+        mean_risk: Of the target's patients, by all sources.
+        mean_risk_without: The same without this one.
+        moved: Mean absolute difference of a patient's risk.
+    """
+
+    site: str
+    patients: Count
+    mean_risk: float
+    mean_risk_without: float
+    moved: float
+
+
+def measure_influence(source: Cohort, target: Cohort, *, seed: int = 0) -> tuple[Influence, ...]:
+    """Leaves each source out in turn; nothing where there is one, or where a rest has one kind of outcome.
+
+    Args:
+        source: Labelled patients of several sites, with `origins`.
+        target: The site in question; its outcomes are not read.
+        seed: Decides which rows of a large pool are fitted, and the refits.
+    """
+    if source.origins is None or source.y is None or source.task != "binary" or not len(target):
+        return ()
+    sites, counts = np.unique(source.origins, return_counts=True)
+    if len(sites) < 2:
+        return ()
+    kept = source
+    if len(source) > MOST_ROWS:
+        kept = source.take(np.sort(np.random.default_rng([seed, 12]).choice(len(source), MOST_ROWS, replace=False)))
+    whole = _risks(kept, target, seed)
+    results = []
+    for site, count in zip(sites, counts, strict=True):
+        assert kept.origins is not None
+        rest = kept.take(kept.origins != site)
+        if rest.y is None or len(np.unique(rest.y)) < 2:
+            continue
+        risks = _risks(rest, target, seed)
+        moved = float(np.abs(risks - whole).mean())
+        results.append(Influence(str(site), int(count), float(whole.mean()), float(risks.mean()), moved))
+    return tuple(results)
+
+
+def _risks(source: Cohort, target: Cohort, seed: int) -> Doubles:
+    fitted = build("logistic_regression", refits=REFITS).fit(source, target.unlabelled(), seed=seed)
+    return np.asarray(fitted.summarise(target.X, REFITS, seed=seed).mean, dtype=np.float64)
