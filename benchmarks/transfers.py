@@ -1,9 +1,9 @@
-"""One study over real transfers: choosing without labels, unlabelled patients against their ablation, forecasts.
+"""Two studies over real transfers: choosing and forecasts without labels, and unlabelled patients with placebos.
 
 Choosing: every method is tuned, scored by each criterion and refitted; only then are the target's labels opened. The
 regret of a choice is what the best method in hindsight does better there. Forecasts rest on the same fits; tau is
 fitted leaving one transfer out. Unlabelled patients: methods that read them beside the same networks without them,
-tuned, and with ten refits at fixed settings. docs/CHOOSING.md, docs/UNLABELLED.md and docs/FORECAST.md report runs.
+tuned, and at fixed settings beside placebos. docs/CHOOSING.md, docs/UNLABELLED.md and docs/FORECAST.md report runs.
 """
 
 from __future__ import annotations
@@ -64,21 +64,18 @@ Rows: TypeAlias = dict[str, Values]
 
 
 def run(options: Options) -> Results:
-    """Every transfer, or those that `only` names by family or title; `seeds` is the number of refits."""
-    refits, trials = options.seeds_or(REFITS), 1 if options.quick else TRIALS
+    """Every transfer with all methods tuned, or those that `only` names by family or title."""
+    trials, keys = 1 if options.quick else TRIALS, _keys(options, TUNED_FAMILIES)
     methods = [name for name in method_names() if not options.quick or name in QUICK_METHODS]
-    tuned_keys, fixed_keys = _keys(options, TUNED_FAMILIES), _keys(options, FIXED_FAMILIES)
-    units = [{"problem": name, "methods": methods, "trials": trials, "quick": options.quick} for _, name in tuned_keys]
-    tuned = dict(zip(tuned_keys, run_units(options, "tuned methods", measure_tuned, units), strict=True))
-    fixed = _measure_fixed(options, fixed_keys, refits, [ITSELF, ABLATION])
-    tables = [*(tuned_tables(tuned) if tuned else []), *(fixed_tables(fixed) if fixed_keys else [])]
+    units = [{"problem": name, "methods": methods, "trials": trials, "quick": options.quick} for _, name in keys]
+    tuned = dict(zip(keys, run_units(options, "tuned methods", measure_tuned, units), strict=True))
     return Results(
         title="Transfers between groups of real patients",
         about=(
-            f"{len(tuned)} transfers with {len(methods)} methods tuned ({trials} trials, one fit), {len(fixed_keys)} "
-            f"with {refits} refit(s) at fixed settings; families named so are simulated, all others real."
+            f"{len(tuned)} transfers with {len(methods)} methods tuned ({trials} trials, one fit); families named so "
+            "are simulated, all others real."
         ),
-        tables=tables,
+        tables=tuned_tables(tuned) if tuned else [],
     )
 
 
