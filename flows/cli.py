@@ -2,22 +2,45 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from flows.interrupts import exit_now, heed_signals, stopping
 
 VERBOSE = {"-v", "--verbose"}
+#: Commands that train, and what they and the others were seen to need of addresses, with room to spare.
+TRAINING = {"transfer", "rehearse", "demo", "start", "ui"}
+TRAINING_BYTES, LEAST_BYTES = 4_000_000_000, 2_000_000_000
 QUIET = {"-q", "--quiet"}
 
 
 def main() -> None:
     """Runs the command line; a signal ends it in a sentence, also while the program is still being loaded."""
     heed_signals()
+    _require_address_space()
     try:
         _prepare_and_run()
     finally:
         if stopping():
             exit_now()
+
+
+def _require_address_space() -> None:
+    """Ends the command where the process may not use what its libraries ask for: they would die in their own words.
+
+    Libraries ask for far more addresses than they use memory.
+    """
+    import resource
+
+    most, _ = resource.getrlimit(resource.RLIMIT_AS)
+    needed = TRAINING_BYTES if TRAINING & set(sys.argv[1:]) else LEAST_BYTES
+    if most not in (resource.RLIM_INFINITY, -1) and most < needed:
+        os.write(
+            2,
+            f"tdrop: this process may use {most / 1e9:.1f} GB of addresses (`ulimit -v`) and needs {needed / 1e9:.1f}; "
+            "raise that limit, and bound memory by a container or cgroup instead\n".encode(),
+        )
+        os._exit(1)
 
 
 def _prepare_and_run() -> None:
@@ -40,16 +63,17 @@ def _prepare_and_run() -> None:
 def _run(arguments: list[str], verbose: bool) -> None:
     import errno
 
-    from flows.commands import app
-    from tdrop.base import TdropError, describe, unwritable
+    from tdrop.base import TdropError, describe, used_up
 
     try:
+        from flows.commands import app
+
         app(args=arguments or ["--help"], prog_name="tdrop")
     except TdropError as error:
         _fail(str(error), error.exit_code, verbose)
     except Exception as error:  # a person gets a sentence; the traceback is there for the asking
-        if full := unwritable(error):
-            _fail(str(full), full.exit_code, verbose)
+        if exhausted := used_up(error):
+            _fail(str(exhausted), exhausted.exit_code, verbose)
         if isinstance(error, OSError) and error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
             _fail(f"a path that was given cannot be one ({error.strerror}); check it", 2, verbose)
         _fail(f"internal error ({describe(error)}); -v shows the traceback", 1, verbose)

@@ -20,7 +20,7 @@ from tasks.train import (
     score_out_of_fold,
     tune_method,
 )
-from tdrop.base import FitError, TdropError, Unwritable, describe
+from tdrop.base import FitError, TdropError, Unwritable, describe, used_up
 from tdrop.choose import Trial, mark_picked, pick_members, pick_place
 from tdrop.home import Place, Ref, advance, expect, raise_if_interrupted, reach
 from tdrop.methods import COMMITTEE, SITE_INPUT
@@ -189,7 +189,8 @@ def _set_aside(site: str, method: str, error: Exception, trained: Trained) -> No
     if isinstance(error, Unwritable):
         raise error
     # Another package's message may hold patients' values; its name does not.
-    sentence = str(error) if isinstance(error, TdropError) else f"failed with {describe(error)}"
+    known = error if isinstance(error, TdropError) else used_up(error)
+    sentence = str(known) if known is not None else f"failed with {describe(error)}"
     trained.failed[method] = sentence
     trained.picked.pop(method, None)
     get_run_logger().warning("site %s: method %s failed: %s", site, method, sentence)

@@ -41,7 +41,7 @@ from tasks.publish import escape_markdown, publish_halt, publish_index
 from tasks.report import leave_page, publish_report, record_in_mlflow
 from tasks.run import Compared, Run, Stages, TransferSettings
 from tasks.shift import estimate_site_shift, match_validation
-from tdrop.base import SiteStopped, TdropError, Unwritable, describe, plain, read_record, unwritable, written
+from tdrop.base import SiteStopped, TdropError, Unwritable, describe, plain, read_record, used_up, written
 from tdrop.choose import Choice
 from tdrop.contracts import Validation
 from tdrop.data import Encoder
@@ -223,7 +223,7 @@ def _transfer_if_changed(site: ResolvedSite, settings: TransferSettings, again: 
     except Interrupted:
         raise
     except Exception as error:
-        error = unwritable(error) or error
+        error = used_up(error) or error
         outcome, sentence = "stopped" if isinstance(error, SiteStopped) else "failed", explain(site.name, error)
         emit_progress(site.name, outcome)
         # On a full disk the status cannot be written either; what went wrong is worth more.
@@ -264,6 +264,8 @@ def explain(site: str, error: Exception) -> str:
     """One sentence about a failure; the message of another package's error may hold patients' values."""
     if isinstance(error, TdropError):
         return str(error)
+    if exhausted := used_up(error):
+        return f"site '{site}': {exhausted}"
     if is_server_lost(error):
         return f"site '{site}': the Prefect server stopped answering; finished steps are kept"
     return f"site '{site}' failed with {describe(error)}"

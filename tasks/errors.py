@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from tdrop.base import Damaged, OutOfTime, TdropError, Unavailable, Unwritable, describe, notice_another_try, unwritable
+from tdrop.base import Damaged, OutOfTime, TdropError, Unavailable, Unwritable, describe, notice_another_try, used_up
 from tdrop.home import raise_if_interrupted
 
 P = ParamSpec("P")
@@ -36,8 +36,8 @@ def sanitize_errors(fn: Callable[P, R]) -> Callable[P, R]:
         except Exception as error:
             if type(error).__module__.split(".")[0] in {"prefect", "httpx"}:
                 raise
-            if (disk := unwritable(error)) is not None:
-                raise disk from None
+            if (exhausted := used_up(error)) is not None:
+                raise exhausted from None
             raise TdropError(f"{name} failed with {describe(error)}") from None
 
     return run

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from filelock import FileLock
 
-from tdrop.base import Damaged, Unavailable, unwritable
+from tdrop.base import Damaged, Unavailable, used_up
 from tdrop.home import PRIVATE, Place
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _connect(uri: str, home: str) -> MlflowClient:
     except Damaged:
         raise
     except Exception as error:
-        raise unwritable(error) or Unavailable(
+        raise used_up(error) or Unavailable(
             f"MLflow does not answer at {_without_password(uri)} ({type(error).__name__}); "
             "check MLFLOW_TRACKING_URI and that its server runs"
         ) from error

@@ -6,6 +6,7 @@ from .errors import (
     FitError as FitError,
     LabelsRefused as LabelsRefused,
     LeakError as LeakError,
+    OutOfMemory as OutOfMemory,
     OutOfTime as OutOfTime,
     SiteStopped as SiteStopped,
     TdropError as TdropError,
@@ -17,7 +18,7 @@ from .errors import (
     listen_to_notices as listen_to_notices,
     notice as notice,
     notice_another_try as notice_another_try,
-    unwritable as unwritable,
+    used_up as used_up,
 )
 from .notebook import html_table as html_table, number as number
 from .records import (

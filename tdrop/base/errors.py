@@ -76,6 +76,10 @@ class Unwritable(TdropError):
     """The disk is full or must not be written: no method's failure, and none of the data."""
 
 
+class OutOfMemory(TdropError):
+    """The machine, or what a process may use of it, has no memory left."""
+
+
 class SiteStopped(DataError):
     """A table-level rule failed: the extract must not be used as it is.
 
@@ -107,8 +111,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"; known: {', '.join(names[:_MOST_NAMED])}{more}" if names else ""
 
 
-def unwritable(error: BaseException | None) -> Unwritable | None:
-    """The error to raise if the disk caused a failure, however deep below other errors; None if it did not."""
+def used_up(error: BaseException | None) -> Unwritable | OutOfMemory | None:
+    """The error to raise if disk or memory caused a failure, however deep below other errors; None if neither did."""
     while error is not None:
         code, name = getattr(error, "errno", None), getattr(error, "sqlite_errorname", None)
         if code in _DISK_FULL or name == "SQLITE_FULL":
@@ -116,6 +120,12 @@ def unwritable(error: BaseException | None) -> Unwritable | None:
         if code == errno.EROFS or str(name).startswith("SQLITE_READONLY"):
             return Unwritable(
                 "the disk became read-only; make it writable and run the same command again: finished steps are kept"
+            )
+        # A thread needs memory of its own; Python says that in words alone.
+        if isinstance(error, MemoryError) or code == errno.ENOMEM or "can't start new thread" in str(error):
+            return OutOfMemory(
+                "there is no memory left; run the same command again with fewer --processes, or where there is more: "
+                "finished steps are kept"
             )
         error = error.__cause__ or error.__context__
     return None

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tdrop.base import Mask, unwritable
+from tdrop.base import Mask, used_up
 from tdrop.contracts import Contract, Extract, Site
 
 #: What conversions leave where they lost a character, characters that no id is written with, nothing that can be seen,
@@ -134,4 +134,4 @@ def write_patients(path: Path, table: pd.DataFrame) -> None:
         beside.replace(path)
     except OSError as error:
         beside.unlink(missing_ok=True)
-        raise unwritable(error) or error from error
+        raise used_up(error) or error from error

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tdrop.base import DataError, UsageError, unwritable
+from tdrop.base import DataError, UsageError, used_up
 
 if TYPE_CHECKING:
     from tdrop.contracts import Contract, Disclosure, Network, Site
@@ -182,7 +182,7 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise unwritable(error) or UsageError(
+        raise used_up(error) or UsageError(
             f"'{folder}' cannot be a folder ({error.strerror}); give another path"
         ) from error
 
@@ -197,6 +197,6 @@ def write_private(path: Path, text: str) -> None:
         os.replace(incoming, path)  # noqa: PTH105 - atomic on one file system
     except OSError as error:
         incoming.unlink(missing_ok=True)
-        raise unwritable(error) or DataError(
+        raise used_up(error) or DataError(
             f"cannot write '{path.name}' below '{path.parent}': {error.strerror}"
         ) from error

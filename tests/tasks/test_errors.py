@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import resource
+import subprocess
+import sys
+
 import pytest
 from prefect import flow, task
 from prefect.client.orchestration import get_client
@@ -9,7 +14,7 @@ from prefect.client.schemas.filters import FlowFilter, FlowFilterName
 
 from tasks import errors
 from tasks.errors import RETRY_UNAVAILABLE, sanitize_errors
-from tdrop.base import DataError, OutOfTime, TdropError, Unavailable, listen_to_notices
+from tdrop.base import DataError, OutOfMemory, OutOfTime, TdropError, Unavailable, listen_to_notices
 
 PATIENT_ID = "MIL0000001"
 
@@ -34,6 +39,32 @@ def test_our_own_sentence_goes_through_and_a_lost_connection_may_be_tried_again(
         failing(DataError("the extract is cut off; send it again"))()
     with pytest.raises(Unavailable, match="ConnectionRefusedError"):
         failing(ConnectionRefusedError(f"no {PATIENT_ID}"))()
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("can't start new thread"), OSError(errno.ENOMEM, "Cannot allocate memory")]
+)
+def test_memory_that_is_used_up_is_one_sentence(error):
+    with pytest.raises(OutOfMemory, match="there is no memory left; run the same command again with fewer --processes"):
+        failing(error)()
+
+
+@pytest.mark.parametrize(("command", "most", "needs"), [("status", 1.0, "2.0"), ("transfer", 3.0, "4.0")])
+def test_a_limit_of_addresses_that_libraries_die_under_is_one_sentence(command, most, needs):
+    """Before anything is loaded: BLAS and the import machinery would each say it in hundreds of lines."""
+    limit = round(most * 1e9)
+    result = subprocess.run(
+        [sys.executable, "-c", "from flows.cli import main; main()", command],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+    )
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith(
+        f"tdrop: this process may use {most} GB of addresses (`ulimit -v`) and needs {needs}"
+    )
+    assert result.stderr.count("\n") == 1
 
 
 def test_prefects_own_errors_are_left_to_it():
