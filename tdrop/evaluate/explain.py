@@ -94,24 +94,23 @@ def name_moves(values: Doubles, frame: pd.DataFrame, columns: Sequence[Column], 
         columns: The columns behind the groups, in their order.
         most: How many are named; what moves a risk by less than half a point is not.
     """
+    words = [_natural_values(column, frame[column.name]) for column in columns]
     names = []
     for row, moves in enumerate(values):
         largest = [int(place) for place in np.argsort(-np.abs(moves))[:most] if abs(moves[place]) >= _LEAST_MOVE]
-        named = [
-            f"{_natural_value(columns[place], frame[columns[place].name].iloc[row])} {100 * moves[place]:+.0f}"
-            for place in largest
-        ]
-        names.append("; ".join(named))
+        names.append("; ".join(f"{words[place][row]} {100 * moves[place]:+.0f}" for place in largest))
     return names
 
 
-def _natural_value(column: Column, value: object) -> str:
-    """A column with one patient's value of it, as a clinician writes it."""
-    if pd.isna(value):  # type: ignore[call-overload]
-        return f"{column.label} missing"
+def _natural_values(column: Column, values: pd.Series) -> list[str]:
+    """A column with each patient's value of it (rows,), as a clinician writes it."""
     if column.categories:
-        return f"{column.label} {column.category_titles.get(str(value), str(value))}"
-    number = float(value)  # type: ignore[arg-type]
-    if column.type == "binary":
-        return f"{column.label} {'yes' if number else 'no'}"
-    return f"{column.label} {number:.4g}{f' {column.unit}' if column.unit else ''}"
+        written = [column.category_titles.get(str(value), str(value)) for value in values]
+    elif column.type == "binary":
+        written = ["yes" if value else "no" for value in values]
+    else:
+        unit = f" {column.unit}" if column.unit else ""
+        written = [f"{value:.4g}{unit}" for value in values.astype(float)]
+    label = column.label
+    missing = values.isna()
+    return [f"{label} {'missing' if gone else words}" for gone, words in zip(missing, written, strict=True)]
