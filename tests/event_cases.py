@@ -163,9 +163,11 @@ def _value(own: pd.DataFrame, moment: pd.Timestamp, item: Any, events: Events) -
             return chosen["label"].iloc[-1]
         return chosen.loc[chosen["time"] == chosen["time"].min(), "label"].max()
     scale = {"ng/mL": 1.0, "ug/L": 1.0, "umol/L": 1.0, "mg/dL": 1e4 / 113.12 if item.unit == "umol/L" else 1.0}
-    known = chosen["unit"].isna() | chosen["unit"].isin(list(scale))
+    known = chosen["unit"].isna() | chosen["unit"].isin(list(scale)) | (item.unit is None)
     chosen = chosen[known & chosen["value"].notna()]
-    values = chosen["value"] * chosen["unit"].map(scale).astype(float).fillna(1.0)
+    values = chosen["value"]
+    if item.unit is not None:
+        values = values * chosen["unit"].map(scale).astype(float).fillna(1.0)
     if not len(values):
         return np.nan
     if events.take in ("last", "first"):
@@ -186,3 +188,17 @@ def _followed(own: pd.DataFrame, moment: Any, end: Any, beyond: Any, contract: C
     last = event if happened else competing if died else max(end, moment)
     days = (last - moment) / pd.Timedelta(days=1)
     return {"followed": days, "infarct": float(happened), "died": float(died)}
+
+
+def assert_same(frame: pd.DataFrame, plain: pd.DataFrame, contract: Contract) -> None:
+    """Fails unless the reader's rows are those worked out by hand."""
+    assert len(frame) == len(plain) > 0
+    several = contract.index is not None and contract.index.occurrence == "every"
+    ids = plain["subject"].astype(str) + ("-" + plain["place"].astype(str) if several else "")
+    assert frame[contract.id_column].tolist() == ids.tolist()
+    for name in plain.columns.drop(["subject", "place"]):
+        mine, theirs = frame[name].reset_index(drop=True), plain[name]
+        if contract.column(name).categories:
+            assert mine.fillna("-").tolist() == theirs.fillna("-").tolist(), name
+        else:
+            np.testing.assert_allclose(mine.astype(float), theirs.astype(float), rtol=1e-9, atol=1e-9, err_msg=name)

@@ -56,6 +56,7 @@ from .readers import (
     fingerprint as fingerprint,
     kinds as kinds,
     label_fingerprint as label_fingerprint,
+    open_events as open_events,
     read_batch as read_batch,
     read_extract as read_extract,
     read_file as read_file,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,8 @@ class _Candidate:
         type: Of the column, as far as the records say.
         unit: The unit of most of its values; "" for none.
         share: Of the cohort's patients with such a record before the index.
+        categories: The texts that are its values.
+        category_titles: What the vocabulary calls those that are numbers of its concepts.
     """
 
     name: str
@@ -73,6 +75,7 @@ class _Candidate:
     unit: str = ""
     share: float = 0.0
     categories: tuple[str, ...] = ()
+    category_titles: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def draft(self) -> dict[str, Any]:
@@ -179,7 +182,9 @@ def _candidate(item: Any, rows: int, written: str, title: str, details: pd.DataF
         labels = tuple(sorted({str(label).strip() for label in held["label"]} - {""}))
         if not 2 <= len(labels) <= MOST_CATEGORIES:
             return f"text of {details['label'].nunique():,} kinds"
-        return _Candidate("", title, {**events, "take": "last"}, "categorical", "", share, labels)
+        answers = store.titles([int(label) for label in labels if label.isdecimal()])
+        titles = {str(code): plain_title(name) for code, (_, name) in answers.items()}
+        return _Candidate("", title, {**events, "take": "last"}, "categorical", "", share, labels, titles)
     if share > NEARLY_ALL:
         return "nearly everybody has it"
     return _Candidate("", title, {**events, "take": "any"}, "binary", "", share)
@@ -272,6 +277,7 @@ def _guess(candidate: _Candidate, frame: pd.DataFrame) -> Guess:
             keys["molar_mass"], why["molar_mass"] = mass, "guess (likely): by its name, for other kinds of unit"
     if candidate.categories:
         keys |= {"categories": list(candidate.categories), "severity": {"categories": "row_warning"}}
+        keys |= {"category_titles": dict(candidate.category_titles)} if candidate.category_titles else {}
         why |= {"categories": "guess: the texts of this database", "severity": "guess: other texts only warn"}
     keys |= {key: value for key, value in guess.keys.items() if key not in known} | {"events": dict(candidate.events)}
     if candidate.name != "age":

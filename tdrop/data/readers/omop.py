@@ -229,11 +229,13 @@ class OmopStore:
         if table in ("measurement", "observation"):
             number = "cast(value_as_number as double precision)"
             text = "value_as_string" if table == "observation" else "null"
+            # An answer of the vocabulary is known by the number of its concept; 0 is none.
+            answer = "cast(nullif(value_as_concept_id, 0) as varchar)" if "value_as_concept_id" in columns else "null"
             source = "unit_source_value" if "unit_source_value" in columns else "null"
             unit = f"'{_CONCEPT_UNIT}' || cast(unit_concept_id as varchar)" if "unit_concept_id" in columns else "null"
             concept = "coalesce(unit_concept_id, 0)" if "unit_concept_id" in columns else "0"
             rest = (
-                f"{number} as value, coalesce(cast({text} as varchar), cast({number} as varchar)) as label, "
+                f"{number} as value, coalesce(cast({text} as varchar), cast({number} as varchar), {answer}) as label, "
                 f"case when {concept} <> 0 then {unit} else cast({source} as varchar) end as unit"
             )
         return (

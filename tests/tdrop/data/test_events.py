@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sqlalchemy
-from event_cases import CONCEPTS, by_hand, make_records, make_table
+from event_cases import CONCEPTS, assert_same, by_hand, make_records, make_table
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 from waiting import postgres_server
 
@@ -88,19 +88,6 @@ def door(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("HOSPITAL_DB_URL", url)
     options = {"url_env": "HOSPITAL_DB_URL", "cdm_schema": schema}
     return kind, site(None, "omop", options=options), records, periods
-
-
-def assert_same(frame: pd.DataFrame, plain: pd.DataFrame, contract: Contract) -> None:
-    assert len(frame) == len(plain) > 0
-    several = contract.index is not None and contract.index.occurrence == "every"
-    ids = plain["subject"].astype(str) + ("-" + plain["place"].astype(str) if several else "")
-    assert frame[contract.id_column].tolist() == ids.tolist()
-    for name in plain.columns.drop(["subject", "place"]):
-        mine, theirs = frame[name].reset_index(drop=True), plain[name]
-        if contract.column(name).categories:
-            assert mine.fillna("-").tolist() == theirs.fillna("-").tolist(), name
-        else:
-            np.testing.assert_allclose(mine.astype(float), theirs.astype(float), rtol=1e-9, atol=1e-9, err_msg=name)
 
 
 @pytest.mark.parametrize("door", DOORS, indirect=True)
