@@ -120,12 +120,11 @@ def make_table() -> Contract:
             columns.append(_column(f"{table}_any", "any", {"concept_ids": codes}, type="binary"))
             columns.append(_column(f"{table}_count", "count", {"concept_ids": codes}, type="count"))
     columns.append({"name": "followed", "role": "label", "unit": "days"})
-    columns.append({"name": "event", "role": "label", "type": "binary"})
-    columns.append({"name": "died", "role": "ignored"})
+    columns.append({"name": "event", "role": "label", "type": "categorical", "categories": ["no", "yes", "died"]})
     conditions = TABLES["condition_occurrence"][0]
     outcome = {"name": "outcome", "title": "outcome", "time": "followed", "event": "event", "horizon": "3 years",
-               "events": {"concept_ids": [conditions + OUTCOME],
-                          "competing": {"codes": ["MEDS_DEATH"], "column": "died"}}}  # fmt: skip
+               "positive": "yes", "competing": ["died"],
+               "events": {"concept_ids": [conditions + OUTCOME], "competing": {"codes": ["MEDS_DEATH"]}}}  # fmt: skip
     index = {"concept_ids": [conditions + INDEX], "age": [18, 95]}
     return Contract.model_validate(
         {"name": "events", "version": 1, "title": "T", "columns": columns, "outcome": outcome, "index": index}

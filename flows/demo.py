@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from copy import deepcopy
 from pathlib import Path
 from typing import Literal
 
@@ -62,7 +63,8 @@ def write_event_contracts(form: EventForm, folder: Path) -> Path:
         place = {"location": f"{{home}}/demo-{form}/{file.stem}", "reader": {"kind": form}}
         for key in ("renames", "categories", "missing_codes"):
             site.pop(key, None)
-        site |= place | ({"labels": place} if "labels" in site else {})
+        # Copied, since YAML would write the same thing as a reference to the first.
+        site |= place | ({"labels": deepcopy(place)} if "labels" in site else {})
         schema = "# yaml-language-server: $schema=../schemas/site.json\n"
         file.write_text(schema + yaml.safe_dump(site, sort_keys=False), encoding="utf-8")
     return folder

@@ -104,6 +104,8 @@ def _show(checked: SiteChecked, console: Printer) -> None:
         f"{written(validation.read)} rows read = {written(validation.used)} used + "
         f"{written(validation.quarantined)} quarantined + {written(validation.duplicates)} duplicates"
     )
+    for step in validation.attrition:
+        console.print(f"  {written(step.count)} {step.title}", markup=False)
     if validation.findings:
         for finding in validation.findings:
             # Lines, not a table: on a narrow screen its cells would cut paths and names in two.

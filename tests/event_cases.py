@@ -97,12 +97,12 @@ def make_table(**changes: Any) -> Contract:
         column("therapy", "last", therapy, type="categorical", categories=list(therapy)),
         column("stage", "first", ["LOINC/21908-9"], type="ordinal", categories=["T1", "T2", "T3"]),
         {"name": "followed", "role": "label", "unit": "days"},
-        {"name": "infarct", "role": "label", "type": "binary"},
-        {"name": "died", "role": "ignored"},
+        {"name": "infarct", "role": "label", "type": "categorical", "categories": ["no", "yes", "died"]},
+        {"name": "whose", "role": "ignored"},
     ]
     outcome = {"name": "mi", "title": "infarction", "time": "followed", "event": "infarct", "horizon": "3 years",
-               "events": {"codes": ["SNOMED/22298006"],
-                          "competing": {"codes": ["MEDS_DEATH"], "column": "died"}}}  # fmt: skip
+               "positive": "yes", "competing": ["died"],
+               "events": {"codes": ["SNOMED/22298006"], "competing": {"codes": ["MEDS_DEATH"]}}}  # fmt: skip
     index = {"codes": ["SNOMED/399068003"], "age": [18, 95]}
     return Contract.model_validate({"name": "t", "version": 1, "title": "T", "columns": columns, "outcome": outcome,
                                     "index": index, "limits": {"quarantine": 1.0}} | changes)  # fmt: skip
@@ -187,7 +187,7 @@ def _followed(own: pd.DataFrame, moment: Any, end: Any, beyond: Any, contract: C
     died = pd.notna(competing) and not happened
     last = event if happened else competing if died else max(end, moment)
     days = (last - moment) / pd.Timedelta(days=1)
-    return {"followed": days, "infarct": float(happened), "died": float(died)}
+    return {"followed": days, "infarct": "yes" if happened else "died" if died else "no"}
 
 
 def assert_same(frame: pd.DataFrame, plain: pd.DataFrame, contract: Contract) -> None:

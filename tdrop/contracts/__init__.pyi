@@ -2,7 +2,6 @@ from .events import (
     RANKED_TAKES as RANKED_TAKES,
     SELECTORS as SELECTORS,
     VALUE_TAKES as VALUE_TAKES,
-    Competing as Competing,
     Events as Events,
     Index as Index,
     OutcomeEvents as OutcomeEvents,

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from tdrop.contracts.record import Interval, Name, Record, Scalars, to_label_keys
+from tdrop.contracts.record import Interval, Record, Scalars, to_label_keys
 
 Take = Literal["last", "first", "min", "max", "mean", "count", "any", "days_since"]
 Selector = Literal["codes", "concept_ids", "descendants_of"]
@@ -157,27 +157,17 @@ class Index(Selection):
         return self
 
 
-class Competing(Selection):
-    """Records after which the outcome cannot come any more, such as death, and the ignored column that says so."""
-
-    column: Name
-
-    @model_validator(mode="after")
-    def _no_categories(self) -> Self:
-        _refuse_categories(self)
-        return self
-
-
 class OutcomeEvents(Selection):
     """Records after the index that are the outcome.
 
     Attributes:
         within: In what time after the index; the outcome's `horizon` unless given.
-        competing: What ends the follow-up without the outcome, and where that is kept.
+        competing: Records after which the outcome cannot come any more, such as death; the event's label for them is
+            the one under the outcome's own `competing`.
     """
 
     within: str | None = None
-    competing: Competing | None = None
+    competing: Selection | None = None
 
     @field_validator("within")
     @classmethod
@@ -189,6 +179,8 @@ class OutcomeEvents(Selection):
     @model_validator(mode="after")
     def _no_categories(self) -> Self:
         _refuse_categories(self)
+        if self.competing is not None:
+            _refuse_categories(self.competing)
         return self
 
 

@@ -420,10 +420,18 @@ class Contract(Record):
             return
         if self.index.occurrence == "every" and self.person is None:
             yield ("index", "occurrence"), "several rows of one person need `person`, a column of role ignored"
-        competing = self.outcome.events.competing if self.outcome.events is not None else None
-        if competing is not None:
-            keys = ("outcome", "events", "competing", "column")
-            yield from self._role_problems(competing.column, "ignored", "tells of a competing event", keys)
+        outcome = self.outcome
+        if outcome.events is None or outcome.event not in self.names:
+            return
+        labels = known_labels(self.column(outcome.event))
+        if len(outcome.competing) != (outcome.events.competing is not None):
+            words = (
+                f"competing records have one label of '{outcome.event}', which stands under the outcome's `competing`"
+            )
+            yield ("outcome", "events"), words
+        elif len(labels) != 2 + len(outcome.competing):
+            words = "besides the outcome's own label, and the competing one, it has one for patients who had neither"
+            yield ("outcome", "events"), f"column '{outcome.event}' has {len(labels)} labels; {words}"
 
     def _condition_problems(self, condition: Condition, keys: KeyPath) -> Iterator[tuple[KeyPath, str]]:
         if condition.column not in self.names:

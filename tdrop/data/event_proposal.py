@@ -33,7 +33,7 @@ RECENT_DAYS = 365
 MOST_CATEGORIES = 12
 #: Letters of a title that are shown.
 MOST_LETTERS = 100
-_ID, _TIME, _DIED = "patient", "followed", "died"
+_ID, _TIME, _EVENT, _DIED = "patient", "followed", "happened", "died"
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ def _free_name(title: str, taken: Sequence[str]) -> str:
     """A name that a column may have, after its title."""
     name = re.sub(r"[^a-z0-9]+", "_", title.lower()).strip("_")[:40].rstrip("_")
     name = name if re.match(r"[a-z]", name) else f"x_{name}"
-    reserved = {*taken, _ID, _TIME, _DIED, "happened"}
+    reserved = {*taken, _ID, _TIME, _EVENT}
     return next(free for free in (name, *(f"{name}_{place}" for place in range(2, 999))) if free not in reserved)
 
 
@@ -215,11 +215,17 @@ def _outcome(store: Store, selection: Mapping[str, Any], horizon: str) -> dict[s
     if not any(resolved.values()):
         raise DataError(f"{store.shown} knows none of the outcome's codes; check how --outcome-code is written")
     title = " or ".join(titles_of(store, resolved).values())
-    events: dict[str, Any] = dict(selection)
-    if DEATH not in record.listed:
-        events["competing"] = {"codes": [DEATH], "column": _DIED}
-    words = f"{title} within {horizon}"
-    return {"name": "outcome", "title": words, "time": _TIME, "event": "happened", "horizon": horizon, "events": events}
+    outcome = {
+        "name": "outcome",
+        "title": f"{title} within {horizon}",
+        "time": _TIME,
+        "event": _EVENT,
+        "horizon": horizon,
+    }
+    if DEATH in record.listed:
+        return {**outcome, "events": dict(selection)}
+    events = {**selection, "competing": {"codes": [DEATH]}}
+    return {**outcome, "positive": "yes", "competing": [_DIED], "events": events}
 
 
 def titles_of(store: Store, resolved: Mapping[str, tuple[Code, ...]]) -> dict[str, str]:
@@ -249,13 +255,13 @@ def _draft(
 
 
 def _label_guesses(outcome: Mapping[str, Any]) -> list[Guess]:
-    guesses = [
+    ended: dict[str, Any] = {"type": "binary"}
+    if "competing" in outcome:
+        ended = {"type": "categorical", "categories": ["no", "yes", _DIED]}
+    return [
         Guess(_TIME, "", {"title": "Follow-up", "role": "label", "unit": "days", "range": [0, None]}),
-        Guess("happened", "", {"title": "Seen by then", "role": "label", "type": "binary"}),
+        Guess(_EVENT, "", {"title": "How it ended", "role": "label", **ended}),
     ]
-    if "competing" in outcome["events"]:
-        guesses.append(Guess(_DIED, "", {"title": "Died first", "role": "ignored", "type": "binary"}))
-    return guesses
 
 
 def _guess(candidate: _Candidate, frame: pd.DataFrame) -> Guess:

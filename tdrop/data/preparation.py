@@ -305,6 +305,10 @@ def _hints(
         other = closest(column, unused) if column.name not in named else None
         if other is not None:
             hints[f"{column.name}.present"] = f"perhaps it is {quote([other])}: add that to `renames`"
+        elif "attrition" in named.attrs and column.events is not None:
+            hints[f"{column.name}.present"] = (
+                "name the site's own codes under `reader.codes`, or list it as `not_recorded`"
+            )
     for name in map(str, frame.columns):
         column = contract.column(name)
         if column.role in ("id", "ignored"):

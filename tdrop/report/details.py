@@ -66,6 +66,7 @@ def details_values(data: ReportData) -> dict[str, Any]:
         "site_sentences": site_sentences(data),
         "recalibration": None if recalibration is None else tables.recalibration_table(recalibration),
         "labels": None if data.labels is None else tables.label_table(data.labels),
+        "database": tables.attrition_table(data.validation),
         "provenance": None
         if provenance is None
         else tables.plain_table(

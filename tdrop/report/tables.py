@@ -330,6 +330,12 @@ def label_table(labels: LabelCounts) -> Table:
     return plain_table("labels", "The label file", pairs)
 
 
+def attrition_table(validation: Validation) -> Table | None:
+    """From the persons in a site's database to the rows used; None where rows were sent."""
+    steps = {step.title: step.count for step in validation.attrition}
+    return plain_table("database", "From the database to rows", steps) if steps else None
+
+
 def plain_table(name: str, caption: str, pairs: Mapping[str, Any]) -> Table:
     """Makes a table of names and values; a record inside becomes lines of its own."""
     lines = []

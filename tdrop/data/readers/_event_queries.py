@@ -127,14 +127,20 @@ select (select count(distinct subject) from ({self.relations.persons}) p) as per
 from staged"""
 
     def doubtful(self) -> str:
-        """How many of the records asked for were made before birth, or after the day of death, on one row."""
+        """How many of the records asked for were made before birth or after the day of death, or repeat another."""
         code = literal(self.relations.death)
         deaths = f"select subject, min(time) as death from events where code = {code} group by subject"
-        return f"""{self._with(cohort=True)}
-select count(*) as records, sum(case when e.time > {STATIC} and e.time < b.birth then 1 else 0 end) as before_birth,
-       sum(case when e.time >= d.death + {DAY} then 1 else 0 end) as after_death
-from (select distinct subject from cohort) c join events e on e.subject = c.subject
-left join births b on b.subject = c.subject left join ({deaths}) d on d.subject = c.subject"""
+        times = "sum(case when {} then e.times else 0 end)"
+        before = times.format(f"e.time > {STATIC} and e.time < b.birth")
+        after = times.format(f"e.time >= d.death + {DAY}")
+        return f"""{self._with(cohort=True)},
+counted as (
+    select e.subject, e.time, e.code, count(*) as times from events e
+    join (select distinct subject from cohort) c on c.subject = e.subject
+    group by e.subject, e.time, e.code, e.value, e.label, e.unit
+)
+select sum(e.times) as records, {before} as before_birth, {after} as after_death, sum(e.times) - count(*) as repeated
+from counted e left join births b on b.subject = e.subject left join ({deaths}) d on d.subject = e.subject"""
 
     def aggregates(self, takes: Mapping[int, str], units: Mapping[int, Mapping[str, tuple[float, float]]]) -> str:
         """One row per index with a column c<number> for each of `takes`; `units` scale values by column and unit."""

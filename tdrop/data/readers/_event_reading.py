@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from tdrop.base import ContractError, DataError, Doubles, Unavailable
+from tdrop.base import ContractError, DataError, Doubles, Mask, Unavailable
 from tdrop.contracts import (
     RANKED_TAKES,
     VALUE_TAKES,
@@ -27,6 +27,7 @@ from tdrop.contracts import (
     Selection,
     Severity,
     Site,
+    known_labels,
     span_in_days,
 )
 from tdrop.data.readers._event_queries import COMPETING, DAY, OUTCOME, Code, Queries, Relations, Wanted, window_ends
@@ -116,7 +117,7 @@ def read_events(store: Store, contract: Contract, extract: Extract) -> pd.DataFr
     frame = _joined(parts or [store.ask(queries.aggregates({}, {}))], contract, store)
     findings = [*_code_findings(store, asked, census, absent), *_unit_findings(asked, unknown)]
     if features:
-        findings += _doubt_findings(store.ask(queries.doubtful()))
+        findings += _doubt_findings(store.ask(queries.doubtful()), attrition)
     frame.attrs.update(findings=tuple(findings), attrition=attrition)
     return frame
 
@@ -288,17 +289,25 @@ def _outcome(answer: pd.DataFrame, contract: Contract, extract: Extract) -> pd.D
         days = np.where(happened, event, np.where(competed, competing, np.maximum(end, 0.0)))
         unit = extract.units.get(outcome.time, str(contract.column(outcome.time).unit))
         frame[outcome.time] = np.round(days * factor("day", unit, where=f"column '{outcome.time}'"), 9)
-        frame[outcome.event] = happened.astype(np.float64)
+        frame[outcome.event] = _ended(happened, competed, contract)
     elif outcome.column is not None:
         frame[outcome.column] = _within(event, happened, competed, competing, end, span_in_days(
             outcome.events.within or outcome.horizon
         ))  # fmt: skip
-    if outcome.events.competing is not None:
-        frame[outcome.events.competing.column] = competed.astype(np.float64)
     return frame
 
 
-def _within(event: Doubles, happened: Any, competed: Any, competing: Doubles, end: Doubles, days: float) -> Doubles:
+def _ended(happened: Mask, competed: Mask, contract: Contract) -> Any:
+    """How each follow-up ended (rows,), by the labels of the event's column."""
+    outcome = contract.outcome
+    labels = known_labels(contract.column(str(outcome.event)))
+    neither = next(label for label in labels if label not in (outcome.positive, *outcome.competing))
+    ended = np.where(happened, outcome.positive, neither).astype(object)
+    ended[competed] = outcome.competing[0] if outcome.competing else neither
+    return ended
+
+
+def _within(event: Doubles, happened: Mask, competed: Mask, competing: Doubles, end: Doubles, days: float) -> Doubles:
     """1 where the outcome came within `days`, 0 where it did not or could not any more, NaN where nobody knows."""
     y = np.full(len(event), np.nan)
     y[(end >= days) | (event > days) | (competed & (competing <= days)) | (competing > days)] = 0.0
@@ -340,7 +349,7 @@ def _code_findings(store: Store, asked: _Columns, census: pd.DataFrame, absent: 
         what = f"column '{name}'" if name is not None else "the outcome"
         words = f"{what}: {len(missing)} of {len(resolved)} codes are not recorded at this site{known}: {listed}"
         severity: Severity = "table_warning" if number in absent else "info"
-        fix = "check how the site codes it, and add its codes to the table"
+        fix = "check how the site codes it, and name its own codes under `reader.codes` of the site, or in the table"
         rule = f"{name or 'outcome'}.codes"
         yield Finding(rule, name, severity, len(missing), len(resolved), words, fix, about="file")
 
@@ -353,11 +362,21 @@ def _unit_findings(asked: _Columns, unknown: Mapping[int, tuple[int, int]]) -> I
         yield Finding(f"{column.name}.units", column.name, "table_warning", lost, total, words, fix)
 
 
-def _doubt_findings(answer: pd.DataFrame) -> Iterator[Finding]:
-    sentences = {"before_birth": "before the person's birth", "after_death": "after the day of the person's death"}
-    total = int(answer["records"].iloc[0])
-    for name, when in sentences.items():
-        count = 0 if pd.isna(answer[name].iloc[0]) else int(answer[name].iloc[0])
-        if count:
+def _doubt_findings(answer: pd.DataFrame, attrition: Mapping[str, int]) -> Iterator[Finding]:
+    """Records with impossible dates, records that are there twice, and persons who were born twice."""
+    counts = {str(name): 0 if pd.isna(answer[name].iloc[0]) else int(answer[name].iloc[0]) for name in answer}
+    dates = {"before_birth": "before the person's birth", "after_death": "after the day of the person's death"}
+    for name, when in dates.items():
+        if counts[name]:
             words = f"{{count}} of {{total}} records that the table asks for were made {when}"
-            yield Finding(f"table.{name}", None, "table_warning", count, total, words, "ask the site about their dates")
+            fix = "ask the site about their dates"
+            yield Finding(f"table.{name}", None, "table_warning", counts[name], counts["records"], words, fix)
+    if counts["repeated"]:
+        words = "{count} of {total} records that the table asks for repeat another one, and count once"
+        yield Finding("table.repeated", None, "info", counts["repeated"], counts["records"], words)
+    index_dates = attrition[_STEPS["by_occurrence"]]
+    births = index_dates - attrition[_STEPS["one_birth"]]
+    if births:
+        words = "{count} of {total} index dates are of persons with several dates of birth, and were not used"
+        fix = "ask the site which date of birth is right"
+        yield Finding("table.births", None, "table_warning", births, index_dates, words, fix)

@@ -82,10 +82,11 @@ def make_table(selector: str, index: list[str], values: list[str], others: list[
         for take in TAKES if code in values else TAKES[5:]:
             events = {selector: [code], "take": take, "window": [None if place % 2 else "-400 d", "0 d"]}
             columns.append({"name": f"{take}_{place}", "events": events})
-    columns += [{"name": "followed", "role": "label", "unit": "days"}, {"name": "died", "role": "ignored"},
-                {"name": "infarct", "role": "label", "type": "binary"}]  # fmt: skip
+    ended = {"type": "categorical", "categories": ["no", "yes", "died"]}
+    columns += [{"name": "followed", "role": "label", "unit": "days"}, {"name": "infarct", "role": "label", **ended}]
     timed = {"name": "o", "title": "o", "time": "followed", "event": "infarct", "horizon": "1 year",
-             "events": {selector: outcome, "competing": {"codes": ["MEDS_DEATH"], "column": "died"}}}  # fmt: skip
+             "positive": "yes", "competing": ["died"],
+             "events": {selector: outcome, "competing": {"codes": ["MEDS_DEATH"]}}}  # fmt: skip
     return Contract.model_validate(
         {"name": "t", "version": 1, "title": "T", "columns": columns, "outcome": timed, "index": {selector: index}}
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -13,13 +15,23 @@ import numpy as np
 import pandas as pd
 import pytest
 import sqlalchemy
+from conftest import PROJECT
 from event_cases import CONCEPTS, assert_same, by_hand, make_records, make_table
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 from waiting import postgres_server
 
 from tdrop.base import Absent, ContractError, DataError, OutOfTime, Unavailable
-from tdrop.contracts import Contract, Network, Site
-from tdrop.data import fingerprint, omop_tables, prepare_frame, read_extract, read_labels, write_meds, write_omop
+from tdrop.contracts import Contract, Network, Site, load_network
+from tdrop.data import (
+    fingerprint,
+    omop_tables,
+    prepare,
+    prepare_frame,
+    read_extract,
+    read_labels,
+    write_meds,
+    write_omop,
+)
 
 duckdb = pytest.importorskip("duckdb")
 
@@ -99,11 +111,11 @@ def test_every_door_gives_what_pandas_gives(door: tuple[str, Site, Any, Any]) ->
     assert [finding.rule for finding in frame.attrs["findings"] if finding.rule == "crea.units"] == ["crea.units"]
     every = make_table(
         index={"codes": ["SNOMED/399068003"], "occurrence": "every", "washout": "100 d"},
-        person="died", outcome=make_table().outcome.model_copy(update={"events": None}).model_dump(),
+        person="whose", outcome=make_table().outcome.model_copy(update={"events": None}).model_dump(),
     )  # fmt: skip
     again = read(where, every)
     assert_same(again, by_hand(records, periods, every), every)
-    assert again["died"].tolist() == again["patient"].str.partition("-")[0].tolist()
+    assert again["whose"].tolist() == again["patient"].str.partition("-")[0].tolist()
 
 
 @pytest.mark.parametrize("door", ["meds", "parquet", "sqlite", "postgres"], indirect=True)
@@ -113,11 +125,12 @@ def test_a_target_holds_no_outcome_and_its_labels_hold_nothing_else(door: tuple[
     labels = {"location": where.location, "reader": where.reader.model_dump(), "settle_seconds": 0}
     target = Site.model_validate(where.model_dump() | {"role": "target", "source": "s", "labels": labels})
     frame = read(target, contract)
-    assert not {"followed", "infarct", "died"} & set(frame)
+    assert not {"followed", "infarct"} & set(frame)
     plain = by_hand(records, periods, contract)
     found = read_labels(target, contract, frame["patient"], home=Path(), base=Path())
-    y = np.where((plain["infarct"] == 1) & (plain["followed"] <= 3 * 365.25), 1.0,
-                 np.where(plain["followed"] >= 3 * 365.25, 0.0, np.nan))  # fmt: skip
+    # Who died first can never have it; who left first may have had it.
+    ended, early = plain["infarct"], plain["followed"] < 3 * 365.25
+    y = np.where((ended == "yes") & early, 1.0, np.where(early & (ended == "no"), np.nan, 0.0))
     np.testing.assert_array_equal(found.y, y)
 
 
@@ -125,15 +138,16 @@ def test_a_target_holds_no_outcome_and_its_labels_hold_nothing_else(door: tuple[
 def test_an_outcome_of_one_column_is_known_only_to_who_was_followed(door: tuple[str, Site, Any, Any]) -> None:
     kind, where, records, periods = door
     timed = make_table()
-    columns = [item.model_dump() for item in timed.columns if item.name != "followed"]
+    columns = [item.model_dump() for item in timed.columns if item.name not in ("followed", "infarct")]
+    columns.append({"name": "infarct", "role": "label", "type": "binary"})
     assert timed.outcome.events is not None
     outcome = {"name": "mi", "title": "infarction", "column": "infarct",
                "events": {**timed.outcome.events.model_dump(), "within": "3 years"}}  # fmt: skip
     contract = make_table(columns=columns, outcome=outcome)
     plain = by_hand(records, periods, timed)
     days = 3 * 365.25
-    known = (plain["followed"] >= days) | (plain["infarct"] == 1) | (plain["died"] == 1)
-    y = np.where(known, ((plain["infarct"] == 1) & (plain["followed"] <= days)).astype(float), np.nan)
+    known = (plain["followed"] >= days) | (plain["infarct"] != "no")
+    y = np.where(known, ((plain["infarct"] == "yes") & (plain["followed"] <= days)).astype(float), np.nan)
     np.testing.assert_array_equal(read(where, contract)["infarct"], y)
     assert (y == 0).any()
     assert (y == 1).any()
@@ -211,7 +225,7 @@ def test_a_record_of_the_index_day_counts_when_it_is_not_later(tmp_path: Path) -
     condition.to_parquet(tmp_path / "condition_occurrence.parquet")
     frame = read(site(tmp_path, "omop"), make_table())
     assert frame["diabetes"].tolist() == [1, 1, 1, 0]
-    assert frame["infarct"].tolist() == [0, 0, 0, 1]
+    assert frame["infarct"].tolist() == ["no", "no", "no", "yes"]
 
 
 @pytest.mark.parametrize("door", ["parquet", "meds"], indirect=True)
@@ -283,10 +297,11 @@ def test_records_before_birth_and_after_death_are_counted(tmp_path: Path) -> Non
     indexed = records.loc[records["subject"] == dead["subject"], "code"].eq("SNOMED/399068003").any()
     assert indexed
     write_meds(tmp_path, records, CONCEPTS)
-    contract = make_table(index={"codes": ["SNOMED/399068003"], "occurrence": "every"}, person="died",
+    contract = make_table(index={"codes": ["SNOMED/399068003"], "occurrence": "every"}, person="whose",
                           outcome=make_table().outcome.model_copy(update={"events": None}).model_dump())  # fmt: skip
     findings = {finding.rule: finding.count for finding in read(site(tmp_path, "meds"), contract).attrs["findings"]}
     assert findings["table.before_birth"] == 1
+    assert findings["table.repeated"] > 0
     assert findings["table.after_death"] == 1
 
 
@@ -298,6 +313,7 @@ def test_a_person_with_two_births_is_no_row(tmp_path: Path) -> None:
     write_meds(tmp_path, records, CONCEPTS)
     frame = read(site(tmp_path, "meds"), make_table())
     assert str(with_index) not in frame["patient"].tolist()
+    assert {item.rule: item.count for item in frame.attrs["findings"]}["table.births"] == 1
     steps = frame.attrs["attrition"]
     assert steps["of persons with not more than one date of birth"] == steps["index dates, by `occurrence`"] - 1
 
@@ -421,3 +437,32 @@ def test_a_network_reads_a_database_as_it_reads_a_file(cdm: Path, network: Netwo
     both = [prepare_frame(raw, contract, site(cdm, "omop")).frame for raw in (frame, from_file)]
     assert not both[0].attrs
     pd.testing.assert_frame_equal(*(item[[column.name for column in contract.features]] for item in both))
+
+
+def test_the_contracts_on_the_page_read_both_doors_alike(tmp_path: Path) -> None:
+    """The page's table and sites, as they stand there, from OMOP files and from MEDS files of the same records."""
+    page = (PROJECT / "docs" / "OMOP_MEDS.md").read_text(encoding="utf-8")
+    table, source, target = re.findall(r"```yaml\n(.*?)```", page, flags=re.DOTALL)
+    contracts = tmp_path / "data_contracts"
+    for name, text in {"tables/prostate": table, "sites/hillside": source, "sites/lakeside": target}.items():
+        (contracts / name).parent.mkdir(parents=True, exist_ok=True)
+        (contracts / f"{name}.yaml").write_text(text, encoding="utf-8")
+    records, periods = make_records(150, seed=4)
+    write_omop(tmp_path / "omop", records, CONCEPTS, periods)
+    write_meds(tmp_path / "meds", records, CONCEPTS)
+    for file in tmp_path.rglob("*.parquet"):
+        os.utime(file, (time.time() - 60,) * 2)
+    network = load_network(contracts)
+    contract = network.contract("prostate")
+    sides = [prepare(network.site(name), network, home=tmp_path).frame for name in ("hillside", "lakeside")]
+    assert [item.name for item in contract.features] == ["age", "psa", "diabetes", "visits", "treatment"]
+    assert "ended" in sides[0]
+    assert set(sides[0]["ended"].dropna()) == {"left", "infarct", "died"}
+    assert "ended" not in sides[1]
+    labels = read_labels(network.site("lakeside"), contract, sides[1]["patient"], home=tmp_path, base=tmp_path)
+    assert labels.counts.known > 0
+    # A washout asks for a year of observation, which MEDS counts from the first record.
+    both = sides[0].merge(sides[1], on="patient", suffixes=("", "_meds"))
+    assert len(both) > 20
+    for item in contract.features:
+        assert both[item.name].astype(str).equals(both[f"{item.name}_meds"].astype(str)), item.name
