@@ -104,7 +104,7 @@ SEED = 0
 
 @stage("propensity", in_worker=True)
 def fitted_propensity(folder: Path, encoded: Ref, seed: int = SEED) -> None:
-    """Writes propensity.npz, fitted once a site and used by all that weigh or match.
+    """Writes propensity.npz, fitted once per site and used by all that weigh or match.
 
     A site of fewer than 2 rows has none, and then the stage is empty.
     """

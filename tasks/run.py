@@ -97,7 +97,7 @@ class Trained:
     Attributes:
         trials: Every trial.
         picked: The trial whose settings were refitted.
-        fits: One fit a seed.
+        fits: One fit per seed.
         folds: Out-of-fold scores, where the criterion needs them.
         ablations: Of methods that used the target's unlabelled patients, the first seed's fit without them.
         failed: Methods that failed, with a sentence each.

@@ -32,7 +32,7 @@ class ServedModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
         self.served = Served.load(folder)
 
     def predict(self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
-        """Returns risk, sd, low, high and refer, one row a patient in the order given."""
+        """Returns risk, sd, low, high and refer, one row per patient in the order given."""
         return self.served.predict(model_input)
 
 

@@ -281,7 +281,7 @@ def _unknown_labels(frame: pd.DataFrame, contract: Contract) -> Mask:
 def _label_table(
     frame: pd.DataFrame, bad: Mask, unclear: Mask, contract: Contract, patients: pd.Index, lines: NDArray[Any]
 ) -> pd.DataFrame:
-    """One row a row of the label file: id, row, y, censored, and why it gives no outcome, or empty if it does."""
+    """One row per row of the label file: id, row, y, censored, and why it gives no outcome, or empty if it does."""
     y, censored = _outcome_of(frame, contract)
     listed = frame[contract.id_column]
     table = pd.DataFrame({"id": listed, "row": lines, "y": y, "censored": censored & ~bad & ~unclear})

@@ -2,7 +2,7 @@
 
 `Published` holds what has left of a site, so that a report of nearly the same patients does not leave after it.
 
-A state is one number a patient, made of everything that is known about the patient. A state may leave when it is one
+A state is one number per patient, made of everything that is known about the patient. A state may leave when it is one
 that left before, or when at least `threshold` patients tell it from every one that did. That must hold for the patients
 with what is known of their outcomes, for the patients alone (outcomes that arrive would else cover who came), and for
 those of the source.

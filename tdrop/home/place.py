@@ -87,7 +87,7 @@ class Place:
         return _read_network(folder, tuple((str(file), *_stamp(file)) for file in sorted(folder.rglob("*.y*ml"))))
 
     def resolve(self, name: str) -> ResolvedSite:
-        """A site with everything that its files say; once a run, which then passes it on."""
+        """A site with everything that its files say; once per run, which then passes it on."""
         network = self.network()
         site = network.site(name)
         return ResolvedSite(self, network, site, network.contract_of(site), network.sources_of(site))

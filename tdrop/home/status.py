@@ -1,4 +1,4 @@
-"""One status file a site: what the last run was made from, and how it ended.
+"""One status file per site: what the last run was made from, and how it ended.
 
 Comparing it with what is there now tells, without importing anything heavy, whether a scheduled
 run has anything to do.

@@ -95,7 +95,7 @@ class Served:
         return summary if self.recalibration is None else self.recalibration.move(summary)
 
     def predict(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Returns risk, sd, low, high and refer, one row a patient in the order given.
+        """Returns risk, sd, low, high and refer, one row per patient in the order given.
 
         A patient is referred when the interval reaches the site's risk level although the risk
         does not. The capacity share needs a whole list of patients, and who is unlike anyone the model
