@@ -87,9 +87,6 @@ def held_out_risks(folder: Path, rows: Ref, method: str, settings: Settings, hel
     """Writes out_of_fold.npz: one fold's risks by a fit that did not see it; or failure.json."""
     source, target = load_pair(rows.path)
     dealt = deal_folds(source, seed=seed, folds=folds)
-    if site_folds(source) is not None:
-        # A site that is left out plays the target: its patients are all that a fit may see of it.
-        target = source.take(dealt[0][dealt[1] == held]).unlabelled()
     try:
         risks = predict_folds(build(method, **settings), source, target, dealt, (held,), seed=seed)
     except FitError as error:

@@ -9,10 +9,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 
 from tdrop.base import INTERVAL_LEVEL, Cohort, Doubles, Fitted, Floats, Task
-from tdrop.methods import build
+from tdrop.choose import pick_site_input
+from tdrop.methods import SITE_INPUT, build
 
 
 class _TransferEstimator(BaseEstimator):  # type: ignore[misc]
@@ -50,6 +57,7 @@ class _TransferEstimator(BaseEstimator):  # type: ignore[misc]
         task: Task,
         classes: tuple[str, ...] = (),
         sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> Self:
         """Fits on source rows (rows, features) and y (rows,); without `X_target` the source stands for the target."""
         target = rows if X_target is None else validate_data(self, X_target, dtype=np.float32, reset=False)
@@ -60,9 +68,15 @@ class _TransferEstimator(BaseEstimator):  # type: ignore[misc]
             if task != "regression" and len(np.unique(y[weight > 0])) < 2:
                 raise ValueError("Classifier can't train when only one class is present.")
         about: dict[str, Any] = {"task": task, "classes": classes}
-        source = Cohort("source", np.arange(len(rows)), names, rows, y.astype(np.float32), weight=weight, **about)
+        origins = None if groups is None else column_or_1d(groups).astype(str)
+        check_consistent_length(rows, origins)
+        about_source: dict[str, Any] = {"weight": weight, "origins": origins, **about}
+        source = Cohort("source", np.arange(len(rows)), names, rows, y.astype(np.float32), **about_source)
         here = Cohort("target", np.arange(len(target)), names, target, **about)
-        self.fitted_ = build(self.method).with_settings(**(self.settings or {})).fit(source, here, None, seed=self.seed)
+        method = build(self.method, **(self.settings or {}))
+        if pick_site_input(method, source, seed=self.seed):
+            method = build(self.method, **{**method.settings(), SITE_INPUT: True})
+        self.fitted_ = method.fit(source, here, None, seed=self.seed)
         return self
 
     def _mean(self, X: ArrayLike) -> Doubles:
@@ -97,10 +111,13 @@ class TransferClassifier(ClassifierMixin, _TransferEstimator):  # type: ignore[m
         y: ArrayLike,
         X_target: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> Self:
         """Fits on labelled source rows X (rows, features), y (rows,) and the target's rows without labels.
 
         Without `X_target` the source's own rows stand for the target: no transfer, for pipelines that know of none.
+        With `groups` (rows,), the site of each row, of three sites or more and two classes, each site is left out once
+        to see whether the method should know the site; it then predicts by whom the target's rows resemble.
         Each outcome counts `sample_weight` (rows,) times, such as 1 / G where others left before the horizon
         (`tdrop.data.weigh_outcomes`); rows of weight 0 teach nothing.
         """
@@ -110,7 +127,7 @@ class TransferClassifier(ClassifierMixin, _TransferEstimator):  # type: ignore[m
         if len(self.classes_) < 2:
             raise ValueError("Classifier can't train when only one class is present.")
         if len(self.classes_) == 2:
-            return self._fit(rows, outcome, X_target, "binary", sample_weight=sample_weight)
+            return self._fit(rows, outcome, X_target, "binary", sample_weight=sample_weight, groups=groups)
         names = tuple(str(index) for index in range(len(self.classes_)))
         return self._fit(rows, outcome, X_target, "classes", names, sample_weight)
 

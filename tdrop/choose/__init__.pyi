@@ -34,6 +34,7 @@ from .tuning import (
     failed_trial as failed_trial,
     mark_picked as mark_picked,
     pick_place as pick_place,
+    pick_site_input as pick_site_input,
     promising as promising,
     refit as refit,
     run_trial as run_trial,

@@ -179,12 +179,17 @@ def predict_folds(
     seed: int,
     passes: int = TUNING_PASSES,
 ) -> OutOfFold:
-    """Fits the method once for every fold in `held`, on the other folds' rows, and predicts that fold's."""
+    """Fits the method once for every fold in `held`, on the other folds' rows, and predicts that fold's.
+
+    A whole site that is left out plays the target: its patients are all that a fit may see of it.
+    """
     rows, fold = dealt
+    by_site = site_folds(source) is not None
     parts = []
     for number in held:
         away = fold == number
-        fitted = method.fit(source.take(rows[~away]), target.unlabelled(), None, seed=seed)
+        here = source.take(rows[away]) if by_site else target
+        fitted = method.fit(source.take(rows[~away]), here.unlabelled(), None, seed=seed)
         summary = fitted.summarise(source.X[rows[away]], passes, seed=seed)
         if not (np.isfinite(summary.mean).all() and np.isfinite(summary.sd).all()):
             raise FitError(f"method '{method.name}' predicted values that are not finite; lower its learning rate")

@@ -21,6 +21,7 @@ from tdrop.choose.out_of_fold import (
     TUNING_PASSES,
     Losses,
     OutOfFold,
+    count_folds,
     deal_folds,
     predict_folds,
     site_folds,
@@ -267,6 +268,16 @@ def pick_place(name: str, trials: Sequence[Trial]) -> int:
     stays = 0 in compared and _loss_of(trials[0]) - _loss_of(trials[best]) <= WORTH
     picked = 0 if stays else best
     return len(trials) - 1 if prefers_site(trials[picked], trials[-1]) else picked
+
+
+def pick_site_input(method: Method, source: Cohort, *, seed: int) -> bool:
+    """Whether held-out sites prefer the method with the site as an input; False with fewer than three sites."""
+    if site_folds(source) is None:
+        return False
+    folds, nobody = count_folds(source, TUNING_FOLDS), np.array([], dtype=np.int64)
+    knowing = build(method.name, **{**method.settings(), SITE_INPUT: True})
+    plain, other = (run_trial(one, source, source, nobody, seed=seed, folds=folds)[0] for one in (method, knowing))
+    return prefers_site(plain, other)
 
 
 def prefers_site(pooled: Trial, other: Trial) -> bool:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
+from tdrop import TransferClassifier
 from tdrop.base import Cohort
 from tdrop.choose import Trial, pick_place
 from tdrop.methods import build, load
@@ -78,3 +79,20 @@ def test_held_out_sites_decide_whether_the_site_is_an_input():
     assert pick_place("mlp", [*plain, trial(0.51, 0.49, site_input=True)]) == 2
     assert pick_place("mlp", [*plain, trial(0.40, 0.51, site_input=True)]) == 0
     assert pick_place("mlp", [*plain, Trial("mlp", {"site_input": True}, failure="no")]) == 0
+
+
+def test_a_classifier_with_groups_knows_the_site_where_held_out_sites_prefer_it():
+    """Each level has two sites: whoever resembles one of them has its level. Two sites alone decide nothing."""
+    target = patients("high", 300, 3)
+    parts = [patients(site, 200, seed) for site in LEVELS for seed in (4, 5)]
+    X, y = (np.concatenate([getattr(part, name) for part in parts]) for name in ("X", "y"))
+    sites = np.repeat([f"{part.site} {place % 2}" for place, part in enumerate(parts)], 200)
+    model = TransferClassifier(settings={"refits": 3})
+    assert set(model.fit(X, y, target.X, groups=sites).fitted_.shares) == set(sites)
+    knowing = log_loss(target.y, model.predict_proba(target.X)[:, 1])
+    plain = model.fit(X, y, target.X)
+    assert not hasattr(plain.fitted_, "shares")
+    assert knowing < log_loss(target.y, plain.predict_proba(target.X)[:, 1])
+    assert not hasattr(model.fit(X[:400], y[:400], target.X, groups=sites[:400]).fitted_, "shares")
+    with pytest.raises(ValueError, match="inconsistent"):
+        model.fit(X, y, groups=sites[:-1])
