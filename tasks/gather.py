@@ -33,6 +33,7 @@ from tdrop.home import (
     FRAME,
     PREDICTIONS,
     REFUSED,
+    SMALL_SOURCES,
     Place,
     Ref,
     ResolvedSite,
@@ -61,6 +62,7 @@ def gather(place: Place, run: Run, promotion: Promotion | None) -> ReportData:
     return ReportData(
         site=site.site,
         source_title=site.source_title,
+        small_sources=stages.encoded.json(SMALL_SOURCES),
         source_titles={own.name: own.title for own in site.sources},
         contract=site.contract,
         validation=stages.target.record(Validation, "validation.json"),

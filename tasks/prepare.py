@@ -22,6 +22,7 @@ from tdrop.data import (
     CensoringSummary,
     Encoder,
     FollowUp,
+    compare_sources,
     follow_up_of,
     join_summaries,
     label_fingerprint,
@@ -44,6 +45,7 @@ from tdrop.home import (
     LETTER,
     PRIVATE,
     REFUSED_EXTRACT,
+    SMALL_SOURCES,
     SOURCE,
     TARGET,
     Inputs,
@@ -127,11 +129,16 @@ def require_usable(site: ResolvedSite, prepared: Ref) -> None:
 @stage("pooled")
 def pooled_rows(folder: Path, sources: Sequence[ResolvedSite], prepared: Sequence[Ref]) -> None:
     """Writes frame.parquet with the checked rows of several sources, each with its site, and validation.json."""
-    frames = [pd.read_parquet(ref.path / FRAME) for ref in prepared]
-    named = [frame.assign(**{ORIGIN: source.name}) for frame, source in zip(frames, sources, strict=True)]
-    pd.concat(named, ignore_index=True).to_parquet(folder / FRAME, index=False)
-    validations = [ref.record(Validation, "validation.json") for ref in prepared]
-    write_record(folder / "validation.json", join_validations(validations))
+    contract = sources[0].contract
+    frames = {source.name: pd.read_parquet(ref.path / FRAME) for source, ref in zip(sources, prepared, strict=True)}
+    findings = compare_sources(frames, contract, [source.site for source in sources])
+    pool = pd.concat([frame.assign(**{ORIGIN: name}) for name, frame in frames.items()], ignore_index=True)
+    # The same patient at two sources would be left out and learned from at once: the first source keeps the row.
+    known = [column.name for column in contract.features if column.name in pool]
+    elsewhere = pool.duplicated([contract.id_column, *known]) & ~pool.duplicated([ORIGIN, contract.id_column, *known])
+    pool[~elsewhere].reset_index(drop=True).to_parquet(folder / FRAME, index=False)
+    joined = join_validations([ref.record(Validation, "validation.json") for ref in prepared])
+    write_record(folder / "validation.json", joined.with_findings(findings))
 
 
 @stage("labelled")
@@ -171,6 +178,10 @@ def labelled_rows(
     name = ", ".join(source.name for source in sources)
     y, weight, summaries = _weighed(frame, encoder, outcomes, sources)
     kept = np.isfinite(y) if weight is None else np.isfinite(y) | outcomes.censored
+    small = _few_outcomes(frame, y)
+    write_json(folder / SMALL_SOURCES, small)
+    if small:
+        kept &= ~frame[ORIGIN].isin(small).to_numpy()
     frame = frame[kept].reset_index(drop=True)
     if weight is None:
         cohort = encoder.encode(frame, name, y=y[kept], persons=persons_of(frame, contract))
@@ -183,6 +194,20 @@ def labelled_rows(
     write_json(folder / "outcomes.json", outcomes.counts)
     if summaries:
         write_record(folder / CENSORING, join_summaries(list(summaries.values())))
+
+
+#: Patients of each outcome that one of several sources needs, to be learned from.
+FEWEST_OUTCOMES = 10
+
+
+def _few_outcomes(frame: pd.DataFrame, y: Doubles) -> list[str]:
+    """Of several sources, those with too few patients of one of two outcomes; none where all have too few."""
+    if ORIGIN not in frame or not set(np.unique(y[np.isfinite(y)])) <= {0.0, 1.0}:
+        return []
+    kinds = [pd.Series(y == outcome).groupby(frame[ORIGIN].to_numpy()).sum() for outcome in (0, 1)]
+    fewest = pd.concat(kinds, axis=1).min(axis=1)
+    small = sorted(map(str, fewest.index[fewest < FEWEST_OUTCOMES]))
+    return small if len(small) < len(fewest) else []
 
 
 @dataclass(frozen=True)
@@ -257,6 +282,7 @@ def encoded_pair(folder: Path, site: ResolvedSite, labelled: Ref, target: Ref) -
             shutil.copyfile(labelled.path / name, folder / name)
     save_cohort(folder / TARGET, encoder.encode(frame, site.name, persons=persons_of(frame, site.contract)))
     write_json(folder / "counts.json", {"outcomes": labelled.json("outcomes.json"), "unseen": encoder.unseen(frame)})
+    shutil.copyfile(labelled.path / SMALL_SOURCES, folder / SMALL_SOURCES)
     write_record(folder / LABELLED, labelled)
 
 

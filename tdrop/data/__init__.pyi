@@ -72,7 +72,11 @@ from .simulation import (
     write_demo_network as write_demo_network,
 )
 from .site_proposal import in_people as in_people, propose_site as propose_site
-from .suspicions import compare_extracts as compare_extracts
+from .suspicions import (
+    BETWEEN as BETWEEN,
+    compare_extracts as compare_extracts,
+    compare_sources as compare_sources,
+)
 from .table_proposal import (
     TableProposal as TableProposal,
     likely_outcomes as likely_outcomes,

@@ -7,7 +7,7 @@ were looked at and are as they should be.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -87,6 +87,37 @@ def compare_extracts(
             findings += _categories(column, source, target, site)
     findings += _shared_patients(source_frame, target_frame, contract, site)
     return tuple(accept(finding, site) for finding in findings)
+
+
+#: Rules of findings between sources begin with this.
+BETWEEN = "between."
+
+
+def compare_sources(
+    frames: Mapping[str, pd.DataFrame], contract: Contract, sites: Sequence[Site]
+) -> tuple[Finding, ...]:
+    """Compares each of several sources' used rows with those of the others, and names the one that is odd.
+
+    Of two sources the second is compared with the first.
+
+    Args:
+        frames: By source, its used rows.
+        contract: Their table.
+        sites: The sources, in the same order.
+    """
+    findings = []
+    for place, site in enumerate(sites):
+        if len(sites) == 2 and place == 0:
+            continue
+        others = pd.concat([frame for name, frame in frames.items() if name != site.name], ignore_index=True)
+        for finding in compare_extracts(others, frames[site.name], contract, site):
+            words = finding.words.replace("a model for this site does without it", "there it is taken as unknown")
+            words = words.replace("the source's", "the other sources'").replace("the source", "the other sources")
+            words = words.replace("a source patient", "one of their patients")
+            rule, severity = f"{BETWEEN}{site.name}.{finding.rule}", finding.severity
+            severity = "table_warning" if severity == "table_stop" else severity
+            findings.append(replace(finding, rule=rule, severity=severity, words=f"source '{site.name}': {words}"))
+    return tuple(findings)
 
 
 def accept(finding: Finding, site: Site) -> Finding:

@@ -16,6 +16,7 @@ from .files import (
     REFUSED_EXTRACT as REFUSED_EXTRACT,
     RISKS as RISKS,
     SETS as SETS,
+    SMALL_SOURCES as SMALL_SOURCES,
     SOURCE as SOURCE,
     TARGET as TARGET,
     load_cohort as load_cohort,

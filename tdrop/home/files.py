@@ -12,6 +12,8 @@ from tdrop.base import Cohort, Feature, Summary, Task, plain, read, read_arrays
 
 #: Files of a stage with encoded patients; its source alone is a stage too, which the last one names.
 SOURCE, TARGET, ENCODER, LABELLED = "source.npz", "target.npz", "encoder.json", "labelled.json"
+#: Names of sources with too few outcomes to learn from.
+SMALL_SOURCES = "small_sources.json"
 #: What was done about source patients who left before the horizon.
 CENSORING = "censoring.json"
 #: An extract's checked rows.

@@ -163,6 +163,7 @@ class ReportData:
         previous: Summary of the last report, or None.
         rehearsal: What rehearsals of the table showed, in a sentence; empty where there was none.
         source_titles: By source, its name for people.
+        small_sources: Names of sources that had too few outcomes to learn from.
         promotion: Who took a model into use, or None.
         recalibration: What known outcomes suggest, or None.
         forecast: What was expected before any outcome, or None.
@@ -199,6 +200,7 @@ class ReportData:
     previous: SiteSummary | None = None
     rehearsal: str = ""
     source_titles: Mapping[str, str] = field(default_factory=dict)
+    small_sources: Sequence[str] = ()
     promotion: Promotion | None = None
     recalibration: Recalibration | None = None
     forecast: Forecast | None = None

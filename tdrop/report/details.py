@@ -29,7 +29,7 @@ from tdrop.report.sentences import (
     unlabelled_sentences,
     verdict_words,
 )
-from tdrop.report.sites import held_out_table, influence_table, site_sentences
+from tdrop.report.sites import held_out_table, influence_table, odd_sources, site_sentences
 from tdrop.report.summary import unknowns
 from tdrop.report.text import axis_titles, feature_titles, method_label, moment, row_interval, row_text, value_names
 from tdrop.served import FEWEST, drawable
@@ -63,7 +63,7 @@ def details_values(data: ReportData) -> dict[str, Any]:
         "settings": tables.settings_table(data),
         "held_out": held_out_table(data),
         "influence": influence_table(data),
-        "site_sentences": site_sentences(data),
+        "site_sentences": [*odd_sources(data), *site_sentences(data)],
         "recalibration": None if recalibration is None else tables.recalibration_table(recalibration),
         "labels": None if data.labels is None else tables.label_table(data.labels),
         "database": tables.attrition_table(data.validation),

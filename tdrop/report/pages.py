@@ -23,7 +23,7 @@ from tdrop.methods import label
 from tdrop.report.data import ReportData, SiteSummary
 from tdrop.report.details import details_values, patient_values
 from tdrop.report.sentences import VERDICTS, method_sentence, report_verdict, verdict_word, verdict_words
-from tdrop.report.sites import forest_rows, site_sentences
+from tdrop.report.sites import forest_rows, odd_sources, site_sentences
 from tdrop.report.summary import expected_sentences, report_summary, review_example, unknowns
 from tdrop.report.text import say, template_environment
 from tdrop.report.worth import find_worst_group, weigh_worth
@@ -74,7 +74,7 @@ def render_report(data: ReportData) -> str:
         method_sentence=method_sentence(data),
         expected=expected_sentences(data),
         forest=forest_rows(data),
-        site_sentences=site_sentences(data)[:2],
+        site_sentences=[*odd_sources(data)[:1], *site_sentences(data)[:2]],
         unknowns=unknowns(data),
         example=review_example(data),
         guessed=data.site.decision.guessed or "decision" not in data.site.model_fields_set,

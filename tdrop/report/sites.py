@@ -9,6 +9,7 @@ from scipy.stats import norm
 
 from tdrop.base import Count
 from tdrop.choose import Trial
+from tdrop.data import BETWEEN
 from tdrop.forecast import HeldOutSite, NextSite
 from tdrop.report.data import ReportData
 from tdrop.report.tables import Table, cells
@@ -81,6 +82,18 @@ def resemblance_sentence(data: ReportData) -> str:
     known = sorted(zip(shares.resembled, shares.sites, strict=True), reverse=True)
     named = [(value, data.source_titles.get(site, site)) for value, site in known if value >= SMALLEST_SHARE][:3]
     return say("resemblance", shares=named)
+
+
+def odd_sources(data: ReportData) -> list[str]:
+    """Says which sources were left out, contradict the others, or look as if they were written in another way."""
+    titles = data.source_titles
+    sentences = [say("small_source", name=titles.get(name, name)) for name in data.small_sources]
+    sites = () if data.forecast is None else data.forecast.held_out.get(data.method, ())
+    for site in sites:
+        if site.auroc + float(norm.ppf(0.975)) * site.variances.get("auroc", 0.0) ** 0.5 < 0.5:
+            sentences.append(say("source_contradicts", name=titles.get(site.site, site.site), site=site))
+    between = [finding for finding in data.source_validation.findings if finding.rule.startswith(BETWEEN)]
+    return [*sentences, *(f"{finding.sentence[:1].upper()}{finding.sentence[1:]}." for finding in between)]
 
 
 def site_sentences(data: ReportData) -> list[str]:
