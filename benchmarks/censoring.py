@@ -104,7 +104,7 @@ def measure_draw(design: str, seed: int) -> list[float]:
         *errors_of(drawn).ravel().tolist(),
         *held,
         effective,
-        summary.largest_weight,
+        summary.largest_weight or 1.0,
     ]
 
 

@@ -11,11 +11,12 @@ import pandas as pd
 from tasks.audit import AUDIT, Audit, observe, prior_of_lines, usable_list, weighed_outcomes
 from tasks.evidence import fitted_propensity, load_predictions, load_propensity, unlike_patients
 from tasks.labels import OUTCOMES, KnownLabels, read_list
+from tasks.prepare import rows_of
 from tasks.run import Run
 from tdrop.base import DataError, read_arrays, read_record, write_record
 from tdrop.choose import Trial
 from tdrop.contracts import Validation
-from tdrop.data import Encoder, LabelCounts
+from tdrop.data import CensoringSummary, Encoder, FollowUp, LabelCounts, follow_up_of
 from tdrop.evaluate import (
     Evaluation,
     LeftOut,
@@ -29,6 +30,7 @@ from tdrop.evaluate import (
 from tdrop.figures import DropoutRates
 from tdrop.forecast import REHEARSAL, Forecast, Observation, Rehearsal
 from tdrop.home import (
+    CENSORING,
     FORECAST,
     FRAME,
     PREDICTIONS,
@@ -76,6 +78,8 @@ def gather(place: Place, run: Run, promotion: Promotion | None) -> ReportData:
         y=y,
         weight=None if known is None else known.weight,
         follow_up=None if known is None else known.follow_up,
+        followed=_followed(site, stages.source),
+        censoring=_censoring(stages.encoded),
         unlike=unlike_patients(fitted_propensity(place, stages.encoded)),
         source_frame=pd.read_parquet(stages.source.path / FRAME),
         target_frame=pd.read_parquet(stages.target.path / FRAME),
@@ -94,6 +98,22 @@ def gather(place: Place, run: Run, promotion: Promotion | None) -> ReportData:
         left_out=left_out(site, stages.source, stages.encoded),
         batches=read_batches(place.site(run.site)),
     )
+
+
+def _followed(site: ResolvedSite, source: Ref) -> dict[str, FollowUp]:
+    """By source, how long its patients were followed, where its extract says so."""
+    frame = pd.read_parquet(source.path / FRAME)
+    followed: dict[str, FollowUp] = {}
+    for one in site.resolved_sources():
+        if one.site.role == "source" and set(site.contract.outcome.columns) <= set(frame):
+            rows = follow_up_of(frame[rows_of(frame, one)], site.contract)
+            followed |= {} if rows is None else {one.site.title or one.name: rows}
+    return followed
+
+
+def _censoring(encoded: Ref) -> CensoringSummary | None:
+    file = encoded.path / CENSORING
+    return read_record(CensoringSummary, file) if file.is_file() else None
 
 
 def _recalibration(place: Place, run: Run, known: KnownLabels) -> Recalibration:

@@ -88,7 +88,7 @@ class KnownLabels:
         y: Outcomes (rows,), NaN where unknown.
         weight: For how many patients each stands because others left before the horizon (rows,), 0 where unknown; None
             where all count alike.
-        follow_up: How long patients were followed, where the outcome is a time and an event that are weighted.
+        follow_up: How long patients were followed, where the outcome is a time and an event.
     """
 
     y: Doubles
@@ -103,8 +103,10 @@ class KnownLabels:
     def save(self, path: Path) -> None:
         """Writes outcomes.npz."""
         arrays: dict[str, Any] = {"y": self.y}
-        if self.weight is not None and self.follow_up is not None:
-            arrays |= {"weight": self.weight, **vars(self.follow_up)}
+        if self.follow_up is not None:
+            arrays |= vars(self.follow_up)
+        if self.weight is not None:
+            arrays["weight"] = self.weight
         np.savez(path, **arrays)
 
     @classmethod
@@ -113,10 +115,10 @@ class KnownLabels:
         if not path.is_file():
             return None
         data = read_arrays(path)
-        if "weight" not in data:
+        if "time" not in data:
             return cls(data["y"])
         follow_up = FollowUp(data["time"], data["event"], data["competing"], float(data["horizon"]))
-        return cls(data["y"], data["weight"], follow_up)
+        return cls(data["y"], data.get("weight"), follow_up)
 
 
 def weigh_labels(labels: Labels, contract: Contract, cohort: Cohort, where: str) -> tuple[KnownLabels, LabelCounts]:
@@ -139,7 +141,7 @@ def weigh_labels(labels: Labels, contract: Contract, cohort: Cohort, where: str)
         effective_n=summary.effective_n if weight is not None else None,
         largest_weight=summary.largest_weight if weight is not None else None,
     )
-    return KnownLabels(labels.y, weight, None if weight is None else labels.follow_up), counts
+    return KnownLabels(labels.y, weight, labels.follow_up), counts
 
 
 def open_or_refuse(site: ResolvedSite, folder: Path, cohort: Cohort, labels: OutcomeFile) -> KnownLabels | None:

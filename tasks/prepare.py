@@ -220,7 +220,8 @@ class _SourceOutcomes:
     censored: Mask
 
 
-def _rows_of(frame: pd.DataFrame, source: ResolvedSite) -> Mask:
+def rows_of(frame: pd.DataFrame, source: ResolvedSite) -> Mask:
+    """Which checked rows are of one source (rows,): all where nothing was pooled."""
     return np.asarray(frame[ORIGIN] == source.name) if ORIGIN in frame else np.ones(len(frame), dtype=bool)
 
 
@@ -229,7 +230,7 @@ def _known_outcomes(frame: pd.DataFrame, sources: Sequence[ResolvedSite]) -> _So
     total: Counter[str] = Counter()
     follow_up = {}
     for source in sources:
-        own = _rows_of(frame, source)
+        own = rows_of(frame, source)
         rows, contract = frame[own], source.contract
         if source.site.role == "both":
             ids, base = rows[contract.id_column].to_numpy(), source.network.base
@@ -257,7 +258,7 @@ def _weighed(
     each, summaries = np.isfinite(outcomes.y).astype(np.float64), {}
     weighted = False
     for source in sources:
-        followed, own = outcomes.follow_up.get(source.name), _rows_of(frame, source)
+        followed, own = outcomes.follow_up.get(source.name), rows_of(frame, source)
         if followed is None:
             continue
         cohort = encoder.encode(frame[own].reset_index(drop=True), source.name)

@@ -257,7 +257,9 @@ def _figures(data: ReportData) -> dict[str, dict[str, str]]:
     figures: dict[str, dict[str, str]] = {}
     for method, summaries in data.predictions.items():
         if data.y is not None:
-            drawn = {"calibration": draw_calibration({method: summaries}, data.y, label, [method])}
+            drawn = {
+                "calibration": draw_calibration({method: summaries}, data.y, label, [method], data.weighted_follow_up)
+            }
         else:
             referred = refer(summaries[0], decision, data.unlike).referred
             drawn = {"risks": draw_risk_histogram(summaries[0], referred, decision.risk_level, least)}

@@ -43,6 +43,10 @@ Outcome = Annotated[str | None, typer.Option(help="Column with the outcome, of t
 Time = Annotated[str | None, typer.Option(help="Column with the time of follow-up", metavar="COLUMN")]
 Event = Annotated[str | None, typer.Option(help="Column that says whether it was seen by then", metavar="COLUMN")]
 Horizon = Annotated[str | None, typer.Option(help="Within what time, e.g. '5 years'", metavar="TIME")]
+Competing = Annotated[
+    list[str] | None,
+    typer.Option(help="Value of the event that rules the outcome out; may be repeated", metavar="VALUE"),
+]
 IdColumn = Annotated[str | None, typer.Option("--id", help="Column that identifies a patient", metavar="COLUMN")]
 
 #: Where a database's address that was typed is kept for this command; later ones find it there too, or not at all.
@@ -59,6 +63,7 @@ def init(
     time: Time = None,
     event: Event = None,
     horizon: Horizon = None,
+    competing: Competing = None,
     id_column: IdColumn = None,
     level: Level = None,
     table: Annotated[str | None, typer.Option(help="Name of the table; default: the folder's", metavar="NAME")] = None,
@@ -73,7 +78,7 @@ def init(
     """Start a network from a labelled file, or a database: propose its table and source with every guess marked."""
     from tdrop.data import Asked
 
-    asked = Asked(outcome, time, event, horizon, id_column, level)
+    asked = Asked(outcome, time, event, horizon, id_column, level, competing=tuple(competing or ()))
     events = _asked_of_events(index, outcome_code, horizon, most) if omop or meds else None
     where = named_place(data, omop, meds, cdm_schema)
     prepared, proposal = write_network(folder, where, asked, table or as_name(folder.absolute().name), events)
@@ -154,6 +159,7 @@ def add_table(
     time: Time = None,
     event: Event = None,
     horizon: Horizon = None,
+    competing: Competing = None,
     id_column: IdColumn = None,
     level: Level = None,
     as_json: AsJson = False,
@@ -167,7 +173,7 @@ def add_table(
     if name in network.contracts:
         raise UsageError(f"there is a table '{name}' already; choose another name")
     require_file(data, "the labelled extract, CSV or Parquet")
-    asked = Asked(outcome, time, event, horizon, id_column, level)
+    asked = Asked(outcome, time, event, horizon, id_column, level, competing=tuple(competing or ()))
     with tempfile.TemporaryDirectory(prefix=".tdrop-", dir=network.folder.parent) as temporary:
         incoming = Path(temporary) / "data_contracts"
         shutil.copytree(network.folder, incoming)

@@ -92,7 +92,7 @@ class CensoringSummary:
     censored: Count
     known: Count
     effective_n: Amount
-    largest_weight: float
+    largest_weight: float | None
     by_features: bool = False
 
 
@@ -153,19 +153,23 @@ def join_summaries(parts: Sequence[CensoringSummary]) -> CensoringSummary:
         censored=sum(part.censored for part in parts if not isinstance(part.censored, Hidden)),
         known=sum(part.known for part in parts if not isinstance(part.known, Hidden)),
         effective_n=sum(part.effective_n for part in parts if not isinstance(part.effective_n, Hidden)),
-        largest_weight=max(part.largest_weight for part in parts),
+        largest_weight=max(part.largest_weight or 1.0 for part in parts),
         by_features=any(part.by_features for part in parts),
     )
 
 
-def chance_still_followed(follow_up: FollowUp) -> Doubles:
-    """The Kaplan-Meier chance of not having left before each patient's end of follow-up, or the horizon (rows,).
+def chance_still_followed(follow_up: FollowUp, at: Doubles | None = None) -> Doubles:
+    """The Kaplan-Meier chance of not having left before times (times,).
 
     Where events and leaving fall on one time, events come first: who had one could not leave at it any more.
+
+    Args:
+        follow_up: Of some patients (rows,).
+        at: The times; by default each patient's end of follow-up, or the horizon (rows,).
     """
     times, hazards = _hazards_of_leaving(follow_up)
     chance = np.concatenate([[1.0], np.cumprod(1 - hazards)])
-    return chance[np.searchsorted(times, _stop(follow_up), side="left")]
+    return chance[np.searchsorted(times, _stop(follow_up) if at is None else at, side="left")]
 
 
 def observed_share(follow_up: FollowUp) -> float | None:

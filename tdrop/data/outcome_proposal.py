@@ -13,13 +13,21 @@ from numpy.typing import NDArray
 
 from tdrop.base import DataError, Doubles, UsageError, did_you_mean
 from tdrop.contracts import Column, plain_label, require_horizon
+from tdrop.data.censoring import FollowUp
 from tdrop.data.columns import are_answers, guess_codes, read_numbers
 from tdrop.data.hints import clean, guess_labels
 from tdrop.data.names import are_names, split_words, title_of, unit_in
+from tdrop.data.units import factor
 from tdrop.data.values import YES, as_text
 
 #: Above this share of negative values a column is no time of follow-up.
-MOST_NEGATIVE = 0.1
+MOST_NEGATIVE = 0.02
+#: An event has at most so many kinds of end.
+MOST_ENDS = 12
+#: Values of an event column that mean that nothing had happened when the patient was last seen.
+_NO_EVENT = re.compile(
+    r"^(0|no|none|alive|censored?|lost|lost to follow.?up|withdrawn?|event.?free|dropout|active)$", re.I
+)
 _TIMES = ("days", "weeks", "months", "years")
 #: Fewer patients with the outcome, or without, accuse no column.
 FEWEST = 10
@@ -27,6 +35,8 @@ FEWEST = 10
 COPY, NEARLY = 0.99, 0.95
 #: A column that holds the time of follow-up itself for this share of the patients counts from the same day.
 SAME_CLOCK = 0.2
+#: Parts of the horizon for which is said of how many patients the outcome is known.
+_PARTS = (1.0, 0.75, 0.5, 0.25)
 #: Bins of a number, where its relation to the outcome need not rise or fall.
 _BINS = 20
 _FOLLOWED = re.compile(
@@ -55,6 +65,7 @@ class Asked:
         id_column: The column with the patient's id.
         level: The risk from which the site acts.
         left_out: Columns that must not predict, because they are known only afterwards.
+        competing: Values of the event that rule the outcome out; guessed where it has more than two.
     """
 
     outcome: str | None = None
@@ -64,6 +75,7 @@ class Asked:
     id_column: str | None = None
     level: float | None = None
     left_out: tuple[str, ...] = ()
+    competing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -81,6 +93,9 @@ class ProposedOutcome:
         unit: Unit of that time, and why.
         horizon: Within what time; "" where that was neither said nor is needed.
         guessed: Whether nobody said the horizon.
+        competing: The table's labels that rule the outcome out.
+        competing_guessed: Whether nobody named these.
+        ruled_out: The patients of whom one of these is said (rows,).
     """
 
     header: str
@@ -93,6 +108,9 @@ class ProposedOutcome:
     unit: tuple[str, str] = ("", "")
     horizon: str = ""
     guessed: bool = False
+    competing: tuple[str, ...] = ()
+    competing_guessed: bool = False
+    ruled_out: NDArray[np.bool_] | None = None
 
     @property
     def headers(self) -> tuple[str, ...]:
@@ -111,6 +129,10 @@ class ProposedOutcome:
         if self.horizon:
             remark = "    # guess: half of the patients were followed for less; name the one you need"
             lines.append(f"  horizon: {self.horizon}" + (remark if self.guessed else ""))
+        if self.competing:
+            labels = json.dumps(list(self.competing), ensure_ascii=False)
+            remark = "    # guess: events that rule the outcome out; it is then 0" if self.competing_guessed else ""
+            lines.append(f"  competing: {labels}{remark}")
         return [*lines, f"  positive: {json.dumps(positive, ensure_ascii=False)}" + (f"    # {why}" if why else "")]
 
     @property
@@ -126,8 +148,42 @@ class ProposedOutcome:
         origin = "a guess: name the time you need with --horizon" if self.guessed else "as was asked"
         return (
             f"{words} Follow-up '{clean(self.time_header)}' is in {unit}; {reason}. "
-            f"Predicted is whether it happens within {self.horizon}, {origin}."
+            f"Predicted is whether it happens within {self.horizon}, {origin}. {self._kept} {self._doubtful_times}"
+        ).rstrip()
+
+    @property
+    def _kept(self) -> str:
+        """Of how many patients the outcome is known at the horizon, and at earlier ones."""
+        assert self.time is not None
+        number, horizon_unit = self.horizon.split()
+        each = factor(horizon_unit, self.unit[0], where="--horizon")
+        ended = self.happened if self.ruled_out is None else self.happened | self.ruled_out
+        nobody, time = np.zeros(len(ended), dtype=np.bool_), np.where(self.time < 0, np.nan, self.time)
+        tried = {part: float(f"{float(number) * part:.2g}") if part < 1 else float(number) for part in _PARTS}
+        followed = {part: FollowUp(time, ended, nobody, horizon * each) for part, horizon in tried.items()}
+        shares = [f"{tried[part]:g} {horizon_unit} {np.isfinite(one.y).mean():.0%}" for part, one in followed.items()]
+        censored = int(followed[1.0].censored.sum())
+        competing = f" Competing events: {', '.join(map(clean, self.competing))}." if self.competing else ""
+        return (
+            f"{censored:,} patients left before it without an event, for whom the others are weighted; the outcome is "
+            f"known of so many within: {', '.join(shares)}.{competing}"
         )
+
+    @property
+    def _doubtful_times(self) -> str:
+        """What to ask about times that are below or at 0."""
+        assert self.time is not None
+        below, zero = int((self.time < 0).sum()), int((self.time == 0).sum())
+        words = []
+        if below:
+            words.append(f"{below:,} times are below 0: these rows are set aside; ask how they came about.")
+        if zero:
+            at_once = int(((self.time == 0) & self.happened).sum())
+            words.append(
+                f"{zero:,} times are 0, {at_once:,} of them with the event: ask whether it had happened already, which "
+                "is nothing to predict."
+            )
+        return " ".join(words)
 
 
 def propose_outcome(asked: Asked, raw: pd.DataFrame) -> ProposedOutcome:
@@ -135,13 +191,20 @@ def propose_outcome(asked: Asked, raw: pd.DataFrame) -> ProposedOutcome:
     _check(asked, raw)
     header = str(asked.outcome or asked.event)
     text = _labels(header, raw)
-    positive = _positive(text.dropna(), header)
+    positive, ends = _kinds_of_end(asked, text.dropna(), header)
     # 1 also stands for yes and true where those are read so.
     labels = {positive[0], *(label for label in text.dropna().unique() if positive[0] == "1" and label.lower() in YES)}
     known = text.notna().to_numpy(dtype=bool)
     happened = text.isin(labels).to_numpy(dtype=bool)
     written = str(text[happened].mode().iloc[0])
-    outcome = ProposedOutcome(header, positive, written, known, happened, horizon=asked.horizon or "")
+    ruled_out = text.isin(ends).to_numpy(dtype=bool)
+    outcome = ProposedOutcome(
+        *(header, positive, written, known, happened),
+        horizon=asked.horizon or "",
+        competing=ends,
+        competing_guessed=not asked.competing,
+        ruled_out=ruled_out,
+    )
     return outcome if asked.time is None else _with_time(outcome, asked.time, raw)
 
 
@@ -175,12 +238,32 @@ def _check(asked: Asked, raw: pd.DataFrame) -> None:
             raise UsageError(f"the file has no column '{clean(header)}'{known}")
     header = str(asked.outcome or asked.event)
     values = _labels(header, raw).dropna().nunique()
-    if values != 2:
+    if values != 2 and not (asked.time is not None and 2 < values <= MOST_ENDS):
         held = "one value" if values == 1 else f"{values:,} different values"
         raise DataError(
             f"the outcome '{clean(header)}' holds {held}, and must hold two; name another column, or make one that is "
             "1 where it happened and 0 where not"
         )
+
+
+def _kinds_of_end(asked: Asked, text: pd.Series, header: str) -> tuple[tuple[str, str], tuple[str, ...]]:
+    """The value that means that it happened, and why; and the values that rule it out: those named, or all others."""
+    labels = sorted(map(str, text.unique()))
+    named = tuple(plain_label(label) for label in asked.competing)
+    if not set(named) <= set(labels):
+        raise UsageError(f"--competing: column '{clean(header)}' holds no such value; name one of its own")
+    if len(labels) - len(named) == 2:
+        return _positive(text[~text.isin(named)], header), named
+    events = [label for label in labels if label not in named and not _NO_EVENT.match(label)]
+    if not events or len(events) + len(named) == len(labels):
+        raise DataError(
+            f"the event '{clean(header)}' holds {len(labels)} different values, and which of them mean that nothing "
+            "had happened cannot be told; name those that rule the outcome out with --competing VALUE"
+        )
+    # Code 1 by custom, else what happened most often.
+    outcome = "1" if "1" in events else str(text[text.isin(events)].mode().iloc[0])
+    why = "guess (possible): the first code" if outcome == "1" else "guess (possible): the most frequent event"
+    return (outcome, why), named or tuple(label for label in events if label != outcome)
 
 
 def _labels(header: str, raw: pd.DataFrame) -> pd.Series:

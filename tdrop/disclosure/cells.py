@@ -221,6 +221,7 @@ RULES: Mapping[str, Mapping[str, Sequence[str]]] = {
         # It tells when one patient left.
         "stays": ("largest_weight",),
     },
+    "CensoringSummary": {"count": ("censored", "known", "effective_n"), "stays": ("largest_weight",)},
     "Trial": {
         "count": ("errors", "n", "matched_n"),
         "grid": ("log_loss", "standard_error", "error_auroc", "auroc", "brier", "matched_log_loss", "site_log_loss"),

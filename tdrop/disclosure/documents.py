@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     # A check of an extract uses this module and loads no method.
     from tdrop.base import Count
     from tdrop.choose import Choice, ChoiceRow, Trial
-    from tdrop.data import LabelCounts
+    from tdrop.data import CensoringSummary, LabelCounts
     from tdrop.evaluate import LeftOut
     from tdrop.forecast import Forecast
     from tdrop.served import CalibrationLine
@@ -118,6 +118,11 @@ def disclose_forecast(forecast: Forecast, policy: Policy) -> Forecast:
     }
     influence = tuple(by_rule(own, threshold) for own in forecast.influence)
     return replace(forecast, held_out=held_out, influence=influence)
+
+
+def disclose_censoring(censoring: CensoringSummary, policy: Policy) -> CensoringSummary:
+    """Returns the rounded counts of source patients who left before the horizon."""
+    return by_rule(censoring, limit(policy)) if limit(policy) else censoring
 
 
 def disclose_left_out(left_out: LeftOut, policy: Policy) -> LeftOut:

@@ -29,6 +29,7 @@ from tdrop.disclosure.cells import (
     to_grid,
 )
 from tdrop.disclosure.documents import (
+    disclose_censoring,
     disclose_choice,
     disclose_forecast,
     disclose_labels,
@@ -290,6 +291,8 @@ def disclose(document: Document, policy: Policy) -> Document:
         y=None,
         weight=None,
         follow_up=None,
+        followed={},
+        censoring=None if data.censoring is None else disclose_censoring(data.censoring, policy),
         dropout_rates={},
         # Lists of new patients overlap, and so would what is said of them.
         batches=(),

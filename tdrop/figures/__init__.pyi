@@ -26,6 +26,7 @@ from .referral import (
 )
 from .sites import (
     SiteLine as SiteLine,
+    draw_follow_up as draw_follow_up,
     draw_site_ranking as draw_site_ranking,
     draw_site_reviews as draw_site_reviews,
 )

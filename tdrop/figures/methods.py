@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tdrop import metrics
 from tdrop.base import Doubles, Summary
+from tdrop.data import FollowUp, observed_share
 from tdrop.evaluate import Evaluation
 from tdrop.figures.style import (
     FAINT,
@@ -85,7 +86,13 @@ def metric_span(evaluation: Evaluation, names: Sequence[str]) -> Span:
 
 
 @styled
-def draw_roc(predictions: Predictions, y: NDArray[Any], naming: Naming, named: Sequence[str]) -> Drawing | None:
+def draw_roc(
+    predictions: Predictions,
+    y: NDArray[Any],
+    naming: Naming,
+    named: Sequence[str],
+    weight: NDArray[Any] | None = None,
+) -> Drawing | None:
     """Draws sensitivity against 1 - specificity of the first seed.
 
     Args:
@@ -93,8 +100,9 @@ def draw_roc(predictions: Predictions, y: NDArray[Any], naming: Naming, named: S
         y: Outcomes (rows,), NaN where unknown.
         naming: A method's name for people.
         named: The methods in colour, the bold one first; the others are light grey.
+        weight: For how many patients each outcome stands (rows,); one unless given.
     """
-    canvas = _draw_ranking(predictions, y, naming, named, metrics.roc_curve)
+    canvas = _draw_ranking(predictions, y, naming, named, weight, metrics.roc_curve)
     if canvas is None:
         return None
     canvas.panel.plot([0, 1], [0, 1], **REFERENCE)
@@ -109,13 +117,18 @@ def draw_roc(predictions: Predictions, y: NDArray[Any], naming: Naming, named: S
 
 @styled
 def draw_precision_recall(
-    predictions: Predictions, y: NDArray[Any], naming: Naming, named: Sequence[str]
+    predictions: Predictions,
+    y: NDArray[Any],
+    naming: Naming,
+    named: Sequence[str],
+    weight: NDArray[Any] | None = None,
 ) -> Drawing | None:
     """Draws precision against recall of the first seed; the arguments are those of `draw_roc`."""
-    canvas = _draw_ranking(predictions, y, naming, named, metrics.precision_recall_curve)
+    canvas = _draw_ranking(predictions, y, naming, named, weight, metrics.precision_recall_curve)
     if canvas is None:
         return None
-    share = float(y[np.isfinite(y)].mean())
+    known = np.isfinite(y)
+    share = float(np.average(y[known], weights=None if weight is None else weight[known]))
     canvas.panel.axhline(share, **REFERENCE)
     canvas.panel.set_xlabel("recall: share of those with the outcome found")
     canvas.panel.set_ylabel("precision")
@@ -132,13 +145,15 @@ def _draw_ranking(
     y: NDArray[Any],
     naming: Naming,
     named: Sequence[str],
-    trace: Callable[[NDArray[Any], NDArray[Any]], metrics.Curve | None],
+    weight: NDArray[Any] | None,
+    trace: Callable[[NDArray[Any], NDArray[Any], NDArray[Any] | None], metrics.Curve | None],
 ) -> Canvas | None:
     known = np.isfinite(y)
     if not enough(y[known]):
         return None
     canvas = Canvas(WIDTH, 3.6)
-    traced = {method: trace(y[known], summaries[0].mean[known]) for method, summaries in predictions.items()}
+    each = None if weight is None else weight[known]
+    traced = {method: trace(y[known], summaries[0].mean[known], each) for method, summaries in predictions.items()}
     draw_curves(canvas.panel, {name: _thinned(curve) for name, curve in traced.items() if curve}, naming, named)
     canvas.panel.set(xlim=(0, 1), ylim=(0, 1.01))
     canvas.figure.legend(loc="outside lower center", ncols=1)
@@ -176,29 +191,38 @@ def _thinned(curve: metrics.Curve) -> tuple[Doubles, Doubles]:
 
 
 @styled
-def draw_smooth_calibration(summary: Summary, y: NDArray[Any], level: float) -> Drawing | None:
+def draw_smooth_calibration(
+    summary: Summary,
+    y: NDArray[Any],
+    level: float,
+    weight: NDArray[Any] | None = None,
+    follow_up: FollowUp | None = None,
+) -> Drawing | None:
     """Draws the observed share by predicted risk as a smooth line with its interval, ten groups beside it.
 
     Args:
         summary: One method's predictions.
         y: Outcomes (rows,), NaN where unknown.
         level: The risk from which the site acts.
+        weight: For how many patients each outcome stands (rows,); one unless given.
+        follow_up: How long patients were followed, where outcomes are weighted.
     """
     known = np.isfinite(y)
     outcome, risk = y[known], summary.mean[known].astype(np.float64)
-    curve = metrics.smooth_calibration(outcome, risk) if enough(outcome) else None
+    each = None if weight is None else weight[known]
+    curve = metrics.smooth_calibration(outcome, risk, weights=each) if enough(outcome) else None
     if curve is None:
         return None
     canvas = Canvas(WIDTH, 3.6)
     panel = canvas.panel
-    table = metrics.CalibrationTable.group(outcome, risk)
+    predicted, observed = _observed_by_group(y, summary.mean, follow_up)
     panel.plot([0, 1], [0, 1], **REFERENCE, label="predicted is observed")
     panel.fill_between(curve.x, curve.low, curve.high, color=TARGET_COLOUR, alpha=0.18, linewidth=0)
     panel.plot(curve.x, curve.y, color=TARGET_COLOUR, linewidth=2, label="smooth, with its 95% interval")
-    panel.plot(table.risk, table.rate, color=TARGET_COLOUR, marker="o", markersize=3.5, linestyle="",
+    panel.plot(predicted, observed, color=TARGET_COLOUR, marker="o", markersize=3.5, linestyle="",
                markerfacecolor="white", label="ten groups of patients")  # fmt: skip
     panel.axvline(level, color=REFERENCE["color"], linewidth=0.8, linestyle=(0, (1, 1)))
-    end = min(1.0, 1.05 * float(max(curve.x.max(), table.risk.max(), curve.high.max(), table.rate.max())))
+    end = min(1.0, 1.05 * float(max(curve.x.max(), predicted.max(), curve.high.max(), observed.max())))
     panel.set(xlim=(0, end), ylim=(0, end))
     percent_axes(panel.xaxis, panel.yaxis)
     panel.set_xlabel(f"predicted risk (dotted: {level:.0%}, where one acts)")
@@ -213,19 +237,24 @@ def draw_smooth_calibration(summary: Summary, y: NDArray[Any], level: float) -> 
 
 
 @styled
-def draw_calibration(predictions: Predictions, y: NDArray[Any], naming: Naming, named: Sequence[str]) -> Drawing | None:
-    """Draws observed against predicted risk in ten groups of the first seed; the arguments are those of `draw_roc`."""
+def draw_calibration(
+    predictions: Predictions,
+    y: NDArray[Any],
+    naming: Naming,
+    named: Sequence[str],
+    follow_up: FollowUp | None = None,
+) -> Drawing | None:
+    """Draws observed against predicted risk in ten groups of the first seed; the arguments are those of `draw_roc`.
+
+    With `follow_up` the observed shares are Kaplan-Meier's or Aalen-Johansen's.
+    """
     known = np.isfinite(y)
     if not enough(y[known]):
         return None
     canvas = Canvas(WIDTH, 3.6)
     panel = canvas.panel
-    groups = {
-        method: metrics.CalibrationTable.group(y[known], summaries[0].mean[known])
-        for method, summaries in predictions.items()
-    }
     panel.plot([0, 1], [0, 1], **REFERENCE)
-    curves = {method: (table.risk, table.rate) for method, table in groups.items()}
+    curves = {method: _observed_by_group(y, summaries[0].mean, follow_up) for method, summaries in predictions.items()}
     draw_curves(panel, curves, naming, named, marker="o", markersize=3)
     end = min(1.0, 1.05 * float(max(value.max() for curve in curves.values() for value in curve)))
     panel.set(xlim=(0, end), ylim=(0, end))
@@ -240,18 +269,48 @@ def draw_calibration(predictions: Predictions, y: NDArray[Any], naming: Naming, 
     )
 
 
-def draw_groups(panel: Any, y: NDArray[Any], risk: NDArray[Any], title: str, **style: Any) -> None:
+def _observed_by_group(y: NDArray[Any], risk: NDArray[Any], follow_up: FollowUp | None) -> tuple[Doubles, Doubles]:
+    """Mean risk and observed share of ten groups of like risk (groups,) each.
+
+    Of patients who were followed for different times the share is Kaplan-Meier's, with competing events
+    Aalen-Johansen's; a group of whom nobody reached the horizon has none and is left out.
+    """
+    if follow_up is None:
+        known = np.isfinite(y)
+        table = metrics.CalibrationTable.group(y[known], risk[known])
+        return table.risk, table.rate
+    some = np.flatnonzero(np.isfinite(follow_up.time))
+    group = metrics.group_by_risk(risk[some])
+    shares = [observed_share(follow_up.take(some[group == number])) for number in range(int(group.max()) + 1)]
+    means = np.bincount(group, np.asarray(risk, dtype=np.float64)[some]) / np.bincount(group)
+    told = np.array([share is not None for share in shares])
+    return means[told], np.array([share for share in shares if share is not None], dtype=np.float64)
+
+
+def draw_groups(
+    panel: Any,
+    y: NDArray[Any],
+    risk: NDArray[Any],
+    title: str,
+    *,
+    follow_up: FollowUp | None = None,
+    **style: Any,
+) -> None:
     """Draws observed against predicted risk in ten groups into one panel, from 0 to 1 on both axes."""
-    table = metrics.CalibrationTable.group(y, risk)
+    predicted, observed = _observed_by_group(y, risk, follow_up)
     panel.plot([0, 1], [0, 1], **REFERENCE)
-    panel.plot(table.risk, table.rate, markersize=2.5, linewidth=1.1, **style)
+    panel.plot(predicted, observed, markersize=2.5, linewidth=1.1, **style)
     panel.set_title("\n".join(wrap(title, 13)), fontsize=7.5)
     panel.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xticks=[0, 1], yticks=[0, 1])
 
 
 @styled
 def draw_interval_sweep(
-    predictions: Predictions, y: NDArray[Any], naming: Naming, named: Sequence[str]
+    predictions: Predictions,
+    y: NDArray[Any],
+    naming: Naming,
+    named: Sequence[str],
+    weight: NDArray[Any] | None = None,
 ) -> Drawing | None:
     """Draws INPT at a 50% risk level against mean interval width as the interval level sweeps (the paper's figure)."""
     known = np.isfinite(y)
@@ -261,7 +320,7 @@ def draw_interval_sweep(
     canvas = Canvas(WIDTH, 3.6)
     panel = canvas.panel
     points = {
-        method: np.mean([_sweep(summary, y, known) for summary in summaries], axis=0)
+        method: np.mean([_sweep(summary, y, known, weight) for summary in summaries], axis=0)
         for method, summaries in swept.items()
     }
     curves = {method: (values[:, 0], values[:, 1]) for method, values in points.items()}
@@ -278,14 +337,13 @@ def draw_interval_sweep(
     )
 
 
-def _sweep(summary: Summary, y: NDArray[Any], known: NDArray[np.bool_]) -> Doubles:
+def _sweep(summary: Summary, y: NDArray[Any], known: NDArray[np.bool_], weight: NDArray[Any] | None) -> Doubles:
     """Returns (mean width, INPT) at each level (levels, 2)."""
     points = []
     for level in summary.levels:
         low, high = summary.interval(level)
-        caught = int(
-            (metrics.referred_at_level(summary.mean[known], high[known], SWEEP_LEVEL) & (y[known] > 0.5)).sum()
-        )
+        referred = metrics.referred_at_level(summary.mean[known], high[known], SWEEP_LEVEL) & (y[known] > 0.5)
+        caught = float(referred.sum() if weight is None else weight[known] @ referred)
         points.append(((high - low).mean(), caught))
     return np.asarray(points, dtype=np.float64)
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tdrop import metrics
 from tdrop.base import Doubles, Summary
+from tdrop.data import FollowUp
 from tdrop.disclosure import shown_parts
 from tdrop.figures.methods import Naming, Predictions, draw_curves, draw_groups
 from tdrop.figures.style import (
@@ -77,7 +78,12 @@ def _rounded(counts: Doubles, hide_below: int) -> Doubles:
 
 @styled
 def draw_risk_coverage(
-    predictions: Predictions, y: NDArray[Any], threshold: float, naming: Naming, named: Sequence[str]
+    predictions: Predictions,
+    y: NDArray[Any],
+    threshold: float,
+    naming: Naming,
+    named: Sequence[str],
+    weight: NDArray[Any] | None = None,
 ) -> Drawing | None:
     """Draws the error rate among those not referred as more are referred, by expected loss and by sd; first seed.
 
@@ -87,8 +93,10 @@ def draw_risk_coverage(
         threshold: The risk from which one acts.
         naming: A method's name for people.
         named: The methods in colour, the bold one first; the others are light grey.
+        weight: For how many patients each outcome stands (rows,); one unless given.
     """
     known = np.isfinite(y)
+    each = None if weight is None else weight[known]
     if not enough(y[known]):
         return None
     canvas = Canvas(WIDTH, 3.0, 1, 2, sharex=True, sharey=True)
@@ -101,7 +109,7 @@ def draw_risk_coverage(
         for method, (summary, *_) in predictions.items():
             order = score(summary)
             if order is not None:
-                curve = metrics.risk_coverage(y[known], summary.mean[known], order[known], threshold)
+                curve = metrics.risk_coverage(y[known], summary.mean[known], order[known], threshold, each)
                 curves[method] = _thinned(curve)
         draw_curves(panel, curves, naming, named)
         panel.set_title(title, fontsize=8)
@@ -126,10 +134,19 @@ def _thinned(curve: metrics.RiskCoverage) -> tuple[Doubles, Doubles]:
 
 @styled
 def draw_decision_curve(
-    summary: Summary, y: NDArray[Any], interval_level: float, capacity: float, level: float
+    summary: Summary,
+    y: NDArray[Any],
+    interval_level: float,
+    capacity: float,
+    level: float,
+    weight: NDArray[Any] | None = None,
 ) -> Drawing | None:
-    """Draws net benefit by the risk from which one acts: nobody, everybody, the model, the model with referral."""
+    """Draws net benefit by the risk from which one acts: nobody, everybody, the model, the model with referral.
+
+    Each outcome stands for `weight` (rows,) patients, for one unless given.
+    """
     known = np.isfinite(y)
+    each = None if weight is None else weight[known]
     outcome, risk = y[known], summary.mean[known].astype(np.float64)
     if not enough(outcome):
         return None
@@ -139,9 +156,9 @@ def draw_decision_curve(
     for threshold in thresholds:
         doubtful = metrics.highest(metrics.expected_loss(risk, threshold), metrics.capacity_count(len(risk), capacity))
         referred = doubtful | metrics.referred_at_level(risk, high[known], threshold)
-        bound.append(float(metrics.per_row_benefit(outcome, risk, threshold, referred).mean()))
-    everybody = metrics.benefit_curve(outcome, np.ones(len(risk)), thresholds)
-    return _draw_benefit(metrics.benefit_curve(outcome, risk, thresholds), everybody, np.asarray(bound), level)
+        bound.append(float(np.average(metrics.per_row_benefit(outcome, risk, threshold, referred), weights=each)))
+    everybody = metrics.benefit_curve(outcome, np.ones(len(risk)), thresholds, each)
+    return _draw_benefit(metrics.benefit_curve(outcome, risk, thresholds, each), everybody, np.asarray(bound), level)
 
 
 def _draw_benefit(model: metrics.Curve, everybody: metrics.Curve, bound: Doubles, level: float) -> Drawing:
@@ -172,18 +189,21 @@ def _draw_benefit(model: metrics.Curve, everybody: metrics.Curve, bound: Doubles
 
 
 @styled
-def draw_recalibration(y: NDArray[Any], risks: Mapping[str, NDArray[Any]]) -> Drawing | None:
+def draw_recalibration(
+    y: NDArray[Any], risks: Mapping[str, NDArray[Any]], follow_up: FollowUp | None = None
+) -> Drawing | None:
     """Draws calibration before and after each recalibration, one panel each, same scale.
 
     Args:
-        y: Known outcomes (rows,).
+        y: Outcomes (rows,), NaN where unknown.
         risks: By name, risks (rows,).
+        follow_up: How long patients were followed, where outcomes are weighted.
     """
-    if not len(y):
+    if not np.isfinite(y).any():
         return None
     canvas = Canvas(WIDTH, 1.9, 1, len(risks), sharex=True, sharey=True)
     for panel, (name, risk) in zip(canvas.panels[0], risks.items(), strict=True):
-        draw_groups(panel, y, risk, name, color=TARGET_COLOUR, marker="o")
+        draw_groups(panel, y, risk, name, follow_up=follow_up, color=TARGET_COLOUR, marker="o")
     canvas.figure.supxlabel("predicted risk", fontsize=8.5)
     canvas.panel.set_ylabel("observed share")
     return canvas.finish(

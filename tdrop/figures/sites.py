@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from textwrap import shorten
 
-from tdrop.figures.style import HIGHLIGHT, REFERENCE, TARGET_COLOUR, WIDTH, Canvas, Drawing, percent_axes, styled
+import numpy as np
+
+from tdrop.data import FollowUp, chance_still_followed
+from tdrop.figures.style import (
+    HIGHLIGHT,
+    REFERENCE,
+    SOURCE_COLOUR,
+    TARGET_COLOUR,
+    WIDTH,
+    Canvas,
+    Drawing,
+    percent_axes,
+    styled,
+)
 
 #: Letters of a site's name beside its line.
 _LONGEST_NAME = 26
+#: Points of a curve over time.
+_TIMES = 100
 
 
 @dataclass(frozen=True)
@@ -64,6 +80,32 @@ def draw_site_reviews(sites: Sequence[SiteLine]) -> Drawing | None:
     panel.set_title("Referred for review")
     panel.set_xlabel("share of the patients")
     return canvas.finish("reviews", "Patients for review by site", "Share of each site's patients who are reviewed.")
+
+
+@styled
+def draw_follow_up(sites: Mapping[str, FollowUp], unit: str) -> Drawing | None:
+    """Draws the share of each site's patients still followed as time goes to the horizon; None without any site.
+
+    Args:
+        sites: By site's name for people, the follow-up of its patients.
+        unit: Of their times.
+    """
+    if not sites:
+        return None
+    canvas = Canvas(WIDTH, 2.8)
+    panel = canvas.panel
+    horizon = max(site.horizon for site in sites.values())
+    at = np.linspace(0.0, horizon, _TIMES)
+    for (name, site), dash in zip(sites.items(), cycle(("-", (0, (5, 2)), (0, (1, 1.5)))), strict=False):
+        colour = TARGET_COLOUR if name == list(sites)[-1] else SOURCE_COLOUR
+        label = shorten(name, _LONGEST_NAME, placeholder=" …")
+        panel.plot(at, chance_still_followed(site, at), color=colour, linestyle=dash, label=label)
+    panel.set(xlim=(0, horizon), ylim=(0, 1.02))
+    percent_axes(panel.yaxis)
+    panel.set_xlabel(f"time ({unit})")
+    panel.set_ylabel("still followed")
+    canvas.figure.legend(loc="outside lower center", ncols=1)
+    return canvas.finish("follow_up", "Follow-up by site", "Share of patients still followed, by time to the horizon.")
 
 
 def _canvas(sites: Sequence[SiteLine]) -> Canvas:

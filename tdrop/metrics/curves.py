@@ -42,25 +42,25 @@ class Curve:
     high: Doubles = field(default_factory=lambda: np.zeros(0))
 
 
-def roc_curve(y: NDArray[Any], score: NDArray[Any]) -> Curve | None:
+def roc_curve(y: NDArray[Any], score: NDArray[Any], weights: NDArray[Any] | None = None) -> Curve | None:
     """Returns sensitivity against 1 - specificity, one point per distinct score; None with one class."""
     from sklearn import metrics
 
     outcome, value = as_pair(y, score)
     if len(np.unique(outcome)) < 2:
         return None
-    alarms, hits, _ = metrics.roc_curve(outcome, value, drop_intermediate=False)
+    alarms, hits, _ = metrics.roc_curve(outcome, value, sample_weight=weights, drop_intermediate=False)
     return Curve(alarms, hits)
 
 
-def precision_recall_curve(y: NDArray[Any], score: NDArray[Any]) -> Curve | None:
+def precision_recall_curve(y: NDArray[Any], score: NDArray[Any], weights: NDArray[Any] | None = None) -> Curve | None:
     """Returns precision against recall, one point per distinct score, highest first; None with one class."""
     from sklearn import metrics
 
     outcome, value = as_pair(y, score)
     if len(np.unique(outcome)) < 2:
         return None
-    precision, recall, _ = metrics.precision_recall_curve(outcome, value)
+    precision, recall, _ = metrics.precision_recall_curve(outcome, value, sample_weight=weights)
     # The last point of scikit-learn's is made up: nobody is called positive there.
     return Curve(recall[-2::-1], precision[-2::-1])
 
@@ -80,23 +80,35 @@ class RiskCoverage:
     n: Indices
 
 
-def risk_coverage(y: NDArray[Any], risk: NDArray[Any], score: NDArray[Any], threshold: float) -> RiskCoverage:
-    """Refers patients in descending order of score (rows,) and counts the errors that stay."""
+def risk_coverage(
+    y: NDArray[Any], risk: NDArray[Any], score: NDArray[Any], threshold: float, weights: NDArray[Any] | None = None
+) -> RiskCoverage:
+    """Refers patients in descending order of score (rows,) and counts the errors that stay.
+
+    Each outcome stands for `weights` (rows,) patients, for one unless given.
+    """
     outcome, value = as_pair(y, risk)
     wrong = misclassified(outcome, value, threshold)
     order = ascending(-np.asarray(score, dtype=np.float64))
     left = len(order) - np.arange(len(order))
+    if weights is not None:
+        each = np.asarray(weights, dtype=np.float64)[order]
+        errors, masses = (np.cumsum(values[::-1])[::-1] for values in (each * wrong[order], each))
+        return RiskCoverage(1 - masses / max(masses[:1].sum(), 1e-300), errors / masses, left)
     remaining = wrong.sum() - np.concatenate([[0], np.cumsum(wrong[order])[:-1]])
     return RiskCoverage(np.arange(len(order)) / max(1, len(order)), remaining / left, left)
 
 
-def smooth_calibration(y: NDArray[Any], p: NDArray[Any], points: int = 60) -> Curve | None:
+def smooth_calibration(
+    y: NDArray[Any], p: NDArray[Any], points: int = 60, weights: NDArray[Any] | None = None
+) -> Curve | None:
     """Returns the observed share by predicted risk as a smooth line; None where it cannot be fitted.
 
     Args:
         y: Outcomes (rows,).
         p: Risks (rows,).
         points: Places, from the lowest to the highest hundredth of the risks.
+        weights: For how many patients each outcome stands (rows,); the interval then allows for unequal ones.
     """
     outcome, risk = as_pair(y, p)
     if len(np.unique(outcome)) < 2 or len(np.unique(risk)) < 2:
@@ -105,11 +117,15 @@ def smooth_calibration(y: NDArray[Any], p: NDArray[Any], points: int = 60) -> Cu
     score = logit(risk)
     knots = np.unique(np.quantile(score, _KNOTS_MANY if events >= _EVENTS_FOR_MANY else _KNOTS_FEW))
     design = _spline(score, knots)
-    beta = fit_line(outcome, design, np.zeros(len(score)))
+    beta = fit_line(outcome, design, np.zeros(len(score)), weights)
     if beta is None:
         return None
     fitted = expit(design @ beta)
-    covariance = np.linalg.pinv(design.T @ (design * (fitted * (1 - fitted))[:, None]))
+    each = np.ones(len(fitted)) if weights is None else np.asarray(weights, dtype=np.float64)
+    covariance = np.linalg.pinv(design.T @ (design * (each * fitted * (1 - fitted))[:, None]))
+    if weights is not None:
+        pull = design * (each * (outcome - fitted))[:, None]
+        covariance = covariance @ (pull.T @ pull) @ covariance
     first, last = np.quantile(risk, [0.01, 0.99])
     x = np.linspace(float(first), float(last), points)
     grid = _spline(logit(x), knots)
@@ -129,13 +145,20 @@ def _spline(score: Doubles, knots: Doubles) -> Doubles:
     return np.column_stack(columns)
 
 
-def benefit_curve(y: NDArray[Any], risk: NDArray[Any], thresholds: Doubles) -> Curve:
+def benefit_curve(
+    y: NDArray[Any], risk: NDArray[Any], thresholds: Doubles, weights: NDArray[Any] | None = None
+) -> Curve:
     """Returns the net benefit of acting from each threshold on, with its interval over patients.
 
     Net benefit is a mean over patients, so its standard error is that of a mean.
     """
     outcome, value = as_pair(y, risk)
     rows = np.asarray([per_row_benefit(outcome, value, float(threshold)) for threshold in thresholds])
+    if weights is not None:
+        each = np.asarray(weights, dtype=np.float64) / np.sum(weights)
+        middle = rows @ each
+        error = np.sqrt(((rows - middle[:, None]) ** 2) @ each**2)
+        return Curve(thresholds, middle, middle - _NORMAL * error, middle + _NORMAL * error)
     middle = rows.mean(axis=1)
     error = rows.std(axis=1, ddof=1) / np.sqrt(len(outcome)) if len(outcome) > 1 else np.full(len(middle), np.nan)
     return Curve(thresholds, middle, middle - _NORMAL * error, middle + _NORMAL * error)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tdrop.base import Amount, Count, Summary
 from tdrop.choose import Choice, Trial
 from tdrop.contracts import Contract, Site, Validation
-from tdrop.data import FollowUp, LabelCounts
+from tdrop.data import CensoringSummary, FollowUp, LabelCounts
 from tdrop.evaluate import Evaluation, LeftOut, Moved, Recalibration
 from tdrop.figures import DropoutRates
 from tdrop.forecast import Forecast, Observation
@@ -150,7 +150,9 @@ class ReportData:
         y: Outcomes (rows,), NaN where unknown; None without labels.
         weight: For how many patients each outcome stands because others left before the horizon (rows,); None where
             all count alike.
-        follow_up: How long patients were followed, where outcomes are weighted.
+        follow_up: How long the site's patients were followed, where the outcome is a time and an event.
+        followed: By source's name for people, how long its patients were followed.
+        censoring: What was done about source patients who left before the horizon, where it is one.
         unlike: Who is unlike anyone the model learned from (rows,); None where that is not known.
         source_frame: Harmonised features of the source, natural units.
         target_frame: Harmonised features of the target, natural units, in the order of the predictions.
@@ -188,6 +190,8 @@ class ReportData:
     y: NDArray[Any] | None = None
     weight: NDArray[Any] | None = None
     follow_up: FollowUp | None = None
+    followed: Mapping[str, FollowUp] = field(default_factory=dict)
+    censoring: CensoringSummary | None = None
     unlike: NDArray[np.bool_] | None = None
     source_frame: pd.DataFrame | None = None
     target_frame: pd.DataFrame | None = None
@@ -224,6 +228,11 @@ class ReportData:
     def referrals(self) -> Referrals:
         """Whom the chosen method's first seed refers, and why."""
         return refer(self.predictions[self.method][0], self.site.decision, self.unlike)
+
+    @property
+    def weighted_follow_up(self) -> FollowUp | None:
+        """The site's follow-up, where outcomes are weighted for those who left before the horizon."""
+        return None if self.weight is None else self.follow_up
 
     @property
     def labelled(self) -> bool:

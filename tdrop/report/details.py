@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from tdrop import figures, metrics
 from tdrop.base import UsageError
 from tdrop.contracts import Contract, Validation
@@ -21,6 +19,7 @@ from tdrop.report.sentences import (
     difference_sentence,
     evaluation_warnings,
     hindsight,
+    left_early_sentences,
     left_out_sentence,
     matching_sentence,
     shift_notes,
@@ -67,6 +66,7 @@ def details_values(data: ReportData) -> dict[str, Any]:
         "recalibration": None if recalibration is None else tables.recalibration_table(recalibration),
         "labels": None if data.labels is None else tables.label_table(data.labels),
         "database": tables.attrition_table(data.validation),
+        "left_early": left_early_sentences(data),
         "provenance": None
         if provenance is None
         else tables.plain_table(
@@ -112,7 +112,7 @@ def patient_values(
 
 def _outcome_drawings(data: ReportData) -> Drawings:
     """Figures that need single known outcomes."""
-    evaluation, y, decision = data.evaluation, data.y, data.site.decision
+    evaluation, y, decision, weight = data.evaluation, data.y, data.site.decision, data.weight
     if not data.labelled:
         return {}
     span = figures.metric_span(evaluation, _RANKINGS)
@@ -124,15 +124,15 @@ def _outcome_drawings(data: ReportData) -> Drawings:
     first, named = data.predictions[data.method][0], _named_methods(data)
     return {
         **drawn,
-        "roc": figures.draw_roc(data.predictions, y, method_label, named),
-        "precision": figures.draw_precision_recall(data.predictions, y, method_label, named),
-        "smooth": figures.draw_smooth_calibration(first, y, decision.risk_level),
-        "calibration": figures.draw_calibration(data.predictions, y, method_label, named),
-        "coverage": figures.draw_risk_coverage(data.predictions, y, decision.threshold, method_label, named),
+        "roc": figures.draw_roc(data.predictions, y, method_label, named, weight),
+        "precision": figures.draw_precision_recall(data.predictions, y, method_label, named, weight),
+        "smooth": figures.draw_smooth_calibration(first, y, decision.risk_level, weight, data.weighted_follow_up),
+        "calibration": figures.draw_calibration(data.predictions, y, method_label, named, data.weighted_follow_up),
+        "coverage": figures.draw_risk_coverage(data.predictions, y, decision.threshold, method_label, named, weight),
         "benefit": figures.draw_decision_curve(
-            first, y, decision.interval_level, decision.capacity, decision.risk_level
+            first, y, decision.interval_level, decision.capacity, decision.risk_level, weight
         ),
-        "sweep": figures.draw_interval_sweep(data.predictions, y, method_label, named),
+        "sweep": figures.draw_interval_sweep(data.predictions, y, method_label, named, weight),
     }
 
 
@@ -160,30 +160,38 @@ def _other_drawings(data: ReportData) -> Drawings:
         ),
         "batches": figures.draw_batches(drawable(data.batches), feature_titles(data.contract)),
         "rates": figures.draw_dropout_rates(data.dropout_rates, method_label),
+        "follow_up": _follow_up_drawing(data),
         "attrition": figures.draw_attrition(steps, frozenset({"Duplicates", "Set aside"})) if lost else None,
         **{f"moved_{moved.method}": figures.draw_moved(moved) for moved in data.moved},
     }
+
+
+def _follow_up_drawing(data: ReportData) -> Drawing | None:
+    """How long every site followed its patients; the steps of the curves are single patients and stay at a site."""
+    own = {} if data.follow_up is None else {data.site.title or data.site.name: data.follow_up}
+    unit = data.contract.column(data.contract.outcome.time).unit if data.contract.outcome.time else None
+    return figures.draw_follow_up({**data.followed, **own}, str(unit))
 
 
 def _recalibration(data: ReportData) -> Recalibration | None:
     """What the outcomes suggest to do about the risks; None where they are too few."""
     if data.y is None or too_few(data.evaluation):
         return None
-    return data.recalibration or suggest_recalibration(data.y, data.predictions[data.method][0].mean)
+    risk = data.predictions[data.method][0].mean
+    return data.recalibration or suggest_recalibration(data.y, risk, data.weight, left_early=data.weight)
 
 
 def _recalibration_drawing(data: ReportData, recalibration: Recalibration | None) -> Drawings:
     if recalibration is None or data.y is None:
         return {}
-    known = np.isfinite(data.y)
-    risk = data.predictions[data.method][0].mean[known]
+    risk = data.predictions[data.method][0].mean
     risks = {
         "As it is" if adjusted.name == "as it is" else f"After: {adjusted.name}": metrics.recalibrated(
             risk, adjusted.intercept, adjusted.slope
         )
         for adjusted in recalibration.adjustments
     }
-    return {"recalibration": figures.draw_recalibration(data.y[known], risks)}
+    return {"recalibration": figures.draw_recalibration(data.y, risks, data.weighted_follow_up)}
 
 
 def _about(method: str) -> str:

@@ -12,7 +12,7 @@ import pandas as pd
 from tdrop.base import Feature
 from tdrop.choose import HANDICAP, Choice, Trial
 from tdrop.contracts import Contract
-from tdrop.data import features_of
+from tdrop.data import CensoringSummary, features_of
 from tdrop.disclosure import shown_mean
 from tdrop.evaluate import ALL, Evaluation, LeftOut
 from tdrop.metrics import FEWEST_EVENTS
@@ -234,6 +234,23 @@ def picked_trial(trials: Sequence[Trial]) -> Trial | None:
     if marked or not scored:
         return marked[0] if marked else None
     return trials[min(scored)[1]]
+
+
+def left_early_sentences(data: ReportData) -> list[str]:
+    """Says, of the source and of this site, how many left before the horizon and what was done about it."""
+    horizon, sentences = data.contract.outcome.horizon, []
+    if data.censoring is not None and data.censoring.censored != 0:
+        about = data.censoring
+        sentences.append(say("left_early", where="Source", left=about.censored, about=about, horizon=horizon))
+    if data.labels is not None and data.labels.censoring and data.labels.horizon_not_reached != 0:
+        labels = data.labels
+        left = labels.horizon_not_reached
+        about = CensoringSummary(
+            "ipcw" if labels.censoring == "ipcw" else "drop",
+            *(left, labels.known, labels.effective_n or 0.0, labels.largest_weight),
+        )
+        sentences.append(say("left_early", where="This site", left=left, about=about, horizon=horizon))
+    return sentences
 
 
 def unlabelled_sentences(data: ReportData) -> list[str]:

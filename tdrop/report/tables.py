@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from tdrop.base import whole
 from tdrop.choose import ChoiceRow, Trial
 from tdrop.contracts import MEANINGS, Validation
 from tdrop.data import LabelCounts
@@ -316,7 +317,7 @@ def shift_table(shift: Shift, titles: Mapping[str, str]) -> Table:
 _LABEL_COUNTS = {
     "known": "Patients with a known outcome",
     "missing": "Patients without one in the file",
-    "horizon_not_reached": "Left before the horizon, so not counted",
+    "horizon_not_reached": "Left before the horizon",
     "unknown_ids": "Ids in the file that are not among the patients",
     "duplicates": "Rows that repeat a patient",
     "conflicting": "Patients with contradicting outcomes",
@@ -327,6 +328,10 @@ _LABEL_COUNTS = {
 def label_table(labels: LabelCounts) -> Table:
     """What became of the rows of a label file."""
     pairs = {title: getattr(labels, name) for name, title in _LABEL_COUNTS.items()}
+    if labels.effective_n is not None:
+        pairs["Patients of equal weight who say as much"] = whole(labels.effective_n)
+    if labels.largest_weight is not None:
+        pairs["Largest weight of a patient"] = number(labels.largest_weight, 1)
     return plain_table("labels", "The label file", pairs)
 
 

@@ -99,8 +99,9 @@ def weigh_worth(data: ReportData) -> Worth | None:
     levels = np.unique([*_LEVELS, level])
     if data.y is not None and enough_to_judge_benefit(data.y):
         y = data.y[known].astype(np.float64)
+        each = np.ones(len(y)) if data.weight is None else np.asarray(data.weight, dtype=np.float64)[known]
         counted = {"patients": int(known.sum()), "outcomes": int(y.sum())}
-        return _worth(risk[known], y, np.ones(len(y)), level, levels, known=True, **counted)
+        return _worth(risk[known], y, each, level, levels, known=True, **counted)
     return _worth(risk, risk, np.ones(len(risk)), level, levels, patients=evaluation.patients)
 
 

@@ -124,6 +124,21 @@ def test_a_time_of_follow_up_is_never_below_zero(below: int, tmp_path: Path) -> 
     assert "3 of 200 values outside the possible range at least 0" in output
 
 
+def test_kinds_of_event_and_what_a_horizon_keeps_are_proposed(tmp_path: Path) -> None:
+    random = np.random.default_rng(4)
+    ends = random.choice(["alive", "lost", "relapse", "died first"], 200, p=[0.3, 0.1, 0.4, 0.2])
+    frame = biopsies().assign(futime_days=np.arange(200) % 97, end=ends)
+    asked = {"time": "futime_days", "event": "end", "horizon": "60 days"}
+    output, contract, _ = start(frame, tmp_path, **asked)
+    assert (contract.outcome.positive, contract.outcome.competing) == ("relapse", ("died first",))
+    kept = float(np.mean((frame["futime_days"] >= 60) | np.isin(ends, ["relapse", "died first"])))
+    assert f"known of so many within: 60 days {kept:.0%}, 45 days" in output
+    assert "3 times are 0" in output
+    (tmp_path / "other").mkdir()
+    with pytest.raises(DataError, match="holds 4 different values, and which of them mean that nothing had happened"):
+        start(frame.assign(end=frame["end"].map(hash).astype(str).str[-4:]), tmp_path / "other", **asked)
+
+
 def test_two_decimal_marks_in_one_file_are_told_and_never_taken_for_thousands() -> None:
     fractions = pd.Series(["0.087", "0.123", "1.087"])
     hint = hint_unreadable(fractions, np.ones(3, dtype=bool), ",")
