@@ -11,7 +11,6 @@ import pandas as pd
 from tasks.audit import AUDIT, Audit, observe, prior_of_lines, usable_list, weighed_outcomes
 from tasks.evidence import fitted_propensity, load_predictions, load_propensity, unlike_patients
 from tasks.labels import OUTCOMES, KnownLabels, read_list
-from tasks.prepare import rows_of
 from tasks.run import Run
 from tdrop.base import DataError, read_arrays, read_record, write_record
 from tdrop.choose import Trial
@@ -42,6 +41,7 @@ from tdrop.home import (
     code_digest,
     load_summary,
     now,
+    rows_of,
     stage,
 )
 from tdrop.report import Provenance, ReportData, SiteSummary
@@ -106,7 +106,7 @@ def _followed(site: ResolvedSite, source: Ref) -> dict[str, FollowUp]:
     followed: dict[str, FollowUp] = {}
     for one in site.resolved_sources():
         if one.site.role == "source" and set(site.contract.outcome.columns) <= set(frame):
-            rows = follow_up_of(frame[rows_of(frame, one)], site.contract)
+            rows = follow_up_of(frame[rows_of(frame, one.name)], site.contract)
             followed |= {} if rows is None else {one.site.title or one.name: rows}
     return followed
 

@@ -43,6 +43,7 @@ from tdrop.home import (
     FRAME,
     LABELLED,
     LETTER,
+    ORIGIN,
     PRIVATE,
     REFUSED_EXTRACT,
     SMALL_SOURCES,
@@ -52,12 +53,10 @@ from tdrop.home import (
     Ref,
     ResolvedSite,
     current_inputs,
+    rows_of,
     save_cohort,
     stage,
 )
-
-#: Column of pooled rows that names the site they came from.
-ORIGIN = "__site__"
 
 
 @task(task_run_name="look for changes {site.name}", cache_policy=NO_CACHE, **RETRY_UNAVAILABLE)
@@ -220,17 +219,12 @@ class _SourceOutcomes:
     censored: Mask
 
 
-def rows_of(frame: pd.DataFrame, source: ResolvedSite) -> Mask:
-    """Which checked rows are of one source (rows,): all where nothing was pooled."""
-    return np.asarray(frame[ORIGIN] == source.name) if ORIGIN in frame else np.ones(len(frame), dtype=bool)
-
-
 def _known_outcomes(frame: pd.DataFrame, sources: Sequence[ResolvedSite]) -> _SourceOutcomes:
     y, censored = np.full(len(frame), np.nan), np.zeros(len(frame), dtype=bool)
     total: Counter[str] = Counter()
     follow_up = {}
     for source in sources:
-        own = rows_of(frame, source)
+        own = rows_of(frame, source.name)
         rows, contract = frame[own], source.contract
         if source.site.role == "both":
             ids, base = rows[contract.id_column].to_numpy(), source.network.base
@@ -258,7 +252,7 @@ def _weighed(
     each, summaries = np.isfinite(outcomes.y).astype(np.float64), {}
     weighted = False
     for source in sources:
-        followed, own = outcomes.follow_up.get(source.name), rows_of(frame, source)
+        followed, own = outcomes.follow_up.get(source.name), rows_of(frame, source.name)
         if followed is None:
             continue
         cohort = encoder.encode(frame[own].reset_index(drop=True), source.name)

@@ -9,6 +9,7 @@ from .files import (
     LABELLED as LABELLED,
     LETTER as LETTER,
     MODEL as MODEL,
+    ORIGIN as ORIGIN,
     OUT_OF_FOLD as OUT_OF_FOLD,
     PREDICTIONS as PREDICTIONS,
     PROPENSITY as PROPENSITY,
@@ -22,6 +23,7 @@ from .files import (
     load_cohort as load_cohort,
     load_pair as load_pair,
     load_summary as load_summary,
+    rows_of as rows_of,
     save_cohort as save_cohort,
     save_summary as save_summary,
 )

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import pandas as pd
 
-from tdrop.base import Cohort, Feature, Summary, Task, plain, read, read_arrays
+from tdrop.base import Cohort, Feature, Mask, Summary, Task, plain, read, read_arrays
 
 #: Files of a stage with encoded patients; its source alone is a stage too, which the last one names.
 SOURCE, TARGET, ENCODER, LABELLED = "source.npz", "target.npz", "encoder.json", "labelled.json"
@@ -18,6 +19,8 @@ SMALL_SOURCES = "small_sources.json"
 CENSORING = "censoring.json"
 #: An extract's checked rows.
 FRAME = "frame.parquet"
+#: Column of pooled rows that names the site they came from.
+ORIGIN = "__site__"
 #: P(target | x) of both sites' patients.
 PROPENSITY = "propensity.npz"
 #: One seed's predictions for the target's patients.
@@ -69,6 +72,11 @@ def load_cohort(path: Path) -> Cohort:
         classes=tuple(map(str, data.get("classes", ()))),
         weight=data.get("weight"),
     )
+
+
+def rows_of(frame: pd.DataFrame, source: str) -> Mask:
+    """Which checked rows are of one source (rows,): all where nothing was pooled."""
+    return np.asarray(frame[ORIGIN] == source) if ORIGIN in frame else np.ones(len(frame), dtype=np.bool_)
 
 
 def save_summary(path: Path, summary: Summary) -> None:
