@@ -28,7 +28,7 @@ TRUTHS: Mapping[str, Callable[[Doubles], Doubles]] = {
 }
 FEATURES: Mapping[str, int] = {"curved": 8, "straight": 8, "three of thirty": 30}
 METHODS = ("mlp", "mc_dropout", "concrete_dropout", "ensemble", "tdnr", "transductive_dropout")
-SIZES, JUDGED, SEEDS = (300, 1_000, 5_000, 20_000), 6_000, 2
+SIZES, JUDGED, SEEDS = (300, 1_000, 5_000, 20_000, 60_000), 6_000, 2
 #: What every network trained by before.
 BEFORE: Mapping[str, Any] = {"steps": 160, "weight_decay": 1e-4}
 
