@@ -89,12 +89,11 @@ disclosure: {exempt: true}
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(tmp_path_factory: pytest.TempPathFactory, prefect_server: str) -> Path:
     """Does what that table says in a copy of the project, then one small transfer; returns its home."""
     project, home = tmp_path_factory.mktemp("project"), tmp_path_factory.mktemp("home")
     for name in ("tdrop", "tasks", "flows", "data_contracts"):
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(PROJECT / name, project / name, symlinks=True, ignore=ignored)
+        shutil.copytree(PROJECT / name, project / name, symlinks=True)
     page = (PROJECT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     places = re.findall(r"^\| (a .*?) \| (.*) \|$", page, re.MULTILINE)
     files = {what: re.search(r"`(.*?)`", where).group(1) for what, where in places if "`" in where}
