@@ -227,7 +227,7 @@ from cohort c left join seen a on a.subject = c.subject and a.place = c.place or
         birth = literal(self.relations.birth)
         return [
             f"births as (select subject, min(time) as birth, count(distinct time) as births from events "
-            f"where code = {birth} group by subject)",
+            f"where code = {birth} and time > {STATIC} group by subject)",
             f"dates as (select distinct subject, time as moment from events where code in ({codes}) "
             f"and time > {STATIC})",
             "ordered as (select subject, moment, row_number() over (partition by subject order by moment) as place, "

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import event_cases
 import numpy as np
 import pandas as pd
 import pytest
@@ -25,6 +24,7 @@ from tdrop.contracts import Contract, Network, Site, load_network
 from tdrop.data import (
     fingerprint,
     omop_tables,
+    open_events,
     prepare,
     prepare_frame,
     read_extract,
@@ -172,7 +172,17 @@ def test_nothing_is_written_and_a_fingerprint_follows_the_content(
         assert fingerprint(where, home=Path(), base=Path()) != first
 
 
-MOMENTS = st.integers(0, 3000).map(lambda halves: event_cases.START + pd.Timedelta(hours=12 * halves))
+@pytest.mark.parametrize("door", ["duckdb", "sqlite", "postgres"], indirect=True)
+def test_a_database_refuses_to_be_written_to_by_a_reader(door: tuple[str, Site, Any, Any]) -> None:
+    _, where, records, _ = door
+    with open_events(where, home=Path(), base=Path()) as store:
+        person = re.search(r"from (\S*person)\b", store.relations.persons)
+        assert person is not None
+        for statement in (f"with gone as (delete from {person[1]} returning *) select * from gone",
+                          f"with some as (select 1) delete from {person[1]}"):  # fmt: skip
+            with pytest.raises(DataError, match=r"refused it|cannot be read"):
+                store.ask(statement)
+        assert store.ask(f"select count(*) as n from {person[1]}")["n"].iloc[0] == records["subject"].nunique()
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
@@ -281,6 +291,20 @@ def test_codes_that_match_nothing_are_named_and_their_column_is_absent(cdm: Path
     assert "column 'diabetes' (diabetes) is not in the extract" in prepared.validation.reason
 
 
+def test_an_answer_of_the_vocabulary_is_a_category_by_its_concept(cdm: Path) -> None:
+    file = cdm / "observation.parquet"
+    plain = read(site(cdm, "omop"), make_table())["stage"]
+    observation = pd.read_parquet(file)
+    concepts = {"T1": 101, "T2": 102, "T3": 103}
+    answers = observation["value_as_string"].map(concepts).fillna(0).astype(int)
+    observation.assign(value_as_string=None, value_as_concept_id=answers).to_parquet(file)
+    columns = [item.model_dump(exclude_none=True) for item in make_table().columns]
+    columns[13] |= {"type": "categorical", "categories": list(map(str, concepts.values()))}
+    stage = read(site(cdm, "omop"), make_table(columns=columns))["stage"]
+    assert stage.dropna().astype(int).tolist() == plain.dropna().map(concepts).tolist()
+    assert len(stage.dropna()) > 3
+
+
 def test_an_index_that_nobody_has_is_refused(cdm: Path) -> None:
     with pytest.raises(DataError, match="knows none of the index's codes"):
         read(site(cdm, "omop"), make_table(index={"codes": ["ICD10/C61"]}))
@@ -314,6 +338,11 @@ def test_a_person_with_two_births_is_no_row(tmp_path: Path) -> None:
     frame = read(site(tmp_path, "meds"), make_table())
     assert str(with_index) not in frame["patient"].tolist()
     assert {item.rule: item.count for item in frame.attrs["findings"]}["table.births"] == 1
+    events = pd.read_parquet(tmp_path / "data" / "events.parquet")
+    events.loc[events["code"] == "MEDS_BIRTH", "time"] = pd.NaT
+    events.to_parquet(tmp_path / "data" / "events.parquet")
+    index = {"codes": ["SNOMED/399068003"]}
+    assert str(with_index) in read(site(tmp_path, "meds"), make_table(index=index))["patient"].tolist(), "no birth"
     steps = frame.attrs["attrition"]
     assert steps["of persons with not more than one date of birth"] == steps["index dates, by `occurrence`"] - 1
 
