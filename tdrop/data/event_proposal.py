@@ -120,7 +120,7 @@ def propose_event_table(name: str, extract: Extract, asked: EventsAsked, *, base
     guesses += _label_guesses(outcome)
     remark = "    # `washout` and `age` narrow it down"
     head = [f"index: {json.dumps({**index, 'occurrence': 'first'}, ensure_ascii=False)}{remark}"]
-    text = write_table(name, guesses, _outcome_lines(outcome), f"Patients with {title}", head)
+    text = write_table(name, guesses, _outcome_lines(outcome), f"Patients with {plain_title(title)}", head)
     return TableProposal(text, {}, left_out, {}, _sentence(frame, draft))
 
 
@@ -166,7 +166,7 @@ def _candidates(store: Store, index: Mapping[str, Any], most: int) -> tuple[list
 
 def _candidate(item: Any, rows: int, written: str, title: str, details: pd.DataFrame, store: Store) -> _Candidate | str:
     """What a frequent code may be as a feature, or why it is none."""
-    selector = "codes" if "/" in written or not str(item.code).isdecimal() else "concept_ids"
+    selector = "codes" if isinstance(item.code, str) or "/" in written else "concept_ids"
     events: dict[str, Any] = {selector: [written]}
     share = int(item.patients) / rows
     if item.numbers >= MOSTLY * item.records:
@@ -272,8 +272,10 @@ def _guess(candidate: _Candidate, frame: pd.DataFrame) -> Guess:
     guess = guess_column(candidate.name, header, frame[candidate.name], {})
     if guess.role == "ignored":
         return guess
-    known = ("title", "type", "categories", "unit", "molar_mass")
-    why = {key: reason for key, reason in guess.why.items() if key not in known}
+    taken = (
+        ("range", "plausible", "severity", "transform", "missing") if candidate.type == "continuous" else ("missing",)
+    )
+    why = {key: reason for key, reason in guess.why.items() if key in taken}
     keys: dict[str, Any] = {"title": candidate.title, "type": candidate.type}
     if candidate.unit:
         keys["unit"] = candidate.unit
@@ -285,7 +287,7 @@ def _guess(candidate: _Candidate, frame: pd.DataFrame) -> Guess:
         keys |= {"categories": list(candidate.categories), "severity": {"categories": "row_warning"}}
         keys |= {"category_titles": dict(candidate.category_titles)} if candidate.category_titles else {}
         why |= {"categories": "guess: the texts of this database", "severity": "guess: other texts only warn"}
-    keys |= {key: value for key, value in guess.keys.items() if key not in known} | {"events": dict(candidate.events)}
+    keys |= {key: value for key, value in guess.keys.items() if key in taken} | {"events": dict(candidate.events)}
     if candidate.name != "age":
         why["events"] = f"guess (possible): {candidate.share:.0%} of the patients have such a record by then"
     return Guess(candidate.name, "", keys, why)

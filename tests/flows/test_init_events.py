@@ -79,6 +79,9 @@ def test_a_second_hospital_is_told_which_codes_it_lacks_and_which_look_alike(dem
 
 def test_texts_become_categories_and_units_that_nobody_knows_none(tmp_path: Path) -> None:
     records, _ = make_records(60, length=60)
+    # A code of digits alone, whose texts are digits too.
+    records.loc[records["code"] == "CPT4/55866", ["code", "label"]] = ["55866", "45"]
+    records.loc[(records["code"] == "55866") & (records["subject"] % 2 == 0), "label"] = "46"
     write_meds(tmp_path / "meds", records, CONCEPTS)
     settle(tmp_path)
     asked = ("--index", "SNOMED/399068003", "--outcome-code", "SNOMED/22298006", "--horizon", "3 years")
@@ -86,6 +89,7 @@ def test_texts_become_categories_and_units_that_nobody_knows_none(tmp_path: Path
     contract = load_network(tmp_path / "net" / "data_contracts").contract("net")
     by_code = {column.events.listed[0]: column for column in contract.features if column.events}
     assert by_code["LOINC/21908-9"].categories == ("T1", "T2", "T3")
+    assert by_code["55866"].categories == ("45", "46")
     assert by_code["Visit/IP"].type == "binary"
     assert by_code["MEDS_BIRTH"].unit == "years"
     # Of two sexes that everybody has one of, one is enough.
