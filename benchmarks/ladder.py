@@ -36,7 +36,7 @@ from tdrop.metrics import per_row_log_loss
 from tdrop.shift import judge_known_outcomes, judge_shift, propensity
 
 LABELS = (10, 20, 50, 100, 200, 400)
-SITES, FIRST_JUDGED, DRAWS = 90, 1_000, 3
+SITES, FIRST_JUDGED, DRAWS = 45, 1_000, 2
 ROWS, LARGE_ROWS = 2_500, 4_000
 #: Patients whose outcome is never drawn, so that every number of outcomes is judged on the same others; a real site
 #: keeps a third of its patients, and at least so many.

@@ -23,9 +23,9 @@ from tasks.site_record import SiteRecord
 from tasks.watch import WatchedOutcomes, watch_outcomes
 from tdrop.base import DataError, LabelsRefused, TdropError, Unwritable, counted, plain, read_record, written
 from tdrop.data import fingerprint, no_such_file
-from tdrop.evaluate import Ladder
+from tdrop.evaluate import WIDEST_BENEFIT, WIDEST_INTERCEPT, Ladder, OutcomeSupport
 from tdrop.home import Place, one_at_a_time, read_status, tell_use
-from tdrop.report import summarise_watch, watch_in_short
+from tdrop.report import SiteSummary, summarise_watch, watch_in_short
 
 logger = logging.getLogger(__name__)
 
@@ -98,10 +98,7 @@ def run_audit(site: str, labels: Path, *, contracts: Path, console: Printer) -> 
     if watched is not None and watched.added:
         console.print(f"- {watch_in_short(watched.state)}")
     console.print(page)
-    if audited.summary.promotion is not None:
-        console.remark(
-            f"If the approved model's risks are too low or too high: tdrop recalibrate {site}{repeat(contracts)}"
-        )
+    console.remark(f"{next_step(place, site, audited.summary)}{repeat(contracts)}")
 
 
 def _tell_of_batches(place: Place, site: str, watched: WatchedOutcomes, console: Printer) -> None:
@@ -117,6 +114,45 @@ def _tell_of_batches(place: Place, site: str, watched: WatchedOutcomes, console:
     console.remark(f"What to do: tdrop watch {site}")
 
 
+def next_step(place: Place, site: str, summary: SiteSummary) -> str:
+    """What to do after an audit, ending in a command that works as the site stands now."""
+    audit = read_record(Audit, place.latest(site) / AUDIT) if (place.latest(site) / AUDIT).is_file() else None
+    support = None if audit is None else audit.support
+    ladder = None if audit is None else audit.ladder
+    change = ladder is not None and ladder.rung(ladder.recommended).gain is not None
+    if summary.promotion is not None:
+        if change or summary.verdict == "stop":
+            return f"To move the approved model's risks by these outcomes, as a new candidate: tdrop recalibrate {site}"
+        return f"The approved model stays in use; how it has done since: tdrop watch {site}"
+    if summary.verdict == "stop":
+        if audit is not None and support is not None and not support.enough and _some_left(audit, summary):
+            return f"{_missing_support(support)} Look more patients up: tdrop label-list {site}"
+        said = "" if support is None or support.enough else f"{_missing_support(support)} "
+        return f"{said}No model is offered here; with more patients in the extract: tdrop transfer {site}"
+    if support is not None:
+        return (
+            f"If the report convinces you, approve the recalibrated model: tdrop promote {site} --by NAME --note TEXT"
+        )
+    if change:
+        return f"To move the candidate's risks by these outcomes before you approve it: tdrop recalibrate {site}"
+    return f"If the report convinces you, approve the model: tdrop promote {site} --by NAME --note TEXT"
+
+
+def _some_left(audit: Audit, summary: SiteSummary) -> bool:
+    """Whether there are patients whose outcome is not known; where their number is hidden, there are."""
+    return not isinstance(summary.patients, int) or audit.known < summary.patients
+
+
+def _missing_support(support: OutcomeSupport) -> str:
+    """Why known outcomes do not overrule a stop yet."""
+    benefit = f"{support.benefit:.2f} ({support.benefit_low:.2f} to {support.benefit_high:.2f})"
+    return (
+        "These outcomes do not overrule the stop: after recalibration the average risk is known to within "
+        f"{support.intercept_width:.2f} of log odds ({WIDEST_INTERCEPT} is needed), and acting on the risks is worth "
+        f"{benefit} more than acting on everybody or nobody (above 0, to within {WIDEST_BENEFIT}, is needed)."
+    )
+
+
 @contextmanager
 def saying_why_refused() -> Iterator[None]:
     """Tells whoever gave a label file why it was refused; what Prefect keeps of it holds no counts."""
@@ -129,14 +165,13 @@ def saying_why_refused() -> Iterator[None]:
 def ladder_sentence(ladder: Ladder) -> str:
     """What the known outcomes recommend, and what more of them would be worth."""
     rung = ladder.rung(ladder.recommended)
+    many = f"{counted(ladder.n, 'known outcome')} recommend{'s' if ladder.n == 1 else ''}"
     if rung.gain is None:
-        said = f"{ladder.n:,} known outcomes recommend no change of the risks"
+        said = f"{many} no change of the risks"
     else:
         interval = "" if rung.gain_low is None else f" ({rung.gain_low:.3f} to {rung.gain_high:.3f})"
-        said = (
-            f"{ladder.n:,} known outcomes recommend: {rung.name} (log loss {rung.log_loss:.3f}, lower by "
-            f"{rung.gain:.3f}{interval})"
-        )
+        lower = "lower" if rung.gain >= 0 else "higher"
+        said = f"{many}: {rung.name} (log loss {rung.log_loss:.3f}, {lower} by {abs(rung.gain):.3f}; gain{interval})"
     more = [point for point in ladder.curve if point.name == ladder.recommended and point.labels > ladder.n]
     if not more:
         return f"{said}."

@@ -16,7 +16,17 @@ from tasks.evidence import list_promises, load_evidence, site_propensity
 from tasks.labels import OUTCOMES, KnownLabels, LabelList, read_list
 from tasks.run import Run
 from tdrop.base import DataError, Method, read_arrays, read_record, write_record
-from tdrop.evaluate import ALL, Evaluation, Ladder, choose_prior, climb, site_models, standardise
+from tdrop.evaluate import (
+    ALL,
+    Evaluation,
+    Ladder,
+    OutcomeSupport,
+    choose_prior,
+    climb,
+    measure_support,
+    site_models,
+    standardise,
+)
 from tdrop.forecast import (
     REHEARSAL,
     Drawn,
@@ -36,10 +46,10 @@ from tdrop.forecast import (
     read_ledger,
     split_drop,
 )
-from tdrop.home import FORECAST, RISKS, Place, Ref, Store, load_pair, now
+from tdrop.home import FORECAST, PREDICTIONS, RISKS, Place, Ref, Store, load_pair, load_summary, now
 from tdrop.methods import build
 from tdrop.metrics import per_row_log_loss
-from tdrop.shift import Shift
+from tdrop.shift import Shift, judge_known_outcomes
 
 LEDGER = "ledger.jsonl"
 
@@ -111,6 +121,7 @@ class Audit:
         split: Why the chosen method's loss changed, where both kinds of outcome are known.
         sets: Prediction sets with their coverage.
         ladder: What these outcomes can do, from an intercept to a model of the site's own.
+        support: Where the patients or the outcomes say stop, what recalibrated risks are worth by these outcomes.
     """
 
     site: str
@@ -124,6 +135,7 @@ class Audit:
     split: DropSplit | None
     sets: tuple[SetSummary, ...]
     ladder: Ladder | None = None
+    support: OutcomeSupport | None = None
 
 
 def audit_forecast(place: Place, run: Run, evaluation: Ref) -> Ref | None:
@@ -177,6 +189,7 @@ def _audit(place: Place, run: Run, evaluation: Ref, labels: KnownLabels, listed:
         split=_split(place, run, folds, own, labels, known),
         sets=list_promises(place, run.stages.encoded, folds, evidence, y, labels.weight),
         ladder=_ladder(place, run, own, labels),
+        support=find_support(place, run, labels, expected.threshold),
     )
 
 
@@ -213,6 +226,16 @@ def prior_of_lines(place: Place, table: str, *, stopped: bool) -> tuple[float, f
     """How far risks may be off at a site: by its verdict, and by the last rehearsal of its table."""
     file = place.root / "rehearsals" / table / REHEARSAL
     return choose_prior(stopped, read_record(Rehearsal, file).intercepts if file.is_file() else ())
+
+
+def find_support(place: Place, run: Run, labels: KnownLabels, threshold: float) -> OutcomeSupport | None:
+    """What recalibrated risks are worth by known outcomes; None where neither patients nor outcomes say stop."""
+    risk = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS).mean
+    off = judge_known_outcomes(labels.y, risk, labels.weight)
+    if run.stages.shift.record(Shift, "shift.json").verdict != "stop" and (off is None or off.verdict != "stop"):
+        return None
+    outcomes, weights = weighed_outcomes(read_list(place, run.site), run.stages.target.digest, labels)
+    return measure_support(outcomes, risk, threshold, weights)
 
 
 def usable_list(listed: LabelList, y: NDArray[Any]) -> Drawn | None:

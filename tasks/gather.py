@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from tasks.audit import AUDIT, Audit, observe, prior_of_lines, usable_list, weighed_outcomes
+from tasks.audit import AUDIT, Audit, find_support, observe, prior_of_lines, usable_list, weighed_outcomes
 from tasks.evidence import fitted_propensity, load_predictions, load_propensity, unlike_patients
 from tasks.labels import OUTCOMES, KnownLabels, read_list
 from tasks.run import Run
@@ -23,7 +23,6 @@ from tdrop.evaluate import (
     Recalibration,
     compare_risks,
     measure_left_out,
-    measure_support,
     suggest_recalibration,
 )
 from tdrop.figures import DropoutRates
@@ -147,15 +146,16 @@ def _judged(place: Place, run: Run, labels: KnownLabels | None, threshold: float
     if labels is None:
         return shift.judged(judge_benefit(None, risk, threshold))
     given = (labels.y, risk, labels.weight)
-    outcomes, weights = weighed_outcomes(read_list(place, run.site), run.stages.target.digest, labels)
-    support = measure_support(outcomes, risk, threshold, weights) if shift.verdict == "stop" else None
+    off = judge_known_outcomes(*given)
+    support = find_support(place, run, labels, threshold)
     if support is not None and support.enough:
         ends = {"low": support.benefit_low, "high": support.benefit_high}
-        earned = shift.overruled(Ground(SUPPORTED, "caution", support.events, support.n, **ends))
+        stopped = shift.verdict == "stop"
+        expected = None if stopped or off is None else off.expected
+        ground = Ground(SUPPORTED, "caution", support.events, support.n, expected, **ends)
         # What is offered then is recalibrated: how far the risks are off as they are is no ground any more.
-        return earned.judged(judge_known_ranking(*given))
-    known = (judge_known_outcomes(*given), judge_known_ranking(*given))
-    return shift.judged(judge_benefit(labels.y, risk, threshold, labels.weight), *known)
+        return (shift.overruled(ground) if stopped else shift.judged(ground)).judged(judge_known_ranking(*given))
+    return shift.judged(judge_benefit(labels.y, risk, threshold, labels.weight), off, judge_known_ranking(*given))
 
 
 def _marked_trials(run: Run) -> dict[str, list[Trial]]:

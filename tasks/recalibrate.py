@@ -1,4 +1,4 @@
-"""A new candidate from the champion: its risks moved by known outcomes, its model as it is."""
+"""A new candidate from the champion, or from the candidate where nothing was promoted: its risks moved by outcomes."""
 
 from __future__ import annotations
 
@@ -6,23 +6,28 @@ import hashlib
 import json
 import shutil
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tasks.audit import prior_of_lines, weighed_outcomes
 from tasks.champion import Champion, find_champion
 from tasks.labels import KnownLabels, read_list, remembered_labels, weigh_labels
-from tasks.models import LINE, MODELS_DIGEST, RECALIBRATED_FROM, point_candidate
+from tasks.models import CANDIDATE, LINE, MODELS_DIGEST, RECALIBRATED_FROM, REGISTERED, copy_of, point_candidate
 from tasks.recording import record_recalibration
 from tasks.registry import version_at
 from tasks.site_record import SiteRecord, example_of
 from tasks.tracking import connect
-from tdrop.base import Cohort, DataError, UsageError, plain, write_record
+from tdrop.base import Cohort, DataError, UsageError, plain, read_record, write_record
 from tdrop.data import read_labels
 from tdrop.disclosure import disclose_line, limit, shown_count
 from tdrop.evaluate import Adjustment, Recalibration, suggest_recalibration
 from tdrop.home import TARGET, Place, keyed, load_cohort
-from tdrop.served import CHAMPION, SERVED, CalibrationLine, Served, model_name
+from tdrop.served import CHAMPION, SERVED, CalibrationLine, Description, Served, model_name
+
+if TYPE_CHECKING:
+    from mlflow.entities.model_registry import ModelVersion
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,7 @@ def what_helps(site: str, suggested: Recalibration) -> Adjustment | None:
     chosen = next((one for one in suggested.adjustments if one.name == suggested.helps), None)
     if chosen is not None and chosen.slope <= 0:
         raise DataError(
-            f"the champion of site '{site}' ranks patients the wrong way round by the known outcomes; no recalibration "
+            f"the model of site '{site}' ranks patients the wrong way round by the known outcomes; no recalibration "
             f"mends that: run `tdrop transfer {site}` anew or take it out of use"
         )
     return chosen
@@ -97,9 +102,26 @@ def what_helps(site: str, suggested: Recalibration) -> Adjustment | None:
 METHOD, LABELS, KNOWN = (f"tdrop.recalibration_{name}" for name in ("method", "labels_digest", "labels"))
 
 
+def _model_to_move(place: Place, site: str) -> tuple[Champion, ModelVersion]:
+    """The champion with its version, or the candidate where there is none; a sentence where there is neither."""
+    version = version_at(place, site, CHAMPION)
+    if version is not None:
+        return find_champion(place, site), version
+    version = version_at(place, site, CANDIDATE)
+    if version is None:
+        raise UsageError(
+            f"site '{site}' has no model to recalibrate: its verdict allows none; look patients up with `tdrop "
+            f"label-list {site}`, and `tdrop audit {site} LABELS` makes a recalibrated candidate as soon as their "
+            "outcomes show that it is worth acting on"
+        )
+    copy = copy_of(place, version)
+    copy.renew(version.tags.get(REGISTERED))
+    return Champion(copy.model, str(version.version), read_record(Description, copy.model / SERVED)), version
+
+
 def recalibrate_site(place: Place, site: str, labels: str | None = None) -> Recalibrated:
     """Fits a line to known outcomes and registers the champion with it as the candidate."""
-    champion = find_champion(place, site)
+    champion, registered = _model_to_move(place, site)
     file = label_file(place, site, labels)
     target = place.store / champion.described.encoded / TARGET
     if not target.is_file():
@@ -124,16 +146,22 @@ def recalibrate_site(place: Place, site: str, labels: str | None = None) -> Reca
         return Recalibrated(site, None, champion.version, *kept, *gain)
     line = CalibrationLine(chosen.intercept, chosen.slope)
     leaving = disclose_line(line.after(served.recalibration), place.resolve(site).policy)
-    version = _register(place, site, champion, leaving, chosen, suggested.n, file)
+    version = _register(place, site, (champion, registered), leaving, chosen, suggested.n, file)
     moved = (chosen.name, line.intercept, line.slope, suggested.n, before.log_loss, chosen.log_loss)
     return Recalibrated(site, version, champion.version, *moved, *gain)
 
 
 def _register(
-    place: Place, site: str, champion: Champion, line: CalibrationLine, chosen: Adjustment, known: int, file: Path
+    place: Place,
+    site: str,
+    moved: tuple[Champion, ModelVersion],
+    line: CalibrationLine,
+    chosen: Adjustment,
+    known: int,
+    file: Path,
 ) -> str:
-    """Registers the champion with the line, or finds the version where that was done; makes it the candidate."""
-    client, resolved = connect(place), place.resolve(site)
+    """Registers the model with the line, or finds the version where that was done; makes it the candidate."""
+    client, resolved, (champion, registered) = connect(place), place.resolve(site), moved
     lineage = {
         RECALIBRATED_FROM: champion.version,
         METHOD: chosen.name,
@@ -147,21 +175,26 @@ def _register(
         version = str(max(same))
     else:
         with tempfile.TemporaryDirectory(dir=place.site(site), prefix=".record-") as folder:
-            version = record_recalibration(place, _record(place, site, champion, line, lineage, Path(folder, "new")))
+            record = _record(place, champion, registered.tags, line, lineage, Path(folder, "new"))
+            version = record_recalibration(place, record)
     point_candidate(client, site, version)
     return version
 
 
 def _record(
-    place: Place, site: str, champion: Champion, line: CalibrationLine, lineage: dict[str, str], folder: Path
+    place: Place,
+    champion: Champion,
+    own: Mapping[str, str],
+    line: CalibrationLine,
+    lineage: dict[str, str],
+    folder: Path,
 ) -> SiteRecord:
-    """What MLflow is told: the champion's files with the line, and the champion's tags with the lineage."""
+    """What MLflow is told: the model's files with the line, and its own tags with the lineage."""
     shutil.copytree(champion.folder, folder)
     write_record(folder / SERVED, replace(champion.described, recalibration=line))
-    registered = version_at(place, site, CHAMPION)
-    assert registered is not None
+    site = champion.described.site
     inherited = ("site", "source", "contract", "contract_version", "contract_digest", "data_digest", "simulated")
-    tags = {key: registered.tags[key] for key in (*inherited, "verdict", MODELS_DIGEST) if key in registered.tags}
+    tags = {key: own[key] for key in (*inherited, "verdict", MODELS_DIGEST) if key in own}
     return SiteRecord(
         site=site,
         tags={**tags, **lineage},

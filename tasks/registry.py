@@ -35,7 +35,8 @@ def promote_candidate(place: Place, site: str, *, by: str, note: str) -> Promoti
         if (place.latest(site) / "report.html").is_file():
             raise UsageError(
                 f"site '{site}' has no candidate to promote: its verdict is stop, or its source has too few outcomes; "
-                f"the report says why: {place.latest(site) / 'report.html'}"
+                f"the report says why: {place.latest(site) / 'report.html'}; known outcomes can earn one: "
+                f"`tdrop label-list {site}`, then `tdrop audit {site} LABELS`"
             )
         raise UsageError(f"site '{site}' has no candidate to promote; run `tdrop transfer {site}` first")
     if not by.strip() or not note.strip():

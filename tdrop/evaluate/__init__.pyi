@@ -14,6 +14,8 @@ from .ladder import (
 )
 from .left_out import LeftOut as LeftOut, measure_left_out as measure_left_out
 from .recalibration import (
+    WIDEST_BENEFIT as WIDEST_BENEFIT,
+    WIDEST_INTERCEPT as WIDEST_INTERCEPT,
     Adjustment as Adjustment,
     OutcomeSupport as OutcomeSupport,
     Recalibration as Recalibration,

@@ -80,9 +80,15 @@ def what_changed(place):
     return (place.latest("harbour") / "report.html").read_text()
 
 
-def test_without_a_champion_nothing_is_recalibrated(place):
-    with pytest.raises(UsageError, match="no champion"):
-        recalibrate(place, place.root / "demo" / "harbour_outcomes.csv")
+def test_without_a_champion_the_candidate_is_recalibrated(place, tmp_path):
+    first = version_at(place, "harbour", CANDIDATE).version
+    new = recalibrate(place, labels_by(place, tmp_path / "low.csv", lambda score: expit(score + 1.2)))
+    assert (new.champion, new.intercept > 0.5) == (str(first), True)
+    assert version_at(place, "harbour", CANDIDATE).tags[RECALIBRATED_FROM] == str(first)
+    transfer(place, "harbour", last_run(place, "harbour").settings, again=True)
+    assert version_at(place, "harbour", CANDIDATE).tags.get(RECALIBRATED_FROM) is None
+    with pytest.raises(UsageError, match=r"no model to recalibrate.*tdrop label-list hillside"):
+        recalibrate_site(place, "hillside", str(tmp_path / "low.csv"))
 
 
 def test_what_would_not_help_leaves_the_candidate(place, tmp_path):
