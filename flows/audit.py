@@ -125,10 +125,10 @@ def next_step(place: Place, site: str, summary: SiteSummary) -> str:
             return f"To move the approved model's risks by these outcomes, as a new candidate: tdrop recalibrate {site}"
         return f"The approved model stays in use; how it has done since: tdrop watch {site}"
     if summary.verdict == "stop":
-        if audit is not None and support is not None and not support.enough and _some_left(audit, summary):
-            return f"{_missing_support(support)} Look more patients up: tdrop label-list {site}"
-        said = "" if support is None or support.enough else f"{_missing_support(support)} "
-        return f"{said}No model is offered here; with more patients in the extract: tdrop transfer {site}"
+        why = "" if support is None or support.enough else f"{_missing_support(support)} "
+        if audit is not None and (why or audit.known < 2) and _some_left(audit, summary):
+            return f"{why}Look more patients up: tdrop label-list {site}"
+        return f"{why}No model is offered here; with more patients in the extract: tdrop transfer {site}"
     if support is not None:
         return (
             f"If the report convinces you, approve the recalibrated model: tdrop promote {site} --by NAME --note TEXT"
@@ -170,8 +170,7 @@ def ladder_sentence(ladder: Ladder) -> str:
         said = f"{many} no change of the risks"
     else:
         interval = "" if rung.gain_low is None else f" ({rung.gain_low:.3f} to {rung.gain_high:.3f})"
-        lower = "lower" if rung.gain >= 0 else "higher"
-        said = f"{many}: {rung.name} (log loss {rung.log_loss:.3f}, {lower} by {abs(rung.gain):.3f}; gain{interval})"
+        said = f"{many}: {rung.name} (log loss {rung.log_loss:.3f}, lower by {rung.gain:.3f}{interval})"
     more = [point for point in ladder.curve if point.name == ladder.recommended and point.labels > ladder.n]
     if not more:
         return f"{said}."
