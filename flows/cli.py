@@ -74,6 +74,8 @@ def _run(arguments: list[str], verbose: bool) -> None:
     except Exception as error:  # a person gets a sentence; the traceback is there for the asking
         if exhausted := used_up(error):
             _fail(str(exhausted), exhausted.exit_code, verbose)
+        if isinstance(error, PermissionError) and error.filename is not None:
+            _fail(f"this user may not read or write '{error.filename}'; check its permissions", 1, verbose)
         if isinstance(error, OSError) and error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
             _fail(f"a path that was given cannot be one ({error.strerror}); check it", 2, verbose)
         _fail(f"internal error ({describe(error)}); -v shows the traceback", 1, verbose)

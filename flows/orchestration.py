@@ -171,10 +171,11 @@ def _write(sentence: str) -> None:
 
 
 def is_server_lost(error: BaseException) -> bool:
-    """Whether an error means that a Prefect server does not answer."""
+    """Whether an error means that a Prefect server does not answer, or no longer reaches its own database."""
     # By name: a command that never spoke to a server has not imported httpx.
-    kinds = type(error).__mro__
-    return any(kind.__name__ == "TransportError" and kind.__module__.startswith("httpx") for kind in kinds)
+    names = {kind.__name__ for kind in type(error).__mro__ if kind.__module__.startswith("httpx")}
+    status = getattr(getattr(error, "response", None), "status_code", 0)
+    return "TransportError" in names or ("HTTPStatusError" in names and status >= 500)
 
 
 def server_lost_message(url: str) -> str:

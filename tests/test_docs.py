@@ -17,6 +17,7 @@ from conftest import PROJECT
 
 from benchmarks import BENCHMARKS
 from flows.commands import app
+from tdrop.evaluate import Evaluation
 from tdrop.methods import method_class, method_names
 
 PAGES = {
@@ -122,6 +123,12 @@ def test_every_benchmark_has_a_documented_command_and_those_that_need_the_extra_
     assert set(re.findall(r"^ {4}python -m benchmarks (\w+)", page, flags=re.MULTILINE)) == set(BENCHMARKS)
     (line,) = re.findall(r"pip install 'tdrop\[benchmarks\]' +# (.*) need the extra", page)
     assert set(line.split(", ")) == {name for name, benchmark in BENCHMARKS.items() if benchmark.packages}
+
+
+def test_the_page_of_evaluation_names_the_keys_of_its_file_and_no_others() -> None:
+    section = PAGES["docs/EVALUATION.md"].partition("## evaluation.json")[2].partition("A row:")[0]
+    evaluation = Evaluation("a", (), None, None, None, {}, ())
+    assert set(re.findall(r"^ {4}(\w+) ", section, flags=re.MULTILINE)) == set(evaluation.to_dict())
 
 
 @cache

@@ -62,7 +62,7 @@ def status(as_json: AsJson = False, contracts: Contracts = DEFAULT_CONTRACTS) ->
     """Show how every site stands, its verdict, the approved model and what to do next."""
     from tdrop.base import plain
 
-    place, printer = Place.at(contracts=contracts), answering(as_json)
+    place, printer = Place.at(contracts=contracts, writes=False), answering(as_json)
     sites = [place.resolve(site.name) for site in place.network().targets]
     standings = [replace(standing_of(site, repeat(contracts)), watch=_watch_of(site)) for site in sites]
     printer.answer({"sites": [plain(standing) for standing in standings]})

@@ -230,7 +230,7 @@ def export(
 
     if (by is None) != (note is None):
         raise UsageError("give both --by NAME (who takes responsibility) and --note TEXT (why), or neither")
-    place, console = Place.at(contracts=contracts), answering(as_json)
+    place, console = Place.at(contracts=contracts, writes=folder is None), answering(as_json)
     last = last_run(place, site)
     destination = (folder or place.site(site) / "export").absolute()
     if destination.is_dir() and any(destination.iterdir()) and folder is not None:

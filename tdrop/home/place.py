@@ -44,16 +44,20 @@ class Place:
     contracts: str
 
     @classmethod
-    def at(cls, home: str | Path | None = None, contracts: str | Path | None = None) -> Place:
-        """Resolves both against the working directory and makes sure that the home can be written."""
+    def at(cls, home: str | Path | None = None, contracts: str | Path | None = None, *, writes: bool = True) -> Place:
+        """Resolves both against the working directory and makes sure that the home can be written, or only read."""
         chosen = Path(home).absolute() if home else default_home()
         try:
-            chosen.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
-            with (probe := chosen / f".probe-{uuid.uuid4().hex[:8]}").open("w"):
-                probe.unlink()
+            if writes:
+                chosen.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
+                with (probe := chosen / f".probe-{uuid.uuid4().hex[:8]}").open("w"):
+                    probe.unlink()
+            elif chosen.exists():
+                next(chosen.iterdir(), None)
         except OSError as error:
             raise UsageError(
-                f"cannot write to '{chosen}': {error.strerror}; set TDROP_HOME to a folder of your own"
+                f"cannot {'write to' if writes else 'read'} '{chosen}': {error.strerror}; set TDROP_HOME to a folder "
+                "of your own"
             ) from error
         folder = contracts or os.environ.get("TDROP_CONTRACTS") or "data_contracts"
         return cls(str(chosen), str(Path(folder).absolute()))

@@ -6,6 +6,7 @@ run has anything to do.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
 from collections.abc import Iterator, Mapping
@@ -154,12 +155,15 @@ def _lock(place: Place, site: str) -> FileLock:
 
 
 def is_running(place: Place, site: str) -> bool:
-    """Whether a run of the site is under way."""
+    """Whether a run of the site is under way; a home that may only be read is asked without making a lock of its own."""
     try:
-        with _lock(place, site).acquire(timeout=0):
-            return False
-    except Timeout:
+        with (place.root / "locks" / f"{site}.lock").open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
         return True
+    except OSError:
+        return False
+    return False
 
 
 def read_status(place: Place, site: str) -> Status | None:

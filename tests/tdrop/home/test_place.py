@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import stat
+import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from conftest import write_tiny_network
 
 from tdrop.base import ContractError, UsageError
+from tdrop.home import Store, idle, is_running
 from tdrop.home.place import Place, default_home, replacing, write_private
 
 
@@ -75,3 +79,43 @@ def test_an_editors_lock_beside_a_site_is_no_site(tmp_path):
 def test_a_home_that_is_nothing_or_the_users_own(value, home, monkeypatch):
     monkeypatch.setenv("TDROP_HOME", value)
     assert default_home() == Path(home).expanduser().absolute()
+
+
+@contextmanager
+def as_nobody():
+    """Runs the block as a user without rights, where the tests are root's."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.fixture
+def open_folder():
+    """A folder that every user can enter; pytest's own are closed to others."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+        for path in Path(name).rglob("*"):
+            path.chmod(0o755)
+
+
+def test_a_home_that_may_only_be_read_is_read(open_folder):
+    """Status and export of another's home: finished stages are used, and nothing is locked or made."""
+    place = Place.at(open_folder / "home")
+    made = Store(place.root).make("stage", {"of": 1}, lambda folder: (folder / "file").write_text("x") and None)
+    with idle(place, "harbour"):
+        pass
+    for path in open_folder.rglob("*"):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    with as_nobody():
+        with pytest.raises(UsageError, match="cannot write to .*Permission denied; set TDROP_HOME"):
+            Place.at(place.root)
+        same = Place.at(place.root, writes=False)
+        assert not is_running(same, "harbour")
+        again = Store(same.root).make("stage", {"of": 1}, lambda folder: pytest.fail("it was there"))
+        assert (again.path, again.reused) == (made.path, True)
