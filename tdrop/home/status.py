@@ -155,7 +155,7 @@ def _lock(place: Place, site: str) -> FileLock:
 
 
 def is_running(place: Place, site: str) -> bool:
-    """Whether a run of the site is under way; a home that may only be read is asked without making a lock of its own."""
+    """Whether a run of the site is under way; it is asked without making a lock, so that reading a home is enough."""
     try:
         with (place.root / "locks" / f"{site}.lock").open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -113,7 +113,7 @@ def test_a_home_that_may_only_be_read_is_read(open_folder):
     for path in open_folder.rglob("*"):
         path.chmod(0o555 if path.is_dir() else 0o444)
     with as_nobody():
-        with pytest.raises(UsageError, match="cannot write to .*Permission denied; set TDROP_HOME"):
+        with pytest.raises(UsageError, match=r"cannot write to .*Permission denied; set TDROP_HOME"):
             Place.at(place.root)
         same = Place.at(place.root, writes=False)
         assert not is_running(same, "harbour")
