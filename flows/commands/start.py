@@ -49,8 +49,8 @@ Competing = Annotated[
 ]
 IdColumn = Annotated[str | None, typer.Option("--id", help="Column that identifies a patient", metavar="COLUMN")]
 
-#: Where a database's address that was typed is kept for this command; later ones find it there too, or not at all.
-ADDRESS_VARIABLE = "TDROP_OMOP_URL"
+#: What the site of a database is called that has an address and no name.
+DATABASE = "database"
 Level = Annotated[
     float | None, typer.Option(help="Risk from which the site acts, e.g. 0.15 for 1 in 7", min=0.001, max=0.999)
 ]
@@ -80,13 +80,15 @@ def init(
 
     asked = Asked(outcome, time, event, horizon, id_column, level, competing=tuple(competing or ()))
     events = _asked_of_events(index, outcome_code, horizon, most) if omop or meds else None
-    where = named_place(data, omop, meds, cdm_schema)
+    where = named_place(data, omop, meds, cdm_schema, DATABASE)
     prepared, proposal = write_network(folder, where, asked, table or as_name(folder.absolute().name), events)
     show_proposal(prepared, proposal, asked, folder / "data_contracts", "", answering(as_json))
 
 
-def named_place(data: Path | None, omop: str | None, meds: Path | None, cdm_schema: str | None) -> Path | Extract:
-    """The one place that was named: a file, or a database of events."""
+def named_place(
+    data: Path | None, omop: str | None, meds: Path | None, cdm_schema: str | None, site: str
+) -> Path | Extract:
+    """The one place that was named: a file, or the database of events of a site."""
     if sum(place is not None for place in (data, omop, meds)) != 1:
         raise UsageError("name one place: --data FILE, --omop PLACE or --meds DIR")
     if data is not None:
@@ -103,8 +105,8 @@ def named_place(data: Path | None, omop: str | None, meds: Path | None, cdm_sche
         return Extract.model_validate({"location": str(Path(omop).absolute()), "reader": reader})
     name = omop.removeprefix("$")
     if "://" in omop:
-        # An address may hold a password, which is written nowhere.
-        name = ADDRESS_VARIABLE
+        # An address may hold a password, which is written nowhere: later commands need the variable.
+        name = f"{site.replace('-', '_')}_OMOP_URL".upper()
         os.environ[name] = omop
     elif name not in os.environ:
         raise UsageError(
@@ -201,7 +203,7 @@ def add_site(
 
     place, console = Place.at(contracts=contracts), answering(as_json)
     network = place.network()
-    where = named_place(data, omop, meds, cdm_schema)
+    where = named_place(data, omop, meds, cdm_schema, name)
     if isinstance(where, Path):
         require_file(where, "the extract that the site sent")
     contract = network.contract(table or _only_table(network))
@@ -306,7 +308,7 @@ def _propose(
 
 
 def _database_name(extract: Extract) -> str:
-    return "database" if extract.location is None else as_name(Path(extract.location).name.partition(".")[0])
+    return DATABASE if extract.location is None else as_name(Path(extract.location).name.partition(".")[0])
 
 
 def show_proposal(

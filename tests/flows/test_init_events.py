@@ -117,7 +117,7 @@ def test_what_cannot_be_proposed_is_one_sentence(arguments: list[str], says: str
 def test_an_address_is_used_and_written_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import sqlalchemy
 
-    monkeypatch.setenv("TDROP_OMOP_URL", "")
+    monkeypatch.setenv("DATABASE_OMOP_URL", "")
     records, periods = make_records(60, length=60)
     url = f"sqlite:///{tmp_path / 'secret_place.db'}"
     engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
@@ -128,4 +128,4 @@ def test_an_address_is_used_and_written_nowhere(tmp_path: Path, monkeypatch: pyt
     tdrop("init", tmp_path / "net", "--omop", url, *asked)
     written = "".join(file.read_text() for file in (tmp_path / "net").rglob("*.yaml"))
     assert "secret_place" not in written
-    assert '"url_env": "TDROP_OMOP_URL"' in written
+    assert '"url_env": "DATABASE_OMOP_URL"' in written

@@ -12,7 +12,7 @@ from report_cases import make_choice, predict, report_data
 from scipy.special import expit
 
 from tdrop.choose import Trial
-from tdrop.contracts import Disclosure
+from tdrop.contracts import Disclosure, Step
 from tdrop.disclosure import disclose
 from tdrop.evaluate import compare_risks, evaluate_methods, suggest_recalibration
 from tdrop.methods import build
@@ -123,6 +123,14 @@ def test_rows_are_drawn_where_some_were_lost(labelled: ReportData, details: Page
         assert words in drawn
     whole = replace(labelled.validation, quarantined=0, duplicates=0)
     assert not Page(render_details(replace(labelled, validation=whole))).has("figure-attrition")
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_the_way_from_a_database_to_rows_is_told_with_small_counts_hidden(labelled: ReportData) -> None:
+    steps = (Step("persons in the database", 9003), Step("persons with an index record", 4))
+    data = replace(labelled, validation=replace(labelled.validation, attrition=steps))
+    lines = dict(Page(render_details(disclose(data, Disclosure()))).table("database"))
+    assert lines == {"persons in the database": "9,000", "persons with an index record": "<10"}
 
 
 # For a publication --------------------------------------------------------------------------------
