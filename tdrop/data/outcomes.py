@@ -16,7 +16,7 @@ from tdrop.data.censoring import FollowUp
 from tdrop.data.hints import MISSING_WORDS
 from tdrop.data.identify import damaged, id_column, number_rows, restore, with_text_ids
 from tdrop.data.preparation import convert_columns, rename
-from tdrop.data.readers import fingerprint, kind_of, read_extract
+from tdrop.data.readers import DATABASES, fingerprint, kind_of, read_extract
 from tdrop.data.units import factor
 from tdrop.data.values import as_text
 
@@ -237,7 +237,7 @@ def _label_file(where: Site | Path | str, like: Site | None) -> LabelFile:
     location, kind = str(Path(where).absolute()), kind_of(where)
     if written is not None and Path(where).suffix:
         # A file is read as a file, whatever the site's own outcomes come as: a database, or another kind of file.
-        usual = "csv" if written.reader.kind == "sql" else written.reader.kind
+        usual = "csv" if written.reader.kind in DATABASES else written.reader.kind
         kind = kind_of(where, usual)
         reader = written.reader if kind == written.reader.kind else Reader(kind=kind)
         return written.model_copy(update={"location": location, "reader": reader})

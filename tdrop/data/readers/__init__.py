@@ -32,6 +32,8 @@ _Result = TypeVar("_Result")
 
 #: How the names of files end whose kind is plain.
 _ENDINGS = {"csv": (".csv", ".csv.gz"), "parquet": (".parquet", ".pq")}
+#: Kinds of extract that are no file; what is sent beside them is one.
+DATABASES = ("sql", "omop", "meds")
 #: What a reader is given beyond its limit before it is left alone.
 GRACE_SECONDS = 5.0
 
@@ -108,7 +110,7 @@ def read_batch(path: Path, reader: Reader) -> pd.DataFrame:
     A batch may be Parquet where the extract is text, and the other way round; a database's site sends files too.
     Options that the site gives for another kind say nothing about the file: that kind's defaults hold.
     """
-    usual = "csv" if reader.kind in ("sql", "omop", "meds") else reader.kind
+    usual = "csv" if reader.kind in DATABASES else reader.kind
     # Any other kind knows its own files, whatever they are called.
     kind = kind_of(path, usual) if usual in _ENDINGS else usual
     options = reader.options if kind == reader.kind else {}

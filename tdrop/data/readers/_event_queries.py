@@ -20,7 +20,7 @@ _ALWAYS = -4_000_000_000_000_000_000
 #: What the codes of birth and death are called in a contract.
 BIRTH, DEATH = "MEDS_BIRTH", "MEDS_DEATH"
 #: Numbers of the two selections of the outcome, beside those of the columns, which count from 0.
-OUTCOME, COMPETING, INDEX = -1, -2, -3
+OUTCOME, COMPETING = -1, -2
 
 Code = str | int
 
