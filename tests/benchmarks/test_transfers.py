@@ -22,7 +22,7 @@ from benchmarks.transfer_fits import (
     measure_rows,
     measure_sides,
 )
-from benchmarks.transfers import fixed_tables, forecast_tables, misses, regret_table
+from benchmarks.transfers import fixed_tables, forecast_tables, gain_table, misses, regret_table
 from tdrop.forecast import ESTIMATORS
 
 
@@ -41,6 +41,18 @@ def test_regret_is_what_the_best_candidate_does_better():
     assert rows["all"]["AUROC regret"].value == pytest.approx(0.05)
     assert rows["all"]["AUROC regret, worst"].value == pytest.approx(0.1)
     assert rows["third to fifth, not stopped"]["n"] == 2
+
+
+def test_gains_are_those_of_tuning_of_a_temperature_and_over_logistic_regression():
+    one = measured("a").scores["a"]
+    better = dict.fromkeys(MEASURES, 0.3)
+    tuned = replace(one, at_target=better, at_default={**better, "log loss": 0.5}, log_loss=0.3, log_loss_tempered=0.2)
+    scores = {"tdnr": tuned, "logistic_regression": replace(one, log_loss=0.4)}
+    table = gain_table({("third", "x"): Measurement("go", None, None, scores, {})})
+    row = next(row for row in table.rows if row["method"] == "TDNR")
+    gains = [row[name].value for name in list(row)[3:8]]
+    assert gains == pytest.approx([-0.2, 0.0, -0.1, -0.1, 0.0])
+    assert row["temperature, median"] == pytest.approx(-0.1)
 
 
 def test_tau_is_fitted_without_the_transfer_at_hand():
