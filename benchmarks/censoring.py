@@ -8,18 +8,28 @@ error is what censoring adds. And one real pair of cohorts, Rotterdam to GBSG.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 
 from benchmarks.results import Results, Row, Table
+from benchmarks.site_pairs import OUTCOME, extract_of, network_of_sites
 from benchmarks.units import Options, run_units
-from tdrop.base import Doubles, Summary
+from tdrop.base import Cohort, Doubles, Summary
 from tdrop.contracts import Decision
-from tdrop.data import FollowUp, weigh_outcomes
+from tdrop.data import (
+    FollowUp,
+    follow_up_of,
+    learn_encoder,
+    not_recorded,
+    observed_share,
+    prepare_frame,
+    weigh_outcomes,
+)
 from tdrop.evaluate import evaluate_methods
-from tdrop.metrics import auroc, calibration_intercept
+from tdrop.methods import build, label
+from tdrop.metrics import auroc, calibration_intercept, log_loss
 
 HORIZON = 1.0
 #: By design, how fast patients leave, and how that follows the log hazard of the event: above 0 the sicker leave.
@@ -32,6 +42,9 @@ DESIGNS: Mapping[str, tuple[float, float]] = {
 #: Effects of the four features on the log hazard, and the log hazard of a patient with all of them at 0.
 EFFECTS, BASELINE = np.array([0.8, 0.5, -0.4, 0.0]), -1.445
 PATIENTS, DRAWS, RESAMPLES = 800, 200, 300
+#: Within what time the real cohorts are compared, and by which methods.
+REAL_HORIZON = "5 years"
+REAL_METHODS = ("logistic_regression", "gradient_boosting", "ensemble", "transductive_dropout")
 
 
 @dataclass(frozen=True)
@@ -109,7 +122,13 @@ def measure_draw(design: str, seed: int) -> list[float]:
 
 
 def run(options: Options) -> Results:
-    """Judges both ways in the four designs."""
+    """Judges both ways in the four designs, and on real patients."""
+    about = "An error is what censoring adds to numbers of risks that are right."
+    tables = [_designs(options), _real(options)]
+    return Results("Patients who leave before the horizon", about, tables)
+
+
+def _designs(options: Options) -> Table:
     draws = options.seeds_or(DRAWS, quick=4)
     units = [{"design": design, "seed": seed} for design in DESIGNS for seed in range(draws)]
     measured = iter(run_units(options, "censoring", measure_draw, units))
@@ -129,5 +148,68 @@ def run(options: Options) -> Results:
         f"Simulated: {PATIENTS} patients, {draws} draws; the numbers are those of the true risks "
         f"(rate {truth()[0]:.3f}, AUROC {truth()[1]:.3f}), so that every error is what censoring adds."
     )
-    about = "An error is what censoring adds to numbers of risks that are right."
-    return Results("Patients who leave before the horizon", about, [Table("designs", caption, rows)])
+    return Table("designs", caption, rows)
+
+
+@cache
+def rotterdam_to_gbsg() -> tuple[Cohort, FollowUp, Cohort, FollowUp]:
+    """Both cohorts checked and encoded, without outcomes, and how long each followed its patients."""
+    network = network_of_sites()
+    contract = network.contract_of(network.site("gbsg"))
+    outcome = contract.outcome.model_copy(update={"horizon": REAL_HORIZON, "censoring": "ipcw"})
+    contract = contract.model_copy(update={"outcome": outcome})
+    frames = {name: prepare_frame(extract_of(name), contract, network.site(name)).frame for name in ("rotterdam",)}
+    extract = extract_of("gbsg")
+    frames["gbsg"] = prepare_frame(extract.drop(columns=OUTCOME), contract, network.site("gbsg")).frame
+    encoder = learn_encoder(frames["rotterdam"], contract, not_recorded(frames["gbsg"], contract))
+    source, target = (encoder.encode(frames[name], name) for name in ("rotterdam", "gbsg"))
+    patients = frames["gbsg"][contract.id_column].astype(str).tolist()
+    seen = extract.set_index(extract["pid"].astype(str))[OUTCOME].reindex(patients).reset_index(drop=True)
+    followed = [follow_up_of(frame, contract) for frame in (frames["rotterdam"], seen)]
+    assert followed[0] is not None
+    assert followed[1] is not None
+    return source, followed[0], target, followed[1]
+
+
+def measure_real(method: str, way: str) -> list[float]:
+    """Mean risk at GBSG, its outcome rate, AUROC, log loss and calibration intercept, all one way.
+
+    `way` is "dropped" or "weighted", for the fit at Rotterdam and the judgement at GBSG alike.
+    """
+    source, followed, target, seen = rotterdam_to_gbsg()
+    weights = [
+        weigh_outcomes(one, cohort.X, cohort.site, asked="ipcw" if way == "weighted" else "drop")[0]
+        for one, cohort in ((followed, source), (seen, target))
+    ]
+    known = np.isfinite(followed.y)
+    own = known if weights[0] is None else weights[0]
+    labelled = replace(source, y=followed.y.astype(np.float32), weight=own.astype(np.float32)).known()
+    fitted = build(method).fit(labelled, target, None, seed=0)
+    rows = np.flatnonzero(np.isfinite(seen.y))
+    risk = fitted.summarise(target.X, 100, seed=0).mean.astype(np.float64)
+    given = (seen.y[rows], risk[rows], None if weights[1] is None else weights[1][rows])
+    rate = float(np.average(given[0], weights=given[2]))
+    numbers = (float(risk.mean()), rate, auroc(*given), log_loss(*given), calibration_intercept(*given))
+    return [float("nan") if one is None else one for one in numbers]
+
+
+def _real(options: Options) -> Table:
+    methods = REAL_METHODS[:1] if options.quick else REAL_METHODS
+    units = [{"method": method, "way": way} for method in methods for way in ("dropped", "weighted")]
+    measured = run_units(options, "censoring", measure_real, units)
+    rows: list[Row] = [
+        {
+            "method": label(unit["method"]), "way": unit["way"], "mean risk at GBSG": f"{numbers[0]:.3f}",
+            "outcome rate at GBSG": f"{numbers[1]:.3f}", "AUROC": f"{numbers[2]:.3f}", "log loss": f"{numbers[3]:.3f}",
+            "calibration intercept": f"{numbers[4]:.2f}",
+        }
+        for unit, numbers in zip(units, measured, strict=True)
+    ]  # fmt: skip
+    _, ours, _, theirs = rotterdam_to_gbsg()
+    left = [f"{int(one.censored.sum()):,} of {len(one.time):,}" for one in (ours, theirs)]
+    caption = (
+        f"Real patients: Rotterdam (death) to GBSG (recurrence or death) within {REAL_HORIZON}, default settings, one "
+        f"fit. {left[0]} women left Rotterdam's follow-up earlier, {left[1]} GBSG's; the Kaplan-Meier estimate of the "
+        f"rate at GBSG is {observed_share(theirs):.3f}. Each line fits and judges one way."
+    )
+    return Table("rotterdam_gbsg", caption, rows)

@@ -230,6 +230,11 @@ class ReportData:
         return refer(self.predictions[self.method][0], self.site.decision, self.unlike)
 
     @property
+    def weighted(self) -> bool:
+        """Whether outcomes are weighted for those who left before the horizon."""
+        return self.labels is not None and self.labels.effective_n is not None
+
+    @property
     def weighted_follow_up(self) -> FollowUp | None:
         """The site's follow-up, where outcomes are weighted for those who left before the horizon."""
         return None if self.weight is None else self.follow_up

@@ -75,7 +75,7 @@ def details_values(data: ReportData) -> dict[str, Any]:
         "batches": shown,
         "few_batches": len(data.batches) - len(shown),
         "fewest": FEWEST,
-        "warnings": evaluation_warnings(data.evaluation, data.hide_below),
+        "warnings": evaluation_warnings(data.evaluation, data.hide_below, weighted=data.weighted),
         "hindsight": hindsight(data),
         "about_method": _about(data.method),
         "choice_sentence": choice_sentence(data.choice),

@@ -165,7 +165,7 @@ def too_few(evaluation: Evaluation) -> bool:
     return labelled is None or outcomes is None or min(outcomes, labelled - outcomes) < FEWEST_EVENTS
 
 
-def evaluation_warnings(evaluation: Evaluation, hide_below: int = 0) -> list[str]:
+def evaluation_warnings(evaluation: Evaluation, hide_below: int = 0, *, weighted: bool = False) -> list[str]:
     """Says what must be known before the numbers are read."""
     labelled, outcomes, patients = evaluation.labelled, evaluation.outcomes, evaluation.patients
     if labelled == 0:
@@ -175,7 +175,7 @@ def evaluation_warnings(evaluation: Evaluation, hide_below: int = 0) -> list[str
         few = max(FEWEST_EVENTS, hide_below)
         warnings.append(say("few_outcomes", labelled=labelled, outcomes=outcomes, few=few))
     if labelled is not None and patients is not None and labelled < patients:
-        warnings.append(say("known_outcomes", labelled=labelled, patients=patients))
+        warnings.append(say("known_outcomes", labelled=labelled, patients=patients, weighted=weighted))
     return warnings
 
 

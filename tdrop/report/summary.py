@@ -103,7 +103,7 @@ def referral_counts(data: ReportData) -> dict[str, Count | None]:
 def things_to_know(data: ReportData) -> list[str]:
     """Returns the three things to know, most important first."""
     things = [say("refused_labels", data=data)] if data.refused_labels else []
-    things += evaluation_warnings(data.evaluation, data.hide_below)[:1]
+    things += evaluation_warnings(data.evaluation, data.hide_below, weighted=data.weighted)[:1]
     # Those that decided the verdict stand beside it, and so does that the model adds nothing.
     grounds = [
         ground
@@ -141,6 +141,7 @@ def _with_outcomes(data: ReportData) -> list[str]:
                 rate=rate,
                 labelled=evaluation.labelled,
                 outcomes=evaluation.outcomes,
+                weighted=data.weighted,
                 off=low is not None and high is not None and not low <= 0 <= high,
             )
         )

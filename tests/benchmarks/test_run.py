@@ -27,7 +27,7 @@ FILES = {
     "networks": {"ways.csv", "networks.csv", "choice.csv", "intervals.csv"},
     "ladder": {"ladder.csv", "large.csv", "alarms.csv"},
     "length": {"length.csv"},
-    "censoring": {"designs.csv"},
+    "censoring": {"designs.csv", "rotterdam_gbsg.csv"},
     "watch": {"further.csv", "harm.csv", "outcomes.csv"},
     "membership": {"membership.csv"},
     "events": {"events.csv"},
