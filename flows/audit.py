@@ -38,7 +38,9 @@ def audit_site(place: Place, site: str, labels: str) -> Transferred:
         fits, stages = run.trained.fits, run.stages
         models = lock_models.fn(resolved, fits, stages.choice)
         evaluation = evaluate_site.fn(
-            resolved, stages.encoded, stages.target, fits, models, run.settings.bootstrap, labels, labels_needed=True
+            *(resolved, stages.encoded, stages.target, fits, models, run.settings.bootstrap, labels),
+            labels_needed=True,
+            tolerance=run.tolerance(resolved.contract),
         )
         audit = audit_forecast(place, run, evaluation)
         remember_labels(place, site, Path(labels))
@@ -184,18 +186,20 @@ def forecasts_held(place: Place, site: str) -> Iterator[str]:
         return
     audit = read_record(Audit, file)
     for one in audit.observations:
-        if one.method == audit.chosen and one.quantity == "auroc":
+        if one.method == audit.chosen and one.quantity in ("auroc", "mae"):
+            name = "AUROC" if one.quantity == "auroc" else "A mean absolute error of"
             own = "" if one.observed_low is None else f" ({one.observed_low:.2f} to {one.observed_high:.2f})"
             verdict = "they agree" if one.inside else "they disagree by more than chance explains"
             yield (
-                f"AUROC {one.observed:.2f}{own} was observed and {one.expected:.2f} ({one.low:.2f} to {one.high:.2f}) "
+                f"{name} {one.observed:.2f}{own} was observed and {one.expected:.2f} ({one.low:.2f} to {one.high:.2f}) "
                 f"forecast: {verdict}."
             )
     if audit.listed:
-        yield (
-            f"{audit.listed:,} of the {audit.list_size:,} patients on the label list have a known outcome. From a list "
-            "the AUROC is a ratio of two estimates: about .008 too high with 50 outcomes, less with more."
+        known = f"{audit.listed:,} of the {audit.list_size:,} patients on the label list have a known outcome."
+        weighed = (
+            "From a list the AUROC is a ratio of two estimates: about .008 too high with 50 outcomes, less with more."
         )
+        yield f"{known} {weighed}" if audit.measured else known
     if audit.ladder is not None:
         yield ladder_sentence(audit.ladder)
     if audit.off_list:

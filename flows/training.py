@@ -100,11 +100,10 @@ def _form_committee(site: str, trials: Mapping[str, Ref], trained: Trained, by: 
     """Adds the committee to what was trained, as if it were one more method."""
     try:
         trial = join_trials(by.place, by.encoded, by.matching, trials)
+        members = [{name: trained.fits[name][seed] for name in trials} for seed in range(by.settings.seeds)]
         fits = [
-            join_fits(
-                by.place, by.encoded, {name: trained.fits[name][seed] for name in trials}, seed, by.settings, by.level
-            )
-            for seed in range(by.settings.seeds)
+            join_fits(by.place, by.encoded, fits, trial, seed, by.settings, by.level)
+            for seed, fits in enumerate(members)
         ]
         folds = (
             None if by.propensity is None else score_out_of_fold(by.place, by.encoded, by.propensity, COMMITTEE, trial)

@@ -39,7 +39,7 @@ from tasks.prepare import (
 )
 from tasks.publish import escape_markdown, publish_halt, publish_index
 from tasks.report import leave_page, publish_report, record_in_mlflow
-from tasks.run import Compared, Run, Stages, TransferSettings
+from tasks.run import Compared, Run, Stages, TransferSettings, picked_tolerance
 from tasks.shift import estimate_site_shift, match_validation
 from tdrop.base import SiteStopped, TdropError, Unwritable, describe, plain, read_record, used_up, written
 from tdrop.choose import Choice
@@ -292,7 +292,10 @@ def run_pipeline(site: ResolvedSite, settings: TransferSettings, inputs: Inputs)
     emit_progress(site.name, "forecast", detail=_expected(expected, chosen))
     # Of new patients, who take the place of the extract's, no outcome is known.
     labels = None if site.reads_new_patients else remembered_labels(site.place, site.name)
-    evaluation = evaluate_site(site, encoded, compared.target, trained.fits, models, settings.bootstrap, labels)
+    tolerance = picked_tolerance(trained, chosen, site.contract)
+    evaluation = evaluate_site(
+        site, encoded, compared.target, trained.fits, models, settings.bootstrap, labels, tolerance=tolerance
+    )
     emit_progress(site.name, "evaluate", detail=_evaluated(evaluation))
     stages = Stages(**vars(compared), choice=choice, models=models, evaluation=evaluation, forecast=expected)
     return publish(site.place, Run(site.name, settings, trained, stages))
@@ -330,9 +333,12 @@ def _read(site: ResolvedSite, data: str, source: Ref | None) -> Ref:
 
 
 def _expected(ref: Ref | None, chosen: str) -> str:
-    answer = None if ref is None else ref.record(Forecast, FORECAST).find(chosen)
+    forecast = None if ref is None else ref.record(Forecast, FORECAST)
+    answer = None if forecast is None else forecast.find(chosen) or forecast.find(chosen, "mae")
     if answer is None or answer.value is None or answer.low is None or answer.high is None:
         return ""
+    if answer.quantity == "mae":
+        return f"mean absolute error {answer.value:.3g} ({answer.low:.3g} to {answer.high:.3g}) expected"
     return f"AUROC {answer.value:.2f} ({answer.low:.2f} to {answer.high:.2f}) expected"
 
 

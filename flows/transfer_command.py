@@ -182,17 +182,19 @@ def _say_next(done: Mapping[str, Transferred], contracts: Path, console: Printer
 
 def _legend(labelled: Sequence[bool]) -> str:
     """What the cells hold, at sites with outcomes and at those without."""
-    with_labels = "AUROC of the risk (error AUROC by sd), mean over seeds"
-    without = "patients referred at the risk level"
+    with_labels = "AUROC of the risk (error AUROC by sd), or mean absolute error of a number; mean over seeds"
+    without = "patients referred at the risk level, or for review where there is no level"
     cell = with_labels if all(labelled) else f"{with_labels}; where no outcome is known, {without}"
     return f"Each cell: {cell if any(labelled) else without}. * chosen without target labels."
 
 
 def _cell(evaluation: Evaluation, method: str, chosen: str) -> str:
     mark = "*" if chosen == method else " "
-    auroc = evaluation.value(method, "auroc")
+    auroc, distance = evaluation.value(method, "auroc"), evaluation.value(method, "mae")
+    if distance is not None:
+        return f"{distance:.3g}{mark}"
     if auroc is None:
-        referred = evaluation.value(method, "referrals")
+        referred = evaluation.value(method, "referrals" if "threshold" in evaluation.decision else "referred")
         return f"{referred:,.0f}{mark}" if referred is not None else ""
     error = evaluation.value(method, "error_auroc_sd")
     return f"{auroc:.3f} ({'n/a' if error is None else f'{error:.3f}'}){mark}"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tasks.evidence import list_promises, load_evidence, site_propensity
 from tasks.labels import OUTCOMES, KnownLabels, LabelList, read_list
 from tasks.run import Run
-from tdrop.base import DataError, Method, read_arrays, read_record, write_record
+from tdrop.base import DataError, Method, Task, read_arrays, read_record, write_record
 from tdrop.evaluate import (
     ALL,
     Evaluation,
@@ -48,7 +48,7 @@ from tdrop.forecast import (
 )
 from tdrop.home import FORECAST, PREDICTIONS, RISKS, Place, Ref, Store, load_pair, load_summary, now
 from tdrop.methods import build
-from tdrop.metrics import per_row_log_loss
+from tdrop.metrics import per_row_log_loss, per_row_loss
 from tdrop.shift import Shift, judge_known_outcomes
 
 LEDGER = "ledger.jsonl"
@@ -102,6 +102,7 @@ OBSERVED = {
     "net_benefit": "net_benefit",
     "brier": "brier",
     "outcomes": "outcome_rate",
+    **{name: name for name in ("log_loss", "mae", "rmse")},
 }
 
 
@@ -161,9 +162,46 @@ def audit_forecast(place: Place, run: Run, evaluation: Ref) -> Ref | None:
     return ref
 
 
+def _audit_kind(
+    place: Place, run: Run, evaluation: Ref, y: NDArray[Any], listed: LabelList | None, task: Task
+) -> Audit:
+    """The audit of several classes or of a continuous outcome, whose list is a plain random draw."""
+    assert run.stages.forecast is not None
+    expected = read_record(Forecast, run.stages.forecast.path / FORECAST)
+    folds = {method: ref for method, ref in run.trained.folds.items() if (ref.path / RISKS).is_file()}
+    return Audit(
+        site=run.site,
+        chosen=run.chosen,
+        known=int(np.isfinite(y).sum()),
+        listed=0 if listed is None else int(np.isfinite(y[listed.rows]).sum()),
+        list_size=0 if listed is None else len(listed.rows),
+        off_list=0,
+        observations=observe(expected, read_record(Evaluation, evaluation.path / "evaluation.json"), run.chosen, ()),
+        measured=(),
+        split=_split_kind(place, run, folds, y, task) if run.chosen in folds else None,
+        sets=(),
+    )
+
+
+def _split_kind(place: Place, run: Run, folds: Mapping[str, Ref], y: NDArray[Any], task: Task) -> DropSplit | None:
+    """Why the loss changed: the log loss, or the squared error as a share of the outcome's variance at the source."""
+    rows = np.flatnonzero(np.isfinite(y))
+    fitted = site_propensity(place, run.stages.encoded)
+    kept = read_arrays(folds[run.chosen].path / RISKS)
+    told = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS).mean
+    scale = float(kept["y"].std()) or 1.0
+    losses = per_row_loss(kept["y"], kept["risk"], task, scale), per_row_loss(y[rows], told[rows], task, scale)
+    chance = fitted.source[kept["rows"]], fitted.target[rows]
+    name = "log_loss" if task == "classes" else "squared_error"
+    return split_drop(losses, chance, loss=name, rows=(len(fitted.source), len(fitted.target)))
+
+
 def _audit(place: Place, run: Run, evaluation: Ref, labels: KnownLabels, listed: LabelList | None) -> Audit:
     assert run.stages.forecast is not None
     y = labels.y
+    task = place.resolve(run.site).contract.task
+    if task != "binary":
+        return _audit_kind(place, run, evaluation, y, listed, task)
     expected = read_record(Forecast, run.stages.forecast.path / FORECAST)
     folds = {method: ref for method, ref in run.trained.folds.items() if (ref.path / RISKS).is_file()}
     evidence = load_evidence(run.stages.encoded, folds, run.trained.fits)
@@ -173,7 +211,8 @@ def _audit(place: Place, run: Run, evaluation: Ref, labels: KnownLabels, listed:
     measured: tuple[Measured, ...] = ()
     if known is not None and listed is not None:
         answers = [one for one in expected.answers if one.method == own.method]
-        measured = estimate_from_list(own.target, listed.true, known, expected.threshold, answers=answers)
+        level = expected.threshold or 0.0
+        measured = estimate_from_list(own.target, listed.true, known, level, answers=answers)
     counted = int(np.isfinite(y).sum())
     return Audit(
         site=run.site,

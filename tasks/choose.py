@@ -12,10 +12,10 @@ from prefect.cache_policies import NO_CACHE
 
 from tasks.audit import seal
 from tasks.errors import sanitize_errors
-from tasks.evidence import SEED, list_promises, load_evidence
+from tasks.evidence import SEED, list_promises, load_evidence, load_kind_evidence
 from tdrop.base import DataError, write_json, write_record
 from tdrop.choose import Choice, Criterion, FoldScore, Score, Trial, make_choice
-from tdrop.forecast import Forecast, forecast_methods, measure_influence
+from tdrop.forecast import Forecast, forecast_kinds, forecast_methods, measure_influence
 from tdrop.home import FORECAST, RISKS, SETS, Ref, ResolvedSite, Store, compute, load_pair, stage
 from tdrop.methods import have_samples
 
@@ -98,6 +98,10 @@ def forecast_site(
     threshold = site.site.decision.threshold
 
     def build(folder: Path) -> None:
+        if site.contract.task != "binary":
+            others = load_kind_evidence(encoded, with_risks)
+            write_record(folder / FORECAST, compute(forecast_kinds, site.name, others, site.contract.task, seed=SEED))
+            return
         evidence = load_evidence(encoded, with_risks, fits)
         expected = compute(forecast_methods, site.name, evidence, threshold, seed=SEED)
         influence = compute(measure_influence, *load_pair(encoded.path))

@@ -30,6 +30,7 @@ def judged_methods(
     labels: OutcomeFile | None,
     seeds: int,
     bootstrap: int,
+    tolerance: float,
 ) -> None:
     """Writes evaluation.json and, with labels, labels.json, label_problems.csv and outcomes.npz, or why not."""
     cohort = load_cohort(encoded.path / "target.npz")
@@ -47,6 +48,7 @@ def judged_methods(
         unlike=unlike_patients(fitted),
         persons=cohort.persons,
         weight=None if known is None else known.weight,
+        tolerance=tolerance,
     )
     write_json(folder / "evaluation.json", evaluation.to_dict())
 
@@ -62,6 +64,7 @@ def evaluate_site(
     bootstrap: int,
     labels_path: str | None = None,
     labels_needed: bool = False,
+    tolerance: float = 0.0,
 ) -> Ref:
     """Evaluates every method.
 
@@ -74,6 +77,7 @@ def evaluate_site(
         bootstrap: Resamples of patients.
         labels_path: A file of outcomes to use instead of the site's own.
         labels_needed: Whether a label file that is refused is an error; else it costs the outcomes alone.
+        tolerance: Of a continuous outcome, by how much a prediction may be off before it counts as an error.
     """
     if models.json(MODELS)["models"] != model_digests(fits):
         raise LeakError(
@@ -82,4 +86,4 @@ def evaluate_site(
     seeds = max(map(len, fits.values()))
     labels = find_labels(site, labels_path, labels_needed)
     fitted = fitted_propensity(site.place, encoded)
-    return judged_methods(site, site, encoded, fitted, target, fits, models, labels, seeds, bootstrap)
+    return judged_methods(site, site, encoded, fitted, target, fits, models, labels, seeds, bootstrap, tolerance)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdrop.base import DataError, Doubles, Mask, Summary, read_arrays
-from tdrop.forecast import Evidence, SetSummary, reference_risk, summarise_sets, true_risk
+from tdrop.forecast import Evidence, KindEvidence, SetSummary, reference_risk, summarise_sets, true_risk
 from tdrop.home import (
     PREDICTIONS,
     PROPENSITY,
@@ -50,6 +50,19 @@ def load_evidence(encoded: Ref, folds: Mapping[str, Ref], fits: Mapping[str, Seq
                 stands_for=arrays.get("stands_for"),
             )
         )
+    return evidence
+
+
+def load_kind_evidence(encoded: Ref, folds: Mapping[str, Ref]) -> list[KindEvidence]:
+    """What a forecast may see of every method, of several classes or of a continuous outcome."""
+    source, target = load_pair(encoded.path)
+    evidence = []
+    for method, ref in folds.items():
+        arrays = read_arrays(ref.path / RISKS)
+        rows = arrays["rows"]
+        persons = None if source.persons is None else source.persons[rows]
+        given = (arrays["risk"], arrays["y"].astype(np.float64), arrays["weights"], source.X[rows], target.X)
+        evidence.append(KindEvidence(method, *given, persons=persons))
     return evidence
 
 

@@ -34,10 +34,12 @@ from tdrop.home import (
     PREDICTIONS,
     REFUSED,
     SMALL_SOURCES,
+    SOURCE,
     Place,
     Ref,
     ResolvedSite,
     code_digest,
+    load_cohort,
     load_summary,
     now,
     rows_of,
@@ -83,7 +85,7 @@ def gather(place: Place, run: Run, promotion: Promotion | None) -> ReportData:
         source_frame=pd.read_parquet(stages.source.path / FRAME),
         target_frame=pd.read_parquet(stages.target.path / FRAME),
         dropout_rates=_dropout_rates(run),
-        moved=_moved(place, run, known),
+        moved=_moved(place, run, known) if site.contract.task == "binary" else (),
         failed_methods=run.trained.failed,
         labels=read_record(LabelCounts, labels) if labels.is_file() else None,
         refused_labels=stages.evaluation.json(REFUSED)["sentence"] if refused.is_file() else "",
@@ -93,8 +95,9 @@ def gather(place: Place, run: Run, promotion: Promotion | None) -> ReportData:
         promotion=promotion,
         forecast=forecast,
         observations=_observations(place, run, forecast, known),
-        recalibration=None if known is None else _recalibration(place, run, known),
+        recalibration=None if known is None or site.contract.task != "binary" else _recalibration(place, run, known),
         left_out=left_out(site, stages.source, stages.encoded),
+        unseen_classes=_unseen_classes(run),
         batches=read_batches(place.site(run.site)),
     )
 
@@ -132,7 +135,7 @@ def _observations(
         return ()
     if run.stages.audit is not None:
         return run.stages.audit.record(Audit, AUDIT).observations
-    listed = read_list(place, run.site)
+    listed = read_list(place, run.site) if forecast.threshold is not None else None
     if listed is not None and listed.target == run.stages.target.digest and usable_list(listed, known.y) is not None:
         # Who was asked for is no fair sample: only an audit weighs these outcomes.
         return ()
@@ -141,8 +144,10 @@ def _observations(
 
 def _judged(place: Place, run: Run, labels: KnownLabels | None, threshold: float) -> Shift:
     """The shift under the verdict that known outcomes leave; its stage, made before any was read, stays as it is."""
-    risk = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS).mean
-    shift = run.stages.shift.record(Shift, "shift.json")
+    summary = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS)
+    shift, risk = run.stages.shift.record(Shift, "shift.json"), summary.mean
+    if summary.task != "binary":
+        return shift
     if labels is None:
         return shift.judged(judge_benefit(None, risk, threshold))
     given = (labels.y, risk, labels.weight)
@@ -156,6 +161,14 @@ def _judged(place: Place, run: Run, labels: KnownLabels | None, threshold: float
         # What is offered then is recalibrated: how far the risks are off as they are is no ground any more.
         return (shift.overruled(ground) if stopped else shift.judged(ground)).judged(judge_known_ranking(*given))
     return shift.judged(judge_benefit(labels.y, risk, threshold, labels.weight), off, judge_known_ranking(*given))
+
+
+def _unseen_classes(run: Run) -> tuple[str, ...]:
+    """The classes that no source patient has: no method can predict them."""
+    source = load_cohort(run.stages.encoded.path / SOURCE)
+    if source.y is None:
+        return ()
+    return tuple(name for place, name in enumerate(source.classes) if not (source.y == place).any())
 
 
 def _marked_trials(run: Run) -> dict[str, list[Trial]]:

@@ -254,13 +254,13 @@ class WrittenList:
     Attributes:
         sheet: The file.
         n: Patients on it.
-        outcomes: How many of them are expected to have the outcome.
+        outcomes: How many of them are expected to have the outcome; None where it does not happen or not.
         enough: How many patients are expected to give ENOUGH_OUTCOMES.
     """
 
     sheet: Path
     n: int
-    outcomes: float
+    outcomes: float | None
     enough: int
 
 
@@ -282,6 +282,8 @@ def write_list(place: Place, run: Run, n: int | None, *, seed: int) -> WrittenLi
         )
     network = place.network()
     spec = network.site(run.site)
+    if network.contract_of(spec).task != "binary":
+        return _write_random_list(place, run, n, seed)
     risk = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS).mean.astype(np.float64)
     true = idea_of_truth(load_evidence(run.stages.encoded, folds, run.trained.fits), run.chosen)
     threshold, known = spec.decision.threshold, _known_already(place, run, len(risk))
@@ -289,9 +291,31 @@ def write_list(place: Place, run: Run, n: int | None, *, seed: int) -> WrittenLi
     left = int((~known).sum())
     size = n or min(left, max(SHORTEST_LIST, min(LONGEST_LIST, enough)))
     drawn = draw_list(risk, true, threshold, size, seed=seed, known=known if known.any() else None)
+    sheet = _keep_list(place, run, drawn, true, known, seed)
+    return WrittenList(sheet, size, float(true[drawn.rows].sum()), enough)
+
+
+def _write_random_list(place: Place, run: Run, n: int | None, seed: int) -> WrittenList:
+    """Draws n patients at random, all alike: of several classes or a number, no patient tells more than another."""
+    patients = len(load_cohort(run.stages.encoded.path / TARGET).ids)
+    known = _known_already(place, run, patients)
+    left = np.flatnonzero(~known)
+    size = min(len(left), n or 2 * SHORTEST_LIST)
+    if not size:
+        raise UsageError(f"site '{run.site}' has no patient without a known outcome to list")
+    rows = np.sort(np.random.default_rng([seed, 34]).choice(left, size, replace=False))
+    drawn = Drawn(rows, np.full(size, size / len(left)))
+    sheet = _keep_list(place, run, drawn, np.zeros(patients), known, seed)
+    return WrittenList(sheet, size, None, size)
+
+
+def _keep_list(place: Place, run: Run, drawn: Drawn, true: Doubles, known: Mask, seed: int) -> Path:
+    """Writes the sheet, and what must be known to weigh what comes back; returns the sheet."""
+    network = place.network()
     ids = load_cohort(run.stages.encoded.path / TARGET).ids[drawn.rows]
     sheet = place.site(run.site) / SHEET
-    write_sheet(sheet, np.random.default_rng([seed, 33]).permutation(ids), network.contract_of(spec))
+    contract = network.contract_of(network.site(run.site))
+    write_sheet(sheet, np.random.default_rng([seed, 33]).permutation(ids), contract)
     kept = place.site(run.site) / DRAW
     kept.touch(mode=0o600)
     np.savez(
@@ -303,7 +327,7 @@ def write_list(place: Place, run: Run, n: int | None, *, seed: int) -> WrittenLi
         true=true,
         known=np.flatnonzero(known),
     )
-    return WrittenList(sheet, size, float(true[drawn.rows].sum()), enough)
+    return sheet
 
 
 def _known_already(place: Place, run: Run, patients: int) -> Mask:

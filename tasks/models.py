@@ -63,7 +63,8 @@ def log_model(served: Path, record: SiteRecord, method: str) -> Any:
     from mlflow.models import infer_signature
 
     example = pd.DataFrame(list(record.example))
-    predicted = pd.DataFrame({**{column: [0.1] for column in ("risk", "sd", "low", "high")}, "refer": [False]})
+    told = {"class": ["a"]} if "class" in record.told else {}
+    predicted = pd.DataFrame({**{column: [0.1] for column in record.told}, **told, "refer": [False]})
     with _logging_a_model, warnings.catch_warnings():
         # That an example is missing is our choice.
         warnings.simplefilter("ignore")

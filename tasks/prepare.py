@@ -182,11 +182,14 @@ def labelled_rows(
     if small:
         kept &= ~frame[ORIGIN].isin(small).to_numpy()
     frame = frame[kept].reset_index(drop=True)
-    if weight is None:
-        cohort = encoder.encode(frame, name, y=y[kept], persons=persons_of(frame, contract))
-    else:
-        cohort = encoder.encode(frame, name, persons=persons_of(frame, contract))
-        cohort = replace(cohort, y=y[kept].astype(np.float32), weight=weight[kept].astype(np.float32))
+    cohort = encoder.encode(frame, name, persons=persons_of(frame, contract))
+    cohort = replace(
+        cohort,
+        y=y[kept].astype(np.float32),
+        weight=None if weight is None else weight[kept].astype(np.float32),
+        task=contract.task,
+        classes=contract.classes,
+    )
     if ORIGIN in frame:
         cohort = replace(cohort, origins=frame[ORIGIN].to_numpy())
     save_cohort(folder / SOURCE, cohort)
@@ -230,8 +233,9 @@ def _known_outcomes(frame: pd.DataFrame, sources: Sequence[ResolvedSite]) -> _So
             ids, base = rows[contract.id_column].to_numpy(), source.network.base
             labels = read_labels(source.site, contract, ids, home=source.place.root, base=base)
             y[own], followed = labels.y, labels.follow_up
-            positive = int((y[own] == 1).sum())
-            total.update(known=int(np.isfinite(y[own]).sum()), positive=positive, missing=int(np.isnan(y[own]).sum()))
+            total.update(known=int(np.isfinite(y[own]).sum()), missing=int(np.isnan(y[own]).sum()))
+            if contract.task == "binary":
+                total.update(positive=int((y[own] == 1).sum()))
         else:
             y[own], counts = source_outcome(rows, contract)
             followed = follow_up_of(rows, contract)
@@ -275,7 +279,8 @@ def encoded_pair(folder: Path, site: ResolvedSite, labelled: Ref, target: Ref) -
     for name in (SOURCE, ENCODER, CENSORING):
         if (labelled.path / name).is_file():
             shutil.copyfile(labelled.path / name, folder / name)
-    save_cohort(folder / TARGET, encoder.encode(frame, site.name, persons=persons_of(frame, site.contract)))
+    cohort = encoder.encode(frame, site.name, persons=persons_of(frame, site.contract))
+    save_cohort(folder / TARGET, replace(cohort, task=site.contract.task, classes=site.contract.classes))
     write_json(folder / "counts.json", {"outcomes": labelled.json("outcomes.json"), "unseen": encoder.unseen(frame)})
     shutil.copyfile(labelled.path / SMALL_SOURCES, folder / SMALL_SOURCES)
     write_record(folder / LABELLED, labelled)

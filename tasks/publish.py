@@ -169,7 +169,7 @@ def write_latest(place: Place, run: Run, data: ReportData) -> None:
             for name in names:
                 if stage in stages and (stages[stage].path / name).is_file():
                     shutil.copyfile(stages[stage].path / name, folder / name)
-        table = patients_table(cohort.ids, told, data.site.decision, data.unlike, data.moved_by)
+        table = patients_table(cohort.ids, told, data.site.decision, data.unlike, data.moved_by, data.contract.classes)
         write_patients(folder / "patients.csv", table)
         write_pages(data, folder)
         # That page is about patients before any outcome, which may have a say in the report's verdict.

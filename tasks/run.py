@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from tdrop.base import DataError, UsageError, read_record
 from tdrop.choose import Choice, Trial
+from tdrop.contracts import Contract
 from tdrop.home import Place, Ref
 from tdrop.methods import method_names, require_methods
 
@@ -147,6 +148,10 @@ class Run:
         """The chosen method."""
         return self.choice.method
 
+    def tolerance(self, contract: Contract) -> float:
+        """By how much a prediction of a continuous outcome may be off before it counts as an error; 0 for others."""
+        return picked_tolerance(self.trained, self.chosen, contract)
+
     def with_evaluation(self, evaluation: Ref, audit: Ref | None) -> Run:
         """The same models, evaluated anew."""
         return replace(self, stages=replace(self.stages, evaluation=evaluation, audit=audit))
@@ -173,6 +178,12 @@ class Run:
         )
         stages = Stages(**{name: found(ref) for name, ref in self.stages.all().items()})
         return replace(self, trained=trained, stages=stages)
+
+
+def picked_tolerance(trained: Trained, chosen: str, contract: Contract) -> float:
+    """The tolerance that the table names, or the median distance of the chosen method at left-out source patients."""
+    known = contract.outcome.tolerance or (trained.picked[chosen].tolerance if chosen in trained.picked else None)
+    return known or 0.0
 
 
 def read_run(place: Place, file: Path) -> Run:

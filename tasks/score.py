@@ -172,7 +172,7 @@ def score_prepared(
     those = made_for(place, champion)
     unlike = None if those is None else those.unlike(place, cohort)
     summary = served.summarise(cohort)
-    table = patients_table(cohort.ids, summary, served.decision, unlike)
+    table = patients_table(cohort.ids, summary, served.decision, unlike, classes=served.fitted.classes)
     table = table.assign(filled_in=encoder.filled_in(prepared.frame))
     unseen = {column: count for column, count in encoder.unseen(prepared.frame).items() if count}
     sentences = [
@@ -189,11 +189,14 @@ def score_prepared(
         write_json(incoming / "score.json", {"champion": champion.version, "sentences": sentences})
     differences = {} if those is None else feature_differences(cohort, those.target)
     digest = patients_digest(cohort)
-    risk, referred = float(table["risk"].mean()), int(table["refer"].sum())
+    # Of several classes no single number stands for a batch; the mean of their sd does.
+    told = next(name for name in ("risk", "value", "sd") if name in table)
+    risk, referred = float(table[told].mean()), int(table["refer"].sum())
     filled_in = int((table["filled_in"] != "").sum())
     keep_batch(place.site(site), Batch(now(), digest, champion.version, len(cohort), risk, referred, differences))
     lacking = (table["filled_in"] != "").to_numpy()
-    sentences += _watched(place, champion, served, cohort, prepared, summary, lacking)
+    if summary.task == "binary":
+        sentences += _watched(place, champion, served, cohort, prepared, summary, lacking)
     return Scored(
         folder=str(folder),
         scored=len(cohort),

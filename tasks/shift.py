@@ -21,7 +21,7 @@ def compared_patients(folder: Path, encoded: Ref, fitted: Ref, suspected: int = 
     source, target = load_pair(encoded.path)
     shift = estimate_shift(source, target, seed=seed, fitted=load_propensity(fitted))
     known = source.known().y
-    outcomes = judge_source_outcomes(known) if known is not None and source.task == "binary" else None
+    outcomes = judge_source_outcomes(known) if known is not None else None
     write_record(folder / "shift.json", shift.judged(outcomes, judge_shared_patients(source, target, suspected)))
 
 

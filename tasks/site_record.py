@@ -21,7 +21,8 @@ from tdrop.contracts import Contract
 from tdrop.data import Encoder
 from tdrop.disclosure import DECIMALS, disclose_line, disclose_trials, limit
 from tdrop.evaluate import ALL, Row
-from tdrop.figures import draw_calibration, draw_dropout_rates, draw_risk_histogram
+from tdrop.figures import Drawing, draw_calibration, draw_dropout_rates, draw_risk_histogram
+from tdrop.forecast import Quantity
 from tdrop.home import ENCODER, Place, ResolvedSite, canonical
 from tdrop.methods import label
 from tdrop.metrics import METRICS, refer
@@ -75,6 +76,7 @@ class SiteRecord:
         candidate: Folder with model/ and served.json, or None when no candidate may be made.
         chosen: The chosen method.
         example: Two rows in contract columns that show the input's form.
+        told: Columns that a prediction has before `refer`.
     """
 
     site: str
@@ -87,6 +89,7 @@ class SiteRecord:
     candidate: str | None
     chosen: str
     example: Sequence[Mapping[str, Any]]
+    told: tuple[str, ...] = ("risk", "sd", "low", "high")
 
     def about(self) -> str:
         """What the site's run is, in two sentences."""
@@ -152,6 +155,7 @@ def site_record(place: Place, run: Run, whole: ReportData, folder: Path) -> Site
         candidate=next((each.served for each in methods if each.method == run.chosen), None),
         chosen=run.chosen,
         example=example_of(site.contract),
+        told=told_names(site.contract),
     )
 
 
@@ -166,11 +170,14 @@ def _site_metrics(data: ReportData, chosen: str) -> dict[str, float]:
     numbers = {f"rows/{name}": float(count) for name, count in counts.items() if isinstance(count, int)}
     if data.shift.domain_auroc is not None:
         numbers["shift/domain_auroc"] = data.shift.domain_auroc.value
-    expected = None if data.forecast is None else data.forecast.find(chosen)
-    if expected is not None:
-        # Two digits, as the report has it.
-        ends = {"": expected.value, "_low": expected.low, "_high": expected.high}
-        numbers |= {f"forecast/auroc{end}": round(value, 2) for end, value in ends.items() if value is not None}
+    quantities: tuple[Quantity, ...] = ("auroc",) if data.contract.task == "binary" else ("auroc", "error_rate", "mae")
+    for quantity in quantities:
+        expected = None if data.forecast is None else data.forecast.find(chosen, quantity)
+        if expected is not None:
+            # Two digits, as the report has it.
+            ends = {"": expected.value, "_low": expected.low, "_high": expected.high}
+            shown = {end: round(value, 2) for end, value in ends.items() if value is not None}
+            numbers |= {f"forecast/{quantity}{end}": value for end, value in shown.items()}
     measured = _at_the_site(data.evaluation.rows, chosen)
     return numbers | {name: round(value, DIGITS) for name, value in measured.items() if value is not None}
 
@@ -256,7 +263,9 @@ def _figures(data: ReportData) -> dict[str, dict[str, str]]:
     decision, least = data.site.decision, limit(data.site.disclosure)
     figures: dict[str, dict[str, str]] = {}
     for method, summaries in data.predictions.items():
-        if data.y is not None:
+        if data.contract.task != "binary":
+            drawn: dict[str, Drawing | None] = {}
+        elif data.y is not None:
             drawn = {
                 "calibration": draw_calibration({method: summaries}, data.y, label, [method], data.weighted_follow_up)
             }
@@ -308,6 +317,13 @@ def _served(
     )
     write_record(folder / SERVED, described)
     return folder
+
+
+def told_names(contract: Contract) -> tuple[str, ...]:
+    """The columns that a prediction has before `refer`."""
+    if contract.task == "classes":
+        return ("class", *(f"p_{name}" for name in contract.classes), "sd")
+    return ("risk" if contract.task == "binary" else "value", "sd", "low", "high")
 
 
 def example_of(contract: Contract) -> list[Mapping[str, float | str]]:

@@ -21,7 +21,7 @@ from prefect.cache_policies import NO_CACHE
 
 from tasks.errors import sanitize_errors
 from tasks.run import SWEEP, TransferSettings
-from tdrop.base import Described, FitError, write_json, write_record
+from tdrop.base import Described, FitError, plain, read, write_json, write_record
 from tdrop.choose import (
     OutOfFold,
     Planned,
@@ -64,6 +64,7 @@ from tdrop.home import (
 )
 from tdrop.methods import SITE_INPUT, build, load
 from tdrop.methods.parts.committee import Committee
+from tdrop.methods.parts.fitted import Noise
 from tdrop.shift import Matching, Propensity, density_ratio_weights
 
 #: Tuning happens once, with the first seed.
@@ -163,9 +164,24 @@ def trained_model(folder: Path, rows: Ref, method: str, settings: Settings, seed
 
 
 @stage("fit", in_worker=True)
-def predicted_patients(folder: Path, encoded: Ref, model: Ref, seed: int, passes: int, levels: Sequence[float]) -> None:
-    """Writes a model's predictions.npz of the target's patients beside it, and rates.npz where it has any."""
-    shutil.copytree(model.path / MODEL, folder / MODEL)
+def predicted_patients(
+    folder: Path,
+    encoded: Ref,
+    model: Ref,
+    seed: int,
+    passes: int,
+    levels: Sequence[float],
+    noise: Mapping[str, Any] | None,
+) -> None:
+    """Writes a model's predictions.npz of the target's patients beside it, and rates.npz where it has any.
+
+    The model of a continuous outcome is given the noise that its trial showed out of fold, so that intervals cover
+    outcomes.
+    """
+    if noise is None:
+        shutil.copytree(model.path / MODEL, folder / MODEL)
+    else:
+        load(model.path / MODEL).with_noise(read(Noise, noise)).save(folder / MODEL)  # type: ignore[attr-defined]
     shutil.copyfile(model.path / HISTORY, folder / HISTORY)
     if (model.path / TIMES).is_file():
         shutil.copyfile(model.path / TIMES, folder / TIMES)
@@ -191,12 +207,23 @@ def fit_seed(
 ) -> Ref:
     """Refits the picked trial on all labelled rows, and predicts the target's patients; `purpose` is for its name."""
     rows = rows_to_fit(encoded, _planned_as(trial, settings))
-    return predict_with(place, encoded, trained_model(place, rows, method, trial.settings, seed), seed, settings, level)
+    model = trained_model(place, rows, method, trial.settings, seed)
+    return predict_with(place, encoded, model, seed, settings, level, trial.noise)
 
 
-def predict_with(place: Place, encoded: Ref, model: Ref, seed: int, settings: TransferSettings, level: float) -> Ref:
+def predict_with(
+    place: Place,
+    encoded: Ref,
+    model: Ref,
+    seed: int,
+    settings: TransferSettings,
+    level: float,
+    noise: Noise | None = None,
+) -> Ref:
     """A model's predictions of the target's patients, at every level that is shown."""
-    return predicted_patients(place, encoded, model, seed, settings.passes, tuple(sorted({*SWEEP, level})))
+    levels = tuple(sorted({*SWEEP, level}))
+    known = None if noise is None else plain(noise)
+    return predicted_patients(place, encoded, model, seed, settings.passes, levels, known)
 
 
 def _planned_as(trial: Trial, settings: TransferSettings) -> Planned:
@@ -284,7 +311,8 @@ def join_trials(place: Place, encoded: Ref, matching: Ref, trials: Mapping[str, 
 @task(task_run_name="average seed {seed}", cache_policy=NO_CACHE)
 @sanitize_errors
 def join_fits(
-    place: Place, encoded: Ref, fits: Mapping[str, Ref], seed: int, settings: TransferSettings, level: float
+    place: Place, encoded: Ref, fits: Mapping[str, Ref], trial: Ref, seed: int, settings: TransferSettings, level: float
 ) -> Ref:
     """Joins the members' models of one seed, and predicts the target's patients."""
-    return predict_with(place, encoded, joined_models(place, fits), seed, settings, level)
+    noise = trial.record(Trial, "trial.json").noise
+    return predict_with(place, encoded, joined_models(place, fits), seed, settings, level, noise)

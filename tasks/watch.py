@@ -91,8 +91,18 @@ def _alone(place: Place, site: str) -> Iterator[None]:
         yield
 
 
-def begin(place: Place, site: str) -> WatchState:
-    """Begins the watch of the site's champion, where that was not done; called when a person promotes or goes back."""
+def is_watched(place: Place, site: str) -> bool:
+    """Whether the site's outcome can be watched: the rules compare risks with whether it happened."""
+    return place.resolve(site).contract.task == "binary"
+
+
+def begin(place: Place, site: str) -> WatchState | None:
+    """Begins the watch of the site's champion, where that was not done; called when a person promotes or goes back.
+
+    None where the outcome has several classes or is a number.
+    """
+    if not is_watched(place, site):
+        return None
     champion = find_champion(place, site)
     with _alone(place, site):
         try:
@@ -259,7 +269,7 @@ class WatchedOutcomes:
 
 def watch_outcomes(place: Place, site: str, labels: Path) -> WatchedOutcomes | None:
     """Compares outcomes with what the champion told these patients; None for a site without a champion."""
-    if version_at(place, site, CHAMPION) is None:
+    if version_at(place, site, CHAMPION) is None or not is_watched(place, site):
         return None
     watched, resolved = open_watch(place, site), place.resolve(site)
     outcomes = read_labels(
@@ -305,6 +315,11 @@ def watch_sentence(place: Place, site: str) -> str | None:
 def require_champion(place: Place, site: str) -> None:
     """Says what a watch needs, where a site has no champion yet."""
     place.network().target(site)
+    if not is_watched(place, site):
+        raise UsageError(
+            f"site '{site}' predicts several classes or a number, and a watch compares risks with whether an outcome "
+            "happened; `tdrop score` says of every batch whether its patients differ, and `tdrop audit` checks outcomes"
+        )
     if version_at(place, site, CHAMPION) is None:
         raise UsageError(
             f"site '{site}' has no champion to watch; run `tdrop transfer {site}`, then a person promotes its "

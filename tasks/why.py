@@ -22,7 +22,7 @@ def explain_referrals(place: Place, run: Run, data: ReportData) -> list[str] | N
 
     A report that is rendered again from the same run takes it from the list that it wrote.
     """
-    if data.target_frame is None:
+    if data.target_frame is None or data.contract.task != "binary":
         return None
     referred = data.referrals.referred
     written = _written_before(place, run, referred)

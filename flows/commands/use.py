@@ -69,9 +69,11 @@ def recalibrate(
     with one_at_a_time(place, site):
         new = recalibrate_site(place, site, None if labels is None else str(labels.absolute()))
     console.answer(plain(new))
+    number = place.resolve(site).contract.task == "regression"
+    loss = "squared error over the outcome's variance" if number else "log loss"
     gain = "" if new.gain_low is None else f"gain {new.gain:.3f}, {new.gain_low:.3f} to {new.gain_high:.3f}"
     if new.version is None:
-        why = f"out of fold no line has a lower log loss ({gain})" if gain else "two known outcomes at least are needed"
+        why = f"out of fold no line has a lower {loss} ({gain})" if gain else "two known outcomes at least are needed"
         console.print(
             f"[bold]{site}[/]: a recalibration does not help by {new.labels:,} known outcomes: {why}. Version "
             f"{new.champion} stays as it is."
@@ -79,7 +81,7 @@ def recalibrate(
         return
     console.print(
         f"[bold]{site}[/]: version {new.version} is candidate: version {new.champion} with {new.name} fitted to "
-        f"{new.labels:,} known outcomes (log loss {new.log_loss_before:.3f}, then {new.log_loss_after:.3f} out "
+        f"{new.labels:,} known outcomes ({loss} {new.log_loss_before:.3f}, then {new.log_loss_after:.3f} out "
         f"of fold; {gain})."
     )
     console.remark(f"To approve it: tdrop promote {site} --by NAME --note TEXT{repeat(contracts)}")
@@ -160,7 +162,9 @@ def label_list(
     console.print(
         f"[bold]{site}[/]: {counted(written.n, 'patient')} to look up, drawn with known probabilities. {sheet}"
     )
-    console.print(f"About {written.outcomes:.0f} of them are expected to have the outcome; {written.enough:,} give 10.")
+    if written.outcomes is not None:
+        expected = f"About {written.outcomes:.0f} of them are expected to have the outcome"
+        console.print(f"{expected}; {written.enough:,} give 10.")
     console.remark(f"Fill in their outcomes and run: tdrop audit {site} {sheet}{repeat(contracts)}")
 
 

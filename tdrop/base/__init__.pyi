@@ -48,6 +48,7 @@ from .rows import (
 )
 from .types import (
     INTERVAL_LEVEL as INTERVAL_LEVEL,
+    MOST_CLASSES as MOST_CLASSES,
     Cohort as Cohort,
     Described as Described,
     Doubles as Doubles,

@@ -230,6 +230,7 @@ class Summary:
         low: Lower ends (levels, rows), or (levels, rows, K).
         high: Upper ends, of the same shape.
         passes: How many samples it rests on; 1 means that there is no spread.
+        task: What was predicted.
     """
 
     mean: Floats
@@ -238,6 +239,7 @@ class Summary:
     low: Floats
     high: Floats
     passes: int
+    task: Task = "binary"
 
     def interval(self, level: float = INTERVAL_LEVEL) -> tuple[Floats, Floats]:
         """Lower and upper ends (rows,) at one of `levels`."""

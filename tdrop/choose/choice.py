@@ -14,10 +14,9 @@ from typing import Literal, get_args
 import numpy as np
 
 from tdrop.base import Amount, Cohort, Count, DataError, Doubles, FitError, UsageError, did_you_mean
-from tdrop.choose.out_of_fold import Losses, OutOfFold
+from tdrop.choose.out_of_fold import Losses, OutOfFold, out_of_fold_losses
 from tdrop.choose.tuning import Trial
 from tdrop.methods import COMMITTEE
-from tdrop.metrics import per_row_log_loss
 from tdrop.shift import effective_n
 
 Criterion = Literal["importance_weighted", "matched_validation"]
@@ -96,7 +95,7 @@ def weigh_out_of_fold(
         raise DataError(
             f"site '{source.site}': expected one weight per source row ({len(source):,}), came shape {weights.shape}"
         )
-    losses = per_row_log_loss(source.y[risks.rows], risks.risk)
+    losses = out_of_fold_losses(source, risks)
     persons = None if source.persons is None else source.persons[risks.rows]
     own = None if source.weight is None else source.weight[risks.rows].astype(np.float64)
     each = weights[risks.rows] if own is None else weights[risks.rows] * own

@@ -24,6 +24,7 @@ from tdrop.base import (
     fixed_shuffle,
     read_arrays,
 )
+from tdrop.metrics import per_row_loss
 
 #: Folds of the source: each fit sees two thirds of the rows.
 TUNING_FOLDS = 3
@@ -44,7 +45,7 @@ class OutOfFold:
     Attributes:
         rows: Places in the source (rows,), ascending.
         fold: Fold of every row (rows,).
-        risk: Risk by the fit that did not see the row (rows,).
+        risk: Risk or value by the fit that did not see the row (rows,); of K classes their probabilities (rows, K).
         sd: Standard deviation of that fit's samples (rows,).
         passes: Samples behind them; 1 means that there is no spread.
     """
@@ -101,8 +102,6 @@ def deal_folds(
     """
     if source.y is None:
         raise DataError(f"site '{source.site}': tuning needs outcomes and came without; give the labelled source")
-    if source.task != "binary":
-        raise UsageError(f"site '{source.site}': tuning scores by log loss and needs a binary outcome")
     sites = site_folds(source)
     if sites is not None:
         rows = source.known_rows
@@ -112,26 +111,50 @@ def deal_folds(
     if folds < 2:
         raise UsageError(f"site '{source.site}': tuning needs at least 2 folds, came {folds}")
     persons = np.arange(len(source)) if source.persons is None else source.persons
-    fewest = min(count_persons(persons[source.y == outcome]) for outcome in (0, 1))
-    if fewest < folds:
-        raise DataError(
-            f"site '{source.site}': {folds} folds need at least {folds} source patients of each outcome, "
-            f"came {fewest:,} of one; give more patients"
-        )
+    _require_enough(source, persons, folds)
     generator = np.random.default_rng([seed, 8])
     rows = source.known_rows
     if len(rows) > most_rows:
         rows = np.sort(generator.choice(rows, most_rows, replace=False))
+    kinds = source.y[rows] if source.task != "regression" else np.zeros(len(rows), dtype=np.float32)
     if source.persons is not None:
-        return rows, deal_persons(persons[rows], folds, generator, source.y[rows])
+        return rows, deal_persons(persons[rows], folds, generator, kinds)
     fold = np.empty(len(rows), dtype=np.int64)
     start = 0
-    for outcome in (1, 0):
-        own = np.flatnonzero(source.y[rows] == outcome)
-        # The second outcome is dealt on where the first one stopped: folds stay equally large.
+    for outcome in sorted(np.unique(kinds), reverse=True):
+        own = np.flatnonzero(kinds == outcome)
+        # An outcome is dealt on where the one before stopped: folds stay equally large.
         fold[generator.permutation(own)] = (np.arange(len(own)) + start) % folds
-        start = len(own)
+        start += len(own)
     return rows, fold
+
+
+def _require_enough(source: Cohort, persons: Indices, folds: int) -> None:
+    """Refuses a source whose folds could not each hold two outcomes, or any patient."""
+    assert source.y is not None
+    if source.task == "regression":
+        if count_persons(persons) < folds or len(np.unique(source.y)) < 2:
+            raise DataError(
+                f"site '{source.site}': {folds} folds need at least {folds} source patients whose outcomes differ; "
+                "give more patients"
+            )
+        return
+    places = range(len(source.classes)) if source.task == "classes" else (0, 1)
+    # Of several classes two must be in every fold; a rarer one may be missing from some.
+    fewest = sorted(count_persons(persons[source.y == outcome]) for outcome in places)[-2]
+    if fewest < folds:
+        each = "each outcome" if source.task == "binary" else "at least two classes"
+        raise DataError(
+            f"site '{source.site}': {folds} folds need at least {folds} source patients of {each}, "
+            f"came {fewest:,} of one; give more patients"
+        )
+
+
+def out_of_fold_losses(source: Cohort, risks: OutOfFold) -> Doubles:
+    """The loss of each out-of-fold prediction (rows,); see `per_row_loss`."""
+    assert source.y is not None
+    scale = float(source.y.std(dtype=np.float64)) if source.task == "regression" else 1.0
+    return per_row_loss(source.y[risks.rows], risks.risk, source.task, scale)
 
 
 def site_folds(source: Cohort) -> Indices | None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tdrop.base import Cohort, Count, Described, Doubles, FitError, Fitted, Indices, Method, StepCallback
+from tdrop.base import Cohort, Count, Described, Doubles, FitError, Fitted, Indices, Method, StepCallback, Task
 from tdrop.choose.out_of_fold import (
     MOST_TUNING_ROWS,
     TUNING_FOLDS,
@@ -23,12 +23,14 @@ from tdrop.choose.out_of_fold import (
     OutOfFold,
     count_folds,
     deal_folds,
+    out_of_fold_losses,
     predict_folds,
     site_folds,
 )
 from tdrop.choose.plan import BUDGET, plan_trials
 from tdrop.methods import SITE_INPUT, build
-from tdrop.metrics import auroc, brier, misclassified, per_row_log_loss
+from tdrop.methods.parts.fitted import Noise
+from tdrop.metrics import auroc, brier, class_brier, macro_auroc, misclassified
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +63,8 @@ class Trial:
         failure: Why a fit failed, or None.
         picked: Whether the refit uses it.
         site_log_loss: Mean over held-out sites of their mean log loss; None where folds are not sites.
+        tolerance: Of a continuous outcome, the median distance of outcome and prediction.
+        noise: Of a continuous outcome, what it varies by beyond the samples' spread.
     """
 
     method: str
@@ -80,6 +84,8 @@ class Trial:
     failure: str | None = None
     picked: bool = False
     site_log_loss: float | None = None
+    tolerance: float | None = None
+    noise: Noise | None = None
 
     @property
     def knows_site(self) -> bool:
@@ -143,11 +149,14 @@ def score_trial(method: Described, source: Cohort, risks: OutOfFold, matching_ro
     """Compares out-of-fold risks with the outcomes of their rows."""
     assert source.y is not None
     y = source.y[risks.rows].astype(np.float64)
-    per_row = per_row_log_loss(y, risks.risk)
+    per_row = out_of_fold_losses(source, risks)
     persons = None if source.persons is None else source.persons[risks.rows]
     weight = None if source.weight is None else source.weight[risks.rows]
     losses = Losses.collect(per_row, weight, persons)
-    wrong = misclassified(y, risks.risk)
+    tolerance, noise = None, None
+    if source.task == "regression":
+        tolerance, noise = float(np.median(np.abs(y - risks.risk))), Noise.estimate(y - risks.risk, risks.sd)
+    wrong = misclassified(y, risks.risk) if tolerance is None else np.abs(y - risks.risk) > tolerance
     matched = np.isin(risks.rows, matching_rows)
     matched_losses = None
     if matched.any():
@@ -162,13 +171,15 @@ def score_trial(method: Described, source: Cohort, risks: OutOfFold, matching_ro
         error_auroc=auroc(wrong, risks.sd, weight) if risks.passes > 1 else None,
         errors=int(wrong.sum()),
         n=len(risks),
-        auroc=auroc(y, risks.risk, weight),
-        brier=brier(y, risks.risk, weight),
+        auroc=_ranking(source.task, y, risks, weight),
+        brier=_brier(source.task, y, risks, weight),
         matched_log_loss=_mean(per_row[matched], None if weight is None else weight[matched]),
         matched_n=int(matched.sum()),
         matched_losses=matched_losses,
         losses=losses,
         site_log_loss=_mean_over_sites(source, risks, per_row),
+        tolerance=tolerance,
+        noise=noise,
     )
 
 
@@ -187,6 +198,18 @@ def _mean(losses: Doubles, weight: NDArray[Any] | None) -> float | None:
     if not len(losses):
         return None
     return float(losses.mean() if weight is None else np.average(losses, weights=weight))
+
+
+def _ranking(task: Task, y: Doubles, risks: OutOfFold, weight: NDArray[Any] | None) -> float | None:
+    if task == "regression":
+        return None
+    return auroc(y, risks.risk, weight) if task == "binary" else macro_auroc(y, risks.risk)
+
+
+def _brier(task: Task, y: Doubles, risks: OutOfFold, weight: NDArray[Any] | None) -> float | None:
+    if task == "regression":
+        return None
+    return brier(y, risks.risk, weight) if task == "binary" else float(class_brier(y, risks.risk).mean())
 
 
 def refit(

@@ -25,6 +25,7 @@ from .network import (
     parse_table as parse_table,
     suspicions_of as suspicions_of,
 )
+from .outcome import Outcome as Outcome, require_horizon as require_horizon
 from .record import (
     Interval as Interval,
     Record as Record,
@@ -48,12 +49,10 @@ from .table import (
     Column as Column,
     Contract as Contract,
     Limits as Limits,
-    Outcome as Outcome,
     Role as Role,
     Rule as Rule,
     Subgroup as Subgroup,
     known_labels as known_labels,
-    require_horizon as require_horizon,
 )
 from .validation import Checked as Checked, validate_rows as validate_rows
 from .yaml_file import parse_yaml as parse_yaml, read_yaml as read_yaml

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from tdrop.base import did_you_mean
-from tdrop.contracts.events import RANKED_TAKES, VALUE_TAKES, Events, Index, OutcomeEvents, span_in_days
+from tdrop.base import MOST_CLASSES, Task, did_you_mean
+from tdrop.contracts.events import RANKED_TAKES, VALUE_TAKES, Events, Index
+from tdrop.contracts.outcome import Outcome
 from tdrop.contracts.record import (
     FileName,
     Interval,
@@ -240,65 +240,6 @@ class Rule(Record):
         return names | ({self.then.value.column} if isinstance(self.then.value, OtherColumn) else set())
 
 
-def require_horizon(text: str) -> str:
-    """A horizon as it is written; a ValueError says how one is."""
-    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})? (day|week|month|year)s?", text):
-        raise ValueError("a horizon is a number and a unit, such as `10 years` or `180 days`")
-    if not float(text.split()[0]):
-        raise ValueError("a horizon is longer than nothing")
-    return text
-
-
-class Outcome(Record):
-    """What is predicted: a column that says it, or a time and an event seen at it.
-
-    Attributes:
-        column: The label column; or instead `time` and `event`.
-        positive: The label that counts as the outcome having happened.
-        horizon: Within what time, such as `10 years`; left out where time plays no part, as in a diagnosis.
-        censoring: What is done about patients who left before the horizon: `ipcw` weighs the outcomes of the others so
-            that they stand for everybody, `drop` leaves them out; without it, `ipcw` once 2% left.
-        competing: Labels of `event` that rule the outcome out, such as death of another cause: the outcome is then 0.
-        events: Which records of a database are the outcome, where the site has one.
-    """
-
-    name: Name
-    title: Title
-    column: Name | None = None
-    time: Name | None = None
-    event: Name | None = None
-    positive: Scalar = "1"
-    horizon: str | None = None
-    censoring: Literal["ipcw", "drop"] | None = None
-    competing: Scalars = ()
-    events: OutcomeEvents | None = None
-
-    @field_validator("horizon")
-    @classmethod
-    def _readable(cls, value: str | None) -> str | None:
-        return None if value is None else require_horizon(value)
-
-    @model_validator(mode="after")
-    def _one_form(self) -> Self:
-        timed = self.time is not None or self.event is not None
-        if timed == (self.column is not None) or (timed and (self.time is None or self.event is None)):
-            raise ValueError("an outcome has either `column`, or both `time` and `event`")
-        if timed and self.horizon is None:
-            raise ValueError("an outcome of `time` and `event` needs a `horizon`, such as `5 years`")
-        if not timed and (self.competing or self.censoring == "ipcw"):
-            raise ValueError("`competing` and `censoring: ipcw` need an outcome of `time` and `event`")
-        if self.events is not None:
-            spans = [span for span in (self.events.within, self.horizon) if span is not None]
-            if not spans or len({span_in_days(span) for span in spans}) > 1:
-                raise ValueError("the outcome's events need `within` or a `horizon`, and where both stand they agree")
-        return self
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the columns it is read from."""
-        return tuple(name for name in (self.column, self.time, self.event) if name is not None)
-
-
 class Subgroup(Record):
     """Patients shown apart in the report: a column's categories, or bands of a number between `cuts`."""
 
@@ -400,7 +341,9 @@ class Contract(Record):
                 yield ("outcome", "time"), f"column '{outcome.time}' must be continuous with a unit of time"
             if column.name != (outcome.column or outcome.event):
                 continue
-            if not known_labels(column):
+            if outcome.kind != "binary":
+                yield from self._kind_problems(column)
+            elif not known_labels(column):
                 words = "says whether it happened and must be binary, ordinal or categorical"
                 yield ("outcome",), f"column '{column.name}' {words}"
             elif outcome.positive not in known_labels(column):
@@ -410,6 +353,14 @@ class Contract(Record):
                 if label not in known_labels(column) or label == outcome.positive:
                     others = ", ".join(known for known in known_labels(column) if known != outcome.positive)
                     yield ("outcome", "competing"), f"'{label}' is no other label of '{column.name}': {others}"
+
+    def _kind_problems(self, column: Column) -> Iterator[tuple[KeyPath, str]]:
+        if self.outcome.kind == "continuous" and column.type not in NUMERIC_TYPES:
+            yield ("outcome", "kind"), f"column '{column.name}' is {column.type}; a continuous outcome is a number"
+        if self.outcome.kind == "classes" and not 2 <= len(column.categories) <= MOST_CLASSES:
+            count = len(column.categories)
+            words = f"classes are the 2 to {MOST_CLASSES} categories of an ordinal or categorical column"
+            yield ("outcome", "kind"), f"column '{column.name}' has {count} categories; {words}"
 
     def _event_problems(self) -> Iterator[tuple[KeyPath, str]]:
         used = [column.name for column in self.columns if column.events is not None]
@@ -460,11 +411,26 @@ class Contract(Record):
         for part, key in (
             (content, "index"),
             (content["outcome"], "events"),
+            (content["outcome"], "tolerance"),
             *((c, "events") for c in content["columns"]),
         ):
             if part[key] is None:
                 del part[key]
+        if self.outcome.kind == "binary":
+            del content["outcome"]["kind"]
         return content_digest(content)
+
+    @property
+    def task(self) -> Task:
+        """What a method predicts."""
+        return "regression" if self.outcome.kind == "continuous" else self.outcome.kind
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The classes that are predicted, in their order; none unless the outcome is of that kind."""
+        if self.outcome.kind != "classes" or self.outcome.column is None:
+            return ()
+        return self.column(self.outcome.column).categories
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -83,7 +83,7 @@ def source_outcome(frame: pd.DataFrame, contract: Contract) -> tuple[Doubles, di
     known = np.isfinite(y)
     counts = {
         "known": int(known.sum()),
-        "positive": int((y == 1).sum()),
+        **({"positive": int((y == 1).sum())} if contract.task == "binary" else {}),
         "missing": int((~known & ~censored).sum()),
         "horizon_not_reached": int(censored.sum()),
     }
@@ -95,7 +95,8 @@ def _outcome_of(frame: pd.DataFrame, contract: Contract) -> tuple[Doubles, Mask]
     if followed is not None:
         return followed.y, followed.censored
     assert contract.outcome.column is not None
-    return _happened(frame, contract, contract.outcome.column), np.zeros(len(frame), dtype=bool)
+    read = _happened if contract.task == "binary" else _value_of
+    return read(frame, contract, contract.outcome.column), np.zeros(len(frame), dtype=bool)
 
 
 def follow_up_of(frame: pd.DataFrame, contract: Contract) -> FollowUp | None:
@@ -129,6 +130,17 @@ def _happened(frame: pd.DataFrame, contract: Contract, name: str) -> Doubles:
     y: Doubles = labels.eq(contract.outcome.positive).to_numpy().astype(np.float64)
     y[~labels.isin(known_labels(column)).to_numpy()] = np.nan
     return y
+
+
+def _value_of(frame: pd.DataFrame, contract: Contract, name: str) -> Doubles:
+    """The number, or the place of the class among the contract's (rows,); NaN where unknown or infinite."""
+    if contract.task == "regression":
+        numbers = frame[name].to_numpy(np.float64, na_value=np.nan, copy=True)
+        numbers[~np.isfinite(numbers)] = np.nan
+        return numbers
+    places = pd.Index(contract.classes).get_indexer(pd.Index(frame[name].astype("str"))).astype(np.float64)
+    places[places < 0] = np.nan
+    return np.asarray(places, dtype=np.float64)
 
 
 def read_labels(

@@ -5,6 +5,7 @@ Counts leave as multiples of the threshold, shares as quotients of such counts, 
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -128,8 +129,10 @@ def _show(row: Row, silent: bool, threshold: int) -> Row:
 
 
 def _step(row: Row, threshold: int) -> float:
-    """How finely a number that is no share of counts may be told."""
+    """How finely a number that is no share of counts may be told; one in a unit of its own, to two digits."""
     tells = METRICS[row.metric].tells
+    if "regression" in METRICS[row.metric].tasks and row.value is not None and abs(row.value) > 1:
+        return float(10 ** (math.floor(math.log10(abs(row.value))) - 1))
     if tells == "gains":
         return float(max(1, threshold // 2))
     # A weighed count is no finer than the threshold's share of the patients, so that no count can be read off.
@@ -297,6 +300,7 @@ def disclose(document: Document, policy: Policy) -> Document:
         # Lists of new patients overlap, and so would what is said of them.
         batches=(),
         moved_by=None,
+        unseen_classes=(),
         recalibration=None,
         hide_below=limit(policy),
     )

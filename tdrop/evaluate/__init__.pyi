@@ -21,11 +21,16 @@ from .recalibration import (
     Recalibration as Recalibration,
     choose_prior as choose_prior,
     measure_support as measure_support,
+    suggest_for_kind as suggest_for_kind,
     suggest_recalibration as suggest_recalibration,
 )
 from .records import ALL as ALL, Evaluation as Evaluation, Row as Row, Why as Why
 from .revision import Revision as Revision, fit_revision as fit_revision, standardise as standardise
-from .run import evaluate_methods as evaluate_methods, patients_table as patients_table
+from .run import (
+    evaluate_methods as evaluate_methods,
+    patients_table as patients_table,
+    told_columns as told_columns,
+)
 from .unlabelled import (
     Moved as Moved,
     MovedGroup as MovedGroup,

@@ -57,7 +57,7 @@ def measure_left_out(source_frame: pd.DataFrame, contract: Contract, encoder: En
         seed: Decides folds and fits, the same ones for both.
     """
     unknown = [name for name in encoder.left_out if name not in source_frame or source_frame[name].isna().all()]
-    if len(unknown) == len(encoder.left_out):
+    if contract.task != "binary" or len(unknown) == len(encoder.left_out):
         return LeftOut(encoder.left_out, encoder.without_indicator)
     y, _ = source_outcome(source_frame, contract)
     known = ~np.isnan(y)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tdrop import metrics
-from tdrop.base import Doubles, Indices, Mask, Summary
+from tdrop.base import Doubles, Indices, Mask, Summary, Task
 from tdrop.metrics import METRICS, DecisionLevels, Mean, MetricPart, Patients, Ranking, Ratio, Statistic, Total
 
 
@@ -17,6 +17,7 @@ class KnownOutcomes:
     """Known outcomes: which rows they belong to, their values, how many resamples to draw, and whose rows they are.
 
     `weight` (known,) says for how many patients each stands; None where all count alike.
+    `tolerance` is how far a continuous outcome may be from its prediction before that counts as an error.
     """
 
     rows: Indices
@@ -25,10 +26,12 @@ class KnownOutcomes:
     seed: int
     persons: Indices | None = None
     weight: Doubles | None = None
+    tolerance: float = 0.0
+    task: Task = "binary"
 
     @property
     def events(self) -> int:
-        return int(self.y.sum())
+        return int(self.y.sum()) if self.task == "binary" else 0
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,8 @@ def resample_all(
     for summary in (summary for summaries in predictions.values() for summary in summaries):
         referrals = metrics.refer(summary, decision, unlike).take(labels.rows)
         known = metrics.take_patients(summary, labels.rows)
-        plans.append(_plan_statistics(Patients(known, decision, referrals, labels.y, labels.weight), inside))
+        patients = Patients(known, decision, referrals, labels.y, labels.weight, labels.tolerance)
+        plans.append(_plan_statistics(patients, inside))
     blocks: list[list[Doubles]] = [[] for _ in plans]
     for counts in metrics.count_blocks(len(labels.y), labels.resamples, labels.seed, labels.persons):
         if labels.weight is not None:
@@ -102,7 +106,7 @@ def _plan_statistics(patients: Patients, groups: Mapping[str, Indices]) -> list[
     parts = {
         name: metric.part(patients)
         for name, metric in METRICS.items()
-        if metric.part is not None and metric.needs != "patients"
+        if metric.part is not None and metric.needs != "patients" and patients.task in metric.tasks
     }
     everyone = np.arange(len(patients.y))
     whole = [(name, part, everyone) for name, part in parts.items()]
@@ -110,14 +114,15 @@ def _plan_statistics(patients: Patients, groups: Mapping[str, Indices]) -> list[
         (f"{name}@{group}", part, rows)
         for group, rows in groups.items()
         for name, part in parts.items()
-        if METRICS[name].subgroups
+        # The ranking of several classes is no sum, and is not made for subgroups.
+        if METRICS[name].subgroups and (patients.task == "binary" or not isinstance(part, Statistic))
     ]
     return _statistics(whole, patients) + _statistics(inside, patients)
 
 
 def _statistics(parts: Sequence[tuple[str, MetricPart, Indices]], patients: Patients) -> list[Statistic]:
     """One statistic of all sums, which is what makes them cheap, and one for each of the others."""
-    y = patients.y
+    y = patients.events
     sums = [(name, part, rows) for name, part, rows in parts if isinstance(part, Total | Mean | Ratio)]
     plan: list[Statistic] = [_sums(sums, y)] if sums else []
     for name, part, rows in parts:

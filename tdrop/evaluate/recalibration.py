@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
 from scipy.stats import norm, t as student
 
 from tdrop import metrics
-from tdrop.base import INTERVAL_LEVEL, Doubles, Indices
+from tdrop.base import INTERVAL_LEVEL, Doubles, Indices, Task
 from tdrop.metrics import weighted_lines
 
 RECALIBRATION_FOLDS = 10
@@ -28,6 +30,10 @@ NARROWEST_PRIOR, WIDEST_PRIOR, FEWEST_REHEARSED = 0.2, 2.0, 3
 #: half a unit of log odds, five net true positives per 100 patients.
 WIDEST_INTERCEPT, WIDEST_BENEFIT = 0.5, 0.05
 AS_IT_IS, INTERCEPT, SLOPE = "as it is", "intercept", "intercept and slope"
+#: Of several classes, what divides the logarithms of their probabilities.
+TEMPERATURE = "temperature"
+#: Patients that stand for "as it is" where a temperature, an offset or a slope is fitted.
+STANDING = 10.0
 
 
 @dataclass(frozen=True)
@@ -134,6 +140,77 @@ def suggest_recalibration(
     # outcomes can bring (docs/FORECAST.md).
     best = min((before, *described), key=lambda one: np.inf if one.log_loss is None else one.log_loss)
     return Recalibration(len(outcome), events, (before, *described), helps=None if best is before else best.name)
+
+
+def suggest_for_kind(
+    y: NDArray[Any], predicted: NDArray[Any], task: Task, *, folds: int = RECALIBRATION_FOLDS, seed: int = 0
+) -> Recalibration:
+    """Fits what can be moved of several classes' probabilities, or of values, to known outcomes.
+
+    Classes have a temperature: the logarithms of their probabilities times a slope. Values are moved by an offset, or
+    by an offset and a slope. Both are drawn towards "as it is" as if so many patients (`STANDING`) had shown that.
+
+    Args:
+        y: Outcomes (rows,), NaN where unknown.
+        predicted: Probabilities (rows, K) or values (rows,).
+        task: "classes" or "regression".
+        folds: How many, at most.
+        seed: Decides the folds.
+    """
+    known = np.isfinite(y)
+    outcome, value = np.asarray(y, dtype=np.float64)[known], np.asarray(predicted, dtype=np.float64)[known]
+    scale = float(outcome.std()) or 1.0 if task == "regression" and len(outcome) else 1.0
+    names = (TEMPERATURE,) if task == "classes" else (INTERCEPT, SLOPE)
+
+    def described(name: str, line: tuple[float, float], moved: Doubles) -> Adjustment:
+        before, after = (metrics.per_row_loss(outcome, one, task, scale) for one in (value, moved))
+        gain = (None, None, None) if name == AS_IT_IS else gain_interval(before, after, np.ones(len(outcome)))
+        loss = float(after.mean()) if len(after) else None
+        return Adjustment(name, *line, None, None, None, None, None, loss, None, *gain)
+
+    before = described(AS_IT_IS, (0.0, 1.0), value)
+    if len(outcome) < 2:
+        note = "an outcome known of at least two patients is needed to suggest a recalibration"
+        return Recalibration(len(outcome), 0, (before,), note)
+    fold = deal_at_random(len(outcome), folds, seed)
+    after = []
+    for name in names:
+        moved = np.empty_like(value)
+        for number in np.unique(fold):
+            inside = fold == number
+            moved[inside] = _move(value[inside], _fit_kind(outcome[~inside], value[~inside], name), task)
+        after.append(described(name, _fit_kind(outcome, value, name), moved))
+    best = min((before, *after), key=lambda one: np.inf if one.log_loss is None else one.log_loss)
+    return Recalibration(len(outcome), 0, (before, *after), helps=None if best is before else best.name)
+
+
+def _fit_kind(y: Doubles, predicted: Doubles, name: str) -> tuple[float, float]:
+    """Intercept and slope of one adjustment."""
+    if name == TEMPERATURE:
+        logs = np.log(metrics.clip_risk(predicted))
+        own = logs[np.arange(len(y)), y.astype(np.int64)]
+
+        def loss(slope: float) -> float:
+            return float(np.sum(logsumexp(slope * logs, axis=1) - slope * own) + 0.5 * STANDING * (slope - 1) ** 2)
+
+        return 0.0, float(minimize_scalar(loss, bounds=(0.05, 20.0), method="bounded").x)
+    rest = y - predicted
+    centre = float(predicted.mean())
+    offset = float(rest.sum()) / (len(y) + STANDING)
+    if name == INTERCEPT:
+        return offset, 1.0
+    spread = predicted - centre
+    square = float(spread @ spread)
+    slope = 1.0 + float(spread @ rest) / (square * (1 + STANDING / len(y)) or 1.0)
+    return centre + offset - slope * centre, slope
+
+
+def _move(predicted: Doubles, line: tuple[float, float], task: Task) -> Doubles:
+    """Probabilities or values moved by a line."""
+    if task == "regression":
+        return line[0] + line[1] * predicted
+    powers = metrics.clip_risk(predicted) ** line[1]
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
 @dataclass(frozen=True)

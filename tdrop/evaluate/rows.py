@@ -40,7 +40,7 @@ def rows_without_outcomes(
     everyone = np.arange(len(summaries[0].mean))
     rows: list[Row] = []
     for name, metric in METRICS.items():
-        if metric.needs != "patients" or metric.part is None:
+        if metric.needs != "patients" or metric.part is None or summaries[0].task not in metric.tasks:
             continue
         missing = metric.spread and not spread
         parts = [metric.part(fit) for fit in fits]
@@ -162,7 +162,7 @@ def difference_rows(
 ) -> list[Row]:
     """Rows that compare a method with the reference on the same resamples."""
     rows = []
-    for name in [name for name, metric in METRICS.items() if metric.compared]:
+    for name in [name for name, metric in METRICS.items() if metric.compared and labels.task in metric.tasks]:
         if _why_not(name, len(labels.y), labels.events, spread=True):
             continue
         mine, theirs = numbers[method], numbers[reference]

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tdrop.base import DataError, Indices, Mask, Summary
+from tdrop.base import DataError, Indices, Mask, Summary, Task
 from tdrop.evaluate.numbers import KnownOutcomes, resample_all
 from tdrop.evaluate.records import Evaluation
 from tdrop.evaluate.rows import difference_rows, rows_with_outcomes, rows_without_outcomes
-from tdrop.metrics import DecisionLevels, has_spread, refer
+from tdrop.metrics import DecisionLevels, has_spread, likeliest, refer
 
 #: The method whose results the others are compared with, where it was run.
 REFERENCE_METHOD = "logistic_regression"
@@ -34,6 +35,7 @@ def evaluate_methods(
     unlike: Mask | None = None,
     persons: Indices | None = None,
     weight: NDArray[Any] | None = None,
+    tolerance: float = 0.0,
 ) -> Evaluation:
     """Computes every number of a site.
 
@@ -50,10 +52,14 @@ def evaluate_methods(
         unlike: Who is unlike anyone the model learned from (rows,), as `Propensity.unlike`.
         persons: Whose row it is (rows,), where a person has several: they are resampled together.
         weight: For how many patients each known outcome stands (rows,); None where all count alike.
+        tolerance: Of a continuous outcome, by how much a prediction may be off before it counts as an error.
     """
     rows = _check(site, predictions, y, seeds)
     groups = _group_rows(subgroups, rows)
     labels = _known(y, bootstrap, seed, persons, weight)
+    task = next(iter(predictions.values()))[0].task
+    if labels is not None:
+        labels = replace(labels, tolerance=tolerance, task=task)
     tidy = {
         method: rows_without_outcomes(site, method, summaries, decision, seeds, groups, unlike)
         for method, summaries in predictions.items()
@@ -69,10 +75,20 @@ def evaluate_methods(
         seeds=tuple(int(s) for s in seeds),
         patients=rows,
         labelled=0 if labels is None else len(labels.y),
-        outcomes=None if labels is None else labels.events,
-        decision={n: getattr(decision, n) for n in ("risk_level", "threshold", "interval_level", "capacity")},
+        outcomes=None if labels is None or task != "binary" else labels.events,
+        decision=_decided_by(decision, task, tolerance),
         rows=tuple(row for rows_of_method in tidy.values() for row in rows_of_method),
     )
+
+
+def _decided_by(decision: DecisionLevels, task: Task, tolerance: float) -> dict[str, float]:
+    """What of a site's decision the numbers rest on: without a risk there is no level to act at."""
+    names = (
+        ("risk_level", "threshold", "interval_level", "capacity")
+        if task == "binary"
+        else ("interval_level", "capacity")
+    )
+    return {name: getattr(decision, name) for name in names} | ({"tolerance": tolerance} if tolerance else {})
 
 
 def _check(
@@ -127,8 +143,12 @@ def patients_table(
     decision: DecisionLevels,
     unlike: Mask | None = None,
     moved_by: Sequence[str] | None = None,
+    classes: Sequence[str] = (),
 ) -> pd.DataFrame:
     """Returns id, risk, sd, low, high, refer, why and moved_by, one row per patient in the order given.
+
+    Of several classes the likeliest one and a column `p_<class>` for each stand in place of risk and interval; of a
+    continuous outcome the value in place of the risk.
 
     Args:
         ids: Patient identifiers (rows,).
@@ -136,30 +156,43 @@ def patients_table(
         decision: The site's level, interval level and capacity.
         unlike: Who is unlike anyone the model learned from (rows,); nobody where that is not known.
         moved_by: What moves each risk most (rows,); without it there is no such column.
+        classes: Names of the classes, where the outcome has several.
     """
     if len(ids) != len(summary.mean):
         raise DataError(f"{len(ids):,} patients but {len(summary.mean):,} predictions; give one prediction per patient")
-    low, high = summary.interval(decision.interval_level)
     referrals = refer(summary, decision, unlike)
+    cost = "loss" if summary.task == "binary" else "error"
     reasons = {
         f"interval reaches the {decision.risk_level:.0%} risk level": referrals.by_level,
-        f"among the {decision.capacity:.0%} with most expected loss": referrals.by_capacity,
+        f"among the {decision.capacity:.0%} with most expected {cost}": referrals.by_capacity,
         "unlike anyone the model learned from": referrals.unlike,
     }
     why = [
         "; ".join(reason for reason, mask in reasons.items() if mask[row]) if referrals.referred[row] else ""
         for row in range(len(ids))
     ]
-    spread = has_spread(summary)
     return pd.DataFrame(
         {
             "id": ids,
-            "risk": summary.mean.astype(np.float64),
-            "sd": summary.sd.astype(np.float64) if spread else np.nan,
-            "low": low.astype(np.float64) if spread else np.nan,
-            "high": high.astype(np.float64) if spread else np.nan,
+            **told_columns(summary, decision.interval_level, classes),
             "refer": referrals.referred,
             "why": why,
             **({} if moved_by is None else {"moved_by": list(moved_by)}),
         }
     )
+
+
+def told_columns(summary: Summary, level: float, classes: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
+    """Returns by column what each patient is told (rows,): risk or value with sd and interval, or class and chances.
+
+    Without spread, sd and interval are NaN.
+    """
+    nothing = np.full(len(summary.mean), np.nan)
+    spread = has_spread(summary)
+    sd = summary.sd.astype(np.float64) if spread else nothing
+    if summary.task == "classes":
+        chances = {f"p_{name}": summary.mean[:, place].astype(np.float64) for place, name in enumerate(classes)}
+        return {"class": np.asarray(classes, dtype=object)[likeliest(summary.mean)], **chances, "sd": sd}
+    low, high = (end.astype(np.float64) if spread else nothing for end in summary.interval(level))
+    name = "risk" if summary.task == "binary" else "value"
+    return {name: summary.mean.astype(np.float64), "sd": sd, "low": low, "high": high}

@@ -10,6 +10,7 @@ from .estimators import (
     true_risk as true_risk,
 )
 from .influence import Influence as Influence, measure_influence as measure_influence
+from .kinds import KindEvidence as KindEvidence, forecast_kinds as forecast_kinds
 from .ledger import (
     LedgerEntry as LedgerEntry,
     Observation as Observation,

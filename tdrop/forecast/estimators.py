@@ -37,8 +37,9 @@ from tdrop.choose import ALIKE
 from tdrop.methods import COMMITTEE
 from tdrop.metrics import apply_lines, divide, log_loss, weighted_lines
 
-Quantity = Literal["auroc", "error_rate", "net_benefit", "brier", "outcomes"]
-QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
+#: The last three are of several classes or of a continuous outcome: `tdrop/forecast/kinds.py`.
+Quantity = Literal["auroc", "error_rate", "net_benefit", "brier", "outcomes", "log_loss", "mae", "rmse"]
+QUANTITIES: tuple[Quantity, ...] = ("auroc", "error_rate", "net_benefit", "brier", "outcomes")
 #: Which way is worse: the sign of a change that a patient would not want. A share of outcomes is neither.
 WORSE = {"auroc": -1, "error_rate": 1, "net_benefit": -1, "brier": 1, "outcomes": 0}
 

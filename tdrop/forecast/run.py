@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,10 +93,10 @@ class Forecast:
     Attributes:
         site: Name of the site.
         estimator: The one behind `value`.
-        threshold: The decision level behind error rate and net benefit.
+        threshold: The decision level behind error rate and net benefit; None where there is no risk to act at.
         level: Of the intervals.
         source_rows: Source patients with an out-of-fold risk.
-        source_events: Of these with the outcome.
+        source_events: Of these with the outcome; None where it does not happen or not.
         effective_n: How many of them count, after weighting.
         target_rows: Patients of the site.
         answers: One per method and number.
@@ -105,11 +106,11 @@ class Forecast:
     """
 
     site: str
-    estimator: Estimator
-    threshold: float
+    estimator: Estimator | Literal["loss_model"]
+    threshold: float | None
     level: float
     source_rows: int
-    source_events: int
+    source_events: int | None
     effective_n: float
     target_rows: int
     answers: tuple[Answer, ...]

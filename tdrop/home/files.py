@@ -81,13 +81,21 @@ def rows_of(frame: pd.DataFrame, source: str) -> Mask:
 
 def save_summary(path: Path, summary: Summary) -> None:
     """Writes one seed's predictions to an .npz file."""
-    np.savez(path, **vars(summary))
+    arrays: dict[str, Any] = vars(summary)
+    np.savez(path, **arrays)
 
 
 def load_summary(path: Path) -> Summary:
     """Reads what `save_summary` wrote."""
     data: dict[str, Any] = read_arrays(path)
-    return Summary(**{**data, "levels": tuple(data["levels"].tolist()), "passes": int(data["passes"])})
+    return Summary(
+        **{
+            **data,
+            "levels": tuple(data["levels"].tolist()),
+            "passes": int(data["passes"]),
+            "task": str(data["task"]),
+        }
+    )
 
 
 def load_pair(encoded: Path) -> tuple[Cohort, Cohort]:

@@ -100,9 +100,8 @@ class MixMatchNetwork(FixedDropout):
         share = torch.from_numpy(self._mixing.beta(self._alpha, self._alpha, len(x)).astype(np.float32))
         share = torch.maximum(share, 1 - share)
         other = torch.randperm(len(x), generator=self._shuffling)
-        return torch.lerp(x[other], x, share[:, None]), torch.lerp(
-            y[other], y, share if y.dim() == 1 else share[:, None]
-        )
+        own = share if y.dim() == 1 else share[:, None]
+        return torch.lerp(x[other], x, share[:, None]), torch.lerp(y[other], y, own)
 
 
 METHOD = MixMatch

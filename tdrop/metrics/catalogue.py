@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from tdrop.metrics import table
+from tdrop.base import Task
+from tdrop.metrics import table, table_other_kinds
 from tdrop.metrics.metric import ENTRIES, Metric, View
 
-__all__ = ["METRICS", "difference_name", "metrics_in_view", "subgroup_metrics", "table"]
+__all__ = ["METRICS", "difference_name", "metrics_in_view", "subgroup_metrics", "table", "table_other_kinds"]
 
 
 def difference_name(name: str) -> str:
@@ -27,6 +28,10 @@ def metrics_in_view(view: View) -> tuple[str, ...]:
     return tuple(name for name, entry in METRICS.items() if view in entry.views)
 
 
-def subgroup_metrics(*, labelled: bool) -> tuple[str, ...]:
+def subgroup_metrics(*, labelled: bool, task: Task = "binary") -> tuple[str, ...]:
     """The metrics that are computed for each subgroup, without those that need outcomes unless these are known."""
-    return tuple(name for name, entry in METRICS.items() if entry.subgroups and (labelled or entry.needs == "patients"))
+    return tuple(
+        name
+        for name, entry in METRICS.items()
+        if entry.subgroups and task in entry.tasks and (labelled or entry.needs == "patients")
+    )

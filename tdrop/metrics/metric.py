@@ -10,9 +10,9 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tdrop.base import Doubles, Mask, Summary
+from tdrop.base import Doubles, Mask, Summary, Task
 from tdrop.metrics.referral import DecisionLevels, Referrals
-from tdrop.metrics.resampling import Statistic, calibration_statistic
+from tdrop.metrics.resampling import Statistic, calibration_statistic, fit_statistic
 from tdrop.metrics.scores import misclassified
 
 #: Below this many events, or this many non-events, a ranking or a calibration line is noise.
@@ -36,6 +36,7 @@ class Patients:
         y: Their outcomes (rows,); empty where a metric needs none.
         weight: For how many patients each outcome stands (rows,); None where all count alike. What is added up over
             patients is weighted afterwards.
+        tolerance: Of a continuous outcome, by how much a prediction may be off before it counts as an error.
     """
 
     summary: Summary
@@ -43,10 +44,21 @@ class Patients:
     referrals: Referrals
     y: Doubles = field(default_factory=lambda: np.zeros(0))
     weight: Doubles | None = None
+    tolerance: float = 0.0
+
+    @property
+    def task(self) -> Task:
+        """What is predicted."""
+        return self.summary.task
+
+    @cached_property
+    def events(self) -> Doubles:
+        """Who has the outcome (rows,); nobody where it does not happen or not, but has a class or a value."""
+        return self.y if self.task == "binary" else np.zeros(len(self.y))
 
     @cached_property
     def risk(self) -> Doubles:
-        """What each patient is told (rows,)."""
+        """What each patient is told (rows,): the risk or the value; of K classes their probabilities (rows, K)."""
         return self.summary.mean.astype(np.float64)
 
     @cached_property
@@ -56,18 +68,27 @@ class Patients:
 
     @cached_property
     def wrong(self) -> Mask:
-        """Whose class at 0.5 is wrong (rows,)."""
+        """Whose class at 0.5, or likeliest class, is wrong, or whose value is off beyond the tolerance (rows,)."""
+        if self.task == "regression":
+            return np.abs(self.y - self.risk) > self.tolerance
         return misclassified(self.y, self.risk)
 
     @cached_property
     def acted_wrongly(self) -> Mask:
-        """Whose class at the site's level is wrong (rows,)."""
+        """Whose class at the site's level is wrong (rows,); without a level, who is an error."""
+        if self.task != "binary":
+            return self.wrong
         return misclassified(self.y, self.risk, self.decision.threshold)
 
     @cached_property
     def calibration(self) -> Statistic:
         """The calibration line of risks and outcomes."""
         return calibration_statistic(self.y, self.risk, self.weight)
+
+    @cached_property
+    def fit(self) -> Statistic:
+        """Root mean squared error and explained share of a continuous outcome."""
+        return fit_statistic(self.y, self.risk)
 
     @cached_property
     def high(self) -> NDArray[Any]:
@@ -132,6 +153,7 @@ class Metric:
         compared: Whether it is compared with the reference method, as `<name>_difference`.
         recorded: Whether MLflow shows it for every method.
         definition: What the documentation says: the function's own docstring.
+        tasks: For which outcomes it is computed.
         part: What it is of some patients; None for a difference, which is made of two methods' numbers.
     """
 
@@ -151,6 +173,7 @@ class Metric:
     compared: bool = False
     recorded: bool = False
     definition: str = ""
+    tasks: tuple[Task, ...] = ("binary",)
     part: Compute | None = None
 
     def difference(self) -> Metric:

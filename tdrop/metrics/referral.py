@@ -136,16 +136,28 @@ def take_patients(summary: Summary, rows: Indices) -> Summary:
     )
 
 
+def expected_error(summary: Summary) -> Doubles:
+    """Returns how likely an error is, up to order (rows,): one minus the likeliest class's probability, or the sd."""
+    if summary.task == "classes":
+        return np.asarray(1.0 - summary.mean.astype(np.float64).max(axis=1))
+    return np.asarray(summary.sd, dtype=np.float64)
+
+
 def capacity_score(summary: Summary, decision: DecisionLevels) -> NDArray[Any]:
-    """Returns what ranks patients for the capacity rule (rows,): expected loss, or sd where the site says so."""
+    """Returns what ranks patients for the capacity rule (rows,): expected loss, or sd where the site says so.
+
+    Of several classes or a continuous outcome it is the expected error: there is no level to act at.
+    """
     if getattr(decision, "rank_by", "expected_loss") == "sd" and has_spread(summary):
         return summary.sd
+    if summary.task != "binary":
+        return expected_error(summary)
     return expected_loss(summary.mean, decision.threshold)
 
 
 def referred_by_level(summary: Summary, decision: DecisionLevels) -> Mask:
-    """Returns who is referred at the risk level (rows,); nobody without spread."""
-    if not has_spread(summary):
+    """Returns who is referred at the risk level (rows,); nobody without spread, or without a level."""
+    if not has_spread(summary) or summary.task != "binary":
         return np.zeros(len(summary.mean), dtype=np.bool_)
     _, high = summary.interval(decision.interval_level)
     return referred_at_level(summary.mean, high, decision.risk_level)

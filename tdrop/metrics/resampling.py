@@ -151,16 +151,65 @@ def calibration_statistic(y: NDArray[Any], p: NDArray[Any], weights: NDArray[Any
 
 
 def calibration_error_statistic(y: NDArray[Any], p: NDArray[Any], weights: NDArray[Any] | None = None) -> Statistic:
-    """The calibration error with its own interval: resampling would add chance to chance."""
-    outcome, risk = as_pair(y, p)
-    error = CalibrationError.measure(outcome, risk, weights=weights)
-    value = np.nan if error is None else error.value
+    """The calibration error with its own interval: resampling would add chance to chance.
+
+    With p (rows, K) and classes y it is the mean over classes that came, and so are the interval's ends.
+    """
+    pairs = [(y, p)] if p.ndim == 1 else [(y == place, p[:, place]) for place in np.unique(y).astype(int)]
+    measured = [CalibrationError.measure(*as_pair(*pair), weights=weights) for pair in pairs]
+    errors = [error for error in measured if error is not None]
+    value = _mean_of([error.value for error in errors]) if errors else np.nan
 
     def resampled(counts: Floats | Doubles) -> Doubles:
         return np.full((1, len(counts)), value)
 
-    intervals = {} if error is None else {"ece": (error.low, error.high)}
-    return Statistic(("ece",), ((len(outcome), int(outcome.sum())),), resampled, intervals)
+    intervals = {}
+    if errors:
+        intervals = {"ece": (_mean_of([error.low for error in errors]), _mean_of([error.high for error in errors]))}
+    return Statistic(("ece",), (_rests_on(y),), resampled, intervals)
+
+
+def _mean_of(values: Sequence[float]) -> float:
+    return float(np.mean(values))
+
+
+def _rests_on(y: NDArray[Any]) -> tuple[int, int]:
+    """Patients, and events among them: of several classes those who are not of the commonest."""
+    if np.isin(y, (0, 1)).all():
+        return len(y), int(np.sum(y))
+    return len(y), len(y) - int(np.unique(y, return_counts=True)[1].max())
+
+
+def macro_ranking_statistic(y: NDArray[Any], p: NDArray[Any], *, name: str = "auroc") -> Statistic:
+    """The mean over classes of each one's AUROC against the others, for classes y (rows,) and p (rows, K)."""
+    places = np.unique(y).astype(int)
+    each = [ranking_statistic(y == place, p[:, place]) for place in places]
+
+    def resampled(counts: Floats | Doubles) -> Doubles:
+        if len(each) < 2:
+            return np.full((1, len(counts)), np.nan)
+        drawn = np.concatenate([one.resampled(counts) for one in each])
+        # A resample may miss a class: the mean is then over the others.
+        known = np.isfinite(drawn)
+        return divide(np.where(known, drawn, 0.0).sum(axis=0), known.sum(axis=0).astype(np.float64))[None, :]
+
+    return Statistic((name,), (_rests_on(y),), resampled)
+
+
+def fit_statistic(y: NDArray[Any], value: NDArray[Any]) -> Statistic:
+    """Root mean squared error and explained share of values (rows,) for continuous outcomes y (rows,)."""
+    outcome, predicted = as_pair(y, value)
+    centred = outcome - outcome.mean() if len(outcome) else outcome
+    sums = np.stack([(predicted - outcome) ** 2, centred, centred**2, np.ones(len(outcome))])
+
+    def resampled(counts: Floats | Doubles) -> Doubles:
+        squares, first, second, n = add_up(sums, counts)
+        error = divide(squares, n)
+        variance = divide(second, n) - divide(first, n) ** 2
+        return np.stack([np.sqrt(error), 1 - divide(error, variance)])
+
+    basis = (len(outcome), 0)
+    return Statistic(("rmse", "r2"), (basis, basis), resampled)
 
 
 def count_blocks(rows: int, resamples: int, seed: int, persons: Indices | None = None) -> Iterator[Floats]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm, rankdata
 
-from tdrop.base import INTERVAL_LEVEL, DataError, Doubles, Floats, Mask
+from tdrop.base import INTERVAL_LEVEL, DataError, Doubles, Floats, Indices, Mask, Task
 
 #: Risks are kept this far from 0 and 1 wherever a logarithm is taken: float32 rounds to the ends.
 SMALLEST_RISK = 1e-7
@@ -68,6 +68,50 @@ def per_row_log_loss(y: NDArray[Any], p: NDArray[Any]) -> Doubles:
     return np.asarray(-(outcome * np.log(clipped) + (1 - outcome) * np.log1p(-clipped)), dtype=np.float64)
 
 
+def per_row_loss(y: NDArray[Any], predicted: NDArray[Any], task: Task, scale: float = 1.0) -> Doubles:
+    """Returns what tunes, chooses and forecasts (rows,): the log loss, or the squared error over `scale` squared.
+
+    Args:
+        y: Outcomes (rows,).
+        predicted: Risks or values (rows,), or the probabilities (rows, K) of K classes.
+        task: What is predicted.
+        scale: Standard deviation of a continuous outcome at the source: the loss is then the share left unexplained.
+    """
+    if task == "binary":
+        return per_row_log_loss(y, predicted)
+    outcome, value = np.asarray(y, dtype=np.float64), np.asarray(predicted, dtype=np.float64)
+    if task == "regression":
+        return np.asarray(((value - outcome) / scale) ** 2, dtype=np.float64)
+    return np.asarray(-np.log(clip_risk(value[np.arange(len(value)), outcome.astype(np.int64)])), dtype=np.float64)
+
+
+def class_brier(y: NDArray[Any], p: NDArray[Any]) -> Doubles:
+    """Returns half the squared distance of the probabilities (rows, K) from the class that came: (rows,).
+
+    Half, so that of two classes it is the Brier score of either.
+    """
+    came = np.asarray(y)[:, None] == np.arange(p.shape[1])
+    return np.asarray(0.5 * ((np.asarray(p, dtype=np.float64) - came) ** 2).sum(axis=1), dtype=np.float64)
+
+
+def macro_auroc(y: NDArray[Any], p: NDArray[Any]) -> float | None:
+    """Returns the mean over classes of the AUROC of a class's probability for that class; None without two classes.
+
+    A class that nobody has, or everybody, is left out of the mean.
+    """
+    each = [auroc(np.asarray(y) == place, p[:, place]) for place in range(p.shape[1])]
+    known = [value for value in each if value is not None]
+    return float(np.mean(known)) if known else None
+
+
+def crps(y: NDArray[Any], mean: NDArray[Any], sd: NDArray[Any]) -> Doubles:
+    """Returns the continuous ranked probability score (rows,) of normal predictions with these means and sds."""
+    spread = np.maximum(np.asarray(sd, dtype=np.float64), 1e-12)
+    z = (np.asarray(y, dtype=np.float64) - mean) / spread
+    score: Doubles = spread * (z * (2 * norm.cdf(z) - 1) + 2 * norm.pdf(z) - 1 / np.sqrt(np.pi))
+    return score
+
+
 def log_loss(y: NDArray[Any], p: NDArray[Any], weights: NDArray[Any] | None = None) -> float | None:
     """Returns the mean of `per_row_log_loss`; `weights` (rows,) need not sum to one; None without rows."""
     return _average(per_row_log_loss(y, p), weights)
@@ -85,9 +129,16 @@ def _average(values: Doubles, weights: NDArray[Any] | None) -> float | None:
 
 
 def misclassified(y: NDArray[Any], p: NDArray[Any], threshold: float = CLASS_THRESHOLD) -> Mask:
-    """Returns where the class at `threshold` is wrong (rows,)."""
+    """Returns where the class at `threshold` is wrong (rows,); with p (rows, K), where the likeliest class is."""
+    if np.ndim(p) == 2:
+        return np.asarray(likeliest(p) != np.asarray(y), dtype=np.bool_)
     outcome, risk = as_pair(y, p)
     return np.asarray((risk >= threshold) != (outcome > 0.5), dtype=np.bool_)
+
+
+def likeliest(p: NDArray[Any]) -> Indices:
+    """Returns the likeliest class (rows,) by probabilities (rows, K); of equally likely ones the last."""
+    return np.asarray(p.shape[1] - 1 - p[:, ::-1].argmax(axis=1), dtype=np.int64)
 
 
 def auroc(y: NDArray[Any], score: NDArray[Any], weights: NDArray[Any] | None = None) -> float | None:

@@ -13,16 +13,28 @@ from functools import partial
 
 import numpy as np
 
+from tdrop.base import Task
 from tdrop.metrics.metric import Mean, Patients, Ranking, Ratio, Total, metric
-from tdrop.metrics.referral import capacity_count, expected_loss, highest, lowest, per_row_benefit, stretch_to_level
-from tdrop.metrics.resampling import Statistic, calibration_error_statistic
-from tdrop.metrics.scores import CLASS_THRESHOLD, per_row_log_loss
+from tdrop.metrics.referral import (
+    capacity_count,
+    expected_error,
+    expected_loss,
+    highest,
+    lowest,
+    per_row_benefit,
+    stretch_to_level,
+)
+from tdrop.metrics.resampling import Statistic, calibration_error_statistic, macro_ranking_statistic
+from tdrop.metrics.scores import CLASS_THRESHOLD, class_brier, per_row_loss
 
 #: The shares of patients at which retained error is tabulated.
 SHARES = (0.05, 0.10, 0.20)
+#: The outcomes that a metric may be for: all, or those with classes.
+EVERY_TASK: tuple[Task, ...] = ("binary", "classes", "regression")
+CLASSIFIED: tuple[Task, ...] = ("binary", "classes")
 
 
-@metric("Patients", "Patients with a prediction.", needs="patients", shape="count", subgroups=True)
+@metric("Patients", "Patients with a prediction.", needs="patients", shape="count", subgroups=True, tasks=EVERY_TASK)
 def _patients(patients: Patients) -> Total:
     """patients with a prediction"""
     return Total(np.ones(len(patients.risk)))
@@ -65,10 +77,13 @@ def _predicted_positive(patients: Patients) -> Total:
     subgroups=True,
     compared=True,
     recorded=True,
+    tasks=CLASSIFIED,
 )
-def _auroc(patients: Patients) -> Ranking:
+def _auroc(patients: Patients) -> Ranking | Statistic:
     """test AUROC: share of pairs (one with, one without the outcome) in which the first has the higher risk; ties count
-    half"""
+    half. Of several classes the mean over classes, each against the others"""
+    if patients.task == "classes":
+        return macro_ranking_statistic(patients.y, patients.risk)
     return Ranking(patients.y, patients.risk)
 
 
@@ -82,6 +97,7 @@ def _auroc(patients: Patients) -> Ranking:
     bounded=True,
     views=("main",),
     recorded=True,
+    tasks=EVERY_TASK,
 )
 def _error_auroc_sd(patients: Patients) -> Ranking:
     """AUROC of the sd for "is an error" (the paper's "Error Pred.")"""
@@ -97,10 +113,13 @@ def _error_auroc_sd(patients: Patients) -> Ranking:
     bounded=True,
     views=("main",),
     recorded=True,
+    tasks=CLASSIFIED,
 )
 def _error_auroc_risk(patients: Patients) -> Ranking:
-    """the same by p(1-p) of the risk p. Where errors come from label noise this is close to the best possible, so it
-    stands beside the paper's"""
+    """the same by p(1-p) of the risk p, or by one minus the likeliest class's probability. Where errors come from label
+    noise this is close to the best possible, so it stands beside the paper's"""
+    if patients.task == "classes":
+        return Ranking(patients.wrong, expected_error(patients.summary))
     return Ranking(patients.wrong, patients.risk * (1 - patients.risk))
 
 
@@ -111,15 +130,24 @@ def _error_auroc_risk(patients: Patients) -> Ranking:
     better="higher",
     spread=True,
     views=("main",),
+    tasks=CLASSIFIED,
 )
 def _misclassified_sd(patients: Patients) -> Mean:
     """mean sd at errors"""
     return Mean(patients.wrong * patients.sd, patients.wrong)
 
 
-@metric("Errors at 0.5", "Patients whose class at 0.5 is wrong.", shape="count", better="lower", views=("main",))
+@metric(
+    "Errors at 0.5",
+    "Patients whose class at 0.5 is wrong.",
+    shape="count",
+    better="lower",
+    views=("main",),
+    tasks=EVERY_TASK,
+)
 def _errors(patients: Patients) -> Total:
-    """patients whose class at 0.5 is wrong"""
+    """patients whose class at 0.5 is wrong; of several classes, whose likeliest class is; of a continuous outcome,
+    whose value is off by more than the tolerance"""
     return Total(patients.wrong)
 
 
@@ -185,6 +213,7 @@ def _inpt_equal_risk(patients: Patients) -> Total:
     needs="patients",
     shape="count",
     views=("unlabelled",),
+    tasks=EVERY_TASK,
 )
 def _capacity_referrals(patients: Patients) -> Total:
     """the site's capacity (10%) of patients, those with most expected loss at the site's level t: p (1 - t) below t,
@@ -192,7 +221,13 @@ def _capacity_referrals(patients: Patients) -> Total:
     return Total(patients.referrals.by_capacity)
 
 
-@metric("Unlike the source", "Patients unlike anyone the model learned from.", needs="patients", shape="count")
+@metric(
+    "Unlike the source",
+    "Patients unlike anyone the model learned from.",
+    needs="patients",
+    shape="count",
+    tasks=EVERY_TASK,
+)
 def _unlike_referrals(patients: Patients) -> Total:
     """patients unlike anyone the model learned from (docs/CHOOSING.md says when)"""
     return Total(patients.referrals.unlike)
@@ -206,6 +241,7 @@ def _unlike_referrals(patients: Patients) -> Total:
     views=("unlabelled",),
     subgroups=True,
     recorded=True,
+    tasks=EVERY_TASK,
 )
 def _referred(patients: Patients) -> Total:
     """patients with any of the three reasons: `refer` in `patients.csv`; with `within_capacity`, at most the capacity,
@@ -218,6 +254,7 @@ def _referred(patients: Patients) -> Total:
     "Patients with a reason to be referred beyond a capacity that bounds them all.",
     needs="patients",
     shape="count",
+    tasks=EVERY_TASK,
 )
 def _left_out(patients: Patients) -> Total:
     """patients with a reason whom `within_capacity` leaves out"""
@@ -231,9 +268,11 @@ def _left_out(patients: Patients) -> Total:
     spread=True,
     views=("main", "unlabelled"),
     recorded=True,
+    tasks=("binary", "regression"),
 )
 def _interval_width(patients: Patients) -> Mean:
-    """mean width of the central interval of the samples (the paper's "CI width")"""
+    """mean width of the central interval of the samples (the paper's "CI width"); of a continuous outcome the interval
+    holds its noise too"""
     low, high = patients.summary.interval(patients.decision.interval_level)
     return Mean(high - low)
 
@@ -244,6 +283,7 @@ def _interval_width(patients: Patients) -> Mean:
     needs="patients",
     spread=True,
     views=("unlabelled",),
+    tasks=EVERY_TASK,
 )
 def _mean_sd(patients: Patients) -> Mean:
     """mean over patients of the standard deviation of the samples"""
@@ -281,10 +321,11 @@ def _calibration_slope(patients: Patients) -> Statistic:
     floor=True,
     bounded=True,
     views=("scores",),
+    tasks=CLASSIFIED,
 )
 def _ece(patients: Patients) -> Statistic:
     """mean distance of mean risk and observed share over ten groups of like size (equal risks stay together), weighted
-    by patients, beyond what chance makes of it"""
+    by patients, beyond what chance makes of it; of several classes the mean over classes"""
     return calibration_error_statistic(patients.y, patients.risk, patients.weight)
 
 
@@ -295,16 +336,27 @@ def _ece(patients: Patients) -> Statistic:
     views=("scores",),
     compared=True,
     recorded=True,
+    tasks=CLASSIFIED,
 )
 def _brier(patients: Patients) -> Mean:
-    """mean of (risk - outcome)^2"""
+    """mean of (risk - outcome)^2; of several classes half the sum over them, which for two is the same"""
+    if patients.task == "classes":
+        return Mean(class_brier(patients.y, patients.risk))
     return Mean((patients.risk - patients.y) ** 2)
 
 
-@metric("Log loss", "Mean surprise at what happened.", better="lower", views=("scores",), compared=True, recorded=True)
+@metric(
+    "Log loss",
+    "Mean surprise at what happened.",
+    better="lower",
+    views=("scores",),
+    compared=True,
+    recorded=True,
+    tasks=CLASSIFIED,
+)
 def _log_loss(patients: Patients) -> Mean:
     """mean of -log of the probability given to what happened; risks are kept 1e-7 away from 0 and 1"""
-    return Mean(per_row_log_loss(patients.y, patients.risk))
+    return Mean(per_row_loss(patients.y, patients.risk, patients.task))
 
 
 @metric(
@@ -317,15 +369,22 @@ def _log_loss(patients: Patients) -> Mean:
     subgroups=True,
     compared=True,
     recorded=True,
+    tasks=EVERY_TASK,
 )
 def _error_rate(patients: Patients) -> Mean:
-    """share of wrong classes at the site's level (its risk level, 15%)"""
+    """share of wrong classes at the site's level (its risk level, 15%); without a level, share of errors"""
     return Mean(patients.acted_wrongly)
 
 
 def _retained_by_expected_loss(patients: Patients, share: float) -> Mean:
-    """share of wrong classes at the site's level among those who stay when 5, 10, 20% are referred by expected loss"""
-    stay = ~highest(expected_loss(patients.risk, patients.decision.threshold), capacity_count(len(patients.y), share))
+    """share of wrong classes at the site's level among those who stay when 5, 10, 20% are referred by expected loss; of
+    several classes by expected error"""
+    score = (
+        expected_loss(patients.risk, patients.decision.threshold)
+        if patients.task == "binary"
+        else expected_error(patients.summary)
+    )
+    stay = ~highest(score, capacity_count(len(patients.y), share))
     return Mean(stay * patients.acted_wrongly, stay)
 
 
@@ -347,6 +406,7 @@ def _enter_retained(share: float, by: str, words: str, function: Callable[..., M
         views=("retained",),
         short=f"{share:.0%} by {words}",
         name=f"retained_error_{100 * share:.0f}_{by}",
+        tasks=CLASSIFIED if by == "expected" else EVERY_TASK,
         definition=str(function.__doc__),
     )
     enter(partial(function, share=share))

@@ -173,6 +173,7 @@ class ReportData:
         left_out: Features that the site does not record, and what that costs; None where it records all.
         batches: What is remembered of the batches that were scored, oldest first.
         moved_by: What moves the risk most of each patient for review (rows,), in words; None where that is not known.
+        unseen_classes: Classes of the table that no source patient has.
         hide_below: Counts under it are hidden; 0 hides nothing. Set by `tdrop.disclosure.disclose`.
     """
 
@@ -212,6 +213,7 @@ class ReportData:
     left_out: LeftOut | None = None
     batches: Sequence[Batch] = ()
     moved_by: Sequence[str] | None = None
+    unseen_classes: tuple[str, ...] = ()
     hide_below: int = 0
 
     @property

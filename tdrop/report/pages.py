@@ -20,6 +20,7 @@ from tdrop.figures import SiteLine, draw_site_ranking, draw_site_reviews
 from tdrop.forecast import Rehearsal, TrackRecord
 from tdrop.home import Status
 from tdrop.methods import label
+from tdrop.report import kinds
 from tdrop.report.data import ReportData, SiteSummary
 from tdrop.report.details import details_values, patient_values
 from tdrop.report.sentences import VERDICTS, method_sentence, report_verdict, verdict_word, verdict_words
@@ -64,6 +65,8 @@ def write_pages(data: ReportData, folder: Path) -> None:
 
 def render_report(data: ReportData) -> str:
     """Returns report.html of one site."""
+    if data.contract.task != "binary":
+        return render_template("other_report.html", data=data, site=data.site, **kinds.report_values(data))
     return render_template(
         "report.html",
         data=data,
@@ -97,6 +100,8 @@ def _worth_values(data: ReportData) -> dict[str, Any]:
 
 def render_details(data: ReportData) -> str:
     """Returns details.html of one site: what report.html rests on, for whoever wants to check it."""
+    if data.contract.task != "binary":
+        return render_template("other_details.html", data=data, site=data.site, **kinds.details_values(data))
     return render_template("details.html", data=data, site=data.site, **details_values(data))
 
 

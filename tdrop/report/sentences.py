@@ -162,6 +162,8 @@ def hindsight(data: ReportData) -> str:
 def too_few(evaluation: Evaluation) -> bool:
     """Whether the known outcomes are too few to say which method is right, or how far; where hidden, they are."""
     labelled, outcomes = evaluation.labelled, evaluation.outcomes
+    if "threshold" not in evaluation.decision:  # several classes, or a number: nothing happens or not
+        return labelled is None or labelled < FEWEST_EVENTS
     return labelled is None or outcomes is None or min(outcomes, labelled - outcomes) < FEWEST_EVENTS
 
 

@@ -111,6 +111,7 @@ def things_to_know(data: ReportData) -> list[str]:
         if ground.verdict not in ("go", data.verdict) and (ground.kind != "benefit" or data.verdict == "stop")
     ]
     things += [say("ground", ground=ground) for ground in grounds]
+    things += [say("unseen_class", name=name) for name in data.unseen_classes]
     things.append(left_out_sentence(data.left_out, data.contract))
     things += _with_outcomes(data) if data.labelled else _without_outcomes(data)
     if not by_features(data):
@@ -124,6 +125,8 @@ def things_to_know(data: ReportData) -> list[str]:
 
 def _with_outcomes(data: ReportData) -> list[str]:
     evaluation, method = data.evaluation, data.method
+    if data.contract.task != "binary":
+        return _with_other_outcomes(data)
     auroc = evaluation.row(method, "auroc")
     things = []
     if auroc is not None and auroc.value is not None:
@@ -148,6 +151,19 @@ def _with_outcomes(data: ReportData) -> list[str]:
     return things
 
 
+def _with_other_outcomes(data: ReportData) -> list[str]:
+    """What outcomes of several classes, or numbers, showed."""
+    rows = {name: data.evaluation.row(data.method, name) for name in ("accuracy", "mae", "coverage")}
+    known = {name: row for name, row in rows.items() if row is not None and row.value is not None}
+    things = [say("classes_right", row=known["accuracy"])] if "accuracy" in known else []
+    if "mae" in known:
+        column = data.contract.column(str(data.contract.outcome.column))
+        things.append(say("values_off", row=known["mae"], unit=f" {column.unit}" if column.unit else ""))
+    if "coverage" in known:
+        things.append(say("values_covered", row=known["coverage"], level=data.site.decision.interval_level))
+    return things
+
+
 def _without_outcomes(data: ReportData) -> list[str]:
     if data.forecast is not None:
         return [say("unchecked_forecast")]
@@ -157,8 +173,9 @@ def _without_outcomes(data: ReportData) -> list[str]:
 
 def unknowns(data: ReportData) -> list[str]:
     """Says what this report cannot know."""
-    limits = [] if data.labelled else [say("cannot_know")]
-    limits += [say("same_risk"), say("sure_and_wrong")]
+    thing = "risk" if data.contract.task == "binary" else "prediction"
+    limits = [] if data.labelled else [say("cannot_know", thing=thing)]
+    limits += [say("same_risk", thing=thing), say("sure_and_wrong")]
     return [*limits, say("outside", shift=data.shift)] if data.shift.outside_overlap else limits
 
 

@@ -243,7 +243,7 @@ def subgroup_table(data: ReportData) -> Table | None:
     evaluation = data.evaluation
     if not evaluation.groups:
         return None
-    names = subgroup_metrics(labelled=data.labelled)
+    names = subgroup_metrics(labelled=data.labelled, task=data.contract.task)
     lines = tuple(
         (Cell(group), *(metric_cell(evaluation.row(data.method, name, group=group)) for name in names))
         for group in evaluation.groups

@@ -13,6 +13,7 @@ import pandas as pd
 from tdrop.base import Cohort, DataError, Fitted, Floats, Summary, read_record
 from tdrop.contracts import Decision
 from tdrop.data import Encoder
+from tdrop.evaluate import told_columns
 from tdrop.methods import load
 from tdrop.metrics import clip_risk, recalibrated, referred_by_level
 from tdrop.served.promotion import MODEL, SERVED
@@ -97,27 +98,22 @@ class Served:
     def predict(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Returns risk, sd, low, high and refer, one row per patient in the order given.
 
+        Of several classes it is class, chances, sd and refer, of a continuous outcome value, sd, low, high and refer.
         A patient is referred when the interval reaches the site's risk level although the risk
         does not. The capacity share needs a whole list of patients, and who is unlike anyone the model
         learned from is known where those are: `tdrop score` adds both.
         """
         summary = self.summarise(self.encoder.encode(frame.reset_index(drop=True), "served"))
-        low, high = summary.interval(self.decision.interval_level)
-        return pd.DataFrame(
-            {
-                "risk": summary.mean.astype(float),
-                "sd": summary.sd.astype(float),
-                "low": low.astype(float),
-                "high": high.astype(float),
-                "refer": referred_by_level(summary, self.decision),
-            },
-            index=frame.index,
-        )
+        told = told_columns(summary, self.decision.interval_level, self.fitted.classes)
+        return pd.DataFrame({**told, "refer": referred_by_level(summary, self.decision)}, index=frame.index)
 
 
 @dataclass(frozen=True)
 class CalibrationLine:
     """The log odds of a risk are multiplied by the slope, and the intercept is added.
+
+    Of several classes the logarithms of their probabilities are multiplied by the slope, one over a temperature, and no
+    intercept is there; a value of a continuous outcome is itself multiplied and moved.
 
     Attributes:
         intercept: Above 0, risks rise.
@@ -145,6 +141,11 @@ class CalibrationLine:
         Risk and ends of the interval go along the line, which was fitted to risks, not to samples; a quantile moves
         as its samples do. The sd is stretched by the line's steepness at the risk (the delta method).
         """
+        if summary.task == "classes":
+            return self._tempered(summary)
+        if summary.task == "regression":
+            parts = {name: self.intercept + self.slope * getattr(summary, name) for name in ("mean", "low", "high")}
+            return replace(summary, sd=summary.sd * np.float32(self.slope), **parts)
         before = clip_risk(summary.mean)
         after = recalibrated(before, self.intercept, self.slope)
         steepness = self.slope * after * (1 - after) / (before * (1 - before))
@@ -155,6 +156,14 @@ class CalibrationLine:
             low=self._moved(summary.low),
             high=self._moved(summary.high),
         )
+
+    def _tempered(self, summary: Summary) -> Summary:
+        """Classes' probabilities to the power of the slope; each one's sd and ends move as a risk's would."""
+        powers = clip_risk(summary.mean) ** self.slope
+        mean = (powers / powers.sum(axis=1, keepdims=True)).astype(np.float32)
+        before, after = ((p * (1 - p)).mean(axis=1) for p in (clip_risk(summary.mean), clip_risk(mean)))
+        sd = (summary.sd * self.slope * after / before).astype(np.float32)
+        return replace(summary, mean=mean, sd=sd, low=self._moved(summary.low), high=self._moved(summary.high))
 
     def _moved(self, ends: Floats) -> Floats:
         return recalibrated(ends, self.intercept, self.slope).astype(np.float32)

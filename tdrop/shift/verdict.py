@@ -94,10 +94,12 @@ class Ground:
 
 
 def judge_source_outcomes(y: NDArray[Any]) -> Ground:
-    """Says whether the source has enough patients with and without the outcome (rows,) to learn from."""
-    events = int(np.sum(np.asarray(y) > 0.5))
-    rarer = min(events, len(y) - events)
-    return Ground("source_outcomes", "too few to say" if rarer < FEWEST_SOURCE_OUTCOMES else "go", rarer, len(y))
+    """Says whether the source has enough patients with and without the outcome (rows,) to learn from.
+
+    Of several classes, or of a continuous outcome, those count whose outcome is not the commonest value.
+    """
+    rarer = len(y) - max(np.unique(np.asarray(y), return_counts=True)[1], default=0)
+    return Ground("source_outcomes", "too few to say" if rarer < FEWEST_SOURCE_OUTCOMES else "go", int(rarer), len(y))
 
 
 def require_source_outcomes(site: str, grounds: Sequence[Ground], fewest: int) -> None:

@@ -186,8 +186,11 @@ def test_cohorts_that_cannot_be_tuned_on_are_refused(sites):
     source, target, rows = sites
     with pytest.raises(DataError, match="needs outcomes"):
         run_trial(Watcher(), source.unlabelled(), target, rows, seed=0)
-    with pytest.raises(UsageError, match="binary"):
-        run_trial(Watcher(), replace(source, task="regression"), target, rows, seed=0)
+    with pytest.raises(DataError, match="whose outcomes differ"):
+        run_trial(Watcher(), replace(source, task="regression", y=np.ones(len(source))), target, rows, seed=0)
+    one_class = replace(source, task="classes", classes=("a", "b", "c"), y=np.ones(len(source)))
+    with pytest.raises(DataError, match="at least two classes, came 0 of one"):
+        run_trial(Watcher(), one_class, target, rows, seed=0)
     few = np.r_[np.flatnonzero(source.y == 0)[:50], np.flatnonzero(source.y == 1)[:2]]
     with pytest.raises(DataError, match="came 2 of one"):
         run_trial(Watcher(), source.take(few), target, rows[:0], seed=0)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
@@ -23,10 +24,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from tdrop.base import INTERVAL_LEVEL, Doubles, Fitted, Predictive, Summary, UsageError
+from tdrop.base import INTERVAL_LEVEL, Doubles, Fitted, Predictive, Summary, UsageError, plain, read
 from tdrop.methods import COMMITTEE, rebuild
 from tdrop.methods.parts import MethodSettings
-from tdrop.methods.parts.fitted import MODEL_FILE, summarise_samples, write_model
+from tdrop.methods.parts.fitted import MODEL_FILE, Noise, summarise_samples, write_model
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,8 @@ class Committee(MethodSettings):
             start = f"{name}."
             own = {file.removeprefix(start): content for file, content in files.items() if file.startswith(start)}
             fits.append(rebuild(json.loads(own.pop(MODEL_FILE)), own))
-        return self.from_fits(fits)
+        noise = record.get("noise")
+        return self.from_fits(fits).with_noise(None if noise is None else read(Noise, noise))
 
 
 class FittedCommittee:
@@ -74,6 +76,7 @@ class FittedCommittee:
         self.steps = max(member.steps for member in members.values())
         self.history: Sequence[dict[str, float | None]] = ()
         self._members = members
+        self.noise: Noise | None = None
 
     def sample(self, X: NDArray[Any], n: int, *, seed: int) -> Predictive:
         """The members' deviations around their mean for X (rows, features), repeated until all have equally many."""
@@ -102,7 +105,15 @@ class FittedCommittee:
         """Streams the samples over chunks of rows and keeps mean, sd and intervals."""
         rows = np.asarray(X)
         passes = len(self.sample(rows[:0], n, seed=seed).samples)
-        return summarise_samples(lambda part: self.sample(part, n, seed=seed), rows, passes, levels)
+        summary = summarise_samples(lambda part: self.sample(part, n, seed=seed), rows, passes, levels)
+        summary = replace(summary, task=self.task)
+        return summary if self.noise is None else self.noise.widen(summary)
+
+    def with_noise(self, noise: Noise | None) -> FittedCommittee:
+        """The same committee for a continuous outcome, whose summaries cover outcomes."""
+        changed = FittedCommittee(self.method, self._members)
+        changed.noise = noise
+        return changed
 
     def save(self, folder: Path) -> None:
         """Writes the members' files, each named after its member, and one record that seals them."""
@@ -111,7 +122,8 @@ class FittedCommittee:
             with TemporaryDirectory() as scratch:
                 member.save(Path(scratch))
                 files |= {f"{name}.{file.name}": file.read_bytes() for file in Path(scratch).iterdir()}
-        write_model(Path(folder), {"method": COMMITTEE, "settings": self.method.settings()}, files)
+        noise = {} if self.noise is None else {"noise": plain(self.noise)}
+        write_model(Path(folder), {"method": COMMITTEE, "settings": self.method.settings(), **noise}, files)
 
 
 METHOD = Committee

@@ -12,9 +12,10 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from copy import copy
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +71,41 @@ class Scaling:
         return ((y - self.outcome_center) / self.outcome_scale).astype(np.float32)
 
 
+#: The levels at which a model of a continuous outcome knows how far outcomes lie from its predictions.
+NOISE_LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What a continuous outcome varies by beyond the samples' spread, learnt from patients left out of the fits.
+
+    Attributes:
+        sd: Standard deviation that is added to the samples' own, in the outcome's unit.
+        reach: By level of `NOISE_LEVELS`, the multiple of the whole sd within which that share of outcomes lay.
+    """
+
+    sd: float
+    reach: tuple[float, ...]
+
+    @classmethod
+    def estimate(cls, residual: Doubles, sd: Doubles) -> Noise:
+        """From out-of-fold residuals (rows,) and the samples' sd there (rows,), to two digits: a model may leave."""
+        whole = float(np.mean(residual**2))
+        # At least a tenth of the distances: samples that spread too widely must not make outcomes certain.
+        noise = max(whole - float(np.mean(sd**2)), 0.01 * whole) ** 0.5
+        spread = np.sqrt(sd**2 + noise**2)
+        ratio = np.abs(residual) / np.where(spread > 0, spread, 1.0)
+        reach = np.quantile(ratio, NOISE_LEVELS, method="higher")
+        return cls(float(f"{noise:.2g}"), tuple(float(f"{value:.2g}") for value in reach))
+
+    def widen(self, summary: Summary) -> Summary:
+        """The summary with the noise in its sd, and intervals that cover outcomes rather than the mean of them."""
+        whole = np.sqrt(summary.sd.astype(np.float64) ** 2 + self.sd**2)
+        reach = np.interp(summary.levels, NOISE_LEVELS, self.reach)[:, None]
+        low, high = (summary.mean + sign * reach * whole for sign in (-1, 1))
+        return replace(summary, sd=whole.astype(np.float32), low=low.astype(np.float32), high=high.astype(np.float32))
+
+
 @dataclass(frozen=True)
 class Facts:
     """What was fitted, on what, and for how long.
@@ -82,6 +118,7 @@ class Facts:
         rows: Source rows of the fit, to the nearest ten.
         scaling: Centre and scale learnt from those rows.
         classes: Names of the K classes; empty for other tasks.
+        noise: Of a continuous outcome, where it was estimated out of fold; see `with_noise`.
     """
 
     features: tuple[str, ...]
@@ -91,6 +128,7 @@ class Facts:
     rows: int
     scaling: Scaling
     classes: tuple[str, ...] = ()
+    noise: Noise | None = None
 
 
 class FittedMethod:
@@ -119,11 +157,23 @@ class FittedMethod:
         """Rows to predict (rows, features), checked and standardised."""
         return self.facts.scaling.inputs(check_rows(X, self.features, self.method.name))
 
+    def with_noise(self, noise: Noise | None) -> Self:
+        """The same model of a continuous outcome, whose summaries cover outcomes; samples stay those of the model."""
+        changed = copy(self)
+        changed.facts = replace(self.facts, noise=noise)
+        return changed
+
+    def finish(self, summary: Summary) -> Summary:
+        """A summary of samples with the task and, of a continuous outcome, the noise."""
+        summary = replace(summary, task=self.task)
+        return summary if self.facts.noise is None else self.facts.noise.widen(summary)
+
     def record(self) -> dict[str, Any]:
         """What a saved model's record holds."""
         facts = plain(self.facts)
-        if not self.classes:
-            del facts["classes"]
+        for name in ("classes", "noise"):
+            if not facts[name]:
+                del facts[name]
         return {"method": self.method.name, "settings": self.method.settings(), **facts}
 
 

@@ -155,7 +155,7 @@ class FittedNetwork(FittedMethod):
         with one_torch_thread():
             draw = self._draw(n, seed)
             passes = self._sample(np.asarray(X)[:0], draw).samples.shape[0]
-            return summarise_samples(lambda part: self._sample(part, draw), np.asarray(X), passes, levels)
+            return self.finish(summarise_samples(lambda part: self._sample(part, draw), np.asarray(X), passes, levels))
 
     def save(self, folder: Path) -> None:
         """Writes the model to `folder`, without pickle."""

@@ -132,7 +132,7 @@ class FittedReference(FittedMethod):
         """Streams the refits' predictions over chunks of rows and keeps mean, sd and intervals."""
         check_passes(n, self.method.name)
         with threadpool_limits(limits=1):
-            return summarise_samples(self._sample, np.asarray(X), len(self._estimators), levels)
+            return self.finish(summarise_samples(self._sample, np.asarray(X), len(self._estimators), levels))
 
     def save(self, folder: Path) -> None:
         """Writes the models to `folder`, without pickle."""

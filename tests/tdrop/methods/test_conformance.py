@@ -406,9 +406,8 @@ def test_two_classes_are_a_binary_outcome(name):
 def test_a_class_that_no_source_row_has_gets_little_or_no_probability(name):
     source, target, _ = small_cohorts("classes")
     four = [replace(cohort, classes=("low", "middle", "high", "unseen")) for cohort in (source, target)]
-    mean = (
-        quick(name, **({"steps": 60} if name in NETWORKS else {})).fit(*four, seed=0).sample(source.X, 5, seed=0).mean
-    )
+    method = quick(name, steps=60) if name in NETWORKS else quick(name)
+    mean = method.fit(*four, seed=0).sample(source.X, 5, seed=0).mean
     assert mean.shape == (len(source), 4)
     assert mean[:, 3].mean() < mean[:, :3].mean(axis=0).min()
 
