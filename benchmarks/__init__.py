@@ -28,6 +28,11 @@ class Benchmark:
 BENCHMARKS: Mapping[str, Benchmark] = {
     "toy": Benchmark("the paper's 1-d regression, simulated", "benchmarks.toy:run"),
     "uci": Benchmark("the paper's appendix: breast cancer, iris, wine", "benchmarks.uci:run"),
+    "outcomes": Benchmark(
+        "several classes and continuous outcomes on public tables, beside scikit-learn's own tuned models",
+        "benchmarks.outcomes:run",
+        ("SurvSet",),
+    ),
     "prostate": Benchmark(
         "the paper's Table 1 at its sizes, on simulated cohorts", "benchmarks.table_one:run_prostate"
     ),

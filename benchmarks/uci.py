@@ -3,8 +3,10 @@
 The 20% test set is drawn without replacement with weights along the first principal component of the standardised
 features: "linear" is the score above its smallest (hardly a shift on wine), "softmax" is exp(score / its sd). The
 positive class is the largest one; iris has a three-way tie, where versicolor is used because setosa leaves no errors
-to predict. All methods run at settings fixed in advance. With 1 to 4 errors per split an error AUROC is defined by
-little: pairs are counted within splits and summed (a stratified AUROC), and undefined splits are counted.
+to predict. Iris and wine are also run as they come, with three classes: AUROC is then the mean over classes, an error a
+wrong likeliest class, and p(1-p) one minus its probability. All methods run at settings fixed in advance. With 1 to 4
+errors per split an error AUROC is defined by little: pairs are counted within splits and summed (a stratified AUROC),
+and undefined splits are counted.
 """
 
 from __future__ import annotations
@@ -25,11 +27,15 @@ from tdrop import metrics
 from tdrop.base import Cohort, Doubles
 from tdrop.methods import build, label, method_names
 
+#: In place of one class: the data set with all of them.
+ALL_CLASSES = -1
 #: Data set -> its scikit-learn loader and, where the largest class is a tie, which is meant.
 DATASETS: Mapping[str, tuple[str, int | None]] = {
     "breast cancer": ("load_breast_cancer", None),
     "iris": ("load_iris", 1),
     "wine": ("load_wine", None),
+    "iris, three classes": ("load_iris", ALL_CLASSES),
+    "wine, three classes": ("load_wine", ALL_CLASSES),
 }
 WEIGHTS = ("linear", "softmax")
 #: A data set, and how its test sets are drawn.
@@ -43,7 +49,7 @@ SPLITS, PASSES = 20, 200
 
 
 def run(options: Options) -> Results:
-    """Fits every method to every split of the six problems."""
+    """Fits every method to every split of the ten problems."""
     splits = options.seeds_or(SPLITS, quick=2)
     names = ("mlp", "tdnr", MAIN, "logistic_regression") if options.quick else method_names()
     units = [
@@ -102,7 +108,7 @@ Tests = Mapping[str, Sequence[Tested]]
 
 
 def measure_split(method: str, settings: Mapping[str, Any], split: int, passes: int) -> tuple[Tested, ...]:
-    """Fits one method to one split of all six problems, in the order of PROBLEMS."""
+    """Fits one method to one split of all ten problems, in the order of PROBLEMS."""
     return tuple(_measure(method, settings, problem, split, passes) for problem in PROBLEMS)
 
 
@@ -111,23 +117,27 @@ def _measure(method: str, settings: Mapping[str, Any], problem: Problem, split: 
     X, y = load(dataset)
     test = draw_test(X, weights, split)
     names = tuple(f"x{i}" for i in range(X.shape[1]))
-    source = Cohort("training", np.flatnonzero(~test), names, X[~test], y[~test])
-    target = Cohort("test", np.flatnonzero(test), names, X[test])
+    several = DATASETS[dataset][1] == ALL_CLASSES
+    kind: dict[str, Any] = {"task": "classes", "classes": ("0", "1", "2")} if several else {}
+    source = Cohort("training", np.flatnonzero(~test), names, X[~test], y[~test], **kind)
+    target = Cohort("test", np.flatnonzero(test), names, X[test], **kind)
     summary = build(method, **settings).fit(source, target, None, seed=split).summarise(target.X, passes, seed=split)
     outcome, risk = y[test], summary.mean
     return Tested(
-        auroc=metrics.auroc(outcome, risk),
+        auroc=metrics.macro_auroc(outcome, risk) if several else metrics.auroc(outcome, risk),
         by_sd=concordant_pairs(outcome, risk, summary.sd) if summary.passes > 1 else None,
-        by_risk=concordant_pairs(outcome, risk, risk * (1 - risk)),
+        by_risk=concordant_pairs(outcome, risk, 1 - risk.max(axis=1) if several else risk * (1 - risk)),
         errors=int(metrics.misclassified(outcome, risk).sum()),
         rows=int(test.sum()),
     )
 
 
 def load(dataset: str) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Features (rows, features), and 1 for the largest class (rows,)."""
+    """Features (rows, features), and 1 for the largest class (rows,), or the class where all are meant."""
     loader, tied = DATASETS[dataset]
     X, classes = getattr(sklearn.datasets, loader)(return_X_y=True)
+    if tied == ALL_CLASSES:
+        return X.astype(np.float32), classes.astype(np.float32)
     positive = int(np.argmax(np.bincount(classes))) if tied is None else tied
     return X.astype(np.float32), (classes == positive).astype(np.float32)
 
@@ -159,7 +169,7 @@ def _table(problem: Problem, by_method: Tests) -> Table:
     rows: list[Row] = []
     for name, tests in by_method.items():
         pairs = _by_sd(tests)
-        theirs = printed("uci")[dataset].get(name) or ("not printed", "not printed")
+        theirs = printed("uci").get(dataset, {}).get(name) or ("not printed", "not printed")
         rows.append(
             {
                 "method": label(name),
@@ -178,4 +188,4 @@ def _table(problem: Problem, by_method: Tests) -> Table:
         f"{dataset.capitalize()}, {weights} weights: mean test AUROC (Student's interval over splits); stratified "
         "error AUROC (bootstrap over splits); splits without an error leave it undefined."
     )
-    return Table(f"uci_{dataset.replace(' ', '_')}_{weights}", caption, rows)
+    return Table(f"uci_{dataset.replace(',', '').replace(' ', '_')}_{weights}", caption, rows)

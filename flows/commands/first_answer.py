@@ -117,10 +117,11 @@ def _ask_about(file: Path, asked: Asked, questions: Questions) -> Asked:
         if not likely:
             raise UsageError("no column of the labelled file holds two values; name the outcome with --outcome COLUMN")
         asked = replace(asked, outcome=questions.ask("Which column is the outcome?", likely[0]))
-    if asked.level is None and not questions.take_guesses:
+    proposal = propose_table("table", file, asked)
+    binary = parse_table(proposal.text, Path("table.yaml")).task == "binary"
+    if asked.level is None and binary and not questions.take_guesses:
         words = f"From which risk would you act? {USUAL_LEVEL} means {in_people(USUAL_LEVEL)} patients"
         asked = replace(asked, level=_as_level(questions.ask(words, str(USUAL_LEVEL))))
-    proposal = propose_table("table", file, asked)
     if asked.id_column is None:
         contract = parse_table(proposal.text, Path("table.yaml"))
         header = proposal.headers.get(contract.id_column, "")

@@ -39,7 +39,9 @@ IndexCodes = Annotated[
 OutcomeCodes = Annotated[
     list[str] | None, typer.Option("--outcome-code", help="Code of the outcome; may be repeated", metavar="CODE")
 ]
-Outcome = Annotated[str | None, typer.Option(help="Column with the outcome, of two values", metavar="COLUMN")]
+Outcome = Annotated[
+    str | None, typer.Option(help="Column with the outcome: two values, several classes or a number", metavar="COLUMN")
+]
 Time = Annotated[str | None, typer.Option(help="Column with the time of follow-up", metavar="COLUMN")]
 Event = Annotated[str | None, typer.Option(help="Column that says whether it was seen by then", metavar="COLUMN")]
 Horizon = Annotated[str | None, typer.Option(help="Within what time, e.g. '5 years'", metavar="TIME")]
@@ -311,6 +313,10 @@ def _database_name(extract: Extract) -> str:
     return DATABASE if extract.location is None else as_name(Path(extract.location).name.partition(".")[0])
 
 
+def _level_of(prepared: Prepared, asked: Asked) -> dict[str, object]:
+    return {"level": prepared.site.decision.risk_level, "level_guessed": asked.level is None}
+
+
 def show_proposal(
     prepared: Prepared, proposal: TableProposal, asked: Asked, contracts: Path, table_option: str, console: Printer
 ) -> None:
@@ -329,8 +335,7 @@ def show_proposal(
             "source": prepared.site.name,
             "contracts": str(contracts),
             "guesses": guesses,
-            "level": prepared.site.decision.risk_level,
-            "level_guessed": asked.level is None,
+            **(_level_of(prepared, asked) if prepared.contract.task == "binary" else {}),
             "outcome": proposal.outcome,
             "left_out": dict(proposal.left_out),
             "doubts": dict(proposal.doubts),
@@ -339,9 +344,11 @@ def show_proposal(
     )
     console.print(f"Table '{table}' and source '{prepared.site.name}' are in {contracts}: {guesses} guesses marked.")
     console.print(f"{validation.read:,} rows read, {validation.used:,} used, {validation.quarantined:,} quarantined.")
-    level = prepared.site.decision.risk_level
+    level, binary = prepared.site.decision.risk_level, prepared.contract.task == "binary"
     guessed = f"; a guess: say it with --level, or in sites/{prepared.site.name}.yaml" if asked.level is None else ""
-    console.print(f"Decision: act on a risk of {level:g} or more, {in_people(level)} patients{guessed}.", markup=False)
+    if binary:
+        words = f"Decision: act on a risk of {level:g} or more, {in_people(level)} patients{guessed}."
+        console.print(words, markup=False)
     console.print(proposal.outcome, markup=False)
     for header, why in proposal.left_out.items():
         console.print(f"- column '{clean(header)}' is left out: {why}", markup=False)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tdrop.base import DataError, Doubles, UsageError, did_you_mean
+from tdrop.base import MOST_CLASSES, DataError, Doubles, UsageError, did_you_mean
 from tdrop.contracts import Column, plain_label, require_horizon
 from tdrop.data.censoring import FollowUp
 from tdrop.data.columns import are_answers, guess_codes, read_numbers
@@ -28,6 +28,8 @@ MOST_ENDS = 12
 _NO_EVENT = re.compile(
     r"^(0|no|none|alive|censored?|lost|lost to follow.?up|withdrawn?|event.?free|dropout|active)$", re.I
 )
+#: A number that is one and the same for more patients than this is hardly one.
+MOSTLY_ONE = 0.5
 _TIMES = ("days", "weeks", "months", "years")
 #: Fewer patients with the outcome, or without, accuse no column.
 FEWEST = 10
@@ -96,6 +98,8 @@ class ProposedOutcome:
         competing: The table's labels that rule the outcome out.
         competing_guessed: Whether nobody named these.
         ruled_out: The patients of whom one of these is said (rows,).
+        kind: "binary", "classes" or "continuous", and why; of the last two, who is of the commonest class or above the
+            median stands for `happened`.
     """
 
     header: str
@@ -111,6 +115,7 @@ class ProposedOutcome:
     competing: tuple[str, ...] = ()
     competing_guessed: bool = False
     ruled_out: NDArray[np.bool_] | None = None
+    kind: tuple[str, str] = ("binary", "")
 
     @property
     def headers(self) -> tuple[str, ...]:
@@ -122,6 +127,8 @@ class ProposedOutcome:
         name, (positive, why) = names[self.header], self.positive
         title = title_of(self.header) or self.header
         lines = ["outcome:", f"  name: {name}", f"  title: {json.dumps(title, ensure_ascii=False)}"]
+        if self.kind[0] != "binary":
+            return [*lines, f"  kind: {self.kind[0]}    # {self.kind[1]}", f"  column: {name}"]
         if self.time_header is None:
             lines.append(f"  column: {name}")
         else:
@@ -138,6 +145,11 @@ class ProposedOutcome:
     @property
     def sentence(self) -> str:
         """What was taken for the outcome, for a person to contradict."""
+        if self.kind[0] != "binary":
+            why = self.kind[1].removeprefix("guess (likely): ").removeprefix("guess (possible): ")
+            what = "one of several classes" if self.kind[0] == "classes" else "a number"
+            known = f"of {int(self.known.sum()):,} patients"
+            return f"Outcome '{clean(self.header)}' is {what}, known {known}: {why}."
         why = self.positive[1]
         counts = f"to {int(self.happened.sum()):,} of {int(self.known.sum()):,} patients"
         words = f"Outcome '{clean(self.header)}': '{clean(self.written)}' means that it happened, {counts}"
@@ -191,6 +203,8 @@ def propose_outcome(asked: Asked, raw: pd.DataFrame) -> ProposedOutcome:
     _check(asked, raw)
     header = str(asked.outcome or asked.event)
     text = _labels(header, raw)
+    if asked.time is None and text.dropna().nunique() > 2:
+        return _other_kind(header, text, raw)
     positive, ends = _kinds_of_end(asked, text.dropna(), header)
     # 1 also stands for yes and true where those are read so.
     labels = {positive[0], *(label for label in text.dropna().unique() if positive[0] == "1" and label.lower() in YES)}
@@ -206,6 +220,37 @@ def propose_outcome(asked: Asked, raw: pd.DataFrame) -> ProposedOutcome:
         ruled_out=ruled_out,
     )
     return outcome if asked.time is None else _with_time(outcome, asked.time, raw)
+
+
+def _other_kind(header: str, text: pd.Series, raw: pd.DataFrame) -> ProposedOutcome:
+    """An outcome of several labels or of numbers; a sentence where it is neither."""
+    labels = text.dropna()
+    numbers, _ = read_numbers(raw[header], raw.attrs, guess_codes(raw[header], raw.attrs))
+    finite = np.isfinite(numbers)
+    readable, different = int(finite.sum()), labels.nunique()
+    whole = bool(readable) and bool((numbers[finite] == np.round(numbers[finite])).all())
+    if readable == len(labels) and not (whole and different <= MOST_CLASSES):
+        commonest = float(labels.value_counts(normalize=True).iloc[0])
+        why = f"guess (likely): {different:,} different numbers"
+        if commonest > MOSTLY_ONE:
+            why += f", {commonest:.0%} of them one and the same, which a model of a number learns above all"
+        above = np.where(finite, numbers > np.nanmedian(numbers), False)
+        return ProposedOutcome(header, ("", ""), "", finite, above, kind=("continuous", why))
+    if different <= MOST_CLASSES:
+        sure = "possible" if readable == len(labels) else "likely"
+        why = f"guess ({sure}): {different} different {'whole numbers' if readable == len(labels) else 'labels'}"
+        first = labels.mode().iloc[0]
+        known = text.notna().to_numpy(dtype=bool)
+        return ProposedOutcome(header, ("", ""), "", known, text.eq(first).to_numpy(), kind=("classes", why))
+    if readable > len(labels) // 2:
+        raise DataError(
+            f"the outcome '{clean(header)}' holds {readable:,} numbers and {len(labels) - readable:,} texts that are "
+            "none; correct these in the file, or leave them empty where the outcome is not known"
+        )
+    raise DataError(
+        f"the outcome '{clean(header)}' holds {different:,} different labels, and at most {MOST_CLASSES} classes can "
+        "be predicted; join rare ones, or name another column"
+    )
 
 
 def _with_time(outcome: ProposedOutcome, header: str, raw: pd.DataFrame) -> ProposedOutcome:
@@ -238,7 +283,7 @@ def _check(asked: Asked, raw: pd.DataFrame) -> None:
             raise UsageError(f"the file has no column '{clean(header)}'{known}")
     header = str(asked.outcome or asked.event)
     values = _labels(header, raw).dropna().nunique()
-    if values != 2 and not (asked.time is not None and 2 < values <= MOST_ENDS):
+    if values < 2 or (values > MOST_ENDS and asked.time is not None):
         held = "one value" if values == 1 else f"{values:,} different values"
         raise DataError(
             f"the outcome '{clean(header)}' holds {held}, and must hold two; name another column, or make one that is "

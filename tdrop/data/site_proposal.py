@@ -108,7 +108,7 @@ def propose_site(
     lines = [
         "# yaml-language-server: $schema=../schemas/site.json",
         "# Proposed from a look at the file. Check every line that says guess, then delete the remark.",
-        decision_line(level, sources),
+        *([decision_line(level, sources)] if contract.task == "binary" else []),
         f"title: {json.dumps(name.replace('_', ' ').replace('-', ' ').title())}",
         f"table: {contract.name}",
         *role_lines([site.name for site in sources], any(label in matched for label in contract.label_columns)),

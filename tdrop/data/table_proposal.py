@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from tdrop.base import DataError, Doubles, UsageError
-from tdrop.contracts import plain_label
+from tdrop.contracts import is_number, plain_label
 from tdrop.data.columns import (
     Guess,
     are_answers,
@@ -205,11 +205,20 @@ def _label_guess(guess: Guess, raw: pd.DataFrame, outcome: ProposedOutcome, *, i
         unit, why = outcome.unit
         keys |= {"type": "continuous", "unit": unit, "range": [0, None], **limit}
         return replace(guess, keys=keys, why={"unit": why, "range": "nobody is followed for less than no time"})
+    if outcome.kind[0] == "continuous":
+        known = {key: guess.keys[key] for key in ("unit",) if key in guess.keys}
+        reasons = {key: guess.why[key] for key in known if key in guess.why}
+        return replace(guess, keys={**keys, "type": "continuous", **known, **limit}, why=reasons)
     text = as_text(raw[guess.header], guess.codes).dropna()
-    if are_answers(text):
+    if are_answers(text) and outcome.kind[0] == "binary":
         return replace(guess, keys={**keys, "type": "binary", **limit}, why={})
-    labels = sorted({plain_label(label) for label in text.unique()})
+    labels = sorted({plain_label(label) for label in text.unique()}, key=_in_order)
     return replace(guess, keys={**keys, "type": "categorical", "categories": labels, **limit}, why={})
+
+
+def _in_order(label: str) -> tuple[float, str]:
+    """Numbers by their size, then texts by the alphabet."""
+    return (float(label) if is_number(label) else float("inf"), label)
 
 
 def _quoted(value: Any) -> str:

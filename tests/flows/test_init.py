@@ -139,7 +139,12 @@ def many_columns() -> pd.DataFrame:
 BAD = {
     "no_outcome_column": (ward, {"outcome": "dead"}, UsageError, "has no column 'dead'; did you mean 'died'"),
     "nothing_asked": (ward, {}, UsageError, "--outcome COLUMN, or both --time"),
-    "three_values": (ward, {"outcome": "cT"}, DataError, "holds 3 different values, and must hold two"),
+    "three_values": (
+        ward,
+        {"time": "age", "event": "cT"},
+        DataError,
+        "holds 3 different values, and must hold two",
+    ),
     "an_id_that_repeats": (
         lambda: ward().assign(**{"Pat-ID": "1"}), {"outcome": "died"}, DataError, "199 of 200 rows repeat"),
     "one_column": (lambda: ward()[["died"]], {"outcome": "died"}, DataError, "has 1 column; a table"),

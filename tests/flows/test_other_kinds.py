@@ -14,8 +14,8 @@ from sklearn.metrics import accuracy_score, log_loss, mean_absolute_error, roc_a
 
 from flows.audit import audit_site
 from tasks.labels import write_list
-from tasks.recalibrate import recalibrate
-from tasks.registry import promote
+from tasks.recalibrate import recalibrate_site
+from tasks.registry import promote_candidate
 from tasks.run import TransferSettings, last_run
 from tasks.score import score_batch
 from tdrop.base import UsageError
@@ -147,9 +147,9 @@ def test_it_is_approved_scored_and_recalibrated(audited):
     kind, place, _, _ = audited
     folder = place.root.parent
     with at(place):
-        promote(place, "south", by="somebody", note="a try")
+        promote_candidate(place, "south", by="somebody", note="a try")
         scored = score_batch(place, "south", str(folder / "new.csv"))
-        found = recalibrate(place, "south", str(folder / "outcomes.csv"))
+        found = recalibrate_site(place, "south", str(folder / "outcomes.csv"))
     assert scored.scored == 40
     table = pd.read_csv(Path(scored.folder) / "patients.csv")
     assert ("class" if kind == "classes" else "value") in table
