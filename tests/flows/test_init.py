@@ -107,7 +107,8 @@ def sample() -> list[Any]:
     cases = []
     for name in ("breast_cancer", "wine", "iris", "diabetes"):
         frame = getattr(datasets, f"load_{name}")(as_frame=True).frame
-        frame["target"] = (frame["target"] > frame["target"].median()).astype(int)
+        if name == "breast_cancer":
+            frame["target"] = (frame["target"] > frame["target"].median()).astype(int)
         frame.insert(0, "id", range(1_000, 1_000 + len(frame)))
         cases.append(pytest.param(frame, {"outcome": "target"}, id=name))
     return cases
@@ -139,11 +140,17 @@ def many_columns() -> pd.DataFrame:
 BAD = {
     "no_outcome_column": (ward, {"outcome": "dead"}, UsageError, "has no column 'dead'; did you mean 'died'"),
     "nothing_asked": (ward, {}, UsageError, "--outcome COLUMN, or both --time"),
-    "three_values": (
-        ward,
-        {"time": "age", "event": "cT"},
+    "many_labels": (
+        lambda: ward().assign(cT=[f"c{row}" for row in range(200)]),
+        {"outcome": "cT"},
         DataError,
-        "holds 3 different values, and must hold two",
+        "holds 200 different labels, and at most 20 classes",
+    ),
+    "texts_among_numbers": (
+        lambda: ward().assign(cT=[f"{row / 7:.3f}" for row in range(197)] + ["many", "few", "some"]),
+        {"outcome": "cT"},
+        DataError,
+        "holds 197 numbers and 3 texts",
     ),
     "an_id_that_repeats": (
         lambda: ward().assign(**{"Pat-ID": "1"}), {"outcome": "died"}, DataError, "199 of 200 rows repeat"),
