@@ -228,7 +228,7 @@ def _audit(place: Place, run: Run, evaluation: Ref, labels: KnownLabels, listed:
         split=_split(place, run, folds, own, labels, known),
         sets=list_promises(place, run.stages.encoded, folds, evidence, y, labels.weight),
         ladder=_ladder(place, run, own, labels),
-        support=find_support(place, run, labels, expected.threshold),
+        support=find_support(place, run, labels, expected.threshold or 0.0),
     )
 
 
