@@ -53,6 +53,7 @@ def propose_event_site(
               if column.events is not None and set(column.events.listed) <= lacking - set(taken)]  # fmt: skip
     reader = {"kind": extract.reader.kind, **extract.reader.options, **({"codes": taken} if taken else {})}
     why = "    # guess (likely): codes of the same title, for codes that are not recorded here" if taken else ""
+    place = {} if extract.location is None else {"location": location_of(Path(extract.location), network)}
     lines = [
         "# yaml-language-server: $schema=../schemas/site.json",
         "# Proposed from a look at the database. Check every line that says guess, then delete the remark.",
@@ -60,13 +61,12 @@ def propose_event_site(
         f"title: {json.dumps(name.replace('_', ' ').replace('-', ' ').title())}",
         f"table: {contract.name}",
         *role_lines([site.name for site in sources], holds_outcome=False),
-        *(
-            []
-            if extract.location is None
-            else [f"location: {json.dumps(location_of(Path(extract.location), network))}"]
-        ),
+        *(f"{key}: {json.dumps(value)}" for key, value in place.items()),
         f"reader: {json.dumps(reader, ensure_ascii=False)}{why}",
     ]
+    if sources:
+        labels = json.dumps({**place, "reader": reader}, ensure_ascii=False)
+        lines.append(f"# labels: {labels}    # to evaluate on the outcomes that this database holds by now")
     if absent and sources:
         lines.append(f"not_recorded: {json.dumps(absent)}    # guess (likely): none of its codes is recorded here")
     return "\n".join([*lines, *_notes(lacking, titles, alike, own)]) + "\n"

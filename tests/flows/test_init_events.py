@@ -13,7 +13,7 @@ from command import tdrop
 from event_cases import CONCEPTS, make_records
 
 from tdrop.contracts import load_network
-from tdrop.data import omop_tables, prepare, write_demo_events, write_meds
+from tdrop.data import omop_tables, prepare, read_labels, write_demo_events, write_meds
 
 pytest.importorskip("duckdb")
 ROWS = {"registry": 200, "harbour": 120, "hillside": 120}
@@ -72,6 +72,11 @@ def test_a_second_hospital_is_told_which_codes_it_lacks_and_which_look_alike(dem
     frame = prepare(site, network, home=tmp_path).frame
     psa = next(column.name for column in network.contract("net").features if column.unit == "ng/mL")
     assert frame[psa].notna().mean() > 0.9
+    file = contracts / "sites" / "harbour.yaml"
+    file.write_text(file.read_text().replace("# labels:", "labels:"))
+    site = load_network(contracts).site("harbour")
+    labels = read_labels(site, network.contract("net"), frame["patient"], home=tmp_path, base=tmp_path)
+    assert labels.counts.known == len(frame)
     answer = tdrop("add-site", "hillside", "--meds", demo / "meds" / "hillside", "--contracts", contracts, "--json")
     assert json.loads(answer)["site"] == "hillside"
     assert {"grade_group_1", "grade_group_2"} <= set(load_network(contracts).site("hillside").not_recorded)
