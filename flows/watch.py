@@ -15,11 +15,12 @@ from prefect.states import Completed, Failed
 from flows.transfer import Transferred, transfer_site
 from tasks.batches import PickedUp, pick_up, retrain_due
 from tasks.errors import RETRY_UNAVAILABLE, sanitize_errors
+from tasks.governance import foresees
 from tasks.run import TransferSettings
 from tdrop.base import DataError
 from tdrop.home import Place, prepare_environment
 from tdrop.report import watch_without_counts
-from tdrop.watch import WatchState, stand_of
+from tdrop.watch import WatchState, advise, stand_of
 
 
 @task(task_run_name="pick up batches {site}", cache_policy=NO_CACHE, **RETRY_UNAVAILABLE)
@@ -47,7 +48,7 @@ def watch_site(site: str, settings: TransferSettings = TransferSettings()) -> An
     prepare_environment()
     place = Place.at()
     picked = pick_up_batches(place, site)
-    proposed = _propose(place, picked.state, settings)
+    proposed = _propose(place, picked.state, settings) if picked.news or retrain_due(place, picked.state) else []
     batches = "batch" if picked.scored == 1 else "batches"
     sentences = [f"{picked.scored:,} {batches} scored", watch_without_counts(picked.state), *proposed]
     if picked.refused:
@@ -58,10 +59,22 @@ def watch_site(site: str, settings: TransferSettings = TransferSettings()) -> An
     return ending
 
 
+def _not_foreseen(place: Place, state: WatchState) -> list[str]:
+    """Says where the site's YAML asks for what the change plan that was sealed at the promotion does not foresee."""
+    batches = place.network().site(state.site).batches
+    asked = batches is not None and batches.retrain == "propose" and "retrain" in advise(state)
+    if not asked or foresees(place, state, "propose"):
+        return []
+    return [
+        "no candidate was trained: the change plan does not foresee it; `tdrop promote` seals a new plan with "
+        "`retrain: propose`"
+    ]
+
+
 def _propose(place: Place, state: WatchState, settings: TransferSettings) -> list[str]:
     """Trains a candidate for the new patients where it is time to, and says so."""
     if not retrain_due(place, state):
-        return []
+        return _not_foreseen(place, state)
     result: Any = transfer_site(state.site, settings, new_patients=True)
     assert isinstance(result, Transferred)
     verdict = result.summary.verdict

@@ -17,6 +17,7 @@ from typing import Any
 import pandas as pd
 
 from tasks.champion import find_champion
+from tasks.governance import foresees
 from tasks.score import score_prepared
 from tasks.watch import open_watch, require_champion
 from tasks.watch_page import publish_watch
@@ -24,6 +25,7 @@ from tdrop.base import DataError, TdropError, Unwritable, UsageError, plain, rea
 from tdrop.contracts import Batches, Reader, Site
 from tdrop.data import Prepared, fingerprint, prepare, resolve
 from tdrop.home import Place, ResolvedSite, now, write_private
+from tdrop.report import FEWEST_TO_RETRAIN
 from tdrop.watch import WatchState, advise, rules_of
 
 #: What is remembered, and the new patients that a transfer was asked for.
@@ -35,8 +37,6 @@ NO_BATCH = (".", "~")
 UNFINISHED = (".tmp", ".part", ".partial")
 #: So many batches are scored before it is written down which: one that is scored again counts nobody twice.
 SAVED_EVERY = 25
-#: No candidate is trained for fewer new patients than this.
-FEWEST_TO_RETRAIN = 100
 
 
 @dataclass(frozen=True)
@@ -213,9 +213,11 @@ def _prepare(site: ResolvedSite, places: Batches, path: str) -> Prepared:
 
 
 def retrain_due(place: Place, state: WatchState) -> bool:
-    """Whether a candidate is to be trained now: rule 1 raised its alarm, the site wants it, and none was trained."""
+    """Whether a candidate is to be trained now: rule 1 raised its alarm, the plan foresees it, and none was trained."""
     places = place.network().site(state.site).batches
     if places is None or places.retrain != "propose" or "retrain" not in advise(state):
+        return False
+    if not foresees(place, state, "propose"):
         return False
     return state.patients >= FEWEST_TO_RETRAIN and _read(place, state.site).proposed != state.promoted
 

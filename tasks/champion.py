@@ -13,6 +13,14 @@ from tdrop.home import SOURCE, TARGET, Place, Ref, load_pair
 from tdrop.served import SERVED, WHEN, Description
 from tdrop.shift import Kind, unlike_newcomers
 
+#: The pages of a version: its model card and its change plan.
+CARD_PAGE, PLAN_PAGE = "model_card.html", "change_plan.html"
+
+
+def champion_folder(place: Place, site: str, version: str) -> Path:
+    """Where the model card and the change plan of one version are."""
+    return place.site(site) / "champions" / f"version-{version}"
+
 
 @dataclass(frozen=True)
 class Champion:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from tasks.audit import AUDIT, Audit, find_support, observe, prior_of_lines, usable_list, weighed_outcomes
+from tasks.champion import CARD_PAGE, champion_folder
 from tasks.evidence import fitted_propensity, load_predictions, load_propensity, unlike_patients
 from tasks.labels import OUTCOMES, KnownLabels, read_list
 from tasks.run import Run
@@ -93,6 +94,7 @@ def gather(place: Place, run: Run, promotion: Promotion | None) -> ReportData:
         previous=last_summary(place, run.site),
         rehearsal=_rehearsal(place, site.contract.name),
         promotion=promotion,
+        has_card=promotion is not None and (champion_folder(place, run.site, promotion.version) / CARD_PAGE).is_file(),
         forecast=forecast,
         observations=_observations(place, run, forecast, known),
         recalibration=None if known is None or site.contract.task != "binary" else _recalibration(place, run, known),

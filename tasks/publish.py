@@ -12,6 +12,7 @@ from typing import Any
 from filelock import FileLock
 
 from tasks.audit import entries as ledger_entries
+from tasks.champion import CARD_PAGE, PLAN_PAGE, champion_folder
 from tasks.gather import SUMMARY, gather, last_summary
 from tasks.registry import champion_record
 from tasks.run import EARLIER, RUN, Run, last_run
@@ -176,6 +177,10 @@ def write_latest(place: Place, run: Run, data: ReportData) -> None:
         before = run.stages.shift.record(Shift, "shift.json")
         page = render_shift_page(data.site, data.source_title, before, data.matching, data.validation, data.contract)
         (folder / "shift.html").write_text(page, encoding="utf-8")
+        if data.has_card and data.promotion is not None:
+            documents = champion_folder(place, run.site, data.promotion.version)
+            for name in (CARD_PAGE, PLAN_PAGE):
+                shutil.copyfile(documents / name, folder / name)
         write_record(folder / SUMMARY, report_summary(data))
         write_record(folder / RUN, run)
     (place.site(run.site) / HALTED).unlink(missing_ok=True)

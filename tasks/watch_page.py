@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.champion import find_champion
+from tasks.governance import publish_card
 from tasks.publish import publish_index
 from tasks.recording import DESCRIPTION
 from tasks.registry import champion_record
@@ -29,8 +30,8 @@ def publish_watch(place: Place, state: WatchState) -> Path:
     """Writes `sites/<site>/watch.html`, and what may leave of it to MLflow; a record out of reach costs nothing."""
     page = place.site(state.site) / PAGE
     site, encoder = place.network().site(state.site), find_champion(place, state.site).described.encoder
-    links = {"The report": "latest/report.html"}
-    links = {title: address for title, address in links.items() if (page.parent / address).is_file()}
+    links = {"The report": "latest/report.html"} if (page.parent / "latest/report.html").is_file() else {}
+    links |= publish_card(place, state)
     promotion = champion_record(place, state.site)
     write_private(page, render_watch(state, site, promotion, encoder, links=links))
     publish_index(place)

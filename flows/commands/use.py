@@ -100,6 +100,7 @@ def watch(
     from tdrop.home import Place
 
     place, console = Place.at(contracts=contracts), answering(as_json)
+    from tasks.governance import read_plan
     from tasks.watch import open_watch, require_champion
     from tasks.watch_page import publish_watch
     from tdrop.report import summarise_watch
@@ -107,9 +108,11 @@ def watch(
     require_champion(place, site)
     picked = _pick_up(place, site, console) if pick_up else {}
     watched = open_watch(place, site)
+    plan = read_plan(place, watched.state)
     page = publish_watch(place, watched.state)
     summary = summarise_watch(watched.state, place.network().site(site), watched.champion.described.encoder)
-    console.answer({**plain(summary), **picked, "page": str(page)})
+    foreseen = None if plan is None else list(plan.foreseen)
+    console.answer({**plain(summary), **picked, "foreseen": foreseen, "page": str(page)})
     console.print(
         f"[bold]{site}[/]: {summary.stand}; version {summary.champion}, {counted(summary.patients, 'new patient')} and "
         f"{counted(summary.outcomes, 'known outcome')} since {summary.began[:10]}."
@@ -120,6 +123,11 @@ def watch(
         console.print(f"- {rule.question} [bold]{rule.stand}[/]. {rule.sentence}")
     for feature in summary.moved[:3]:
         console.print(f"- What moved: {feature}", markup=False)
+    console.print(
+        "No change plan was sealed for this version; `tdrop promote` seals one. What the rules suggest:"
+        if plan is None
+        else f"By the change plan that was sealed on {plan.promoted[:10]}:"
+    )
     for sentence in summary.advice:
         console.print(sentence)
     console.print(str(page))
@@ -183,17 +191,17 @@ def promote(
         raise UsageError("give both --by NAME (who takes responsibility) and --note TEXT (why, and for whom)")
     place, console = Place.at(contracts=contracts), answering(as_json)
     place.network().target(site)
-    from tasks.publish import refresh_report
+    from tasks.governance import put_to_use
     from tasks.registry import promote_candidate
-    from tasks.watch import begin
 
     # A run that ends meanwhile must not have its report replaced by the one before it.
     with one_at_a_time(place, site):
         promotion = promote_candidate(place, site, by=by, note=note)
-        begin(place, site)
-        refresh_report(place, site)
-    console.answer(plain(promotion))
+        documents = put_to_use(place, site)
+    console.answer({**plain(promotion), "documents": None if documents is None else str(documents)})
     console.print(f"[bold]{site}[/]: version {promotion.version} ({promotion.method}) is champion, promoted by {by}.")
+    if documents is not None:
+        console.print(f"its model card, and the sealed change plan with what the site has to write: {documents}")
 
 
 def rollback(site: SiteName, as_json: AsJson = False, contracts: Contracts = DEFAULT_CONTRACTS) -> None:
@@ -203,14 +211,12 @@ def rollback(site: SiteName, as_json: AsJson = False, contracts: Contracts = DEF
 
     place, console = Place.at(contracts=contracts), answering(as_json)
     place.network().target(site)
-    from tasks.publish import refresh_report
+    from tasks.governance import put_to_use
     from tasks.registry import restore_champion
-    from tasks.watch import begin
 
     with one_at_a_time(place, site):
         promotion = restore_champion(place, site)
-        begin(place, site)
-        refresh_report(place, site)
+        put_to_use(place, site)
     console.answer(plain(promotion))
     console.print(
         f"[bold]{site}[/]: version {promotion.version} ({promotion.method}), promoted by {promotion.by}, "
@@ -240,6 +246,7 @@ def export(
     if destination.is_dir() and any(destination.iterdir()) and folder is not None:
         raise UsageError(f"'{destination}' is not empty; give a new folder, so that nothing else is mailed by accident")
     from tasks.export import export_site
+    from tasks.governance import export_card
     from tasks.publish import assemble
     from tasks.registry import refuse_altered_champion
     from tasks.watch_page import export_watch
@@ -249,6 +256,7 @@ def export(
     with _replaced_whole(destination) if folder is None else nullcontext(destination) as incoming:
         leaving = export_site(place, last, assemble(place, last), incoming, f"{by}: {note}" if by and note else "")
         export_watch(place, site, incoming)
+        export_card(place, site, incoming)
     policy = place.network().site(site).disclosure
     rule = "nothing hidden (exempt)" if policy.exempt else f"counts under {policy.threshold} hidden"
     threshold = None if policy.exempt else policy.threshold

@@ -80,6 +80,12 @@ PUBLISHED: Mapping[str, Mapping[str, str]] = {
         "history[].number": "design",
         **{f"numbers.features.*.{name}": "stays" for name in ("before", "now", "spread")},
     },
+    "model_card.json": {
+        **{f"sections[].facts[].numbers.{name}": "count" for name in ("n", "patients")},
+        # By the metric, of the evaluation and the forecast.
+        **{f"sections[].facts[].numbers.{name}": "share" for name in ("value", "low", "high", "overall")},
+        **{f"sections[].facts[].numbers.{name}": "design" for name in ("level", "setting")},
+    },
     "metrics": {
         **dict.fromkeys(("watch/patients", "watch/outcomes"), "count"),
         **dict.fromkeys(("watch/evidence/*", "watch/mean/*"), "grid"),

@@ -4,6 +4,14 @@ from .data import (
     ReportData as ReportData,
     SiteSummary as SiteSummary,
 )
+from .governance import (
+    FEWEST_TO_RETRAIN as FEWEST_TO_RETRAIN,
+    Document as Document,
+    make_card as make_card,
+    make_plan as make_plan,
+    render_document as render_document,
+    with_watch as with_watch,
+)
 from .pages import (
     DETAILS as DETAILS,
     IndexLine as IndexLine,

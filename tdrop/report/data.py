@@ -167,6 +167,7 @@ class ReportData:
         source_titles: By source, its name for people.
         small_sources: Names of sources that had too few outcomes to learn from.
         promotion: Who took a model into use, or None.
+        has_card: Whether that model's card is beside the report.
         recalibration: What known outcomes suggest, or None.
         forecast: What was expected before any outcome, or None.
         observations: Forecast numbers beside what the outcomes showed.
@@ -207,6 +208,7 @@ class ReportData:
     source_titles: Mapping[str, str] = field(default_factory=dict)
     small_sources: Sequence[str] = ()
     promotion: Promotion | None = None
+    has_card: bool = False
     recalibration: Recalibration | None = None
     forecast: Forecast | None = None
     observations: Sequence[Observation] = ()

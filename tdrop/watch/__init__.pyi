@@ -5,12 +5,17 @@ from .numbers import (
     WatchNumbers as WatchNumbers,
 )
 from .patients import KnownPatients as KnownPatients, ScoredPatients as ScoredPatients
-from .reference import DistanceScale as DistanceScale, freeze_scale as freeze_scale
+from .reference import (
+    TOLERATED_PLACE as TOLERATED_PLACE,
+    DistanceScale as DistanceScale,
+    freeze_scale as freeze_scale,
+)
 from .rules import (
     ALPHA as ALPHA,
     CAUTION_LINE as CAUTION_LINE,
     LINE as LINE,
     STOP_LINE as STOP_LINE,
+    TOLERATED as TOLERATED,
     Bet as Bet,
     RiskTest as RiskTest,
     RunningMean as RunningMean,
@@ -24,6 +29,7 @@ from .standing import (
 )
 from .state import (
     MOST_MOMENTS as MOST_MOMENTS,
+    TOLERATED_SHARE as TOLERATED_SHARE,
     Moment as Moment,
     WatchState as WatchState,
     begin_watch as begin_watch,

@@ -55,11 +55,11 @@ def promoted(place):
 
 
 def promote_candidate(place):
-    from tasks.registry import promote_candidate
-    from tasks.watch import begin
+    from tasks import registry
+    from tasks.governance import put_to_use
 
-    promote_candidate(place, SITE, by="Dr Chen", note="review clinics only")
-    begin(place, SITE)
+    registry.promote_candidate(place, SITE, by="Dr Chen", note="review clinics only")
+    return put_to_use(place, SITE)
 
 
 def patients(rows=200, seed=5, population="mild", prefix="N"):
@@ -306,11 +306,13 @@ def run_flow(name="watch"):
         return watch_site(SITE, SETTINGS, return_state=True)
 
 
-def test_the_flow_picks_up_batches_raises_an_alarm_once_and_proposes_a_candidate(promoted, tmp_path):
+def test_the_flow_picks_up_batches_raises_an_alarm_once_and_proposes_a_candidate(place, tmp_path):
     from tasks.models import CANDIDATE
     from tasks.registry import version_at
 
-    inbox = tmp_path / "inbox"
+    inbox, promoted = tmp_path / "inbox", place
+    write_batches(promoted, inbox, {})
+    promote_candidate(promoted)
     write_batches(promoted, inbox, {"a.csv": patients(40), "b.csv": patients(30, seed=6), "c.tmp": patients(5)})
     first = run_flow()
     assert (first.name, first.message) == ("Quiet, unchanged", "2 batches scored; watch of version 1: quiet")
@@ -378,3 +380,57 @@ def test_picking_up_without_a_place_or_a_folder_is_one_sentence(promoted, tmp_pa
         pick_up(promoted, SITE)
     with pytest.raises(TdropError, match="no batch since version 1 was promoted"):
         tdrop("transfer", SITE, "--new-patients", "--contracts", promoted.contracts)
+
+
+def test_a_promotion_seals_a_change_plan_that_the_watch_acts_by(place, tmp_path):
+    from tasks.batches import retrain_due
+    from tasks.governance import read_plan
+
+    folder = promote_candidate(place)
+    plan = read_plan(place, state_of(place))
+    assert [section.title[:2] for section in plan.sections] == ["1.", "2.", "3.", "Ap"]
+    facts = {fact.name: fact for section in plan.sections for fact in section.facts}
+    assert facts["3 outcomes"].numbers == {"caution": 20.0, "line": 400.0}
+    assert facts["approved by"].value == "Dr Chen"
+    blanks = [fact for fact in facts.values() if not fact.record]
+    assert blanks
+    assert {fact.value for fact in blanks} == {"to be written by the site"}
+    assert "propose" not in plan.foreseen
+    write_batches(place, tmp_path / "inbox", {"a.csv": patients(300, population="severe")})
+    alarm = run_flow()
+    assert alarm.name == "Alarm"
+    assert "the change plan does not foresee it" in alarm.message
+    assert not retrain_due(place, state_of(place))
+    file = folder / "change_plan.json"
+    file.write_text(file.read_text().replace("Dr Chen", "Dr Who"))
+    with pytest.raises(DataError, match="the change plan of site 'harbour' was altered"):
+        tdrop("watch", SITE, "--contracts", place.contracts)
+
+
+def test_a_model_card_holds_facts_with_their_records_and_leaves_after_disclosure(place, tmp_path):
+    from tasks.governance import CARD_TAG
+    from tasks.registry import version_at
+
+    contracts = ["--contracts", place.contracts]
+    site = Path(place.contracts) / "sites" / f"{SITE}.yaml"
+    site.write_text(site.read_text().replace("exempt: true", "threshold: 10"))
+    folder = promote_candidate(place)
+    score(place, patients(33), tmp_path)
+    tdrop("watch", SITE, *contracts)
+    card = json.loads((folder / "model_card.json").read_text())
+    titles = [section["title"] for section in card["sections"]]
+    assert titles[-2:] == ["Watch", "Versions and lineage"]
+    facts = [fact for section in card["sections"] for fact in section["facts"]]
+    assert all(fact["record"] or fact["value"] in ("to be filled by the site", "not begun") for fact in facts)
+    assert any(fact["name"] == "approved for" and fact["value"] == "review clinics only" for fact in facts)
+    assert any("33 new patients" in fact["value"] for fact in facts)
+    auroc = next(fact for fact in facts if fact["name"] == "Test AUROC")
+    assert auroc["numbers"]["low"] < auroc["numbers"]["value"] < auroc["numbers"]["high"]
+    assert 'href="model_card.html"' in (place.latest(SITE) / "report.html").read_text()
+    assert (place.latest(SITE) / "model_card.html").is_file()
+    tdrop("export", SITE, "--folder", tmp_path / "out", *contracts)
+    left = json.loads((tmp_path / "out" / "model_card.json").read_text())
+    assert against_the_rules("model_card.json", left, 10) == []
+    assert "30 new patients" in (tmp_path / "out" / "model_card.html").read_text()
+    assert "33 new" not in (tmp_path / "out" / "model_card.html").read_text()
+    assert version_at(place, SITE, "champion").tags[CARD_TAG].endswith("/model_card.html")
