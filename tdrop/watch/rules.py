@@ -182,12 +182,16 @@ class RunningMean:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The interval, from 0 to 1 before the first patient."""
+        """The interval, from 0 to 1 before the first patient.
+
+        Its centre weighs early patients more. Where patients change over time the mean may lie outside, and the
+        interval is widened to hold it.
+        """
         if not self.patients:
             return 0.0, 1.0
-        centre = self.weighted / self.weights
+        mean, centre = self.total / self.patients, self.weighted / self.weights
         half = (np.log(2 / ALPHA) + self.doubt) / self.weights
-        return max(0.0, float(centre - half)), min(1.0, float(centre + half))
+        return max(0.0, float(min(mean, centre - half))), min(1.0, float(max(mean, centre + half)))
 
     def add(self, values: NDArray[Any]) -> RunningMean:
         """Adds numbers (patients,) in their order."""
