@@ -57,7 +57,8 @@ def put_to_use(place: Place, site: str) -> Path | None:
         The folder of its model card and change plan; None where the facts of its run are not at hand.
     """
     state = begin(place, site)
-    folder = seal_documents(place, site, assemble(place, last_run(place, site)), state)
+    # The rules are about a risk: without a watch there is no protocol to seal.
+    folder = None if state is None else seal_documents(place, site, assemble(place, last_run(place, site)), state)
     refresh_report(place, site)
     return folder
 
