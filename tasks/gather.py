@@ -98,6 +98,7 @@ def gather(place: Place, run: Run, promotion: Promotion | None) -> ReportData:
         forecast=forecast,
         observations=_observations(place, run, forecast, known),
         recalibration=None if known is None or site.contract.task != "binary" else _recalibration(place, run, known),
+        ladder=None if stages.audit is None else stages.audit.record(Audit, AUDIT).ladder,
         left_out=left_out(site, stages.source, stages.encoded),
         unseen_classes=_unseen_classes(run),
         batches=read_batches(place.site(run.site)),

@@ -302,6 +302,7 @@ def disclose(document: Document, policy: Policy) -> Document:
         moved_by=None,
         unseen_classes=(),
         recalibration=None,
+        ladder=None,
         hide_below=limit(policy),
     )
     return shown

@@ -19,6 +19,7 @@ from .patients import (
 )
 from .referral import (
     draw_decision_curve as draw_decision_curve,
+    draw_ladder as draw_ladder,
     draw_recalibration as draw_recalibration,
     draw_risk_coverage as draw_risk_coverage,
     draw_risk_histogram as draw_risk_histogram,

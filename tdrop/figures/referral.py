@@ -12,6 +12,7 @@ from tdrop import metrics
 from tdrop.base import Doubles, Summary
 from tdrop.data import FollowUp
 from tdrop.disclosure import shown_parts
+from tdrop.evaluate import Ladder
 from tdrop.figures.methods import Naming, Predictions, draw_curves, draw_groups
 from tdrop.figures.style import (
     HIGHLIGHT,
@@ -210,4 +211,28 @@ def draw_recalibration(
         "recalibration",
         "Calibration before and after recalibration",
         "On the dashed line predicted equals observed.",
+    )
+
+
+@styled
+def draw_ladder(ladder: Ladder) -> Drawing | None:
+    """Draws the expected log loss of the rungs that move risks by the number of outcomes; None without a curve."""
+    names = list(dict.fromkeys(point.name for point in ladder.curve))
+    if len(names) < 2:
+        return None
+    canvas = Canvas(WIDTH / 2, 2.0)
+    looks = ((MUTED, ":"), (SOURCE_COLOUR, "--"), (TARGET_COLOUR, "-."), (HIGHLIGHT, "-"))
+    for name, (colour, dash) in zip(names, looks, strict=False):
+        points = [point for point in ladder.curve if point.name == name]
+        canvas.panel.plot([p.labels for p in points], [p.log_loss for p in points], dash, color=colour, label=name)
+    canvas.panel.axvline(ladder.n, color=INK, linewidth=0.8)
+    canvas.panel.set_xscale("log")
+    canvas.panel.set_xlabel("known outcomes (the line: those known now)")
+    canvas.panel.set_ylabel("expected log loss")
+    canvas.panel.legend(fontsize=7)
+    return canvas.finish(
+        "ladder",
+        "What more outcomes would bring",
+        "Expected log loss of other patients by the number of known outcomes, for the risks as they are and for those "
+        "that outcomes would move; right of the line it is continued as a + b / outcomes.",
     )

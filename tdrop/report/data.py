@@ -14,7 +14,7 @@ from tdrop.base import Amount, Count, Summary
 from tdrop.choose import Choice, Trial
 from tdrop.contracts import Contract, Site, Validation
 from tdrop.data import CensoringSummary, FollowUp, LabelCounts
-from tdrop.evaluate import Evaluation, LeftOut, Moved, Recalibration
+from tdrop.evaluate import Evaluation, Ladder, LeftOut, Moved, Recalibration
 from tdrop.figures import DropoutRates
 from tdrop.forecast import Forecast, Observation
 from tdrop.metrics import Referrals, refer
@@ -169,6 +169,7 @@ class ReportData:
         promotion: Who took a model into use, or None.
         has_card: Whether that model's card is beside the report.
         recalibration: What known outcomes suggest, or None.
+        ladder: What they could do, from an intercept to a model of the site's own; None before an audit.
         forecast: What was expected before any outcome, or None.
         observations: Forecast numbers beside what the outcomes showed.
         left_out: Features that the site does not record, and what that costs; None where it records all.
@@ -210,6 +211,7 @@ class ReportData:
     promotion: Promotion | None = None
     has_card: bool = False
     recalibration: Recalibration | None = None
+    ladder: Ladder | None = None
     forecast: Forecast | None = None
     observations: Sequence[Observation] = ()
     left_out: LeftOut | None = None

@@ -40,7 +40,18 @@ Drawings = dict[str, Drawing | None]
 _RANKINGS = ("auroc", "error_auroc_sd", "error_auroc_risk")
 
 #: Figures that need known outcomes, and are not there without them.
-_DRAWINGS = (*_RANKINGS, "roc", "precision", "smooth", "calibration", "recalibration", "coverage", "benefit", "sweep")
+_DRAWINGS = (
+    *_RANKINGS,
+    "roc",
+    "precision",
+    "smooth",
+    "calibration",
+    "recalibration",
+    "ladder",
+    "coverage",
+    "benefit",
+    "sweep",
+)
 
 
 def details_values(data: ReportData) -> dict[str, Any]:
@@ -55,6 +66,7 @@ def details_values(data: ReportData) -> dict[str, Any]:
             **_outcome_drawings(data),
             **_other_drawings(data),
             **_recalibration_drawing(data, recalibration),
+            "ladder": None if data.ladder is None else figures.draw_ladder(data.ladder),
         },
         "method_tables": tables.method_tables(data),
         "subgroups": tables.subgroup_table(data),
@@ -64,6 +76,7 @@ def details_values(data: ReportData) -> dict[str, Any]:
         "influence": influence_table(data),
         "site_sentences": [*odd_sources(data), *site_sentences(data)],
         "recalibration": None if recalibration is None else tables.recalibration_table(recalibration),
+        "ladder": None if data.ladder is None else tables.ladder_table(data.ladder),
         "labels": None if data.labels is None else tables.label_table(data.labels),
         "database": tables.attrition_table(data.validation),
         "left_early": left_early_sentences(data),

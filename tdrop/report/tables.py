@@ -10,7 +10,7 @@ from tdrop.base import whole
 from tdrop.choose import ChoiceRow, Trial
 from tdrop.contracts import MEANINGS, Validation
 from tdrop.data import LabelCounts
-from tdrop.evaluate import Recalibration, Row
+from tdrop.evaluate import Ladder, Recalibration, Row
 from tdrop.forecast import Answer, Forecast, Observation, Quantity
 from tdrop.methods import COMMITTEE
 from tdrop.metrics import FEW_EVENTS, METRICS, difference_name, metrics_in_view, subgroup_metrics
@@ -280,6 +280,23 @@ def recalibration_table(recalibration: Recalibration) -> Table:
     note = recalibration.note or say("note_recalibration", recalibration=recalibration)
     note = f"{note[:1].upper()}{note[1:].removesuffix('.')}."
     return Table("recalibration", "Recalibration that the outcomes suggest", head, lines, note)
+
+
+def ladder_table(ladder: Ladder) -> Table:
+    """What known outcomes could do, rung by rung."""
+    lines = tuple(
+        cells(
+            f"{rung.name} (recommended)" if rung.name == ladder.recommended else rung.name,
+            Cell(number(rung.log_loss), rung.why_not),
+            Cell(
+                number(rung.gain),
+                "" if rung.gain_low is None else f"{number(rung.gain_low)} to {number(rung.gain_high)}",
+            ),
+        )
+        for rung in ladder.rungs
+    )
+    head = ("Rung", "Log loss", "Gain")
+    return Table("ladder", "What the known outcomes can do", head, lines, say("note_ladder", ladder=ladder))
 
 
 def validation_table(validation: Validation) -> Table | None:
