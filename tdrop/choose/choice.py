@@ -13,7 +13,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from tdrop.base import Amount, Cohort, Count, DataError, Doubles, FitError, UsageError, did_you_mean
+from tdrop.base import Amount, Cohort, Count, DataError, Doubles, FitError, Hidden, UsageError, did_you_mean
 from tdrop.choose.out_of_fold import Losses, OutOfFold, out_of_fold_losses
 from tdrop.choose.tuning import Trial
 from tdrop.methods import COMMITTEE
@@ -47,6 +47,9 @@ ALIKE = 0.02
 #: Added to a method's log loss before methods are compared: what trees gain where source patients are, and lose again
 #: beyond them, where their risk no longer changes.
 HANDICAP = {"gradient_boosting": 0.03}
+#: With fewer effective source patients a choice rests on little, and the report says so. Averaging one method of each
+#: kind instead was no better (docs/CHOOSING.md).
+FEWEST_TO_CHOOSE = 35
 #: Methods that are no networks; of the networks one is a member of a committee, because what they have in common would
 #: count twice.
 OTHER_KINDS = ("logistic_regression", "gradient_boosting")
@@ -206,6 +209,12 @@ class Choice:
     table: tuple[ChoiceRow, ...]
     mlp_better: bool
     members: tuple[str, ...] = ()
+
+    @property
+    def rests_on_little(self) -> bool:
+        """Whether so few source patients speak for this site that another method might as well have been chosen."""
+        sizes = [row.effective_n for row in self.table if row.method == self.method and row.effective_n is not None]
+        return any(size.below is not None if isinstance(size, Hidden) else size < FEWEST_TO_CHOOSE for size in sizes)
 
 
 def make_choice(scores: Sequence[Score], *, criterion: Criterion = DEFAULT_CRITERION) -> Choice:

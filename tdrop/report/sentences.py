@@ -102,7 +102,8 @@ def choice_sentence(choice: Choice) -> str:
         return ""
     best = min(losses, key=losses.__getitem__)
     tied = sum(row.tied for row in choice.table if row.candidate)
-    return say("choice", choice=choice, losses=losses, best=best, handicap=HANDICAP.get(best), tied=tied)
+    said = say("choice", choice=choice, losses=losses, best=best, handicap=HANDICAP.get(best), tied=tied)
+    return f"{said} {say('little')}" if choice.rests_on_little else said
 
 
 def _candidate_losses(choice: Choice) -> dict[str, float]:
@@ -118,7 +119,7 @@ def method_sentence(data: ReportData) -> str:
     """Says why this method, without jargon and no better than its table, and where the outcomes speak against it."""
     losses = _candidate_losses(data.choice)
     lowest = min(losses, key=losses.__getitem__, default="")
-    return say(
+    said = say(
         "method",
         choice=data.choice,
         chosen=data.method,
@@ -128,6 +129,7 @@ def method_sentence(data: ReportData) -> str:
         best=lowest == data.method,
         simple=next((row for row in data.choice.table if row.method == SIMPLE), None),
     )
+    return f"{said} {say('little')}" if data.choice.rests_on_little and not data.labelled else said
 
 
 def _clearly_better(data: ReportData) -> str:

@@ -10,7 +10,7 @@ import pytest
 import scenarios
 from stand_in import Watcher
 
-from tdrop.base import DataError, FitError, UsageError, plain, read
+from tdrop.base import DataError, FitError, Hidden, UsageError, plain, read
 from tdrop.choose import (
     Choice,
     FoldScore,
@@ -69,6 +69,16 @@ def test_a_tie_goes_to_what_transfers_best_and_says_so(base):
     assert make_choice([*scores, score("logistic_regression", base)]).method == "logistic_regression"
     both = [*scores, score("logistic_regression", base), score("transductive_ensemble", base)]
     assert make_choice(both).method == "transductive_ensemble"
+
+
+def test_a_choice_that_rests_on_little_says_so(base):
+    choice = make_choice([score("ensemble", base), score("mixmatch", base + 0.1)])
+    row = next(row for row in choice.table if row.method == "ensemble")
+    assert not choice.rests_on_little
+    for size, little in ((34.0, True), (Hidden(10), True), (36.0, False), (None, False)):
+        few = replace(choice, table=(replace(row, effective_n=size),))
+        assert few.rests_on_little is little
+        assert ("rests on little" in choice_sentence(few)) is little
 
 
 TRIO = ("transductive_ensemble", "logistic_regression", "gradient_boosting")
