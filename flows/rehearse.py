@@ -81,7 +81,11 @@ def rehearse_table(
 
 def require_rehearsable(network: Network, table: str) -> tuple[Site, ...]:
     """The labelled sites of a table; a UsageError where there are too few to play."""
-    network.contract(table)
+    if network.contract(table).task != "binary":
+        raise UsageError(
+            f"table '{table}' predicts several classes or a number, and a rehearsal is for outcomes that happen or "
+            "not; transfer to each site and audit it instead"
+        )
     sites = network.labelled(table)
     if len(sites) < FEWEST:
         known = ", ".join(site.name for site in sites) or "none"

@@ -280,7 +280,7 @@ def _figures(data: ReportData) -> dict[str, dict[str, str]]:
 
 def _trials_table(trials: Sequence[Trial]) -> str:
     """All trials of a method as one CSV table, rather than one run each."""
-    apart = ("settings", "losses", "matched_losses")
+    apart = ("settings", "losses", "matched_losses", "noise", *(() if trials[0].tolerance else ("tolerance",)))
     flat = [
         {**trial.settings, **{name: value for name, value in plain(trial).items() if name not in apart}}
         for trial in trials

@@ -155,7 +155,9 @@ def score_trial(method: Described, source: Cohort, risks: OutOfFold, matching_ro
     losses = Losses.collect(per_row, weight, persons)
     tolerance, noise = None, None
     if source.task == "regression":
-        tolerance, noise = float(np.median(np.abs(y - risks.risk))), Noise.estimate(y - risks.risk, risks.sd)
+        # To two digits: it leaves with the numbers that rest on it, and a median is a patient's own.
+        tolerance = float(f"{np.median(np.abs(y - risks.risk)):.2g}")
+        noise = Noise.estimate(y - risks.risk, risks.sd)
     wrong = misclassified(y, risks.risk) if tolerance is None else np.abs(y - risks.risk) > tolerance
     matched = np.isin(risks.rows, matching_rows)
     matched_losses = None

@@ -13,6 +13,7 @@ from page_text import Page
 from sklearn.metrics import accuracy_score, log_loss, mean_absolute_error, roc_auc_score, root_mean_squared_error
 
 from flows.audit import audit_site
+from flows.rehearse import require_rehearsable
 from tasks.labels import write_list
 from tasks.recalibrate import recalibrate_site
 from tasks.registry import promote_candidate
@@ -157,9 +158,11 @@ def test_it_is_approved_scored_and_recalibrated(audited):
     assert found.name in ("as it is", "temperature", "intercept", "intercept and slope")
 
 
-def test_a_watch_says_that_it_needs_risks(audited):
+def test_a_watch_and_a_rehearsal_say_that_they_need_risks(audited):
     from tasks.watch import require_champion
 
     _, place, _, _ = audited
     with at(place), pytest.raises(UsageError, match="several classes or a number"):
         require_champion(place, "south")
+    with at(place), pytest.raises(UsageError, match="several classes or a number"):
+        require_rehearsable(place.network(), "ward")
