@@ -17,6 +17,7 @@ from tdrop.data import (
     DEMO_ROWS,
     DEMO_STOPPED,
     DEMO_TARGETS,
+    DEMO_TEACHERS,
     FULL_ROWS,
     EventForm,
     with_demo_events,
@@ -81,8 +82,9 @@ def run_demo(
         contracts = write_event_contracts(form, Path(f"tdrop-demo-{form}", "data_contracts"))
     place = Place.at(contracts=contracts)
     console.print(
-        f"Simulated data, no real patients: a registry of {rows['registry']:,} and hospitals "
-        f"of {', '.join(f'{rows[site]:,}' for site in DEMO_TARGETS)}; the last one's extract lacks a column, so that "
+        f"Simulated data, no real patients: a registry of {rows['registry']:,} and two hospitals with outcomes "
+        f"({', '.join(f'{rows[site]:,}' for site in DEMO_TEACHERS)}), and hospitals without "
+        f"({', '.join(f'{rows[site]:,}' for site in DEMO_TARGETS)}); the last one's extract lacks a column, so that "
         "tdrop has to stop it."
     )
     warm_up()
@@ -99,4 +101,7 @@ def run_demo(
         processes=processes,
         at_once=AT_ONCE,
         may_stop=(DEMO_STOPPED,),
+    )
+    console.print(
+        "Would tdrop have been right where outcomes are known? `tdrop rehearse prostate` tries it at each site."
     )

@@ -32,17 +32,23 @@ from tdrop.contracts import Network, Site
 FILE = Path("prefect.yaml")
 FLOW, ENTRYPOINT = "transfer-site", "flows.transfer.transfer_site"
 WATCH_FLOW, WATCH_ENTRYPOINT, WATCH_ENDING = "watch-site", "flows.watch.watch_site", "-watch"
+REHEARSAL_FLOW, REHEARSAL_ENTRYPOINT, REHEARSAL_ENDING = (
+    "rehearse-table",
+    "flows.rehearse.rehearse_table",
+    "-rehearsal",
+)
 #: And what files written by earlier versions call it.
-OUR_ENTRYPOINTS = (ENTRYPOINT, "flows.deployed.transfer_site", WATCH_ENTRYPOINT)
+OUR_ENTRYPOINTS = (ENTRYPOINT, "flows.deployed.transfer_site", WATCH_ENTRYPOINT, REHEARSAL_ENTRYPOINT)
 #: Where a run finds the contracts; not a parameter, which anybody who starts a run could change.
 CONTRACTS = "TDROP_CONTRACTS"
 #: The work pool that a worker of the network serves, and the tag of every deployment of ours.
 POOL, TAG = "tdrop", "tdrop"
 HEADING = """\
-# Written by `tdrop deploy` from the sites' files: one deployment per target site. The next `tdrop deploy` writes it
-# again. It keeps other deployments, other top-level keys, and what you add to a site's `parameters` or change in its
-# `work_pool`; comments and other edits of a site's deployment are lost. Schedules are in UTC. A second run of a site
-# waits for the first (ENQUEUE): no run is lost, and one that then finds nothing changed costs a second.
+# Written by `tdrop deploy` from the sites' files: one deployment per target site, and one rehearsal per table of which
+# several sites have outcomes, whose schedule is yours to set here. The next `tdrop deploy` writes the file again. It
+# keeps other deployments, other top-level keys, and what you add to a site's `parameters` or change in its `work_pool`;
+# comments and other edits of a site's deployment are lost. Schedules are in UTC. A second run of a site waits for the
+# first (ENQUEUE): no run is lost, and one that then finds nothing changed costs a second.
 """
 #: Things that a server returns at a time, at most.
 PAGE = 200
@@ -73,12 +79,14 @@ class Deployments:
         text: The whole file.
         sites: Names of the target sites, each of which has a deployment of its name.
         watches: Names of the deployments that watch a site's model.
+        rehearsals: Names of the deployments that rehearse a table.
         gone: Names of deployments in the file whose site, or whose site's batches, are gone.
     """
 
     text: str
     sites: tuple[str, ...]
     watches: tuple[str, ...]
+    rehearsals: tuple[str, ...]
     gone: tuple[str, ...]
 
 
@@ -99,9 +107,14 @@ def plan_file(existing: str, network: Network, contracts: str, *, remove: bool) 
         for site in network.targets
         if site.batches is not None
     }
+    rehearsals = {
+        (name := f"{table}{REHEARSAL_ENDING}"): _rehearsal_entry(name, table, contracts, entries.get(name, {}))
+        for table in network.contracts
+        if len(network.labelled(table)) > 1
+    }
     if taken := sorted(targets.keys() & watches.keys()):
         raise ContractError(f"site '{taken[0]}' has the name of another site's watch in {FILE}; rename the site")
-    wanted = {**targets, **watches}
+    wanted = {**targets, **watches, **rehearsals}
     ours = {name for name, entry in entries.items() if entry.get("entrypoint") in OUR_ENTRYPOINTS}
     if foreign := sorted(entries.keys() & wanted.keys() - ours):
         raise ContractError(f"{FILE}: deployment '{foreign[0]}' has a site's name but another flow; rename it")
@@ -111,7 +124,7 @@ def plan_file(existing: str, network: Network, contracts: str, *, remove: bool) 
     # Flow style at the leaves keeps a site to nine lines.
     style: Any = {"sort_keys": False, "allow_unicode": True, "width": 110, "default_flow_style": None}
     text = HEADING + yaml.safe_dump({"name": "tdrop", **document, "deployments": written}, **style)
-    return Deployments(text, tuple(targets), tuple(watches), gone)
+    return Deployments(text, tuple(targets), tuple(watches), tuple(rehearsals), gone)
 
 
 def _read(existing: str) -> dict[str, Any]:
@@ -156,6 +169,20 @@ def _watch_entry(network: Network, site: Site, contracts: str, existing: Entry) 
         "description": f"Watch of the model at {site.title}",
         "entrypoint": WATCH_ENTRYPOINT,
         "schedules": [] if site.batches.schedule is None else [{"cron": site.batches.schedule}],
+    }
+
+
+def _rehearsal_entry(name: str, table: str, contracts: str, existing: Entry) -> Entry:
+    """The deployment that rehearses a table; a schedule that a person set in the file is kept."""
+    return {
+        "name": name,
+        "description": f"Rehearsal of table {table}: every labelled site plays the new one",
+        "entrypoint": REHEARSAL_ENTRYPOINT,
+        "parameters": {**_kept_parameters(existing), "table": table},
+        "schedules": existing.get("schedules") or [],
+        "tags": [TAG, f"table:{table}"],
+        "concurrency_limit": {"limit": 1, "collision_strategy": "ENQUEUE"},
+        "work_pool": _work_pool(existing.get("work_pool") or {"name": POOL}, contracts),
     }
 
 

@@ -137,8 +137,9 @@ def write_tiny_network(folder: Path, rows=TINY_ROWS, seed: int = 0):
 
     contracts = folder / "network" / "data_contracts"
     shutil.copytree(PROJECT / "data_contracts", contracts)
-    # The demo's site that is stopped: tests that want one stop another.
-    (contracts / "sites" / "ferryside.yaml").unlink()
+    # The demo's site that is stopped: tests that want one stop another. Of its sources one is enough.
+    for name in ("ferryside", "riverside", "southgate"):
+        (contracts / "sites" / f"{name}.yaml").unlink()
     place = Place.at(folder / "home", contracts)
     write_demo_network(place.root / "demo", rows, seed=seed)
     settle(place.root / "demo")

@@ -41,6 +41,7 @@ def deploy(
         FILE,
         FLOW,
         POOL,
+        REHEARSAL_FLOW,
         WATCH_FLOW,
         delete_deployment,
         deploy_file,
@@ -58,9 +59,11 @@ def deploy(
         write_private(FILE.absolute(), planned.text)
         FILE.chmod(0o644)
     state = "unchanged" if planned.text == existing else "written"
-    printer.print(f"{FILE}: {counted(len(planned.sites) + len(planned.watches), 'deployment')}, {state}")
+    flows = {FLOW: planned.sites, WATCH_FLOW: planned.watches, REHEARSAL_FLOW: planned.rehearsals}
+    names = [name for own in flows.values() for name in own]
+    printer.print(f"{FILE}: {counted(len(names), 'deployment')}, {state}")
     answer = {"file": str(FILE), "sites": list(planned.sites), "watches": list(planned.watches)}
-    answer |= {"gone": list(planned.gone)}
+    answer |= {"rehearsals": list(planned.rehearsals), "gone": list(planned.gone)}
     if url is None:
         _mention(planned.gone, remove, printer)
         printer.answer(answer)
@@ -72,11 +75,12 @@ def deploy(
             # First, because a block that is not there is the user's to correct.
             keep_automation(client, notify)
         limit = ensure_pool(client, at_once)
-        deploy_file([*planned.sites, *planned.watches])
+        deploy_file(names)
         for name in planned.gone if remove else ():
             delete_deployment(client, name)
-    for flow, name in [(FLOW, name) for name in planned.sites] + [(WATCH_FLOW, name) for name in planned.watches]:
-        printer.print(f"deployed {flow}/{name}")
+    for flow, own in flows.items():
+        for name in own:
+            printer.print(f"deployed {flow}/{name}")
     _mention(planned.gone, remove, printer)
     printer.answer({**answer, "removed": remove, "server": url, "at_once": limit, "notify": notify})
     printer.print(f"on {url}; runs start when a worker serves the pool: prefect worker start --pool {POOL}")

@@ -65,6 +65,7 @@ from .simulation import (
     DEMO_ROWS as DEMO_ROWS,
     DEMO_STOPPED as DEMO_STOPPED,
     DEMO_TARGETS as DEMO_TARGETS,
+    DEMO_TEACHERS as DEMO_TEACHERS,
     FULL_ROWS as FULL_ROWS,
     Support as Support,
     simulate as simulate,

@@ -1,4 +1,4 @@
-"""A simulated prostate-cancer network: one registry and three hospitals with growing shift.
+"""A simulated prostate-cancer network: a registry and two hospitals with outcomes, and four with growing shift.
 
 Risks follow PREDICT Prostate (Thurtle et al., PLoS Med 2019;16(3):e1002758), covariates follow
 published summary figures of the cohorts in the paper. No row is a real patient.
@@ -51,10 +51,14 @@ DEMO_TARGETS: Mapping[str, str] = {
     "ferryside": "moderate",
 }
 DEMO_SOURCE = "registry"
+#: Hospitals with outcomes beside the registry: the population of each, and by how many logits its patients die more.
+DEMO_TEACHERS: Mapping[str, tuple[str, float]] = {"riverside": ("mild", 0.5), "southgate": ("moderate", -0.4)}
 #: The target whose extract cannot be used, so that people see what tdrop does then.
 DEMO_STOPPED = "ferryside"
 DEMO_ROWS: Mapping[str, int] = {
-    "registry": 5000,
+    "registry": 3000,
+    "riverside": 1200,
+    "southgate": 800,
     "harbour": 3000,
     "hillside": 2000,
     "lakeside": 1000,
@@ -297,8 +301,8 @@ def write_demo_network(folder: Path, rows: Mapping[str, int] = DEMO_ROWS, *, see
     folder.mkdir(parents=True, exist_ok=True)
     writers = {"hillside": _write_hillside, "lakeside": _write_lakeside, "ferryside": _write_ferryside}
     for site, patients in demo_patients(rows, seed=seed).items():
-        if site == DEMO_SOURCE:
-            patients.to_csv(folder / "registry.csv", index=False)
+        if site == DEMO_SOURCE or site in DEMO_TEACHERS:
+            patients.to_csv(folder / f"{site}.csv", index=False)
             continue
         patients[[_ID, _OUTCOME]].to_csv(folder / f"{site}_outcomes.csv", index=False)
         sent = patients.drop(columns=_OUTCOME)
@@ -314,6 +318,8 @@ def demo_patients(rows: Mapping[str, int] = DEMO_ROWS, *, seed: int = 0) -> dict
     Hillside's ages are in whole months. See `write_demo_network`, which writes them as each site would send them.
     """
     patients = {DEMO_SOURCE: simulate("source", rows[DEMO_SOURCE], seed=seed, truth="turning")}
+    for site in (site for site in DEMO_TEACHERS if site in rows):
+        patients[site] = _draw_teacher(site, rows[site], seed)
     unknown = {"harbour": 0.02, "hillside": 0.04, "lakeside": 0.08}
     for site in (site for site in DEMO_TARGETS if site in rows):
         generator = np.random.default_rng([seed, 17])
@@ -330,6 +336,16 @@ def demo_patients(rows: Mapping[str, int] = DEMO_ROWS, *, seed: int = 0) -> dict
         elif site == "ferryside":
             frame.loc[generator.choice(len(frame), size=3, replace=False), "age"] = 0.0
     return {site: frame.drop(columns="true_risk") for site, frame in patients.items()}
+
+
+def _draw_teacher(site: str, rows: int, seed: int) -> pd.DataFrame:
+    """Patients of a hospital with outcomes, whose level of risk no column explains."""
+    population, level = DEMO_TEACHERS[site]
+    frame = simulate(population, rows, seed=seed + 1, truth="turning")
+    risk = expit(logit(frame["true_risk"].to_numpy()) + level)
+    generator = np.random.default_rng([seed, 18, len(site)])
+    number = frame[_ID].str[3:]
+    return frame.assign(**{_ID: site[:3].upper() + number, _OUTCOME: (generator.random(rows) < risk).astype(int)})
 
 
 def _write_hillside(patients: pd.DataFrame, folder: Path) -> None:

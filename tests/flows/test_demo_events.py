@@ -22,6 +22,8 @@ SITE = "hillside"
 
 def write_event_network(folder: Path, form: EventForm) -> Place:
     contracts = write_event_contracts(form, folder / "network" / "data_contracts")
+    for name in ("riverside", "southgate"):
+        (contracts / "sites" / f"{name}.yaml").unlink()
     place = Place.at(folder / "home", contracts)
     write_demo_events(place.root / f"demo-{form}", form, TINY_ROWS)
     for file in place.root.rglob("*.parquet"):

@@ -242,7 +242,7 @@ def test_a_tag_is_named_as_it_is_written(tag: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("file", "old", "new"), [
-    ("sites/hillside.yaml", "table: prostate", "table: {}"), ("sites/hillside.yaml", "source: registry", "source: {}"),
+    ("sites/hillside.yaml", "table: prostate", "table: {}"), ("sites/hillside.yaml", "role: target", "role: target\nsource: {}"),
     ("sites/hillside.yaml", "{1: T1,", "{{1: {},"), ("sites/lakeside.yaml", "psa: [NA]", "{}: [NA]"),
     ("tables/prostate.yaml", "below: T4", "below: {}"), ("tables/prostate.yaml", "[T1, T2,", "[{}, T2,"), ("tables/prostate.yaml", "positive: 1", "positive: {}"),
 ])  # fmt: skip
