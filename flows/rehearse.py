@@ -32,7 +32,7 @@ from tdrop.report import render_rehearsal
 FEWEST = 2
 PAGE = "rehearsal.html"
 #: Keys of a site's file that say how its extract is written, and that its label file therefore shares.
-WRITTEN = ("location", "reader", "renames", "categories", "missing_codes", "query", "table_name")
+WRITTEN = ("location", "reader", "renames", "units", "categories", "missing_codes", "query", "table_name")
 
 
 def rehearsal_folder(place: Place, table: str) -> Path:
