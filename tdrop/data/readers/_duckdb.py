@@ -18,7 +18,7 @@ from tdrop.base import Absent, DataError, OutOfTime
 from tdrop.data.locations import Location, took_too_long
 
 #: What DuckDB may hold in memory before it spills into a private folder, which is removed afterwards.
-MEMORY = "1500MB"
+MEMORY = "1200MB"
 
 
 @dataclass(frozen=True)
