@@ -108,7 +108,7 @@ def draw_watched_batches(history: Sequence[Moment]) -> Drawing | None:
     spots = [spot for spot, moment in enumerate(history) if moment.kind == "batch" and moment.patients]
     if not spots:
         return None
-    canvas = Canvas(WIDTH, 2.0)
+    canvas = Canvas(WIDTH, 2.6)
     panel = canvas.panel
     batches = [history[spot] for spot in spots]
     shares = {
@@ -134,7 +134,7 @@ def draw_watched_batches(history: Sequence[Moment]) -> Drawing | None:
     highest = float(np.nanmax([*(value for values, _, _ in shares.values() for value in values), 0.0]))
     panel.set_ylim(0, max(0.1, 1.3 * highest))
     percent_axes(panel.yaxis)
-    panel.legend(fontsize=6.5, loc="upper left")
+    canvas.figure.legend(loc="outside upper center", ncols=1)
     _dates(canvas, history)
     last = "; ".join(
         f"{label} {'hidden' if np.isnan(values[-1]) else f'{values[-1]:.0%}'}"

@@ -145,7 +145,8 @@ def _use(data: ReportData, promotion: Promotion) -> Iterator[Fact]:
 
 def _patients(data: ReportData) -> Iterator[Fact]:
     evaluation, validation = data.evaluation, data.validation
-    kinds = [word for word, true in (("simulated", data.site.simulated), ("public", data.site.public)) if true]
+    marks = (("simulated", data.site.simulated), ("public", data.site.public))
+    kinds = [word for word, true in marks if true and word not in data.site.title]
     yield Fact("site", f"{data.site.title}{f' ({kinds[0]})' if kinds else ''}", f"sites/{data.site.name}.yaml")
     numbers = _counts(n=evaluation.patients)
     yield Fact("patients", written(evaluation.patients or 0), "evaluation.json", numbers)
