@@ -16,7 +16,7 @@ TEST_PROCESSES ?= 2
 INSTALL = $(BIN)/uv pip install --python $(BIN)/python --quiet -c constraints.txt \
 	$(if $(TORCH_INDEX_URL),--extra-index-url $(TORCH_INDEX_URL))
 
-.PHONY: install demo test lint docs slow clean
+.PHONY: install demo test lint resolve docs slow clean
 
 install: $(STAMP)
 
@@ -45,6 +45,14 @@ lint: $(DEV_STAMP)
 # File by file to the next idle process, in the order that tests/conftest.py gives.
 test: lint
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
+
+# Whether constraints.txt still resolves, on every kind of machine that it is promised for; nothing is installed.
+resolve: | $(BIN)/uv
+	@for platform in x86_64-unknown-linux-gnu aarch64-apple-darwin; do \
+	  MACOSX_DEPLOYMENT_TARGET=14.0 $(BIN)/uv pip compile --quiet --extra dev -c constraints.txt --python-version 3.11.7 \
+	    --python-platform $$platform pyproject.toml > /dev/null || exit 1; \
+	  echo "$$platform: constraints.txt resolves"; \
+	done
 
 docs: $(DEV_STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site

@@ -114,7 +114,13 @@ def assemble(place: Place, run: Run) -> ReportData:
         promotion = champion_record(place, run.site)
     except Unavailable:
         promotion = None
-    return gather(place, run, promotion)
+    try:
+        return gather(place, run, promotion)
+    except FileNotFoundError as error:
+        raise DataError(
+            f"the last run of site '{run.site}' lacks a file that this version of tdrop reads; run "
+            f"`tdrop transfer {run.site} --again`"
+        ) from error
 
 
 def _summary_page(shown: SiteSummary, place: Place) -> str:

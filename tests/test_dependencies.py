@@ -65,3 +65,10 @@ def test_pip_is_not_held_back_and_the_installer_has_a_version():
     assert "pip" not in PINS
     assert INSTALLER in PINS
     assert "pip install --quiet -c constraints.txt uv" in (PROJECT / "Makefile").read_text()
+
+
+def test_whether_the_versions_still_resolve_is_one_command():
+    """It asks an index, so no test runs it; each kind of machine that is promised is asked for."""
+    recipe = (PROJECT / "Makefile").read_text().partition("\nresolve:")[2].partition("\n\n")[0]
+    assert "-c constraints.txt" in recipe
+    assert {"x86_64-unknown-linux-gnu", "aarch64-apple-darwin"} <= set(recipe.replace(";", " ").split())
