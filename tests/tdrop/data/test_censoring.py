@@ -10,11 +10,14 @@ from numpy.typing import NDArray
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
 from benchmarks.censoring import DESIGNS, HORIZON, draw_followed, errors_of
+from tasks.audit import weighed_outcomes
+from tasks.labels import KnownLabels
 from tdrop.base import Cohort, DataError, LeakError, Summary
 from tdrop.choose import deal_folds, predict_folds, score_trial
 from tdrop.contracts import Decision
 from tdrop.data import FollowUp, chance_still_followed, observed_share, observed_to_horizon, weigh_outcomes
-from tdrop.evaluate import evaluate_methods
+from tdrop.evaluate import evaluate_methods, suggest_recalibration
+from tdrop.figures import draw_calibration, draw_follow_up
 from tdrop.home import load_cohort, save_cohort
 from tdrop.methods import build, method_names
 from tdrop.metrics import auroc
@@ -180,6 +183,28 @@ def test_out_of_fold_losses_and_evaluation_are_weighted_alike(weighted: tuple[Co
     row = found.row("m", "auroc")
     assert row.low < row.value < row.high
     assert row.n == len(rows), "numbers rest on the outcomes that are known"
+
+
+def test_a_targets_outcomes_are_kept_with_weights_and_drawn_after_kaplan_and_meier(
+    weighted: tuple[Cohort, FollowUp], tmp_path: Any
+) -> None:
+    cohort, followed_up = weighted
+    known = KnownLabels(followed_up.y, cohort.weight.astype(np.float64), followed_up)
+    known.save(tmp_path / "outcomes.npz")
+    kept = KnownLabels.load(tmp_path / "outcomes.npz")
+    np.testing.assert_array_equal(kept.weight, known.weight)
+    np.testing.assert_array_equal(kept.censored, followed_up.censored)
+    outcomes, weights = weighed_outcomes(None, "any", kept)
+    np.testing.assert_array_equal(weights, known.weight)
+    # An intercept moves risks to the weighted rate, not to that of the patients who stayed.
+    rate = np.average(outcomes[np.isfinite(outcomes)], weights=weights[np.isfinite(outcomes)])
+    moved = suggest_recalibration(outcomes, np.full(len(cohort), 0.5), weights, left_early=weights).adjustments[1]
+    assert 1 / (1 + np.exp(-moved.intercept)) == pytest.approx(rate, abs=0.03)
+    risk = np.linspace(0.05, 0.9, len(cohort)).astype(np.float32)
+    summary = Summary(risk, np.zeros_like(risk), (0.95,), risk[None], risk[None], 20)
+    plain, drawn = (draw_calibration({"m": [summary]}, outcomes, str, ["m"], one) for one in (None, followed_up))
+    assert plain.svg != drawn.svg
+    assert "still followed" in draw_follow_up({"here": followed_up}, "years").svg
 
 
 def test_without_censoring_nothing_is_weighted() -> None:
