@@ -18,6 +18,7 @@ from prefect import flow
 from scipy.stats import norm
 
 from flows.transfer import SiteFailed, transfer_sites
+from tasks.publish import publish_index
 from tasks.run import TransferSettings
 from tdrop.base import UsageError, read_record, write_record
 from tdrop.choose import Choice
@@ -76,6 +77,7 @@ def rehearse_table(
     rehearsal = Rehearsal(table, now(), rehearsed, failed, all(site.simulated for site in sites))
     write_record(folder / REHEARSAL, rehearsal)
     write_private(folder / PAGE, render_rehearsal(rehearsal))
+    publish_index(place)
     return rehearsal
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -92,7 +93,7 @@ def gather(place: Place, run: Run, promotion: Promotion | None) -> ReportData:
         refused_labels=stages.evaluation.json(REFUSED)["sentence"] if refused.is_file() else "",
         provenance=_provenance(site, run),
         previous=last_summary(place, run.site),
-        rehearsal=_rehearsal(place, site.contract.name),
+        rehearsal=rehearsal_sentences(place).get(site.contract.name, ""),
         promotion=promotion,
         has_card=promotion is not None and (champion_folder(place, run.site, promotion.version) / CARD_PAGE).is_file(),
         forecast=forecast,
@@ -254,7 +255,10 @@ def left_out(site: ResolvedSite, source: Ref, encoded: Ref) -> LeftOut | None:
     return measured_left_out(site.place, site, source, encoded).record(LeftOut, LEFT_OUT)
 
 
-def _rehearsal(place: Place, table: str) -> str:
-    """What the last rehearsal of a table showed, in a sentence; empty where there was none."""
-    file = place.root / "rehearsals" / table / REHEARSAL
-    return read_record(Rehearsal, file).sentence() if file.is_file() else ""
+def rehearsal_sentences(place: Place) -> dict[str, str]:
+    """By table, what its last rehearsal showed, in a sentence; one that an earlier version wrote is left out."""
+    sentences = {}
+    for file in sorted((place.root / "rehearsals").glob(f"*/{REHEARSAL}")):
+        with suppress(DataError):
+            sentences[file.parent.name] = read_record(Rehearsal, file).sentence()
+    return sentences

@@ -13,7 +13,7 @@ from filelock import FileLock
 
 from tasks.audit import entries as ledger_entries
 from tasks.champion import CARD_PAGE, PLAN_PAGE, champion_folder
-from tasks.gather import SUMMARY, gather, last_summary
+from tasks.gather import SUMMARY, gather, last_summary, rehearsal_sentences
 from tasks.registry import champion_record
 from tasks.run import EARLIER, RUN, Run, last_run
 from tasks.site_record import WITHHELD, SiteRecord, site_record
@@ -198,7 +198,8 @@ def publish_index(place: Place) -> Path:
     # Who read the sites first must also write first, or a site that ended in between is lost.
     with FileLock(place.root / "index.lock", mode=0o600):
         lines = (_index_line(place, folder.name) for folder in sorted(place.sites.glob("*")))
-        write_private(path, render_index([line for line in lines if line is not None], _track(place)))
+        shown = [line for line in lines if line is not None]
+        write_private(path, render_index(shown, _track(place), rehearsal_sentences(place)))
     return path
 
 

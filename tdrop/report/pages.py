@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -212,12 +212,15 @@ def _site_line(line: IndexLine) -> SiteLine:
     return SiteLine(f"{summary.title}: {line.words['word'].lower()}", interval, summary.auroc, review)
 
 
-def render_index(lines: Sequence[IndexLine], track: TrackRecord | None = None) -> str:
+def render_index(
+    lines: Sequence[IndexLine], track: TrackRecord | None = None, rehearsals: Mapping[str, str] | None = None
+) -> str:
     """Returns index.html across sites.
 
     Args:
         lines: One per site.
         track: How often sealed forecasts held, over all sites.
+        rehearsals: By table that was rehearsed, what that showed.
     """
     drawn = [_site_line(line) for line in lines if line.summary.created is not None]
     return render_template(
@@ -226,6 +229,7 @@ def render_index(lines: Sequence[IndexLine], track: TrackRecord | None = None) -
         ranking=draw_site_ranking(drawn),
         reviews=draw_site_reviews(drawn),
         track=say("track", track=track) if track is not None and track.sealed else "",
+        rehearsals=rehearsals or {},
         simulated=any(line.summary.simulated for line in lines),
     )
 

@@ -44,6 +44,9 @@ def test_sites_play_the_new_one_and_the_next_report_quotes_them(tiny_network):
     page = (folder / "rehearsal.html").read_text()
     assert "Harbour Hospital" in page
     assert "forecast AUROC was off by" in page
+    index = (place.root / "index.html").read_text()
+    assert "forecast AUROC was off by" in index
+    assert 'href="rehearsals/prostate/rehearsal.html"' in index
     transfer(place, "lakeside", SETTINGS)
     forecast = json.loads((place.latest("lakeside") / "forecast.json").read_text())
     assert {site["site"] for site in forecast["held_out"]["logistic_regression"]} == {"harbour", "hillside", "registry"}
