@@ -109,7 +109,7 @@ def test_a_home_that_may_only_be_read_is_read(open_folder):
     place = Place.at(open_folder / "home")
     made = Store(place.root).make("stage", {"of": 1}, lambda folder: (folder / "file").write_text("x") and None)
     with idle(place, "harbour"):
-        pass
+        assert is_running(place, "harbour")
     for path in open_folder.rglob("*"):
         path.chmod(0o555 if path.is_dir() else 0o444)
     with as_nobody():
