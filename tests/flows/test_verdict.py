@@ -13,7 +13,7 @@ import pytest
 from conftest import settle, transfer as run_transfer
 from scipy.special import expit, logit
 
-from flows.audit import audit_site
+from flows.audit import audit_site, next_step
 from flows.shift import compare_patients
 from tasks.export import export_site
 from tasks.models import CANDIDATE
@@ -151,10 +151,13 @@ def test_outcomes_overrule_a_stop_and_earn_a_recalibrated_candidate(tiny_network
     def audited(patients):
         file = tmp_path / "known.csv"
         known.head(patients).to_csv(file, index=False)
-        return audit_site(tiny_network, SITE, str(file)).summary.verdict
+        summary = audit_site(tiny_network, SITE, str(file)).summary
+        return summary.verdict, next_step(tiny_network, SITE, summary)
 
-    assert audited(12) == "stop", "a dozen outcomes know neither intercept nor benefit well enough"
-    assert audited(len(known)) == "caution"
+    few, enough = audited(12), audited(len(known))
+    assert few[0] == "stop", "a dozen outcomes know neither intercept nor benefit well enough"
+    assert re.search(r"do not overrule the stop.*tdrop label-list harbour$", few[1])
+    assert (enough[0], enough[1].rpartition(": ")[2]) == ("caution", "tdrop promote harbour --by NAME --note TEXT")
     assert "overrule that: recalibrated on them, the risks are worth acting on" in page(tiny_network)
     candidate = version_at(tiny_network, SITE, CANDIDATE)
     assert json.loads(candidate.tags[LINE])["intercept"] < -0.3

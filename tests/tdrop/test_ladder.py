@@ -15,11 +15,13 @@ from tdrop.base import DataError, UsageError, plain, read
 from tdrop.evaluate import (
     OWN_MODEL,
     REFIT,
+    REVISED,
     Ladder,
     Placebo,
     choose_prior,
     climb,
     compare_with_placebo,
+    fit_revision,
     join_cohorts,
     measure_support,
     site_models,
@@ -121,6 +123,23 @@ def test_the_ladder_stays_low_where_the_model_is_right_and_climbs_where_only_new
     assert wrong.rung(wrong.recommended).gain_low > 0
     assert [one.name for one in wrong.rungs] == ["as it is", "intercept", "intercept and slope", REFIT, OWN_MODEL]
     assert read(Ladder, json.loads(json.dumps(plain(wrong)))) == wrong
+
+
+def test_effects_are_revised_where_they_differ_and_left_alone_where_they_do_not() -> None:
+    random = np.random.default_rng(3)
+    X = random.normal(size=(400, 4))
+    risk = expit(X[:, 0] - 1)
+    other = (random.random(400) < expit(X[:, 0] - 1 + 1.2 * X[:, 1])).astype(float)
+    found = climb(other, risk, X=X, draws=2)
+    assert found.recommended == REVISED
+    assert found.rung(REVISED).gain > found.rung("intercept and slope").gain + 0.02
+    assert any(point.name == REVISED and point.labels > 400 for point in found.curve)
+    revised = fit_revision(other, risk, X, np.ones(400), choose_prior(False))
+    assert revised.effects[1] > 0.8
+    assert np.abs(revised.effects[[0, 2, 3]]).max() < 0.4
+    same = fit_revision((random.random(400) < risk).astype(float), risk, X, np.ones(400), choose_prior(False))
+    assert np.abs(same.effects).max() < 0.1
+    assert choose_prior(False, (0.9, -1.1, 1.0))[0] == pytest.approx(1.0, abs=0.05)
 
 
 def test_new_models_wait_for_enough_outcomes_and_say_so() -> None:
