@@ -16,7 +16,8 @@ from tdrop.base import UsageError
 
 FILES = {
     "toy": {"toy_intervals.csv", "toy_ratios.csv", "toy_intervals.svg", "toy_dropout_rates.svg"},
-    "uci": {"uci_iris_softmax.csv"},
+    "uci": {"uci_iris_softmax.csv", "uci_iris_three_classes_softmax.csv"},
+    "outcomes": {"outcomes_classes.csv", "outcomes_continuous.csv"},
     "prostate": {"prostate_paper_methods.csv"},
     "prostate_hard": {"truncated_moderate_prostate_methods.csv"},
     "breast": {"gbsg_methods.csv"},
@@ -72,7 +73,8 @@ def test_a_quick_benchmark_writes_its_files_and_resumes(name, tmp_path):
 def assert_papers_figures_beside_the_papers_form(page):
     rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| Transductive dropout")]
     assert rows
-    assert all("±" in row[-1] for row in rows)
+    # The paper has no figures for three classes: the last four problems.
+    assert all("±" in row[-1] for row in rows[:6])
 
 
 def assert_every_bar_is_judged(folder):
