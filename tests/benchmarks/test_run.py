@@ -31,7 +31,6 @@ FILES = {
     "censoring": {"designs.csv", "rotterdam_gbsg.csv"},
     "watch": {"further.csv", "harm.csv", "outcomes.csv"},
     "watch_history": {"order.csv", "placebo.csv"},
-    "outcomes": {"outcomes_classes.csv", "outcomes_continuous.csv"},
     "membership": {"membership.csv"},
     "events": {"events.csv"},
     "speed": {"speed.csv"},
