@@ -264,7 +264,7 @@ def test_a_choice_leaves_as_finely_as_its_patients_allow_and_nothing_of_few_matc
 #: hidden. A new field is either disclosed or named here.
 PASSED = {
     "site", "source_title", "contract", "predictions", "unlike", "source_frame", "target_frame", "failed_methods",
-    "refused_labels", "provenance", "promotion", "rehearsal", "source_titles", "small_sources",
+    "refused_labels", "provenance", "promotion", "rehearsal", "source_titles", "small_sources", "has_card",
 }  # fmt: skip
 
 
