@@ -16,7 +16,6 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 from scipy.spatial import cKDTree
-from sklearn.neighbors import NearestNeighbors
 
 from tdrop.base import Doubles, fixed_shuffle
 from tdrop.contracts import NUMERIC_TYPES, Column
@@ -124,5 +123,5 @@ def _chance_of_strangers(ours: Doubles, theirs: Doubles, tree: cKDTree, within: 
     # Missing values are one step away from the rest, not out of sight.
     near, far = (np.clip(one / spread, -20.0, 20.0) for one in (some, asked))
     # One neighbour more than is kept: a person who is in both extracts is no stranger nearby.
-    neighbours = NearestNeighbors(n_neighbors=min(NEARBY + 1, len(some))).fit(near).kneighbors(far)[1]
+    neighbours = cKDTree(near).query(far, k=range(1, min(NEARBY + 1, len(some)) + 1))[1]
     return np.asarray(again[neighbours[:, 1:] if neighbours.shape[1] > 1 else neighbours].mean(axis=1))

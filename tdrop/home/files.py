@@ -93,7 +93,8 @@ def load_summary(path: Path) -> Summary:
             **data,
             "levels": tuple(data["levels"].tolist()),
             "passes": int(data["passes"]),
-            "task": str(data["task"]),
+            # Predictions of version 0.1 are of two values and do not say so.
+            "task": str(data.get("task", "binary")),
         }
     )
 

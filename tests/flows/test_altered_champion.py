@@ -307,9 +307,9 @@ def test_only_the_champion_is_served(place, tmp_path):
 
 
 def recalibrate(place):
-    from tasks.recalibrate import recalibrate
+    from tasks.recalibrate import recalibrate_site
 
-    return recalibrate(place, "harbour", str(place.root / "demo" / "harbour_outcomes.csv"))
+    return recalibrate_site(place, "harbour", str(place.root / "demo" / "harbour_outcomes.csv"))
 
 
 def export(place):
