@@ -154,7 +154,7 @@ def _show(place: Place, done: Mapping[str, Transferred], console: Printer) -> No
         if any(cells):
             table.add_row(label(method), *cells)
     console.print(table)
-    console.print(_legend([evaluation.labelled != 0 for evaluation in evaluations.values()]))
+    console.print(_legend(evaluations.values()))
     for site, result in done.items():
         if result.unchanged:
             console.print(f"{site}: {result.unchanged}")
@@ -180,12 +180,25 @@ def _say_next(done: Mapping[str, Transferred], contracts: Path, console: Printer
         console.remark(f"To check it on a few patients first: tdrop label-list {site}{options}")
 
 
-def _legend(labelled: Sequence[bool]) -> str:
+def _legend(evaluations: Collection[Evaluation]) -> str:
     """What the cells hold, at sites with outcomes and at those without."""
-    with_labels = "AUROC of the risk (error AUROC by sd), or mean absolute error of a number; mean over seeds"
-    without = "patients referred at the risk level, or for review where there is no level"
-    cell = with_labels if all(labelled) else f"{with_labels}; where no outcome is known, {without}"
-    return f"Each cell: {cell if any(labelled) else without}. * chosen without target labels."
+    known = [one for one in evaluations if one.labelled != 0]
+    measured = []
+    if any(not _is_number(one) for one in known):
+        measured.append("AUROC of the risk (error AUROC by sd)")
+    if any(_is_number(one) for one in known):
+        measured.append("mean absolute error")
+    cells = [f"{' or '.join(measured)}, mean over seeds"] if measured else []
+    if len(known) < len(evaluations):
+        at_level = all("threshold" in one.decision for one in evaluations)
+        counted = "patients referred at the risk level" if at_level else "patients referred for review"
+        cells.append(f"where no outcome is known, {counted}" if measured else counted)
+    return f"Each cell: {'; '.join(cells)}. * chosen without target labels."
+
+
+def _is_number(evaluation: Evaluation) -> bool:
+    """Whether a number is predicted, and no risk."""
+    return any(evaluation.value(method, "mae") is not None for method in evaluation.methods)
 
 
 def _cell(evaluation: Evaluation, method: str, chosen: str) -> str:

@@ -358,7 +358,7 @@ def test_several_sources_are_told_apart(unlabelled: ReportData) -> None:
     several = learned_from_several(unlabelled, 800, 400)
     page, details = Page(render_report(several)), Page(render_details(several))
     text = " ".join(page.text.split())
-    assert "60% of the patients here are like Bridgeton General's, 30% like Northgate" in text
+    assert "60% of the patients here are like those of Bridgeton General, 30% like those of Northgate" in text
     assert "3 sites, each left out of the fits once, decided" in text
     rows = page.table("forest")
     assert [row[0] for row in rows][-2:] == ["Mean of 3 sites", "Harbour Hospital (simulated)"]
