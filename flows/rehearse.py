@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
-from prefect import flow
+from prefect import flow, get_run_logger
 from scipy.stats import norm
 
 from flows.transfer import SiteFailed, transfer_sites
+from tasks.errors import sanitize_errors
 from tasks.publish import publish_index
+from tasks.rehearsal import played_records, record_rehearsal
 from tasks.run import TransferSettings
-from tdrop.base import UsageError, read_record, write_record
+from tdrop.base import TdropError, Unwritable, UsageError, read_record, write_record
 from tdrop.choose import Choice
 from tdrop.contracts import Network, Site
 from tdrop.evaluate import Evaluation
@@ -78,7 +81,22 @@ def rehearse_table(
     write_record(folder / REHEARSAL, rehearsal)
     write_private(folder / PAGE, render_rehearsal(rehearsal))
     publish_index(place)
-    return rehearsal
+    return replace(rehearsal, not_recorded=_record(place, played, rehearsal, [site.name for site in sites]))
+
+
+def _record(place: Place, played: Place, rehearsal: Rehearsal, names: Sequence[str]) -> str:
+    """Records the rehearsal in MLflow; a sentence where that failed, which costs nothing else."""
+    try:
+        with _at(played):
+            records = sanitize_errors(played_records)(played, rehearsal)
+        sanitize_errors(record_rehearsal)(place, rehearsal, records, names)
+    except Unwritable:
+        raise
+    except TdropError as error:
+        sentence = f"the rehearsal of table '{rehearsal.table}' was not recorded in MLflow: {error}"
+        get_run_logger().warning(sentence)
+        return sentence
+    return ""
 
 
 def require_rehearsable(network: Network, table: str) -> tuple[Site, ...]:

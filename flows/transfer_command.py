@@ -96,7 +96,7 @@ def run_rehearsal(
     address: str | None = None,
     at_once: int | None = None,
 ) -> None:
-    """Rehearses a table and prints what came of it; fails where a site could not play."""
+    """Rehearses a table and prints what came of it; fails where a site could not play or nothing was recorded."""
     os.environ["TDROP_CONTRACTS"] = str(contracts.absolute())
     place = Place.at()
     check_runner(runner, address)
@@ -113,8 +113,8 @@ def run_rehearsal(
     for sentence in rehearsal.sentences():
         console.print(f"- {sentence}")
     console.print(str(rehearsal_folder(place, table) / PAGE))
-    if rehearsal.failed:
-        raise TdropError("; ".join(rehearsal.failed.values()))
+    if problems := [*rehearsal.failed.values(), *([rehearsal.not_recorded] if rehearsal.not_recorded else [])]:
+        raise TdropError("; ".join(problems))
 
 
 def _read_extracts(place: Place, sites: Sequence[str]) -> None:

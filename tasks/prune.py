@@ -145,11 +145,22 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def erase_files(place: Place, site: str, kept: Set[Path]) -> int:
-    """Removes a site's folder, its stages, half-built ones and its downloaded models; returns how many stages."""
+    """Removes a site's folder, its stages, half-built ones, its downloaded models and the rehearsals it played in.
+
+    Returns:
+        How many stages, those of rehearsals not counted.
+    """
     own = made_from(place, site, kept)
     for stage in own:
         _remove(stage)
     _remove_half_built(place)
     shutil.rmtree(place.root / "models" / model_name(site), ignore_errors=True)
     shutil.rmtree(place.site(site), ignore_errors=True)
+    for folder in rehearsals_of(place, site):
+        shutil.rmtree(folder, ignore_errors=True)
     return len(own)
+
+
+def rehearsals_of(place: Place, site: str) -> list[Path]:
+    """The folders of the rehearsals that a site played in: all their models were made from its rows too."""
+    return [file.parents[2] for file in sorted((place.root / "rehearsals").glob(f"*/contracts/sites/{site}.yaml"))]

@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasks.models import CANDIDATE, ENCODED, MODELS_DIGEST, RECALIBRATED_FROM, REGISTERED, copy_of
-from tasks.tracking import EXPERIMENTS, PARENT, connect, delete_for_good, every_page, experiment_name, find_version
+from tasks.tracking import (
+    EXPERIMENTS,
+    PARENT,
+    PLAYED,
+    connect,
+    delete_for_good,
+    every_page,
+    experiment_name,
+    find_version,
+)
 from tdrop.base import Damaged, Unavailable, UsageError
 from tdrop.home import Place, now
 from tdrop.served import BEFORE, BY, CHAMPION, NOTE, SEAL, WHEN, Promotion, model_name, promoted_seal
@@ -144,15 +153,15 @@ def kept_stages(place: Place, *, besides: str | None = None) -> set[Path]:
 def forget_old(place: Place, days: int) -> int:
     """Deletes runs that ended so many days ago; returns how many.
 
-    Kept whatever their age: the newest finished record of every site, and every run whose model is
-    a champion, a candidate, or one that a rollback could go back to.
+    Kept whatever their age: the newest finished record of every site, the newest rehearsal, and every run whose model
+    is a champion, a candidate, or one that a rollback could go back to.
     """
     from tasks.prune import DAY_SECONDS
 
     network = place.network()
     names = {experiment_name(table) for table in network.contracts}
     # Another network may have a table of the same name, but not the same sites.
-    runs = [run for run in _runs(place, "", names) if run.data.tags.get("site", "") in network.sites]
+    runs = [run for run in _runs(place, "", names) if _sites_of(run) & set(network.sites)]
     protected = {version.run_id for version in kept_versions(place)} | _newest(runs)
     limit = (time.time() - days * DAY_SECONDS) * 1000
     # One that is under way has no end yet; a day later its process was killed.
@@ -172,11 +181,12 @@ def forget_old(place: Place, days: int) -> int:
 
 
 def forget_site(place: Place, site: str) -> int:
-    """Deletes a site's registered model and all its runs; returns how many runs."""
+    """Deletes a site's registered model, all its runs and the rehearsals that it played in; returns how many runs."""
     client = connect(place)
     for model in client.search_registered_models(f"name = '{model_name(site)}'"):
         client.delete_registered_model(model.name)
-    runs = _runs(place, f"tags.site = '{site}'", every=True)
+    # Every model of a rehearsal was made from the rows of all who played in it.
+    runs = [run for run in _runs(place, "", every=True) if site in _sites_of(run)]
     _delete(place, runs)
     return len(runs)
 
@@ -195,11 +205,17 @@ def _runs(place: Place, condition: str, names: Set[str] | None = None, *, every:
     return every_page(client.search_runs, experiments, condition, which) if experiments else []
 
 
+def _sites_of(run: Any) -> set[str]:
+    """The site that a run is of, and those that played in the rehearsal that it is of."""
+    tags = run.data.tags
+    return {tags.get("site", ""), *tags.get(PLAYED, "").split()} - {""}
+
+
 def _newest(runs: Sequence[Any]) -> set[str]:
-    """The newest finished record of every site, by network."""
+    """The newest finished record of every site, and the newest rehearsal, by table."""
     newest: dict[tuple[str, str], Any] = {}
     for run in sorted(runs, key=lambda run: run.info.start_time):
-        if run.data.tags.get("kind") == "site" and run.info.status == "FINISHED":
+        if run.data.tags.get("kind") in ("site", "rehearsal") and run.info.status == "FINISHED":
             newest[run.info.experiment_id, run.data.tags.get("site", "")] = run
     return {run.info.run_id for run in newest.values()}
 

@@ -1,6 +1,6 @@
 """MLflow's record: how it is reached, where an experiment keeps its files, and how runs leave it for good.
 
-Only this file, `recording`, `models` and the served model import mlflow.
+Only this file, `recording`, `rehearsal`, `watch_page`, `models` and the served model import mlflow.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 RECORD, LOCK, ARTIFACTS = "mlflow.db", "mlflow.lock", "artifacts"
 #: The tag that makes a run another's child.
 PARENT = "mlflow.parentRunId"
+#: Tag of a rehearsal's runs: the names of all sites that played in it, with spaces between.
+PLAYED = "played"
 CONNECT_LIMIT_SECONDS = 10
 #: Ports that an address may leave out.
 PORTS: Mapping[str, int] = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
@@ -39,8 +41,9 @@ EXPERIMENT_TAGS: Mapping[str, str] = {
     "mlflow.experimentKind": "custom_model_development",
     "mlflow.note.content": (
         "**Views**, at the right, shows the sites side by side, or one site's methods, the chosen one by its name. One "
-        "run per site, and below it one run per method. Plain names such as `auroc` are measured at the site, names "
-        "with a prefix on source patients; `forecast/` was expected before any outcome was known."
+        "run per site, and below it one run per method; one run per rehearsal, and below it one run per site that "
+        "played. Plain names such as `auroc` are measured at the site, names with a prefix on source patients; "
+        "`forecast/` was expected before any outcome was known."
     ),
 }
 #: Where MLflow's database holds addresses of files: its own interface has no way to change one.

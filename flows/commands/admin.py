@@ -174,18 +174,22 @@ def _require_erasable(place: Place, site: str) -> None:
 
 
 def _erase(place: Place, site: str, printer: Printer, forget_exports: bool) -> None:
-    """Removes a site's reports, stages, records, model, deployment and artifacts.
+    """Removes a site's reports, stages, records, model, deployment, artifacts and the rehearsals that it played in.
 
     What stays, unless a person says otherwise, is a keyed digest per patient of the reports that left: a site that
     comes back must not export nearly the same patients again.
     """
     from tasks.export import published_in
-    from tasks.prune import erase_files
+    from tasks.prune import erase_files, rehearsals_of
     from tasks.publish import publish_index
     from tasks.registry import forget_site, kept_stages
     from tdrop.base import counted
 
-    with _nobody_runs(place, [site]):
+    with ExitStack() as stack:
+        stack.enter_context(_nobody_runs(place, [site]))
+        for folder in rehearsals_of(place, site):
+            played = Place.at(folder, folder / "contracts")
+            stack.enter_context(_nobody_runs(played, _sites_with_traces(played)))
         stages = erase_files(place, site, kept_stages(place, besides=site))
         published_in(place).forget(site, patients=forget_exports)
         runs = forget_site(place, site)

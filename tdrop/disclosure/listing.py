@@ -89,6 +89,8 @@ PUBLISHED: Mapping[str, Mapping[str, str]] = {
     "metrics": {
         **dict.fromkeys(("watch/patients", "watch/outcomes"), "count"),
         **dict.fromkeys(("watch/evidence/*", "watch/mean/*"), "grid"),
+        # The best in hindsight and what it was ahead by; of the rehearsal as a whole also how many sites.
+        "rehearsal/*": "grid",
         "rows/*": "count",
         "shift/*": "grid",
         **dict.fromkeys(("forecast/*", "choice/*", "matched/*", "source/*", "training/*"), "grid"),

@@ -88,6 +88,7 @@ class Rehearsal:
         sites: One per site.
         failed: By site, why it has no result.
         simulated: Whether no patient is real.
+        not_recorded: Why MLflow has no record of it, in a sentence; empty where it has.
     """
 
     table: str
@@ -95,6 +96,7 @@ class Rehearsal:
     sites: tuple[RehearsedSite, ...]
     failed: dict[str, str]
     simulated: bool = False
+    not_recorded: str = ""
 
     @property
     def intercepts(self) -> tuple[float, ...]:

@@ -10,9 +10,11 @@ from conftest import at, transfer
 
 from flows.rehearse import write_contracts
 from tasks.run import TransferSettings
+from tasks.tracking import PARENT, connect, experiment_id
 from tdrop.base import UsageError
 from tdrop.contracts import load_network
 from tdrop.data import prepare
+from tdrop.disclosure import against_the_rules
 from tdrop.home import worker_processes
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "plain_reports")
@@ -31,11 +33,15 @@ def make_teachers(place) -> None:
     file.write_text(file.read_text().replace("source: registry\n", ""))
 
 
-def test_sites_play_the_new_one_and_the_next_report_quotes_them(tiny_network):
+def test_sites_play_the_new_one_and_the_next_report_quotes_them(tiny_network, monkeypatch):
     from flows.rehearse import rehearse_table
+    from tasks.prune import erase_files
+    from tasks.registry import forget_site
 
     place = tiny_network
     make_teachers(place)
+    file = place.root.parent / "network" / "data_contracts" / "sites" / "harbour.yaml"
+    file.write_text(file.read_text().replace("{exempt: true}", "{threshold: 10}"))
     with at(place), worker_processes(0):
         rehearsal = rehearse_table("prostate", SETTINGS)
     assert [site.site for site in rehearsal.sites] == ["harbour", "hillside", "registry"]
@@ -48,6 +54,7 @@ def test_sites_play_the_new_one_and_the_next_report_quotes_them(tiny_network):
     assert "forecast AUROC was off by" in index
     assert 'href="rehearsals/prostate/rehearsal.html"' in index
     transfer(place, "lakeside", SETTINGS)
+    mlflow_has_it(place, rehearsal)
     forecast = json.loads((place.latest("lakeside") / "forecast.json").read_text())
     assert {site["site"] for site in forecast["held_out"]["logistic_regression"]} == {"harbour", "hillside", "registry"}
     expected = forecast["next_site"]["logistic_regression"]
@@ -56,6 +63,41 @@ def test_sites_play_the_new_one_and_the_next_report_quotes_them(tiny_network):
     ends = sorted((joined["by"]["blend"], joined["by"]["held_out_sites"]))
     assert ends[0] <= joined["value"] <= ends[1]
     assert joined["between"] < min(expected["auroc"]["error"], 0.08)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
+    with at(place), worker_processes(0):
+        again = rehearse_table("prostate", SETTINGS)
+    assert again.not_recorded.startswith("the rehearsal of table 'prostate' was not recorded in MLflow: MLflow does")
+    assert json.loads((folder / "rehearsal.json").read_text())["created"] == again.created
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    assert erase_files(place, "harbour", set())
+    assert forget_site(place, "harbour") == 4
+    assert not folder.exists()
+    assert {run.data.tags["kind"] for run in runs_in_mlflow(place)} == {"site", "method"}
+
+
+def runs_in_mlflow(place) -> list:
+    return connect(place).search_runs([experiment_id(place, "prostate")])
+
+
+def mlflow_has_it(place, rehearsal) -> None:
+    """One run with the rehearsal and one below it per site, none of which is among the sites' own records."""
+    runs = [run for run in runs_in_mlflow(place) if run.data.tags["kind"].startswith("rehears")]
+    (parent,) = [run for run in runs if run.data.tags["kind"] == "rehearsal"]
+    assert (parent.info.run_name, parent.info.status) == ("rehearse prostate", "FINISHED")
+    assert (parent.data.tags["table"], parent.data.tags["simulated"]) == ("prostate", "true")
+    assert parent.data.metrics["rehearsal/inside"] == rehearsal.inside
+    children = {run.data.tags["site"]: run.data for run in runs if run.data.tags.get(PARENT) == parent.info.run_id}
+    assert len(runs) == 1 + len(children)
+    for site in rehearsal.sites:
+        metrics, tags = children[site.site].metrics, children[site.site].tags
+        assert (tags["verdict"], tags["chosen"], tags["best"]) == (site.verdict, site.chosen, site.best)
+        assert metrics["auroc"] == pytest.approx(site.seen.auroc, abs=0.02)
+        assert metrics["forecast/auroc"] == round(site.expected, 2)
+        assert metrics["rehearsal/regret"] == pytest.approx(site.regret, abs=0.02)
+        assert metrics["retained_error_20_expected"] == pytest.approx(site.error_left, abs=0.05)
+        assert metrics["rehearsal/inside"] == site.inside
+    assert not against_the_rules("metrics", children["harbour"].metrics, 10), "it hides counts below ten"
+    assert not against_the_rules("metrics", parent.data.metrics, 10)
 
 
 def test_in_a_rehearsal_no_site_learns_from_itself_and_every_outcome_is_locked(tiny_network, tmp_path):

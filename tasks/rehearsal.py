@@ -1,0 +1,133 @@
+"""What a rehearsal leaves in MLflow: one run per rehearsal, and below it one run per site that played.
+
+The numbers are those of the record that each site's run left in the rehearsal's own MLflow, after disclosure: what was
+withheld there is not told here either.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tasks.models import MODELS_DIGEST
+from tasks.recording import DESCRIPTION, RECORD_KEY, recorded_run
+from tasks.run import last_run
+from tasks.site_record import WITHHELD
+from tasks.tracking import PARENT, PLAYED, connect, experiment_id
+from tdrop.disclosure import DECIMALS, disclose_evaluation
+from tdrop.evaluate import Evaluation
+from tdrop.forecast import Rehearsal, RehearsedSite
+from tdrop.home import Place, digest_of
+
+#: Kinds of the runs: of the rehearsal, and of a site in it.
+REHEARSAL_KIND, SITE_KIND = "rehearsal", "rehearsed"
+#: Tags that a site's run takes over from the record of its own run.
+SITE_TAGS = ("source", "contract", "contract_version", "data_digest", MODELS_DIGEST, WITHHELD)
+#: Errors left after a fifth of the patients was referred for review.
+ERROR_LEFT = "retained_error_20_expected"
+
+
+@dataclass(frozen=True)
+class PlayedRecord:
+    """What MLflow is told of one site that played.
+
+    Attributes:
+        site: Its name.
+        tags: Among them the verdict, what was chosen and what would have been best.
+        metrics: Forecast, observed and lost by the choice; empty where the site's own record has no numbers.
+    """
+
+    site: str
+    tags: Mapping[str, str]
+    metrics: Mapping[str, float]
+
+
+def played_records(played: Place, rehearsal: Rehearsal) -> list[PlayedRecord]:
+    """What may be told of every site, read where the rehearsal was played."""
+    return [_played_record(played, site) for site in rehearsal.sites]
+
+
+def _played_record(played: Place, site: RehearsedSite) -> PlayedRecord:
+    client, table = connect(played), played.network().site(site.site).table
+    models = last_run(played, site.site).stages.models.digest
+    wanted = f"tags.kind = 'site' AND tags.site = '{site.site}' AND tags.`{MODELS_DIGEST}` = '{models}'"
+    runs = client.search_runs([experiment_id(played, table)], wanted, order_by=["attributes.start_time DESC"])
+    tags = {"site": site.site, "verdict": site.verdict, "chosen": site.chosen, "best": site.best}
+    if not runs:
+        return PlayedRecord(site.site, tags, {})
+    own = runs[0].data
+    tags |= {name: own.tags[name] for name in SITE_TAGS if name in own.tags}
+    return PlayedRecord(site.site, tags, {**own.metrics, **_lost_and_left(played, site, own.metrics)})
+
+
+def _lost_and_left(played: Place, site: RehearsedSite, known: Mapping[str, float]) -> dict[str, float]:
+    """What the site's own record lacks: the best in hindsight, what the choice lost, how far off the forecast was."""
+    if "auroc" not in known:
+        return {}
+    document = json.loads((played.latest(site.site) / "evaluation.json").read_text(encoding="utf-8"))
+    policy = played.network().site(site.site).disclosure
+    evaluation = disclose_evaluation(Evaluation.from_dict(document), policy)
+    best = evaluation.value(site.best, "auroc")
+    expected = known.get("forecast/auroc")
+    numbers = {
+        ERROR_LEFT: evaluation.value(site.chosen, ERROR_LEFT),
+        "rehearsal/best_auroc": best,
+        "rehearsal/regret": None if best is None else best - known["auroc"],
+        "rehearsal/off": None if expected is None else abs(expected - known["auroc"]),
+        "rehearsal/inside": None if site.inside is None else float(site.inside),
+    }
+    return {name: round(value, DECIMALS) for name, value in numbers.items() if value is not None}
+
+
+def record_rehearsal(place: Place, rehearsal: Rehearsal, sites: Sequence[PlayedRecord], names: Sequence[str]) -> None:
+    """Writes a rehearsal to MLflow; one that found the same as an earlier one is not written again.
+
+    Args:
+        place: Whose MLflow it is written to.
+        rehearsal: What came of it.
+        sites: What may be told of the sites with a result.
+        names: Of all sites that played, with a result or without.
+    """
+    import mlflow
+
+    client, experiment = connect(place), experiment_id(place, rehearsal.table)
+    common = {"table": rehearsal.table, "simulated": str(rehearsal.simulated).lower(), PLAYED: " ".join(names)}
+    key = digest_of([common, [[site.tags, site.metrics] for site in sites]])
+    if client.search_runs([experiment], f"tags.`{RECORD_KEY}` = '{key}' AND attributes.status = 'FINISHED'"):
+        return
+    tags = {**common, RECORD_KEY: key, "kind": REHEARSAL_KIND, DESCRIPTION: _about(rehearsal)}
+    with recorded_run(client, experiment, f"rehearse {rehearsal.table}", tags) as parent:
+        mlflow.log_metrics(_overall(rehearsal, sites))
+        for site in sites:
+            own = {**common, **site.tags, "kind": SITE_KIND, PARENT: parent}
+            with recorded_run(client, experiment, f"rehearse {site.site}", own):
+                mlflow.log_metrics(dict(site.metrics))
+
+
+def _about(rehearsal: Rehearsal) -> str:
+    patients = "simulated patients" if rehearsal.simulated else "patients"
+    return (
+        f"Rehearsal of table {rehearsal.table} ({patients}): every labelled site played the new one with its outcomes "
+        "locked. Each is a run below this one: `forecast/` was expected before its outcomes were opened, plain names "
+        "are what they showed, `rehearsal/` compares the two."
+    )
+
+
+def _overall(rehearsal: Rehearsal, sites: Sequence[PlayedRecord]) -> dict[str, float]:
+    """Over the sites with numbers: how many forecasts held, how far off they were, what choosing lost."""
+    numbers: dict[str, Any] = {"sites": len(sites), "failed": len(rehearsal.failed)}
+    numbers["inside"] = sum(site.metrics.get("rehearsal/inside", 0.0) for site in sites)
+    for name in ("off", "regret"):
+        values = [site.metrics[f"rehearsal/{name}"] for site in sites if f"rehearsal/{name}" in site.metrics]
+        if values:
+            numbers |= {f"{name}_mean": np.mean(values), f"{name}_worst": max(values)}
+    expected = rehearsal.next_site().get("auroc")
+    if expected is not None and all("auroc" in site.metrics for site in sites):
+        # Two digits, as the page has it.
+        ends = {"next_auroc": expected.mean, "next_auroc_low": expected.low, "next_auroc_high": expected.high}
+        numbers |= {name: round(value, 2) for name, value in ends.items()}
+    return {f"rehearsal/{name}": round(float(value), DECIMALS) for name, value in numbers.items()}
