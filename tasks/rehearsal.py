@@ -16,7 +16,7 @@ import numpy as np
 from tasks.models import MODELS_DIGEST
 from tasks.recording import DESCRIPTION, RECORD_KEY, recorded_run
 from tasks.run import last_run
-from tasks.site_record import WITHHELD
+from tasks.site_record import DIGITS, WITHHELD
 from tasks.tracking import PARENT, PLAYED, connect, experiment_id
 from tdrop.disclosure import DECIMALS, disclose_evaluation
 from tdrop.evaluate import Evaluation
@@ -59,18 +59,20 @@ def _played_record(played: Place, site: RehearsedSite) -> PlayedRecord:
     tags = {"site": site.site, "verdict": site.verdict, "chosen": site.chosen, "best": site.best}
     if not runs:
         return PlayedRecord(site.site, tags, {})
-    own = runs[0].data
-    tags |= {name: own.tags[name] for name in SITE_TAGS if name in own.tags}
-    return PlayedRecord(site.site, tags, {**own.metrics, **_lost_and_left(played, site, own.metrics)})
-
-
-def _lost_and_left(played: Place, site: RehearsedSite, known: Mapping[str, float]) -> dict[str, float]:
-    """What the site's own record lacks: the best in hindsight, what the choice lost, how far off the forecast was."""
-    if "auroc" not in known:
-        return {}
     document = json.loads((played.latest(site.site) / "evaluation.json").read_text(encoding="utf-8"))
     policy = played.network().site(site.site).disclosure
-    evaluation = disclose_evaluation(Evaluation.from_dict(document), policy)
+    shown = disclose_evaluation(Evaluation.from_dict(document), policy)
+    observed = shown.value(site.chosen, "auroc")
+    # The same models may have been evaluated on other outcomes in between.
+    same = [run for run in runs if observed is not None and run.data.metrics.get("auroc") == round(observed, DIGITS)]
+    own = (same or runs)[0].data
+    tags |= {name: own.tags[name] for name in SITE_TAGS if name in own.tags}
+    metrics = {**own.metrics, **_lost_and_left(site, shown, own.metrics)} if same else {}
+    return PlayedRecord(site.site, tags, metrics)
+
+
+def _lost_and_left(site: RehearsedSite, evaluation: Evaluation, known: Mapping[str, float]) -> dict[str, float]:
+    """What the site's own record lacks: the best in hindsight, what the choice lost, how far off the forecast was."""
     best = evaluation.value(site.best, "auroc")
     expected = known.get("forecast/auroc")
     numbers = {
