@@ -24,6 +24,8 @@ from tdrop.figures.style import (
 
 #: Letters of a site's name beside its line.
 _LONGEST_NAME = 26
+#: From the middle of a site's line to each of its two intervals.
+_APART = 0.14
 #: Points of a curve over time.
 _TIMES = 100
 
@@ -37,12 +39,14 @@ class SiteLine:
         expected: Its forecast AUROC with the ends of its interval, or None.
         observed: The AUROC that outcomes showed, or None.
         review: Share of its patients who are referred for review, or None.
+        observed_ends: Ends of the observed AUROC's interval, or None where that is not drawn.
     """
 
     name: str
     expected: tuple[float, float, float] | None = None
     observed: float | None = None
     review: float | None = None
+    observed_ends: tuple[float, float] | None = None
 
 
 @styled
@@ -52,13 +56,18 @@ def draw_site_ranking(sites: Sequence[SiteLine]) -> Drawing | None:
         return None
     canvas = _canvas(sites)
     panel = canvas.panel
-    for height, site in enumerate(sites):
+    for place, site in enumerate(sites):
+        # Two intervals of a site lie one above the other.
+        apart = 0.0 if site.observed_ends is None else _APART
+        height, below = place - apart, place + apart
         if site.expected is not None:
             value, low, high = site.expected
             panel.plot([low, high], [height, height], color=TARGET_COLOUR, linewidth=2)
             panel.plot([value], [height], color=TARGET_COLOUR, marker="o", markersize=5, linestyle="")
         if site.observed is not None:
-            panel.plot([site.observed], [height], color=HIGHLIGHT, marker="D", markersize=5, linestyle="", zorder=3)
+            panel.plot([site.observed], [below], color=HIGHLIGHT, marker="D", markersize=5, linestyle="", zorder=3)
+        if site.observed_ends is not None:
+            panel.plot(site.observed_ends, [below, below], color=HIGHLIGHT, linewidth=1)
     panel.axvline(0.5, **REFERENCE)
     panel.set_title("Ranking: AUROC")
     return canvas.finish("ranking", "Ranking by site", "Forecast AUROC with its interval, and the observed one.")

@@ -24,7 +24,7 @@ from tdrop.report import kinds
 from tdrop.report.data import ReportData, SiteSummary
 from tdrop.report.details import details_values, patient_values
 from tdrop.report.sentences import VERDICTS, method_sentence, report_verdict, verdict_word, verdict_words
-from tdrop.report.sites import forest_rows, odd_sources, site_sentences
+from tdrop.report.sites import auroc_ends, forest_rows, odd_sources, site_sentences
 from tdrop.report.summary import expected_sentences, report_summary, review_example, unknowns
 from tdrop.report.text import say, template_environment
 from tdrop.report.worth import find_worst_group, weigh_worth
@@ -243,9 +243,12 @@ def render_rehearsal(rehearsal: Rehearsal) -> str:
             if site.expected is None or site.low is None or site.high is None
             else (site.expected, site.low, site.high),
             site.seen.auroc,
+            observed_ends=auroc_ends(site.seen),
         )
         for site in rehearsal.sites
     ]
+    if (following := rehearsal.next_site().get("auroc")) is not None:
+        drawn.append(SiteLine("The next site", (following.mean, following.low, following.high)))
     return render_template("rehearsal.html", rehearsal=rehearsal, ranking=draw_site_ranking(drawn), names=label)
 
 

@@ -65,9 +65,14 @@ def forest_rows(data: ReportData) -> list[ForestRow]:
 
 
 def _site_row(data: ReportData, site: HeldOutSite) -> ForestRow:
-    half = float(norm.ppf(0.975)) * site.variances.get("auroc", 0.0) ** 0.5
     name = data.source_titles.get(site.site, site.site)
-    return ForestRow(name, site.auroc, max(0.0, site.auroc - half), min(1.0, site.auroc + half), site.n, "site")
+    return ForestRow(name, site.auroc, *auroc_ends(site), site.n, "site")
+
+
+def auroc_ends(site: HeldOutSite) -> tuple[float, float]:
+    """The ends of the 95% interval of a held-out site's AUROC."""
+    half = float(norm.ppf(0.975)) * site.variances.get("auroc", 0.0) ** 0.5
+    return max(0.0, site.auroc - half), min(1.0, site.auroc + half)
 
 
 def _around(expected: NextSite) -> tuple[float, float]:

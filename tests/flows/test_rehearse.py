@@ -50,6 +50,7 @@ def test_sites_play_the_new_one_and_the_next_report_quotes_them(tiny_network, mo
     page = (folder / "rehearsal.html").read_text()
     assert "Harbour Hospital" in page
     assert "forecast AUROC was off by" in page
+    assert "the 95% prediction interval for a new one" in page
     index = (place.root / "index.html").read_text()
     assert "forecast AUROC was off by" in index
     assert 'href="rehearsals/prostate/rehearsal.html"' in index
