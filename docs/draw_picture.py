@@ -21,7 +21,7 @@ from tdrop.home.place import Place
 
 PICTURES = Path(__file__).resolve().parent / "pictures"
 #: Whose report and whose methods.
-SITE = "harbour"
+SITE = "hillside"
 COLOURS = 96
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
 
