@@ -24,8 +24,8 @@ from tdrop.evaluate import (
     choose_prior,
     climb,
     measure_support,
+    scale_by_source,
     site_models,
-    standardise,
 )
 from tdrop.forecast import (
     REHEARSAL,
@@ -188,9 +188,9 @@ def _split_kind(place: Place, run: Run, folds: Mapping[str, Ref], y: NDArray[Any
     rows = np.flatnonzero(np.isfinite(y))
     fitted = site_propensity(place, run.stages.encoded)
     kept = read_arrays(folds[run.chosen].path / RISKS)
-    told = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS).mean
+    risks = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS).mean
     scale = float(kept["y"].std()) or 1.0
-    losses = per_row_loss(kept["y"], kept["risk"], task, scale), per_row_loss(y[rows], told[rows], task, scale)
+    losses = per_row_loss(kept["y"], kept["risk"], task, scale), per_row_loss(y[rows], risks[rows], task, scale)
     chance = fitted.source[kept["rows"]], fitted.target[rows]
     name = "log_loss" if task == "classes" else "squared_error"
     return split_drop(losses, chance, loss=name, rows=(len(fitted.source), len(fitted.target)))
@@ -246,7 +246,7 @@ def _ladder(place: Place, run: Run, own: Evidence, labels: KnownLabels) -> Ladde
         outcomes,
         own.target,
         weights,
-        X=standardise(source, target),
+        X=scale_by_source(source, target),
         prior=prior_of_lines(place, place.resolve(run.site).contract.name, stopped=stopped),
         models=site_models(_methods_to_refit(run, len(source)), source, target, outcomes, weight=labels.weight),
     )

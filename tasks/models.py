@@ -63,8 +63,8 @@ def log_model(served: Path, record: SiteRecord, method: str) -> Any:
     from mlflow.models import infer_signature
 
     example = pd.DataFrame(list(record.example))
-    told = {"class": ["a"]} if "class" in record.told else {}
-    predicted = pd.DataFrame({**{column: [0.1] for column in record.told}, **told, "refer": [False]})
+    classes = {"class": ["a"]} if "class" in record.predicted else {}
+    predicted = pd.DataFrame({**{column: [0.1] for column in record.predicted}, **classes, "refer": [False]})
     with _logging_a_model, warnings.catch_warnings():
         # That an example is missing is our choice.
         warnings.simplefilter("ignore")

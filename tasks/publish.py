@@ -169,14 +169,16 @@ def write_latest(place: Place, run: Run, data: ReportData) -> None:
     """Writes the site's `latest/`."""
     stages = run.stages.all()
     cohort = load_cohort(run.stages.encoded.path / TARGET)
-    told = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS)
+    summary = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS)
     data = replace(data, moved_by=explain_referrals(place, run, data))
     with replacing(place.latest(run.site)) as folder:
         for stage, names in COPIED.items():
             for name in names:
                 if stage in stages and (stages[stage].path / name).is_file():
                     shutil.copyfile(stages[stage].path / name, folder / name)
-        table = patients_table(cohort.ids, told, data.site.decision, data.unlike, data.moved_by, data.contract.classes)
+        table = patients_table(
+            cohort.ids, summary, data.site.decision, data.unlike, data.moved_by, data.contract.classes
+        )
         write_patients(folder / "patients.csv", table)
         write_pages(data, folder)
         # That page is about patients before any outcome, which may have a say in the report's verdict.

@@ -17,7 +17,7 @@ from tasks.labels import KnownLabels, read_list, remembered_labels, weigh_labels
 from tasks.models import CANDIDATE, LINE, MODELS_DIGEST, RECALIBRATED_FROM, REGISTERED, copy_of, point_candidate
 from tasks.recording import record_recalibration
 from tasks.registry import version_at
-from tasks.site_record import SiteRecord, example_of, told_names
+from tasks.site_record import SiteRecord, example_of, predicted_names
 from tasks.tracking import connect
 from tdrop.base import Cohort, DataError, UsageError, plain, read_record, write_record
 from tdrop.data import read_labels
@@ -130,14 +130,14 @@ def recalibrate_site(place: Place, site: str, labels: str | None = None) -> Reca
             f"run `tdrop transfer {site}` and promote again"
         )
     cohort, served = load_cohort(target), Served.load(champion.folder)
-    known, told = read_outcomes(place, site, file, cohort), served.summarise(cohort)
-    if told.task == "binary":
+    known, summary = read_outcomes(place, site, file, cohort), served.summarise(cohort)
+    if summary.task == "binary":
         outcomes, weights = weighed_outcomes(read_list(place, site), champion.described.digests.target, known)
         # A verdict of stop makes no candidate, so no champion comes from a site that was stopped.
         prior = prior_of_lines(place, place.resolve(site).contract.name, stopped=False)
-        suggested = suggest_recalibration(outcomes, told.mean, weights, left_early=known.weight, prior=prior)
+        suggested = suggest_recalibration(outcomes, summary.mean, weights, left_early=known.weight, prior=prior)
     else:
-        suggested = suggest_for_kind(known.y, told.mean, told.task)
+        suggested = suggest_for_kind(known.y, summary.mean, summary.task)
     chosen = what_helps(site, suggested)
     before, *tried = suggested.adjustments
     shown = chosen or max(tried, key=lambda one: one.gain or 0.0, default=before)
@@ -207,5 +207,5 @@ def _record(
         candidate=str(folder),
         chosen=champion.described.method,
         example=example_of(place.resolve(site).contract),
-        told=told_names(place.resolve(site).contract),
+        predicted=predicted_names(place.resolve(site).contract),
     )

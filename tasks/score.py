@@ -190,8 +190,8 @@ def score_prepared(
     differences = {} if those is None else feature_differences(cohort, those.target)
     digest = patients_digest(cohort)
     # Of several classes no single number stands for a batch; the mean of their sd does.
-    told = next(name for name in ("risk", "value", "sd") if name in table)
-    risk, referred = float(table[told].mean()), int(table["refer"].sum())
+    column = next(name for name in ("risk", "value", "sd") if name in table)
+    risk, referred = float(table[column].mean()), int(table["refer"].sum())
     filled_in = int((table["filled_in"] != "").sum())
     keep_batch(place.site(site), Batch(now(), digest, champion.version, len(cohort), risk, referred, differences))
     lacking = (table["filled_in"] != "").to_numpy()

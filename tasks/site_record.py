@@ -76,7 +76,7 @@ class SiteRecord:
         candidate: Folder with model/ and served.json, or None when no candidate may be made.
         chosen: The chosen method.
         example: Two rows in contract columns that show the input's form.
-        told: Columns that a prediction has before `refer`.
+        predicted: Columns that a prediction has before `refer`.
     """
 
     site: str
@@ -89,7 +89,7 @@ class SiteRecord:
     candidate: str | None
     chosen: str
     example: Sequence[Mapping[str, Any]]
-    told: tuple[str, ...] = ("risk", "sd", "low", "high")
+    predicted: tuple[str, ...] = ("risk", "sd", "low", "high")
 
     def about(self) -> str:
         """What the site's run is, in two sentences."""
@@ -155,7 +155,7 @@ def site_record(place: Place, run: Run, whole: ReportData, folder: Path) -> Site
         candidate=next((each.served for each in methods if each.method == run.chosen), None),
         chosen=run.chosen,
         example=example_of(site.contract),
-        told=told_names(site.contract),
+        predicted=predicted_names(site.contract),
     )
 
 
@@ -319,7 +319,7 @@ def _served(
     return folder
 
 
-def told_names(contract: Contract) -> tuple[str, ...]:
+def predicted_names(contract: Contract) -> tuple[str, ...]:
     """The columns that a prediction has before `refer`."""
     if contract.task == "classes":
         return ("class", *(f"p_{name}" for name in contract.classes), "sd")

@@ -20,7 +20,7 @@ from .errors import (
     notice_another_try as notice_another_try,
     used_up as used_up,
 )
-from .notebook import html_table as html_table, number as number
+from .notebook import html_table as html_table, three_decimals as three_decimals
 from .records import (
     Amount as Amount,
     Count as Count,

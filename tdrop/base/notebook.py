@@ -14,6 +14,6 @@ def html_table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[st
     return f"{start}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def number(value: float | None) -> str:
+def three_decimals(value: float | None) -> str:
     """A number with three decimals, or a dash."""
     return "–" if value is None else f"{value:.3f}"

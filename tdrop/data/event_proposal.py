@@ -18,7 +18,7 @@ from tdrop.data.names import split_words
 from tdrop.data.outcomes import source_outcome
 from tdrop.data.readers import open_events
 from tdrop.data.readers._event_queries import BIRTH, DAY, DEATH, Code, Queries
-from tdrop.data.readers._event_reading import Store, from_ucum, read_events, resolve_codes
+from tdrop.data.readers._event_reading import EventStore, from_ucum, read_events, resolve_codes
 from tdrop.data.table_proposal import TableProposal, require_table_name, write_table
 from tdrop.data.units import molar_mass_of, require_unit
 
@@ -130,7 +130,7 @@ def _selection(codes: Sequence[str], extract: Extract) -> dict[str, list[str]]:
     return {"concept_ids" if numbers else "codes": list(codes)}
 
 
-def _candidates(store: Store, index: Mapping[str, Any], most: int) -> tuple[list[_Candidate], dict[str, str]]:
+def _candidates(store: EventStore, index: Mapping[str, Any], most: int) -> tuple[list[_Candidate], dict[str, str]]:
     """The features to look at: age, then the most frequent codes; and by title why a frequent code is none."""
     record = Index.model_validate(index)
     known = {code for codes in resolve_codes(store, record).values() for code in codes}
@@ -164,7 +164,9 @@ def _candidates(store: Store, index: Mapping[str, Any], most: int) -> tuple[list
     return candidates, left_out
 
 
-def _candidate(item: Any, rows: int, written: str, title: str, details: pd.DataFrame, store: Store) -> _Candidate | str:
+def _candidate(
+    item: Any, rows: int, written: str, title: str, details: pd.DataFrame, store: EventStore
+) -> _Candidate | str:
     """What a frequent code may be as a feature, or why it is none."""
     selector = "codes" if isinstance(item.code, str) or "/" in written else "concept_ids"
     events: dict[str, Any] = {selector: [written]}
@@ -190,7 +192,7 @@ def _candidate(item: Any, rows: int, written: str, title: str, details: pd.DataF
     return _Candidate("", title, {**events, "take": "any"}, "binary", "", share)
 
 
-def _unit(unit: str, store: Store) -> str:
+def _unit(unit: str, store: EventStore) -> str:
     """A unit of the records as a table writes it; "" where there is none, or none that can be converted."""
     text = from_ucum(store.unit_names([unit]).get(unit, unit)) if unit else "dimensionless"
     try:
@@ -208,7 +210,7 @@ def _free_name(title: str, taken: Sequence[str]) -> str:
     return next(free for free in (name, *(f"{name}_{place}" for place in range(2, 999))) if free not in reserved)
 
 
-def _outcome(store: Store, selection: Mapping[str, Any], horizon: str) -> dict[str, Any]:
+def _outcome(store: EventStore, selection: Mapping[str, Any], horizon: str) -> dict[str, Any]:
     """The table's `outcome`; death competes with any other outcome."""
     record = Selection.model_validate(selection)
     resolved = resolve_codes(store, record)
@@ -228,7 +230,7 @@ def _outcome(store: Store, selection: Mapping[str, Any], horizon: str) -> dict[s
     return {**outcome, "positive": "yes", "competing": [_DIED], "events": events}
 
 
-def titles_of(store: Store, resolved: Mapping[str, tuple[Code, ...]]) -> dict[str, str]:
+def titles_of(store: EventStore, resolved: Mapping[str, tuple[Code, ...]]) -> dict[str, str]:
     """By code of a table, what the place's vocabulary calls it; the code itself where it does not know it."""
     titles = store.titles([code for codes in resolved.values() for code in codes])
     titles = {BIRTH: (BIRTH, "Birth"), DEATH: (DEATH, "Death"), **titles}

@@ -14,7 +14,7 @@ from tdrop.data.event_proposal import plain_title, titles_of
 from tdrop.data.names import split_words
 from tdrop.data.readers import open_events
 from tdrop.data.readers._event_queries import BIRTH, DEATH, most_recorded, recorded
-from tdrop.data.readers._event_reading import Store, resolve_codes
+from tdrop.data.readers._event_reading import EventStore, resolve_codes
 from tdrop.data.site_proposal import decision_line, location_of, require_new_site, role_lines
 
 #: Titles so alike may mean the same.
@@ -79,7 +79,7 @@ def _selections(contract: Contract) -> Iterator[Selection]:
     yield from (part for part in parts if part is not None)
 
 
-def _lacking(store: Store, contract: Contract) -> set[str]:
+def _lacking(store: EventStore, contract: Contract) -> set[str]:
     """Codes of the table of which the place has no record."""
     resolved = {given: codes for part in _selections(contract) for given, codes in resolve_codes(store, part).items()}
     asked = [code for codes in resolved.values() for code in codes]
@@ -88,7 +88,7 @@ def _lacking(store: Store, contract: Contract) -> set[str]:
 
 
 def _table_titles(
-    store: Store, contract: Contract, lacking: set[str], sources: Sequence[Site], network: Network, home: Path
+    store: EventStore, contract: Contract, lacking: set[str], sources: Sequence[Site], network: Network, home: Path
 ) -> dict[str, str]:
     """By code that is not recorded here, what it is called: here, at a source, or by its column's title."""
     titles = {
@@ -104,14 +104,14 @@ def _table_titles(
     return {code: title for code, title in titles.items() if code in lacking}
 
 
-def _known_titles(store: Store, contract: Contract, lacking: set[str]) -> dict[str, str]:
+def _known_titles(store: EventStore, contract: Contract, lacking: set[str]) -> dict[str, str]:
     titles: dict[str, str] = {}
     for part in _selections(contract):
         titles |= titles_of(store, resolve_codes(store, part))
     return {code: title for code, title in titles.items() if code in lacking and title != code}
 
 
-def _recorded_titles(store: Store) -> dict[str, str]:
+def _recorded_titles(store: EventStore) -> dict[str, str]:
     """By code that the place records, as a table writes it, its title; the most frequent ones."""
     codes = list(store.ask(most_recorded(store.relations))["code"])
     return dict(store.titles(codes).values())

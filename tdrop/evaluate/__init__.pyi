@@ -25,11 +25,11 @@ from .recalibration import (
     suggest_recalibration as suggest_recalibration,
 )
 from .records import ALL as ALL, Evaluation as Evaluation, Row as Row, Why as Why
-from .revision import Revision as Revision, fit_revision as fit_revision, standardise as standardise
+from .revision import Revision as Revision, fit_revision as fit_revision, scale_by_source as scale_by_source
 from .run import (
     evaluate_methods as evaluate_methods,
     patients_table as patients_table,
-    told_columns as told_columns,
+    prediction_columns as prediction_columns,
 )
 from .unlabelled import (
     Moved as Moved,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, Self
 
-from tdrop.base import DataError, Mark, html_table, number, plain, read
+from tdrop.base import DataError, Mark, html_table, plain, read, three_decimals
 
 #: The version of evaluation.json; a reader refuses one that it does not know.
 EVALUATION_FORM = 1
@@ -102,7 +102,9 @@ class Evaluation:
     def _repr_html_(self) -> str:
         """The numbers that are read first, by method, for a notebook."""
         metrics = ("auroc", "log_loss", "error_auroc_sd", "referred")
-        rows = [(method, *(number(self.value(method, metric)) for metric in metrics)) for method in self.methods]
+        rows = [
+            (method, *(three_decimals(self.value(method, metric)) for metric in metrics)) for method in self.methods
+        ]
         return html_table(repr(self), ("method", *metrics), rows)
 
     @cached_property

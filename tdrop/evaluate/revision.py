@@ -49,7 +49,7 @@ class Revision:
         return np.asarray(expit(moved), dtype=np.float64)
 
 
-def standardise(source: Cohort, target: Cohort) -> Doubles:
+def scale_by_source(source: Cohort, target: Cohort) -> Doubles:
     """Returns the target's features (rows, features) in standard deviations from the source's means."""
     spread = source.X.std(axis=0, dtype=np.float64)
     centred = target.X.astype(np.float64) - source.X.mean(axis=0, dtype=np.float64)

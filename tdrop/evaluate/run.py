@@ -174,7 +174,7 @@ def patients_table(
     return pd.DataFrame(
         {
             "id": ids,
-            **told_columns(summary, decision.interval_level, classes),
+            **prediction_columns(summary, decision.interval_level, classes),
             "refer": referrals.referred,
             "why": why,
             **({} if moved_by is None else {"moved_by": list(moved_by)}),
@@ -182,7 +182,7 @@ def patients_table(
     )
 
 
-def told_columns(summary: Summary, level: float, classes: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
+def prediction_columns(summary: Summary, level: float, classes: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
     """Returns by column what each patient is told (rows,): risk or value with sd and interval, or class and chances.
 
     Without spread, sd and interval are NaN.

@@ -283,8 +283,8 @@ def _observed_by_group(y: NDArray[Any], risk: NDArray[Any], follow_up: FollowUp 
     group = metrics.group_by_risk(risk[some])
     shares = [observed_share(follow_up.take(some[group == number])) for number in range(int(group.max()) + 1)]
     means = np.bincount(group, np.asarray(risk, dtype=np.float64)[some]) / np.bincount(group)
-    told = np.array([share is not None for share in shares])
-    return means[told], np.array([share for share in shares if share is not None], dtype=np.float64)
+    estimable = np.array([share is not None for share in shares])
+    return means[estimable], np.array([share for share in shares if share is not None], dtype=np.float64)
 
 
 def draw_groups(

@@ -39,7 +39,7 @@ SITE_NUMBERS: tuple[SiteNumber, ...] = get_args(SiteNumber)
 
 
 @dataclass(frozen=True)
-class Scale:
+class NormalScale:
     """Where a number is about normal.
 
     Attributes:
@@ -60,13 +60,13 @@ def _as_it_is(value: Doubles) -> Doubles:
 
 
 #: Of each number; usual spreads other than the AUROC's are round numbers of that order.
-SCALES: dict[SiteNumber, Scale] = {
-    "auroc": Scale(logit, expit, lambda value: 1 / (value * (1 - value)), 0.04),
-    "log_loss": Scale(np.log, np.exp, lambda value: 1 / value, 0.04),
-    "error_rate": Scale(logit, expit, lambda value: 1 / (value * (1 - value)), 0.04),
-    "net_benefit": Scale(_as_it_is, _as_it_is, np.ones_like, 0.04),
-    "observed_expected": Scale(np.log, np.exp, lambda value: 1 / value, 0.2),
-    "slope": Scale(_as_it_is, _as_it_is, np.ones_like, 0.2),
+SCALES: dict[SiteNumber, NormalScale] = {
+    "auroc": NormalScale(logit, expit, lambda value: 1 / (value * (1 - value)), 0.04),
+    "log_loss": NormalScale(np.log, np.exp, lambda value: 1 / value, 0.04),
+    "error_rate": NormalScale(logit, expit, lambda value: 1 / (value * (1 - value)), 0.04),
+    "net_benefit": NormalScale(_as_it_is, _as_it_is, np.ones_like, 0.04),
+    "observed_expected": NormalScale(np.log, np.exp, lambda value: 1 / value, 0.2),
+    "slope": NormalScale(_as_it_is, _as_it_is, np.ones_like, 0.2),
 }
 #: Values are held inside these, where their scale is finite.
 _LIMITS: dict[SiteNumber, tuple[float, float]] = {

@@ -39,7 +39,7 @@ def report_values(data: ReportData) -> dict[str, Any]:
     }
 
 
-def details_values(data: ReportData) -> dict[str, Any]:
+def other_details_values(data: ReportData) -> dict[str, Any]:
     """Returns what the template of the details is filled with."""
     provenance = data.provenance
     return {
@@ -129,10 +129,10 @@ def _confusion(data: ReportData) -> tables.Table | None:
     if data.contract.task != "classes" or data.y is None or data.hide_below:
         return None
     known = np.isfinite(data.y)
-    came, told = data.y[known].astype(int), likeliest(data.predictions[data.method][0].mean[known])
+    came, expected = data.y[known].astype(int), likeliest(data.predictions[data.method][0].mean[known])
     names = data.contract.classes
     lines = tuple(
-        tables.cells(name, *(count(int(((came == row) & (told == column)).sum())) for column in range(len(names))))
+        tables.cells(name, *(count(int(((came == row) & (expected == column)).sum())) for column in range(len(names))))
         for row, name in enumerate(names)
     )
     caption = "Patients by the class that came (lines) and the likeliest class"

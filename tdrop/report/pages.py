@@ -101,7 +101,7 @@ def _worth_values(data: ReportData) -> dict[str, Any]:
 def render_details(data: ReportData) -> str:
     """Returns details.html of one site: what report.html rests on, for whoever wants to check it."""
     if data.contract.task != "binary":
-        return render_template("other_details.html", data=data, site=data.site, **kinds.details_values(data))
+        return render_template("other_details.html", data=data, site=data.site, **kinds.other_details_values(data))
     return render_template("details.html", data=data, site=data.site, **details_values(data))
 
 

@@ -125,16 +125,16 @@ def _frequencies(risk: Doubles, outcome: Doubles, weight: Doubles, level: float)
     whole = weight.sum()
     # A float's last digit decides nothing.
     acted = risk >= level - 1e-9
-    flagged, found = float(weight[acted].sum() / whole), float((weight * outcome)[acted].sum() / whole)
+    flagged, caught = float(weight[acted].sum() / whole), float((weight * outcome)[acted].sum() / whole)
     outcomes = float((weight * outcome).sum() / whole)
     price = level / (1 - level)
-    in_100, found_in_100 = round(100 * outcomes), min(round(100 * found), round(100 * flagged), round(100 * outcomes))
+    in_100, found_in_100 = round(100 * outcomes), min(round(100 * caught), round(100 * flagged), round(100 * outcomes))
     return Frequencies(
         level=round(level, 4),
         flagged=min(round(100 * flagged), 100 - (in_100 - found_in_100)),
         found=found_in_100,
         missed=in_100 - found_in_100,
-        benefit=round(100 * (found - price * (flagged - found)), 1),
+        benefit=round(100 * (caught - price * (flagged - caught)), 1),
         everybody=round(100 * (outcomes - price * (1 - outcomes)), 1),
     )
 

@@ -13,7 +13,7 @@ import pandas as pd
 from tdrop.base import Cohort, DataError, Fitted, Floats, Summary, read_record
 from tdrop.contracts import Decision
 from tdrop.data import Encoder
-from tdrop.evaluate import told_columns
+from tdrop.evaluate import prediction_columns
 from tdrop.methods import load
 from tdrop.metrics import clip_risk, recalibrated, referred_by_level
 from tdrop.served.promotion import MODEL, SERVED
@@ -104,8 +104,8 @@ class Served:
         learned from is known where those are: `tdrop score` adds both.
         """
         summary = self.summarise(self.encoder.encode(frame.reset_index(drop=True), "served"))
-        told = told_columns(summary, self.decision.interval_level, self.fitted.classes)
-        return pd.DataFrame({**told, "refer": referred_by_level(summary, self.decision)}, index=frame.index)
+        predicted = prediction_columns(summary, self.decision.interval_level, self.fitted.classes)
+        return pd.DataFrame({**predicted, "refer": referred_by_level(summary, self.decision)}, index=frame.index)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import expit
 
-from tdrop.base import Cohort, Count, DataError, Doubles, html_table, number, written
+from tdrop.base import Cohort, Count, DataError, Doubles, html_table, three_decimals, written
 from tdrop.shift.classifier import check_same_features, propensity
 from tdrop.shift.differences import (
     Density,
@@ -78,7 +78,7 @@ class Shift:
     def _repr_html_(self) -> str:
         """The features that differ most, for a notebook."""
         rows = [
-            (one.feature, number(one.source_mean), number(one.target_mean), number(one.smd))
+            (one.feature, three_decimals(one.source_mean), three_decimals(one.target_mean), three_decimals(one.smd))
             for one in self.by_difference[:10]
         ]
         return html_table(repr(self), ("feature", f"mean at {self.source}", f"mean at {self.target}", "SMD"), rows)

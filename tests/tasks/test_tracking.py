@@ -110,7 +110,9 @@ def test_two_sites_never_log_a_model_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr(mlflow.pyfunc, "log_model", log_model)
 
     def log(site):
-        record = SimpleNamespace(site=site, candidate=str(tmp_path), example=[{"age": 60.0}], tags={}, chosen="mlp")
+        record = SimpleNamespace(
+            site=site, candidate=str(tmp_path), example=[{"age": 60.0}], tags={}, chosen="mlp", predicted=("risk",)
+        )
         with recorded_run(client, experiment, site, {}):
             return models.log_model(tmp_path / site, record, "mlp").model_id
 

@@ -26,7 +26,7 @@ from tdrop.data.locations import Location, chunks_of, open_bytes, resolve, took_
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tdrop.data.readers._event_reading import Store
+    from tdrop.data.readers._event_reading import EventStore
 
 _Result = TypeVar("_Result")
 
@@ -66,7 +66,7 @@ def read_extract(
 
 
 @contextmanager
-def open_events(site: Extract, *, home: Path, base: Path) -> Iterator[Store]:
+def open_events(site: Extract, *, home: Path, base: Path) -> Iterator[EventStore]:
     """A site's database of events, open for questions."""
     reader = _reader_of(site)
     if not hasattr(reader, "store"):

@@ -55,7 +55,7 @@ _STEPS = {
 }
 
 
-class Store(Protocol):
+class EventStore(Protocol):
     """A place that holds long events."""
 
     @property
@@ -92,7 +92,7 @@ class _Columns:
     codes: dict[int, Mapping[str, tuple[Code, ...]]] = field(default_factory=dict)
 
 
-def read_events(store: Store, contract: Contract, extract: Extract) -> pd.DataFrame:
+def read_events(store: EventStore, contract: Contract, extract: Extract) -> pd.DataFrame:
     """Returns one row per index, with the contract's names, by what `extract` may hold.
 
     A source's holds features and outcome, a target's features alone, and a label file the outcome alone. The frame's
@@ -122,7 +122,7 @@ def read_events(store: Store, contract: Contract, extract: Extract) -> pd.DataFr
     return frame
 
 
-def _asked(store: Store, contract: Contract, *, features: bool, outcome: bool) -> _Columns:
+def _asked(store: EventStore, contract: Contract, *, features: bool, outcome: bool) -> _Columns:
     asked = _Columns()
     for number, column in enumerate(contract.columns):
         events = column.events
@@ -147,7 +147,7 @@ def _asked(store: Store, contract: Contract, *, features: bool, outcome: bool) -
     return asked
 
 
-def resolve_codes(store: Store, selection: Selection) -> dict[str, tuple[Code, ...]]:
+def resolve_codes(store: EventStore, selection: Selection) -> dict[str, tuple[Code, ...]]:
     """By code of the contract, the codes that the place's records have, with those that its site calls its own."""
     resolved = dict(store.resolve(selection))
     for given in set(resolved) & set(store.own_codes):
@@ -156,7 +156,7 @@ def resolve_codes(store: Store, selection: Selection) -> dict[str, tuple[Code, .
     return resolved
 
 
-def _index_codes(store: Store, index: Index) -> tuple[Code, ...]:
+def _index_codes(store: EventStore, index: Index) -> tuple[Code, ...]:
     codes = tuple(code for group in resolve_codes(store, index).values() for code in group)
     if not codes:
         raise DataError(
@@ -171,7 +171,7 @@ def _attrition(answer: pd.DataFrame) -> dict[str, int]:
 
 
 def _units(
-    store: Store, asked: _Columns, census: pd.DataFrame, extract: Extract
+    store: EventStore, asked: _Columns, census: pd.DataFrame, extract: Extract
 ) -> tuple[dict[int, _Units], dict[int, tuple[int, int]]]:
     """By column, how the values of each unit become the column's; and how many values have a unit that cannot."""
     units: dict[int, _Units] = {}
@@ -220,7 +220,7 @@ def from_ucum(unit: str) -> str:
 
 
 def _ask_columns(
-    store: Store,
+    store: EventStore,
     queries: Queries,
     asked: _Columns,
     units: Mapping[int, _Units],
@@ -315,7 +315,7 @@ def _within(event: Doubles, happened: Mask, competed: Mask, competing: Doubles, 
     return y
 
 
-def _joined(parts: Sequence[pd.DataFrame], contract: Contract, store: Store) -> pd.DataFrame:
+def _joined(parts: Sequence[pd.DataFrame], contract: Contract, store: EventStore) -> pd.DataFrame:
     """The parts side by side, with the id and the person; they are of the same rows in the same order."""
     keys = parts[0][["subject", "place"]]
     for part in parts[1:]:
@@ -334,7 +334,7 @@ def _joined(parts: Sequence[pd.DataFrame], contract: Contract, store: Store) -> 
     return frame
 
 
-def _code_findings(store: Store, asked: _Columns, census: pd.DataFrame, absent: set[int]) -> Iterator[Finding]:
+def _code_findings(store: EventStore, asked: _Columns, census: pd.DataFrame, absent: set[int]) -> Iterator[Finding]:
     """Codes of the contract that the site's records do not have, or its vocabulary does not know."""
     for number, resolved in asked.codes.items():
         recorded = set(census.loc[census["number"] == number, "code"])

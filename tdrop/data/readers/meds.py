@@ -55,10 +55,10 @@ class MedsReader(Record):
     def fingerprint(self, location: Location) -> str:
         """sha256 of the files' names and bytes."""
         files, codes = _files(location)
-        return digest_of([*files, *codes], location)
+        return digest_files([*files, *codes], location)
 
 
-def digest_of(files: Iterable[Path], location: Location) -> str:
+def digest_files(files: Iterable[Path], location: Location) -> str:
     """sha256 of files' names and bytes, each once it is settled."""
     digest = hashlib.sha256()
     for file in files:

@@ -24,7 +24,7 @@ from tdrop.data.locations import Location
 from tdrop.data.readers._duckdb import open_duckdb, parquet_files, scan
 from tdrop.data.readers._event_queries import BIRTH, DAY, DEATH, STATIC, Code, Relations, literal
 from tdrop.data.readers._event_reading import read_events
-from tdrop.data.readers.meds import digest_of
+from tdrop.data.readers.meds import digest_files
 from tdrop.data.readers.sql import SqlReader
 
 #: Concept ids that no vocabulary has, for what OMOP keeps in tables of its own.
@@ -103,7 +103,7 @@ class OmopReader(Record):
             path = Path(location.address)
             wanted = {"concept_ancestor", *_COLUMNS}
             files = [path] if path.is_file() else [f for f in parquet_files(location) if f.stem.lower() in wanted]
-            return digest_of(files, location)
+            return digest_files(files, location)
         with self.store(location) as store:
             answers = [store.ask(query).astype(str).to_csv(index=False) for query in store.summaries()]
         return hashlib.sha256("\n".join(answers).encode()).hexdigest()
