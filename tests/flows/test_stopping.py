@@ -55,6 +55,8 @@ def test_an_interrupted_transfer_ends_and_chooses_nothing(prefect_server, tmp_pa
     place = write_tiny_network(tmp_path)
     process = start(place, sites)
     wait_for(place, moment, process)
+    begun = [name for name in sites if name in ("harbour", "hillside")]
+    wait_until(lambda: all(read_note(place, name) for name in begun))
     os.kill(process.pid, order)
     _, errors = process.communicate(timeout=LIMIT_SECONDS)
     assert process.returncode == 130, errors
@@ -63,7 +65,7 @@ def test_an_interrupted_transfer_ends_and_chooses_nothing(prefect_server, tmp_pa
     assert said[1:] == [
         "tdrop: interrupted: nothing is half-written, and the same command goes on from the last finished step"
     ]
-    for name in (name for name in sites if name in ("harbour", "hillside")):
+    for name in begun:
         assert read_status(place, name).outcome == "interrupted"
         assert not place.latest(name).exists()
     assert not [stage for stage in LATER if (place.root / "store" / stage).exists()]
