@@ -75,17 +75,26 @@ def runs_of(place) -> list:
 
 
 def pages_of_prefect() -> dict[str, str]:
+    """What Prefect holds of the site's last transfer: pages, states and logs; other tests' runs are there too."""
     from prefect.client.orchestration import get_client
-    from prefect.client.schemas.sorting import ArtifactSort, LogSort, TaskRunSort
+    from prefect.client.schemas.filters import FlowRunFilter, LogFilter
+    from prefect.client.schemas.sorting import ArtifactSort, FlowRunSort, LogSort
 
+    named = FlowRunFilter.model_validate({"name": {"any_": [f"transfer {SITE}"]}})
     with get_client(sync_client=True) as client:
-        # The newest: other tests' pages are on the server too. Of one key the newest comes last and stays.
-        pages = reversed(client.read_artifacts(sort=ArtifactSort.CREATED_DESC, limit=200))
-        states = client.read_task_runs(sort=TaskRunSort.EXPECTED_START_TIME_DESC, limit=200)
-        logs = client.read_logs(sort=LogSort.TIMESTAMP_DESC, limit=200)
-    found = {str(page.key): str(page.data) for page in pages if str(page.key).startswith(SITE)}
-    return found | {"states": " ".join(str(one.state.message) for one in states if one.state),
-                    "logs": " ".join(log.message for log in logs)}  # fmt: skip
+        run = client.read_flow_runs(flow_run_filter=named, sort=FlowRunSort.START_TIME_DESC, limit=1)[0]
+        here = FlowRunFilter.model_validate({"id": {"any_": [run.id]}})
+        pages = client.read_artifacts(flow_run_filter=here, sort=ArtifactSort.CREATED_DESC, limit=200)
+        states = client.read_task_runs(flow_run_filter=here, limit=200)
+        written = LogFilter.model_validate({"flow_run_id": {"any_": [run.id]}})
+        logs = client.read_logs(log_filter=written, sort=LogSort.TIMESTAMP_ASC, limit=200)
+    assert states
+    assert logs
+    return {
+        **{str(page.key): str(page.data) for page in pages},
+        "states": " ".join(str(one.state.message) for one in (*states, run) if one.state),
+        "logs": " ".join(log.message for log in logs),
+    }
 
 
 def exact_counts(place) -> set[str]:
