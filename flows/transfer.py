@@ -78,7 +78,7 @@ from tdrop.shift import Matching, Shift, require_source_outcomes
 #: Threads only wait for worker processes; a few more than cores keep those busy.
 THREADS = 2 * (os.cpu_count() or 1) + 2
 #: How long sites under way together have to end after Ctrl-C.
-WIND_UP_SECONDS = 4.0
+WIND_UP_SECONDS = 7.0
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ def test_the_library_example_runs(tmp_path):
     assert result.stdout.splitlines()[0] in {"go", "caution", "stop", "too few to say"}
 
 
-def test_two_files_become_a_report_in_three_commands(tmp_path, prefect_server):
+def test_two_files_become_a_report_in_three_commands(tmp_path):
     section = README.partition("## Your own two files")[2].partition("\n## ")[0]
     commands = re.findall(r"^    tdrop (.*?)(?:\s+#.*)?$", section, flags=re.MULTILINE)
     assert [command.split()[0] for command in commands] == ["init", "add-site", "transfer"]

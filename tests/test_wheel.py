@@ -20,7 +20,7 @@ from pathlib import Path
 from flows.demo import CONTRACTS, copy_contracts
 from tdrop.data import write_demo_network
 assert sys.argv[1] in str(CONTRACTS), CONTRACTS
-rows = dict.fromkeys(("registry", "harbour", "hillside", "lakeside"), 200)
+rows = dict.fromkeys(("registry", "riverside", "southgate", "harbour", "hillside", "lakeside"), 200)
 write_demo_network(Path(os.environ["TDROP_HOME"]) / "demo", rows)
 assert copy_contracts() == copy_contracts() == Path("data_contracts")
 """
