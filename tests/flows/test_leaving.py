@@ -88,8 +88,6 @@ def pages_of_prefect() -> dict[str, str]:
         states = client.read_task_runs(flow_run_filter=here, limit=200)
         written = LogFilter.model_validate({"flow_run_id": {"any_": [run.id]}})
         logs = client.read_logs(log_filter=written, sort=LogSort.TIMESTAMP_ASC, limit=200)
-    assert states
-    assert logs
     return {
         **{str(page.key): str(page.data) for page in pages},
         "states": " ".join(str(one.state.message) for one in (*states, run) if one.state),
@@ -120,6 +118,7 @@ def test_no_exact_count_reaches_prefect(place):
     assert {str(PATIENTS), str(PATIENTS + 3), str(PATIENTS - UNKNOWN)} <= exact
     pages = pages_of_prefect()
     assert f"{SITE}-summary" in pages
+    assert pages["states"]
     for name, page in pages.items():
         assert not (tokens(page) & exact), name
 
