@@ -9,7 +9,7 @@ from typing import Literal
 
 import yaml
 
-from flows.printer import Printer
+from flows.printer import Printer, repeat
 from flows.transfer_command import run_transfer
 from tasks.run import TransferSettings
 from tdrop.base import UsageError
@@ -103,5 +103,7 @@ def run_demo(
         may_stop=(DEMO_STOPPED,),
     )
     console.print(
-        "Would tdrop have been right where outcomes are known? `tdrop rehearse prostate` tries it at each site."
+        "Would tdrop have been right where outcomes are known? To try it at each of those sites: "
+        f"tdrop rehearse prostate{repeat(contracts)}",
+        markup=False,
     )
