@@ -28,9 +28,11 @@ def main(name: str) -> None:
     folder.mkdir()
     for site, rows in (("ours", here), ("theirs", ~here)):
         frame[rows].drop(columns=column).to_csv(folder / f"{site}.csv", index=False)
-    start = ["tdrop", "start", "ours.csv", "theirs.csv", "--outcome", outcome, "--id", "id", "--folder", "two", "--yes"]
+    # The command of this environment, also where it is not on the path.
+    tdrop = str(Path(sys.executable).with_name("tdrop"))
+    start = [tdrop, "start", "ours.csv", "theirs.csv", "--outcome", outcome, "--id", "id", "--folder", "two", "--yes"]
     subprocess.run(start, cwd=folder, check=True)
-    subprocess.run(["tdrop", "audit", "theirs", str(folder / "theirs.csv")], cwd=folder / "two", check=True)
+    subprocess.run([tdrop, "audit", "theirs", str(folder / "theirs.csv")], cwd=folder / "two", check=True)
 
 
 if __name__ == "__main__":
