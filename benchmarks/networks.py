@@ -40,6 +40,8 @@ WAYS = ("pooled", "shares")
 SEED = 0
 #: For the error rate, which no table here shows.
 THRESHOLD = 0.5
+#: Half of a 95% interval, in standard deviations.
+REACH = float(norm.ppf(0.975))
 #: Name of a candidate: method and way.
 Candidate = str
 
@@ -103,6 +105,8 @@ class NewSite:
         ratio: By candidate, outcomes observed divided by expected.
         chosen: The candidate that held-out sources chose.
         promised: By number and by what promised it, the value for the chosen one with its interval.
+        chance: By number, half of the 95% interval that the site's own number of people leaves, on the scale of the
+            table: nobody can promise more closely than that.
     """
 
     site: str
@@ -112,15 +116,16 @@ class NewSite:
     ratio: dict[Candidate, float]
     chosen: Candidate
     promised: dict[str, dict[str, tuple[float, float, float]]]
+    chance: dict[str, float]
 
 
-def measure_network(title: str, most_rows: int) -> list[NewSite]:
+def measure_network(title: str, most_rows: int, methods: list[str]) -> list[NewSite]:
     """Plays every site of a network as the new one; an empty list where counts do not make it a network."""
     cohorts = public_networks()[title].cohorts(most_rows)
     if len(cohorts) < FEWEST_SITES:
         return []
-    inner = _measure_pairs(cohorts)
-    return [_play(site, cohorts, inner[site]) for site in cohorts]
+    inner = _measure_pairs(cohorts, methods)
+    return [_play(site, cohorts, inner[site], methods) for site in cohorts]
 
 
 @dataclass(frozen=True)
@@ -132,40 +137,47 @@ class Held:
     scores: Mapping[Candidate, HeldOutSite]
 
 
-def _measure_pairs(cohorts: Mapping[str, Cohort]) -> dict[str, list[Held]]:
+def _measure_pairs(cohorts: Mapping[str, Cohort], methods: Sequence[str]) -> dict[str, list[Held]]:
     """By new site, its held-out sources; one fit serves both of a pair."""
     names = list(cohorts)
     results: dict[str, list[Held]] = {name: [] for name in names}
     for place, first in enumerate(names):
         for second in names[place + 1 :]:
             pool = _pool([cohorts[name] for name in names if name not in (first, second)])
-            fits = _fit(pool)
+            fits = _fit(pool, methods)
             for new, held in ((first, cohorts[second]), (second, cohorts[first])):
                 risks = _predict(fits, pool, held)
                 results[new].append(Held(held, risks, {name: _score(held, risk) for name, risk in risks.items()}))
     return results
 
 
-def _play(site: str, cohorts: Mapping[str, Cohort], held: Sequence[Held]) -> NewSite:
+def _play(site: str, cohorts: Mapping[str, Cohort], held: Sequence[Held], methods: Sequence[str]) -> NewSite:
     """Chooses by held-out sources, then fits on all of them and opens the new site's outcomes."""
     target, sources = cohorts[site], [own.cohort for own in held]
-    means = {name: np.mean([own.scores[name].log_loss for own in held]) for name in held[0].scores}
+    means = {name: np.mean([own.scores[name].value("log_loss") for own in held]) for name in held[0].scores}
     chosen = min(means, key=lambda name: means[name])
     pool = _pool(sources)
-    risks = _predict(fits := _fit(pool), pool, target) | _permuted(fits, pool, target)
-    largest = _fit(max(sources, key=len), ways=("pooled",))
+    risks = _predict(fits := _fit(pool, methods), pool, target) | _permuted(fits, pool, target)
+    largest = _fit(max(sources, key=len), methods, ways=("pooled",))
     risks |= {name.replace("pooled", "largest"): risk for name, risk in _predict(largest, pool, target).items()}
     promised = _promise(held, chosen, pool, target.unlabelled(), risks[chosen])
     scores = {name: _score(target, risk) for name, risk in risks.items()}
     return NewSite(
         site,
         len(target),
-        {name: score.log_loss for name, score in scores.items()},
-        {name: score.auroc for name, score in scores.items()},
-        {name: score.observed_expected for name, score in scores.items()},
+        {name: score.value("log_loss") for name, score in scores.items()},
+        {name: score.value("auroc") for name, score in scores.items()},
+        {name: score.value("observed_expected") for name, score in scores.items()},
         chosen,
         promised,
+        {number: REACH * spread for number, spread in _chance(scores[chosen]).items()},
     )
+
+
+def _chance(score: HeldOutSite) -> dict[str, float]:
+    """Standard deviations of a site's own AUROC and log O/E."""
+    ratio = np.sqrt(score.variances["observed_expected"]) / score.observed_expected
+    return {"auroc": float(np.sqrt(score.variances["auroc"])), "ratio": float(ratio)}
 
 
 def _promise(
@@ -182,7 +194,7 @@ def _promise(
     alone = answer.by[forecast.estimator]
     assert None not in (answer.value, answer.low, answer.high, answer.sampling, alone)
     tau = look_up_tau("auroc", forecast.effective_n / len(weights))
-    half = float(norm.ppf(0.975) * np.hypot(answer.sampling or 0.0, tau))
+    half = float(REACH * np.hypot(answer.sampling or 0.0, tau))
     return {
         "auroc": {
             "held-out sites": _ends(expected["auroc"]),
@@ -206,11 +218,13 @@ def _pool(cohorts: Sequence[Cohort]) -> Cohort:
     return Cohort("pool", ids, first.features, X, y, origins=origins)
 
 
-def _fit(pool: Cohort, ways: Sequence[str] = WAYS) -> dict[tuple[str, str], Fitted]:
+def _fit(pool: Cohort, methods: Sequence[str], ways: Sequence[str] = WAYS) -> dict[tuple[str, str], Fitted]:
     """Every method on a pool, with and without the site; the pool itself stands for the target, whose shares follow."""
     return {
-        (method, way): build(method, site_input=way == "shares", **settings).fit(pool, pool.unlabelled(), seed=SEED)
-        for method, settings in METHODS.items()
+        (method, way): build(method, site_input=way == "shares", **METHODS[method]).fit(
+            pool, pool.unlabelled(), seed=SEED
+        )
+        for method in methods
         for way in ways
     }
 
@@ -236,6 +250,8 @@ def _mean_risks(
     for (method, way), fitted in fits.items():
         here = fitted.with_shares(shares) if isinstance(fitted, FittedWithSites) else fitted
         risks[f"{method} {way}"] = here.sample(target.X, 1, seed=SEED).samples.mean(axis=0, dtype=np.float64)
+    if len({method for method, _ in fits}) == 1:
+        return risks
     for way in {way for _, way in fits}:
         own = [risk for name, risk in risks.items() if name.endswith(f" {way}")]
         risks[f"{BOTH} {way}"] = np.asarray(np.mean(own, axis=0), dtype=np.float64)
@@ -250,14 +266,16 @@ def _score(cohort: Cohort, risk: Doubles) -> HeldOutSite:
 
 
 def run(options: Options) -> Results:
-    """Every network, or those that `only` names."""
+    """Every network with every method, or those that `only` and `methods` name."""
     known = public_networks()
-    for name in options.only:
-        if name not in known:
-            raise UsageError(f"there is no network '{name}'{did_you_mean(name, known)}")
+    for given, names, what in ((options.only, known, "network"), (options.methods, METHODS, "method")):
+        for name in given:
+            if name not in names:
+                raise UsageError(f"there is no {what} '{name}' in this study{did_you_mean(name, names)}")
+    methods = list(options.methods or METHODS)
     titles = list(options.only) or (["death with AIDS by state"] if options.quick else list(known))
     most_rows = QUICK_ROWS if options.quick else MOST_ROWS
-    units = [{"title": title, "most_rows": most_rows} for title in titles]
+    units = [{"title": title, "most_rows": most_rows, "methods": methods} for title in titles]
     measured = dict(zip(titles, run_units(options, "networks", measure_network, units), strict=True))
     networks = {title: sites for title, sites in measured.items() if sites}
     sites = sum(map(len, networks.values()))
@@ -265,17 +283,23 @@ def run(options: Options) -> Results:
         title="Networks of several labelled sites",
         about=(
             f"{sites} sites of {len(networks)} public networks; each in turn was the new one, at most {most_rows:,} "
-            "people per site, two methods with fixed settings. Differences are means over sites with 95% intervals "
-            "over networks."
+            f"people per site, {' and '.join(methods)} with fixed settings. Differences are means over sites with 95% "
+            "intervals over networks."
         ),
         tables=[_ways_table(networks), _networks_table(networks), _choice_table(networks), _interval_table(networks)],
     )
 
 
+def _methods(networks: Mapping[str, Sequence[NewSite]]) -> list[str]:
+    """The methods that were measured, and their mean."""
+    names = next(iter(networks.values()))[0].log_loss
+    return [method for method in (*METHODS, BOTH) if f"{method} pooled" in names]
+
+
 def _ways_table(networks: Mapping[str, Sequence[NewSite]]) -> Table:
     """What each way of using the sources costs, beside pooling."""
     rows: list[Row] = []
-    for method in (*METHODS, BOTH):
+    for method in _methods(networks):
         for way in ("largest", "pooled", "shares", "permuted"):
             name, beside = f"{method} {way}", f"{method} pooled"
             row: Row = {"method": method, "way": way}
@@ -316,7 +340,7 @@ def _networks_table(networks: Mapping[str, Sequence[NewSite]]) -> Table:
     rows: list[Row] = []
     for title, own in networks.items():
         row: Row = {"network": title, "sites": len(own), "people": sum(one.people for one in own)}
-        for method in ("logistic_regression", BOTH):
+        for method in (name for name in _methods(networks) if name in ("logistic_regression", BOTH)):
             for way in ("largest", "shares", "permuted"):
                 names = f"{method} {way}", f"{method} pooled"
                 difference = np.mean([_beyond(one, "log_loss", *names) for one in own])
@@ -327,7 +351,7 @@ def _networks_table(networks: Mapping[str, Sequence[NewSite]]) -> Table:
 
 def _choice_table(networks: Mapping[str, Sequence[NewSite]]) -> Table:
     """What choosing by held-out sources costs beside the best candidate in hindsight."""
-    candidates = [f"{method} {way}" for method in (*METHODS, BOTH) for way in WAYS]
+    candidates = [f"{method} {way}" for method in _methods(networks) for way in WAYS]
     everyone = [one for own in networks.values() for one in own]
 
     def regrets(chosen: Mapping[str, Candidate] | None, number: str, sign: int) -> Iterator[float]:
@@ -365,4 +389,7 @@ def _interval_table(networks: Mapping[str, Sequence[NewSite]]) -> Table:
                     "mean distance": float(np.abs(ends[:, 0] - seen).mean()),
                 }
             )
+        chance = float(np.mean([one.chance[number] for one in everyone]))
+        row: Row = {**dict.fromkeys(rows[-1], ""), "number": rows[-1]["number"], "sites": len(everyone)}
+        rows.append(row | {"promised by": "nobody: chance in the site's own people", "mean half-width": chance})
     return Table("intervals", "95% prediction intervals for the new site, of the chosen candidate (real people)", rows)

@@ -116,6 +116,12 @@ def draw(name: str, quick: bool = False) -> Sides:
     return find_problem(name).draw(quick)
 
 
+def draw_large(name: str, most_rows: int) -> Sides:
+    """A transfer of the collections with up to so many patients per side."""
+    (transfer,) = (own for kind in COLLECTIONS for title, own in collection(kind).items() if title == name)
+    return transfer.sides(most_rows)
+
+
 def draw_unshifted(name: str, quick: bool = False) -> Sides:
     """A problem's source split in two by chance: one half keeps its labels, the other plays the target."""
     source = draw(name, quick).source

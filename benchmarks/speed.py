@@ -56,6 +56,7 @@ def run(options: Options) -> Results:
             *measure_memory(*((4_000, 20) if options.quick else (SOURCE_ROWS, 200))),
             *measure_weights(*((1, 500) if options.quick else (3, 5_000))),
             *measure_fits(repeats=1 if options.quick else 3, rows=500 if options.quick else 5_000),
+            *measure_fits(1, 1_000 if options.quick else 1_000_000, ("mlp", "transductive_dropout")),
         ]
     finally:
         torch.set_flush_denormal(False)
@@ -93,7 +94,7 @@ def training_step(name: str, batch: TrainingBatch, **settings: Any) -> Callable[
     method: Any = build(name, batch=ROWS, **settings)
     network = method.network(FEATURES, 10_000, "binary", torch.Generator().manual_seed(0))
     pool = network.pool(np.random.default_rng(0))
-    return partial(run_step, network, batch, Optimiser(network, method), pool, 0.5)
+    return partial(run_step, network, batch, Optimiser(network, method, 1e-3), pool, 0.5)
 
 
 def measure_weights(rounds: int, rows: int) -> list[Row]:
@@ -170,10 +171,10 @@ def peak_megabytes(*, reset: bool = False) -> float:
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
-def measure_fits(repeats: int, rows: int) -> list[Row]:
+def measure_fits(repeats: int, rows: int, names: Sequence[str] = method_names()) -> list[Row]:
     """A fit of every method at its defaults, with validation."""
     source, target, validation = example_cohort(rows), example_cohort(2_000, seed=1), example_cohort(500, seed=2)
-    fits = {name: partial(build(name).fit, source, target.unlabelled(), validation, seed=0) for name in method_names()}
+    fits = {name: partial(build(name).fit, source, target.unlabelled(), validation, seed=0) for name in names}
     seconds = best_seconds(fits, repeats)
     return [measure(f"fit of {rows:,} x {FEATURES}, {name}", each, "s") for name, each in seconds.items()]
 

@@ -41,6 +41,8 @@ _SUPPORT = (
     "Real patients (SurvSet's support2), death within 180 days, disease groups as sites. No target label tuned or "
     "chose anything."
 )
+#: Tuning trials per method.
+TRIALS = 12
 #: Columns of the table with their metric and digits; without digits a column has an interval.
 COLUMNS: Mapping[str, tuple[str, int | None]] = {
     "test AUROC": ("auroc", None),
@@ -82,7 +84,7 @@ run_support = partial(run, "Real patients: support", _SUPPORT, SUPPORT_TARGETS, 
 def plan_for(options: Options, seeds: int) -> Plan:
     """Every method alike; the quick form has four small ones."""
     if not options.quick:
-        return Plan(seeds=seeds)
+        return Plan(options.methods_or(method_names()), seeds, trials=options.trials_or(TRIALS))
     small: dict[str, Mapping[str, Any]] = dict.fromkeys(("mlp", "tdnr", MAIN), QUICK_NETWORK)
     small["logistic_regression"] = {"refits": 5}
     methods = tuple(name for name in method_names() if name in small)

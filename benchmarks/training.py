@@ -16,6 +16,7 @@ from tdrop.base import INTERVAL_LEVEL, Indices, Numbers, Summary
 from tdrop.choose import Score, Trial, pick_members, tune
 from tdrop.methods import COMMITTEE, build, label, method_names
 from tdrop.methods.parts.committee import Committee
+from tdrop.methods.parts.fitted import coarse_rows
 from tdrop.shift import match, propensity
 
 MAIN = "transductive_dropout"
@@ -24,6 +25,11 @@ RIVALS: Mapping[str, str] = {MAIN: "tdnr", "transductive_ensemble": "ensemble"}
 REFERENCES = ("logistic_regression", "gradient_boosting")
 NEURAL = tuple(name for name in method_names() if name not in REFERENCES)
 ORACLE = "oracle"
+
+
+def steps_by_rows(rows: int, epochs: int = 16) -> int:
+    """Steps that see every source row `epochs` times, between 40 and 1,600, whatever the number of features."""
+    return round(min(max(epochs * coarse_rows(rows) / 256, 40), 1_600))
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,9 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from benchmarks.paired import Values, measure_fit
-from benchmarks.problems import draw, draw_unshifted
+from benchmarks.problems import draw, draw_large, draw_unshifted
 from benchmarks.public_tables import Sides
+from benchmarks.training import steps_by_rows
 from benchmarks.units import QUICK_NETWORK
 from tdrop.base import INTERVAL_LEVEL, Cohort, Doubles, Indices, Method, Predictive, Summary
 from tdrop.choose import (
@@ -45,7 +46,7 @@ from tdrop.shift import density_ratio_weights, estimate_shift, match, propensity
 
 #: Samples behind a prediction, tuned and at fixed settings.
 TUNED_PASSES, FIXED_PASSES = 100, 200
-#: Decay of all networks at fixed settings; everything else at its default.
+#: Decay of all networks at fixed settings; their steps go by rows alone, everything else is at its default.
 DECAY = 1e-3
 #: Decision level behind forecasts of error rate and net benefit.
 THRESHOLD = 0.15
@@ -212,6 +213,36 @@ def choose_by_every_rule(scores: Sequence[Score]) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
+class Lengths:
+    """Of one transfer the source's rows, and by method and by how long it trains what it does at the target."""
+
+    rows: int
+    by_method: Mapping[str, Mapping[str, Values]]
+
+
+#: By row of the comparison, what a network trains with; the second is what every network had before its steps grew.
+LENGTHS: Mapping[str, Mapping[str, float]] = {
+    "by rows": {},
+    "160 steps, decay 1e-4": {"steps": 160, "weight_decay": 1e-4},
+}
+
+
+def measure_lengths(problem: str, methods: Sequence[str], most_rows: int, quick: bool) -> Lengths:
+    """Fits networks at their defaults and with a fixed number of steps."""
+    sides = draw(problem, quick) if quick else draw_large(problem, most_rows)
+
+    def measure(name: str, settings: Mapping[str, float]) -> Values:
+        # Concrete dropout's own bound decays its weights: it had no decay before, either.
+        own = {key: value for key, value in settings.items() if name != "concrete_dropout" or key == "steps"}
+        method = build(name, **{**own, **(QUICK_NETWORK if quick else {})})
+        fitted = method.fit(sides.source, sides.target, None, seed=0)
+        return measure_fit(sides.outcomes, fitted.summarise(sides.target.X, TUNED_PASSES, seed=0))
+
+    rows = {name: {row: measure(name, settings) for row, settings in LENGTHS.items()} for name in methods}
+    return Lengths(len(sides.source), rows)
+
+
+@dataclass(frozen=True)
 class Fit:
     """One fit of a method that reads unlabelled patients, and all that a row may need of it.
 
@@ -290,7 +321,9 @@ def _with_temperature(fit: Fit) -> Summary:
     """The ablation with its log odds times one number, which left-out source patients prefer."""
     source, alone = fit.sides.source, fit.summarise(fit.ablation)
     dealt = deal_folds(source, seed=fit.seed)
-    method, folds = fit.method.with_settings(lambda_=0.0), tuple(np.unique(dealt[1]))
+    folds = tuple(np.unique(dealt[1]))
+    steps = min(fit.method.settings()["steps"], steps_by_rows(len(source) * (len(folds) - 1) // len(folds)))
+    method = fit.method.with_settings(lambda_=0.0, steps=steps)
     held_out = predict_folds(method, source, fit.sides.target, dealt, folds, seed=fit.seed)
     slope = preferred_slope(source, held_out)
     mean, low, high = (expit(slope * logit(part)).astype(np.float32) for part in (alone.mean, alone.low, alone.high))
@@ -333,6 +366,7 @@ def measure_rows(
         shifted: Whether the target is the problem's own; otherwise half of the source plays it.
     """
     sides = draw(problem, quick) if shifted else draw_unshifted(problem, quick)
-    built = build(method, **{"weight_decay": DECAY, **(QUICK_NETWORK if quick else {})})
+    fixed = {"weight_decay": DECAY, "steps": steps_by_rows(len(sides.source))}
+    built = build(method, **{**fixed, **(QUICK_NETWORK if quick else {})})
     fit = Fit(sides, built, seed, 10 if quick else FIXED_PASSES)
     return {row: measure_fit(sides.outcomes, ROWS[row](fit)) for row in rows}

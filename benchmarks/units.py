@@ -22,6 +22,8 @@ from rich.progress import Progress
 
 import tdrop
 from benchmarks import CONTRACTS
+from tdrop.base import UsageError, did_you_mean
+from tdrop.methods import method_names
 
 #: What a unit returns: a record, or a mapping or tuple of records, which is kept as JSON.
 Result = TypeVar("Result")
@@ -44,6 +46,9 @@ class Options:
         quick: A few seconds, to see that it works; its numbers mean nothing.
         seeds: How many seeds, draws or splits; None for the benchmark's own number.
         only: Names of problems or families, for a part of a benchmark; empty for all.
+        methods: Names of methods; empty for the benchmark's own.
+        trials: Tuning trials per method; None for the benchmark's own number.
+        every: One transfer in so many, in the order of the collections.
         home: Where finished units and results are kept.
         processes: Worker processes; None for one per core, 0 to work in this process.
     """
@@ -51,6 +56,9 @@ class Options:
     quick: bool = False
     seeds: int | None = None
     only: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
+    trials: int | None = None
+    every: int = 1
     home: Path = field(default_factory=lambda: Path(os.environ.get("TDROP_HOME", ".tdrop")))
     processes: int | None = None
 
@@ -62,6 +70,17 @@ class Options:
     def seeds_or(self, full: int, quick: int = 1) -> int:
         """The number of seeds asked for, or the benchmark's own."""
         return self.seeds or (quick if self.quick else full)
+
+    def trials_or(self, full: int) -> int:
+        """The number of tuning trials asked for, or the benchmark's own; one in the quick form."""
+        return self.trials or (1 if self.quick else full)
+
+    def methods_or(self, full: Sequence[str], quick: Sequence[str] = ()) -> tuple[str, ...]:
+        """The methods asked for, or the benchmark's own, or in the quick form some of them."""
+        for name in self.methods:
+            if name not in method_names():
+                raise UsageError(f"there is no method '{name}'{did_you_mean(name, method_names())}")
+        return self.methods or tuple(quick if self.quick and quick else full)
 
 
 def run_units(options: Options, title: str, function: Callable[..., Result], units: Sequence[Unit]) -> list[Result]:

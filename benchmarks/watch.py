@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit
+from scipy.special import expit, logit, softmax
 from scipy.stats import norm
 
 from benchmarks.results import Cell, Estimate, Results, Table
@@ -27,6 +27,7 @@ from tdrop.watch import (
     WatchState,
     begin_watch,
     freeze_scale,
+    new_test,
     relative_loss,
 )
 
@@ -60,6 +61,24 @@ OFFSETS: Mapping[str, tuple[float, float]] = {
     "off by .5, outcome in 11%": (0.5, -2.5),
     "off by 1.0, outcome in 21%": (1.0, -1.6),
 }
+#: By scenario: by how much of log odds errors of four classes are commoner than their probabilities say.
+CLASSES: Mapping[str, float] = {
+    "classes: probabilities right, 39% wrong": 0.0,
+    "classes: errors off by .1 (tolerated)": 0.1,
+    "classes: errors off by .3": 0.3,
+    "classes: errors off by .5": 0.5,
+    "classes: errors off by 1.0": 1.0,
+}
+#: By scenario: how far values are off, and how large their residuals are, in sds of the promised normal distribution.
+NUMBERS: Mapping[str, tuple[float, float]] = {
+    "numbers: 95% of outcomes in their interval": (0.0, 1.0),
+    "numbers: 93% (tolerated)": (0.0, 1.0817),
+    "numbers: 90%": (0.0, 1.1916),
+    "numbers: 85%": (0.0, 1.3615),
+    "numbers: values off by half an sd": (0.5, 1.0),
+    "numbers: values off by one sd": (1.0, 1.0),
+    "numbers: intervals twice too wide": (0.0, 0.5),
+}
 
 
 @dataclass(frozen=True)
@@ -77,6 +96,8 @@ def run(options: Options) -> Results:
         _table(options, "further", "Rule 1, further away than the targets were", watch_places, PLACES, sites),
         _table(options, "harm", "Rule 2, harm without labels", watch_harm, RISES, sites),
         _table(options, "outcomes", "Rule 3, known outcomes (caution line)", watch_outcomes, OFFSETS, sites),
+        _table(options, "classes", "Rule 3, several classes (caution line)", watch_classes, CLASSES, sites),
+        _table(options, "numbers", "Rule 3, numbers (caution line)", watch_numbers, NUMBERS, sites),
     ]
     about = (
         f"Simulated: {sites:,} sites per line, {MONTHS} monthly batches of {SMALLEST} to {LARGEST} patients. An alarm "
@@ -166,22 +187,52 @@ def watch_outcomes(scenario: str, first: int, sites: int) -> tuple[Found, ...]:
         sizes = _sizes(generator)
         risk, _ = _risks(generator, sum(sizes), 0.0, middle)
         y = (generator.random(len(risk)) < expit(logit(risk) + offset)).astype(float)
-        alone = [
-            abs((known - told).sum()) / np.sqrt((told * (1 - told)).sum())
-            for known, told in zip(_batches(y, sizes), _batches(risk, sizes), strict=True)
-        ]
-        found.append(Found(_first_outcome(y, risk), _first_batch(alone, sizes)))
+        found.append(_judge(new_test("binary"), y, risk, sizes))
     return tuple(found)
 
 
-def _first_outcome(y: NDArray[Any], risk: NDArray[Any]) -> int | None:
+def watch_classes(scenario: str, first: int, sites: int) -> tuple[Found, ...]:
+    """Rule 3 at some sites whose outcome is one of four classes."""
+    offset = CLASSES[scenario]
+    found = []
+    for site in range(first, first + sites):
+        generator = np.random.default_rng([site, 4, round(1_000 * offset)])
+        sizes = _sizes(generator)
+        chance = 1 - softmax(1.5 * generator.standard_normal((sum(sizes), 4)), axis=1).max(axis=1)
+        wrong = (generator.random(len(chance)) < expit(logit(chance) + offset)).astype(float)
+        found.append(_judge(new_test("classes"), wrong, chance, sizes))
+    return tuple(found)
+
+
+def watch_numbers(scenario: str, first: int, sites: int) -> tuple[Found, ...]:
+    """Rule 3 at some sites whose outcome is a number."""
+    off, spread = NUMBERS[scenario]
+    found = []
+    for site in range(first, first + sites):
+        generator = np.random.default_rng([site, 5, round(1_000 * off), round(1_000 * spread)])
+        sizes = _sizes(generator)
+        outside = np.abs(off + spread * generator.standard_normal(sum(sizes))) > norm.ppf(0.975)
+        found.append(_judge(new_test("regression"), outside.astype(float), np.full(len(outside), 0.05), sizes))
+    return tuple(found)
+
+
+def _judge(test: RiskTest, y: NDArray[Any], chance: NDArray[Any], sizes: list[int]) -> Found:
+    """When rule 3 says caution, and when a rule that looks at each batch alone does."""
+    alone = [
+        abs((known - told).sum()) / np.sqrt((told * (1 - told)).sum())
+        for known, told in zip(_batches(y, sizes), _batches(chance, sizes), strict=True)
+    ]
+    return Found(_first_outcome(test, y, chance), _first_batch(alone, sizes))
+
+
+def _first_outcome(test: RiskTest, y: NDArray[Any], risk: NDArray[Any]) -> int | None:
     """After how many known outcomes rule 3 says caution; found by halving, since its peak never falls."""
     low, high = 1, len(y)
-    if RiskTest().add(y, risk).peak < np.log(CAUTION_LINE):
+    if test.add(y, risk).peak < np.log(CAUTION_LINE):
         return None
     while low < high:
         middle = (low + high) // 2
-        if RiskTest().add(y[:middle], risk[:middle]).peak >= np.log(CAUTION_LINE):
+        if test.add(y[:middle], risk[:middle]).peak >= np.log(CAUTION_LINE):
             high = middle
         else:
             low = middle + 1
@@ -196,7 +247,7 @@ def _begin(source: Cohort, target: Cohort) -> WatchState:
 
 def _scored(X: NDArray[Any], risk: NDArray[Any], review: NDArray[Any]) -> ScoredPatients:
     rows = np.arange(len(X), dtype="<u8")
-    return ScoredPatients(rows, rows, X.astype(np.float32), risk, review, LEVEL)
+    return ScoredPatients(rows, rows, X.astype(np.float32), risk, review, relative_loss(risk, LEVEL))
 
 
 def _draw(generator: np.random.Generator, rows: int, away: float) -> Cohort:

@@ -22,7 +22,7 @@ from benchmarks.public_tables import encode, load_public, within
 from benchmarks.results import Estimate, Results, Table
 from benchmarks.units import Options, run_units
 from tdrop.base import Cohort
-from tdrop.watch import ScoredPatients, WatchState, begin_watch, freeze_scale, is_concept_shift, rules_of
+from tdrop.watch import ScoredPatients, WatchState, begin_watch, freeze_scale, is_concept_shift, relative_loss, rules_of
 
 SHUFFLES, QUICK_SHUFFLES, AT_ONCE = 200, 2, 20
 #: Shares of the patients who are the source, and those the model is made for.
@@ -170,7 +170,8 @@ def _watch(columns: Any, y: NDArray[Any]) -> Told:
 def _scored(X: NDArray[Any], risk: NDArray[Any], rows: slice) -> ScoredPatients:
     digests = np.arange(len(X), dtype="<u8")[rows]
     # A logistic regression alone has no interval: nobody is for review by it.
-    return ScoredPatients(digests, digests, X[rows], risk[rows], np.zeros(len(digests)), LEVEL)
+    loss = relative_loss(risk[rows], LEVEL)
+    return ScoredPatients(digests, digests, X[rows], risk[rows], np.zeros(len(digests)), loss)
 
 
 def _follow(state: WatchState, X: NDArray[Any], y: NDArray[Any], risk: NDArray[Any], made: int) -> Told:

@@ -11,15 +11,13 @@ from pathlib import Path
 from flows.printer import Printer, repeat
 from flows.transfer import Transferred
 from tasks.audit import AUDIT, Audit, audit_forecast
-from tasks.choose import lock_models
-from tasks.errors import sanitize_errors
-from tasks.evaluate import evaluate_site
+from tasks.errors import sanitize_errors, try_to_record
+from tasks.evaluate import evaluate_site, lock_models
 from tasks.labels import remember_labels
 from tasks.publish import publish_halt, write_report
 from tasks.recording import record_site
 from tasks.registry import refuse_altered_champion
 from tasks.run import last_run
-from tasks.site_record import SiteRecord
 from tasks.watch import WatchedOutcomes, watch_outcomes
 from tdrop.base import DataError, LabelsRefused, TdropError, Unwritable, counted, plain, read_record, written
 from tdrop.data import fingerprint, no_such_file
@@ -36,7 +34,7 @@ def audit_site(place: Place, site: str, labels: str) -> Transferred:
         run, resolved = last_run(place, site), place.resolve(site)
         refuse_altered_champion(place, site)
         fits, stages = run.trained.fits, run.stages
-        models = lock_models.fn(resolved, fits, stages.choice)
+        models = lock_models.fn(resolved, stages.choice, fits)
         evaluation = evaluate_site.fn(
             *(resolved, stages.encoded, stages.target, fits, models, run.settings.bootstrap, labels),
             labels_needed=True,
@@ -46,7 +44,7 @@ def audit_site(place: Place, site: str, labels: str) -> Transferred:
         remember_labels(place, site, Path(labels))
         with tempfile.TemporaryDirectory(dir=place.site(site), prefix=".record-") as folder:
             report = write_report(place, run.with_evaluation(evaluation, audit), Path(folder))
-            not_recorded = _record(place, report.record)
+            not_recorded = try_to_record(f"site '{site}'", record_site, place, report.record)
         publish_halt(place, site)
         tell_use(place, site, report.summary.use)
         return Transferred(report.summary, not_recorded=not_recorded)
@@ -61,17 +59,6 @@ def watch_known_outcomes(place: Place, site: str, labels: Path) -> WatchedOutcom
     except TdropError as error:
         logger.warning("site %s: the outcomes were not counted by the watch (%s)", site, type(error).__name__)
         return None
-
-
-def _record(place: Place, record: SiteRecord) -> str | None:
-    """Records the audit in MLflow; a sentence where that failed, which costs nothing else."""
-    try:
-        sanitize_errors(record_site)(place, record)
-    except Unwritable:
-        raise
-    except TdropError as error:
-        return f"site '{record.site}' was not recorded in MLflow: {error}"
-    return None
 
 
 def run_audit(site: str, labels: Path, *, contracts: Path, console: Printer) -> None:
@@ -172,7 +159,7 @@ def ladder_sentence(ladder: Ladder) -> str:
         said = f"{many} no change of the risks"
     else:
         interval = "" if rung.gain_low is None else f" ({rung.gain_low:.3f} to {rung.gain_high:.3f})"
-        said = f"{many}: {rung.name} (log loss {rung.log_loss:.3f}, lower by {rung.gain:.3f}{interval})"
+        said = f"{many}: {rung.name} (log loss out of fold {rung.log_loss:.3f}, a gain of {rung.gain:.3f}{interval})"
     more = [point for point in ladder.curve if point.name == ladder.recommended and point.labels > ladder.n]
     if not more:
         return f"{said}."

@@ -10,8 +10,8 @@ from typing import Literal
 import yaml
 
 from flows.printer import Printer, repeat
-from flows.transfer_command import run_transfer
-from tasks.run import TransferSettings
+from flows.transfer_command import Workers, run_transfer
+from tasks.settings import TransferSettings
 from tdrop.base import UsageError
 from tdrop.data import (
     DEMO_ROWS,
@@ -98,8 +98,7 @@ def run_demo(
         settings,
         contracts=contracts,
         console=console,
-        processes=processes,
-        at_once=AT_ONCE,
+        workers=Workers(processes, at_once=AT_ONCE),
         may_stop=(DEMO_STOPPED,),
     )
     console.print(

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from flows import closed_server
 from tdrop.base import TdropError, Unavailable, UsageError
 from tdrop.home import PRIVATE, default_home, interrupt_requested, request_interrupt, write_private
 
@@ -240,7 +239,7 @@ def require_answer(url: str) -> None:
 def prefect_command(port: int) -> list[str]:
     """The command of a Prefect server on this machine alone."""
     return [
-        *(sys.executable, "-m", "uvicorn", "--factory", f"{closed_server.__name__}:create_app"),
+        *(sys.executable, "-m", "uvicorn", "--factory", "flows.closed_server:create_app"),
         *("--host", "127.0.0.1", "--port", str(port), "--log-level", "error", "--lifespan", "on"),
     ]
 

@@ -19,17 +19,27 @@ from prefect import flow, get_run_logger
 from scipy.stats import norm
 
 from flows.transfer import SiteFailed, transfer_sites
-from tasks.errors import sanitize_errors
+from tasks.errors import try_to_record
 from tasks.publish import publish_index
 from tasks.rehearsal import played_records, record_rehearsal
-from tasks.run import TransferSettings
-from tdrop.base import TdropError, Unwritable, UsageError, read_record, write_record
+from tasks.settings import TransferSettings
+from tdrop.base import Task, UsageError, read_record, write_record
 from tdrop.choose import Choice
 from tdrop.contracts import Network, Site
 from tdrop.evaluate import Evaluation
-from tdrop.forecast import REHEARSAL, Forecast, HeldOutSite, Rehearsal, RehearsedSite, SiteNumber
+from tdrop.forecast import (
+    REHEARSAL,
+    SITE_NUMBERS,
+    Forecast,
+    HeldOutSite,
+    Quantity,
+    Rehearsal,
+    RehearsedSite,
+    SiteNumber,
+)
 from tdrop.home import FORECAST, Place, now, prepare_environment, write_private
 from tdrop.methods import have_samples
+from tdrop.metrics import METRICS, OUTCOME_KINDS
 from tdrop.report import render_rehearsal
 
 #: Fewest labelled sites of a rehearsal: one plays, one teaches.
@@ -75,37 +85,31 @@ def rehearse_table(
         results = transfer_sites([site.name for site in sites], settings, again, at_once, scheduler)
     failed = {name: result.sentence for name, result in results.items() if isinstance(result, SiteFailed)}
     rehearsed = tuple(
-        one for site in sites if site.name not in failed and (one := _open_outcomes(played, site)) is not None
+        one
+        for site in sites
+        if site.name not in failed and (one := _open_outcomes(played, site, network.contract(table).task)) is not None
     )
-    rehearsal = Rehearsal(table, now(), rehearsed, failed, all(site.simulated for site in sites))
+    simulated = all(site.simulated for site in sites)
+    rehearsal = Rehearsal(table, now(), rehearsed, failed, simulated, task=network.contract(table).task)
     write_record(folder / REHEARSAL, rehearsal)
     write_private(folder / PAGE, render_rehearsal(rehearsal))
     publish_index(place)
-    return replace(rehearsal, not_recorded=_record(place, played, rehearsal, [site.name for site in sites]))
+    names = [site.name for site in sites]
+    not_recorded = try_to_record(f"the rehearsal of table '{table}'", _record, place, played, rehearsal, names)
+    if not_recorded is not None:
+        get_run_logger().warning(not_recorded)
+    return replace(rehearsal, not_recorded=not_recorded or "")
 
 
-def _record(place: Place, played: Place, rehearsal: Rehearsal, names: Sequence[str]) -> str:
-    """Records the rehearsal in MLflow; a sentence where that failed, which costs nothing else."""
-    try:
-        with _at(played):
-            records = sanitize_errors(played_records)(played, rehearsal)
-        sanitize_errors(record_rehearsal)(place, rehearsal, records, names)
-    except Unwritable:
-        raise
-    except TdropError as error:
-        sentence = f"the rehearsal of table '{rehearsal.table}' was not recorded in MLflow: {error}"
-        get_run_logger().warning(sentence)
-        return sentence
-    return ""
+def _record(place: Place, played: Place, rehearsal: Rehearsal, names: Sequence[str]) -> None:
+    """Records the rehearsal in MLflow, with what each site's record says where it played."""
+    with _at(played):
+        records = played_records(played, rehearsal)
+    record_rehearsal(place, rehearsal, records, names)
 
 
 def require_rehearsable(network: Network, table: str) -> tuple[Site, ...]:
     """The labelled sites of a table; a UsageError where there are too few to play."""
-    if network.contract(table).task != "binary":
-        raise UsageError(
-            f"table '{table}' predicts several classes or a number, and a rehearsal is for outcomes that happen or "
-            "not; transfer to each site and audit it instead"
-        )
     sites = network.labelled(table)
     if len(sites) < FEWEST:
         known = ", ".join(site.name for site in sites) or "none"
@@ -172,20 +176,21 @@ def _set(environment: Mapping[str, str | None]) -> None:
             os.environ[name] = value
 
 
-def _open_outcomes(place: Place, site: Site) -> RehearsedSite | None:
-    """What the opened outcomes say of one site; None where they say nothing about ranking."""
-    folder = place.latest(site.name)
+def _open_outcomes(place: Place, site: Site, task: Task) -> RehearsedSite | None:
+    """What the opened outcomes say of one site; None where they say nothing about the first number."""
+    folder, first = place.latest(site.name), OUTCOME_KINDS[task].headline
     evaluation = Evaluation.from_dict(json.loads((folder / "evaluation.json").read_text(encoding="utf-8")))
     chosen = read_record(Choice, folder / "choice.json").method
     spread = have_samples(tuple(evaluation.methods))
-    values = {method: evaluation.value(method, "auroc") for method in evaluation.methods if spread.get(method, True)}
-    aurocs = {method: value for method, value in values.items() if value is not None}
-    seen = _seen(site.name, evaluation, chosen)
-    if chosen not in aurocs or seen is None:
+    values = {method: evaluation.value(method, first) for method in evaluation.methods if spread.get(method, True)}
+    measured = {method: value for method, value in values.items() if value is not None}
+    seen = _seen(site.name, evaluation, chosen, task)
+    if chosen not in measured or seen is None:
         return None
-    losses = [evaluation.value(method, "log_loss") for method in aurocs]
-    expected, low, high = _expected(folder, chosen)
-    best = max(aurocs, key=lambda method: aurocs[method])
+    losses = [loss for method in measured if (loss := evaluation.value(method, "log_loss")) is not None]
+    expected, low, high = _expected(folder, chosen, first)
+    pick = max if METRICS[first].better == "higher" else min
+    best = pick(measured, key=lambda method: measured[method])
     return RehearsedSite(
         site=site.name,
         title=site.title,
@@ -193,46 +198,45 @@ def _open_outcomes(place: Place, site: Site) -> RehearsedSite | None:
         chosen=chosen,
         seen=seen,
         best=best,
-        best_auroc=aurocs[best],
-        best_log_loss=min(loss for loss in losses if loss is not None),
+        best_value=measured[best],
+        best_log_loss=min(losses, default=None),
         expected=expected,
         low=low,
         high=high,
-        error_left=evaluation.value(chosen, "retained_error_20_expected"),
+        error_left=evaluation.value(chosen, OUTCOME_KINDS[task].error_left),
+        task=task,
     )
 
 
-#: Numbers of an evaluation by their names among those of held-out sites.
-_NUMBERS: Mapping[str, SiteNumber] = {
-    "auroc": "auroc",
-    "log_loss": "log_loss",
-    "error_rate": "error_rate",
-    "net_benefit": "net_benefit",
-    "calibration_slope": "slope",
-}
+#: Names in an evaluation of numbers that are compared between sites, where they differ.
+_NAMES: Mapping[str, str] = {"slope": "calibration_slope"}
 
 
-def _seen(site: str, evaluation: Evaluation, method: str) -> HeldOutSite | None:
+def _seen(site: str, evaluation: Evaluation, method: str, task: Task) -> HeldOutSite | None:
     """How a method did, with sampling variances from the intervals; None where a number could not be measured."""
-    rate, expected = evaluation.value(method, "outcome_rate"), evaluation.value(method, "mean_risk")
     patients = int(evaluation.labelled or 0)
-    values: dict[SiteNumber, float] = {}
+    values: dict[str, Any] = {}
     variances: dict[SiteNumber, float] = {}
-    for metric, number in _NUMBERS.items():
-        row = evaluation.row(method, metric, seed=0)
+    wanted = [name for name in SITE_NUMBERS if name in OUTCOME_KINDS[task].site_numbers and name != "observed_expected"]
+    for number in wanted:
+        row = evaluation.row(method, _NAMES.get(number, number), seed=0)
         if row is not None and row.value is not None and row.low is not None and row.high is not None:
             values[number] = row.value
             variances[number] = ((row.high - row.low) / (2 * float(norm.ppf(0.975)))) ** 2
-    if not rate or not expected or len({*values, "slope"}) < len(_NUMBERS):
+    if {*wanted} - {*values, "slope"}:
+        return None
+    if task != "binary":
+        return HeldOutSite(site, patients, None, variances=variances, **values)
+    rate, expected = evaluation.value(method, "outcome_rate"), evaluation.value(method, "mean_risk")
+    if not rate or not expected:
         return None
     ratio = rate / expected
     variances["observed_expected"] = ratio**2 * (1 - rate) / (rate * patients)
-    numbers = (values["auroc"], values["log_loss"], values["error_rate"], values["net_benefit"], ratio)
-    return HeldOutSite(site, patients, round(patients * rate), *numbers, values.get("slope"), variances)
+    return HeldOutSite(site, patients, round(patients * rate), observed_expected=ratio, variances=variances, **values)
 
 
-def _expected(folder: Path, chosen: str) -> tuple[float | None, float | None, float | None]:
+def _expected(folder: Path, chosen: str, quantity: Quantity) -> tuple[float | None, float | None, float | None]:
     if not (folder / FORECAST).is_file():
         return None, None, None
-    answer = read_record(Forecast, folder / FORECAST).find(chosen)
+    answer = read_record(Forecast, folder / FORECAST).find(chosen, quantity)
     return (None, None, None) if answer is None else (answer.value, answer.low, answer.high)

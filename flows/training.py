@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from prefect import get_run_logger
 from prefect.futures import PrefectFuture
 
-from tasks.choose import score_methods
+from tasks.evaluate import score_methods
 from tasks.evidence import fitted_propensity
-from tasks.run import Trained, TransferSettings
+from tasks.run import Trained
+from tasks.settings import TransferSettings
 from tasks.train import (
     FIRST_SEED,
     fit_seed,
@@ -22,95 +23,84 @@ from tasks.train import (
 )
 from tdrop.base import FitError, TdropError, Unwritable, describe, used_up
 from tdrop.choose import Trial, mark_picked, pick_members, pick_place
-from tdrop.home import Place, Ref, advance, expect, raise_if_interrupted, reach
+from tdrop.home import Ref, ResolvedSite, advance, expect, raise_if_interrupted, reach
 from tdrop.methods import COMMITTEE, SITE_INPUT
 
 
-def train(place: Place, site: str, encoded: Ref, matching: Ref, settings: TransferSettings, level: float) -> Trained:
+def train(site: ResolvedSite, encoded: Ref, matching: Ref, settings: TransferSettings) -> Trained:
     """Gives every method the same trials, refits the picked one per seed, scores it out of fold, and forms a committee.
 
     Args:
-        place: Where to read and write.
-        site: Name of the site, for progress and messages.
+        site: The target site.
         encoded: Both cohorts.
         matching: The matched validation rows.
         settings: Methods, trials, seeds.
-        level: Level of the site's intervals.
     """
     trained = Trained()
     methods = settings.chosen_methods()
-    expect(site, "tune", sum(len(planned_trials(method, settings)) for method in methods))
+    expect(site.name, "tune", sum(len(planned_trials(method, settings)) for method in methods))
     # All methods are under way before the first is waited for; a method's refits follow its last trial.
-    tuned = {method: tune_method.submit(place, site, encoded, matching, method, settings) for method in methods}
+    tuned = {method: tune_method.submit(site, encoded, matching, method, settings) for method in methods}
     weighed = settings.criterion == "importance_weighted"
-    propensity = fitted_propensity(place, encoded) if weighed else None
+    propensity = fitted_propensity(site, encoded) if weighed else None
     refits: dict[str, list[PrefectFuture[Ref]]] = {}
     tried: dict[str, Ref] = {}
     ablations: dict[str, PrefectFuture[Ref]] = {}
     for method, future in tuned.items():
-        ref = _pick(site, method, future, trained)
+        ref = _pick(site.name, method, future, trained)
         if ref is None:
             continue
         tried[method] = ref
         # What a refit needs is the settings; sums of patients' losses stay in the store.
         chosen = replace(trained.picked[method], losses=None, matched_losses=None)
         refits[method] = [
-            fit_seed.submit(place, encoded, method, chosen, seed, settings, level) for seed in range(settings.seeds)
+            fit_seed.submit(site, encoded, method, chosen, seed, settings) for seed in range(settings.seeds)
         ]
-        ablations |= _submit_ablation(place, encoded, method, chosen, settings, level)
+        if (ablation := without_target(chosen)) is not None:
+            # Shows what the target's unlabelled patients did.
+            purpose = "without unlabelled patients "
+            ablations[method] = fit_seed.submit(site, encoded, method, ablation, FIRST_SEED, settings, purpose)
         if propensity is not None:
-            refits[method].append(score_out_of_fold.submit(place, encoded, propensity, method, ref))
-    expect(site, "fit", sum(map(len, refits.values())))
+            refits[method].append(score_out_of_fold.submit(site, encoded, propensity, method, ref))
+    expect(site.name, "fit", sum(map(len, refits.values())))
     for method, futures in refits.items():
-        refs = collect_fits(site, method, futures, trained)
+        refs = collect_fits(site.name, method, futures, trained)
         if refs is not None:
             trained.fits[method] = refs[: settings.seeds]
             if weighed:
                 trained.folds[method] = refs[-1]
     if not trained.fits:
-        raise FitError(f"site '{site}': every method failed, the first with: {next(iter(trained.failed.values()))}")
-    _collect_ablations(
-        site, {method: ablation for method, ablation in ablations.items() if method in trained.fits}, trained
-    )
+        raise FitError(
+            f"site '{site.name}': every method failed, the first with: {next(iter(trained.failed.values()))}"
+        )
+    _collect_ablations(site.name, ablations, trained)
     if settings.committee:
         members = pick_members(score_methods(trained.picked, trained.folds), criterion=settings.criterion)
         if members:
             _form_committee(
-                site,
-                {name: tried[name] for name in members},
-                trained,
-                Joining(place, encoded, matching, propensity, settings, level),
+                site, encoded, matching, propensity, settings, {name: tried[name] for name in members}, trained
             )
     return trained
 
 
-@dataclass(frozen=True)
-class Joining:
-    """What a committee is formed from, besides its members."""
-
-    place: Place
-    encoded: Ref
-    matching: Ref
-    propensity: Ref | None
-    settings: TransferSettings
-    level: float
-
-
-def _form_committee(site: str, trials: Mapping[str, Ref], trained: Trained, by: Joining) -> None:
+def _form_committee(
+    site: ResolvedSite,
+    encoded: Ref,
+    matching: Ref,
+    propensity: Ref | None,
+    settings: TransferSettings,
+    trials: Mapping[str, Ref],
+    trained: Trained,
+) -> None:
     """Adds the committee to what was trained, as if it were one more method."""
     try:
-        trial = join_trials(by.place, by.encoded, by.matching, trials)
-        members = [{name: trained.fits[name][seed] for name in trials} for seed in range(by.settings.seeds)]
-        fits = [
-            join_fits(by.place, by.encoded, fits, trial, seed, by.settings, by.level)
-            for seed, fits in enumerate(members)
-        ]
-        folds = (
-            None if by.propensity is None else score_out_of_fold(by.place, by.encoded, by.propensity, COMMITTEE, trial)
-        )
+        trial = join_trials(site, encoded, matching, trials)
+        members = [{name: trained.fits[name][seed] for name in trials} for seed in range(settings.seeds)]
+        fits = [join_fits(site, encoded, fits, trial, seed, settings) for seed, fits in enumerate(members)]
+        folds = None if propensity is None else score_out_of_fold(site, encoded, propensity, COMMITTEE, trial)
     except Exception as error:
         raise_if_interrupted()
-        _set_aside(site, COMMITTEE, error, trained)
+        _set_aside(site.name, COMMITTEE, error, trained)
         return
     trained.picked[COMMITTEE] = replace(trial.record(Trial, "trial.json"), picked=True)
     trained.trials[COMMITTEE] = [trained.picked[COMMITTEE]]
@@ -119,21 +109,10 @@ def _form_committee(site: str, trials: Mapping[str, Ref], trained: Trained, by: 
         trained.folds[COMMITTEE] = folds
 
 
-def _submit_ablation(
-    place: Place, encoded: Ref, method: str, picked: Trial, settings: TransferSettings, level: float
-) -> dict[str, PrefectFuture[Ref]]:
-    """Starts a fit without the target's unlabelled patients where the method used them, to show what they did."""
-    ablation = without_target(picked)
-    if ablation is None:
-        return {}
-    purpose = "without unlabelled patients "
-    return {method: fit_seed.submit(place, encoded, method, ablation, FIRST_SEED, settings, level, purpose)}
-
-
 def _collect_ablations(site: str, futures: Mapping[str, PrefectFuture[Ref]], trained: Trained) -> None:
-    for method, future in futures.items():
+    for method in [method for method in futures if method in trained.fits]:
         try:
-            trained.ablations[method] = future.result()
+            trained.ablations[method] = futures[method].result()
         except Exception as error:  # a figure is lost, and no method
             raise_if_interrupted()
             if isinstance(error, Unwritable):

@@ -23,32 +23,23 @@ from prefect.states import Cancelled, Completed, Crashed, Failed
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows.orchestration import is_server_lost
+from flows.shift import compare_with_source
 from flows.training import train
-from tasks.batches import remember_proposal, stands_for
-from tasks.choose import choose_method, forecast_site, lock_models
-from tasks.evaluate import evaluate_site
+from tasks.errors import try_to_record
+from tasks.evaluate import choose_method, evaluate_site, forecast_site, lock_models
 from tasks.gather import SUMMARY
 from tasks.labels import remembered_labels
-from tasks.prepare import (
-    encode_pair,
-    gather_new_patients,
-    look_for_changes,
-    pool_sources,
-    read_and_check,
-    require_usable,
-)
+from tasks.new_patients import remember_proposal, stands_for
+from tasks.prepare import gather_new_patients, look_for_changes
 from tasks.publish import escape_markdown, publish_halt, publish_index
 from tasks.report import leave_page, publish_report, record_in_mlflow
-from tasks.run import Compared, Run, Stages, TransferSettings, picked_tolerance
-from tasks.shift import estimate_site_shift, match_validation
-from tdrop.base import SiteStopped, TdropError, Unwritable, describe, plain, read_record, used_up, written
+from tasks.run import Run, Stages, picked_tolerance
+from tasks.settings import TransferSettings
+from tdrop.base import SiteStopped, TdropError, Unwritable, describe, plain, read_record, used_up
 from tdrop.choose import Choice
-from tdrop.contracts import Validation
-from tdrop.data import Encoder
 from tdrop.evaluate import Evaluation
 from tdrop.forecast import Forecast
 from tdrop.home import (
-    ENCODER,
     FORECAST,
     REFUSED,
     SENTENCE,
@@ -73,7 +64,7 @@ from tdrop.home import (
     write_status,
 )
 from tdrop.report import SiteSummary
-from tdrop.shift import Matching, Shift, require_source_outcomes
+from tdrop.shift import Shift, require_source_outcomes
 
 #: Threads only wait for worker processes; a few more than cores keep those busy.
 THREADS = 2 * (os.cpu_count() or 1) + 2
@@ -282,12 +273,12 @@ def run_pipeline(site: ResolvedSite, settings: TransferSettings, inputs: Inputs)
     compared = compare_with_source(site, inputs.source_data, inputs.target_data)
     grounds = compared.shift.record(Shift, "shift.json").grounds
     require_source_outcomes(site.name, grounds, settings.folds)
-    encoded, level = compared.encoded, site.site.decision.interval_level
-    trained = train(site.place, site.name, encoded, compared.matching, settings, level)
+    encoded = compared.encoded
+    trained = train(site, encoded, compared.matching, settings)
     choice = choose_method(site, trained.picked, trained.folds, settings.criterion)
     chosen = choice.record(Choice, "choice.json").method
     emit_progress(site.name, "choose", detail=chosen, public=chosen)
-    models = lock_models(site, trained.fits, choice)
+    models = lock_models(site, choice, trained.fits)
     expected = forecast_site(site, encoded, trained.folds, trained.fits, models, choice)
     emit_progress(site.name, "forecast", detail=_expected(expected, chosen))
     # Of new patients, who take the place of the extract's, no outcome is known.
@@ -299,37 +290,6 @@ def run_pipeline(site: ResolvedSite, settings: TransferSettings, inputs: Inputs)
     emit_progress(site.name, "evaluate", detail=_evaluated(evaluation))
     stages = Stages(**vars(compared), choice=choice, models=models, evaluation=evaluation, forecast=expected)
     return publish(site.place, Run(site.name, settings, trained, stages))
-
-
-def compare_with_source(site: ResolvedSite, source_data: Sequence[str], target_data: str) -> Compared:
-    """Everything before training: source, target, encoded, shift and matching."""
-    sources = zip(site.resolved_sources(), source_data, strict=True)
-    source = pool_sources(site, [_read(own, data, None) for own, data in sources])
-    target = _read(site, target_data, source)
-    encoded = encode_pair(site, source, target)
-    encoder = encoded.record(Encoder, ENCODER)
-    without = f"; not recorded here and left out: {', '.join(encoder.left_out)}" if encoder.left_out else ""
-    if encoder.without_indicator:
-        without += f"; whether a value is missing is left out for: {', '.join(encoder.without_indicator)}"
-    features = f"{len(encoder.features)} features{without}"
-    emit_progress(site.name, "encode", detail=features, public=features)
-    shift = estimate_site_shift(site, encoded, target)
-    verdict = shift.record(Shift, "shift.json").verdict
-    emit_progress(site.name, "estimate shift", detail=verdict, public=verdict)
-    matching = match_validation(site, encoded)
-    retained = matching.record(Matching, "matching.json").retained
-    emit_progress(site.name, "match", detail=f"{retained} source patients set aside that resemble the site's")
-    return Compared(source, target, encoded, shift, matching)
-
-
-def _read(site: ResolvedSite, data: str, source: Ref | None) -> Ref:
-    """Reads and checks an extract, and stops where it must not be used."""
-    prepared = read_and_check(site, data, source)
-    validation = prepared.record(Validation, "validation.json")
-    used = "none" if validation.stopped else written(validation.used)
-    emit_progress(site.name, "read and check", detail=f"{written(validation.read)} rows read, {used} used")
-    require_usable(site, prepared)
-    return prepared
 
 
 def _expected(ref: Ref | None, chosen: str) -> str:
@@ -354,15 +314,10 @@ def publish(place: Place, run: Run) -> Transferred:
     with tempfile.TemporaryDirectory(dir=place.site(run.site), prefix=".record-") as folder:
         report = publish_report(place, run, folder)
         emit_progress(run.site, "report", detail=str(place.latest(run.site) / "report.html"))
-        try:
-            record_in_mlflow(place, report.record)
-        except (Interrupted, Unwritable):
-            raise
-        except Exception as error:
-            reason = str(error) if isinstance(error, TdropError) else type(error).__name__
-            sentence = f"site '{run.site}' was not recorded in MLflow: {reason}"
-            get_run_logger().warning(sentence)
-            return Transferred(report.summary, not_recorded=sentence)
+        not_recorded = try_to_record(f"site '{run.site}'", record_in_mlflow, place, report.record)
+    if not_recorded is not None:
+        get_run_logger().warning(not_recorded)
+        return Transferred(report.summary, not_recorded=not_recorded)
     methods = f"{len(report.record.methods)} methods in MLflow"
     emit_progress(run.site, "record", detail=methods, public=methods)
     return Transferred(report.summary)

@@ -6,30 +6,83 @@ import json
 import os
 import re
 import time
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from flows.cluster import check_runner, dask_scheduler
 from flows.console import watching
 from flows.orchestration import prefect_server
 from flows.printer import Printer, repeat
-from tasks.run import TransferSettings
-from tdrop.base import TdropError, UsageError, plain
-from tdrop.data import fingerprint
-from tdrop.evaluate import Evaluation
+from tasks.settings import TransferSettings
+from tdrop.base import TdropError, Unavailable, UsageError, did_you_mean, plain
 from tdrop.home import Place, busy_seconds, reset_spans, worker_processes
 from tdrop.methods import COMMITTEE, label, method_names
 
 if TYPE_CHECKING:
     from flows.transfer import Transferred
+    from tdrop.evaluate import Evaluation
 
-#: Sites under way together: on a cluster one site's trials rarely fill every worker.
-AT_ONCE = {"processes": 1, "dask": 4}
+#: Where fits run, with the number of sites under way together: on a cluster one site's trials rarely fill every worker.
+RUNNERS: Mapping[str, int] = {"processes": 1, "dask": 4}
+CONNECT_LIMIT_SECONDS = 15
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Where the fits of a command run.
+
+    Attributes:
+        processes: Worker processes of this machine; None for one per core, 0 for none.
+        runner: `processes` or `dask`.
+        address: Of a Dask scheduler; None for one of this machine.
+        at_once: Sites under way together; None for what suits the runner.
+    """
+
+    processes: int | None = None
+    runner: str = "processes"
+    address: str | None = None
+    at_once: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.runner not in RUNNERS:
+            raise UsageError(f"unknown runner '{self.runner}'{did_you_mean(self.runner, RUNNERS)}")
+        if self.runner == "processes" and self.address is not None:
+            raise UsageError("--address is for a Dask scheduler; add --runner dask")
+        if self.runner == "dask" and find_spec("prefect_dask") is None:
+            raise UsageError("the dask runner needs an extra: pip install 'tdrop[cluster]'")
+
+    @property
+    def sites_at_once(self) -> int:
+        """Sites under way together."""
+        return self.at_once or RUNNERS[self.runner]
+
+    @contextmanager
+    def ready(
+        self, place: Place, sites: Sequence[str], console: Printer, meanwhile: Callable[[], None] = lambda: None
+    ) -> Iterator[str | None]:
+        """Shows progress, starts workers and makes sure of a Prefect server; yields a Dask scheduler's address.
+
+        Args:
+            place: Where the flows read and write.
+            sites: Whose progress is shown.
+            console: Where.
+            meanwhile: Work that needs no server, done while one starts.
+        """
+        # Flow runs find the contracts here, in this process and in those that it starts.
+        os.environ["TDROP_CONTRACTS"] = place.contracts
+        with (
+            watching(sites, console.progress),
+            worker_processes(0 if self.runner == "dask" else self.processes),
+            prefect_server(meanwhile),
+            dask_scheduler(self.address) if self.runner == "dask" else nullcontext() as scheduler,
+        ):
+            yield scheduler
 
 
 def run_transfer(
@@ -38,37 +91,22 @@ def run_transfer(
     *,
     contracts: Path,
     console: Printer,
-    processes: int | None = None,
+    workers: Workers,
     again: bool = False,
     new_patients: bool = False,
-    runner: str = "processes",
-    address: str | None = None,
-    at_once: int | None = None,
     may_stop: Collection[str] = (),
 ) -> None:
     """Transfers to the sites, prints the results, and fails when a site failed that is not in `may_stop`."""
-    # Flow runs find both here, in this process and in those that it starts.
-    os.environ["TDROP_CONTRACTS"] = str(contracts.absolute())
-    place = Place.at()
-    network = place.network()
-    for site in sites:
-        network.target(site)
     if new_patients and len(sites) > 1:
         raise UsageError("--new-patients is about one site; name the one whose batches are meant")
-    settings.chosen_methods()
-    check_runner(runner, address)
-    started = time.monotonic()
-    with ExitStack() as stack:
-        stack.enter_context(watching(sites, console.progress))
-        stack.enter_context(worker_processes(0 if runner == "dask" else processes))
-        stack.enter_context(prefect_server(meanwhile=lambda: _read_extracts(place, sites)))
-        scheduler = stack.enter_context(dask_scheduler(address)) if runner == "dask" else None
+    place, started = Place.at(contracts=contracts), time.monotonic()
+    with workers.ready(place, sites, console, lambda: _read_extracts(place, sites)) as scheduler:
         from flows.transfer import SiteFailed, Transferred, transfer_network, transfer_sites
 
         ready = time.monotonic()
         reset_spans()
         run: Any = partial(transfer_sites, new_patients=new_patients) if len(sites) == 1 else transfer_network
-        results = run(list(sites), settings, again, at_once or AT_ONCE[runner], scheduler)
+        results = run(list(sites), settings, again, workers.sites_at_once, scheduler)
         elapsed = time.monotonic() - ready
     console.answer({"sites": {site: result.to_json() for site, result in results.items()}})
     failed = {site: result.sentence for site, result in results.items() if isinstance(result, SiteFailed)}
@@ -77,7 +115,7 @@ def run_transfer(
         console.print(sentence, style="red", markup=False)
     _show(place, done, console)
     _say_next(done, contracts, console)
-    if runner == "processes":  # what a cluster's workers spent is not known here
+    if workers.runner == "processes":  # what a cluster's workers spent is not known here
         _show_time(console, elapsed, ready - started)
     problems = failed | {site: result.not_recorded for site, result in done.items() if result.not_recorded}
     if counted := [sentence for site, sentence in problems.items() if site not in may_stop]:
@@ -85,30 +123,15 @@ def run_transfer(
 
 
 def run_rehearsal(
-    table: str,
-    settings: TransferSettings,
-    *,
-    contracts: Path,
-    console: Printer,
-    processes: int | None = None,
-    again: bool = False,
-    runner: str = "processes",
-    address: str | None = None,
-    at_once: int | None = None,
+    table: str, settings: TransferSettings, *, contracts: Path, console: Printer, workers: Workers, again: bool = False
 ) -> None:
     """Rehearses a table and prints what came of it; fails where a site could not play or nothing was recorded."""
-    os.environ["TDROP_CONTRACTS"] = str(contracts.absolute())
-    place = Place.at()
-    check_runner(runner, address)
+    place = Place.at(contracts=contracts)
     from flows.rehearse import PAGE, rehearsal_folder, rehearse_table, require_rehearsable
 
     sites = [site.name for site in require_rehearsable(place.network(), table)]
-    with ExitStack() as stack:
-        stack.enter_context(watching(sites, console.progress))
-        stack.enter_context(worker_processes(0 if runner == "dask" else processes))
-        stack.enter_context(prefect_server())
-        scheduler = stack.enter_context(dask_scheduler(address)) if runner == "dask" else None
-        rehearsal: Any = rehearse_table(table, settings, again, at_once or AT_ONCE[runner], scheduler)
+    with workers.ready(place, sites, console) as scheduler:
+        rehearsal: Any = rehearse_table(table, settings, again, workers.sites_at_once, scheduler)
     console.answer(plain(rehearsal))
     for sentence in rehearsal.sentences():
         console.print(f"- {sentence}")
@@ -122,19 +145,18 @@ def _read_extracts(place: Place, sites: Sequence[str]) -> None:
 
     Whatever goes wrong here goes wrong again in the flow, which says so.
     """
-    from tasks.prepare import pool_sources, read_and_check
+    from flows.shift import fingerprints, read_extracts
 
-    with suppress(TdropError):
-        for name in sites:
+    for name in sites:
+        with suppress(TdropError):
             site = place.resolve(name)
-            where = {"home": place.root, "base": site.network.base}
-            sources = site.resolved_sources()
-            prepared = [read_and_check.fn(own, fingerprint(own.site, **where)) for own in sources]
-            read_and_check.fn(site, fingerprint(site.site, **where), pool_sources(site, prepared))
+            read_extracts(site, *fingerprints(site))
 
 
 def _show(place: Place, done: Mapping[str, Transferred], console: Printer) -> None:
     """Prints sites x methods and where to look next."""
+    from tdrop.evaluate import Evaluation
+
     table = Table(title=None, header_style="bold")
     table.add_column("method")
     evaluations = {}
@@ -221,3 +243,22 @@ def _show_time(console: Printer, elapsed: float, start_up: float) -> None:
         f"{elapsed:.0f} s after a start-up of {start_up:.0f} s: {busy:.0f} s fitting and sampling, "
         f"{elapsed - busy:.0f} s orchestration ({share:.0%})."
     )
+
+
+@contextmanager
+def dask_scheduler(address: str | None) -> Iterator[str]:
+    """The address of a Dask scheduler that answers: the one given, or one of processes of this machine."""
+    from distributed import Client, LocalCluster
+
+    if address is None:
+        # One thread per worker: torch keeps state per process. No dashboard: nobody asked for a port.
+        with LocalCluster(n_workers=os.cpu_count() or 1, threads_per_worker=1, dashboard_address=None) as cluster:
+            yield str(cluster.scheduler_address)
+        return
+    try:
+        Client(address, timeout=CONNECT_LIMIT_SECONDS).close()
+    except (OSError, ValueError) as error:
+        raise Unavailable(
+            f"no Dask scheduler answers at '{address}' ({type(error).__name__}); expected e.g. tcp://host:8786"
+        ) from error
+    yield address

@@ -10,7 +10,7 @@ import pandas as pd
 from rich.markup import escape
 
 from flows.printer import Printer
-from tdrop.base import SiteStopped, TdropError, plain, write_record, written
+from tdrop.base import TdropError, plain, write_record, written
 from tdrop.contracts import Validation
 from tdrop.data import prepare, write_patients
 from tdrop.home import LETTER, Place, replacing
@@ -57,20 +57,7 @@ def check_site(place: Place, site: str) -> SiteChecked:
     return SiteChecked(prepared.validation, str(folder), message, source_problem)
 
 
-def run_validate(site: str | None, *, contracts: Path, console: Printer) -> None:
-    """Validates one site, or all, and prints the findings; raises when one is stopped."""
-    place = Place.at(contracts=contracts)
-    network = place.network()
-    sites = [network.site(site).name] if site is not None else sorted(network.sites)
-    results, problems = check_sites(sites, place, contracts, console)
-    console.answer({"sites": results})
-    if problems:
-        raise SiteStopped("; ".join(problems))
-
-
-def check_sites(
-    sites: Sequence[str], place: Place, contracts: Path, console: Printer
-) -> tuple[list[dict[str, object]], list[str]]:
+def check_sites(sites: Sequence[str], place: Place, console: Printer) -> tuple[list[dict[str, object]], list[str]]:
     """Validates sites and prints the findings; returns what was found at each, and why some must not be used."""
     problems: list[str] = []
     results: list[dict[str, object]] = []

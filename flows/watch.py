@@ -1,6 +1,7 @@
 """The flow of a model in use: new batches are scored and counted, and where they are too far away a candidate is made.
 
-A person promotes it; nothing else changes what patients get.
+A person promotes it; nothing else changes what patients get. Below it are the flows of quick work for deployments:
+check an extract, score a batch.
 """
 
 from __future__ import annotations
@@ -8,22 +9,24 @@ from __future__ import annotations
 from typing import Any
 
 from prefect import flow, get_run_logger, task
-from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
 from flows.transfer import Transferred, transfer_site
+from flows.validate import check_site
 from tasks.batches import PickedUp, pick_up, retrain_due
 from tasks.errors import RETRY_UNAVAILABLE, sanitize_errors
 from tasks.governance import foresees
-from tasks.run import TransferSettings
+from tasks.score import Scored, score_batch
+from tasks.settings import TransferSettings
 from tdrop.base import DataError
+from tdrop.disclosure import conceal_validation
 from tdrop.home import Place, prepare_environment
 from tdrop.report import watch_without_counts
 from tdrop.watch import WatchState, advise, stand_of
 
 
-@task(task_run_name="pick up batches {site}", cache_policy=NO_CACHE, **RETRY_UNAVAILABLE)
+@task(task_run_name="pick up batches {site}", **RETRY_UNAVAILABLE)
 @sanitize_errors
 def pick_up_batches(place: Place, site: str) -> PickedUp:
     """Scores every new batch and updates the watch."""
@@ -81,3 +84,23 @@ def _propose(place: Place, state: WatchState, settings: TransferSettings) -> lis
     if verdict == "stop":
         return ["a transfer for the new patients ended with the verdict stop: it made no candidate"]
     return [f"a candidate for the new patients was trained (verdict {verdict}); a person may promote it"]
+
+
+@flow(name="validate-site", flow_run_name="validate {site}", persist_result=False)
+def validate_site(site: str) -> Any:
+    """Checks one site's extract against its contract; the run fails where the extract must not be used."""
+    prepare_environment()
+    place = Place.at()
+    checked = sanitize_errors(check_site)(place, site)
+    if not checked.validation.stopped:
+        return Completed(message="the extract may be used", data=checked)
+    shown = conceal_validation(checked.validation, place.network().site(site).disclosure)
+    ending: State[Any] = Failed(name="Stopped", message=shown.reason)
+    return ending
+
+
+@flow(name="score-site", flow_run_name="score {site}", persist_result=False)
+def score_site(site: str, file: str) -> Scored:
+    """Checks a batch, predicts with the champion, and compares the batch with the patients it was made for."""
+    prepare_environment()
+    return sanitize_errors(score_batch)(Place.at(), site, file)

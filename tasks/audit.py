@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,12 +18,12 @@ from tdrop.base import DataError, Method, Task, read_arrays, read_record, write_
 from tdrop.evaluate import (
     ALL,
     Evaluation,
+    FeatureScale,
     Ladder,
     OutcomeSupport,
     choose_prior,
     climb,
     measure_support,
-    scale_by_source,
     site_models,
 )
 from tdrop.forecast import (
@@ -46,10 +45,10 @@ from tdrop.forecast import (
     read_ledger,
     split_drop,
 )
-from tdrop.home import FORECAST, PREDICTIONS, RISKS, Place, Ref, Store, load_pair, load_summary, now
+from tdrop.home import FORECAST, RISKS, Place, Ref, Store, load_pair, now
 from tdrop.methods import build
 from tdrop.metrics import per_row_log_loss, per_row_loss
-from tdrop.shift import Shift, judge_known_outcomes
+from tdrop.shift import judge_known_outcomes
 
 LEDGER = "ledger.jsonl"
 
@@ -150,7 +149,8 @@ def audit_forecast(place: Place, run: Run, evaluation: Ref) -> Ref | None:
         listed = None
 
     def build(folder: Path) -> None:
-        write_record(folder / AUDIT, _audit(place, run, evaluation, known, listed))
+        seen = Evaluation.from_dict(evaluation.json("evaluation.json"))
+        write_record(folder / AUDIT, _audit(place, run, seen, known, listed))
 
     inputs = {
         "evaluation": evaluation.digest,
@@ -163,12 +163,11 @@ def audit_forecast(place: Place, run: Run, evaluation: Ref) -> Ref | None:
 
 
 def _audit_kind(
-    place: Place, run: Run, evaluation: Ref, y: NDArray[Any], listed: LabelList | None, task: Task
+    place: Place, run: Run, evaluation: Evaluation, y: NDArray[Any], listed: LabelList | None, task: Task
 ) -> Audit:
     """The audit of several classes or of a continuous outcome, whose list is a plain random draw."""
     assert run.stages.forecast is not None
     expected = read_record(Forecast, run.stages.forecast.path / FORECAST)
-    folds = {method: ref for method, ref in run.trained.folds.items() if (ref.path / RISKS).is_file()}
     return Audit(
         site=run.site,
         chosen=run.chosen,
@@ -176,19 +175,18 @@ def _audit_kind(
         listed=0 if listed is None else int(np.isfinite(y[listed.rows]).sum()),
         list_size=0 if listed is None else len(listed.rows),
         off_list=0,
-        observations=observe(expected, read_record(Evaluation, evaluation.path / "evaluation.json"), run.chosen, ()),
+        observations=observe(expected, evaluation, run.chosen, ()),
         measured=(),
-        split=_split_kind(place, run, folds, y, task) if run.chosen in folds else None,
+        split=_split_kind(place, run, y, task) if run.chosen in run.folds else None,
         sets=(),
     )
 
 
-def _split_kind(place: Place, run: Run, folds: Mapping[str, Ref], y: NDArray[Any], task: Task) -> DropSplit | None:
+def _split_kind(place: Place, run: Run, y: NDArray[Any], task: Task) -> DropSplit | None:
     """Why the loss changed: the log loss, or the squared error as a share of the outcome's variance at the source."""
     rows = np.flatnonzero(np.isfinite(y))
     fitted = site_propensity(place, run.stages.encoded)
-    kept = read_arrays(folds[run.chosen].path / RISKS)
-    risks = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS).mean
+    kept, risks = read_arrays(run.folds[run.chosen].path / RISKS), run.predictions.mean
     scale = float(kept["y"].std()) or 1.0
     losses = per_row_loss(kept["y"], kept["risk"], task, scale), per_row_loss(y[rows], risks[rows], task, scale)
     chance = fitted.source[kept["rows"]], fitted.target[rows]
@@ -196,14 +194,14 @@ def _split_kind(place: Place, run: Run, folds: Mapping[str, Ref], y: NDArray[Any
     return split_drop(losses, chance, loss=name, rows=(len(fitted.source), len(fitted.target)))
 
 
-def _audit(place: Place, run: Run, evaluation: Ref, labels: KnownLabels, listed: LabelList | None) -> Audit:
+def _audit(place: Place, run: Run, evaluation: Evaluation, labels: KnownLabels, listed: LabelList | None) -> Audit:
     assert run.stages.forecast is not None
     y = labels.y
     task = place.resolve(run.site).contract.task
     if task != "binary":
         return _audit_kind(place, run, evaluation, y, listed, task)
     expected = read_record(Forecast, run.stages.forecast.path / FORECAST)
-    folds = {method: ref for method, ref in run.trained.folds.items() if (ref.path / RISKS).is_file()}
+    folds = run.folds
     evidence = load_evidence(run.stages.encoded, folds, run.trained.fits)
     own = next((one for one in evidence if one.method == run.chosen), evidence[0])
     drawn = None if listed is None else usable_list(listed, y)
@@ -221,11 +219,9 @@ def _audit(place: Place, run: Run, evaluation: Ref, labels: KnownLabels, listed:
         listed=0 if known is None or listed is None else int(np.isfinite(y[listed.rows]).sum()),
         list_size=0 if listed is None else len(listed.rows),
         off_list=0 if known is None else counted - len(known.rows),
-        observations=observe(
-            expected, read_record(Evaluation, evaluation.path / "evaluation.json"), own.method, measured
-        ),
+        observations=observe(expected, evaluation, own.method, measured),
         measured=measured,
-        split=_split(place, run, folds, own, labels, known),
+        split=_split(place, run, own, labels, known),
         sets=list_promises(place, run.stages.encoded, folds, evidence, y, labels.weight),
         ladder=_ladder(place, run, own, labels),
         support=find_support(place, run, labels, expected.threshold or 0.0),
@@ -241,18 +237,17 @@ def _ladder(place: Place, run: Run, own: Evidence, labels: KnownLabels) -> Ladde
     """Compares what the known outcomes could change."""
     outcomes, weights = weighed_outcomes(read_list(place, run.site), run.stages.target.digest, labels)
     source, target = load_pair(run.stages.encoded.path)
-    stopped = run.stages.shift.record(Shift, "shift.json").verdict == "stop"
     return climb(
         outcomes,
         own.target,
         weights,
-        X=scale_by_source(source, target),
-        prior=prior_of_lines(place, place.resolve(run.site).contract.name, stopped=stopped),
-        models=site_models(_methods_to_refit(run, len(source)), source, target, outcomes, weight=labels.weight),
+        X=FeatureScale.from_source(source).apply(target.X),
+        prior=prior_of_lines(place, run.site, stopped=run.shift.verdict == "stop"),
+        models=site_models(methods_to_refit(run, len(source)), source, target, outcomes, weight=labels.weight),
     )
 
 
-def _methods_to_refit(run: Run, rows: int) -> list[Method]:
+def methods_to_refit(run: Run, rows: int) -> list[Method]:
     """The chosen method, or the members of a committee, with their settings; for a large source one that is quick."""
     names = run.choice.members or (run.chosen,)
     if rows > AFFORDABLE_ROWS or any(name not in run.trained.picked for name in names):
@@ -261,17 +256,17 @@ def _methods_to_refit(run: Run, rows: int) -> list[Method]:
     return [build(name, **(picked[name].settings if name in picked else {})) for name in names]
 
 
-def prior_of_lines(place: Place, table: str, *, stopped: bool) -> tuple[float, float]:
+def prior_of_lines(place: Place, site: str, *, stopped: bool) -> tuple[float, float]:
     """How far risks may be off at a site: by its verdict, and by the last rehearsal of its table."""
-    file = place.root / "rehearsals" / table / REHEARSAL
+    file = place.root / "rehearsals" / place.network().site(site).table / REHEARSAL
     return choose_prior(stopped, read_record(Rehearsal, file).intercepts if file.is_file() else ())
 
 
 def find_support(place: Place, run: Run, labels: KnownLabels, threshold: float) -> OutcomeSupport | None:
     """What recalibrated risks are worth by known outcomes; None where neither patients nor outcomes say stop."""
-    risk = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS).mean
+    risk = run.predictions.mean
     off = judge_known_outcomes(labels.y, risk, labels.weight)
-    if run.stages.shift.record(Shift, "shift.json").verdict != "stop" and (off is None or off.verdict != "stop"):
+    if run.shift.verdict != "stop" and (off is None or off.verdict != "stop"):
         return None
     outcomes, weights = weighed_outcomes(read_list(place, run.site), run.stages.target.digest, labels)
     return measure_support(outcomes, risk, threshold, weights)
@@ -325,16 +320,14 @@ def observe(
     return tuple(observations)
 
 
-def _split(
-    place: Place, run: Run, folds: Mapping[str, Ref], own: Evidence, labels: KnownLabels, known: ListOutcomes | None
-) -> DropSplit | None:
+def _split(place: Place, run: Run, own: Evidence, labels: KnownLabels, known: ListOutcomes | None) -> DropSplit | None:
     """Why the log loss changed; None where only one kind of outcome is known."""
     y = labels.y
     rows = np.flatnonzero(np.isfinite(y)) if known is None else known.rows
     if len(np.unique(y[rows])) < 2:
         return None
     fitted = site_propensity(place, run.stages.encoded)
-    kept = read_arrays(folds[own.method].path / RISKS)
+    kept = read_arrays(run.folds[own.method].path / RISKS)
     chance = fitted.source[kept["rows"]], fitted.target[rows]
     losses = per_row_log_loss(own.y, own.source), per_row_log_loss(y[rows], own.target[rows])
     sizes = len(fitted.source), len(fitted.target)

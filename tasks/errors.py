@@ -10,8 +10,10 @@ import functools
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
+from prefect.cache_policies import NO_CACHE
+
 from tdrop.base import Damaged, OutOfTime, TdropError, Unavailable, Unwritable, describe, notice_another_try, used_up
-from tdrop.home import raise_if_interrupted
+from tdrop.home import Interrupted, raise_if_interrupted
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -43,6 +45,18 @@ def sanitize_errors(fn: Callable[P, R]) -> Callable[P, R]:
     return run
 
 
+def try_to_record(what: str, record: Callable[..., object], *args: Any) -> str | None:
+    """Records something in MLflow; returns a sentence where that failed, which costs nothing else."""
+    try:
+        sanitize_errors(record)(*args)
+    except (Interrupted, Unwritable):
+        raise
+    except Exception as error:
+        reason = str(error) if isinstance(error, TdropError) else type(error).__name__
+        return f"{what} was not recorded in MLflow: {reason}"
+    return None
+
+
 def _retry(worth_it: Callable[[Any], bool]) -> dict[str, Any]:
     """Options of a task that is tried again after a failure that is worth it; each further try is announced."""
 
@@ -55,6 +69,7 @@ def _retry(worth_it: Callable[[Any], bool]) -> dict[str, Any]:
         return True
 
     return {
+        "cache_policy": NO_CACHE,
         "retries": len(BACKOFF_SECONDS),
         "retry_delay_seconds": BACKOFF_SECONDS,
         "retry_condition_fn": again,

@@ -62,7 +62,7 @@ def load_kind_evidence(encoded: Ref, folds: Mapping[str, Ref]) -> list[KindEvide
         rows = arrays["rows"]
         persons = None if source.persons is None else source.persons[rows]
         given = (arrays["risk"], arrays["y"].astype(np.float64), arrays["weights"], source.X[rows], target.X)
-        evidence.append(KindEvidence(method, *given, persons=persons))
+        evidence.append(KindEvidence(method, *given, persons=persons, origins=arrays.get("origins")))
     return evidence
 
 

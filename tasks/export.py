@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tasks.run import EARLIER, Run
-from tdrop.base import plain, write_json, write_record
-from tdrop.disclosure import Published, Question, State, disclose, limit, state_of, to_number
+from tasks.stand_ins import leaving_data
+from tdrop.base import DataError, plain, write_json, write_record
+from tdrop.disclosure import Published, Question, State, limit, state_of, to_number
 from tdrop.home import Place, digest_of, keyed, make_folder
 from tdrop.report import ReportData, SiteSummary, report_summary, write_pages
 
@@ -39,9 +40,9 @@ def export_site(place: Place, run: Run, whole: ReportData, folder: Path, word: s
     threshold = limit(whole.site.disclosure)
     make_folder(folder)
     if threshold:
-        return _write_disclosed(place, whole, threshold, folder, word)
+        return _write_disclosed(place, run, whole, threshold, folder, word)
     # Nothing to hide: the site's own page may leave as it is.
-    for name in ("report.html", EARLIER):
+    for name in ("report.html", "details.html", EARLIER):
         if (place.latest(run.site) / name).is_file():
             shutil.copyfile(place.latest(run.site) / name, folder / name)
     write_numbers(whole, folder)
@@ -53,12 +54,12 @@ def published_in(place: Place) -> Published:
     return Published(place.root / "published")
 
 
-def _write_disclosed(place: Place, whole: ReportData, threshold: int, folder: Path, word: str) -> Leaving:
+def _write_disclosed(place: Place, run: Run, whole: ReportData, threshold: int, folder: Path, word: str) -> Leaving:
     """Writes what may leave, or once more what left last where the two together would tell of few patients."""
     published, now, question = published_in(place), patients_of(whole, place), question_of(whole)
     # What is said of the report before must be what left, not what stayed.
     previous = published.before(now, question, SiteSummary)
-    data = replace(disclose(whole, whole.site.disclosure), previous=previous)
+    data = replace(leaving_data(place, run, whole), previous=previous)
     objection = published.objection(now, question, threshold, word=bool(word))
     if not objection:
         published.keep(now, question, lambda files: write_export(data, files), word)
@@ -66,6 +67,20 @@ def _write_disclosed(place: Place, whole: ReportData, threshold: int, folder: Pa
     if not objection:
         return Leaving(data)
     return Leaving(data, f"{objection}: the two together would tell of few, so the report that left last stands")
+
+
+def copy_what_left(place: Place, site: str, folder: Path) -> str:
+    """Copies the report that left last of a site whose home may only be read, and says so in a sentence.
+
+    A new report must be remembered, so that none of nearly the same patients leaves after it.
+    """
+    make_folder(folder)
+    if not published_in(place).copy(site, folder):
+        raise DataError(
+            f"nothing of site '{site}' has left yet, and '{place.root}', which may only be read, cannot remember what "
+            "leaves; run `tdrop export` where it can be written"
+        )
+    return "the home may only be read, so the report that left last is copied"
 
 
 def patients_of(data: ReportData, place: Place | None = None) -> State:

@@ -7,32 +7,37 @@ from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from tasks.audit import AUDIT, Audit, find_support, observe, prior_of_lines, usable_list, weighed_outcomes
-from tasks.champion import CARD_PAGE, champion_folder
 from tasks.evidence import fitted_propensity, load_predictions, load_propensity, unlike_patients
 from tasks.labels import OUTCOMES, KnownLabels, read_list
+from tasks.registry import CARD_PAGE, champion_folder
 from tasks.run import Run
-from tdrop.base import DataError, read_arrays, read_record, write_record
+from tdrop.base import DataError, Indices, read_arrays, read_record, write_json, write_record
 from tdrop.choose import Trial
-from tdrop.contracts import Validation
+from tdrop.contracts import Contract, Validation
 from tdrop.data import CensoringSummary, Encoder, FollowUp, LabelCounts, follow_up_of
 from tdrop.evaluate import (
-    Evaluation,
     LeftOut,
     Moved,
     Recalibration,
     compare_risks,
+    explain_risks,
     measure_left_out,
+    name_moves,
     suggest_recalibration,
+    typical_patient,
 )
 from tdrop.figures import DropoutRates
 from tdrop.forecast import REHEARSAL, Forecast, Observation, Rehearsal
 from tdrop.home import (
     CENSORING,
+    ENCODER,
     FORECAST,
     FRAME,
+    MODEL,
     PREDICTIONS,
     REFUSED,
     SMALL_SOURCES,
@@ -42,14 +47,26 @@ from tdrop.home import (
     ResolvedSite,
     code_digest,
     load_cohort,
+    load_pair,
     load_summary,
     now,
     rows_of,
+    site_stage,
     stage,
 )
+from tdrop.methods import load
 from tdrop.report import Provenance, ReportData, SiteSummary
-from tdrop.served import Promotion, read_batches
-from tdrop.shift import SUPPORTED, Ground, Matching, Shift, judge_benefit, judge_known_outcomes, judge_known_ranking
+from tdrop.served import Promotion
+from tdrop.shift import (
+    SUPPORTED,
+    Ground,
+    Matching,
+    Shift,
+    judge_benefit,
+    judge_known_outcomes,
+    judge_known_predictions,
+    judge_known_ranking,
+)
 
 #: The summary in a report's folder.
 SUMMARY = "summary.json"
@@ -63,7 +80,7 @@ def gather(place: Place, run: Run, promotion: Promotion | None) -> ReportData:
     known = KnownLabels.load(stages.evaluation.path / OUTCOMES)
     y = None if known is None else known.y
     forecast = None if stages.forecast is None else stages.forecast.record(Forecast, FORECAST)
-    labels, refused = (stages.evaluation.path / name for name in ("labels.json", REFUSED))
+    refused = stages.evaluation.path / REFUSED
     return ReportData(
         site=site.site,
         source_title=site.source_title,
@@ -76,20 +93,20 @@ def gather(place: Place, run: Run, promotion: Promotion | None) -> ReportData:
         matching=stages.matching.record(Matching, "matching.json"),
         tuning=_marked_trials(run),
         choice=run.choice,
-        evaluation=Evaluation.from_dict(stages.evaluation.json("evaluation.json")),
+        evaluation=run.evaluation,
         predictions=load_predictions(run.trained.fits),
         y=y,
         weight=None if known is None else known.weight,
         follow_up=None if known is None else known.follow_up,
         followed=_followed(site, stages.source),
-        censoring=_censoring(stages.encoded),
+        censoring=stages.encoded.find(CensoringSummary, CENSORING),
         unlike=unlike_patients(fitted_propensity(place, stages.encoded)),
         source_frame=pd.read_parquet(stages.source.path / FRAME),
         target_frame=pd.read_parquet(stages.target.path / FRAME),
         dropout_rates=_dropout_rates(run),
-        moved=_moved(place, run, known) if site.contract.task == "binary" else (),
+        moved=moved_risks(place, run, known) if site.contract.task == "binary" else (),
         failed_methods=run.trained.failed,
-        labels=read_record(LabelCounts, labels) if labels.is_file() else None,
+        labels=stages.evaluation.find(LabelCounts, "labels.json"),
         refused_labels=stages.evaluation.json(REFUSED)["sentence"] if refused.is_file() else "",
         provenance=_provenance(site, run),
         previous=last_summary(place, run.site),
@@ -102,7 +119,6 @@ def gather(place: Place, run: Run, promotion: Promotion | None) -> ReportData:
         ladder=None if stages.audit is None else stages.audit.record(Audit, AUDIT).ladder,
         left_out=left_out(site, stages.source, stages.encoded),
         unseen_classes=_unseen_classes(run),
-        batches=read_batches(place.site(run.site)),
     )
 
 
@@ -117,18 +133,11 @@ def _followed(site: ResolvedSite, source: Ref) -> dict[str, FollowUp]:
     return followed
 
 
-def _censoring(encoded: Ref) -> CensoringSummary | None:
-    file = encoded.path / CENSORING
-    return read_record(CensoringSummary, file) if file.is_file() else None
-
-
 def _recalibration(place: Place, run: Run, known: KnownLabels) -> Recalibration:
     """What known outcomes suggest, those of a label list weighed by how patients came on it."""
     outcomes, weights = weighed_outcomes(read_list(place, run.site), run.stages.target.digest, known)
-    risk = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS).mean
-    stopped = run.stages.shift.record(Shift, "shift.json").verdict == "stop"
-    prior = prior_of_lines(place, place.resolve(run.site).contract.name, stopped=stopped)
-    return suggest_recalibration(outcomes, risk, weights, left_early=known.weight, prior=prior)
+    prior = prior_of_lines(place, run.site, stopped=run.shift.verdict == "stop")
+    return suggest_recalibration(outcomes, run.predictions.mean, weights, left_early=known.weight, prior=prior)
 
 
 def _observations(
@@ -143,15 +152,16 @@ def _observations(
     if listed is not None and listed.target == run.stages.target.digest and usable_list(listed, known.y) is not None:
         # Who was asked for is no fair sample: only an audit weighs these outcomes.
         return ()
-    return observe(forecast, run.stages.evaluation.record(Evaluation, "evaluation.json"), run.chosen, ())
+    return observe(forecast, run.evaluation, run.chosen, ())
 
 
 def _judged(place: Place, run: Run, labels: KnownLabels | None, threshold: float) -> Shift:
     """The shift under the verdict that known outcomes leave; its stage, made before any was read, stays as it is."""
-    summary = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS)
-    shift, risk = run.stages.shift.record(Shift, "shift.json"), summary.mean
+    summary, shift = run.predictions, run.shift
+    risk = summary.mean
     if summary.task != "binary":
-        return shift
+        level = place.network().site(run.site).decision.interval_level
+        return shift if labels is None else shift.judged(judge_known_predictions(labels.y, summary, level))
     if labels is None:
         return shift.judged(judge_benefit(None, risk, threshold))
     given = (labels.y, risk, labels.weight)
@@ -192,18 +202,26 @@ def _dropout_rates(run: Run) -> dict[str, DropoutRates]:
     return rates
 
 
-def _moved(place: Place, run: Run, known: KnownLabels | None) -> tuple[Moved, ...]:
-    """What unlabelled patients did to the risks of the methods that used them."""
+def moved_risks(place: Place, run: Run, known: KnownLabels | None, rows: Indices | None = None) -> tuple[Moved, ...]:
+    """What unlabelled patients did to the risks of the methods that used them.
+
+    Args:
+        place: Where the site is.
+        run: Its run.
+        known: Outcomes of the patients that count.
+        rows: Which patients count; all of them unless given.
+    """
     fitted = load_propensity(fitted_propensity(place, run.stages.encoded))
     if fitted is None:
         return ()
+    counted = np.arange(len(fitted.target)) if rows is None else rows
     return tuple(
         compare_risks(
             method,
             float(run.trained.picked[method].settings["lambda_"]),
-            load_summary(ablation.path / PREDICTIONS).mean,
-            load_summary(run.trained.fits[method][0].path / PREDICTIONS).mean,
-            fitted.target,
+            load_summary(ablation.path / PREDICTIONS).mean[counted],
+            load_summary(run.trained.fits[method][0].path / PREDICTIONS).mean[counted],
+            fitted.target[counted],
             None if known is None else known.y,
             None if known is None else known.weight,
         )
@@ -239,20 +257,20 @@ def last_summary(place: Place, site: str) -> SiteSummary | None:
 LEFT_OUT = "left_out.json"
 
 
-@stage("left_out")
+@site_stage("left_out")
 def measured_left_out(folder: Path, site: ResolvedSite, source: Ref, encoded: Ref) -> None:
     """Writes left_out.json."""
-    encoder = encoded.record(Encoder, "encoder.json")
+    encoder = encoded.record(Encoder, ENCODER)
     frame = pd.read_parquet(source.path / FRAME)
     write_record(folder / LEFT_OUT, measure_left_out(frame, site.contract, encoder))
 
 
 def left_out(site: ResolvedSite, source: Ref, encoded: Ref) -> LeftOut | None:
     """The features that a site does not record and what that costs; None where nothing is left out."""
-    encoder = encoded.record(Encoder, "encoder.json")
+    encoder = encoded.record(Encoder, ENCODER)
     if not encoder.left_out and not encoder.without_indicator:
         return None
-    return measured_left_out(site.place, site, source, encoded).record(LeftOut, LEFT_OUT)
+    return measured_left_out(site, source, encoded).record(LeftOut, LEFT_OUT)
 
 
 def rehearsal_sentences(place: Place) -> dict[str, str]:
@@ -262,3 +280,41 @@ def rehearsal_sentences(place: Place) -> dict[str, str]:
         with suppress(DataError):
             sentences[file.parent.name] = read_record(Rehearsal, file).sentence()
     return sentences
+
+
+#: What moves each referred patient's risk, and the samples behind each risk that is asked for: fewer than behind the
+#: risks themselves, since only differences count.
+MOVED_BY, EXPLAINING_PASSES = "moved_by.json", 20
+
+
+@stage("explained", in_worker=True)
+def explained_risks(folder: Path, encoded: Ref, fit: Ref, target: Ref, contract: Contract, rows: list[int]) -> None:
+    """Writes moved_by.json: in words, the features that move the risk most of the patients at `rows`."""
+    names = [feature.column for feature in encoded.record(Encoder, ENCODER).features]
+    columns = [contract.column(name) for name in dict.fromkeys(names)]
+    groups = [[place for place, name in enumerate(names) if name == column.name] for column in columns]
+    model, (source, patients) = load(fit.path / MODEL), load_pair(encoded.path)
+    values = explain_risks(
+        lambda X: model.summarise(X.astype(np.float32), EXPLAINING_PASSES, seed=0).mean,
+        patients.X[rows].astype(np.float64),
+        typical_patient(source.X.astype(np.float64), groups),
+        groups,
+    )
+    write_json(folder / MOVED_BY, name_moves(values, pd.read_parquet(target.path / FRAME).iloc[rows], columns))
+
+
+def explain_referrals(place: Place, run: Run, data: ReportData) -> list[str] | None:
+    """What moves the risk most of each patient for review (rows,), empty for the others; None without columns."""
+    if data.target_frame is None or data.contract.task != "binary":
+        return None
+    encoder, fit = run.stages.encoded.record(Encoder, ENCODER), run.trained.fits[run.chosen][0]
+    if any(feature.column not in data.target_frame for feature in encoder.features):
+        return None
+    referred = data.referrals.referred
+    rows, moved = np.flatnonzero(referred).tolist(), [""] * len(referred)
+    if rows:
+        stages = run.stages
+        explained = explained_risks(place, stages.encoded, fit, stages.target, data.contract, rows)
+        for row, words in zip(rows, explained.json(MOVED_BY), strict=True):
+            moved[row] = words
+    return moved

@@ -1,35 +1,38 @@
-"""The model card and the sealed change plan of every champion, in `sites/<site>/champions/version-<n>/`.
+"""What is shown of a champion: its model card, its sealed change plan, and its watch.
 
-Both are made at the promotion, from the report that the person read; how the watch stands is added when it is shown.
+Card and plan are in `sites/<site>/champions/version-<n>/`, made at the promotion from the report that the person read;
+how the watch stands is added when it is shown. The watch has a page at the site and metrics over time in MLflow.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tasks.champion import CARD_PAGE, PLAN_PAGE, champion_folder
-from tasks.models import LINE, MODELS_DIGEST, RECALIBRATED_FROM
-from tasks.publish import assemble, refresh_report
-from tasks.registry import champion_record, version_at
+from tasks.models import LINE, METHOD, MODELS_DIGEST, RECALIBRATED_FROM
+from tasks.publish import assemble, publish_index, refresh_report
+from tasks.recording import DESCRIPTION
+from tasks.registry import CARD_PAGE, PLAN_PAGE, champion_folder, champion_record, find_champion, version_at
 from tasks.run import last_run
 from tasks.site_record import WITHHELD
-from tasks.tracking import connect
+from tasks.stand_ins import leaving_data
+from tasks.tracking import connect, experiment_id
 from tasks.watch import begin, read_watch
 from tdrop.base import DataError, TdropError, plain, read, read_record, write_json, write_record
-from tdrop.disclosure import disclose
-from tdrop.home import Place, keyed, write_private
+from tdrop.home import Place, SealedFile, write_private
 from tdrop.report import (
     Document,
     ReportData,
     make_card,
     make_plan,
     render_document,
+    render_watch,
     summarise_watch,
+    watch_document,
     with_watch,
 )
 from tdrop.served import BEFORE, CHAMPION, SEAL, Promotion
@@ -46,7 +49,11 @@ CARD_TAG = "tdrop.model_card"
 LINEAGE: Mapping[str, str] = {
     **{SEAL: "digest of every byte", MODELS_DIGEST: "lock on the models", "contract_digest": "contract and site file"},
     **{"data_digest": "extract", BEFORE: "champion before", RECALIBRATED_FROM: "recalibrated from version"},
-    **{LINE: "recalibrated by (its performance here is before that)", "run": "run in MLflow"},
+    **{
+        METHOD: "recalibrated with",
+        LINE: "recalibrated by (its performance here is before that)",
+        "run": "run in MLflow",
+    },
 }
 
 
@@ -56,9 +63,7 @@ def put_to_use(place: Place, site: str) -> Path | None:
     Returns:
         The folder of its model card and change plan; None where the facts of its run are not at hand.
     """
-    state = begin(place, site)
-    # The rules are about a risk: without a watch there is no protocol to seal.
-    folder = None if state is None else seal_documents(place, site, assemble(place, last_run(place, site)), state)
+    folder = seal_documents(place, site, assemble(place, last_run(place, site)), begin(place, site))
     refresh_report(place, site)
     return folder
 
@@ -77,7 +82,8 @@ def seal_documents(place: Place, site: str, data: ReportData, state: WatchState)
     promotion, version = champion_record(place, site), version_at(place, site, CHAMPION)
     assert promotion is not None, "a person has just promoted it"
     assert version is not None
-    if version.tags.get(MODELS_DIGEST) != last_run(place, site).stages.models.digest:
+    run = last_run(place, site)
+    if version.tags.get(MODELS_DIGEST) != run.stages.models.digest:
         return None
     folder = champion_folder(place, site, promotion.version)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -85,23 +91,18 @@ def seal_documents(place: Place, site: str, data: ReportData, state: WatchState)
     write_record(folder / FACTS, make_card(data, promotion, lineage))
     (folder / LEAVING).unlink(missing_ok=True)
     if WITHHELD not in version.tags:
-        shown = disclose(data, data.site.disclosure)
+        shown = leaving_data(place, run, data)
         write_record(folder / LEAVING, make_card(shown, promotion, lineage))
-    _write_plan(place, folder, make_plan(data, promotion, state))
+    plan = make_plan(data, promotion, state)
+    _plan_file(place, folder).write(plain(plan))
+    write_private(folder / PLAN_PAGE, render_document(plan))
     publish_card(place, state)
     _link_in_mlflow(place, site, version, promotion)
     return folder
 
 
-def _write_plan(place: Place, folder: Path, plan: Document) -> None:
-    document = plain(plan)
-    write_private(folder / PLAN, json.dumps({"seal": _seal(place, document), "plan": document}, indent=1) + "\n")
-    write_private(folder / PLAN_PAGE, render_document(plan))
-
-
-def _seal(place: Place, document: Any) -> str:
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
-    return keyed(place.root, f"change plan {hashlib.sha256(text.encode()).hexdigest()}")
+def _plan_file(place: Place, folder: Path) -> SealedFile:
+    return SealedFile(place.root, folder / PLAN, "plan", "change plan")
 
 
 def read_plan(place: Place, state: WatchState) -> Document | None:
@@ -110,18 +111,14 @@ def read_plan(place: Place, state: WatchState) -> Document | None:
     Raises:
         DataError: It was altered since.
     """
-    file = champion_folder(place, state.site, state.champion) / PLAN
-    if not file.is_file():
+    sealed = _plan_file(place, champion_folder(place, state.site, state.champion))
+    if not sealed.file.is_file():
         return None
-    try:
-        sealed = json.loads(file.read_bytes())
-        document, seal = sealed["plan"], sealed["seal"]
-    except (ValueError, TypeError, KeyError):
-        document, seal = None, ""
-    if document is None or seal != _seal(place, document):
+    document = sealed.read()
+    if document is None:
         raise DataError(
-            f"the change plan of site '{state.site}' was altered or damaged since it was sealed ('{file}'); put back a "
-            f"copy of it, or promote the model again with `tdrop promote {state.site}`, which seals a new one"
+            f"the change plan of site '{state.site}' was altered or damaged since it was sealed ('{sealed.file}'); put "
+            f"back a copy of it, or promote the model again with `tdrop promote {state.site}`, which seals a new one"
         )
     plan = read(Document, document)
     return plan if plan.promoted == state.promoted else None
@@ -182,3 +179,81 @@ def _link_in_mlflow(place: Place, site: str, version: Any, promotion: Promotion)
         if isinstance(error, TdropError):
             raise
         logger.warning("site %s: the card was not recorded in MLflow (%s)", site, type(error).__name__)
+
+
+#: The page and, where it leaves, its numbers.
+WATCH_PAGE, WATCH_DOCUMENT = "watch.html", "watch.json"
+#: Tags of the run in MLflow that holds a watch over time.
+WATCH_KIND, PROMOTED = "watch", "tdrop.promoted_at"
+
+
+def publish_watch(place: Place, state: WatchState) -> Path:
+    """Writes `sites/<site>/watch.html`, and what may leave of it to MLflow; a record out of reach costs nothing."""
+    page = place.site(state.site) / WATCH_PAGE
+    site, encoder = place.network().site(state.site), find_champion(place, state.site).described.encoder
+    links = {"The report": "latest/report.html"} if (page.parent / "latest/report.html").is_file() else {}
+    links |= publish_card(place, state)
+    promotion = champion_record(place, state.site)
+    write_private(page, render_watch(state, site, promotion, encoder, links=links))
+    publish_index(place)
+    try:
+        record_watch(place, state)
+    except TdropError as error:
+        logger.warning("site %s: the watch was not recorded in MLflow (%s)", state.site, type(error).__name__)
+    return page
+
+
+def record_watch(place: Place, state: WatchState) -> None:
+    """Logs what may leave of a watch over time, one step per moment; a moment is logged once."""
+    from mlflow.entities import Metric
+
+    site = place.network().site(state.site)
+    document = watch_document(state, site, None)
+    points = [point for point in document["history"] if point["kind"] != "champion" and point["promoted"]]
+    client, experiment = connect(place), experiment_id(place, site.table)
+    tags = {"kind": WATCH_KIND, "site": state.site, "version": state.champion, PROMOTED: state.promoted}
+    wanted = " AND ".join(f"tags.`{key}` = '{value}'" for key, value in tags.items())
+    runs = client.search_runs([experiment], wanted)
+    if not runs and not points:
+        return
+    if runs:
+        run_id = runs[0].info.run_id
+    else:
+        about = f"The watch of version {state.champion} at {state.site} over time; log10 of evidence, means and counts."
+        name = f"watch {state.site} version {state.champion}"
+        run_id = client.create_run(experiment, run_name=name, tags={**tags, DESCRIPTION: about}).info.run_id
+    logged = {metric.step for metric in client.get_metric_history(run_id, "watch/patients")}
+    metrics = [
+        Metric(f"watch/{name}", float(value), _milliseconds(point["when"]), point["number"])
+        for point in points
+        if point["number"] not in logged
+        for name, value in _values(point).items()
+    ]
+    for start in range(0, len(metrics), 1000):
+        client.log_batch(run_id, metrics=metrics[start : start + 1000])
+    client.set_terminated(run_id)
+
+
+def _values(point: dict[str, Any]) -> dict[str, float]:
+    """What MLflow shows of a moment."""
+    counts = {name: point[name] for name in ("patients", "outcomes") if point[name] is not None}
+    evidence = {f"evidence/{rule}": value for rule, value in point["evidence"].items()}
+    return {**counts, **evidence, **{f"mean/{name}": values[0] for name, values in point["means"].items()}}
+
+
+def _milliseconds(when: str) -> int:
+    return round(1000 * datetime.fromisoformat(when).timestamp())
+
+
+def export_watch(place: Place, site: str, folder: Path) -> None:
+    """Writes the page and the numbers of a site's watch as they may leave; nothing where nobody is watched."""
+    state = read_watch(place, site)
+    if state is None:
+        return
+    champion, own = find_champion(place, site), place.network().site(site)
+    if (state.champion, state.promoted) != (champion.version, champion.promoted):
+        return
+    encoder = champion.described.encoder
+    page = render_watch(state, own, champion_record(place, site), encoder, leaving=True)
+    (folder / WATCH_PAGE).write_text(page, encoding="utf-8")
+    write_json(folder / WATCH_DOCUMENT, watch_document(state, own, encoder))

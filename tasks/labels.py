@@ -40,16 +40,14 @@ from tdrop.data import (
 from tdrop.disclosure import limit
 from tdrop.forecast import Drawn, draw_list, size_list
 from tdrop.home import (
-    PREDICTIONS,
     PRIVATE,
     REFUSED,
-    RISKS,
     TARGET,
     Place,
     ResolvedSite,
     digest_of,
+    file_digest,
     load_cohort,
-    load_summary,
     write_private,
 )
 
@@ -75,8 +73,8 @@ class OutcomeFile:
 def find_labels(site: ResolvedSite, path: str | None, needed: bool) -> OutcomeFile | None:
     """The file given, or the one that the site names; None where there is none."""
     if path is not None:
-        return OutcomeFile(path, hashlib.sha256(Path(path).read_bytes()).hexdigest(), needed)
-    digest = label_fingerprint(site.site, home=site.place.root, base=site.network.base)
+        return OutcomeFile(path, file_digest(Path(path)), needed)
+    digest = label_fingerprint(site.site, **site.where)
     return None if digest is None else OutcomeFile(None, digest, needed)
 
 
@@ -171,7 +169,7 @@ def _open_labels(site: ResolvedSite, folder: Path, cohort: Cohort, labels_path: 
     """Reads the outcomes and keeps their counts in labels.json."""
     where: Any = site.site if labels_path is None else Path(labels_path)
     like = None if labels_path is None else site.site
-    labels = read_labels(where, site.contract, cohort.ids, home=site.place.root, base=site.network.base, like=like)
+    labels = read_labels(where, site.contract, cohort.ids, **site.where, like=like)
     if labels_path is not None and not labels.counts.known:
         raise DataError(
             f"label file of '{labels_path}' gives no patient's outcome; fill outcomes in, or give another file"
@@ -275,8 +273,7 @@ def write_list(place: Place, run: Run, n: int | None, *, seed: int) -> WrittenLi
     The reviewer is blind, and the lines are shuffled: who fills in the first half only must not have looked up one end
     of a sorted file. Patients whose outcome is known already are not drawn.
     """
-    folds = {method: ref for method, ref in run.trained.folds.items() if (ref.path / RISKS).is_file()}
-    if run.chosen not in folds:
+    if run.chosen not in run.folds:
         raise UsageError(
             f"site '{run.site}' has no out-of-fold risks to draw a list by; run `tdrop transfer {run.site} --again`"
         )
@@ -284,8 +281,8 @@ def write_list(place: Place, run: Run, n: int | None, *, seed: int) -> WrittenLi
     spec = network.site(run.site)
     if network.contract_of(spec).task != "binary":
         return _write_random_list(place, run, n, seed)
-    risk = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS).mean.astype(np.float64)
-    true = idea_of_truth(load_evidence(run.stages.encoded, folds, run.trained.fits), run.chosen)
+    risk = run.predictions.mean.astype(np.float64)
+    true = idea_of_truth(load_evidence(run.stages.encoded, run.folds, run.trained.fits), run.chosen)
     threshold, known = spec.decision.threshold, _known_already(place, run, len(risk))
     enough = size_list(risk, true, threshold, ENOUGH_OUTCOMES)
     left = int((~known).sum())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 import warnings
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
 
     from tasks.site_record import SiteRecord
+    from tdrop.served import CalibrationLine
 
 #: Alias of the model behind a site's last report.
 CANDIDATE = "candidate"
@@ -33,8 +35,8 @@ ABOUT = (
 REGISTERED = "tdrop.registered"
 #: Tags on a version: the lock on its models, and the stage that new patients are compared with.
 MODELS_DIGEST, ENCODED = "models_digest", "tdrop.encoded"
-#: Tags on a recalibrated version: the version it was made from, and intercept and slope.
-RECALIBRATED_FROM, LINE = "tdrop.recalibrated_from", "tdrop.recalibration_line"
+#: Tags on a recalibrated version: the version it was made from, the rung, and intercept and slope.
+RECALIBRATED_FROM, METHOD, LINE = "tdrop.recalibrated_from", "tdrop.recalibration_method", "tdrop.recalibration_line"
 #: What the served model imports at run time, without tdrop itself (see `requirements`).
 NEEDED = (
     *("mlflow", "numpy", "pandas", "pyarrow", "pydantic"),
@@ -54,6 +56,11 @@ def requirements() -> list[str]:
     """
     # An index does not know a build's own label, as in 2.13.0+cpu.
     return [f"{name}=={installed(name).split('+')[0]}" for name in NEEDED]
+
+
+def line_tag(line: CalibrationLine) -> str:
+    """Intercept and slope as a tag; effects of features are in the model's own file."""
+    return json.dumps({"intercept": line.intercept, "slope": line.slope})
 
 
 def log_model(served: Path, record: SiteRecord, method: str) -> Any:

@@ -1,4 +1,4 @@
-"""Read, harmonise and check an extract; encode source and target alike."""
+"""Before training: check an extract, encode source and target alike, and compare their patients."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ import pandas as pd
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from tasks.batches import with_new_patients
 from tasks.errors import RETRY_UNAVAILABLE, sanitize_errors
-from tasks.run import TransferSettings
+from tasks.evidence import SEED, load_propensity
+from tasks.new_patients import with_new_patients
+from tasks.settings import TransferSettings
 from tdrop.base import DataError, Doubles, Mask, SiteStopped, plain, write_json, write_record
 from tdrop.contracts import Validation, join_validations
 from tdrop.data import (
@@ -53,29 +54,44 @@ from tdrop.home import (
     Ref,
     ResolvedSite,
     current_inputs,
+    load_pair,
     rows_of,
     save_cohort,
+    site_stage,
     stage,
 )
+from tdrop.shift import estimate_shift, judge_shared_patients, judge_source_outcomes, match
 
 
-@task(task_run_name="look for changes {site.name}", cache_policy=NO_CACHE, **RETRY_UNAVAILABLE)
+@task(task_run_name="look for changes {site.name}", **RETRY_UNAVAILABLE)
 @sanitize_errors
 def look_for_changes(site: ResolvedSite, settings: TransferSettings) -> Inputs:
     """Digests of everything that a transfer of this site depends on; a reader that is away is asked again."""
     return current_inputs(site, settings.model_dump(mode="json"))
 
 
-@task(task_run_name="gather new patients {site.name}", cache_policy=NO_CACHE, **RETRY_UNAVAILABLE)
+@task(task_run_name="gather new patients {site.name}", **RETRY_UNAVAILABLE)
 @sanitize_errors
 def gather_new_patients(site: ResolvedSite) -> ResolvedSite:
     """The site with the patients of its batches since the promotion in the place of its extract."""
     return with_new_patients(site)
 
 
-@stage("prepared")
-def checked_rows(folder: Path, site: ResolvedSite, data: str, source: Ref | None) -> None:
-    """Writes frame.parquet, quarantine.csv, validation.json, suite.json and message.txt."""
+@task(task_run_name="read and check {site.name}", **RETRY_UNAVAILABLE)
+@sanitize_errors
+@site_stage("prepared")
+def read_and_check(folder: Path, site: ResolvedSite, data: str, source: Ref | None = None) -> None:
+    """Turns a site's extract into checked rows in the contract's terms.
+
+    Writes frame.parquet, quarantine.csv, validation.json, suite.json and message.txt, also when a table-level rule says
+    that the extract must not be used: `require_usable` then stops.
+
+    Args:
+        folder: Where to write.
+        site: The site.
+        data: Fingerprint of its extract.
+        source: The source's checked rows, with which a target is compared; None for the source itself.
+    """
     beside = None if source is None else pd.read_parquet(source.path / FRAME)
     prepared = prepare(site.site, site.network, home=site.place.root, source=beside, expected=data)
     prepared.frame.to_parquet(folder / FRAME, index=False)
@@ -83,26 +99,6 @@ def checked_rows(folder: Path, site: ResolvedSite, data: str, source: Ref | None
     write_json(folder / "suite.json", [plain(each) for each in prepared.suite])
     write_record(folder / "validation.json", prepared.validation)
     (folder / LETTER).write_text(prepared.validation.message(), encoding="utf-8")
-
-
-@task(
-    task_run_name="read and check {site.name}",
-    cache_policy=NO_CACHE,
-    **RETRY_UNAVAILABLE,
-)
-@sanitize_errors
-def read_and_check(site: ResolvedSite, data: str, source: Ref | None = None) -> Ref:
-    """Turns a site's extract into checked rows in the contract's terms.
-
-    With the source's checked rows at hand a target is also compared with its source. Returns a stage also when a
-    table-level rule says that the extract must not be used: `require_usable` then stops.
-
-    Args:
-        site: The site.
-        data: Fingerprint of its extract.
-        source: The source's checked rows; None for the source itself.
-    """
-    return checked_rows(site, site, data, source)
 
 
 def require_usable(site: ResolvedSite, prepared: Ref) -> None:
@@ -230,8 +226,7 @@ def _known_outcomes(frame: pd.DataFrame, sources: Sequence[ResolvedSite]) -> _So
         own = rows_of(frame, source.name)
         rows, contract = frame[own], source.contract
         if source.site.role == "both":
-            ids, base = rows[contract.id_column].to_numpy(), source.network.base
-            labels = read_labels(source.site, contract, ids, home=source.place.root, base=base)
+            labels = read_labels(source.site, contract, rows[contract.id_column].to_numpy(), **source.where)
             y[own], followed = labels.y, labels.follow_up
             total.update(known=int(np.isfinite(y[own]).sum()), missing=int(np.isnan(y[own]).sum()))
             if contract.task == "binary":
@@ -268,7 +263,7 @@ def _weighed(
     return outcomes.y, each if weighted else None, summaries
 
 
-@stage("encoded")
+@site_stage("encoded")
 def encoded_pair(folder: Path, site: ResolvedSite, labelled: Ref, target: Ref) -> None:
     """Writes source.npz (labelled), target.npz (never labelled), encoder.json, counts.json and labelled.json.
 
@@ -292,12 +287,38 @@ def encode_pair(site: ResolvedSite, source: Ref, target: Ref) -> Ref:
     """Encodes both sides from the contract and the sources' features alone."""
     ours, theirs = (pd.read_parquet(ref.path / FRAME) for ref in (source, target))
     left_out, without_indicator = not_recorded(theirs, site.contract), unlike_missing(ours, theirs, site.contract)
-    where = {"home": site.place.root, "base": site.network.base}
-    labels = [label_fingerprint(own, **where) if own.role == "both" else None for own in site.sources]
+    labels = [label_fingerprint(own, **site.where) if own.role == "both" else None for own in site.sources]
     labelled = labelled_rows(site, site.resolved_sources(), source, labels, left_out, without_indicator)
-    return encoded_pair(site, site, labelled, target)
+    return encoded_pair(site, labelled, target)
 
 
 def pool_sources(site: ResolvedSite, prepared: Sequence[Ref]) -> Ref:
     """The checked rows of all sources as one stage; of one source its own."""
     return prepared[0] if len(prepared) == 1 else pooled_rows(site, site.resolved_sources(), prepared)
+
+
+def count_suspected(target: Ref) -> int:
+    """How many patients of a target the checks suspect to be in the source's extract too."""
+    findings = target.record(Validation, "validation.json").findings
+    suspected = [one.count for one in findings if one.rule == "table.shared_patients" and one.severity != "info"]
+    return max((count for count in suspected if isinstance(count, int)), default=0)
+
+
+@task(task_run_name="estimate shift {site.name}", cache_policy=NO_CACHE)
+@sanitize_errors
+@stage("shift", in_worker=True)
+def estimate_site_shift(folder: Path, encoded: Ref, fitted: Ref, suspected: int, seed: int = SEED) -> None:
+    """Writes shift.json; `suspected` counts patients whom the checks suspect to be in both extracts."""
+    source, target = load_pair(encoded.path)
+    shift = estimate_shift(source, target, seed=seed, fitted=load_propensity(fitted))
+    known = source.known().y
+    outcomes = judge_source_outcomes(known) if known is not None else None
+    write_record(folder / "shift.json", shift.judged(outcomes, judge_shared_patients(source, target, suspected)))
+
+
+@task(task_run_name="match {site.name}", cache_policy=NO_CACHE)
+@sanitize_errors
+@stage("matching", in_worker=True)
+def match_validation(folder: Path, encoded: Ref, fitted: Ref, seed: int = SEED) -> None:
+    """Writes matching.json: the source rows that look like the target."""
+    write_record(folder / "matching.json", match(*load_pair(encoded.path), seed=seed, fitted=load_propensity(fitted)))

@@ -12,27 +12,22 @@ from typing import Any
 from filelock import FileLock
 
 from tasks.audit import entries as ledger_entries
-from tasks.champion import CARD_PAGE, PLAN_PAGE, champion_folder
-from tasks.gather import SUMMARY, gather, last_summary, rehearsal_sentences
-from tasks.registry import champion_record
+from tasks.gather import SUMMARY, explain_referrals, gather, last_summary, rehearsal_sentences
+from tasks.registry import CARD_PAGE, PLAN_PAGE, champion_folder, champion_record
 from tasks.run import EARLIER, RUN, Run, last_run
 from tasks.site_record import WITHHELD, SiteRecord, site_record
-from tasks.watch import read_watch
-from tasks.why import explain_referrals
+from tasks.stand_ins import leaving_data
 from tdrop.base import DataError, TdropError, Unavailable, whole, write_record
 from tdrop.data import write_patients
-from tdrop.disclosure import disclose
 from tdrop.evaluate import patients_table
 from tdrop.forecast import TrackRecord, track_record
 from tdrop.home import (
     LETTER,
-    PREDICTIONS,
     REFUSED,
     REFUSED_EXTRACT,
     TARGET,
     Place,
     load_cohort,
-    load_summary,
     read_status,
     replacing,
     tell_use,
@@ -49,8 +44,6 @@ from tdrop.report import (
     report_summary,
     write_pages,
 )
-from tdrop.shift import Shift
-from tdrop.watch import stand_of
 
 #: The page of a site that never had a report.
 HALTED = "stopped.html"
@@ -89,7 +82,7 @@ def write_report(place: Place, run: Run, folder: Path) -> Written:
     publish_index(place)
     record = site_record(place, run, data, folder)
     withheld = record.tags.get(WITHHELD)
-    shown = report_summary(disclose(data, data.site.disclosure))
+    shown = report_summary(leaving_data(place, run, data))
     page = (
         _summary_page(shown, place)
         if withheld is None
@@ -169,7 +162,6 @@ def write_latest(place: Place, run: Run, data: ReportData) -> None:
     """Writes the site's `latest/`."""
     stages = run.stages.all()
     cohort = load_cohort(run.stages.encoded.path / TARGET)
-    summary = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS)
     data = replace(data, moved_by=explain_referrals(place, run, data))
     with replacing(place.latest(run.site)) as folder:
         for stage, names in COPIED.items():
@@ -177,13 +169,12 @@ def write_latest(place: Place, run: Run, data: ReportData) -> None:
                 if stage in stages and (stages[stage].path / name).is_file():
                     shutil.copyfile(stages[stage].path / name, folder / name)
         table = patients_table(
-            cohort.ids, summary, data.site.decision, data.unlike, data.moved_by, data.contract.classes
+            cohort.ids, run.predictions, data.site.decision, data.unlike, data.moved_by, data.contract.classes
         )
         write_patients(folder / "patients.csv", table)
         write_pages(data, folder)
         # That page is about patients before any outcome, which may have a say in the report's verdict.
-        before = run.stages.shift.record(Shift, "shift.json")
-        page = render_shift_page(data.site, data.source_title, before, data.matching, data.validation, data.contract)
+        page = render_shift_page(data.site, data.source_title, run.shift, data.matching, data.validation, data.contract)
         (folder / "shift.html").write_text(page, encoding="utf-8")
         if data.has_card and data.promotion is not None:
             documents = champion_folder(place, run.site, data.promotion.version)
@@ -217,7 +208,12 @@ def _index_line(place: Place, site: str) -> IndexLine | None:
 
 
 def _watch_line(place: Place, site: str) -> tuple[str, str]:
-    """How a site's watch stands, and where its page is; both empty without one."""
+    """How a site's watch stands, and where its page is; both empty without one, which loads nothing of a watch."""
+    if not (place.site(site) / "watch.json").is_file():
+        return "", ""
+    from tasks.watch import read_watch
+    from tdrop.watch import stand_of
+
     try:
         state = read_watch(place, site)
     except DataError:

@@ -1,33 +1,67 @@
-"""A new candidate from the champion, or from the candidate where nothing was promoted: its risks moved by outcomes."""
+"""A new candidate by a site's own outcomes: one rung of the ladder, put on the champion or the candidate.
+
+Intercept, slope and effects of features are put on top of the model's risks. A refit and a model of the site's own
+replace the model.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tasks.audit import prior_of_lines, weighed_outcomes
-from tasks.champion import Champion, find_champion
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.audit import methods_to_refit, prior_of_lines, weighed_outcomes
 from tasks.labels import KnownLabels, read_list, remembered_labels, weigh_labels
-from tasks.models import CANDIDATE, LINE, MODELS_DIGEST, RECALIBRATED_FROM, REGISTERED, copy_of, point_candidate
+from tasks.models import (
+    CANDIDATE,
+    LINE,
+    METHOD,
+    MODELS_DIGEST,
+    RECALIBRATED_FROM,
+    REGISTERED,
+    copy_of,
+    line_tag,
+    point_candidate,
+)
 from tasks.recording import record_recalibration
-from tasks.registry import version_at
+from tasks.registry import Champion, MadeFor, find_champion, made_for, version_at
+from tasks.run import last_run
 from tasks.site_record import SiteRecord, example_of, predicted_names
 from tasks.tracking import connect
-from tdrop.base import Cohort, DataError, UsageError, plain, read_record, write_record
+from tdrop.base import Cohort, DataError, Fitted, Method, Task, UsageError, did_you_mean, read_record, write_record
 from tdrop.data import read_labels
-from tdrop.disclosure import disclose_line, limit, shown_count
-from tdrop.evaluate import Adjustment, Recalibration, suggest_for_kind, suggest_recalibration
-from tdrop.home import TARGET, Place, keyed, load_cohort
-from tdrop.served import CHAMPION, SERVED, CalibrationLine, Description, Served, model_name
+from tdrop.disclosure import DECIMALS, disclose_line, is_small, limit, shown_count
+from tdrop.evaluate import (
+    AS_IT_IS,
+    OWN_MODEL,
+    REFIT,
+    RUNGS,
+    FeatureScale,
+    Ladder,
+    Rung,
+    climb,
+    fit_rung,
+    site_models,
+    suggest_for_kind,
+    teach_cohort,
+)
+from tdrop.home import Place, file_digest, keyed
+from tdrop.methods import COMMITTEE
+from tdrop.methods.parts.committee import Committee
+from tdrop.served import CHAMPION, MODEL, SERVED, CalibrationLine, Description, Served, model_name
 
 if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
+
+#: Tags on a recalibrated version, beside the one it was made from and the rung.
+LABELS, KNOWN = (f"tdrop.recalibration_{name}" for name in ("labels_digest", "labels"))
 
 
 @dataclass(frozen=True)
@@ -36,17 +70,18 @@ class Recalibrated:
 
     Attributes:
         site: Name of the site.
-        version: The new version, now the candidate; None where no line has a lower log loss than the champion.
+        version: The new version, now the candidate; None where the model stays as it is.
         champion: The version that it was made from.
-        name: "intercept", "intercept and slope", or "as it is" where none helps.
+        name: The rung, or what was done to classes or values; "as it is" where nothing helps.
         intercept: Added to the log odds of the champion's risks.
         slope: Multiplies them.
         labels: Known outcomes behind it.
         log_loss_before: Of these patients under the champion.
         log_loss_after: The same out of fold.
-        gain: What the line gains in log loss, out of fold; of the better line where none helps.
+        gain: What the rung gains in log loss, out of fold; of the best one where the model stays as it is.
         gain_low: Lower end of its interval over patients.
         gain_high: Upper end.
+        effects: By feature, what a standard deviation adds to the log odds; empty where features add nothing.
     """
 
     site: str
@@ -61,6 +96,7 @@ class Recalibrated:
     gain: float | None
     gain_low: float | None
     gain_high: float | None
+    effects: dict[str, float] = field(default_factory=dict)
 
 
 def label_file(place: Place, site: str, labels: str | None) -> Path:
@@ -76,30 +112,8 @@ def label_file(place: Place, site: str, labels: str | None) -> Path:
 def read_outcomes(place: Place, site: str, file: Path, cohort: Cohort) -> KnownLabels:
     """The outcomes of patients, and for how many each stands."""
     resolved = place.resolve(site)
-    labels = read_labels(
-        file, resolved.contract, cohort.ids, home=place.root, base=resolved.network.base, like=resolved.site
-    )
+    labels = read_labels(file, resolved.contract, cohort.ids, **resolved.where, like=resolved.site)
     return weigh_labels(labels, resolved.contract, cohort, f"label file of '{site}'")[0]
-
-
-def what_helps(site: str, suggested: Recalibration) -> Adjustment | None:
-    """The adjustment to use, or None where none helps; a sentence where none could be tried.
-
-    The sentence holds no count: Prefect keeps it.
-    """
-    if not suggested.n:
-        raise DataError(f"no outcome of site '{site}' is known by that file; fill outcomes in, or give another file")
-    chosen = next((one for one in suggested.adjustments if one.name == suggested.helps), None)
-    if chosen is not None and chosen.slope <= 0:
-        raise DataError(
-            f"the model of site '{site}' ranks patients the wrong way round by the known outcomes; no recalibration "
-            f"mends that: run `tdrop transfer {site}` anew or take it out of use"
-        )
-    return chosen
-
-
-#: Tags on a recalibrated version, beside the one it was made from.
-METHOD, LABELS, KNOWN = (f"tdrop.recalibration_{name}" for name in ("method", "labels_digest", "labels"))
 
 
 def _model_to_move(place: Place, site: str) -> tuple[Champion, ModelVersion]:
@@ -119,56 +133,175 @@ def _model_to_move(place: Place, site: str) -> tuple[Champion, ModelVersion]:
     return Champion(copy.model, str(version.version), read_record(Description, copy.model / SERVED)), version
 
 
-def recalibrate_site(place: Place, site: str, labels: str | None = None) -> Recalibrated:
-    """Fits a line to known outcomes and registers the champion with it as the candidate."""
+def recalibrate_site(place: Place, site: str, labels: str | None = None, rung: str | None = None) -> Recalibrated:
+    """Puts a rung of the ladder on the champion and registers that as the candidate.
+
+    Args:
+        place: Where the site is.
+        site: Its name.
+        labels: File of known outcomes; those of the last audit without it.
+        rung: One of RUNGS; without it the recommended one.
+    """
+    if rung is not None and rung not in RUNGS:
+        raise UsageError(f"there is no rung '{rung}'{did_you_mean(rung, RUNGS)}")
     champion, registered = _model_to_move(place, site)
     file = label_file(place, site, labels)
-    target = place.store / champion.described.encoded / TARGET
-    if not target.is_file():
+    those = made_for(place, champion)
+    if those is None:
         raise UsageError(
             f"the patients whom version {champion.version} of site '{site}' was made for are no longer here; "
             f"run `tdrop transfer {site}` and promote again"
         )
-    cohort, served = load_cohort(target), Served.load(champion.folder)
-    known, summary = read_outcomes(place, site, file, cohort), served.summarise(cohort)
-    if summary.task == "binary":
-        outcomes, weights = weighed_outcomes(read_list(place, site), champion.described.digests.target, known)
-        # A verdict of stop makes no candidate, so no champion comes from a site that was stopped.
-        prior = prior_of_lines(place, place.resolve(site).contract.name, stopped=False)
-        suggested = suggest_recalibration(outcomes, summary.mean, weights, left_early=known.weight, prior=prior)
-    else:
-        suggested = suggest_for_kind(known.y, summary.mean, summary.task)
-    chosen = what_helps(site, suggested)
-    before, *tried = suggested.adjustments
-    shown = chosen or max(tried, key=lambda one: one.gain or 0.0, default=before)
-    gain = (shown.gain, shown.gain_low, shown.gain_high)
-    if chosen is None:
-        kept = (before.name, before.intercept, before.slope, suggested.n, before.log_loss, before.log_loss)
-        return Recalibrated(site, None, champion.version, *kept, *gain)
-    line = CalibrationLine(chosen.intercept, chosen.slope)
-    leaving = disclose_line(line.after(served.recalibration), place.resolve(site).policy)
-    version = _register(place, site, (champion, registered), leaving, chosen, suggested.n, file)
-    moved = (chosen.name, line.intercept, line.slope, suggested.n, before.log_loss, chosen.log_loss)
-    return Recalibrated(site, version, champion.version, *moved, *gain)
+    known, served = read_outcomes(place, site, file, those.target), Served.load(champion.folder)
+    if not np.isfinite(known.y).any():
+        raise DataError(f"no outcome of site '{site}' is known by that file; fill outcomes in, or give another file")
+    digest = keyed(place.root, file_digest(file))
+    if rung is None and registered.tags.get(LABELS) == digest:
+        # These outcomes are in the model already: they can say nothing more about it.
+        rung = AS_IT_IS
+    change = _choose_change(place, site, (champion, those, served), known, rung)
+    version = None
+    if change.name != AS_IT_IS:
+        version = _register(place, site, (champion, registered), change, digest)
+    before, shown = change.before, change.rung
+    return Recalibrated(
+        site=site,
+        version=version,
+        champion=champion.version,
+        name=change.name,
+        intercept=change.line.intercept,
+        slope=change.line.slope,
+        labels=change.labels,
+        log_loss_before=before.log_loss,
+        log_loss_after=before.log_loss if version is None else shown.log_loss,
+        gain=shown.gain,
+        gain_low=shown.gain_low,
+        gain_high=shown.gain_high,
+        effects=dict(zip(those.target.features, change.line.effects, strict=False)),
+    )
 
 
-def _register(
-    place: Place,
-    site: str,
-    moved: tuple[Champion, ModelVersion],
+@dataclass(frozen=True)
+class _Change:
+    """What is done to a model.
+
+    Attributes:
+        name: The rung.
+        labels: Known outcomes behind it.
+        events: Of these with the outcome.
+        before: The model as it is.
+        rung: What is told of: the one that is taken, or the best where the model stays as it is.
+        line: What is put on the model's risks by these outcomes.
+        served: The same after what was put on them before, as it leaves; None for a model without any.
+        method: Name of a new model's method, and the model, where it replaces the old one.
+    """
+
+    name: str
+    labels: int
+    events: int
+    before: Rung
+    rung: Rung
+    line: CalibrationLine
+    served: CalibrationLine | None
+    method: tuple[str, Fitted] | None = None
+
+
+def _choose_change(
+    place: Place, site: str, made: tuple[Champion, MadeFor, Served], known: KnownLabels, name: str | None
+) -> _Change:
+    """Compares the rungs on the known outcomes, and fits the one asked for or recommended to all of them."""
+    champion, those, served = made
+    summary, policy = served.summarise(those.target), place.resolve(site).policy
+    if summary.task != "binary":
+        if name not in (None, AS_IT_IS):
+            raise UsageError(
+                f"site '{site}' predicts no single risk, so its recalibration has no rungs; leave --rung out"
+            )
+        ladder, line = _move_kind(known, summary.mean, summary.task)
+        return _describe_change(
+            ladder, ladder.recommended, line, disclose_line(line.after(served.recalibration), policy)
+        )
+    outcomes, weights = weighed_outcomes(read_list(place, site), champion.described.digests.target, known)
+    # A verdict of stop makes no candidate, so no champion comes from a site that was stopped.
+    prior = prior_of_lines(place, site, stopped=False)
+    scale, methods = FeatureScale.from_source(those.source), _refit_methods(place, site, champion, those)
+    X = scale.apply(those.target.X)
+    models = site_models(methods, those.source, those.target, outcomes, weight=known.weight) if methods else None
+    ladder = climb(outcomes, summary.mean, weights, X=X, prior=prior, models=models, draws=0)
+    taken = name or ladder.recommended
+    _require_fitted(site, ladder, taken, champion)
+    if taken in (REFIT, OWN_MODEL):
+        fitted = _fit_model(taken, methods, those, outcomes, known.weight)
+        return _describe_change(ladder, taken, CalibrationLine(0.0), None, fitted)
+    move = fit_rung(taken, outcomes, summary.mean, weights, X=X, prior=prior)
+    if move.slope <= 0:
+        raise DataError(
+            f"the model of site '{site}' ranks patients the wrong way round by the known outcomes; no recalibration "
+            f"mends that: run `tdrop transfer {site}` anew or take it out of use"
+        )
+    effects = () if move.effects is None else tuple(map(float, move.effects))
+    line = CalibrationLine(move.intercept, move.slope, effects, scale if effects else None)
+    return _describe_change(ladder, taken, line, disclose_line(line.after(served.recalibration), policy))
+
+
+def _describe_change(
+    ladder: Ladder,
+    name: str,
     line: CalibrationLine,
-    chosen: Adjustment,
-    known: int,
-    file: Path,
-) -> str:
-    """Registers the model with the line, or finds the version where that was done; makes it the candidate."""
+    served: CalibrationLine | None,
+    method: tuple[str, Fitted] | None = None,
+) -> _Change:
+    before, *tried = (rung for rung in ladder.rungs if rung.log_loss is not None)
+    shown = max(tried, key=lambda one: one.gain or 0.0, default=before) if name == AS_IT_IS else ladder.rung(name)
+    return _Change(name, ladder.n, ladder.events, before, shown, line, served, method)
+
+
+def _require_fitted(site: str, ladder: Ladder, name: str, champion: Champion) -> None:
+    """Refuses a rung that could not be fitted, with the reason."""
+    rung = next((one for one in ladder.rungs if one.name == name), None)
+    if rung is None:
+        raise UsageError(
+            f"version {champion.version} of site '{site}' is of an earlier run, whose settings are no longer here to "
+            f"fit a model anew; run `tdrop transfer {site}` first"
+        )
+    if rung.log_loss is None:
+        raise UsageError(f"the known outcomes of site '{site}' are too few for {name}: {rung.why_not}")
+
+
+def _refit_methods(place: Place, site: str, champion: Champion, those: MadeFor) -> list[Method]:
+    """What new models are fitted with: as the champion's run chose; nothing where that is not the last run."""
+    run = last_run(place, site)
+    return methods_to_refit(run, len(those.source)) if run.stages.encoded.digest == those.encoded.digest else []
+
+
+def _fit_model(
+    name: str, methods: Sequence[Method], those: MadeFor, y: NDArray[Any], weight: NDArray[Any] | None
+) -> tuple[str, Fitted]:
+    """Fits a new model to all known outcomes, as the ladder's folds did."""
+    taught = teach_cohort(name, those.source, those.target, y, np.flatnonzero(np.isfinite(y)), weight)
+    fits = [method.fit(taught, those.target.unlabelled(), None, seed=0) for method in methods]
+    if len(fits) == 1:
+        return methods[0].name, fits[0]
+    return COMMITTEE, Committee(tuple(method.name for method in methods)).from_fits(fits)
+
+
+def _move_kind(known: KnownLabels, predicted: NDArray[Any], task: Task) -> tuple[Ladder, CalibrationLine]:
+    """What helps several classes' probabilities, or values, as a ladder of what was tried."""
+    suggested = suggest_for_kind(known.y, predicted, task)
+    taken = next((one for one in suggested.adjustments if one.name == suggested.helps), suggested.adjustments[0])
+    rungs = [Rung(one.name, one.log_loss, None, one.gain, one.gain_low, one.gain_high) for one in suggested.adjustments]
+    return Ladder(suggested.n, 0, tuple(rungs), taken.name), CalibrationLine(taken.intercept, taken.slope)
+
+
+def _register(place: Place, site: str, moved: tuple[Champion, ModelVersion], change: _Change, labels: str) -> str:
+    """Registers the changed model, or finds the version where that was done; makes it the candidate."""
     client, resolved, (champion, registered) = connect(place), place.resolve(site), moved
     lineage = {
         RECALIBRATED_FROM: champion.version,
-        METHOD: chosen.name,
-        LABELS: keyed(place.root, hashlib.sha256(file.read_bytes()).hexdigest()),
-        KNOWN: str(shown_count(known, limit(resolved.policy)) if limit(resolved.policy) else known),
-        LINE: json.dumps(plain(line)),
+        METHOD: change.name,
+        LABELS: labels,
+        KNOWN: str(shown_count(change.labels, limit(resolved.policy)) if limit(resolved.policy) else change.labels),
+        **({} if change.served is None else {LINE: line_tag(change.served)}),
     }
     versions = client.search_model_versions(f"name = '{model_name(site)}'")
     same = [int(one.version) for one in versions if lineage.items() <= one.tags.items()]
@@ -176,7 +309,7 @@ def _register(
         version = str(max(same))
     else:
         with tempfile.TemporaryDirectory(dir=place.site(site), prefix=".record-") as folder:
-            record = _record(place, champion, registered.tags, line, lineage, Path(folder, "new"))
+            record = _record(place, champion, registered.tags, change, lineage, Path(folder, "new"))
             version = record_recalibration(place, record)
     point_candidate(client, site, version)
     return version
@@ -186,26 +319,46 @@ def _record(
     place: Place,
     champion: Champion,
     own: Mapping[str, str],
-    line: CalibrationLine,
+    change: _Change,
     lineage: dict[str, str],
     folder: Path,
 ) -> SiteRecord:
-    """What MLflow is told: the model's files with the line, and its own tags with the lineage."""
+    """What MLflow is told: the model's files with the change, and its own tags with the lineage."""
     shutil.copytree(champion.folder, folder)
-    write_record(folder / SERVED, replace(champion.described, recalibration=line))
-    site = champion.described.site
+    described = replace(champion.described, recalibration=change.served)
+    if change.method is not None:
+        name, fitted = change.method
+        described = replace(described, method=name, taught_here=True)
+        shutil.rmtree(folder / MODEL)
+        fitted.save(folder / MODEL)
+    write_record(folder / SERVED, described)
+    resolved = place.resolve(described.site)
     inherited = ("site", "source", "contract", "contract_version", "contract_digest", "data_digest", "simulated")
     tags = {key: own[key] for key in (*inherited, "verdict", MODELS_DIGEST) if key in own}
     return SiteRecord(
-        site=site,
+        site=described.site,
         tags={**tags, **lineage},
-        params=plain(line),
-        metrics={},
-        datasets={"target": (site, champion.described.digests.target)},
+        params={"rung": change.name, **json.loads(lineage.get(LINE, "{}"))},
+        metrics=_leaving_numbers(change, limit(resolved.policy)),
+        datasets={"target": (described.site, described.digests.target)},
         methods=[],
         exported="",
         candidate=str(folder),
-        chosen=champion.described.method,
-        example=example_of(place.resolve(site).contract),
-        predicted=predicted_names(place.resolve(site).contract),
+        chosen=described.method,
+        example=example_of(resolved.contract),
+        predicted=predicted_names(resolved.contract),
     )
+
+
+def _leaving_numbers(change: _Change, threshold: int) -> dict[str, float]:
+    """Log loss out of fold, before and after, and the gain with its interval; none of few patients leaves."""
+    kinds = (change.events, change.labels - change.events)
+    if any(is_small(count, threshold) for count in kinds):
+        return {}
+    after = change.rung
+    numbers = {
+        "out_of_fold/log_loss_before": change.before.log_loss,
+        "out_of_fold/log_loss": after.log_loss,
+        **{f"out_of_fold/{name}": getattr(after, name) for name in ("gain", "gain_low", "gain_high")},
+    }
+    return {name: round(value, DECIMALS) for name, value in numbers.items() if value is not None}

@@ -91,6 +91,7 @@ def record_recalibration(place: Place, record: SiteRecord) -> str:
     tags = {**record.tags, "kind": "recalibration"}
     with recorded_run(client, experiment, f"recalibrate {record.site}", tags) as run_id:
         mlflow.log_params(record.params)
+        mlflow.log_metrics(record.metrics)
         log_datasets(client, run_id, record.datasets)
         return register(place, run_id, record, log_model(Path(str(record.candidate)), record, record.chosen))
 

@@ -1,12 +1,17 @@
-"""Which model a site uses: a run registers a candidate, a person makes it the champion. What is old is deleted."""
+"""Which model a site uses: a run registers a candidate, a person makes it the champion. What is old is deleted.
+
+A champion on this machine comes with the patients that it learned from and was made for.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence, Set
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tasks.evidence import fitted_propensity, load_propensity
 from tasks.models import CANDIDATE, ENCODED, MODELS_DIGEST, RECALIBRATED_FROM, REGISTERED, copy_of
 from tasks.tracking import (
     EXPERIMENTS,
@@ -18,9 +23,22 @@ from tasks.tracking import (
     experiment_name,
     find_version,
 )
-from tdrop.base import Damaged, Unavailable, UsageError
-from tdrop.home import Place, now
-from tdrop.served import BEFORE, BY, CHAMPION, NOTE, SEAL, WHEN, Promotion, model_name, promoted_seal
+from tdrop.base import Cohort, Damaged, Mask, Unavailable, UsageError, read_record
+from tdrop.home import SOURCE, TARGET, Place, Ref, load_pair, now
+from tdrop.served import (
+    BEFORE,
+    BY,
+    CHAMPION,
+    NOTE,
+    SEAL,
+    SERVED,
+    WHEN,
+    Description,
+    Promotion,
+    model_name,
+    promoted_seal,
+)
+from tdrop.shift import Kind, unlike_newcomers
 
 if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
@@ -123,6 +141,73 @@ def champion_record(place: Place, site: str) -> Promotion | None:
     return Promotion(site, str(version.version), method, by, note, when)
 
 
+#: The pages of a version: its model card and its change plan.
+CARD_PAGE, PLAN_PAGE = "model_card.html", "change_plan.html"
+
+
+def champion_folder(place: Place, site: str, version: str) -> Path:
+    """Where the model card and the change plan of one version are."""
+    return place.site(site) / "champions" / f"version-{version}"
+
+
+@dataclass(frozen=True)
+class Champion:
+    """A promoted model on disk, with what it was made from.
+
+    Attributes:
+        folder: Its sealed copy.
+        version: Its number in MLflow.
+        described: What stands beside it.
+        promoted: When a person promoted it (ISO 8601, UTC).
+    """
+
+    folder: Path
+    version: str
+    described: Description
+    promoted: str = ""
+
+
+def find_champion(place: Place, site: str) -> Champion:
+    """The site's promoted model; a UsageError says how to get one."""
+    version = require_promoted(place, site)
+    folder = copy_of(place, version).model
+    return Champion(folder, str(version.version), read_record(Description, folder / SERVED), version.tags.get(WHEN, ""))
+
+
+@dataclass(frozen=True)
+class MadeFor:
+    """The patients that a champion was made for and those it learned from, kept on this machine.
+
+    Attributes:
+        encoded: Their stage.
+        source: Whom it learned from.
+        target: Whom it was made for.
+    """
+
+    encoded: Ref
+    source: Cohort
+    target: Cohort
+
+    def kind(self, place: Place) -> Kind:
+        """What tells the two apart best."""
+        fitted = load_propensity(fitted_propensity(place, self.encoded))
+        return "logistic" if fitted is None else fitted.kind
+
+    def unlike(self, place: Place, batch: Cohort) -> Mask | None:
+        """Who of a batch is unlike anyone the model learned from (rows,), or None where nobody can say."""
+        fitted = load_propensity(fitted_propensity(place, self.encoded))
+        return None if fitted is None else unlike_newcomers(batch, self.source, self.target, fitted)
+
+
+def made_for(place: Place, champion: Champion) -> MadeFor | None:
+    """Whom a champion was made for; None where they are not on this machine."""
+    described = champion.described
+    encoded = Ref("encoded", described.encoded, described.digests.encoded, str(place.store))
+    if not all((encoded.path / name).is_file() for name in (SOURCE, TARGET)):
+        return None
+    return MadeFor(encoded, *load_pair(encoded.path))
+
+
 def kept_versions(place: Place) -> list[ModelVersion]:
     """The versions that may still be used: every site's candidate, its champion, and the champions before that one."""
     client = connect(place)
@@ -161,7 +246,7 @@ def forget_old(place: Place, days: int) -> int:
     network = place.network()
     names = {experiment_name(table) for table in network.contracts}
     # Another network may have a table of the same name, but not the same sites.
-    runs = [run for run in _runs(place, "", names) if _sites_of(run) & set(network.sites)]
+    runs = [run for run in _runs(place, names) if _sites_of(run) & set(network.sites)]
     protected = {version.run_id for version in kept_versions(place)} | _newest(runs)
     limit = (time.time() - days * DAY_SECONDS) * 1000
     # One that is under way has no end yet; a day later its process was killed.
@@ -186,12 +271,12 @@ def forget_site(place: Place, site: str) -> int:
     for model in client.search_registered_models(f"name = '{model_name(site)}'"):
         client.delete_registered_model(model.name)
     # Every model of a rehearsal was made from the rows of all who played in it.
-    runs = [run for run in _runs(place, "", every=True) if site in _sites_of(run)]
+    runs = [run for run in _runs(place, every=True) if site in _sites_of(run)]
     _delete(place, runs)
     return len(runs)
 
 
-def _runs(place: Place, condition: str, names: Set[str] | None = None, *, every: bool = False) -> list[Any]:
+def _runs(place: Place, names: Set[str] | None = None, *, every: bool = False) -> list[Any]:
     """Runs of all experiments, or of those with these names; `every` one, also those marked as deleted."""
     from mlflow.entities import ViewType
 
@@ -202,7 +287,7 @@ def _runs(place: Place, condition: str, names: Set[str] | None = None, *, every:
         if names is None or experiment.name in names
     ]
     # Without an experiment there is nothing to search, and MLflow refuses to.
-    return every_page(client.search_runs, experiments, condition, which) if experiments else []
+    return every_page(client.search_runs, experiments, "", which) if experiments else []
 
 
 def _sites_of(run: Any) -> set[str]:

@@ -6,7 +6,6 @@ withheld there is not told here either.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,18 +16,18 @@ from tasks.models import MODELS_DIGEST
 from tasks.recording import DESCRIPTION, RECORD_KEY, recorded_run
 from tasks.run import last_run
 from tasks.site_record import DIGITS, WITHHELD
+from tasks.stand_ins import leaving_evaluation
 from tasks.tracking import PARENT, PLAYED, connect, experiment_id
-from tdrop.disclosure import DECIMALS, disclose_evaluation
+from tdrop.disclosure import DECIMALS
 from tdrop.evaluate import Evaluation
 from tdrop.forecast import Rehearsal, RehearsedSite
 from tdrop.home import Place, digest_of
+from tdrop.metrics import OUTCOME_KINDS
 
 #: Kinds of the runs: of the rehearsal, and of a site in it.
 REHEARSAL_KIND, SITE_KIND = "rehearsal", "rehearsed"
 #: Tags that a site's run takes over from the record of its own run.
 SITE_TAGS = ("source", "contract", "contract_version", "data_digest", MODELS_DIGEST, WITHHELD)
-#: Errors left after a fifth of the patients was referred for review.
-ERROR_LEFT = "retained_error_20_expected"
 
 
 @dataclass(frozen=True)
@@ -53,18 +52,18 @@ def played_records(played: Place, rehearsal: Rehearsal) -> list[PlayedRecord]:
 
 def _played_record(played: Place, site: RehearsedSite) -> PlayedRecord:
     client, table = connect(played), played.network().site(site.site).table
-    models = last_run(played, site.site).stages.models.digest
+    run = last_run(played, site.site)
+    models = run.stages.models.digest
     wanted = f"tags.kind = 'site' AND tags.site = '{site.site}' AND tags.`{MODELS_DIGEST}` = '{models}'"
     runs = client.search_runs([experiment_id(played, table)], wanted, order_by=["attributes.start_time DESC"])
     tags = {"site": site.site, "verdict": site.verdict, "chosen": site.chosen, "best": site.best}
     if not runs:
         return PlayedRecord(site.site, tags, {})
-    document = json.loads((played.latest(site.site) / "evaluation.json").read_text(encoding="utf-8"))
-    policy = played.network().site(site.site).disclosure
-    shown = disclose_evaluation(Evaluation.from_dict(document), policy)
-    observed = shown.value(site.chosen, "auroc")
+    shown = leaving_evaluation(played, run)
+    first = OUTCOME_KINDS[site.task].headline
+    observed = shown.value(site.chosen, first)
     # The same models may have been evaluated on other outcomes in between.
-    same = [run for run in runs if observed is not None and run.data.metrics.get("auroc") == round(observed, DIGITS)]
+    same = [one for one in runs if observed is not None and one.data.metrics.get(first) == round(observed, DIGITS)]
     own = (same or runs)[0].data
     tags |= {name: own.tags[name] for name in SITE_TAGS if name in own.tags}
     metrics = {**own.metrics, **_lost_and_left(site, shown, own.metrics)} if same else {}
@@ -73,13 +72,14 @@ def _played_record(played: Place, site: RehearsedSite) -> PlayedRecord:
 
 def _lost_and_left(site: RehearsedSite, evaluation: Evaluation, known: Mapping[str, float]) -> dict[str, float]:
     """What the site's own record lacks: the best in hindsight, what the choice lost, how far off the forecast was."""
-    best = evaluation.value(site.best, "auroc")
-    expected = known.get("forecast/auroc")
+    first, left = OUTCOME_KINDS[site.task].headline, OUTCOME_KINDS[site.task].error_left
+    best = evaluation.value(site.best, first)
+    expected = known.get(f"forecast/{first}")
     numbers = {
-        ERROR_LEFT: evaluation.value(site.chosen, ERROR_LEFT),
-        "rehearsal/best_auroc": best,
-        "rehearsal/regret": None if best is None else best - known["auroc"],
-        "rehearsal/off": None if expected is None else abs(expected - known["auroc"]),
+        left: evaluation.value(site.chosen, left),
+        f"rehearsal/best_{first}": best,
+        "rehearsal/regret": None if best is None else abs(best - known[first]),
+        "rehearsal/off": None if expected is None else abs(expected - known[first]),
         "rehearsal/inside": None if site.inside is None else float(site.inside),
     }
     return {name: round(value, DECIMALS) for name, value in numbers.items() if value is not None}
@@ -127,9 +127,10 @@ def _overall(rehearsal: Rehearsal, sites: Sequence[PlayedRecord]) -> dict[str, f
         values = [site.metrics[f"rehearsal/{name}"] for site in sites if f"rehearsal/{name}" in site.metrics]
         if values:
             numbers |= {f"{name}_mean": np.mean(values), f"{name}_worst": max(values)}
-    expected = rehearsal.next_site().get("auroc")
-    if expected is not None and all("auroc" in site.metrics for site in sites):
+    first = rehearsal.kind.headline
+    expected = rehearsal.next_site().get(first)
+    if expected is not None and all(first in site.metrics for site in sites):
         # Two digits, as the page has it.
-        ends = {"next_auroc": expected.mean, "next_auroc_low": expected.low, "next_auroc_high": expected.high}
-        numbers |= {name: round(value, 2) for name, value in ends.items()}
+        ends = {"": expected.mean, "_low": expected.low, "_high": expected.high}
+        numbers |= {f"next_{first}{end}": round(value, 2) for end, value in ends.items()}
     return {f"rehearsal/{name}": round(float(value), DECIMALS) for name, value in numbers.items()}

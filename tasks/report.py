@@ -31,11 +31,7 @@ def publish_report(place: Place, run: Run, folder: str) -> Written:
     return written
 
 
-@task(
-    task_run_name="record {record.site}",
-    cache_policy=NO_CACHE,
-    **RETRY_RECORDING,
-)
+@task(task_run_name="record {record.site}", **RETRY_RECORDING)
 @sanitize_errors
 def record_in_mlflow(place: Place, record: SiteRecord) -> str:
     """Writes the site's record to MLflow and returns the parent run's id."""

@@ -1,62 +1,25 @@
-"""One transfer: what a person may set for it, and what it left: references to its stages, enough to report again."""
+"""What one transfer left: references to its stages, enough to report again."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
-
-from tdrop.base import DataError, UsageError, read_record
+from tasks.settings import TransferSettings
+from tdrop.base import DataError, Summary, UsageError, read_record
 from tdrop.choose import Choice, Trial
 from tdrop.contracts import Contract
-from tdrop.home import Place, Ref
-from tdrop.methods import method_names, require_methods
+from tdrop.evaluate import Evaluation
+from tdrop.home import PREDICTIONS, RISKS, Place, Ref, load_summary
+from tdrop.methods import method_names
+from tdrop.shift import Shift
 
 RUN = "run.json"
 #: The report before, beside the page that says why there is no newer one.
 EARLIER = "earlier_report.html"
 #: Interval levels kept of every prediction: the paper sweeps 50 to 99%.
 SWEEP = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
-#: The form of a deployment offers the methods as a list of choices, and its server refuses any other name.
-MethodName = Annotated[str, WithJsonSchema({"type": "string", "enum": list(method_names())})]
-
-
-class TransferSettings(BaseModel):
-    """Settings of one transfer. The defaults suit a site of a few thousand patients."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    methods: tuple[MethodName, ...] = Field(default=(), description="Methods to train; empty for all of them")
-    seeds: int = Field(
-        default=3, ge=1, le=50, description="How often the tuned method is trained again, to show spread"
-    )
-    trials: int = Field(default=12, ge=1, le=200, description="Tuning trials for every method alike")
-    passes: int = Field(default=200, ge=2, le=5000, description="Samples behind each patient's interval")
-    folds: int = Field(default=3, ge=2, le=20, description="Parts of the source for the out-of-fold criterion")
-    criterion: Literal["importance_weighted", "matched_validation"] = Field(
-        default="importance_weighted", description="How the method is chosen without target labels"
-    )
-    committee: bool = Field(
-        default=True, description="Whether methods that source patients cannot tell apart are used together"
-    )
-    shares: bool = Field(
-        default=False,
-        description="Whether methods may know the source of a patient where held-out sites prefer it; from three on",
-    )
-    bootstrap: int = Field(
-        default=1000, ge=50, le=20000, description="Resamples of patients behind each interval of a metric"
-    )
-    method_settings: dict[str, dict[str, Any]] = Field(
-        default_factory=dict, description="Settings by method that differ from the method's defaults"
-    )
-
-    def chosen_methods(self) -> tuple[str, ...]:
-        """The methods to train, in the paper's order, each name checked."""
-        require_methods((*self.methods, *self.method_settings))
-        return tuple(name for name in method_names() if not self.methods or name in self.methods)
 
 
 @dataclass(frozen=True)
@@ -148,6 +111,26 @@ class Run:
         """The chosen method."""
         return self.choice.method
 
+    @property
+    def shift(self) -> Shift:
+        """How far the patients are from the source's, as judged before any outcome was read."""
+        return self.stages.shift.record(Shift, "shift.json")
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """How every method did."""
+        return Evaluation.from_dict(self.stages.evaluation.json("evaluation.json"))
+
+    @property
+    def predictions(self) -> Summary:
+        """What the chosen method's first seed, which patients are told, predicts for them."""
+        return load_summary(self.trained.fits[self.chosen][0].path / PREDICTIONS)
+
+    @property
+    def folds(self) -> dict[str, Ref]:
+        """By method, the stage with its out-of-fold risks, where these were kept."""
+        return {method: ref for method, ref in self.trained.folds.items() if (ref.path / RISKS).is_file()}
+
     def tolerance(self, contract: Contract) -> float:
         """By how much a prediction of a continuous outcome may be off before it counts as an error; 0 for others."""
         return picked_tolerance(self.trained, self.chosen, contract)
@@ -167,16 +150,16 @@ class Run:
     def below(self, store: Path) -> Run:
         """The same run with its stages in the store given; what was written down does not say where that is."""
 
-        def found(ref: Ref) -> Ref:
+        def stored(ref: Ref) -> Ref:
             return replace(ref, store=str(store))
 
         trained = replace(
             self.trained,
-            fits={method: list(map(found, refs)) for method, refs in self.trained.fits.items()},
-            folds={method: found(ref) for method, ref in self.trained.folds.items()},
-            ablations={method: found(ref) for method, ref in self.trained.ablations.items()},
+            fits={method: list(map(stored, refs)) for method, refs in self.trained.fits.items()},
+            folds={method: stored(ref) for method, ref in self.trained.folds.items()},
+            ablations={method: stored(ref) for method, ref in self.trained.ablations.items()},
         )
-        stages = Stages(**{name: found(ref) for name, ref in self.stages.all().items()})
+        stages = Stages(**{name: stored(ref) for name, ref in self.stages.all().items()})
         return replace(self, trained=trained, stages=stages)
 
 

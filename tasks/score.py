@@ -1,7 +1,4 @@
-"""Scores a batch of new patients with a site's champion, and compares it with those the champion was made for.
-
-What is remembered of a site's batches, `sites/<site>/batches.json`, stays at the site.
-"""
+"""Scores a batch of new patients with a site's champion, and counts it in the champion's watch."""
 
 from __future__ import annotations
 
@@ -12,8 +9,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from tasks.champion import Champion, MadeFor, find_champion, made_for
 from tasks.prune import stages
+from tasks.registry import Champion, find_champion, made_for
 from tasks.run import last_run
 from tasks.watch import watch_batch
 from tdrop.base import (
@@ -23,7 +20,6 @@ from tdrop.base import (
     TdropError,
     Unwritable,
     UsageError,
-    counted,
     write_json,
     write_record,
 )
@@ -31,17 +27,15 @@ from tdrop.contracts import Validation
 from tdrop.data import Prepared, fingerprint, prepare, write_patients
 from tdrop.disclosure import disclose_validation
 from tdrop.evaluate import patients_table
-from tdrop.home import Place, now, read_status, replacing, write_private
-from tdrop.served import (
-    FEWEST_TO_COMPARE,
-    Batch,
-    Served,
-    compare_batch,
-    feature_differences,
-    keep_batch,
-    patients_digest,
-)
+from tdrop.home import Place, read_status, replacing, write_private
+from tdrop.served import Served
 from tdrop.watch import stand_of
+
+#: What to know where the cohort that the model was made for was pruned.
+NOT_COMPARED = (
+    "the patients that the model was made for are not on this machine: nobody can say who is unlike anyone the model "
+    "learned from"
+)
 
 
 @dataclass(frozen=True)
@@ -129,21 +123,6 @@ def unseen_sentences(unseen: dict[str, int], scored: int) -> list[str]:
     ]
 
 
-def compare_sentences(those: MadeFor | None, champion: Champion, batch: Cohort) -> list[str]:
-    """Whether the batch is still of the population that the model was made for, in one sentence or none."""
-    if those is None:
-        return [
-            "the patients that the model was made for are not on this machine: the batch could not be compared, and "
-            "nobody can say who is unlike anyone the model learned from"
-        ]
-    if len(batch) < FEWEST_TO_COMPARE:
-        these = counted(len(batch), "patient")
-        return [f"a batch of {these} is too small to compare with those that the model was made for"]
-    then = champion.described.domain_auroc
-    said = compare_batch(batch, those.target, those.source, then).sentence()
-    return [] if said is None else [said]
-
-
 def score_batch(place: Place, site: str, file: str, folder: Path | None = None) -> Scored:
     """Scores a batch that came as a file, into `sites/<site>/scores/` or another folder."""
     network = place.network()
@@ -179,7 +158,7 @@ def score_prepared(
         *last_verdict(place, site),
         *what_changed(place, site, champion),
         *unseen_sentences(unseen, len(cohort)),
-        *compare_sentences(those, champion, cohort),
+        *([NOT_COMPARED] if those is None else []),
     ]
     folder = folder or place.site(site) / "scores"
     with replacing(folder) as incoming:
@@ -187,20 +166,13 @@ def score_prepared(
         write_patients(incoming / "quarantine.csv", prepared.quarantine)
         write_record(incoming / "validation.json", prepared.validation)
         write_json(incoming / "score.json", {"champion": champion.version, "sentences": sentences})
-    differences = {} if those is None else feature_differences(cohort, those.target)
-    digest = patients_digest(cohort)
-    # Of several classes no single number stands for a batch; the mean of their sd does.
-    column = next(name for name in ("risk", "value", "sd") if name in table)
-    risk, referred = float(table[column].mean()), int(table["refer"].sum())
     filled_in = int((table["filled_in"] != "").sum())
-    keep_batch(place.site(site), Batch(now(), digest, champion.version, len(cohort), risk, referred, differences))
     lacking = (table["filled_in"] != "").to_numpy()
-    if summary.task == "binary":
-        sentences += _watched(place, champion, served, cohort, prepared, summary, lacking)
+    sentences += _watched(place, champion, served, cohort, prepared, summary, lacking)
     return Scored(
         folder=str(folder),
         scored=len(cohort),
-        referred=referred,
+        referred=int(table["refer"].sum()),
         unlike=None if unlike is None else int(unlike.sum()),
         filled_in=filled_in,
         champion=champion.version,

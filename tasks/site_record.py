@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from tasks.export import Leaving, export_site
-from tasks.models import LINE, MODELS_DIGEST
+from tasks.models import LINE, METHOD, MODELS_DIGEST, line_tag
 from tasks.run import Run
 from tdrop.base import plain, write_record
 from tdrop.choose import Choice, Trial
@@ -102,9 +101,10 @@ class SiteRecord:
 
     def about_model(self) -> str:
         """What a version of the site's model is, in two sentences."""
+        changed = f", then changed by known outcomes of it ({self.tags[METHOD]})" if METHOD in self.tags else ""
         return (
-            f"{label(self.chosen)}, fitted on {self.tags['source']} and chosen for {self.site} without a label of it; "
-            f"verdict {self.tags['verdict']}. Nobody is scored with it before a person promotes it."
+            f"{label(self.chosen)}, fitted on {self.tags['source']} and chosen for {self.site} without a label of "
+            f"it{changed}; verdict {self.tags['verdict']}. Nobody is scored with it before a person promotes it."
         )
 
     def about_method(self, method: str) -> str:
@@ -141,7 +141,7 @@ def site_record(place: Place, run: Run, whole: ReportData, folder: Path) -> Site
             MODELS_DIGEST: stages.models.digest,
             "simulated": str(site.site.simulated).lower(),
             "verdict": data.verdict,
-            **({LINE: json.dumps(plain(line))} if line is not None else {}),
+            **({LINE: line_tag(line)} if line is not None else {}),
             **({WITHHELD: leaving.withheld} if leaving.withheld else {}),
         },
         params={name: _short(value) for name, value in run.settings.model_dump(mode="json").items()},
@@ -170,7 +170,9 @@ def _site_metrics(data: ReportData, chosen: str) -> dict[str, float]:
     numbers = {f"rows/{name}": float(count) for name, count in counts.items() if isinstance(count, int)}
     if data.shift.domain_auroc is not None:
         numbers["shift/domain_auroc"] = data.shift.domain_auroc.value
-    quantities: tuple[Quantity, ...] = ("auroc",) if data.contract.task == "binary" else ("auroc", "error_rate", "mae")
+    quantities: tuple[Quantity, ...] = (
+        ("auroc",) if data.contract.task == "binary" else ("auroc", "error_rate", "mae", "rmse")
+    )
     for quantity in quantities:
         expected = None if data.forecast is None else data.forecast.find(chosen, quantity)
         if expected is not None:

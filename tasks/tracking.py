@@ -1,6 +1,6 @@
 """MLflow's record: how it is reached, where an experiment keeps its files, and how runs leave it for good.
 
-Only this file, `recording`, `rehearsal`, `watch_page`, `models` and the served model import mlflow.
+Only this file, `recording`, `rehearsal`, `governance`, `models` and the served model import mlflow.
 """
 
 from __future__ import annotations
@@ -98,12 +98,13 @@ def _connect(uri: str, home: str) -> MlflowClient:
     try:
         _require_listener(uri)
         # Two processes that migrate one fresh sqlite file at once break it for good.
-        with FileLock(Path(home) / LOCK) if os.access(home, os.W_OK) else nullcontext():
+        writable = os.access(home, os.W_OK)
+        with FileLock(Path(home) / LOCK) if writable else nullcontext():
             if uri.startswith("sqlite:///"):
                 _require_whole(Path(uri.removeprefix("sqlite:///")))
             client = MlflowClient(uri, uri)
             client.search_experiments(max_results=1)
-            if uri == _own_record(home):
+            if uri == _own_record(home) and writable:
                 _follow_moved_home(client, Path(home))
     except Damaged:
         raise

@@ -20,8 +20,9 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from tasks.errors import sanitize_errors
-from tasks.run import SWEEP, TransferSettings
-from tdrop.base import Described, FitError, plain, read, write_json, write_record
+from tasks.run import SWEEP
+from tasks.settings import TransferSettings
+from tdrop.base import Described, FitError, write_json, write_record
 from tdrop.choose import (
     OutOfFold,
     Planned,
@@ -51,8 +52,8 @@ from tdrop.home import (
     RISKS,
     SOURCE,
     TIMES,
-    Place,
     Ref,
+    ResolvedSite,
     advance,
     canonical,
     compute,
@@ -112,9 +113,7 @@ def tried_settings(folder: Path, encoded: Ref, matching: Ref, tried: Planned, he
 
 @task(task_run_name="tune {method}", cache_policy=NO_CACHE)
 @sanitize_errors
-def tune_method(
-    place: Place, site: str, encoded: Ref, matching: Ref, method: str, settings: TransferSettings
-) -> list[Ref]:
+def tune_method(site: ResolvedSite, encoded: Ref, matching: Ref, method: str, settings: TransferSettings) -> list[Ref]:
     """Runs every trial of a method on one fold and the promising ones on all; returns a stage each."""
     planned = planned_trials(method, settings)
     folds = count_folds(load_cohort(encoded.path / SOURCE), settings.folds)
@@ -122,21 +121,21 @@ def tune_method(
     def fitted(asked: Sequence[tuple[int, int]], done: Callable[[], None]) -> list[Ref]:
         """One fit for every trial and fold asked."""
         calls = [
-            (place, rows_to_fit(encoded, tried), tried.name, tried.settings(), held, folds, FIRST_SEED)
+            (site.place, rows_to_fit(encoded, tried), tried.name, tried.settings(), held, folds, FIRST_SEED)
             for tried, held in [(planned[trial], held) for trial, held in asked]
         ]
         return side_by_side(held_out_risks, calls, done)
 
-    first = fitted([(trial, 0) for trial in range(len(planned))], lambda: advance(site, "tune", method))
-    refs = [tried_settings(place, encoded, matching, each, [ref]) for each, ref in zip(planned, first, strict=True)]
+    first = fitted([(trial, 0) for trial in range(len(planned))], lambda: advance(site.name, "tune", method))
+    refs = [tried_settings(site, encoded, matching, each, [ref]) for each, ref in zip(planned, first, strict=True)]
     going_on = promising([ref.record(Trial, "trial.json") for ref in refs])
     asked = [(trial, held) for trial in going_on for held in range(1, folds)]
     later = dict(zip(asked, fitted(asked, lambda: None), strict=True)) if asked else {}
     for trial in going_on:
         parts = [first[trial], *(later[trial, held] for held in range(1, folds))]
-        refs[trial] = tried_settings(place, encoded, matching, planned[trial], parts)
+        refs[trial] = tried_settings(site, encoded, matching, planned[trial], parts)
     if settings.shares and sites_are_folds(encoded):
-        refs.append(_try_with_site(place, encoded, matching, [ref.record(Trial, "trial.json") for ref in refs], folds))
+        refs.append(_try_with_site(site, encoded, matching, [ref.record(Trial, "trial.json") for ref in refs], folds))
     return refs
 
 
@@ -145,20 +144,20 @@ def sites_are_folds(encoded: Ref) -> bool:
     return site_folds(load_cohort(encoded.path / SOURCE)) is not None
 
 
-def _try_with_site(place: Place, encoded: Ref, matching: Ref, trials: Sequence[Trial], folds: int) -> Ref:
+def _try_with_site(site: ResolvedSite, encoded: Ref, matching: Ref, trials: Sequence[Trial], folds: int) -> Ref:
     """One more trial: the settings that would be picked, with the site as an input."""
     picked = trials[pick_place(trials[0].method, trials)]
     settings = {**picked.settings, SITE_INPUT: True}
-    calls = [(place, encoded, picked.method, settings, held, folds, FIRST_SEED) for held in range(folds)]
+    calls = [(site.place, encoded, picked.method, settings, held, folds, FIRST_SEED) for held in range(folds)]
     parts = side_by_side(held_out_risks, calls, lambda: None)
-    return tried_settings(place, encoded, matching, Planned(picked.method, settings, reads_target=True), parts)
+    return tried_settings(site, encoded, matching, Planned(picked.method, settings, reads_target=True), parts)
 
 
 @stage("model", in_worker=True)
 def trained_model(folder: Path, rows: Ref, method: str, settings: Settings, seed: int) -> None:
     """Writes model/ and history.json."""
     source, target = load_pair(rows.path)
-    fitted = refit(method, _picked(method, settings), source, target, seed=seed)
+    fitted = refit(method, Trial(method, dict(settings)), source, target, seed=seed)
     fitted.save(folder / MODEL)
     write_json(folder / HISTORY, list(fitted.history))
 
@@ -171,7 +170,7 @@ def predicted_patients(
     seed: int,
     passes: int,
     levels: Sequence[float],
-    noise: Mapping[str, Any] | None,
+    noise: Noise | None,
 ) -> None:
     """Writes a model's predictions.npz of the target's patients beside it, and rates.npz where it has any.
 
@@ -181,7 +180,7 @@ def predicted_patients(
     if noise is None:
         shutil.copytree(model.path / MODEL, folder / MODEL)
     else:
-        load(model.path / MODEL).with_noise(read(Noise, noise)).save(folder / MODEL)  # type: ignore[attr-defined]
+        load(model.path / MODEL).with_noise(noise).save(folder / MODEL)  # type: ignore[attr-defined]
     shutil.copyfile(model.path / HISTORY, folder / HISTORY)
     if (model.path / TIMES).is_file():
         shutil.copyfile(model.path / TIMES, folder / TIMES)
@@ -196,34 +195,26 @@ def predicted_patients(
 @task(task_run_name="fit {method} {purpose}seed {seed}", cache_policy=NO_CACHE)
 @sanitize_errors
 def fit_seed(
-    place: Place,
+    site: ResolvedSite,
     encoded: Ref,
     method: str,
     trial: Trial,
     seed: int,
     settings: TransferSettings,
-    level: float,
     purpose: str = "",
 ) -> Ref:
     """Refits the picked trial on all labelled rows, and predicts the target's patients; `purpose` is for its name."""
     rows = rows_to_fit(encoded, _planned_as(trial, settings))
-    model = trained_model(place, rows, method, trial.settings, seed)
-    return predict_with(place, encoded, model, seed, settings, level, trial.noise)
+    model = trained_model(site, rows, method, trial.settings, seed)
+    return predict_with(site, encoded, model, seed, settings, trial.noise)
 
 
 def predict_with(
-    place: Place,
-    encoded: Ref,
-    model: Ref,
-    seed: int,
-    settings: TransferSettings,
-    level: float,
-    noise: Noise | None = None,
+    site: ResolvedSite, encoded: Ref, model: Ref, seed: int, settings: TransferSettings, noise: Noise | None
 ) -> Ref:
     """A model's predictions of the target's patients, at every level that is shown."""
-    levels = tuple(sorted({*SWEEP, level}))
-    known = None if noise is None else plain(noise)
-    return predicted_patients(place, encoded, model, seed, settings.passes, levels, known)
+    levels = tuple(sorted({*SWEEP, site.site.decision.interval_level}))
+    return predicted_patients(site, encoded, model, seed, settings.passes, levels, noise)
 
 
 def _planned_as(trial: Trial, settings: TransferSettings) -> Planned:
@@ -244,8 +235,10 @@ def rows_to_fit(encoded: Ref, fit: Planned) -> Ref:
     return alone if alone.path.is_dir() else encoded
 
 
+@task(task_run_name="out of fold {method}", cache_policy=NO_CACHE)
+@sanitize_errors
 @stage("fold", in_worker=True)
-def held_out_score(folder: Path, encoded: Ref, propensity: Ref, method: str, trial: Ref) -> None:
+def score_out_of_fold(folder: Path, encoded: Ref, propensity: Ref, method: str, trial: Ref) -> None:
     """Writes score.json and risks.npz: the picked trial on source rows it did not see, weighted."""
     fitted = Propensity.load(propensity.path / PROPENSITY)
     source, _ = load_pair(encoded.path)
@@ -268,20 +261,10 @@ def held_out_score(folder: Path, encoded: Ref, propensity: Ref, method: str, tri
     write_record(folder / "score.json", score)
 
 
-@task(task_run_name="out of fold {method}", cache_policy=NO_CACHE)
+@task(task_run_name="average of trials", cache_policy=NO_CACHE)
 @sanitize_errors
-def score_out_of_fold(place: Place, encoded: Ref, propensity: Ref, method: str, trial: Ref) -> Ref:
-    """Scores a method on source rows it did not see, from what its picked trial left behind."""
-    return held_out_score(place, encoded, propensity, method, trial)
-
-
-def _picked(method: str, settings: Settings) -> Trial:
-    """What of a trial decides a refit: its settings."""
-    return Trial(method, dict(settings))
-
-
 @stage("committee-trial")
-def joined_trials(folder: Path, encoded: Ref, matching: Ref, trials: Mapping[str, Ref]) -> None:
+def join_trials(folder: Path, encoded: Ref, matching: Ref, trials: Mapping[str, Ref]) -> None:
     """Writes trial.json and out_of_fold.npz: the mean of the members' risks of source rows they did not see."""
     risks = OutOfFold.average([OutOfFold.load(ref.path / OUT_OF_FOLD) for ref in trials.values()])
     write_trial(folder, encoded, matching, Committee(tuple(trials)), risks)
@@ -301,18 +284,11 @@ def write_trial(folder: Path, encoded: Ref, matching: Ref, tried: Described, ris
     risks.save(folder / OUT_OF_FOLD)
 
 
-@task(task_run_name="average of trials", cache_policy=NO_CACHE)
-@sanitize_errors
-def join_trials(place: Place, encoded: Ref, matching: Ref, trials: Mapping[str, Ref]) -> Ref:
-    """Scores the members' mean on source patients, from what their picked trials left behind."""
-    return joined_trials(place, encoded, matching, trials)
-
-
 @task(task_run_name="average seed {seed}", cache_policy=NO_CACHE)
 @sanitize_errors
 def join_fits(
-    place: Place, encoded: Ref, fits: Mapping[str, Ref], trial: Ref, seed: int, settings: TransferSettings, level: float
+    site: ResolvedSite, encoded: Ref, fits: Mapping[str, Ref], trial: Ref, seed: int, settings: TransferSettings
 ) -> Ref:
     """Joins the members' models of one seed, and predicts the target's patients."""
     noise = trial.record(Trial, "trial.json").noise
-    return predict_with(place, encoded, joined_models(place, fits), seed, settings, level, noise)
+    return predict_with(site, encoded, joined_models(site, fits), seed, settings, noise)

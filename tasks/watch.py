@@ -7,7 +7,6 @@ short is made up for by doing the same again.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,16 +18,21 @@ import pandas as pd
 from filelock import FileLock
 from numpy.typing import NDArray
 
-from tasks.champion import Champion, MadeFor, find_champion, made_for
-from tasks.registry import version_at
+from tasks.registry import Champion, find_champion, made_for, version_at
 from tdrop.base import Cohort, DataError, Summary, TdropError, Unavailable, UsageError, plain, read
-from tdrop.contracts import Contract, Decision, Site
+from tdrop.contracts import Contract, Site
 from tdrop.data import Prepared, observed_to_horizon, read_labels, subgroups_of
 from tdrop.disclosure import limit, to_number
-from tdrop.home import TARGET, Place, keyed, load_cohort, now, write_private
-from tdrop.metrics import referred_by_level
+from tdrop.home import TARGET, Place, SealedFile, keyed, load_cohort, now
 from tdrop.served import CHAMPION, WHEN, Served
-from tdrop.watch import Moment, ScoredPatients, WatchState, begin_watch, freeze_scale
+from tdrop.watch import (
+    Moment,
+    WatchState,
+    begin_watch,
+    describe_patients,
+    freeze_scale,
+    sorted_doubts,
+)
 
 #: The record, below the site's folder, and an altered one that a new watch took the place of.
 FILE, ALTERED = "watch.json", "watch-altered.json"
@@ -49,38 +53,26 @@ class Watched:
     begun_late: bool = False
 
 
+def _file(place: Place, site: str) -> SealedFile:
+    return SealedFile(place.root, place.site(site) / FILE, "state", "watch")
+
+
 def read_watch(place: Place, site: str) -> WatchState | None:
     """The site's watch as it was written, of whichever champion; None without one, a DataError where it was altered."""
-    file = place.site(site) / FILE
-    if not file.is_file():
+    sealed = _file(place, site)
+    if not sealed.file.is_file():
         return None
-    try:
-        document = json.loads(file.read_bytes())
-        state, seal = document["state"], document["seal"]
-    except (ValueError, TypeError, KeyError):
-        raise _altered(site, file) from None
-    if seal != _seal(place, state):
-        raise _altered(site, file)
+    state = sealed.read()
+    if state is None:
+        raise DataError(
+            f"the watch of site '{site}' was altered or damaged since it was written ('{sealed.file}'); put back a "
+            f"copy of it, or promote the model again with `tdrop promote {site}`, which begins a new watch"
+        )
     return read(WatchState, state)
 
 
-def _altered(site: str, file: Path) -> DataError:
-    return DataError(
-        f"the watch of site '{site}' was altered or damaged since it was written ('{file}'); put back a copy of it, "
-        f"or promote the model again with `tdrop promote {site}`, which begins a new watch"
-    )
-
-
 def _write(place: Place, state: WatchState) -> None:
-    document = plain(state)
-    text = json.dumps({"seal": _seal(place, document), "state": document}, separators=(",", ":"), allow_nan=False)
-    write_private(place.site(state.site) / FILE, text + "\n")
-
-
-def _seal(place: Place, document: Any) -> str:
-    """A keyed digest of everything that the record holds."""
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
-    return keyed(place.root, f"watch {hashlib.sha256(text.encode()).hexdigest()}")
+    _file(place, state.site).write(plain(state))
 
 
 @contextmanager
@@ -91,18 +83,8 @@ def _alone(place: Place, site: str) -> Iterator[None]:
         yield
 
 
-def is_watched(place: Place, site: str) -> bool:
-    """Whether the site's outcome can be watched: the rules compare risks with whether it happened."""
-    return place.resolve(site).contract.task == "binary"
-
-
-def begin(place: Place, site: str) -> WatchState | None:
-    """Begins the watch of the site's champion, where that was not done; called when a person promotes or goes back.
-
-    None where the outcome has several classes or is a number.
-    """
-    if not is_watched(place, site):
-        return None
+def begin(place: Place, site: str) -> WatchState:
+    """Begins the watch of the site's champion, where that was not done; called when a person promotes or goes back."""
     champion = find_champion(place, site)
     with _alone(place, site):
         try:
@@ -140,42 +122,40 @@ def _of_champion(
 
 def _begin(place: Place, site: str, champion: Champion, served: Served, history: tuple[Moment, ...]) -> WatchState:
     those = made_for(place, champion)
-    scale = None if those is None else freeze_scale(those.source, those.target, those.kind(place))
+    scale = reference = doubts = None
+    if those is not None:
+        scale = freeze_scale(those.source, those.target, those.kind(place))
+        summary = served.summarise(those.target)
+        doubts = sorted_doubts(summary)
+        rows, persons = _reference_identities(place, site, those.target)
+        reference = describe_patients(rows, persons, those.target.X, summary, served.decision, doubts)
     return begin_watch(
         site,
         champion.version,
         now(),
         promoted=champion.promoted,
         scale=scale,
-        made_for=None if those is None else _reference_patients(place, site, those, served),
+        made_for=reference,
         forecast_low=_forecast_low(place, site, champion),
-        outcomes_used=champion.described.recalibration is not None,
+        outcomes_used=champion.described.outcomes_used,
         history=history,
         features=served.encoder.features,
         threshold=limit(place.network().site(site).disclosure),
+        task=served.fitted.task,
+        doubts=doubts,
     )
 
 
-def _reference_patients(place: Place, site: str, those: MadeFor, served: Served) -> ScoredPatients:
-    """Those the champion was made for, with its risks."""
-    target, summary = those.target, served.summarise(those.target)
+def _reference_identities(place: Place, site: str, target: Cohort) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Keyed digests of the rows that the champion was made for and of the persons they are (rows,)."""
     rows = _digests(place, site, target.ids)
-    persons = rows
-    if target.persons is not None:
-        persons = _digests(place, site, (f"person {number} of the extract" for number in target.persons))
-    return _scored(rows, persons, target, summary, served.decision)
-
-
-def _scored(
-    rows: NDArray[Any], persons: NDArray[Any], cohort: Cohort, summary: Summary, decision: Decision
-) -> ScoredPatients:
-    review = referred_by_level(summary, decision)
-    risk = summary.mean.astype(np.float64)
-    return ScoredPatients(rows, persons, cohort.X, risk, review, decision.risk_level)
+    if target.persons is None:
+        return rows, rows
+    return rows, _digests(place, site, (f"person {number} of the extract" for number in target.persons))
 
 
 def _forecast_low(place: Place, site: str, champion: Champion) -> float | None:
-    """Lower end of the forecast that was sealed for the champion; None without one."""
+    """Lower end of the forecast that was sealed for the champion: its AUROC, or the accuracy of classes; or None."""
     from tasks.audit import entries
     from tdrop.forecast import find_forecast
 
@@ -183,8 +163,13 @@ def _forecast_low(place: Place, site: str, champion: Champion) -> float | None:
         sealed = find_forecast(entries(place), site, champion.described.digests.models)
     except DataError:
         return None
-    answer = None if sealed is None or sealed.forecast is None else sealed.forecast.find(champion.described.method)
-    return None if answer is None else answer.low
+    if sealed is None or sealed.forecast is None:
+        return None
+    if place.resolve(site).contract.task == "binary":
+        ranking = sealed.forecast.find(champion.described.method)
+        return None if ranking is None else ranking.low
+    errors = sealed.forecast.find(champion.described.method, "error_rate")
+    return None if errors is None or errors.high is None else 1 - errors.high
 
 
 def watch_batch(
@@ -204,21 +189,21 @@ def watch_batch(
         served: The same, loaded.
         cohort: The patients, encoded.
         prepared: The same rows in the contract's columns, and what was found in the batch.
-        summary: Their risks.
+        summary: What they are told.
         filled_in: Who lacks a value (patients,).
     """
     name, validation = cohort.site, prepared.validation
     rows, persons = _identities(place, prepared.site, prepared.contract, cohort, prepared.frame)
-    batch = replace(
-        _scored(rows, persons, cohort, summary, served.decision),
-        filled_in=filled_in,
-        set_aside=to_number(validation.quarantined),
-        groups=subgroups_of(prepared.frame, prepared.contract),
-        findings={item.rule: to_number(item.count) for item in validation.findings if item.about == "patients"},
-    )
     with _alone(place, name):
-        watched = _of_champion(place, name, champion, read_watch(place, name), served)
-        state = watched.state.add_batch(batch, now())
+        state = _of_champion(place, name, champion, read_watch(place, name), served).state
+        batch = replace(
+            describe_patients(rows, persons, cohort.X, summary, served.decision, state.doubts),
+            filled_in=filled_in,
+            set_aside=to_number(validation.quarantined),
+            groups=subgroups_of(prepared.frame, prepared.contract),
+            findings={item.rule: to_number(item.count) for item in validation.findings if item.about == "patients"},
+        )
+        state = state.add_batch(batch, now())
         _write(place, state)
     return state
 
@@ -269,12 +254,10 @@ class WatchedOutcomes:
 
 def watch_outcomes(place: Place, site: str, labels: Path) -> WatchedOutcomes | None:
     """Compares outcomes with what the champion told these patients; None for a site without a champion."""
-    if version_at(place, site, CHAMPION) is None or not is_watched(place, site):
+    if version_at(place, site, CHAMPION) is None:
         return None
     watched, resolved = open_watch(place, site), place.resolve(site)
-    outcomes = read_labels(
-        labels, resolved.contract, None, home=place.root, base=resolved.network.base, like=resolved.site
-    )
+    outcomes = read_labels(labels, resolved.contract, None, **resolved.where, like=resolved.site)
     rows = _digests(place, site, outcomes.ids)
     y = outcomes.y
     if outcomes.follow_up is not None and resolved.contract.outcome.censoring != "drop":
@@ -315,11 +298,6 @@ def watch_sentence(place: Place, site: str) -> str | None:
 def require_champion(place: Place, site: str) -> None:
     """Says what a watch needs, where a site has no champion yet."""
     place.network().target(site)
-    if not is_watched(place, site):
-        raise UsageError(
-            f"site '{site}' predicts several classes or a number, and a watch compares risks with whether an outcome "
-            "happened; `tdrop score` says of every batch whether its patients differ, and `tdrop audit` checks outcomes"
-        )
     if version_at(place, site, CHAMPION) is None:
         raise UsageError(
             f"site '{site}' has no champion to watch; run `tdrop transfer {site}`, then a person promotes its "

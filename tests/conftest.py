@@ -18,14 +18,37 @@ from hypothesis import HealthCheck, settings as examples
 # A shell lets what it runs in the background ignore Ctrl-C, and so would the commands that tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+#: Where files live in memory: databases sync every write, which takes longest on a disk. Less room is not enough.
+MEMORY, ROOM = Path("/dev/shm"), 4 * 2**30
+
+
+def make_shared_folder() -> Path:
+    """One temporary folder for all processes of the session, which inherit it from the first.
+
+    Everything temporary is below it and goes with it, unless the user says by `TMPDIR` where it should be.
+    """
+    if "TDROP_TESTS_SHARED" in os.environ:
+        return Path(os.environ["TDROP_TESTS_SHARED"])
+    in_memory = "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM
+    folder = Path(tempfile.mkdtemp(prefix="tdrop-tests-", dir=MEMORY if in_memory else None))
+    # PostgreSQL's own user has its data below.
+    folder.chmod(0o711)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.environ["TDROP_TESTS_SHARED"] = str(folder)
+    if in_memory:
+        # Also for what asked before and remembers the answer.
+        os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+    return folder
+
+
+SHARED = make_shared_folder()
 # Before anything of ours is imported: no test writes below the working directory or the user's home.
-SCRATCH = Path(tempfile.mkdtemp(prefix="tdrop-tests-"))
-atexit.register(shutil.rmtree, SCRATCH, ignore_errors=True)
+SCRATCH = Path(tempfile.mkdtemp(prefix="process-", dir=SHARED))
 os.environ.update(TDROP_HOME=str(SCRATCH / "home"), PREFECT_HOME=str(SCRATCH / "prefect"))
 for name in ("PREFECT_API_URL", "MLFLOW_TRACKING_URI"):
     os.environ.pop(name, None)
 
-from tdrop.home.environment import prepare_environment  # noqa: E402
+from tdrop.home import prepare_environment  # noqa: E402
 
 prepare_environment()
 
@@ -46,7 +69,7 @@ TINY_METHODS = {
 
 
 #: The longest files, the longest first.
-LONG = ("deploy", "transfer", "dask", "verdict", "side_by_side", "stopping", "champion", "server_down", "rehearse")
+LONG = ("deploy", "dask", "stopping", "transfer", "side_by_side", "watch", "prune", "pages", "verdict", "server_down")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -56,29 +79,34 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def no_tracking_address_left() -> Iterator[None]:
-    """Takes away the address that MLflow writes into the environment: a later test would record on a server gone by."""
+def no_address_left() -> Iterator[None]:
+    """Takes away what MLflow and commands write into the environment: a later test would work at an old place."""
+    contracts = os.environ.get("TDROP_CONTRACTS")
     yield
-    os.environ.pop("MLFLOW_TRACKING_URI", None)
+    for name in ("MLFLOW_TRACKING_URI", "TDROP_CONTRACTS"):
+        os.environ.pop(name, None)
+    if contracts is not None:
+        os.environ["TDROP_CONTRACTS"] = contracts
 
 
 @pytest.fixture(scope="session")
 def session_server(tmp_path_factory: pytest.TempPathFactory):
-    """One Prefect server for the whole session on a database of its own; yields its settings by variable."""
+    """One Prefect server per test process on a database of its own; yields its settings by variable."""
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogHandler
     from prefect.settings import PREFECT_API_URL, PREFECT_HOME, PREFECT_LOCAL_STORAGE_PATH, temporary_settings
-    from prefect.testing.utilities import prefect_test_harness
+    from servers import prefect_server_in
+
+    from flows.orchestration import UNUSED_SERVICES
 
     home = tmp_path_factory.mktemp("prefect")
-    storage = home / "storage"
-    with (
-        temporary_settings({PREFECT_HOME: home, PREFECT_LOCAL_STORAGE_PATH: storage}),
-        prefect_test_harness(server_startup_timeout=400),
-    ):
-        yield {
-            "PREFECT_API_URL": str(PREFECT_API_URL.value()),
-            "PREFECT_HOME": str(home),
-            "PREFECT_LOCAL_STORAGE_PATH": str(storage),
-        }
+    with prefect_server_in(home, **dict.fromkeys(UNUSED_SERVICES, "false")) as (url, _):
+        values = {PREFECT_API_URL: url, PREFECT_HOME: home, PREFECT_LOCAL_STORAGE_PATH: home / "storage"}
+        with temporary_settings(values):
+            yield {setting.name: str(value) for setting, value in values.items()}
+            # What is not sent yet would be tried for long after the server is gone.
+            APILogHandler().flush()
+            EventsWorker.drain_all(timeout=5)
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +159,12 @@ def tiny_network(tmp_path: Path):
 
 
 def write_tiny_network(folder: Path, rows=TINY_ROWS, seed: int = 0):
-    """Writes `folder/network/data_contracts` and the extracts below `folder/home`; returns the Place."""
+    """Writes `folder/network/data_contracts` and the extracts below `folder/home`; returns the Place.
+
+    MLflow's database is there, still empty: making one takes longer than most tests.
+    """
+    from servers import empty_record
+
     from tdrop.data import write_demo_network
     from tdrop.home import Place
 
@@ -143,6 +176,7 @@ def write_tiny_network(folder: Path, rows=TINY_ROWS, seed: int = 0):
     place = Place.at(folder / "home", contracts)
     write_demo_network(place.root / "demo", rows, seed=seed)
     settle(place.root / "demo")
+    shutil.copy(empty_record(), place.root / "mlflow.db")
     return place
 
 
@@ -172,23 +206,36 @@ def leave_reports_out(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def tiny_settings():
-    """Three cheap methods, one trial, one seed: a transfer in a few seconds."""
-    from tasks.run import TransferSettings
+    """All cheap methods."""
+    return cheap()
 
-    return TransferSettings(
-        methods=tuple(TINY_METHODS),
-        method_settings=TINY_METHODS,
-        seeds=1,
-        trials=1,
-        passes=10,
-        folds=2,
-        bootstrap=50,
-    )
+
+def cheap(*methods: str, **changed):
+    """Settings of a transfer in a few seconds: some or all of the cheap methods, one trial, one seed."""
+    from tasks.settings import TransferSettings
+
+    few = {"seeds": 1, "trials": 1, "passes": 10, "folds": 2, "bootstrap": 50}
+    chosen = {"methods": methods or tuple(TINY_METHODS), "method_settings": TINY_METHODS}
+    return TransferSettings.model_validate({**few, **chosen, **changed})
 
 
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leaves figures empty, for tests that read a page's words: drawing takes most of a page's time."""
+    leave_figures_empty(monkeypatch)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def undrawn_flows(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The same for whole flows within the process: drawing is half of a small transfer, and has tests of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.path.parent.name == "flows" and not request.node.get_closest_marker("drawn"):
+            leave_figures_empty(patch)
+        yield
+
+
+def leave_figures_empty(patch: pytest.MonkeyPatch) -> None:
+    """Replaces what matplotlib would draw by an empty figure, within this process."""
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
-    monkeypatch.setattr(FigureCanvasSVG, "print_svg", lambda _, stream, **__: stream.write("<svg/>"))
+    patch.setattr(FigureCanvasSVG, "print_svg", lambda _, stream, **__: stream.write("<svg/>"))

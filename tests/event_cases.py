@@ -108,8 +108,19 @@ def make_table(**changes: Any) -> Contract:
                                     "index": index, "limits": {"quarantine": 1.0}} | changes)  # fmt: skip
 
 
+#: Rows that were worked out already: several readers are compared with the same.
+_WORKED_OUT: dict[tuple[str, ...], pd.DataFrame] = {}
+
+
 def by_hand(records: pd.DataFrame, periods: pd.DataFrame, contract: Contract) -> pd.DataFrame:
     """The table's rows, one index and one column after another, as anybody would first write it."""
+    given = (records.to_csv(), periods.to_csv(), contract.model_dump_json())
+    if given not in _WORKED_OUT:
+        _WORKED_OUT[given] = _work_out(records, periods, contract)
+    return _WORKED_OUT[given]
+
+
+def _work_out(records: pd.DataFrame, periods: pd.DataFrame, contract: Contract) -> pd.DataFrame:
     index = contract.index
     assert index is not None
     rows = []

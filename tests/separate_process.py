@@ -10,11 +10,13 @@ from pathlib import Path
 
 from conftest import PROJECT
 
-#: What is printed last says which of the heavy packages were imported.
+#: What is printed last says which of the heavy packages were imported. Figures stay empty.
 PROGRAM = """
 import sys
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+FigureCanvasSVG.print_svg = lambda _, stream, **__: stream.write("<svg/>")
 from flows.transfer import transfer_site
-from tasks.run import TransferSettings
+from tasks.settings import TransferSettings
 from tdrop.home import progress, worker_processes
 site, settings, contracts, home, processes, *pauses = sys.argv[1:]
 def pause(event):
@@ -100,12 +102,3 @@ def worker_processes_of(pid: int) -> list[int]:
     tasks = Path(f"/proc/{pid}/task")
     children = [int(child) for file in tasks.glob("*/children") for child in file.read_text().split()]
     return children + [each for child in children for each in worker_processes_of(child)]
-
-
-def small_transfer(place, site: str, url: str, trials: int, **settings: str) -> tuple[list[str], dict[str, str]]:
-    """The command of a short `tdrop transfer` and its environment, for a Prefect server of a test's own."""
-    methods = ("--method", "mlp", "--method", "logistic_regression")
-    tdrop = str(Path(sys.executable).with_name("tdrop"))
-    options = ("--contracts", place.contracts, "--trials", str(trials), "--seeds", "1", *methods)
-    server = {"PREFECT_API_URL": url, "PREFECT_HOME": str(place.root / "prefect")}
-    return [tdrop, "transfer", site, *options], {**os.environ, "TDROP_HOME": place.home, **server, **settings}

@@ -89,7 +89,7 @@ disclosure: {exempt: true}
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(tmp_path_factory: pytest.TempPathFactory, prefect_server: str) -> Path:
     """Does what that table says in a copy of the project, then one small transfer; returns its home."""
     project, home = tmp_path_factory.mktemp("project"), tmp_path_factory.mktemp("home")
     for name in ("tdrop", "tasks", "flows", "data_contracts"):

@@ -94,12 +94,12 @@ def start(
     words = Printer(brief=True) if not as_json else Printer(as_json=True, file=io.StringIO())
     show_proposal(prepared, proposal, asked, DEFAULT_CONTRACTS, "", words)
     site = _add_new_hospital(theirs, prepared.contract, asked.level, questions, console)
-    from flows.transfer_command import run_transfer
-    from tasks.run import TransferSettings
+    from flows.transfer_command import Workers, run_transfer
+    from tasks.settings import TransferSettings
 
     settings = TransferSettings(seeds=seeds, trials=trials, methods=tuple(method or ()))
     console.print(f"\nEverything is in {folder}: `cd` there for the commands below.\n", markup=False)
-    run_transfer([site.name], settings, contracts=DEFAULT_CONTRACTS, console=console, processes=processes)
+    run_transfer([site.name], settings, contracts=DEFAULT_CONTRACTS, console=console, workers=Workers(processes))
     console.remark(f"This was a quick search; the full one: tdrop transfer {site.name}")
     if site.labels_in_extract == "drop":
         console.remark(
@@ -180,7 +180,7 @@ def _add_new_hospital(
             text = _without_unit(text, column)
     path = network.folder / "sites" / f"{name}.yaml"
     path.write_text(text, encoding="utf-8")
-    _, problems = check_sites([name], place, DEFAULT_CONTRACTS, console)
+    _, problems = check_sites([name], place, console)
     if problems:
         raise SiteStopped(f"{problems[0]}; change {path} and run `tdrop transfer {name}` in {Path.cwd()}")
     return place.network().site(name)

@@ -165,7 +165,7 @@ def _data_written(site: ResolvedSite) -> str | None:
     if site.site.location is None:
         return None
     try:
-        location = resolve(site.site.location, home=site.place.root, base=site.network.base)
+        location = resolve(site.site.location, **site.where)
     except TdropError:
         return None
     return None if location.is_url else _written(Path(location.address))
@@ -181,7 +181,7 @@ def _changes(site: ResolvedSite, before: Inputs) -> str:
         return str(error)
     new = [words for key, words in DATA.items() if getattr(now, key) != getattr(before, key)]
     if DATA["target_data"] in new and (site.place.site(site.name) / "new_patients.parquet").is_file():
-        from tasks.batches import stands_for
+        from tasks.new_patients import stands_for
 
         # The last run was for new patients, and the extract is as it was then.
         if stands_for(site, before.target_data, now.target_data):

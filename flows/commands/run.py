@@ -60,26 +60,33 @@ def validate(
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
     """Check a site's extract against its contract; exit 1 when it must not be used."""
+    from tdrop.base import SiteStopped
     from tdrop.home import Place
 
     if (site is None) != everything:
         raise UsageError("give one SITE, or --all for every site of the network")
-    network = Place.at(contracts=contracts).network()
-    if site is not None:
-        network.site(site)
-    from flows.validate import run_validate
+    place, console = Place.at(contracts=contracts), answering(as_json)
+    network = place.network()
+    sites = sorted(network.sites) if site is None else [network.site(site).name]
+    from flows.validate import check_sites
 
-    run_validate(site, contracts=contracts, console=answering(as_json))
+    results, problems = check_sites(sites, place, console)
+    console.answer({"sites": results})
+    if problems:
+        raise SiteStopped("; ".join(problems))
 
 
 def shift(site: SiteName, as_json: AsJson = False, contracts: Contracts = DEFAULT_CONTRACTS) -> None:
     """Show how different a site's patients are, before any training."""
     from tdrop.home import Place
 
-    Place.at(contracts=contracts).network().target(site)
-    from flows.shift import run_shift
+    place, console = Place.at(contracts=contracts), answering(as_json)
+    place.network().target(site)
+    from flows.shift import compare_patients
 
-    run_shift(site, contracts=contracts, console=answering(as_json))
+    page = compare_patients(place.resolve(site))
+    console.answer({"site": site, **vars(page)})
+    console.print(f"[bold]{site}: {page.verdict}[/]\n{page.reason}\n{page.page}")
 
 
 def transfer(
@@ -109,8 +116,8 @@ def transfer(
     for site in sites:
         network.target(site)
     require_methods(method or ())
-    from flows.transfer_command import run_transfer
-    from tasks.run import TransferSettings
+    from flows.transfer_command import Workers, run_transfer
+    from tasks.settings import TransferSettings
 
     settings = TransferSettings(
         seeds=seeds, trials=trials, methods=tuple(method or ()), committee=committee, shares=shares
@@ -119,13 +126,10 @@ def transfer(
         sites,
         settings,
         contracts=contracts,
-        processes=processes,
+        console=answering(as_json),
+        workers=Workers(processes, runner, address, at_once),
         again=again,
         new_patients=new_patients,
-        runner=runner,
-        address=address,
-        at_once=at_once,
-        console=answering(as_json),
     )
 
 
@@ -144,7 +148,7 @@ def rehearse(
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
     """Let every labelled site play the new one, then open its outcomes: would we have been right?"""
-    from tasks.run import TransferSettings
+    from tasks.settings import TransferSettings
     from tdrop.home import Place
 
     network = Place.at(contracts=contracts).network()
@@ -154,16 +158,7 @@ def rehearse(
     network.contract(table)
     settings = TransferSettings(seeds=seeds, trials=trials, methods=tuple(method or ()), shares=shares)
     settings.chosen_methods()
-    from flows.transfer_command import run_rehearsal
+    from flows.transfer_command import Workers, run_rehearsal
 
-    run_rehearsal(
-        table,
-        settings,
-        contracts=contracts,
-        processes=processes,
-        again=again,
-        runner=runner,
-        address=address,
-        at_once=at_once,
-        console=answering(as_json),
-    )
+    workers, console = Workers(processes, runner, address, at_once), answering(as_json)
+    run_rehearsal(table, settings, contracts=contracts, console=console, workers=workers, again=again)

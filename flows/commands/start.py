@@ -223,7 +223,7 @@ def add_site(
     path.write_text(text, encoding="utf-8")
     console.print(text, markup=False)
     console.print(f"[bold]Written to {path}.[/] Read every line marked as a guess before you rely on it.\n")
-    [validation], problems = check_sites([name], place, contracts, console)
+    [validation], problems = check_sites([name], place, console)
     console.answer({"site": name, "file": str(path), "guesses": text.count("# guess"), "validation": validation})
     if problems:
         raise SiteStopped(f"{problems[0]}; change {path} and run `tdrop validate {name}{repeat(contracts)}`")
@@ -242,11 +242,15 @@ def as_name(text: str) -> str:
 
 
 def require_file(data: Path, expected: str) -> None:
-    """Refuses a path that is no file; `expected` says what should be there."""
+    """Refuses a path that is no file, or that a site's file would read as another; `expected` says what to give."""
     from tdrop.data import no_such_file
 
     if not data.is_file():
         raise no_such_file(data, expected)
+    if re.search(r"\{home\}|\$\{", str(data)):
+        raise UsageError(
+            f"'{data}': in a site's file {{home}} stands for $TDROP_HOME and ${{NAME}} for a variable; rename the file"
+        )
 
 
 def _only_table(network: Network) -> str:
@@ -260,7 +264,7 @@ def source_rows(place: Place, network: Network, table: str) -> pd.DataFrame | No
     """The checked rows of the table's source, which the validation needs anyway; None where they cannot be read."""
     import pandas as pd
 
-    from tasks.prepare import checked_rows
+    from tasks.prepare import read_and_check
     from tdrop.data import fingerprint
     from tdrop.home import FRAME
 
@@ -269,7 +273,7 @@ def source_rows(place: Place, network: Network, table: str) -> pd.DataFrame | No
         return None
     source = place.resolve(sources[0])
     try:
-        rows = checked_rows(place, source, fingerprint(source.site, home=place.root, base=network.base), None)
+        rows = read_and_check.fn(source, fingerprint(source.site, **source.where))
     except TdropError:
         # The validation says why.
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -28,9 +29,58 @@ def score(
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
     """Predict for new patients with the model that a person promoted."""
-    from flows.score import run_score
+    from tdrop.base import plain, read_record, written
+    from tdrop.contracts import Validation
+    from tdrop.data import no_such_file
+    from tdrop.home import Place, write_private
 
-    run_score(site, file, output=output, contracts=contracts, console=answering(as_json))
+    place, console = Place.at(contracts=contracts), answering(as_json)
+    place.network().target(site)
+    if not file.is_file():
+        raise no_such_file(file, f"a batch of patients in the format of site '{site}'")
+    if output is not None:
+        _require_free_place(output, file, place)
+    from tasks.score import score_batch
+
+    result = score_batch(place, site, str(file.absolute()))
+    folder = Path(result.folder)
+    patients = folder / "patients.csv"
+    if output is not None:
+        write_private(output, patients.read_bytes().decode("utf-8"))
+        patients = output
+    validation = read_record(Validation, folder / "validation.json")
+    counts = {"read": validation.read, "quarantined": validation.quarantined, "duplicates": validation.duplicates}
+    console.answer({"site": site, **counts, **plain(result), "patients": str(patients)})
+    console.print(
+        f"[bold]{site}[/]: {written(validation.read)} rows read, {result.scored:,} scored, "
+        f"{written(validation.quarantined)} quarantined, {written(validation.duplicates)} duplicates; "
+        f"{result.referred:,} to refer."
+    )
+    if result.filled_in:
+        console.print(
+            f"- {result.filled_in:,} of {result.scored:,} patients lack a value, and the source's typical one "
+            "was filled in: see filled_in in the list"
+        )
+    if result.unlike:
+        console.print(f"- {result.unlike:,} of {result.scored:,} patients are unlike anyone the model learned from")
+    for sentence in result.sentences:
+        console.print(f"- {sentence}")
+    console.print(str(patients))
+    if validation.quarantined or validation.duplicates:
+        console.print(f"not scored, and why: {folder / 'quarantine.csv'}")
+
+
+def _require_free_place(output: Path, batch: Path, place: Place) -> None:
+    """Refuses, before anybody is scored, a place where the list cannot go or would take another file's."""
+    destination = output.absolute().resolve()
+    if not destination.parent.is_dir():
+        raise UsageError(f"there is no folder '{output.parent}' for the list; make it, or give another --output")
+    if destination.exists() and not destination.is_file():
+        raise UsageError(f"'{output}' is no file; give --output the path of a file")
+    if destination == batch.resolve():
+        raise UsageError("--output names the batch itself, which the list would replace; give another path")
+    if destination.is_relative_to(place.root.resolve()):
+        raise UsageError(f"--output lies below {place.root}, where other files of the home are; give another path")
 
 
 def audit(
@@ -52,12 +102,16 @@ def recalibrate(
     labels: Annotated[
         Path | None, typer.Argument(help="Known outcomes; default: those of the last audit", metavar="LABELS")
     ] = None,
+    rung: Annotated[
+        str | None, typer.Option(help="A rung of the ladder instead of the recommended one, as the report names it")
+    ] = None,
     as_json: AsJson = False,
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
-    """Recalibrate the approved model on known outcomes; keep the result as a candidate if it improves."""
+    """Change the approved model by known outcomes, as the ladder recommends; the result is a candidate."""
     from tdrop.base import plain
     from tdrop.data import no_such_file
+    from tdrop.evaluate import OWN_MODEL, REFIT
     from tdrop.home import Place, one_at_a_time
 
     place, console = Place.at(contracts=contracts), answering(as_json)
@@ -67,22 +121,23 @@ def recalibrate(
     from tasks.recalibrate import recalibrate_site
 
     with one_at_a_time(place, site):
-        new = recalibrate_site(place, site, None if labels is None else str(labels.absolute()))
+        new = recalibrate_site(place, site, None if labels is None else str(labels.absolute()), rung)
     console.answer(plain(new))
     number = place.resolve(site).contract.task == "regression"
     loss = "squared error over the outcome's variance" if number else "log loss"
     gain = "" if new.gain_low is None else f"gain {new.gain:.3f}, {new.gain_low:.3f} to {new.gain_high:.3f}"
     if new.version is None:
-        why = f"out of fold no line has a lower {loss} ({gain})" if gain else "two known outcomes at least are needed"
+        why = f"{loss} out of fold: {gain}" if gain else "two known outcomes at least are needed"
         console.print(
-            f"[bold]{site}[/]: a recalibration does not help by {new.labels:,} known outcomes: {why}. Version "
+            f"[bold]{site}[/]: a recalibration does not help by {new.labels:,} known outcomes ({why}). Version "
             f"{new.champion} stays as it is."
         )
         return
+    replaced = new.name in (REFIT, OWN_MODEL)
+    made = f"{new.name}, in place of version {new.champion}," if replaced else f"version {new.champion} with {new.name}"
     console.print(
-        f"[bold]{site}[/]: version {new.version} is candidate: version {new.champion} with {new.name} fitted to "
-        f"{new.labels:,} known outcomes ({loss} {new.log_loss_before:.3f}, then {new.log_loss_after:.3f} out "
-        f"of fold; {gain})."
+        f"[bold]{site}[/]: version {new.version} is candidate: {made} fitted to {new.labels:,} known outcomes "
+        f"({loss} {new.log_loss_before:.3f}, then {new.log_loss_after:.3f} out of fold; {gain})."
     )
     console.remark(f"To approve it: tdrop promote {site} --by NAME --note TEXT{repeat(contracts)}")
 
@@ -100,9 +155,8 @@ def watch(
     from tdrop.home import Place
 
     place, console = Place.at(contracts=contracts), answering(as_json)
-    from tasks.governance import read_plan
+    from tasks.governance import publish_watch, read_plan
     from tasks.watch import open_watch, require_champion
-    from tasks.watch_page import publish_watch
     from tdrop.report import summarise_watch
 
     require_champion(place, site)
@@ -245,19 +299,22 @@ def export(
     destination = (folder or place.site(site) / "export").absolute()
     if destination.is_dir() and any(destination.iterdir()) and folder is not None:
         raise UsageError(f"'{destination}' is not empty; give a new folder, so that nothing else is mailed by accident")
-    from tasks.export import export_site
-    from tasks.governance import export_card
+    from tasks.export import copy_what_left, export_site
+    from tasks.governance import export_card, export_watch
     from tasks.publish import assemble
     from tasks.registry import refuse_altered_champion
-    from tasks.watch_page import export_watch
 
+    policy = place.resolve(site).policy
     refuse_altered_champion(place, site)
     # A person's own folder is new; in ours an earlier export may have left what is hidden now.
     with _replaced_whole(destination) if folder is None else nullcontext(destination) as incoming:
-        leaving = export_site(place, last, assemble(place, last), incoming, f"{by}: {note}" if by and note else "")
+        if os.access(place.root, os.W_OK) or policy.exempt:
+            word = f"{by}: {note}" if by and note else ""
+            withheld = export_site(place, last, assemble(place, last), incoming, word).withheld
+        else:
+            withheld = copy_what_left(place, site, incoming)
         export_watch(place, site, incoming)
         export_card(place, site, incoming)
-    policy = place.network().site(site).disclosure
     rule = "nothing hidden (exempt)" if policy.exempt else f"counts under {policy.threshold} hidden"
     threshold = None if policy.exempt else policy.threshold
     console.answer(
@@ -265,11 +322,11 @@ def export(
             "site": site,
             "folder": str(destination),
             "counts_hidden_below": threshold,
-            "left_before": bool(leaving.withheld),
+            "left_before": bool(withheld),
         }
     )
-    if leaving.withheld:
-        console.print(f"[bold]{site}[/]: {leaving.withheld}.")
+    if withheld:
+        console.print(f"[bold]{site}[/]: {withheld}.")
     console.print(f"[bold]{site}[/]: {rule}. {destination}")
 
 

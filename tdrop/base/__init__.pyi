@@ -20,7 +20,6 @@ from .errors import (
     notice_another_try as notice_another_try,
     used_up as used_up,
 )
-from .notebook import html_table as html_table, three_decimals as three_decimals
 from .records import (
     Amount as Amount,
     Count as Count,
@@ -63,4 +62,6 @@ from .types import (
     StepCallback as StepCallback,
     Summary as Summary,
     Task as Task,
+    html_table as html_table,
+    three_decimals as three_decimals,
 )

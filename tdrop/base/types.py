@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
@@ -11,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdrop.base.errors import DataError
-from tdrop.base.notebook import html_table
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -54,6 +54,19 @@ class Feature:
     def label(self) -> str:
         """The title, or the name where none was given."""
         return self.title or self.name
+
+
+def html_table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A result in a notebook: a table of what it holds, never a patient's values; every text is escaped."""
+    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    start = f"<table><caption>{escape(caption)}</caption>"
+    return f"{start}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def three_decimals(value: float | None) -> str:
+    """A number with three decimals, or a dash."""
+    return "–" if value is None else f"{value:.3f}"
 
 
 @dataclass(frozen=True)
@@ -247,6 +260,10 @@ class Summary:
         if abs(self.levels[index] - level) > 1e-9:
             raise DataError(f"no interval at level {level}; summarised levels are {', '.join(map(str, self.levels))}")
         return self.low[index], self.high[index]
+
+    def take(self, rows: Indices) -> Summary:
+        """Returns what is kept of the patients at `rows`."""
+        return replace(self, mean=self.mean[rows], sd=self.sd[rows], low=self.low[:, rows], high=self.high[:, rows])
 
 
 @runtime_checkable

@@ -107,7 +107,7 @@ def weigh_out_of_fold(
         method=method,
         log_loss=collected.mean,
         standard_error=collected.standard_error,
-        plain_log_loss=float(losses.mean() if own is None else np.average(losses, weights=own)),
+        plain_log_loss=float(np.average(losses, weights=own)),
         n=len(risks),
         effective_n=coverage * effective_n(each),
         folds=len(np.unique(risks.fold)),

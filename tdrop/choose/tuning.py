@@ -188,18 +188,14 @@ def score_trial(method: Described, source: Cohort, risks: OutOfFold, matching_ro
 def _mean_over_sites(source: Cohort, risks: OutOfFold, losses: Doubles) -> float | None:
     if source.origins is None or site_folds(source) is None:
         return None
-    _, place, counts = np.unique(source.origins[risks.rows], return_inverse=True, return_counts=True)
-    if source.weight is not None:
-        each = source.weight[risks.rows].astype(np.float64)
-        return float((np.bincount(place, each * losses) / np.bincount(place, each)).mean())
-    return float((np.bincount(place, losses) / counts).mean())
+    place = np.unique(source.origins[risks.rows], return_inverse=True)[1]
+    each = np.ones(len(losses)) if source.weight is None else source.weight[risks.rows].astype(np.float64)
+    return float((np.bincount(place, each * losses) / np.bincount(place, each)).mean())
 
 
 def _mean(losses: Doubles, weight: NDArray[Any] | None) -> float | None:
     """Weighted mean of losses (rows,); None without rows."""
-    if not len(losses):
-        return None
-    return float(losses.mean() if weight is None else np.average(losses, weights=weight))
+    return float(np.average(losses, weights=weight)) if len(losses) else None
 
 
 def _ranking(task: Task, y: Doubles, risks: OutOfFold, weight: NDArray[Any] | None) -> float | None:

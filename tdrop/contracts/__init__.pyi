@@ -4,9 +4,11 @@ from .events import (
     VALUE_TAKES as VALUE_TAKES,
     Events as Events,
     Index as Index,
+    Outcome as Outcome,
     OutcomeEvents as OutcomeEvents,
     Selection as Selection,
     Window as Window,
+    require_horizon as require_horizon,
     span_in_days as span_in_days,
 )
 from .expectations import Expectation as Expectation
@@ -25,7 +27,6 @@ from .network import (
     parse_table as parse_table,
     suspicions_of as suspicions_of,
 )
-from .outcome import Outcome as Outcome, require_horizon as require_horizon
 from .record import (
     Interval as Interval,
     Record as Record,

@@ -1,4 +1,4 @@
-"""The grammar of long events: which records of a hospital's database make a patient's row, a feature and the outcome.
+"""The grammar of an outcome and of long events: which records of a database make a row, a feature and the outcome.
 
 A record has a subject, a time, a code and perhaps a value with a unit. A table that speaks of `index` and `events` can
 be read from an OMOP database or from MEDS files; from any other extract it is read as if those keys were not there.
@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from tdrop.contracts.record import Interval, Record, Scalars, to_label_keys
+from tdrop.contracts.record import Interval, Name, Pair, Record, Scalar, Scalars, Title, to_label_keys
 
 Take = Literal["last", "first", "min", "max", "mean", "count", "any", "days_since"]
 Selector = Literal["codes", "concept_ids", "descendants_of"]
@@ -33,28 +33,23 @@ def span_in_days(text: Any) -> float:
     return float(match.group(1)) * _DAYS[match.group(2)]
 
 
-def _pair(value: Any) -> Any:
-    if not isinstance(value, list | tuple):
-        return value
-    if len(value) != 2:
-        raise ValueError(f"a window is [from, to], such as [-365 d, 0 d], got {len(value)} items")
-    return {"low": value[0], "high": value[1]}
+def _positive_span(text: str) -> str:
+    if span_in_days(text) <= 0:
+        raise ValueError("a span of time is longer than nothing here, such as `365 d`")
+    return text
 
 
-class Window(Record):
+#: A span of time that is longer than nothing, as it is written.
+Span = Annotated[str, AfterValidator(_positive_span)]
+
+
+class Window(Pair):
     """From when to when, seen from the index: [-365 d, 0 d]; an open beginning is null, no end is after 0."""
 
+    written: ClassVar[str] = "a window is [from, to], such as [-365 d, 0 d]"
+    items: ClassVar[str] = "string"
     low: str | None = None
     high: str = "0 d"
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core: Any, handler: Any) -> dict[str, Any]:
-        return {"type": "array", "minItems": 2, "maxItems": 2, "items": {"type": ["string", "null"]}}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_pair(cls, value: Any) -> Any:
-        return _pair(value)
 
     @model_validator(mode="after")
     def _before_the_index(self) -> Self:
@@ -141,15 +136,8 @@ class Index(Selection):
     """
 
     occurrence: Literal["first", "every"] = "first"
-    washout: str | None = None
+    washout: Span | None = None
     age: Interval | None = None
-
-    @field_validator("washout")
-    @classmethod
-    def _span(cls, value: str | None) -> str | None:
-        if value is not None and span_in_days(value) <= 0:
-            raise ValueError("a washout is longer than nothing, such as `365 d`")
-        return value
 
     @model_validator(mode="after")
     def _no_categories(self) -> Self:
@@ -166,15 +154,8 @@ class OutcomeEvents(Selection):
             the one under the outcome's own `competing`.
     """
 
-    within: str | None = None
+    within: Span | None = None
     competing: Selection | None = None
-
-    @field_validator("within")
-    @classmethod
-    def _span(cls, value: str | None) -> str | None:
-        if value is not None and span_in_days(value) <= 0:
-            raise ValueError("`within` is longer than nothing, such as `10 years`")
-        return value
 
     @model_validator(mode="after")
     def _no_categories(self) -> Self:
@@ -187,3 +168,67 @@ class OutcomeEvents(Selection):
 def _refuse_categories(selection: Selection) -> None:
     if None not in selection.by_category:
         raise ValueError(f"{selection.selector} is a list here: categories are for a column's events")
+
+
+def require_horizon(text: str) -> str:
+    """A horizon as it is written; a ValueError says how one is."""
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})? (day|week|month|year)s?", text):
+        raise ValueError("a horizon is a number and a unit, such as `10 years` or `180 days`")
+    if not float(text.split()[0]):
+        raise ValueError("a horizon is longer than nothing")
+    return text
+
+
+class Outcome(Record):
+    """What is predicted: a column that says it, or a time and an event seen at it.
+
+    Attributes:
+        kind: "binary" (it happened or not), "classes" (one of the categories of `column`, in their order) or
+            "continuous" (the number in `column`, in that column's unit).
+        tolerance: Of a continuous outcome, by how much a prediction may be off before it counts as an error; left out,
+            the median distance that the chosen method has at source patients left out of its fits.
+        column: The label column; or instead `time` and `event`.
+        positive: The label that counts as the outcome having happened.
+        horizon: Within what time, such as `10 years`; left out where time plays no part, as in a diagnosis.
+        censoring: What is done about patients who left before the horizon: `ipcw` weighs the outcomes of the others so
+            that they stand for everybody, `drop` leaves them out; without it, `ipcw` once 2% left.
+        competing: Labels of `event` that rule the outcome out, such as death of another cause: the outcome is then 0.
+        events: Which records of a database are the outcome, where the site has one.
+    """
+
+    name: Name
+    title: Title
+    kind: Literal["binary", "classes", "continuous"] = "binary"
+    tolerance: float | None = Field(default=None, gt=0)
+    column: Name | None = None
+    time: Name | None = None
+    event: Name | None = None
+    positive: Scalar = "1"
+    horizon: Annotated[str, AfterValidator(require_horizon)] | None = None
+    censoring: Literal["ipcw", "drop"] | None = None
+    competing: Scalars = ()
+    events: OutcomeEvents | None = None
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        timed = self.time is not None or self.event is not None
+        if timed == (self.column is not None) or (timed and (self.time is None or self.event is None)):
+            raise ValueError("an outcome has either `column`, or both `time` and `event`")
+        if timed and self.horizon is None:
+            raise ValueError("an outcome of `time` and `event` needs a `horizon`, such as `5 years`")
+        if not timed and (self.competing or self.censoring == "ipcw"):
+            raise ValueError("`competing` and `censoring: ipcw` need an outcome of `time` and `event`")
+        if self.kind != "binary" and (timed or self.events is not None or "positive" in self.model_fields_set):
+            raise ValueError(f"an outcome of kind {self.kind} has a `column`, and no `time`, `events` or `positive`")
+        if self.kind != "continuous" and self.tolerance is not None:
+            raise ValueError("a tolerance is for an outcome of kind continuous")
+        if self.events is not None:
+            spans = [span for span in (self.events.within, self.horizon) if span is not None]
+            if not spans or len({span_in_days(span) for span in spans}) > 1:
+                raise ValueError("the outcome's events need `within` or a `horizon`, and where both stand they agree")
+        return self
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns it is read from."""
+        return tuple(name for name in (self.column, self.time, self.event) if name is not None)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
@@ -87,24 +87,32 @@ def content_digest(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=True).encode("ascii")).hexdigest()
 
 
-class Interval(Record):
-    """A closed range, written [low, high]; an open end is null."""
+class Pair(Record):
+    """Two ends, written [low, high]."""
 
-    low: float | None = None
-    high: float | None = None
+    #: What a message says a pair is, and the type of its items in a JSON Schema.
+    written: ClassVar[str] = "a range is [low, high]"
+    items: ClassVar[str] = "number"
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: Any, handler: Any) -> dict[str, Any]:
-        return {"type": "array", "minItems": 2, "maxItems": 2, "items": {"type": ["number", "null"]}}
+        return {"type": "array", "minItems": 2, "maxItems": 2, "items": {"type": [cls.items, "null"]}}
 
     @model_validator(mode="before")
     @classmethod
     def _from_pair(cls, value: Any) -> Any:
-        if isinstance(value, list | tuple):
-            if len(value) != 2:
-                raise ValueError(f"a range is [low, high], got {len(value)} numbers")
-            return {"low": value[0], "high": value[1]}
-        return value
+        if not isinstance(value, list | tuple):
+            return value
+        if len(value) != 2:
+            raise ValueError(f"{cls.written}, got {len(value)} items")
+        return {"low": value[0], "high": value[1]}
+
+
+class Interval(Pair):
+    """A closed range; an open end is null."""
+
+    low: float | None = None
+    high: float | None = None
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

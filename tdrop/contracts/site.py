@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from cronsim import CronSim, CronSimError
-from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_validator
 
 from tdrop.base import INTERVAL_LEVEL
 from tdrop.contracts.record import FileName, Name, Record, Scalar, Scalars, Share, Title, plain_label, to_label
@@ -47,19 +47,19 @@ def _label_map(labels: dict[Any, Any]) -> dict[str, Any]:
     return dict(zip(keys, labels.values(), strict=True))
 
 
-def _is_cron(line: str) -> bool:
-    """Whether a cron line names a moment that comes."""
+def _require_cron(line: str) -> str:
+    """Refuses what is no cron line of five fields, or names no moment that comes."""
+    problem = ValueError("a schedule is a cron line of five fields, such as `0 5 * * 1` for Mondays at 5:00")
+    if len(line.split()) != 5:
+        raise problem
     try:
         next(CronSim(line, datetime(2024, 1, 1)))
     except (CronSimError, StopIteration):
-        return False
-    return True
-
-
-def _checked_cron(line: str | None) -> str | None:
-    if line is not None and (len(line.split()) != 5 or not _is_cron(line)):
-        raise ValueError("a schedule is a cron line of five fields, such as `0 5 * * 1` for Mondays at 5:00")
+        raise problem from None
     return line
+
+
+Cron = Annotated[str, AfterValidator(_require_cron)]
 
 
 class Reader(Record):
@@ -189,13 +189,8 @@ class Batches(Record):
 
     location: str | None = None
     reader: Annotated[Reader, BeforeValidator(_options_apart)] | None = None
-    schedule: str | None = None
+    schedule: Cron | None = None
     retrain: Literal["no", "propose"] = "no"
-
-    @field_validator("schedule")
-    @classmethod
-    def _cron(cls, value: str | None) -> str | None:
-        return _checked_cron(value)
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
@@ -242,14 +237,9 @@ class Site(Extract):
     accept: tuple[str, ...] = ()
     decision: Decision = Decision()
     disclosure: Disclosure = Disclosure()
-    schedule: str | None = None
+    schedule: Cron | None = None
     batches: Batches | None = None
     _file: Path | None = PrivateAttr(default=None)
-
-    @field_validator("schedule")
-    @classmethod
-    def _cron(cls, value: str | None) -> str | None:
-        return _checked_cron(value)
 
     @model_validator(mode="after")
     def _coherent(self) -> Self:

@@ -11,8 +11,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from tdrop.base import MOST_CLASSES, Task, did_you_mean
-from tdrop.contracts.events import RANKED_TAKES, VALUE_TAKES, Events, Index
-from tdrop.contracts.outcome import Outcome
+from tdrop.contracts.events import RANKED_TAKES, VALUE_TAKES, Events, Index, Outcome
 from tdrop.contracts.record import (
     FileName,
     Interval,

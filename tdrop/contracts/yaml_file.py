@@ -28,7 +28,7 @@ _KNOWN_TAGS = frozenset(f"{_TAG}{name}" for name in ("str", "int", "null", "seq"
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(yaml.CSafeLoader):
     """Tells nothing, merges and text apart."""
 
 

@@ -1,4 +1,5 @@
 from .censoring import (
+    CensoringModel as CensoringModel,
     CensoringSummary as CensoringSummary,
     FollowUp as FollowUp,
     chance_still_followed as chance_still_followed,
@@ -28,13 +29,6 @@ from .event_files import (
 from .event_proposal import EventsAsked as EventsAsked, propose_event_table as propose_event_table
 from .event_site_proposal import propose_event_site as propose_event_site
 from .hints import clean as clean, guess_labels as guess_labels, hint_unreadable as hint_unreadable
-from .identify import (
-    damaged as damaged,
-    neutralise as neutralise,
-    restore as restore,
-    with_text_ids as with_text_ids,
-    write_patients as write_patients,
-)
 from .json_schemas import make_json_schemas as make_json_schemas, write_json_schemas as write_json_schemas
 from .locations import no_such_file as no_such_file, resolve as resolve
 from .names import closest as closest, split_words as split_words, title_of as title_of, unit_in as unit_in
@@ -84,4 +78,13 @@ from .table_proposal import (
     propose_table as propose_table,
 )
 from .units import alternatives as alternatives, convert as convert, factor as factor
-from .values import as_labels as as_labels, as_numbers as as_numbers, as_text as as_text
+from .values import (
+    as_labels as as_labels,
+    as_numbers as as_numbers,
+    as_text as as_text,
+    damaged as damaged,
+    neutralise as neutralise,
+    restore as restore,
+    with_text_ids as with_text_ids,
+    write_patients as write_patients,
+)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -133,9 +134,8 @@ def weigh_outcomes(
             f"{where}: nobody of {counted(int((known | censored).sum()), 'patient')} was followed to the horizon, and "
             "without them no outcome at it can be told; name a shorter `horizon` in the table, or wait"
         )
-    by_features = int(censored.sum()) >= FEWEST_CENSORED
-    chance = _chance_by_features(follow_up, X, persons) if by_features else chance_still_followed(follow_up)
-    weight = np.where(known, 1 / np.maximum(chance, SMALLEST_CHANCE), 0.0)
+    model = CensoringModel(follow_up, X, persons)
+    weight = model.weights()[0]
     size = float(weight.sum() ** 2 / (weight**2).sum())
     if size < fewest:
         raise DataError(
@@ -143,7 +143,80 @@ def weigh_outcomes(
             f"{int(known.sum()):,} known outcomes say as much as {size:.0f} would, and {fewest} are needed; name a "
             "shorter `horizon` in the table"
         )
-    return weight, replace(summary, effective_n=size, largest_weight=float(weight.max()), by_features=by_features)
+    return weight, replace(summary, effective_n=size, largest_weight=float(weight.max()), by_features=model.by_features)
+
+
+@dataclass(frozen=True)
+class CensoringModel:
+    """What weights are made from, so that a resample of the patients has weights of its own.
+
+    Attributes:
+        follow_up: Of one site's patients (rows,).
+        X: Their encoded features (rows, features).
+        persons: Whose row it is (rows,), where a person has several.
+    """
+
+    follow_up: FollowUp
+    X: NDArray[Any]
+    persons: Indices | None = None
+
+    @cached_property
+    def by_features(self) -> bool:
+        """Whether enough patients left for a hazard that follows their features."""
+        return int(self.follow_up.censored.sum()) >= FEWEST_CENSORED
+
+    @cached_property
+    def _place(self) -> tuple[Indices, Doubles]:
+        return _place_in_intervals(self.follow_up)
+
+    @cached_property
+    def _features(self) -> Doubles:
+        features = np.asarray(self.X, dtype=np.float64)
+        spread = features.std(axis=0)
+        return np.asarray((features - features.mean(axis=0)) / np.where(spread > 0, spread, 1.0), dtype=np.float64)
+
+    @cached_property
+    def _fits(self) -> list[tuple[Indices, _HazardFit]]:
+        """Patients left out (held,), and the hazard fitted to others, of each fold."""
+        usable = np.flatnonzero(np.isfinite(self.follow_up.time))
+        generator = np.random.default_rng(17)
+        if self.persons is None:
+            fold = generator.permutation(np.arange(len(usable)) % _FOLDS)
+        else:
+            left = self.follow_up.censored[usable].astype(np.float64)
+            fold = deal_persons(self.persons[usable], _FOLDS, generator, left)
+        fits = []
+        for number in range(_FOLDS):
+            held, others = usable[fold == number], usable[fold != number]
+            if len(others) > _MOST_ROWS:
+                others = generator.choice(others, _MOST_ROWS, replace=False)
+            fits.append((held, _fit_hazards(self._features, self.follow_up, *self._place, others)))
+        return fits
+
+    def chance(self, counts: NDArray[Any] | None = None) -> Doubles:
+        """The chance of still being followed when the outcome became known (draws, rows).
+
+        Args:
+            counts: How often each patient was drawn (draws, rows); without, one draw of everybody.
+        """
+        if not self.by_features:
+            return chance_still_followed(self.follow_up)[None]
+        (interval, elapsed), features = self._place, self._features
+        chance = np.ones((1 if counts is None else len(counts), len(self.follow_up.time)))
+        for held, fit in self._fits:
+            lines = fit.coefficients[None] if counts is None else fit.step(counts)
+            base = lines[:, : features.shape[1]] @ features[held].T + lines[:, -1:]
+            stayed = np.zeros_like(base)
+            for place, own in enumerate(fit.active):
+                share = np.where(interval[held] > own, 1.0, np.where(interval[held] == own, elapsed[held], 0.0))
+                # log(1 - hazard) of a logistic hazard.
+                stayed -= share * np.logaddexp(0.0, base + lines[:, [features.shape[1] + place]])
+            chance[:, held] = np.exp(stayed)
+        return chance
+
+    def weights(self, counts: NDArray[Any] | None = None) -> Doubles:
+        """For how many patients each outcome stands (draws, rows), 0 where it is not known; `counts` as of `chance`."""
+        return np.where(np.isfinite(self.follow_up.y), 1 / np.maximum(self.chance(counts), SMALLEST_CHANCE), 0.0)
 
 
 def join_summaries(parts: Sequence[CensoringSummary]) -> CensoringSummary:
@@ -217,31 +290,6 @@ def _hazards_of_leaving(follow_up: FollowUp) -> tuple[Doubles, Doubles]:
     return times, left / (there - at_once)
 
 
-def _chance_by_features(follow_up: FollowUp, X: NDArray[Any], persons: Indices | None) -> Doubles:
-    """The same by a hazard that follows the features (rows,), each patient's by fits of other patients."""
-    usable = np.flatnonzero(np.isfinite(follow_up.time))
-    generator = np.random.default_rng(17)
-    if persons is None:
-        fold = generator.permutation(np.arange(len(usable)) % _FOLDS)
-    else:
-        fold = deal_persons(persons[usable], _FOLDS, generator, follow_up.censored[usable].astype(np.float64))
-    features = np.asarray(X, dtype=np.float64)
-    spread = features.std(axis=0)
-    features = (features - features.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    interval, elapsed = _place_in_intervals(follow_up)
-    chance = np.ones(len(follow_up.time))
-    for number in range(_FOLDS):
-        held, others = usable[fold == number], usable[fold != number]
-        if len(others) > _MOST_ROWS:
-            others = generator.choice(others, _MOST_ROWS, replace=False)
-        hazards = _fit_hazards(features, follow_up, interval, elapsed, others, held)
-        inside = np.arange(INTERVALS)[None, :]
-        own = interval[held, None]
-        share = np.where(inside < own, 1.0, np.where(inside == own, elapsed[held, None], 0.0))
-        chance[held] = np.exp(np.sum(share * np.log1p(-hazards), axis=1))
-    return chance
-
-
 def _place_in_intervals(follow_up: FollowUp) -> tuple[Indices, Doubles]:
     """The interval in which each patient's follow-up stops (rows,), and how far into it, 0 to 1 (rows,).
 
@@ -262,17 +310,36 @@ def _place_in_intervals(follow_up: FollowUp) -> tuple[Indices, Doubles]:
     return interval.astype(np.int64), np.clip(elapsed, 0.0, 1.0)
 
 
-def _fit_hazards(
-    X: Doubles, follow_up: FollowUp, interval: Indices, elapsed: Doubles, rows: Indices, held: Indices
-) -> Doubles:
-    """The hazard of leaving of `held` patients in every interval (held, INTERVALS), fitted to `rows`."""
+@dataclass(frozen=True)
+class _HazardFit:
+    """A logistic hazard of leaving.
+
+    Attributes:
+        active: The intervals in which anybody leaves (active,).
+        coefficients: Of the features, of these intervals, and the constant (features + active + 1,).
+        curvature: Of the log likelihood with its penalty at them.
+        pull: Each patient's part of the gradient there (rows, features + active + 1).
+    """
+
+    active: Indices
+    coefficients: Doubles
+    curvature: Doubles
+    pull: Doubles
+
+    def step(self, counts: NDArray[Any]) -> Doubles:
+        """Coefficients of resamples (draws, features + active + 1): one Newton step, exact to first order."""
+        away = (np.asarray(counts, dtype=np.float64) - 1) @ self.pull
+        return np.asarray(self.coefficients + np.linalg.solve(self.curvature, away.T).T, dtype=np.float64)
+
+
+def _fit_hazards(X: Doubles, follow_up: FollowUp, interval: Indices, elapsed: Doubles, rows: Indices) -> _HazardFit:
+    """Fits the hazard of leaving to some patients."""
     from sklearn.linear_model import LogisticRegression
 
-    left = follow_up.censored[rows]
-    active = np.unique(interval[rows][left])
-    hazards = np.zeros((len(held), INTERVALS))
+    active = np.unique(interval[rows][follow_up.censored[rows]])
     if not len(active):
-        return hazards
+        size = X.shape[1] + 1
+        return _HazardFit(active, np.zeros(size), np.eye(size), np.zeros((len(X), size)))
     # One line per patient and interval in which anybody leaves; who had an event was there for a part of the last.
     lines = [(rows[interval[rows] >= number], place) for place, number in enumerate(active)]
     patient = np.concatenate([members for members, _ in lines])
@@ -280,10 +347,17 @@ def _fit_hazards(
     last = interval[patient] == active[place]
     leaves = follow_up.censored[patient] & last
     weight = np.where(last & ~leaves, elapsed[patient], 1.0)
-    design = np.column_stack([X[patient], np.eye(len(active))[place]])
+    used = weight > 0
+    patient, leaves, weight = patient[used], leaves[used], weight[used]
+    design = np.column_stack([X[patient], np.eye(len(active))[place[used]]])
     model = LogisticRegression(C=1.0, solver="newton-cholesky", max_iter=100)
-    model.fit(design[weight > 0], leaves[weight > 0], sample_weight=weight[weight > 0])
-    slope, own = model.coef_[0][: X.shape[1]], model.coef_[0][X.shape[1] :]
-    line = X[held] @ slope + model.intercept_[0]
-    hazards[:, active] = 1 / (1 + np.exp(-(line[:, None] + own[None, :])))
-    return hazards
+    model.fit(design, leaves, sample_weight=weight)
+    coefficients = np.append(model.coef_[0], model.intercept_[0])
+    design = np.column_stack([design, np.ones(len(design))])
+    hazard = 1 / (1 + np.exp(-(design @ coefficients)))
+    curvature = design.T @ (design * (weight * hazard * (1 - hazard))[:, None])
+    # The penalty holds all but the constant.
+    curvature += np.diag([*np.ones(len(coefficients) - 1), 0.0])
+    pull = np.zeros((len(X), len(coefficients)))
+    np.add.at(pull, patient, design * (weight * (leaves - hazard))[:, None])
+    return _HazardFit(active, coefficients, curvature, pull)

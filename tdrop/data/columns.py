@@ -99,7 +99,8 @@ def guess_column(name: str, header: str, values: pd.Series, attrs: Mapping[Any, 
     """Looks at one column's values; what predicts nothing is given role ignored, with the reason."""
     codes = guess_codes(values, attrs)
     text = as_text(values, codes).dropna()
-    text = text[~text.map(plain_label).isin(codes)]
+    if codes:
+        text = text[~text.isin([label for label in text.unique() if plain_label(label) in codes])]
     title = title_of(header) or name
 
     def ignored(why: str) -> Guess:
@@ -146,8 +147,9 @@ def _is_prose(text: pd.Series, header: str) -> bool:
     """
     if _REMARKS & _words(header) and not are_answers(text) and text.str.contains(r"[^\W\d_]{2,}").mean() > PROSE:
         return True
-    sentences = (text.str.count(r"[^\W\d_]{2,}") >= MANY_WORDS) & (text.map(text.value_counts()) < FEWEST_VALUES)
-    return float(sentences.mean()) > PROSE
+    counts = text.value_counts()
+    sentences = (counts.index.str.count(r"[^\W\d_]{2,}") >= MANY_WORDS) & (counts < FEWEST_VALUES)
+    return float(counts[sentences].sum()) > PROSE * len(text)
 
 
 def guess_codes(values: pd.Series, attrs: Mapping[Any, Any], column: Column | None = None) -> tuple[str, ...]:
@@ -184,7 +186,8 @@ def guess_codes(values: pd.Series, attrs: Mapping[Any, Any], column: Column | No
 
 def are_answers(text: pd.Series) -> bool:
     """Whether labels (rows,) are a plain yes and no."""
-    labels = {plain_label(word.lower()) for word in text.unique()}
+    distinct = text.unique()
+    labels = {plain_label(word.lower()) for word in distinct} if len(distinct) <= MOST_CATEGORIES else set()
     return len(labels) == 2 and labels <= {*YES, *NO} and not labels <= set(YES) and not labels <= set(NO)
 
 

@@ -29,8 +29,8 @@ from tdrop.data.values import as_numbers, as_text
 NOT_RECORDED = 0.95
 #: Source patients without a value that a missing indicator needs to mean anything.
 FEWEST_MISSING = 10
-#: Difference between the sites' shares of missing values from which their being missing is not taken to mean the same.
-#: Settled on simulated sites (docs/CONTRACTS.md).
+#: How much larger a target's share of missing values may be than the source's before their being missing is not taken
+#: to mean the same. Settled on simulated sites (docs/CONTRACTS.md).
 UNLIKE_MISSING = 0.2
 #: Share of a column's spread that rounding to 32 bits may change before an offset is taken off, and share of its
 #: distinct values that may become one with another.
@@ -236,14 +236,15 @@ def unlike_missing(source_frame: pd.DataFrame, target_frame: pd.DataFrame, contr
     """The features whose values are missing at a target for other reasons than at its source, by how often they are.
 
     That a value is missing says something about a patient where the same people do not get it measured. Where it is
-    missing far more or far less often, or more often than the table allows, it says something about the site.
+    missing far more often, or more often than the table allows, patients lack it who would have it at the source. Where
+    it is missing less often, those who still lack it may be the same kind of patients, and the others have a value.
     """
     names = []
     for column in contract.features:
         if column.missing.policy != "indicator" or column.name not in source_frame or column.name not in target_frame:
             continue
         ours, theirs = (float(frame[column.name].isna().mean()) for frame in (source_frame, target_frame))
-        if abs(ours - theirs) > UNLIKE_MISSING or ours <= column.missing.budget < theirs:
+        if theirs - ours > UNLIKE_MISSING or ours <= column.missing.budget < theirs:
             names.append(column.name)
     return tuple(names)
 

@@ -16,10 +16,10 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from queue import Empty, Queue
 from typing import IO, Any, TypeVar
 
 import fsspec
@@ -30,7 +30,7 @@ from tdrop.base import Absent, DataError, OutOfTime, TdropError, Unavailable, Us
 LARGEST_BYTES = 2 * 1024**3
 #: How long reading may take unless the site says otherwise.
 READ_SECONDS = 300.0
-#: After so long a person is notice_after what is waited for, and again each time that so long has passed after that.
+#: After so long a person is told what is waited for, and again each time that so long has passed after that.
 NOTICE_SECONDS, AGAIN_SECONDS = 10.0, 60.0
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _POLL_SECONDS = 0.1
@@ -260,30 +260,23 @@ def within(seconds: float, work: Callable[[], _Result], sentence: str, waits_for
     """Returns what `work` returns, or raises OutOfTime with `sentence` once `seconds` have passed.
 
     The work runs in a thread that nobody waits for when the process ends: a place that never answers keeps neither
-    the caller nor the process. Whoever listens to notices is notice_after early what is waited for, and until when.
+    the caller nor the process. Whoever listens to notices is told early what is waited for, and until when.
     """
-    answers: Queue[tuple[_Result | None, BaseException | None]] = Queue(maxsize=1)
+    future: Future[_Result] = Future()
 
     def run() -> None:
         try:
-            answers.put((work(), None))
+            future.set_result(work())
         except BaseException as error:
-            answers.put((None, error))
+            future.set_exception(error)
 
     threading.Thread(target=run, name="tdrop-reader", daemon=True).start()
-    result, error = _wait(answers, seconds, sentence, waits_for)
-    if error is not None:
-        raise error
-    return result  # type: ignore[return-value]
-
-
-def _wait(answers: Queue[_Result], seconds: float, sentence: str, waits_for: str) -> _Result:
     start, notice_after = time.monotonic(), NOTICE_SECONDS
     while (passed := time.monotonic() - start) < seconds:
-        try:
-            return answers.get(timeout=max(0.0, min(notice_after, seconds) - passed))
-        except Empty:
-            if (passed := time.monotonic() - start) < seconds:
-                notice(f"waiting for {waits_for} since {passed:.0f} s; it is given up after {seconds:.0f} s")
-                notice_after += AGAIN_SECONDS
+        wait([future], timeout=min(notice_after, seconds) - passed)
+        if future.done():
+            return future.result()
+        if (passed := time.monotonic() - start) < seconds:
+            notice(f"waiting for {waits_for} since {passed:.0f} s; it is given up after {seconds:.0f} s")
+            notice_after += AGAIN_SECONDS
     raise OutOfTime(sentence)

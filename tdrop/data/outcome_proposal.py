@@ -410,8 +410,8 @@ def _rank_by(values: pd.Series, numbers: Doubles | None, outcome: ProposedOutcom
         return 0.5
     kinds = values[outcome.known].reset_index(drop=True)
     if numbers is not None:
-        kinds = pd.qcut(pd.Series(numbers[outcome.known]), _BINS, duplicates="drop").astype("str")
-    shares = pd.Series(happened, dtype=float).groupby(kinds.fillna("(missing)")).transform("mean")
+        kinds = pd.qcut(pd.Series(numbers[outcome.known]), _BINS, labels=False, duplicates="drop")
+    shares = pd.Series(happened, dtype=float).groupby(kinds, dropna=False).transform("mean")
     ranked = _auroc(shares.to_numpy(dtype=np.float64), happened)
     if numbers is None or not np.isfinite(numbers[outcome.known]).all():
         return ranked

@@ -14,11 +14,10 @@ from tdrop.base import Amount, Count, DataError, Doubles, Mask
 from tdrop.contracts import Contract, Extract, LabelFile, Reader, Site, known_labels
 from tdrop.data.censoring import FollowUp
 from tdrop.data.hints import MISSING_WORDS
-from tdrop.data.identify import damaged, id_column, number_rows, restore, with_text_ids
 from tdrop.data.preparation import convert_columns, rename
 from tdrop.data.readers import DATABASES, fingerprint, kind_of, read_extract
 from tdrop.data.units import factor
-from tdrop.data.values import as_text
+from tdrop.data.values import as_text, damaged, id_column, number_rows, restore, with_text_ids
 
 
 @dataclass(frozen=True)
@@ -191,7 +190,7 @@ def read_labels(
     patients = pd.Index(np.asarray(ids)).astype("str")
     frame, unclear = _with_ids_of(frame, contract, patients)
     table = _label_table(frame, bad, unclear | lost, contract, patients, np.asarray(raw.index))
-    _refuse_beyond_tolerance(table, extract, len(np.asarray(ids)), name)
+    _refuse_beyond_tolerance(table, extract, len(np.asarray(ids)), name, classes=contract.task == "classes")
     labels = _align(table, np.asarray(ids))
     if contract.outcome.time is None:
         return labels
@@ -324,7 +323,9 @@ def _repeats(listed: pd.Series, usable: Mask) -> Mask:
     return repeated
 
 
-def _refuse_beyond_tolerance(table: pd.DataFrame, extract: LabelFile, patients: int, name: str) -> None:
+def _refuse_beyond_tolerance(
+    table: pd.DataFrame, extract: LabelFile, patients: int, name: str, *, classes: bool
+) -> None:
     rows, counts = len(table), table["why"].value_counts()
     if not rows:
         raise DataError(f"label file of '{name}' has no rows; check that the export was complete")
@@ -337,9 +338,15 @@ def _refuse_beyond_tolerance(table: pd.DataFrame, extract: LabelFile, patients: 
     wrong = {kind: int(counts.get(kind, 0)) for kind in _UNUSABLE}
     if sum(wrong.values()) / rows > extract.tolerance:
         listed = ", ".join(f"{count:,} {kind}" for kind, count in wrong.items() if count)
+        unknown = classes and wrong["unreadable outcome"]
         raise DataError(
             f"label file of '{name}': {sum(wrong.values()):,} of its {rows:,} rows cannot be used ({listed}), more "
             f"than the {extract.tolerance:.0%} allowed; correct the file"
+            + (
+                ", or add a class that the source never showed to the outcome's categories in the table"
+                if unknown
+                else ""
+            )
         )
 
 

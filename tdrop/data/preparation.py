@@ -32,13 +32,12 @@ from tdrop.contracts import (
 )
 from tdrop.data.encode import collapsed
 from tdrop.data.hints import clean, hint_categories, hint_range, hint_unreadable, quote
-from tdrop.data.identify import number_rows
 from tdrop.data.names import are_names, closest
 from tdrop.data.readers import fingerprint, read_batch, read_extract
 from tdrop.data.structure import sort_rows
 from tdrop.data.suspicions import accept, compare_extracts, find_suspicions
 from tdrop.data.units import check_units, convert
-from tdrop.data.values import LARGEST_NUMBER, as_labels, as_numbers, as_text, unmatched_keys
+from tdrop.data.values import LARGEST_NUMBER, as_labels, as_numbers, as_text, number_rows, unmatched_keys
 
 #: Share of a batch to be scored that may be set aside, or repeat a patient.
 BATCH_SHARE = 0.5

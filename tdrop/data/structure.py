@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from tdrop.base import Mask
 from tdrop.contracts import Contract, Extract, Finding, Site
-from tdrop.data.identify import damaged, id_column, with_text_ids
-from tdrop.data.values import as_text
+from tdrop.data.hints import MISSING_WORDS
+from tdrop.data.values import as_text, damaged, id_column, with_text_ids
 
 #: How the first field of a line begins that sums up the others.
 _FOOTER = r"(?i)^\W*(grand total|sub-?total|totals?|sum|summe|gesamt|average|mean|median|count|rows|records|end of)\b"
@@ -34,8 +34,7 @@ _MANY_IDS = 20
 #: Characters that nobody sees.
 _UNSEEN = "[\u00ad\u200b-\u200f\u2060\ufeff]"
 #: What people write where they do not know who it is.
-_UNKNOWN = frozenset(("-", "--", "?", "??", ".", "x", "na", "n/a", "nan", "null", "none", "nil", "unknown", "unk",
-                      "missing", "anonymous", "anon", "unbekannt", "inconnu", "desconocido"))  # fmt: skip
+_UNKNOWN = MISSING_WORDS | {"??", "x", "anonymous", "anon"}
 #: What spreadsheets make of long numbers.
 _SHORTENED = r"^\d([.,]\d+)?E\+\d+$"
 #: By rule: what such rows are, and what to do.
@@ -153,34 +152,28 @@ def _table_findings(
         yield Finding("table.values", None, "table_stop", rows, rows, words, "check that the export was complete")
     yield from _names_in_two_cases(frame, contract, site)
     if name is not None and rows:
-        yield from _shortened_ids(frame[name], site)
-        yield from _similar_ids(frame[name][rules == ""], site)
+        yield from _odd_ids(frame[name], frame[name][rules == ""], site)
 
 
-def _similar_ids(ids: pd.Series, site: Site) -> Iterator[Finding]:
-    """Patients of whom one may be another: ids that a person would read as the same."""
-    distinct = ids.dropna().astype("str").str.strip().drop_duplicates()
+def _odd_ids(ids: pd.Series, patients: pd.Series, site: Site) -> Iterator[Finding]:
+    """Yields ids that a spreadsheet shortened, and ids of patients that a person would read as the same."""
+    distinct = patients.dropna().astype("str").str.strip().drop_duplicates()
     read = distinct.str.normalize("NFKC").str.casefold().str.replace(_UNSEEN, "", regex=True)
     read = read.str.replace(r"^0+(\d)|^(\d+)\.0+$", r"\1\2", regex=True)
-    similar = int(read.duplicated(keep=False).sum())
-    words = (
-        "differ from another's only in capital letters, leading zeros, a decimal zero or how a letter is written, so "
-        "that a patient may be there twice"
-    )
-    yield from _odd_ids("table.similar_ids", similar, len(ids), words, "write every id one way", site)
-
-
-def _shortened_ids(ids: pd.Series, site: Site) -> Iterator[Finding]:
     shortened = int(ids.astype("str").str.match(_SHORTENED).fillna(False).sum())
-    words = "look like long numbers that a spreadsheet shortened, so that several patients may share one"
-    yield from _odd_ids("table.shortened_ids", shortened, len(ids), words, "export ids as text", site)
-
-
-def _odd_ids(rule: str, count: int, total: int, words: str, fix: str, site: Site) -> Iterator[Finding]:
-    if count:
-        sentence = f"{{count}} of {{total}} ids {words} (likely)"
-        fix = f"{fix}, or add '{rule}' to `accept` if this is right ({site.file})"
-        yield Finding(rule, None, "table_warning", count, total, sentence, fix, "likely")
+    similar = int(read.duplicated(keep=False).sum())
+    for rule, count, total, words, fix in (
+        ("table.shortened_ids", shortened, len(ids),
+         "look like long numbers that a spreadsheet shortened, so that several patients may share one",
+         "export ids as text"),
+        ("table.similar_ids", similar, len(patients),
+         "differ from another's only in capital letters, leading zeros, a decimal zero or how a letter is written, so "
+         "that a patient may be there twice", "write every id one way"),
+    ):  # fmt: skip
+        if count:
+            sentence = f"{{count}} of {{total}} ids {words} (likely)"
+            fix = f"{fix}, or add '{rule}' to `accept` if this is right ({site.file})"
+            yield Finding(rule, None, "table_warning", count, total, sentence, fix, "likely")
 
 
 def _names_in_two_cases(frame: pd.DataFrame, contract: Contract, site: Site) -> Iterator[Finding]:

@@ -38,6 +38,7 @@ from .evaluation import (
 )
 from .listing import PUBLISHED as PUBLISHED, against_the_rules as against_the_rules, rule_of as rule_of
 from .shift import disclose_matching as disclose_matching, disclose_shift as disclose_shift
+from .stand_ins import SHARE_LEFT_OUT as SHARE_LEFT_OUT, pick_stand_ins as pick_stand_ins
 from .watch import (
     disclose_moments as disclose_moments,
     disclose_watch as disclose_watch,

@@ -236,7 +236,10 @@ RULES: Mapping[str, Mapping[str, Sequence[str]]] = {
     },
     "HeldOutSite": {
         "count": ("n", "events"),
-        "shorter": (*("auroc", "log_loss", "error_rate", "net_benefit", "observed_expected", "slope"),),
+        "shorter": (
+            *("auroc", "log_loss", "error_rate", "net_benefit", "observed_expected", "slope"),
+            *("accuracy", "rmse", "r2", "coverage"),
+        ),
     },
     "Influence": {"count": ("patients",), "shorter": ("mean_risk", "mean_risk_without", "moved")},
     "LeftOut": {

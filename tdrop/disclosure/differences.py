@@ -190,10 +190,12 @@ class Published:
                 same = not patients_apart(now, _state_in(left)) and _question_in(left) == question
                 shutil.rmtree(left if same else left / _FILES, ignore_errors=True)
 
-    def copy(self, site: str, folder: Path) -> None:
-        """Copies what left last of a site; nothing where nothing did."""
-        for left in self._left(site)[-1:]:
-            shutil.copytree(left / _FILES, folder, dirs_exist_ok=True)
+    def copy(self, site: str, folder: Path) -> bool:
+        """Copies what left last of a site; returns whether anything did."""
+        left = self._left(site)[-1:]
+        for last in left:
+            shutil.copytree(last / _FILES, folder, dirs_exist_ok=True)
+        return bool(left)
 
     def forget(self, site: str, *, patients: bool = False) -> None:
         """Removes a site's name and numbers, and with `patients` also the digests that keep its patients apart."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tdrop.choose import Choice, ChoiceRow, Trial
     from tdrop.data import CensoringSummary, LabelCounts
     from tdrop.evaluate import LeftOut
-    from tdrop.forecast import Forecast
+    from tdrop.forecast import Forecast, HeldOutSite, SiteNumber
     from tdrop.served import CalibrationLine
 
 
@@ -110,14 +110,21 @@ def disclose_forecast(forecast: Forecast, policy: Policy) -> Forecast:
         return forecast
     held_out = {
         method: tuple(
-            by_rule(site, threshold, variances={"auroc": round(site.variances["auroc"], 4)})
+            by_rule(site, threshold, variances=_variances(site))
             for site in sites
-            if not is_small(site.events, threshold) and not gives_away(site.events, site.n, threshold)
+            if site.events is None
+            or not (is_small(site.events, threshold) or gives_away(site.events, site.n, threshold))
         )
         for method, sites in forecast.held_out.items()
     }
     influence = tuple(by_rule(own, threshold) for own in forecast.influence)
     return replace(forecast, held_out=held_out, influence=influence)
+
+
+def _variances(site: HeldOutSite) -> dict[SiteNumber, float]:
+    """The sampling variance of the number that a forest plot draws."""
+    drawn: tuple[SiteNumber, ...] = ("auroc", "rmse")
+    return {name: round(site.variances[name], 4) for name in drawn if name in site.variances}
 
 
 def disclose_censoring(censoring: CensoringSummary, policy: Policy) -> CensoringSummary:
@@ -138,4 +145,5 @@ def disclose_line(line: CalibrationLine, policy: Policy) -> CalibrationLine:
     outcomes that it was fitted to, and a hundredth of log odds is far below what these can tell."""
     if not limit(policy):
         return line
-    return replace(line, intercept=round(line.intercept, 2), slope=max(0.01, round(line.slope, 2)))
+    effects = tuple(round(effect, 2) for effect in line.effects)
+    return replace(line, intercept=round(line.intercept, 2), slope=max(0.01, round(line.slope, 2)), effects=effects)

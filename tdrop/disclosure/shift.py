@@ -78,7 +78,7 @@ def _share(value: float | None, rows: int, threshold: int) -> float | None:
 def _feature(item: FeatureShift, rows: tuple[int, int], threshold: int) -> FeatureShift:
     shown = replace(
         item,
-        density=_density(item.density, threshold),
+        density=_density(_common_values(item.density, threshold), threshold),
         missing_difference=None,
         outside_range=_share(item.outside_range, rows[1], threshold),
     )
@@ -126,6 +126,26 @@ def _values(edges: Sequence[float]) -> Doubles:
     for edge in edges[1:-1]:
         values.append(2 * edge - values[-1])
     return np.array(values)
+
+
+def _common_values(density: Density, threshold: int) -> Density:
+    """Bars without a value of their own for few patients: edges between single values would tell what these have.
+
+    Whoever has such a value is counted with the nearest that enough have. Whole numbers in a row, such as the places of
+    an ordinal column, tell nobody's value but that there are so many.
+    """
+    values = _values(density.edges)
+    if len(values) > FEW_VALUES or len(values) < 2 or not np.ptp(np.diff(values)):
+        return density
+    counts = np.array([list(map(to_number, bars)) for bars in (density.source, density.target)])  # (sides, values)
+    common = values[counts.sum(axis=0) >= threshold]
+    if not len(common):
+        return Density((0.0, 1.0), *((int(side.sum()),) for side in counts))
+    nearest = np.abs(values[:, None] - common).argmin(axis=1)
+    sides = (tuple(np.bincount(nearest, side, len(common)).astype(int).tolist()) for side in counts)
+    between = (common[1:] + common[:-1]) / 2
+    outer = (common[1] - common[0]) / 2 if len(common) > 1 else 0.5
+    return Density((float(common[0] - outer), *map(float, between), float(common[-1] + outer)), *sides)
 
 
 def _moments(values: Doubles, source: Doubles, target: Doubles) -> Moments:

@@ -8,12 +8,15 @@ from .ladder import (
     Ladder as Ladder,
     Rung as Rung,
     climb as climb,
+    fit_rung as fit_rung,
     join_cohorts as join_cohorts,
     risks_on_rung as risks_on_rung,
     site_models as site_models,
+    teach_cohort as teach_cohort,
 )
 from .left_out import LeftOut as LeftOut, measure_left_out as measure_left_out
 from .recalibration import (
+    AS_IT_IS as AS_IT_IS,
     WIDEST_BENEFIT as WIDEST_BENEFIT,
     WIDEST_INTERCEPT as WIDEST_INTERCEPT,
     Adjustment as Adjustment,
@@ -25,7 +28,7 @@ from .recalibration import (
     suggest_recalibration as suggest_recalibration,
 )
 from .records import ALL as ALL, Evaluation as Evaluation, Row as Row, Why as Why
-from .revision import Revision as Revision, fit_revision as fit_revision, scale_by_source as scale_by_source
+from .revision import FeatureScale as FeatureScale, Revision as Revision, fit_revision as fit_revision
 from .run import (
     evaluate_methods as evaluate_methods,
     patients_table as patients_table,

@@ -3,9 +3,8 @@
 The rungs are the model as it is; an intercept; intercept and slope; revised effects; a refit in which the site's own
 patients are one more source; and a model of the site's own. Each is cross-fitted on the known outcomes: nobody's
 outcome was used for the risk that is compared with it. Revised effects hold the rungs below them as special cases and
-shrink to them, so they are taken unless the outcomes speak against any change by more than one standard error. A new
-model is taken only where it is better by more than two, patient by patient: with few outcomes the lowest of many losses
-is luck.
+shrink to them, so they are taken wherever they change anything. A new model is taken only where it is better by more
+than two standard errors, patient by patient: with few outcomes the lowest of many losses is luck.
 """
 
 from __future__ import annotations
@@ -32,12 +31,14 @@ from tdrop.evaluate.recalibration import (
     mean_and_error,
     take_known,
 )
-from tdrop.evaluate.revision import fit_revision
+from tdrop.evaluate.revision import Revision, fit_revision
 
 REVISED, REFIT, OWN_MODEL = "revised effects", "refit with the site's own patients", "a model of the site's own"
 RUNGS = (AS_IT_IS, INTERCEPT, SLOPE, REVISED, REFIT, OWN_MODEL)
-#: Standard errors by which "as it is" must be ahead of what changes it, and a new model ahead of both.
-AHEAD_TO_STAY, AHEAD_TO_REPLACE = 1.0, 2.0
+#: A change is worth a new version where it gains at least so much log loss if it is right.
+WORTH_A_CHANGE = 0.0005
+#: Standard errors by which a new model must be ahead of the model it replaces.
+AHEAD_TO_REPLACE = 2.0
 #: A new model is fitted from this many known outcomes of the rarer kind on: with fewer, a fold may have none.
 FEWEST_FOR_A_MODEL = 10
 #: Folds behind the rungs that fit models, which cost more than lines.
@@ -132,13 +133,16 @@ class _Known:
         """The rungs that move the model's risks."""
         return (INTERCEPT, SLOPE) if self.X is None else (INTERCEPT, SLOPE, REVISED)
 
-    def move(self, name: str, fitted: Indices, held: Indices) -> Doubles:
-        """Returns risks (held,) under one of these rungs, fitted on the outcomes of others."""
+    def fit(self, name: str, fitted: Indices) -> Revision:
+        """Fits one of these rungs on the outcomes of some."""
         y, risk, weight = self.y[fitted], self.risk[fitted], self.weight[fitted]
         if name == REVISED and self.X is not None:
-            revision = fit_revision(y, risk, self.X[fitted], weight, self.prior)
-            return revision.apply(self.risk[held], self.X[held])
-        return metrics.recalibrated(self.risk[held], *fit_recalibration(y, risk, weight, name, prior=self.prior))
+            return fit_revision(y, risk, self.X[fitted], weight, self.prior)
+        return Revision(*fit_recalibration(y, risk, weight, name, prior=self.prior))
+
+    def move(self, name: str, fitted: Indices, held: Indices) -> Doubles:
+        """Returns risks (held,) under one of these rungs, fitted on the outcomes of others."""
+        return self.fit(name, fitted).apply(self.risk[held], None if self.X is None else self.X[held])
 
 
 def climb(
@@ -169,9 +173,13 @@ def climb(
         raise DataError("no outcome is known: a ladder needs at least one; look some patients up first")
     patients = _Known(outcome, value, weight, None if X is None else np.asarray(X, dtype=np.float64)[known], prior)
     risks: dict[str, Doubles] = {AS_IT_IS: value}
+    taken = AS_IT_IS
     if len(known) > 1:
         fold, everybody = deal_at_random(len(known), RECALIBRATION_FOLDS, seed), np.arange(len(known))
         risks |= {name: _cross_fit(partial(patients.move, name), everybody, fold) for name in patients.moves}
+        furthest = patients.moves[-1]
+        moved = patients.move(furthest, everybody, everybody)
+        taken = furthest if _gain_if_right(moved, value, weight) >= WORTH_A_CHANGE else AS_IT_IS
     events = int(outcome.sum())
     refused = _refuse_models(events, len(known))
     if not refused:
@@ -181,7 +189,7 @@ def climb(
     rungs = [_describe(name, loss, losses[AS_IT_IS], weight) for name, loss in losses.items()]
     rungs += [Rung(name, None, why_not=refused) for name in models or {} if name not in losses]
     curve = _expect(patients, losses, draws, seed) if draws else ()
-    return Ladder(len(known), events, tuple(rungs), _recommend(losses, weight), curve)
+    return Ladder(len(known), events, tuple(rungs), _recommend(taken, losses, weight), curve)
 
 
 def risks_on_rung(
@@ -195,15 +203,26 @@ def risks_on_rung(
     models: Mapping[str, FitAndPredict] | None = None,
 ) -> Doubles:
     """Returns everybody's risk (rows,) under one rung, fitted on all known outcomes; the arguments are `climb`'s."""
-    value = np.asarray(risk, dtype=np.float64)
-    known, everybody = np.flatnonzero(np.isfinite(y)), np.arange(len(value))
+    if models is not None and name in models:
+        return models[name](np.flatnonzero(np.isfinite(y)), np.arange(len(risk)))
+    return fit_rung(name, y, risk, weights, X=X, prior=prior).apply(risk, X)
+
+
+def fit_rung(
+    name: str,
+    y: NDArray[Any],
+    risk: NDArray[Any],
+    weights: NDArray[Any] | None = None,
+    *,
+    X: NDArray[Any] | None = None,
+    prior: tuple[float, float] = PRIORS[False],
+) -> Revision:
+    """Fits one of the rungs that move risks to all known outcomes; the arguments are `climb`'s."""
     if name == AS_IT_IS:
-        return value
-    if name in (models or {}):
-        return models[name](known, everybody)  # type: ignore[index]
-    weight = np.ones(len(value)) if weights is None else np.asarray(weights, dtype=np.float64)
-    features = None if X is None else np.asarray(X, dtype=np.float64)
-    return _Known(np.asarray(y, dtype=np.float64), value, weight, features, prior).move(name, known, everybody)
+        return Revision(0.0, 1.0)
+    known, outcome, value, weight = take_known(y, risk, weights)
+    features = None if X is None else np.asarray(X, dtype=np.float64)[known]
+    return _Known(outcome, value, weight, features, prior).fit(name, np.arange(len(known)))
 
 
 def site_models(
@@ -228,39 +247,54 @@ def site_models(
     if source.features != target.features:
         raise UsageError(f"sites '{source.site}' and '{target.site}' are encoded differently; encode both alike")
 
-    def predict(taught: Cohort, held: Indices) -> Doubles:
+    def predict(name: str, rows: Indices, held: Indices) -> Doubles:
+        taught = teach_cohort(name, source, target, y, rows, weight)
         fits = [method.fit(taught, target.unlabelled(), None, seed=seed) for method in methods]
         risks = [fitted.summarise(target.X[held], LADDER_PASSES, seed=seed).mean for fitted in fits]
         return np.asarray(np.mean(risks, axis=0), dtype=np.float64)
 
-    def labelled(rows: Indices) -> Cohort:
-        each = None if weight is None else np.asarray(weight, dtype=np.float32)[rows]
-        return replace(target.take(rows), y=np.asarray(y, dtype=np.float32)[rows], weight=each)
+    return {name: partial(predict, name) for name in (REFIT, OWN_MODEL)}
 
-    def refit(rows: Indices, held: Indices) -> Doubles:
-        return predict(join_cohorts(source, labelled(rows)), held)
 
-    def alone(rows: Indices, held: Indices) -> Doubles:
-        return predict(labelled(rows), held)
+def teach_cohort(
+    name: str, source: Cohort, target: Cohort, y: NDArray[Any], rows: Indices, weight: NDArray[Any] | None = None
+) -> Cohort:
+    """Returns whom a new model learns from: some of the site's own patients, and for a refit the source's too.
 
-    return {REFIT: refit, OWN_MODEL: alone}
+    Args:
+        name: REFIT or OWN_MODEL.
+        source: The labelled source.
+        target: The site's patients.
+        y: Their outcomes (rows,).
+        rows: Those who teach.
+        weight: For how many patients each stands (rows,); one unless given.
+    """
+    each = None if weight is None else np.asarray(weight, dtype=np.float32)[rows]
+    own = replace(target.take(rows), y=np.asarray(y, dtype=np.float32)[rows], weight=each)
+    return join_cohorts(source, own) if name == REFIT else own
 
 
 def join_cohorts(first: Cohort, second: Cohort) -> Cohort:
-    """Returns the labelled patients of both, as one source."""
+    """Returns the labelled patients of both, as one source that knows where each came from."""
     assert first.y is not None
     assert second.y is not None
-    persons = None
-    if first.persons is not None or second.persons is not None:
-        mine, theirs = (np.arange(len(one)) if one.persons is None else one.persons for one in (first, second))
+    both = (first, second)
+    persons = weight = None
+    if any(one.persons is not None for one in both):
+        mine, theirs = (np.arange(len(one)) if one.persons is None else one.persons for one in both)
         persons = np.concatenate([mine, theirs + mine.max(initial=-1) + 1])
-    ids = np.concatenate([first.ids.astype(str), second.ids.astype(str)])
-    y, X = np.concatenate([first.y, second.y]), np.concatenate([first.X, second.X])
-    weight = None
-    if first.weight is not None or second.weight is not None:
-        each = (np.ones(len(one)) if one.weight is None else one.weight for one in (first, second))
-        weight = np.concatenate(list(each)).astype(np.float32)
-    return replace(first, ids=ids, X=X, y=y, persons=persons, weight=weight)
+    if any(one.weight is not None for one in both):
+        weight = np.concatenate([np.ones(len(one)) if one.weight is None else one.weight for one in both])
+    origins = [np.full(len(one), one.site) if one.origins is None else one.origins for one in both]
+    return replace(
+        first,
+        ids=np.concatenate([one.ids.astype(str) for one in both]),
+        X=np.concatenate([first.X, second.X]),
+        y=np.concatenate([first.y, second.y]),
+        persons=persons,
+        origins=np.concatenate(origins),
+        weight=weight,
+    )
 
 
 def _refuse_models(events: int, n: int) -> str:
@@ -284,11 +318,15 @@ def _describe(name: str, loss: Doubles, as_it_is: Doubles, weights: Doubles) -> 
     return Rung(name, mean, error, *gain_interval(as_it_is, loss, weights))
 
 
-def _recommend(losses: Mapping[str, Doubles], weights: Doubles) -> str:
-    """Returns the rung that changes most by shrunken steps, no change where that is better, or a new model that is."""
-    taken = next(name for name in (REVISED, SLOPE, AS_IT_IS) if name in losses)
-    if taken != AS_IT_IS and _is_ahead(losses[AS_IT_IS], losses[taken], weights, AHEAD_TO_STAY):
-        taken = AS_IT_IS
+def _gain_if_right(after: Doubles, before: Doubles, weights: Doubles) -> float:
+    """How much log loss risks (rows,) gain over others on average, if they are right: a Kullback-Leibler divergence."""
+    after, before = metrics.clip_risk(after), metrics.clip_risk(before)
+    divergence = after * np.log(after / before) + (1 - after) * np.log((1 - after) / (1 - before))
+    return float(np.average(divergence, weights=weights))
+
+
+def _recommend(taken: str, losses: Mapping[str, Doubles], weights: Doubles) -> str:
+    """Returns the rung taken so far, or a new model that is clearly ahead of it."""
     for name in (name for name in (REFIT, OWN_MODEL) if name in losses):
         if _is_ahead(losses[name], losses[taken], weights, AHEAD_TO_REPLACE):
             taken = name

@@ -77,9 +77,7 @@ def measure_left_out(source_frame: pd.DataFrame, contract: Contract, encoder: En
         # Too few outcomes to deal: the verdict says that as well.
         return LeftOut(encoder.left_out, encoder.without_indicator)
     losses = [per_row_log_loss(outcomes, risk) for risk in (full, lean)]
-    each = None if weight is None else weight[rows]
-    apart = losses[1] - losses[0]
-    error = float(np.std(apart, ddof=1) / np.sqrt(len(rows))) if each is None else mean_and_error(apart, each)[1]
+    each = np.ones(len(rows)) if weight is None else weight[rows]
     return LeftOut(
         columns=encoder.left_out,
         indicators=encoder.without_indicator,
@@ -87,9 +85,9 @@ def measure_left_out(source_frame: pd.DataFrame, contract: Contract, encoder: En
         outcomes=int(outcomes.sum()),
         log_loss_with=float(np.average(losses[0], weights=each)),
         log_loss_without=float(np.average(losses[1], weights=each)),
-        standard_error=error,
-        auroc_with=auroc(outcomes, full, each),
-        auroc_without=auroc(outcomes, lean, each),
+        standard_error=mean_and_error(losses[1] - losses[0], each)[1],
+        auroc_with=auroc(outcomes, full, None if weight is None else each),
+        auroc_without=auroc(outcomes, lean, None if weight is None else each),
     )
 
 

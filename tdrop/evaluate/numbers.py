@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tdrop import metrics
-from tdrop.base import Doubles, Indices, Mask, Summary, Task
+from tdrop.base import Doubles, Floats, Indices, Mask, Summary, Task
+from tdrop.data import CensoringModel
 from tdrop.metrics import METRICS, DecisionLevels, Mean, MetricPart, Patients, Ranking, Ratio, Statistic, Total
 
 
@@ -16,7 +17,8 @@ from tdrop.metrics import METRICS, DecisionLevels, Mean, MetricPart, Patients, R
 class KnownOutcomes:
     """Known outcomes: which rows they belong to, their values, how many resamples to draw, and whose rows they are.
 
-    `weight` (known,) says for how many patients each stands; None where all count alike.
+    `weight` (known,) says for how many patients each stands; None where all count alike. With `censoring`, which knows
+    all patients, those who left are resampled too and every resample has weights of its own.
     `tolerance` is how far a continuous outcome may be from its prediction before that counts as an error.
     """
 
@@ -28,10 +30,24 @@ class KnownOutcomes:
     weight: Doubles | None = None
     tolerance: float = 0.0
     task: Task = "binary"
+    censoring: CensoringModel | None = None
 
     @property
     def events(self) -> int:
         return int(self.y.sum()) if self.task == "binary" else 0
+
+    def draw(self) -> Iterator[Floats | Doubles]:
+        """For how many patients each outcome stands in some resamples at a time (resamples, known)."""
+        everyone, persons = len(self.y), self.persons
+        if self.censoring is not None:
+            everyone, persons = len(self.censoring.X), self.censoring.persons
+        for counts in metrics.count_blocks(everyone, self.resamples, self.seed, persons):
+            if self.censoring is not None:
+                yield (counts * self.censoring.weights(counts))[:, self.rows].astype(np.float32)
+            elif self.weight is not None:
+                yield counts * self.weight.astype(np.float32)
+            else:
+                yield counts
 
 
 @dataclass(frozen=True)
@@ -77,9 +93,7 @@ def resample_all(
         patients = Patients(known, decision, referrals, labels.y, labels.weight, labels.tolerance)
         plans.append(_plan_statistics(patients, inside))
     blocks: list[list[Doubles]] = [[] for _ in plans]
-    for counts in metrics.count_blocks(len(labels.y), labels.resamples, labels.seed, labels.persons):
-        if labels.weight is not None:
-            counts = counts * labels.weight.astype(np.float32)
+    for counts in labels.draw():
         for plan, drawn in zip(plans, blocks, strict=True):
             drawn.append(np.concatenate([statistic.resampled(counts) for statistic in plan]))
     once = np.ones(len(labels.y)) if labels.weight is None else labels.weight

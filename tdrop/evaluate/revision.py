@@ -20,9 +20,9 @@ from scipy.special import expit
 from tdrop.base import Cohort, Doubles
 from tdrop.metrics import logit
 
-#: Widths of intercept and slope as parts of the line's own prior, and spreads of effects, each with how common it is.
-#: Settled on simulated sites (docs/LABELS.md).
-PARTS = ((1 / 3, 0.4), (1.0, 0.6))
+#: Widths of intercept and slope as parts of the line's own prior, each as common as the other; and spreads of effects
+#: with how common each is. Settled on simulated sites (docs/LABELS.md).
+PARTS = (0.1, 1.0)
 SPREADS = ((0.02, 0.6), (0.5, 0.2), (1.0, 0.2))
 #: Standard deviations beyond which a feature tells nothing more.
 FURTHEST = 5.0
@@ -36,24 +36,51 @@ class Revision:
     Attributes:
         intercept: For everybody.
         slope: Multiplies the log odds.
-        effects: Per standardised feature (features,).
+        effects: Per standardised feature (features,); None where these stay as they are.
     """
 
     intercept: float
     slope: float
-    effects: Doubles
+    effects: Doubles | None = None
 
-    def apply(self, risk: NDArray[Any], X: NDArray[Any]) -> Doubles:
+    def apply(self, risk: NDArray[Any], X: NDArray[Any] | None = None) -> Doubles:
         """Returns revised risks (rows,) of patients with these risks (rows,) and standardised features."""
-        moved = self.intercept + self.slope * logit(risk) + np.asarray(X, dtype=np.float64) @ self.effects
-        return np.asarray(expit(moved), dtype=np.float64)
+        added = 0.0 if self.effects is None or X is None else np.asarray(X, dtype=np.float64) @ self.effects
+        return np.asarray(expit(self.intercept + added + self.slope * logit(risk)), dtype=np.float64)
 
 
-def scale_by_source(source: Cohort, target: Cohort) -> Doubles:
-    """Returns the target's features (rows, features) in standard deviations from the source's means."""
-    spread = source.X.std(axis=0, dtype=np.float64)
-    centred = target.X.astype(np.float64) - source.X.mean(axis=0, dtype=np.float64)
-    return np.asarray(np.clip(centred / np.where(spread > 0, spread, np.inf), -FURTHEST, FURTHEST))
+@dataclass(frozen=True)
+class FeatureScale:
+    """Features in standard deviations from the source's means, coarse enough to leave with a model.
+
+    A spread has one significant digit, and a mean is a multiple of half of it: neither tells how many source patients
+    have a category.
+
+    Attributes:
+        centre: Per feature.
+        spread: Per feature; 0 for one that is constant at the source, which tells nothing.
+    """
+
+    centre: tuple[float, ...]
+    spread: tuple[float, ...]
+
+    @classmethod
+    def from_source(cls, source: Cohort) -> FeatureScale:
+        """Measures the scale of a source's features."""
+        spreads = source.X.std(axis=0, dtype=np.float64)
+        # A category is worth no more than FURTHEST, however rare it is.
+        only_0_and_1 = ((source.X == 0) | (source.X == 1)).all(axis=0)
+        spreads = np.where(only_0_and_1 & (spreads > 0), np.maximum(spreads, 1 / FURTHEST), spreads)
+        spread = [float(f"{value:.0e}") for value in spreads]
+        means = source.X.mean(axis=0, dtype=np.float64)
+        centre = [round(2 * mean / own) * own / 2 if own else 0.0 for mean, own in zip(means, spread, strict=True)]
+        return cls(tuple(map(float, centre)), tuple(spread))
+
+    def apply(self, X: NDArray[Any]) -> Doubles:
+        """Returns features (rows, features) on this scale, none further than FURTHEST from 0."""
+        spread = np.asarray(self.spread)
+        centred = np.asarray(X, dtype=np.float64) - np.asarray(self.centre)
+        return np.asarray(np.clip(centred / np.where(spread > 0, spread, np.inf), -FURTHEST, FURTHEST))
 
 
 def fit_revision(y: Doubles, risk: Doubles, X: NDArray[Any], weights: Doubles, prior: tuple[float, float]) -> Revision:
@@ -73,12 +100,12 @@ def fit_revision(y: Doubles, risk: Doubles, X: NDArray[Any], weights: Doubles, p
     centre = np.zeros(design.shape[1])
     centre[1] = 1.0
     fits, evidence = [], []
-    for (first, own), (second, other), (spread, common) in product(PARTS, PARTS, SPREADS):
+    for first, second, (spread, common) in product(PARTS, PARTS, SPREADS):
         widths = np.full(design.shape[1], spread)
         widths[:2] = first * prior[0], second * prior[1]
         fit, said = _fit(y, design, scaled, centre, 1 / widths**2)
         fits.append(fit)
-        evidence.append(said + np.log(own * other * common))
+        evidence.append(said + np.log(common))
     share = np.exp(np.asarray(evidence) - max(evidence))
     mean = (share / share.sum()) @ np.asarray(fits)
     return Revision(float(mean[0]), float(mean[1]), mean[2:] / np.sqrt(count))

@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tdrop.base import DataError, Indices, Mask, Summary, Task
+from tdrop.data import CensoringModel
 from tdrop.evaluate.numbers import KnownOutcomes, resample_all
 from tdrop.evaluate.records import Evaluation
 from tdrop.evaluate.rows import difference_rows, rows_with_outcomes, rows_without_outcomes
@@ -19,6 +20,8 @@ from tdrop.metrics import DecisionLevels, has_spread, likeliest, refer
 
 #: The method whose results the others are compared with, where it was run.
 REFERENCE_METHOD = "logistic_regression"
+#: Up to this many patients every resample has censoring weights of its own.
+MOST_REFITTED = 5_000
 
 
 def evaluate_methods(
@@ -36,6 +39,7 @@ def evaluate_methods(
     persons: Indices | None = None,
     weight: NDArray[Any] | None = None,
     tolerance: float = 0.0,
+    censoring: CensoringModel | None = None,
 ) -> Evaluation:
     """Computes every number of a site.
 
@@ -53,13 +57,16 @@ def evaluate_methods(
         persons: Whose row it is (rows,), where a person has several: they are resampled together.
         weight: For how many patients each known outcome stands (rows,); None where all count alike.
         tolerance: Of a continuous outcome, by how much a prediction may be off before it counts as an error.
+        censoring: What the weights were made from; with it, and up to MOST_REFITTED patients, they are made anew for
+            every resample, so that intervals hold that the chances of leaving are estimated too.
     """
     rows = _check(site, predictions, y, seeds)
     groups = _group_rows(subgroups, rows)
     labels = _known(y, bootstrap, seed, persons, weight)
     task = next(iter(predictions.values()))[0].task
     if labels is not None:
-        labels = replace(labels, tolerance=tolerance, task=task)
+        refit = censoring if weight is not None and rows <= MOST_REFITTED else None
+        labels = replace(labels, tolerance=tolerance, task=task, censoring=refit)
     tidy = {
         method: rows_without_outcomes(site, method, summaries, decision, seeds, groups, unlike)
         for method, summaries in predictions.items()

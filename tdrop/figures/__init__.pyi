@@ -12,7 +12,6 @@ from .methods import (
 from .patients import (
     draw_attrition as draw_attrition,
     draw_balance as draw_balance,
-    draw_batches as draw_batches,
     draw_densities as draw_densities,
     draw_moved as draw_moved,
     draw_propensity as draw_propensity,
@@ -28,6 +27,7 @@ from .referral import (
 from .sites import (
     SiteLine as SiteLine,
     draw_follow_up as draw_follow_up,
+    draw_site_number as draw_site_number,
     draw_site_ranking as draw_site_ranking,
     draw_site_reviews as draw_site_reviews,
 )

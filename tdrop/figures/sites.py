@@ -36,10 +36,10 @@ class SiteLine:
 
     Attributes:
         name: Its name for people.
-        expected: Its forecast AUROC with the ends of its interval, or None.
-        observed: The AUROC that outcomes showed, or None.
+        expected: Its forecast number, such as an AUROC, with the ends of its interval, or None.
+        observed: The number that outcomes showed, or None.
         review: Share of its patients who are referred for review, or None.
-        observed_ends: Ends of the observed AUROC's interval, or None where that is not drawn.
+        observed_ends: Ends of the observed number's interval, or None where that is not drawn.
     """
 
     name: str
@@ -49,9 +49,23 @@ class SiteLine:
     observed_ends: tuple[float, float] | None = None
 
 
-@styled
 def draw_site_ranking(sites: Sequence[SiteLine]) -> Drawing | None:
     """Draws the forecast AUROC of every site with its interval, and what was observed; None without any."""
+    return draw_site_number(sites, "ranking", "Ranking: AUROC", 0.5)
+
+
+@styled
+def draw_site_number(
+    sites: Sequence[SiteLine], name: str, title: str, reference: float | None = None
+) -> Drawing | None:
+    """Draws a number of every site: forecast and observed, with their intervals; None without any.
+
+    Args:
+        sites: One line each.
+        name: Of the drawing.
+        title: What the number is.
+        reference: A value to compare with, such as that of guessing, or None.
+    """
     if not any(site.expected or site.observed is not None for site in sites):
         return None
     canvas = _canvas(sites)
@@ -68,9 +82,10 @@ def draw_site_ranking(sites: Sequence[SiteLine]) -> Drawing | None:
             panel.plot([site.observed], [below], color=HIGHLIGHT, marker="D", markersize=5, linestyle="", zorder=3)
         if site.observed_ends is not None:
             panel.plot(site.observed_ends, [below, below], color=HIGHLIGHT, linewidth=1)
-    panel.axvline(0.5, **REFERENCE)
-    panel.set_title("Ranking: AUROC")
-    return canvas.finish("ranking", "Ranking by site", "Forecast AUROC with its interval, and the observed one.")
+    if reference is not None:
+        panel.axvline(reference, **REFERENCE)
+    panel.set_title(title)
+    return canvas.finish(name, f"{title}, by site", "Forecast with its interval, and what was observed with its own.")
 
 
 @styled

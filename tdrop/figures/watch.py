@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,12 +28,6 @@ RULES = {
     "further": ("further away", LINE),
     "harm": ("harm without labels", LINE),
     "outcomes": ("known outcomes", STOP_LINE),
-}
-#: By quantity, its title.
-MEANS = {
-    "place": "Place among those\nit was made for",
-    "review": "Interval reaches\nthe level",
-    "loss": "Expected loss, of\nthe highest",
 }
 LINE_STYLE: dict[str, Any] = {"color": TARGET_COLOUR, "marker": "o", "markersize": 2.2, "linewidth": 1.2}
 #: Evidence against an alarm is not drawn below this: it grows without end while all is well.
@@ -69,14 +63,15 @@ def draw_evidence(history: Sequence[Moment]) -> Drawing | None:
 
 
 @styled
-def draw_running_means(history: Sequence[Moment], limit: float | None) -> Drawing | None:
+def draw_running_means(history: Sequence[Moment], titles: Mapping[str, str], limit: float | None) -> Drawing | None:
     """Draws running means with their confidence sequences.
 
     Args:
         history: Moments, oldest first.
+        titles: By quantity (place, review, loss), its title.
         limit: The largest mean place that is no reason for an alarm, or None.
     """
-    names = [name for name in MEANS if any(name in moment.means for moment in history)]
+    names = [name for name in titles if any(name in moment.means for moment in history)]
     if not names:
         return None
     canvas = Canvas(WIDTH, 0.6 + 1.3 * len(names), len(names), 1, sharex=True)
@@ -92,7 +87,7 @@ def draw_running_means(history: Sequence[Moment], limit: float | None) -> Drawin
             panel.axhline(0.5, **REFERENCE)
             panel.axhline(limit, color=HIGHLIGHT, linewidth=1.0, linestyle=(0, (3, 2)))
         _mark(panel, history)
-        title = MEANS[name].replace("\n", " ")
+        title = titles[name]
         panel.set_title(title, fontsize=7)
         panel.set_ylim(0, 1)
         percent_axes(panel.yaxis)
@@ -103,8 +98,13 @@ def draw_running_means(history: Sequence[Moment], limit: float | None) -> Drawin
 
 
 @styled
-def draw_watched_batches(history: Sequence[Moment]) -> Drawing | None:
-    """Draws per batch the shares for review, with a filled-in value, and set aside; None without a batch."""
+def draw_watched_batches(history: Sequence[Moment], review: str) -> Drawing | None:
+    """Draws per batch the shares for review, with a filled-in value, and set aside; None without a batch.
+
+    Args:
+        history: Moments, oldest first.
+        review: Who is for review, as a title.
+    """
     spots = [spot for spot, moment in enumerate(history) if moment.kind == "batch" and moment.patients]
     if not spots:
         return None
@@ -112,7 +112,7 @@ def draw_watched_batches(history: Sequence[Moment]) -> Drawing | None:
     panel = canvas.panel
     batches = [history[spot] for spot in spots]
     shares = {
-        "interval reaches the level": ([_share(one.review, one.patients) for one in batches], TARGET_COLOUR, "o"),
+        review[:1].lower() + review[1:]: ([_share(one.review, one.patients) for one in batches], TARGET_COLOUR, "o"),
         "a value was filled in": ([_share(one.filled_in, one.read) for one in batches], SOURCE_COLOUR, "s"),
         "set aside by the contract": (
             [_share(one.set_aside, one.read + max(0, one.set_aside)) for one in batches],

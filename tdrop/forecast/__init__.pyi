@@ -32,7 +32,11 @@ from .listing import (
     inclusion as inclusion,
     size_list as size_list,
 )
-from .rehearsal import REHEARSAL as REHEARSAL, Rehearsal as Rehearsal, RehearsedSite as RehearsedSite
+from .rehearsal import (
+    REHEARSAL as REHEARSAL,
+    Rehearsal as Rehearsal,
+    RehearsedSite as RehearsedSite,
+)
 from .run import (
     Answer as Answer,
     Forecast as Forecast,
@@ -41,11 +45,13 @@ from .run import (
     look_up_tau as look_up_tau,
 )
 from .sites import (
+    SITE_NUMBERS as SITE_NUMBERS,
     HeldOutSite as HeldOutSite,
     NextSite as NextSite,
     SiteNumber as SiteNumber,
     expect_next as expect_next,
     measure_held_out as measure_held_out,
+    measure_kind as measure_kind,
     measure_site as measure_site,
 )
 from .split import DropSplit as DropSplit, split_drop as split_drop

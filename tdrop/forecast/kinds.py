@@ -5,25 +5,37 @@ outcome: a model of the loss (the distance of prediction and outcome, and its sq
 asked about the target's, as NannyML's direct loss estimation does; the weighted loss stands beside it.
 
 An interval is value +- z sqrt(sampling^2 + tau^2). Sampling is over source patients (bootstrap) and over which outcomes
-the target's patients will have. For shares and AUROC tau is the one that pairs of sites with a binary outcome showed;
-for log loss and distances nobody has measured it, so their intervals are over patients alone.
+the target's patients will have. For shares and AUROC tau is the one that pairs of sites with a binary outcome showed.
+Where whole sites were left out, their own estimate is joined with it by precision (`tdrop.forecast.sites`). For log
+loss and distances nobody has measured tau: held-out sites then say how far sites lie apart, and without them the
+intervals are over patients alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import norm
 from sklearn.ensemble import HistGradientBoostingRegressor
-from sklearn.metrics import roc_auc_score
 from threadpoolctl import threadpool_limits
 
 from tdrop.base import INTERVAL_LEVEL, DataError, Doubles, Floats, Indices, Task
 from tdrop.forecast.estimators import Quantity
-from tdrop.forecast.run import FORECAST_RESAMPLES, TAU, Answer, Forecast, look_up_tau
-from tdrop.metrics import class_brier, count_blocks, misclassified, per_row_loss
+from tdrop.forecast.run import (
+    FORECAST_RESAMPLES,
+    HELD_OUT_SITES,
+    TAU,
+    Answer,
+    Forecast,
+    join_by_precision,
+    look_up_tau,
+)
+from tdrop.forecast.sites import HeldOutSite, NextSite, SiteNumber, expect_next, measure_kind
+from tdrop.metrics import class_brier, count_blocks, macro_auroc, misclassified, per_row_loss
 from tdrop.shift import effective_n
 
 
@@ -39,6 +51,7 @@ class KindEvidence:
         X: Their features (source rows, features).
         target_X: The features of the target's patients (target rows, features).
         persons: Whose source row it is (source rows,); None where no person has two rows.
+        origins: Site of each source row where whole sites were left out (source rows,); else None.
     """
 
     method: str
@@ -48,6 +61,7 @@ class KindEvidence:
     X: Floats
     target_X: Floats
     persons: Indices | None = None
+    origins: NDArray[Any] | None = None
 
 
 def forecast_kinds(
@@ -73,8 +87,10 @@ def forecast_kinds(
         raise DataError(f"site '{site}': no method left out-of-fold predictions to forecast from; train at least one")
     first = evidence[0]
     answers: list[Answer] = []
+    held_out = {one.method: _held_out(one, task) for one in evidence}
+    next_site = {method: expect_next(sites, len(first.target_X), level) for method, sites in held_out.items()}
     for one in evidence:
-        answers += _answers(one, task, resamples, level, seed)
+        answers += _answers(one, task, resamples, level, seed, next_site[one.method])
     return Forecast(
         site=site,
         estimator="importance_weighted" if task == "classes" else "loss_model",
@@ -85,10 +101,23 @@ def forecast_kinds(
         effective_n=effective_n(first.weights),
         target_rows=len(first.target_X),
         answers=tuple(answers),
+        held_out={method: sites for method, sites in held_out.items() if sites},
+        next_site={method: expected for method, expected in next_site.items() if expected},
     )
 
 
-def _answers(one: KindEvidence, task: Task, resamples: int, level: float, seed: int) -> list[Answer]:
+def _held_out(one: KindEvidence, task: Task) -> tuple[HeldOutSite, ...]:
+    """How a method did at held-out sites; nothing where its patients came from one site or were dealt by patient."""
+    if one.origins is None:
+        return ()
+    parts = ((str(site), one.origins == site) for site in np.unique(one.origins))
+    measured = (measure_kind(site, one.y[own], one.source[own], task) for site, own in parts)
+    return tuple(site for site in measured if site is not None)
+
+
+def _answers(
+    one: KindEvidence, task: Task, resamples: int, level: float, seed: int, expected: Mapping[SiteNumber, NextSite]
+) -> list[Answer]:
     """Every number of one method, with its interval."""
     losses = _losses(one, task)
     draws = np.concatenate(list(count_blocks(len(one.y), resamples, seed, one.persons)))
@@ -106,10 +135,10 @@ def _answers(one: KindEvidence, task: Task, resamples: int, level: float, seed: 
             by["loss_model"] = _shown(name, modelled[name])
         value = by["loss_model"] if name in modelled else by["importance_weighted"]
         sampling = spread[name] / (2 * max(value or 0.0, 1e-12)) if name == "rmse" else spread[name]
-        answers.append(_answer(one, name, value, sampling, by, level))
+        answers.append(_answer(one, name, value, sampling, by, level, expected))
     if task == "classes":
         auroc, error = _weighted_auroc(one, counted)
-        answers.append(_answer(one, "auroc", auroc, error * widen, {"importance_weighted": auroc}, level))
+        answers.append(_answer(one, "auroc", auroc, error * widen, {"importance_weighted": auroc}, level, expected))
     return answers
 
 
@@ -149,17 +178,9 @@ def _model_loss(one: KindEvidence, losses: Doubles, seed: int) -> float:
 
 def _weighted_auroc(one: KindEvidence, counted: Doubles) -> tuple[float | None, float]:
     """The mean AUROC over classes of the weighted source rows, and its standard deviation over a few of the draws."""
-    value = _macro_auroc(one, one.weights)
-    draws = [_macro_auroc(one, weights) for weights in counted[:50]]
+    value = macro_auroc(one.y, one.source, one.weights)
+    draws = [macro_auroc(one.y, one.source, weights) for weights in counted[:50]]
     return value, float(np.std([draw for draw in draws if draw is not None] or [0.0]))
-
-
-def _macro_auroc(one: KindEvidence, weights: Doubles) -> float | None:
-    known = weights > 0
-    y, weight = one.y[known], weights[known]
-    places = [place for place in range(one.source.shape[1]) if 0 < (y == place).sum() < len(y)]
-    each = [roc_auc_score(y == place, one.source[known, place], sample_weight=weight) for place in places]
-    return float(np.mean(each)) if each else None
 
 
 def _answer(
@@ -169,12 +190,31 @@ def _answer(
     sampling: float,
     by: dict[str, float | None],
     level: float,
+    expected: Mapping[SiteNumber, NextSite],
 ) -> Answer:
     share = effective_n(one.weights) / len(one.weights)
     between = look_up_tau(name, share) if name in TAU else 0.0
     if value is None:
         return Answer(one.method, name, None, None, None, None, between, by)
+    seen = _seen(name, expected)
+    if seen is not None:
+        by[HELD_OUT_SITES] = seen[0]
+        value, between = join_by_precision((value, between), seen) if between else (value, seen[1])
     half = float(norm.ppf((1 + level) / 2)) * float(np.hypot(sampling, between))
     most = 1.0 if name in ("auroc", "error_rate", "brier") else np.inf
     low, high = max(0.0, value - half), min(most, value + half)
     return Answer(one.method, name, value, low, high, sampling, between, by)
+
+
+def _seen(name: Quantity, expected: Mapping[SiteNumber, NextSite]) -> tuple[float, float] | None:
+    """What held-out sites say of a number, and its standard deviation at a new one; None where they say nothing."""
+    numbers: dict[Quantity, SiteNumber] = {
+        "auroc": "auroc",
+        "log_loss": "log_loss",
+        "rmse": "rmse",
+        "error_rate": "accuracy",
+    }
+    own = expected.get(numbers[name]) if name in numbers else None
+    if own is None:
+        return None
+    return (1 - own.mean if name == "error_rate" else own.mean), own.error

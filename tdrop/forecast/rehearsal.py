@@ -12,11 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import logit
 
+from tdrop.base import Task
 from tdrop.forecast.sites import HeldOutSite, NextSite, SiteNumber, expect_next
+from tdrop.metrics import OUTCOME_KINDS, OutcomeKind
 
 #: The record below the home's `rehearsals/<table>/`.
 REHEARSAL = "rehearsal.json"
-#: A site is odd when its AUROC lies this many standard deviations from the others'.
+#: A site is odd when its first number lies this many standard deviations from the others'.
 ODD = 2.0
 
 
@@ -30,13 +32,14 @@ class RehearsedSite:
         verdict: Before its outcomes were opened.
         chosen: The method that was chosen without its outcomes.
         seen: How it did, once they were opened.
-        best: The method with the highest AUROC in hindsight.
-        best_auroc: Of the best one.
-        best_log_loss: The lowest of any method.
-        expected: The forecast AUROC, or None.
+        best: The best method in hindsight, by the first number: AUROC, or root mean squared error.
+        best_value: Its number.
+        best_log_loss: The lowest of any method; None of a number.
+        expected: The forecast of the first number, or None.
         low: Lower end of its interval.
         high: Upper end.
         error_left: Misclassified after a fifth of the patients was referred for review.
+        task: What is predicted.
     """
 
     site: str
@@ -45,37 +48,44 @@ class RehearsedSite:
     chosen: str
     seen: HeldOutSite
     best: str
-    best_auroc: float
-    best_log_loss: float
+    best_value: float
+    best_log_loss: float | None
     expected: float | None
     low: float | None
     high: float | None
     error_left: float | None
+    task: Task = "binary"
+
+    @property
+    def observed(self) -> float:
+        """The first number, once outcomes were opened."""
+        return self.seen.value(OUTCOME_KINDS[self.task].headline)
 
     @property
     def inside(self) -> bool | None:
-        """Whether the observed AUROC lies inside the forecast's interval; None without a forecast."""
+        """Whether the observed number lies inside the forecast's interval; None without a forecast."""
         if self.low is None or self.high is None:
             return None
-        return self.low <= self.seen.auroc <= self.high
+        return self.low <= self.observed <= self.high
 
     @property
     def off(self) -> float | None:
-        """How far the forecast AUROC was from the observed one."""
-        return None if self.expected is None else abs(self.expected - self.seen.auroc)
+        """How far the forecast number was from the observed one."""
+        return None if self.expected is None else abs(self.expected - self.observed)
 
     @property
     def regret(self) -> float:
-        """AUROC that the choice without labels cost."""
-        return self.best_auroc - self.seen.auroc
+        """What the choice without labels cost of the first number."""
+        return abs(self.best_value - self.observed)
 
     @property
     def intercept(self) -> float | None:
         """How far the risks were off on average, in log odds; None where nobody, or everybody, had the outcome."""
-        rate = self.seen.events / max(1, self.seen.n)
-        if not 0 < rate < 1 or self.seen.observed_expected <= rate:
+        events, ratio = self.seen.events, self.seen.observed_expected
+        rate = 0.0 if events is None else events / max(1, self.seen.n)
+        if not 0 < rate < 1 or ratio is None or ratio <= rate:
             return None
-        return float(logit(rate) - logit(rate / self.seen.observed_expected))
+        return float(logit(rate) - logit(rate / ratio))
 
 
 @dataclass(frozen=True)
@@ -89,6 +99,7 @@ class Rehearsal:
         failed: By site, why it has no result.
         simulated: Whether no patient is real.
         not_recorded: Why MLflow has no record of it, in a sentence; empty where it has.
+        task: What is predicted.
     """
 
     table: str
@@ -97,6 +108,12 @@ class Rehearsal:
     failed: dict[str, str]
     simulated: bool = False
     not_recorded: str = ""
+    task: Task = "binary"
+
+    @property
+    def kind(self) -> OutcomeKind:
+        """Which numbers apply."""
+        return OUTCOME_KINDS[self.task]
 
     @property
     def intercepts(self) -> tuple[float, ...]:
@@ -118,14 +135,14 @@ class Rehearsal:
         return expect_next([site.seen for site in self.sites], rows)
 
     def odd_site(self) -> RehearsedSite | None:
-        """The site whose AUROC is furthest from the others', where that is beyond ODD standard deviations of theirs."""
+        """The site whose first number is furthest from the others', where that is beyond ODD of their deviations."""
         if len(self.sites) < 4:
             return None
-        values = np.array([site.seen.auroc for site in self.sites])
+        values = np.array([site.observed for site in self.sites])
         distances = []
         for place, site in enumerate(self.sites):
             others = np.delete(values, place)
-            spread = np.sqrt(others.var(ddof=1) + site.seen.variances["auroc"])
+            spread = np.sqrt(others.var(ddof=1) + site.seen.variances[self.kind.headline])
             distances.append(abs(values[place] - others.mean()) / max(float(spread), 1e-6))
         most = int(np.argmax(distances))
         return self.sites[most] if distances[most] > ODD else None
@@ -135,26 +152,31 @@ class Rehearsal:
         count = f"{len(self.sites)} rehearsals" if len(self.sites) != 1 else "1 rehearsal"
         if not self.offs:
             return f"In {count} no forecast could be made."
-        least, most = f"{self.offs[0]:.2f}", f"{self.offs[-1]:.2f}"
+        least, most = (self.kind.write(off) for off in (self.offs[0], self.offs[-1]))
         off = least if least == most else f"{least} to {most}"
         return (
-            f"In {count} on this network's labelled sites the forecast AUROC was off by {off}, and {self.inside} of "
-            f"{len(self.offs)} intervals held."
+            f"In {count} on this network's labelled sites the forecast {self.kind.headline_title} was off by {off}, "
+            f"and {self.inside} of {len(self.offs)} intervals held."
         )
 
     def sentences(self) -> Sequence[str]:
         """The findings, one sentence each."""
         said = [self.sentence()]
         if self.sites:
-            regrets = [site.regret for site in self.sites]
+            regrets, title = [site.regret for site in self.sites], self.kind.headline_title
             said.append(
-                f"The method chosen without labels was {np.mean(regrets):.3f} AUROC behind the best in hindsight on "
-                f"average, {max(regrets):.3f} at worst."
+                f"The method chosen without labels was {np.mean(regrets):.3g} behind the best in hindsight on average, "
+                f"{max(regrets):.3g} at worst ({title})."
+                if self.task == "regression"
+                else f"The method chosen without labels was {np.mean(regrets):.3f} {title} behind the best in "
+                f"hindsight on average, {max(regrets):.3f} at worst."
             )
-        if (expected := self.next_site().get("auroc")) is not None:
+        if (expected := self.next_site().get(self.kind.headline)) is not None:
+            mean, low, high = (self.kind.write(value) for value in (expected.mean, expected.low, expected.high))
+            article = "a" if self.task == "regression" else "an"
             said.append(
-                f"A new site of 1,000 patients may expect an AUROC of {expected.mean:.2f} ({expected.low:.2f} to "
-                f"{expected.high:.2f}); the interval is over patients and sites."
+                f"A new site of 1,000 patients may expect {article} {self.kind.headline_title} of {mean} ({low} to "
+                f"{high}); the interval is over patients and sites."
             )
         odd = self.odd_site()
         if odd is not None:

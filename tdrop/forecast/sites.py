@@ -15,17 +15,18 @@ References: Debray et al. 2019; Snell et al. 2018; Collins et al. BMJ 2024.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import SerializerFunctionWrapHandler, model_serializer
 from scipy.optimize import brentq
 from scipy.special import expit, logit
 from scipy.stats import norm
 
-from tdrop.base import INTERVAL_LEVEL, Doubles
-from tdrop.metrics import auroc, calibration_line, delong, per_row_log_loss
+from tdrop.base import INTERVAL_LEVEL, Doubles, Task
+from tdrop.metrics import auroc, calibration_line, delong, misclassified, per_row_log_loss, per_row_loss
 
 #: Fewest held-out sites that say anything about the next one.
 FEWEST_HELD_OUT = 3
@@ -34,7 +35,18 @@ PRIOR_SPREAD = 0.75
 #: Values of tau that are mixed, from a fiftieth of the prior's mean to twenty times it.
 TAUS = 80
 
-SiteNumber = Literal["auroc", "log_loss", "error_rate", "net_benefit", "observed_expected", "slope"]
+SiteNumber = Literal[
+    "auroc",
+    "log_loss",
+    "error_rate",
+    "net_benefit",
+    "observed_expected",
+    "slope",
+    "accuracy",
+    "rmse",
+    "r2",
+    "coverage",
+]
 SITE_NUMBERS: tuple[SiteNumber, ...] = get_args(SiteNumber)
 
 
@@ -47,65 +59,101 @@ class NormalScale:
         back: From it.
         steepness: How much a step of the number is on that scale, at a value.
         prior: Usual standard deviation between sites, the prior's mean, in steps of the number itself.
+        low: Values are held at least here, where the scale is finite.
+        high: And at most here.
+        relative: Whether the prior is a share of the number, which has a unit.
     """
 
     there: Callable[[Doubles], Doubles]
     back: Callable[[Doubles], Doubles]
     steepness: Callable[[Doubles], Doubles]
     prior: float
+    low: float = -np.inf
+    high: float = np.inf
+    relative: bool = False
 
 
 def _as_it_is(value: Doubles) -> Doubles:
     return value
 
 
+def _share(prior: float, low: float, high: float) -> NormalScale:
+    """The scale of a number between 0 and 1: log odds."""
+    return NormalScale(logit, expit, lambda value: 1 / (value * (1 - value)), prior, low, high)
+
+
+def _positive(prior: float, low: float, *, relative: bool = False) -> NormalScale:
+    """The scale of a number above 0: its logarithm."""
+    return NormalScale(np.log, np.exp, lambda value: 1 / value, prior, low, relative=relative)
+
+
 #: Of each number; usual spreads other than the AUROC's are round numbers of that order.
 SCALES: dict[SiteNumber, NormalScale] = {
-    "auroc": NormalScale(logit, expit, lambda value: 1 / (value * (1 - value)), 0.04),
-    "log_loss": NormalScale(np.log, np.exp, lambda value: 1 / value, 0.04),
-    "error_rate": NormalScale(logit, expit, lambda value: 1 / (value * (1 - value)), 0.04),
+    "auroc": _share(0.04, 0.02, 0.98),
+    "log_loss": _positive(0.04, 1e-4),
+    "error_rate": _share(0.04, 1e-3, 1 - 1e-3),
     "net_benefit": NormalScale(_as_it_is, _as_it_is, np.ones_like, 0.04),
-    "observed_expected": NormalScale(np.log, np.exp, lambda value: 1 / value, 0.2),
+    "observed_expected": _positive(0.2, 1e-3),
     "slope": NormalScale(_as_it_is, _as_it_is, np.ones_like, 0.2),
-}
-#: Values are held inside these, where their scale is finite.
-_LIMITS: dict[SiteNumber, tuple[float, float]] = {
-    "auroc": (0.02, 0.98),
-    "log_loss": (1e-4, np.inf),
-    "error_rate": (1e-3, 1 - 1e-3),
-    "net_benefit": (-np.inf, np.inf),
-    "observed_expected": (1e-3, np.inf),
-    "slope": (-np.inf, np.inf),
+    "accuracy": _share(0.04, 1e-3, 1 - 1e-3),
+    "rmse": _positive(0.1, 1e-12, relative=True),
+    "r2": NormalScale(_as_it_is, _as_it_is, np.ones_like, 0.1),
+    "coverage": _share(0.02, 1e-3, 1 - 1e-3),
 }
 
 
 @dataclass(frozen=True)
 class HeldOutSite:
-    """How a method did at a site that was left out of its fits.
+    """How a method did at a site that was left out of its fits; a number that does not apply is None, and not written.
 
     Attributes:
         site: Name of the site.
         n: Its patients.
-        events: Of these with the outcome.
-        auroc: Of the risks.
+        events: Of these with the outcome; None where it does not happen or not.
+        auroc: Of the risks; of several classes the mean over classes.
         log_loss: Mean over patients.
         error_rate: Misclassified at the decision level.
         net_benefit: At that level.
         observed_expected: Outcomes observed divided by outcomes expected.
         slope: Of calibration; None where it does not exist.
         variances: Sampling variances of these numbers.
+        accuracy: Of several classes, the share whose likeliest class is right.
+        rmse: Of a number, the root mean squared error.
+        r2: Of a number, the explained share of its variance.
+        coverage: Of a number, the share of outcomes in their interval.
     """
 
     site: str
     n: int
-    events: int
-    auroc: float
-    log_loss: float
-    error_rate: float
-    net_benefit: float
-    observed_expected: float
-    slope: float | None
-    variances: dict[SiteNumber, float]
+    events: int | None = None
+    auroc: float | None = None
+    log_loss: float | None = None
+    error_rate: float | None = None
+    net_benefit: float | None = None
+    observed_expected: float | None = None
+    slope: float | None = None
+    variances: dict[SiteNumber, float] = field(default_factory=dict)
+    accuracy: float | None = None
+    rmse: float | None = None
+    r2: float | None = None
+    coverage: float | None = None
+
+    @model_serializer(mode="wrap")
+    def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in write(self).items() if value is not None}
+
+    def value(self, number: SiteNumber) -> float:
+        """A number that applies; one that does not is a KeyError."""
+        value: float | None = getattr(self, number)
+        if value is None:
+            raise KeyError(number)
+        return value
+
+    def ends(self, number: SiteNumber, level: float = INTERVAL_LEVEL) -> tuple[float, float]:
+        """The ends of a number's interval over this site's patients."""
+        half = float(norm.ppf(0.5 + level / 2)) * self.variances.get(number, 0.0) ** 0.5
+        low, high = (0.0, 1.0) if number in ("auroc", "accuracy", "coverage", "error_rate") else (-np.inf, np.inf)
+        return max(low, self.value(number) - half), min(high, self.value(number) + half)
 
 
 @dataclass(frozen=True)
@@ -184,6 +232,35 @@ def measure_site(
     return HeldOutSite(site, n, events, ranking, log_loss, error_rate, benefit, ratio, slope, variances)
 
 
+def measure_kind(site: str, y: Doubles, predicted: Doubles, task: Task) -> HeldOutSite | None:
+    """How probabilities of classes (rows, K) or values (rows,) did for outcomes (rows,); None where they say nothing.
+
+    Variances of means are those of means; of the root mean squared error and of the explained share by the delta
+    method; of a mean AUROC over classes as if classes varied together.
+    """
+    n = len(y)
+    if n < 2 or len(np.unique(y)) < 2:
+        return None
+    if task == "classes":
+        losses, right = per_row_loss(y, predicted, task), 1.0 - misclassified(y, predicted)
+        pairs = [delong(predicted[y != k, k], predicted[y == k, k]) for k in np.unique(y).astype(int)]
+        ranking, errors = np.mean([(value, np.sqrt(variance)) for value, variance in pairs], axis=0)
+        variances: dict[SiteNumber, float] = {
+            "auroc": float(errors**2),
+            "log_loss": float(losses.var(ddof=1) / n),
+            "accuracy": float((right.var(ddof=1) + 1e-6) / n),
+        }
+        means = {"log_loss": float(losses.mean()), "accuracy": float(right.mean())}
+        return HeldOutSite(site, n, None, auroc=float(ranking), variances=variances, **means)
+    squares, away = (predicted - y) ** 2, (y - y.mean()) ** 2
+    mean, variance = float(squares.mean()), float(away.mean())
+    variances = {
+        "rmse": float(squares.var(ddof=1) / n / (4 * max(mean, 1e-300))),
+        "r2": float((squares - away * mean / variance).var(ddof=1) / n / variance**2),
+    }
+    return HeldOutSite(site, n, None, variances=variances, rmse=float(np.sqrt(mean)), r2=1 - mean / variance)
+
+
 def _slope(y: Doubles, risk: Doubles, weights: Doubles | None = None) -> tuple[float | None, float]:
     """The slope of calibration and its sampling variance."""
     line = calibration_line(y, risk, weights)
@@ -214,13 +291,14 @@ def expect_next(sites: Sequence[HeldOutSite], rows: int, level: float = INTERVAL
 
 def _expect(number: SiteNumber, sites: Sequence[HeldOutSite], rows: int, level: float) -> NextSite:
     scale = SCALES[number]
-    values = np.clip([getattr(site, number) for site in sites], *_LIMITS[number])
+    values = np.clip([site.value(number) for site in sites], scale.low, scale.high)
     steepness = scale.steepness(values)
     variances = np.array([site.variances[number] for site in sites]) * steepness**2
     centre = np.array(values.mean())
     at_centre = float(scale.steepness(centre))
     new = _sampling_variance(number, sites, rows, float(centre)) * at_centre**2
-    mixture = random_effects(scale.there(values), variances, scale.prior * at_centre)
+    prior = scale.prior * (float(centre) if scale.relative else 1.0) * at_centre
+    mixture = random_effects(scale.there(values), variances, prior)
     mean = mixture.mean
     low, high = mixture.interval(new, level)
     true = mixture.interval(0.0, level)
@@ -232,8 +310,9 @@ def _expect(number: SiteNumber, sites: Sequence[HeldOutSite], rows: int, level: 
 
 def _sampling_variance(number: SiteNumber, sites: Sequence[HeldOutSite], rows: int, centre: float) -> float:
     """The sampling variance of a number that `rows` new patients will show."""
-    if number == "auroc":
-        rate = sum(site.events for site in sites) / sum(site.n for site in sites)
+    events = [site.events for site in sites if site.events is not None]
+    if number == "auroc" and events:
+        rate = sum(events) / sum(site.n for site in sites)
         return hanley_mcneil(centre, rows * rate, rows * (1 - rate))
     return float(np.mean([site.variances[number] * site.n for site in sites])) / max(rows, 1)
 

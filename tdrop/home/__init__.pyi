@@ -1,4 +1,11 @@
-from .environment import prepare_environment as prepare_environment, quieten as quieten
+from .digests import (
+    SECRET as SECRET,
+    SealedFile as SealedFile,
+    canonical as canonical,
+    digest_of as digest_of,
+    file_digest as file_digest,
+    keyed as keyed,
+)
 from .files import (
     CENSORING as CENSORING,
     ENCODER as ENCODER,
@@ -42,6 +49,8 @@ from .place import (
     ResolvedSite as ResolvedSite,
     default_home as default_home,
     make_folder as make_folder,
+    prepare_environment as prepare_environment,
+    quieten as quieten,
     replacing as replacing,
     write_private as write_private,
 )
@@ -63,7 +72,6 @@ from .progress import (
     reach as reach,
     remove_listeners as remove_listeners,
 )
-from .secret import SECRET as SECRET, keyed as keyed
 from .status import (
     Inputs as Inputs,
     Status as Status,
@@ -84,10 +92,9 @@ from .store import (
     TIMES as TIMES,
     Ref as Ref,
     Store as Store,
-    canonical as canonical,
     code_digest as code_digest,
-    digest_of as digest_of,
     program_digest as program_digest,
+    site_stage as site_stage,
     stage as stage,
     stage_digest as stage_digest,
 )

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from tdrop.base import Cohort, Feature, Mask, Summary, Task, plain, read, read_arrays
+from tdrop.base import Cohort, Feature, Mask, Summary, Task, plain, read_arrays
 
 #: Files of a stage with encoded patients; its source alone is a stage too, which the last one names.
 SOURCE, TARGET, ENCODER, LABELLED = "source.npz", "target.npz", "encoder.json", "labelled.json"
@@ -58,7 +58,7 @@ def save_cohort(path: Path, cohort: Cohort) -> None:
 def load_cohort(path: Path) -> Cohort:
     """Reads what `save_cohort` wrote."""
     data = read_arrays(path)
-    described = tuple(read(Feature, feature) for feature in json.loads(str(data["features"])))
+    described = tuple(Feature(**feature) for feature in json.loads(str(data["features"])))
     return Cohort(
         site=str(data["site"]),
         ids=data["ids"],

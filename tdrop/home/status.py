@@ -112,12 +112,11 @@ def current_inputs(site: ResolvedSite, settings: Mapping[str, Any]) -> Inputs:
     """Digests of everything that a transfer of a site with these settings depends on, as it is now."""
     from tdrop.data import fingerprint, label_fingerprint
 
-    where = {"home": site.place.root, "base": site.network.base}
     return Inputs(
         contract=site.digest,
-        source_data=tuple(fingerprint(source, **where) for source in site.sources),
-        target_data=fingerprint(site.site, **where),
-        labels=label_fingerprint(site.site, **where),
+        source_data=tuple(fingerprint(source, **site.where) for source in site.sources),
+        target_data=fingerprint(site.site, **site.where),
+        labels=label_fingerprint(site.site, **site.where),
         settings=settings,
         code=program_digest(),
     )

@@ -5,6 +5,7 @@ a folder named by the digest of those arguments and of this program's source. Ta
 and a digest), never frames or models, so no patient's values reach Prefect.
 
 `@stage("shift")` over `def shift(folder, encoded, seed)` declares one; `shift(site, encoded, seed)` returns its `Ref`.
+`@site_stage` is for functions that also need the site itself.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Concatenate, Generic, ParamSpec, TypeVar
@@ -30,9 +32,9 @@ from filelock import FileLock
 from pydantic import Field
 
 from tdrop.base import DataError, plain, read_record, write_json
+from tdrop.home.digests import canonical, digest_of, file_digest, keyed
 from tdrop.home.place import Place, ResolvedSite
 from tdrop.home.pool import compute
-from tdrop.home.secret import keyed
 
 logger = logging.getLogger(__name__)
 MANIFEST = "manifest.json"
@@ -91,15 +93,9 @@ class Ref:
         """Reads one of the stage's records."""
         return read_record(kind, self.path / name)
 
-
-def canonical(value: Any) -> str:
-    """JSON with sorted keys and no spaces: equal content gives equal text."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-
-
-def digest_of(value: Any) -> str:
-    """The sha256 of a value's canonical JSON."""
-    return hashlib.sha256(canonical(value).encode()).hexdigest()
+    def find(self, kind: type[Record], name: str) -> Record | None:
+        """Reads one of the stage's records; None where the stage has none."""
+        return self.record(kind, name) if (self.path / name).is_file() else None
 
 
 def stage_digest(home: Path, contents: Mapping[str, str]) -> str:
@@ -155,49 +151,56 @@ def _digest_files(files: Sequence[tuple[str, Path]]) -> str:
 
 
 class Stage(Generic[P]):
-    """What `stage` makes of a function that writes files into a folder."""
+    """What `stage` makes of a function that writes files into a folder: called with a site, it returns the `Ref`.
 
-    def __init__(self, name: str, build: Callable[Concatenate[Path, P], None], in_worker: bool) -> None:
+    A Prefect task may be made of it: its signature is that of the function with `site` in the place of the folder.
+    """
+
+    def __init__(self, name: str, build: Callable[..., None], in_worker: bool, of_site: bool) -> None:
         functools.update_wrapper(self, build)
-        self.name, self.build, self.in_worker = name, build, in_worker
-        self.signature = inspect.signature(build)
+        self.name, self.build, self.in_worker, self.of_site = name, build, in_worker, of_site
+        first, *inputs = inspect.signature(build).parameters.values()
+        site = [] if of_site else [first.replace(name="site", annotation="Place | ResolvedSite")]
+        self.__signature__ = inspect.Signature([*site, *inputs])
 
-    def __call__(self, home: Place | ResolvedSite, *args: P.args, **kwargs: P.kwargs) -> Ref:
+    def __call__(self, site: Place | ResolvedSite, *args: P.args, **kwargs: P.kwargs) -> Ref:
         """Returns the stage for these inputs, building it only when the store does not have it.
 
         Args:
-            home: Where the store is, or a site of it.
+            site: The site, or the place, in whose store it is.
             *args: The inputs of the stage.
             **kwargs: The same by name.
         """
+        bound = self.__signature__.bind(site, *args, **kwargs)
+        bound.apply_defaults()
+        inputs = dict(bound.arguments)
+        if not self.of_site:
+            del inputs["site"]
 
         def build(folder: Path) -> None:
             if self.in_worker:
-                compute(self.build_timed, folder, *args, **kwargs)
+                compute(self.build_timed, folder, **inputs)
             else:
-                self.build(folder, *args, **kwargs)
+                self.build(folder, **inputs)
 
-        root = home.root if isinstance(home, Place) else home.place.root
-        return Store(root).make(self.name, self.inputs(*args, **kwargs), build)
+        root = site.root if isinstance(site, Place) else site.place.root
+        return Store(root).make(self.name, {name: _as_input(value) for name, value in inputs.items()}, build)
 
-    def build_timed(self, folder: Path, *args: P.args, **kwargs: P.kwargs) -> None:
+    def build_timed(self, folder: Path, **inputs: Any) -> None:
         """Writes the stage's files and how long that took; a stage that continues another has brought its time."""
         started = time.perf_counter()
-        self.build(folder, *args, **kwargs)
+        self.build(folder, **inputs)
         seconds, times = time.perf_counter() - started, folder / TIMES
         before = json.loads(times.read_text(encoding="utf-8"))["seconds"] if times.is_file() else 0.0
         write_json(times, {"seconds": before + seconds})
 
-    def inputs(self, *args: P.args, **kwargs: P.kwargs) -> Mapping[str, Any]:
-        """What decides the stage's contents, by argument: the digest of what has one, else its plain value."""
-        bound = self.signature.bind(None, *args, **kwargs)
-        bound.apply_defaults()
-        _, *inputs = bound.arguments.items()
-        return {name: _as_input(value) for name, value in inputs}
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[str, str]]:
+        return _find_stage, (self.build.__module__, self.build.__name__)
 
-    def __reduce__(self) -> str:
-        # A worker process imports the module and finds the stage there.
-        return str(self.__name__)  # type: ignore[attr-defined]
+
+def _find_stage(module: str, name: str) -> Any:
+    """A stage in another process, by its module, where a Prefect task may have been made of it."""
+    return inspect.unwrap(getattr(import_module(module), name), stop=lambda made: isinstance(made, Stage))
 
 
 def stage(name: str, *, in_worker: bool = False) -> Callable[[Callable[Concatenate[Path, P], None]], Stage[P]]:
@@ -207,7 +210,12 @@ def stage(name: str, *, in_worker: bool = False) -> Callable[[Callable[Concatena
         name: Its folder below the store.
         in_worker: Whether it is work for a worker process: fitting, sampling, comparing patients.
     """
-    return lambda build: Stage(name, build, in_worker)
+    return lambda build: Stage(name, build, in_worker, of_site=False)
+
+
+def site_stage(name: str) -> Callable[[Callable[Concatenate[Path, ResolvedSite, P], None]], Stage[P]]:
+    """Declares a stage whose function also takes the site: it depends on the site's files."""
+    return lambda build: Stage(name, build, in_worker=False, of_site=True)
 
 
 def _as_input(value: Any) -> Any:
@@ -279,14 +287,9 @@ def _locked(folder: Path) -> Iterator[None]:
             Path(lock.lock_file).unlink(missing_ok=True)
 
 
-def _file_digest(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
 def _contents(folder: Path) -> dict[str, str]:
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in (MANIFEST, TIMES))
-    return {path.relative_to(folder).as_posix(): _file_digest(path) for path in files}
+    return {path.relative_to(folder).as_posix(): file_digest(path) for path in files}
 
 
 def _seal(home: Path, folder: Path, inputs: Mapping[str, Any]) -> str:

@@ -43,7 +43,7 @@ class ConcreteDropout(NetworkMethod):
     label: ClassVar[str] = "Concrete dropout"
     summary: ClassVar[str] = "MC dropout that learns how many units to drop, the same for every patient."
 
-    weight_decay: float = Field(0.0, ge=0, description="Weight of the squared weights beyond the bound's own.")
+    weight_decay: float | None = Field(0.0, ge=0, description="Weight of the squared weights beyond the bound's own.")
     length_scale: float = Field(0.1, ge=0, description="Prior length scale l: larger shrinks the weights more.")
     rate_weight: float = Field(1.0, ge=0, description="Weight of the entropy of the rates; 1 is the bound.")
     initial_rate: float = Field(0.1, ge=0.001, le=0.95, description="Dropout rate at the start.")

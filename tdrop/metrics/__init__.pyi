@@ -24,6 +24,7 @@ from .curves import (
     roc_curve as roc_curve,
     smooth_calibration as smooth_calibration,
 )
+from .kinds import OUTCOME_KINDS as OUTCOME_KINDS, OutcomeKind as OutcomeKind
 from .metric import (
     FEWEST_EVENTS as FEWEST_EVENTS,
     Mean as Mean,

@@ -81,8 +81,8 @@ def calibration_line(
     return None if beta is None else (float(beta[0]), float(beta[1]))
 
 
-def recalibrated(p: NDArray[Any], intercept: float, slope: float = 1.0) -> Doubles:
-    """Returns risks (rows,) moved by a calibration line."""
+def recalibrated(p: NDArray[Any], intercept: float | Doubles, slope: float = 1.0) -> Doubles:
+    """Returns risks (rows,) moved by a calibration line, whose intercept may differ from row to row (rows,)."""
     return np.asarray(expit(intercept + slope * logit(p)), dtype=np.float64)
 
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from tdrop.base import Task
-from tdrop.metrics import table, table_other_kinds
+from tdrop.metrics import table
 from tdrop.metrics.metric import ENTRIES, Metric, View
 
-__all__ = ["METRICS", "difference_name", "metrics_in_view", "subgroup_metrics", "table", "table_other_kinds"]
+__all__ = ["METRICS", "difference_name", "metrics_in_view", "subgroup_metrics", "table"]
 
 
 def difference_name(name: str) -> str:

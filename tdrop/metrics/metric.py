@@ -23,6 +23,7 @@ NumberShape = Literal["count", "share", "number"]
 Better = Literal["higher", "lower", "neither"]
 View = Literal["main", "unlabelled", "scores", "equal", "retained", "benefit"]
 Tells = Literal["counts", "shares", "weights", "gains", "means"]
+Mark = Literal["spread", "floor", "bounded", "subgroups", "compared", "recorded"]
 
 
 @dataclass(frozen=True)
@@ -201,19 +202,20 @@ _TELLS: dict[str, Tells] = {"count": "counts", "share": "shares", "number": "mea
 
 
 def metric(
-    title: str, meaning: str, *, name: str | None = None, definition: str | None = None, **properties: Any
+    title: str, meaning: str, *marks: Mark, name: str | None = None, definition: str | None = None, **properties: Any
 ) -> Callable[[Compute], Compute]:
     """Enters a function into the table of metrics.
 
     Args:
         title: Its name for people.
         meaning: One sentence that a clinician can read.
+        marks: Attributes of `Metric` that are true.
         name: Its name in files; the function's, without its underscore, unless given.
         definition: Its line in the documentation; the function's docstring unless given.
         properties: The other attributes of `Metric`.
     """
     shape = properties.get("shape", "number")
-    properties = {"tells": _TELLS[shape], "bounded": shape == "share", **properties}
+    properties = {"tells": _TELLS[shape], "bounded": shape == "share", **dict.fromkeys(marks, True), **properties}
 
     def enter(function: Compute) -> Compute:
         words = " ".join((definition or function.__doc__ or "").split())

@@ -94,12 +94,12 @@ def class_brier(y: NDArray[Any], p: NDArray[Any]) -> Doubles:
     return np.asarray(0.5 * ((np.asarray(p, dtype=np.float64) - came) ** 2).sum(axis=1), dtype=np.float64)
 
 
-def macro_auroc(y: NDArray[Any], p: NDArray[Any]) -> float | None:
+def macro_auroc(y: NDArray[Any], p: NDArray[Any], weights: NDArray[Any] | None = None) -> float | None:
     """Returns the mean over classes of the AUROC of a class's probability for that class; None without two classes.
 
     A class that nobody has, or everybody, is left out of the mean.
     """
-    each = [auroc(np.asarray(y) == place, p[:, place]) for place in range(p.shape[1])]
+    each = [auroc(np.asarray(y) == place, p[:, place], weights) for place in range(p.shape[1])]
     known = [value for value in each if value is not None]
     return float(np.mean(known)) if known else None
 
@@ -148,17 +148,7 @@ def auroc(y: NDArray[Any], score: NDArray[Any], weights: NDArray[Any] | None = N
     AUROC at the horizon.
     """
     outcome, value = as_pair(y, score)
-    if weights is not None:
-        return _weighted_auroc(outcome, value, np.asarray(weights, dtype=np.float64))
-    positive, negative = value[outcome > 0.5], np.sort(value[outcome <= 0.5])
-    if not len(positive) or not len(negative):
-        return None
-    below = np.searchsorted(negative, positive, side="left")
-    not_above = np.searchsorted(negative, positive, side="right")
-    return float((below + not_above).sum() / (2.0 * len(positive) * len(negative)))
-
-
-def _weighted_auroc(outcome: Doubles, value: Doubles, weight: Doubles) -> float | None:
+    weight = np.ones(len(outcome)) if weights is None else np.asarray(weights, dtype=np.float64)
     events, others = outcome > 0.5, outcome <= 0.5
     pairs = float(weight[events].sum() * weight[others].sum())
     if pairs <= 0:

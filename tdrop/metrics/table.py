@@ -25,7 +25,7 @@ from tdrop.metrics.referral import (
     stretch_to_level,
 )
 from tdrop.metrics.resampling import Statistic, calibration_error_statistic, macro_ranking_statistic
-from tdrop.metrics.scores import CLASS_THRESHOLD, class_brier, per_row_loss
+from tdrop.metrics.scores import CLASS_THRESHOLD, class_brier, crps, per_row_loss
 
 #: The shares of patients at which retained error is tabulated.
 SHARES = (0.05, 0.10, 0.20)
@@ -49,12 +49,11 @@ def _outcome_rate(patients: Patients) -> Mean:
 @metric(
     "Mean risk",
     "Average predicted risk.",
+    *("subgroups", "recorded"),
     needs="patients",
     shape="share",
     tells="means",
     views=("unlabelled",),
-    subgroups=True,
-    recorded=True,
 )
 def _mean_risk(patients: Patients) -> Mean:
     """mean of the risk, which is the mean of a patient's samples"""
@@ -70,13 +69,9 @@ def _predicted_positive(patients: Patients) -> Total:
 @metric(
     "Test AUROC",
     "How often a patient with the outcome has the higher risk of two.",
+    *("floor", "bounded", "subgroups", "compared", "recorded"),
     better="higher",
-    floor=True,
-    bounded=True,
     views=("main",),
-    subgroups=True,
-    compared=True,
-    recorded=True,
     tasks=CLASSIFIED,
 )
 def _auroc(patients: Patients) -> Ranking | Statistic:
@@ -90,13 +85,10 @@ def _auroc(patients: Patients) -> Ranking | Statistic:
 @metric(
     "Error AUROC by sd",
     "How often, of two patients, the one whose class at 0.5 is wrong has the larger sd.",
+    *("spread", "floor", "bounded", "recorded"),
     needs="errors",
     better="higher",
-    spread=True,
-    floor=True,
-    bounded=True,
     views=("main",),
-    recorded=True,
     tasks=EVERY_TASK,
 )
 def _error_auroc_sd(patients: Patients) -> Ranking:
@@ -107,12 +99,10 @@ def _error_auroc_sd(patients: Patients) -> Ranking:
 @metric(
     "Error AUROC by p(1-p)",
     "The same, by how close the risk is to 0.5.",
+    *("floor", "bounded", "recorded"),
     needs="errors",
     better="higher",
-    floor=True,
-    bounded=True,
     views=("main",),
-    recorded=True,
     tasks=CLASSIFIED,
 )
 def _error_auroc_risk(patients: Patients) -> Ranking:
@@ -154,11 +144,10 @@ def _errors(patients: Patients) -> Total:
 @metric(
     "Referrals at the risk level",
     "Patients whose risk is below the risk level while the upper end of their interval reaches it.",
+    *("spread", "subgroups"),
     needs="patients",
     shape="count",
-    spread=True,
     views=("main", "unlabelled", "equal"),
-    subgroups=True,
 )
 def _referrals(patients: Patients) -> Total:
     """patients with risk < r <= upper end of the interval, r being the site's risk level (15%)"""
@@ -236,11 +225,10 @@ def _unlike_referrals(patients: Patients) -> Total:
 @metric(
     "Referred",
     "Patients on the list, whatever their reason.",
+    *("subgroups", "recorded"),
     needs="patients",
     shape="count",
     views=("unlabelled",),
-    subgroups=True,
-    recorded=True,
     tasks=EVERY_TASK,
 )
 def _referred(patients: Patients) -> Total:
@@ -264,10 +252,9 @@ def _left_out(patients: Patients) -> Total:
 @metric(
     "Interval width",
     "Average width of the central interval of the samples.",
+    *("spread", "recorded"),
     needs="patients",
-    spread=True,
     views=("main", "unlabelled"),
-    recorded=True,
     tasks=("binary", "regression"),
 )
 def _interval_width(patients: Patients) -> Mean:
@@ -293,9 +280,8 @@ def _mean_sd(patients: Patients) -> Mean:
 @metric(
     "Calibration intercept",
     "0: risks are right on average; above 0: too low; below 0: too high.",
-    floor=True,
+    *("floor", "recorded"),
     views=("scores",),
-    recorded=True,
 )
 def _calibration_intercept(patients: Patients) -> Statistic:
     """a in logit P(outcome) = a + logit(risk): 0 right on average, above 0 risks too low"""
@@ -305,9 +291,8 @@ def _calibration_intercept(patients: Patients) -> Statistic:
 @metric(
     "Calibration slope",
     "1: risks spread as they should; below 1: too extreme; above 1: too timid.",
-    floor=True,
+    *("floor", "recorded"),
     views=("scores",),
-    recorded=True,
 )
 def _calibration_slope(patients: Patients) -> Statistic:
     """b in logit P(outcome) = a + b logit(risk): 1 right spread, below 1 risks too extreme"""
@@ -317,9 +302,8 @@ def _calibration_slope(patients: Patients) -> Statistic:
 @metric(
     "Calibration error",
     "Average distance of predicted and observed risk over ten groups, beyond what chance makes of it.",
+    *("floor", "bounded"),
     better="lower",
-    floor=True,
-    bounded=True,
     views=("scores",),
     tasks=CLASSIFIED,
 )
@@ -332,10 +316,9 @@ def _ece(patients: Patients) -> Statistic:
 @metric(
     "Brier score",
     "Mean squared distance of risk and outcome.",
+    *("compared", "recorded"),
     better="lower",
     views=("scores",),
-    compared=True,
-    recorded=True,
     tasks=CLASSIFIED,
 )
 def _brier(patients: Patients) -> Mean:
@@ -348,10 +331,9 @@ def _brier(patients: Patients) -> Mean:
 @metric(
     "Log loss",
     "Mean surprise at what happened.",
+    *("compared", "recorded"),
     better="lower",
     views=("scores",),
-    compared=True,
-    recorded=True,
     tasks=CLASSIFIED,
 )
 def _log_loss(patients: Patients) -> Mean:
@@ -362,13 +344,11 @@ def _log_loss(patients: Patients) -> Mean:
 @metric(
     "Error rate",
     "Share of wrong classes at the decision level.",
+    *("subgroups", "compared", "recorded"),
     shape="share",
     better="lower",
     views=("scores", "retained"),
     short="Nobody referred",
-    subgroups=True,
-    compared=True,
-    recorded=True,
     tasks=EVERY_TASK,
 )
 def _error_rate(patients: Patients) -> Mean:
@@ -456,3 +436,80 @@ def _referrals_per_gain(patients: Patients) -> Ratio:
     level = patients.decision.risk_level
     with_referral = per_row_benefit(patients.y, patients.risk, level, patients.referrals.referred)
     return Ratio(patients.referrals.referred, with_referral - per_row_benefit(patients.y, patients.risk, level))
+
+
+# What follows is of several classes or of a continuous outcome alone.
+
+
+@metric(
+    "Accuracy",
+    "Share of patients whose likeliest class is the one that came.",
+    *("subgroups", "compared", "recorded"),
+    shape="share",
+    better="higher",
+    tasks=("classes",),
+)
+def _accuracy(patients: Patients) -> Mean:
+    """share of patients whose likeliest class is the one that came; several classes only"""
+    return Mean(~patients.wrong)
+
+
+@metric(
+    "Root mean squared error",
+    "Typical distance of value and outcome, in the outcome's unit; large ones count most.",
+    better="lower",
+    recorded=True,
+    tasks=("regression",),
+)
+def _rmse(patients: Patients) -> Statistic:
+    """root of the mean of (value - outcome)^2; continuous outcomes only, as are those below"""
+    return patients.fit
+
+
+@metric(
+    "Explained share (R2)",
+    "Share of the outcome's variance that the values explain; below 0: worse than the mean of these patients.",
+    better="higher",
+    recorded=True,
+    tasks=("regression",),
+)
+def _r2(patients: Patients) -> Statistic:
+    """1 - mean of (value - outcome)^2 / variance of the outcome"""
+    return patients.fit
+
+
+@metric(
+    "Mean absolute error",
+    "Average distance of value and outcome, in the outcome's unit.",
+    *("subgroups", "compared", "recorded"),
+    better="lower",
+    tasks=("regression",),
+)
+def _mae(patients: Patients) -> Mean:
+    """mean of |value - outcome|"""
+    return Mean(np.abs(patients.risk - patients.y))
+
+
+@metric(
+    "Interval coverage",
+    "Share of patients whose outcome lies in their interval; it should be the interval's level.",
+    *("spread", "subgroups", "recorded"),
+    shape="share",
+    tasks=("regression",),
+)
+def _coverage(patients: Patients) -> Mean:
+    """share of outcomes within the interval"""
+    low, high = patients.summary.interval(patients.decision.interval_level)
+    return Mean((low <= patients.y) & (patients.y <= high))
+
+
+@metric(
+    "CRPS",
+    "Distance of the whole prediction from the outcome, in the outcome's unit: small for narrow intervals that hold.",
+    *("spread", "compared", "recorded"),
+    better="lower",
+    tasks=("regression",),
+)
+def _crps(patients: Patients) -> Mean:
+    """mean continuous ranked probability score of a normal prediction with the value as mean and the sd"""
+    return Mean(crps(patients.y, patients.risk, patients.sd))

@@ -18,7 +18,7 @@ from tdrop.evaluate import Evaluation, Ladder, LeftOut, Moved, Recalibration
 from tdrop.figures import DropoutRates
 from tdrop.forecast import Forecast, Observation
 from tdrop.metrics import Referrals, refer
-from tdrop.served import Batch, Promotion
+from tdrop.served import Promotion
 from tdrop.shift import Matching, Shift
 
 
@@ -173,7 +173,6 @@ class ReportData:
         forecast: What was expected before any outcome, or None.
         observations: Forecast numbers beside what the outcomes showed.
         left_out: Features that the site does not record, and what that costs; None where it records all.
-        batches: What is remembered of the batches that were scored, oldest first.
         moved_by: What moves the risk most of each patient for review (rows,), in words; None where that is not known.
         unseen_classes: Classes of the table that no source patient has.
         hide_below: Counts under it are hidden; 0 hides nothing. Set by `tdrop.disclosure.disclose`.
@@ -215,7 +214,6 @@ class ReportData:
     forecast: Forecast | None = None
     observations: Sequence[Observation] = ()
     left_out: LeftOut | None = None
-    batches: Sequence[Batch] = ()
     moved_by: Sequence[str] | None = None
     unseen_classes: tuple[str, ...] = ()
     hide_below: int = 0

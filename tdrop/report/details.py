@@ -31,7 +31,6 @@ from tdrop.report.sentences import (
 from tdrop.report.sites import held_out_table, influence_table, odd_sources, site_sentences
 from tdrop.report.summary import unknowns
 from tdrop.report.text import axis_titles, feature_titles, method_label, moment, row_interval, row_text, value_names
-from tdrop.served import FEWEST, drawable
 from tdrop.shift import Matching, Shift
 
 Drawings = dict[str, Drawing | None]
@@ -54,13 +53,25 @@ _DRAWINGS = (
 )
 
 
-def details_values(data: ReportData) -> dict[str, Any]:
-    """Returns what the template of details.html is filled with."""
-    shown = drawable(data.batches)
-    provenance = data.provenance
-    recalibration = _recalibration(data)
+def shared_values(data: ReportData) -> dict[str, Any]:
+    """Returns what the details of every kind of outcome are filled with."""
+    made = {} if data.provenance is None else {**vars(data.provenance), "created": moment(data.provenance.created)}
     return {
         **patient_values(data.shift, data.matching, data.validation, data.contract, data.left_out),
+        "warnings": evaluation_warnings(data.evaluation, data.hide_below, weighted=data.weighted),
+        "subgroups": tables.subgroup_table(data),
+        "settings": tables.settings_table(data),
+        "held_out": held_out_table(data),
+        "labels": None if data.labels is None else tables.label_table(data.labels),
+        "provenance": tables.plain_table("provenance", "How this report was made", made) if made else None,
+    }
+
+
+def details_values(data: ReportData) -> dict[str, Any]:
+    """Returns what the template of details.html is filled with."""
+    recalibration = _recalibration(data)
+    return {
+        **shared_values(data),
         "drawings": {
             **dict.fromkeys(_DRAWINGS),
             **_outcome_drawings(data),
@@ -69,26 +80,13 @@ def details_values(data: ReportData) -> dict[str, Any]:
             "ladder": None if data.ladder is None else figures.draw_ladder(data.ladder),
         },
         "method_tables": tables.method_tables(data),
-        "subgroups": tables.subgroup_table(data),
         "groups": groups_table(data),
-        "settings": tables.settings_table(data),
-        "held_out": held_out_table(data),
         "influence": influence_table(data),
         "site_sentences": [*odd_sources(data), *site_sentences(data)],
         "recalibration": None if recalibration is None else tables.recalibration_table(recalibration),
         "ladder": None if data.ladder is None else tables.ladder_table(data.ladder),
-        "labels": None if data.labels is None else tables.label_table(data.labels),
         "database": tables.attrition_table(data.validation),
         "left_early": left_early_sentences(data),
-        "provenance": None
-        if provenance is None
-        else tables.plain_table(
-            "provenance", "How this report was made", {**vars(provenance), "created": moment(provenance.created)}
-        ),
-        "batches": shown,
-        "few_batches": len(data.batches) - len(shown),
-        "fewest": FEWEST,
-        "warnings": evaluation_warnings(data.evaluation, data.hide_below, weighted=data.weighted),
         "hindsight": hindsight(data),
         "about_method": _about(data.method),
         "choice_sentence": choice_sentence(data.choice),
@@ -171,7 +169,6 @@ def _other_drawings(data: ReportData) -> Drawings:
         "risks": figures.draw_risk_histogram(
             data.predictions[data.method][0], data.referrals.referred, data.site.decision.risk_level, data.hide_below
         ),
-        "batches": figures.draw_batches(drawable(data.batches), feature_titles(data.contract)),
         "rates": figures.draw_dropout_rates(data.dropout_rates, method_label),
         "follow_up": _follow_up_drawing(data),
         "attrition": figures.draw_attrition(steps, frozenset({"Duplicates", "Set aside"})) if lost else None,

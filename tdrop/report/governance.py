@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tdrop.base import Count, counted, written
+from tdrop.base import Count, Task, counted, written
 from tdrop.contracts import Site
 from tdrop.evaluate import ALL, Row
-from tdrop.metrics import METRICS
+from tdrop.metrics import METRICS, OUTCOME_KINDS
 from tdrop.report.data import ReportData
 from tdrop.report.pages import render_template
 from tdrop.report.sentences import method_title
@@ -20,12 +20,19 @@ from tdrop.report.summary import report_summary, unknowns
 from tdrop.report.watch import WatchSummary
 from tdrop.report.worth import find_worst_group
 from tdrop.served import Promotion
-from tdrop.watch import ALPHA, CAUTION_LINE, LINE, STOP_LINE, TOLERATED, TOLERATED_PLACE, TOLERATED_SHARE, WatchState
+from tdrop.watch import (
+    ALPHA,
+    CAUTION_LINE,
+    LINE,
+    STOP_LINE,
+    TOLERATED_PLACE,
+    TOLERATED_SHARE,
+    WATCHED_KINDS,
+    WatchState,
+)
 
 #: Stands where only the site can know.
 TO_FILL, TO_WRITE = "to be filled by the site", "to be written by the site"
-#: What a card shows of how the model did.
-PERFORMANCE = ("auroc", "brier", "log_loss", "calibration_intercept", "calibration_slope", "error_rate", "net_benefit")
 #: A candidate is not trained by itself for fewer new patients than this.
 FEWEST_TO_RETRAIN = 100
 
@@ -136,8 +143,12 @@ def _counts(**counts: Count | None) -> dict[str, float]:
 def _use(data: ReportData, promotion: Promotion) -> Iterator[Fact]:
     contract = data.contract
     yield Fact("predicts", contract.outcome.title, f"tables/{contract.name}.yaml")
-    level = data.site.decision.risk_level
-    yield Fact("the site acts from a risk of", f"{level:.0%}", f"sites/{data.site.name}.yaml", {"level": level})
+    if contract.task == "binary":
+        level = data.site.decision.risk_level
+        yield Fact("the site acts from a risk of", f"{level:.0%}", f"sites/{data.site.name}.yaml", {"level": level})
+    tolerance = data.evaluation.decision.get("tolerance")
+    if tolerance is not None:
+        yield Fact("an error is a prediction off by more than", f"{tolerance:g}", "evaluation.json")
     yield Fact("approved for", promotion.note, "promotion in MLflow")
     for name in ("which decision it supports", "who uses it, and for whom not"):
         yield Fact(name, TO_FILL)
@@ -150,8 +161,9 @@ def _patients(data: ReportData) -> Iterator[Fact]:
     yield Fact("site", f"{data.site.title}{f' ({kinds[0]})' if kinds else ''}", f"sites/{data.site.name}.yaml")
     numbers = _counts(n=evaluation.patients)
     yield Fact("patients", written(evaluation.patients or 0), "evaluation.json", numbers)
-    labelled, outcomes = (written(count or 0) for count in (evaluation.labelled, evaluation.outcomes))
-    known = f"{labelled}, of whom {outcomes} had the outcome"
+    known = written(evaluation.labelled or 0)
+    if data.contract.task == "binary":
+        known += f", of whom {written(evaluation.outcomes or 0)} had the outcome"
     yield Fact("with a known outcome", known, "evaluation.json", _counts(n=evaluation.labelled))
     aside = f"{written(validation.quarantined)} set aside, {written(validation.duplicates)} duplicates"
     yield Fact("rows not used", aside, "validation.json", _counts(n=validation.quarantined))
@@ -168,7 +180,8 @@ def _sources(data: ReportData) -> Iterator[Fact]:
 def _method(data: ReportData) -> Iterator[Fact]:
     yield Fact("method", method_title(data.choice), "choice.json")
     criterion = data.choice.criterion.replace("_", " ")
-    yield Fact("chosen by", f"{criterion} log loss, without an outcome of the site", "choice.json")
+    loss = OUTCOME_KINDS[data.contract.task].loss
+    yield Fact("chosen by", f"{criterion} {loss}, without an outcome of the site", "choice.json")
     settings = {} if data.provenance is None else data.provenance.settings
     for name in ("trials", "seeds", "passes"):
         if name in settings:
@@ -176,13 +189,14 @@ def _method(data: ReportData) -> Iterator[Fact]:
 
 
 def _performance(data: ReportData) -> Iterator[Fact]:
-    expected = (report_summary(data).forecast or {}).get("auroc")
+    kind = OUTCOME_KINDS[data.contract.task]
+    expected = (report_summary(data).forecast or {}).get(kind.headline)
     if expected is not None and expected.value is not None:
         ends = {"low": expected.low, "high": expected.high}
         words = f"{expected.value:.2f} ({expected.low} to {expected.high}), before any outcome was known"
         numbers = {"value": expected.value, **{name: end for name, end in ends.items() if end is not None}}
-        yield Fact("AUROC forecast", words, "forecast.json", numbers)
-    rows = [data.evaluation.row(data.method, name, group=ALL) for name in PERFORMANCE if name in METRICS]
+        yield Fact(f"{kind.headline_title} forecast", words, "forecast.json", numbers)
+    rows = [data.evaluation.row(data.method, name, group=ALL) for name in kind.first_page]
     measured = [fact for row in rows if row is not None and (fact := _measured(row)) is not None]
     yield from measured
     if not measured:
@@ -204,7 +218,8 @@ def _worst(data: ReportData) -> Fact:
     if worst is None:
         why = "no subgroup does worse than all patients" if data.labelled else "no outcome of the site is known"
         return Fact("worst subgroup", why, "evaluation.json")
-    words = f"{worst.error_rate:.1%} of these patients are misclassified, {worst.overall:.1%} of all"
+    wrong = "predicted with an error" if data.contract.task == "regression" else "misclassified"
+    words = f"{worst.error_rate:.1%} of these patients are {wrong}, {worst.overall:.1%} of all"
     return Fact(worst.name, words, "evaluation.json", {"value": worst.error_rate, "overall": worst.overall})
 
 
@@ -237,7 +252,7 @@ def make_plan(data: ReportData, promotion: Promotion, state: WatchState) -> Docu
     """
     proposes = data.site.batches is not None and data.site.batches.retrain == "propose"
     sections = (
-        Section("1. Modifications foreseen", tuple(_modifications(proposes))),
+        Section("1. Modifications foreseen", tuple(_modifications(data.contract.task, proposes))),
         Section("2. Protocol", tuple(_protocol(data, state))),
         Section("3. Impact", tuple(_impact(data))),
         Section("Approval", tuple(_approval(promotion))),
@@ -246,11 +261,10 @@ def make_plan(data: ReportData, promotion: Promotion, state: WatchState) -> Docu
     return _document("Change plan", data.site, promotion, sections, foreseen)
 
 
-def _modifications(proposes: bool) -> Iterator[Fact]:
-    record = "tdrop watch"
-    yield Fact(
-        "recalibrate the risks", "when known outcomes contradict the risks and the ranking is as forecast", record
-    )
+def _modifications(task: Task, proposes: bool) -> Iterator[Fact]:
+    record, kind = "tdrop watch", WATCHED_KINDS[task]
+    told, forecast = kind.predictions, f" and the {kind.quality} is as forecast" if kind.quality else ""
+    yield Fact(f"recalibrate the {told}", f"when known outcomes contradict the {told}{forecast}", record)
     how = (
         f"a candidate is trained by itself once {FEWEST_TO_RETRAIN} new patients came"
         if proposes
@@ -258,11 +272,12 @@ def _modifications(proposes: bool) -> Iterator[Fact]:
     )
     why = "when new patients are further from the source than those the model was made for"
     yield Fact("train again for the new patients", f"{why}; {how}", record)
-    yield Fact("go back or withdraw", "when the ranking is below the forecast", record)
-    yield Fact("review patients, look up outcomes", "when more are for review, or the expected loss is higher", record)
-    yield Fact(
-        "never without a new plan", "other features, another outcome, another decision level, another source", record
-    )
+    if kind.quality:
+        yield Fact("go back or withdraw", f"when the {kind.quality} is below the forecast", record)
+    expected, level = ("loss", "another decision level, ") if task == "binary" else ("error", "")
+    why = f"when more are for review, or the expected {expected} is higher"
+    yield Fact("review patients, look up outcomes", why, record)
+    yield Fact("never without a new plan", f"other features, another outcome, {level}another source", record)
     yield Fact("other modifications", TO_WRITE)
 
 
@@ -276,12 +291,19 @@ def _protocol(data: ReportData, state: WatchState) -> Iterator[Fact]:
         yield Fact("1 further", f"{words}; alarm at evidence of {LINE:g}", record, {"line": LINE})
     if state.review is not None and state.loss is not None:
         words = f"more than {TOLERATED_SHARE:.0%} above those the model was made for and what chance leaves open"
-        yield Fact("2 harm", f"share for review, or expected loss, {words}; alarm at {LINE:g}", record, {"line": LINE})
-    words = f"risks off by more than {TOLERATED:g} of log odds; caution at {CAUTION_LINE:g}, alarm at {STOP_LINE:g}"
+        expected = "loss" if state.task == "binary" else "error"
+        yield Fact(
+            "2 harm", f"share for review, or expected {expected}, {words}; alarm at {LINE:g}", record, {"line": LINE}
+        )
+    kind = WATCHED_KINDS[state.task]
+    words = f"{kind.predictions} off by more than {kind.tolerated:g} of log odds; caution at {CAUTION_LINE:g}, alarm "
+    words += f"at {STOP_LINE:g}"
     yield Fact("3 outcomes", words, record, {"caution": CAUTION_LINE, "line": STOP_LINE})
     if state.forecast_low is not None:
         low = round(state.forecast_low, 2)
-        yield Fact("3 ranking", f"AUROC below {low:.2f}, the forecast's lower end", "forecast.json", {"low": low})
+        yield Fact(
+            "3 ranking", f"{kind.quality} below {low:.2f}, the forecast's lower end", "forecast.json", {"low": low}
+        )
     contract = f"{data.contract.name} {data.contract.version}"
     yield Fact("data of a modification", f"checked against contract {contract}, as every extract", "contract")
     yield Fact("evaluation of a modification", "its own report; a verdict of stop makes no candidate", "report.html")
@@ -292,11 +314,13 @@ def _protocol(data: ReportData, state: WatchState) -> Iterator[Fact]:
 
 
 def _impact(data: ReportData) -> Iterator[Fact]:
-    yield from (fact for fact in _performance(data) if "AUROC" in fact.name)
+    headline = OUTCOME_KINDS[data.contract.task]
+    names = (headline.headline_title.lower(), METRICS[headline.headline].title.lower())
+    yield from (fact for fact in _performance(data) if fact.name.lower().startswith(names))
     yield _worst(data)
     yield Fact("verdict of the report", report_summary(data).use, "report.html")
     for name in (
-        "harm of a risk that is too low, or too high",
+        "harm of a prediction that is too low, or too high",
         "care while the model is out of use",
         "who is informed",
     ):

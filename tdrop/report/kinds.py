@@ -7,33 +7,23 @@ from typing import Any
 import numpy as np
 
 from tdrop.forecast import Answer
-from tdrop.metrics import METRICS, likeliest
+from tdrop.metrics import METRICS, OUTCOME_KINDS, likeliest
 from tdrop.report import tables
 from tdrop.report.data import ReportData
-from tdrop.report.details import patient_values
-from tdrop.report.sentences import (
-    choice_sentence,
-    evaluation_warnings,
-    method_sentence,
-    report_verdict,
-    verdict_word,
-)
-from tdrop.report.summary import report_summary, unknowns
-from tdrop.report.text import count, method_label, moment, say
+from tdrop.report.details import shared_values
+from tdrop.report.sentences import choice_sentence
+from tdrop.report.sites import site_sentences
+from tdrop.report.text import count, method_label, say
 
 #: Counts of patients stand on the first page.
 _ON_THE_FIRST_PAGE = ("patients", "referred", "left_out", "capacity_referrals", "unlike_referrals")
 
 
 def report_values(data: ReportData) -> dict[str, Any]:
-    """Returns what the template of the first page is filled with."""
+    """Returns what the template of the first page is filled with beside what all first pages have."""
     return {
-        "summary": report_summary(data),
-        "verdict": report_verdict(data),
-        "verdict_word": verdict_word,
-        "method_sentence": method_sentence(data),
         "expected": _expected(data),
-        "unknowns": unknowns(data),
+        "site_sentences": site_sentences(data)[:2],
         "results": _results(data, first_page=True),
         "unit": unit_of(data),
     }
@@ -41,24 +31,14 @@ def report_values(data: ReportData) -> dict[str, Any]:
 
 def other_details_values(data: ReportData) -> dict[str, Any]:
     """Returns what the template of the details is filled with."""
-    provenance = data.provenance
     return {
-        **patient_values(data.shift, data.matching, data.validation, data.contract, data.left_out),
-        "warnings": evaluation_warnings(data.evaluation, data.hide_below),
+        **shared_values(data),
         "choice_sentence": choice_sentence(data.choice) if data.contract.task == "classes" else "",
         "results": _results(data, first_page=False),
-        "subgroups": tables.subgroup_table(data),
         "confusion": _confusion(data),
         "losses": _losses(data),
-        "settings": tables.settings_table(data),
-        "labels": None if data.labels is None else tables.label_table(data.labels),
         "tolerance": data.evaluation.decision.get("tolerance"),
         "unit": unit_of(data),
-        "provenance": None
-        if provenance is None
-        else tables.plain_table(
-            "provenance", "How this report was made", {**vars(provenance), "created": moment(provenance.created)}
-        ),
     }
 
 
@@ -89,7 +69,7 @@ def _expected_sentence(data: ReportData, answer: Answer) -> str:
 def _results(data: ReportData, *, first_page: bool) -> tables.Table:
     """The methods by the metrics of this kind of outcome that there is a number for."""
     known = {row.metric for row in data.evaluation.rows if row.value is not None or row.why is not None}
-    main = ("accuracy", "auroc", "log_loss", "mae", "rmse", "r2", "coverage", "error_auroc_sd", "error_rate")
+    main = OUTCOME_KINDS[data.contract.task].first_page
     names = [
         name
         for name, metric in METRICS.items()
@@ -114,7 +94,7 @@ def _losses(data: ReportData) -> tables.Table:
         )
         for row in rows
     )
-    loss = "log loss" if data.contract.task == "classes" else "squared error as a share of the outcome's variance"
+    loss = OUTCOME_KINDS[data.contract.task].loss
     return tables.Table(
         name="choice",
         caption=f"Chosen by the {loss} of source patients left out of the fits, weighted to look like this site's",

@@ -16,15 +16,15 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from tdrop.contracts import Contract, Site, Validation
-from tdrop.figures import SiteLine, draw_site_ranking, draw_site_reviews
-from tdrop.forecast import Rehearsal, TrackRecord
+from tdrop.figures import Drawing, SiteLine, draw_site_number, draw_site_ranking, draw_site_reviews
+from tdrop.forecast import SITE_NUMBERS, Rehearsal, SiteNumber, TrackRecord
 from tdrop.home import Status
 from tdrop.methods import label
 from tdrop.report import kinds
 from tdrop.report.data import ReportData, SiteSummary
 from tdrop.report.details import details_values, patient_values
 from tdrop.report.sentences import VERDICTS, method_sentence, report_verdict, verdict_word, verdict_words
-from tdrop.report.sites import auroc_ends, forest_rows, odd_sources, site_sentences
+from tdrop.report.sites import SITE_TITLES, forest_rows, odd_sources, site_sentences
 from tdrop.report.summary import expected_sentences, report_summary, review_example, unknowns
 from tdrop.report.text import say, template_environment
 from tdrop.report.worth import find_worst_group, weigh_worth
@@ -65,20 +65,23 @@ def write_pages(data: ReportData, folder: Path) -> None:
 
 def render_report(data: ReportData) -> str:
     """Returns report.html of one site."""
+    values = {
+        "data": data,
+        "site": data.site,
+        "summary": report_summary(data),
+        "verdict": report_verdict(data),
+        "verdict_word": verdict_word,
+        "method_sentence": method_sentence(data),
+        "forest": forest_rows(data),
+        "unknowns": unknowns(data),
+    }
     if data.contract.task != "binary":
-        return render_template("other_report.html", data=data, site=data.site, **kinds.report_values(data))
+        return render_template("other_report.html", **values, **kinds.report_values(data))
     return render_template(
         "report.html",
-        data=data,
-        site=data.site,
-        summary=report_summary(data),
-        verdict=report_verdict(data),
-        verdict_word=verdict_word,
-        method_sentence=method_sentence(data),
+        **values,
         expected=expected_sentences(data),
-        forest=forest_rows(data),
         site_sentences=[*odd_sources(data)[:1], *site_sentences(data)[:2]],
-        unknowns=unknowns(data),
         example=review_example(data),
         guessed=data.site.decision.guessed or "decision" not in data.site.model_fields_set,
         worst=find_worst_group(data),
@@ -236,20 +239,34 @@ def render_index(
 
 def render_rehearsal(rehearsal: Rehearsal) -> str:
     """Returns the page of a rehearsal: what was promised and what was seen at every labelled site."""
-    drawn = [
-        SiteLine(
-            site.title,
-            None
-            if site.expected is None or site.low is None or site.high is None
-            else (site.expected, site.low, site.high),
-            site.seen.auroc,
-            observed_ends=auroc_ends(site.seen),
-        )
-        for site in rehearsal.sites
-    ]
-    if (following := rehearsal.next_site().get("auroc")) is not None:
-        drawn.append(SiteLine("The next site", (following.mean, following.low, following.high)))
-    return render_template("rehearsal.html", rehearsal=rehearsal, ranking=draw_site_ranking(drawn), names=label)
+    numbers = [name for name in SITE_NUMBERS if name in rehearsal.kind.site_numbers]
+    drawn = [name for name in numbers if name not in ("error_rate", "net_benefit")]
+    columns = [name for name in numbers[1:] if name not in ("net_benefit", "slope")]
+    return render_template(
+        "rehearsal.html",
+        rehearsal=rehearsal,
+        drawings={name: _draw_rehearsed(rehearsal, name) for name in drawn},
+        columns={name: SITE_TITLES[name] for name in columns},
+        names=label,
+    )
+
+
+#: What a number is compared with in a figure: guessing, or being right on average.
+_COMPARED: Mapping[SiteNumber, float] = {"auroc": 0.5, "observed_expected": 1.0, "slope": 1.0, "coverage": 0.95}
+
+
+def _draw_rehearsed(rehearsal: Rehearsal, number: SiteNumber) -> Drawing | None:
+    """Draws one number of every site that played, and of the next one; the first number with its forecasts."""
+    lines = []
+    for site in rehearsal.sites:
+        forecast = (site.expected, site.low, site.high) if number == rehearsal.kind.headline else (None,) * 3
+        value, low, high = forecast
+        expected = None if value is None or low is None or high is None else (value, low, high)
+        if getattr(site.seen, number) is not None:
+            lines.append(SiteLine(site.title, expected, site.seen.value(number), observed_ends=site.seen.ends(number)))
+    if (following := rehearsal.next_site().get(number)) is not None:
+        lines.append(SiteLine("The next site", (following.mean, following.low, following.high)))
+    return draw_site_number(lines, f"rehearsed_{number}", SITE_TITLES[number], _COMPARED.get(number))
 
 
 def render_shift_page(

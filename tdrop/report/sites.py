@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-from scipy.stats import norm
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from tdrop.base import Count
 from tdrop.choose import Trial
 from tdrop.data import BETWEEN
-from tdrop.forecast import HeldOutSite, NextSite
+from tdrop.forecast import NextSite, SiteNumber
+from tdrop.metrics import OUTCOME_KINDS
 from tdrop.report.data import ReportData
 from tdrop.report.tables import Table, cells
 from tdrop.report.text import count, method_label, number, say, share
@@ -29,11 +28,12 @@ class ForestRow:
 
     Attributes:
         name: Of the site.
-        value: Its AUROC.
+        value: Its AUROC, or root mean squared error.
         low: Lower end of the 95% interval.
         high: Upper end.
         patients: Behind it; None for a mean or a promise.
         kind: "site", "mean" or "here".
+        axis: Ends of the axis.
     """
 
     name: str
@@ -42,37 +42,36 @@ class ForestRow:
     high: float
     patients: Count | None
     kind: str
+    axis: tuple[float, float] = (0.4, 1.0)
 
     def place(self, value: float) -> float:
-        """Where a value lies on an axis from .4 to 1, in percent of its width."""
-        return round(100 * min(max((value - 0.4) / 0.6, 0.0), 1.0), 1)
+        """Where a value lies on the axis, in percent of its width."""
+        first, last = self.axis
+        return round(100 * min(max((value - first) / (last - first), 0.0), 1.0), 1)
 
 
 def forest_rows(data: ReportData) -> list[ForestRow]:
     """The chosen method at held-out sites, their mean and what this site may expect; empty with one or two sources."""
-    forecast = data.forecast
-    expected = None if forecast is None else forecast.next_site.get(data.method, {}).get("auroc")
+    forecast, first = data.forecast, OUTCOME_KINDS[data.contract.task].headline
+    expected = None if forecast is None else forecast.next_site.get(data.method, {}).get(first)
     if forecast is None or expected is None:
         return []
-    sites = sorted(forecast.held_out[data.method], key=lambda site: -site.auroc)
+    sites = sorted(forecast.held_out[data.method], key=lambda site: -site.value(first))
     shown = sites if len(sites) <= MOST_ROWS else [*sites[: MOST_ROWS // 2], *sites[-MOST_ROWS // 2 :]]
-    rows = [_site_row(data, site) for site in shown]
+    rows = [
+        ForestRow(data.source_titles.get(site.site, site.site), site.value(first), *site.ends(first), site.n, "site")
+        for site in shown
+    ]
     rows.append(ForestRow(f"Mean of {len(sites)} sites", expected.mean, *_around(expected), None, "mean"))
-    answer = forecast.find(data.method)
-    if answer is None or answer.value is None or answer.low is None or answer.high is None:
-        return [*rows, ForestRow(data.site.title, expected.mean, expected.low, expected.high, None, "here")]
-    return [*rows, ForestRow(data.site.title, answer.value, answer.low, answer.high, None, "here")]
-
-
-def _site_row(data: ReportData, site: HeldOutSite) -> ForestRow:
-    name = data.source_titles.get(site.site, site.site)
-    return ForestRow(name, site.auroc, *auroc_ends(site), site.n, "site")
-
-
-def auroc_ends(site: HeldOutSite) -> tuple[float, float]:
-    """The ends of the 95% interval of a held-out site's AUROC."""
-    half = float(norm.ppf(0.975)) * site.variances.get("auroc", 0.0) ** 0.5
-    return max(0.0, site.auroc - half), min(1.0, site.auroc + half)
+    answer = forecast.find(data.method, first)
+    ends = (expected.mean, expected.low, expected.high)
+    if answer is not None and answer.value is not None and answer.low is not None and answer.high is not None:
+        ends = (answer.value, answer.low, answer.high)
+    rows.append(ForestRow(data.site.title, *ends, None, "here"))
+    if first == "auroc":
+        return rows
+    axis = (min(row.low for row in rows), max(row.high for row in rows))
+    return [replace(row, axis=axis) for row in rows]
 
 
 def _around(expected: NextSite) -> tuple[float, float]:
@@ -95,7 +94,7 @@ def odd_sources(data: ReportData) -> list[str]:
     sentences = [say("small_source", name=titles.get(name, name)) for name in data.small_sources]
     sites = () if data.forecast is None else data.forecast.held_out.get(data.method, ())
     for site in sites:
-        if site.auroc + float(norm.ppf(0.975)) * site.variances.get("auroc", 0.0) ** 0.5 < 0.5:
+        if site.auroc is not None and site.ends("auroc")[1] < 0.5:
             sentences.append(say("source_contradicts", name=titles.get(site.site, site.site), site=site))
     between = [finding for finding in data.source_validation.findings if finding.rule.startswith(BETWEEN)]
     return [*sentences, *(f"{finding.sentence[:1].upper()}{finding.sentence[1:]}." for finding in between)]
@@ -105,10 +104,11 @@ def site_sentences(data: ReportData) -> list[str]:
     """Says whom the patients resemble, what held-out sites decided and why the interval is as wide as it is."""
     sentences = [resemblance_sentence(data)]
     forecast = data.forecast
-    expected = None if forecast is None else forecast.next_site.get(data.method, {}).get("auroc")
+    kind = OUTCOME_KINDS[data.contract.task]
+    expected = None if forecast is None else forecast.next_site.get(data.method, {}).get(kind.headline)
     if expected is not None:
         knowing = [method_label(method) for method, trials in data.tuning.items() if _knows_site(trials)]
-        sentences.append(say("held_out", expected=expected, knowing=knowing, committee=data.choice.members))
+        sentences.append(say("held_out", expected=expected, kind=kind, knowing=knowing, committee=data.choice.members))
     moved = [own for own in (forecast.influence if forecast else ()) if own.moved >= WORTH_SAYING]
     if moved:
         most = max(moved, key=lambda own: own.moved)
@@ -136,17 +136,21 @@ def held_out_table(data: ReportData) -> Table | None:
     ]
     for title, pick in (("Mean", "mean"), ("95% interval: from", "low"), ("95% interval: to", "high")):
         lines.append(cells(title, "", *(number(getattr(own, pick), 2) for own in expected.values())))
-    head = ("Site", "Patients", *(_TITLES[name] for name in expected))
+    head = ("Site", "Patients", *(SITE_TITLES[name] for name in expected))
     return Table("held-out", f"{method_label(data.method)} at sites left out of its fits", head, tuple(lines))
 
 
-_TITLES = {
+SITE_TITLES: Mapping[SiteNumber, str] = {
     "auroc": "AUROC",
     "log_loss": "Log loss",
     "error_rate": "Misclassified",
     "net_benefit": "Net benefit",
     "observed_expected": "Observed / expected",
     "slope": "Calibration slope",
+    "accuracy": "Accuracy",
+    "rmse": "Root mean squared error",
+    "r2": "Explained share (R2)",
+    "coverage": "Interval coverage",
 }
 
 

@@ -12,28 +12,32 @@ from typing import Any
 
 import numpy as np
 
-from tdrop.base import Count, counted, plain
+from tdrop.base import Count, Task, counted, plain
 from tdrop.contracts import Site
 from tdrop.data import Encoder
 from tdrop.disclosure import disclose_moments, disclose_watch, limit, moment_counts
 from tdrop.served import Promotion
-from tdrop.watch import RuleStanding, WatchNumbers, WatchState, advise, is_concept_shift, rules_of, stand_of
+from tdrop.watch import (
+    WATCHED_KINDS,
+    RuleStanding,
+    WatchNumbers,
+    WatchState,
+    advise,
+    is_concept_shift,
+    rules_of,
+    stand_of,
+)
 
 #: Features that are named, if their mean moved by so many standard deviations.
 MOST_MOVED, WORTH_SAYING = 8, 0.1
-#: By rule, what it asks.
-QUESTIONS: Mapping[str, str] = {
-    "further": "Are new patients further from the source than those the model was made for?",
-    "nearer": "Are they nearer to the source?",
-    "harm": "Are more of them for review, or is the expected loss higher?",
-    "outcomes": "Do known outcomes contradict the risks?",
-    "ranking": "Do the risks still rank patients as was forecast?",
-}
+
 #: By action, what a person does.
 _ACTIONS: Mapping[str, str] = {
     "go on": "Nothing to do: go on using the model and scoring batches.",
     "look into it": "Look into it before the next batch: read the page of the watch, and ask whoever sends the data.",
-    "recalibrate": "Recalibrate the risks with the known outcomes: `tdrop recalibrate {site}`; then a person promotes.",
+    "recalibrate": (
+        "Recalibrate the {predictions} with the known outcomes: `tdrop recalibrate {site}`; then a person promotes."
+    ),
     "review": (
         "Review the patients concerned, and look up outcomes: `tdrop label-list {site}`, then "
         "`tdrop audit {site} LABELS`."
@@ -170,15 +174,29 @@ def summarise_watch(
     )
 
 
+def questions(task: Task) -> dict[str, str]:
+    """By rule, what it asks."""
+    kind = WATCHED_KINDS[task]
+    expected = "loss" if task == "binary" else "error"
+    return {
+        "further": "Are new patients further from the source than those the model was made for?",
+        "nearer": "Are they nearer to the source?",
+        "harm": f"Are more of them for review, or is the expected {expected} higher?",
+        "outcomes": f"Do known outcomes contradict the {kind.predictions}?",
+        "ranking": kind.quality_question,
+    }
+
+
 def _advice(state: WatchState, site: Site) -> Iterator[str]:
+    kind = WATCHED_KINDS[state.task]
     if is_concept_shift(state):
         yield (
-            "A concept shift: outcomes contradict the risks although patients are no further from the source than "
-            "before. New patients without outcomes cannot show it, and a new transfer does not mend it."
+            f"A concept shift: outcomes contradict the {kind.predictions} although patients are no further from the "
+            "source than before. New patients without outcomes cannot show it, and a new transfer does not mend it."
         )
     for action in advise(state):
         words = "retrain from batches" if action == "retrain" and site.batches is not None else action
-        yield _ACTIONS[words].format(site=state.site)
+        yield _ACTIONS[words].format(site=state.site, predictions=kind.predictions)
 
 
 def _moved_most(numbers: WatchNumbers, encoder: Encoder) -> Iterator[MovedFeature]:
@@ -213,11 +231,11 @@ def _words(state: WatchState, rule: RuleStanding, numbers: WatchNumbers, *, leav
     sentence = _sentence(state, rule, numbers, patients, leaving=leaving)
     line = None if rule.line is None else round(rule.line, 3)
     evidence = numbers.evidence.get(rule.rule)
-    return RuleWords(rule.rule, QUESTIONS[rule.rule], rule.stand, sentence, patients, evidence, line)
+    return RuleWords(rule.rule, questions(state.task)[rule.rule], rule.stand, sentence, patients, evidence, line)
 
 
 def _sentence(state: WatchState, rule: RuleStanding, numbers: WatchNumbers, patients: Count, *, leaving: bool) -> str:
-    crossed = rule.stand != "quiet"
+    crossed, kind = rule.stand != "quiet", WATCHED_KINDS[state.task]
     if rule.stand == "not watched":
         return _why_not(state, rule.rule)
     if not rule.patients:
@@ -236,17 +254,18 @@ def _sentence(state: WatchState, rule: RuleStanding, numbers: WatchNumbers, pati
     if rule.rule == "harm" and "loss" in numbers.means:
         return f"{'Yes' if crossed else 'No sign of it'}: {_harm(state, numbers, leaving=leaving)}."
     if rule.rule == "outcomes":
-        start = f"Yes: risks are {state.outcomes.direction}." if crossed else "No sign of it."
+        direction = kind.too_low if state.outcomes.direction == "too low" else kind.too_high
+        start = f"Yes: {direction}." if crossed else "No sign of it."
         shares = ""
         if numbers.observed is not None and numbers.expected is not None:
             of = counted(patients, "patient")
-            shares = f" {numbers.observed:.0%} of {of} had the outcome; {numbers.expected:.0%} were expected."
+            shares = f" {numbers.observed:.0%} of {of} {kind.event}; {numbers.expected:.0%} were expected."
         return f"{start}{shares}"
     if rule.rule == "ranking" and numbers.ranking is not None and state.forecast_low is not None:
         value, low, high = numbers.ranking
         return (
-            f"{'No' if crossed else 'Yes, as far as one can say'}: AUROC {value:.2f} ({low:.2f} to {high:.2f} at all "
-            f"times together); the forecast's lower end was {state.forecast_low:.2f}."
+            f"{'No' if crossed else 'Yes, as far as one can say'}: {kind.quality} {value:.2f} ({low:.2f} to "
+            f"{high:.2f} at all times together); the forecast's lower end was {state.forecast_low:.2f}."
         )
     return "Yes." if crossed else "No sign of it; the patients are too few to say more."
 
@@ -256,16 +275,18 @@ def _harm(state: WatchState, numbers: WatchNumbers, *, leaving: bool) -> str:
     limits = {} if leaving or state.review is None or state.loss is None else {
         "review": f" (at most {state.review.limit:.0%} was agreed)", "loss": f" (at most {state.loss.limit:.0%})"
     }  # fmt: skip
-    loss = f"the expected loss is {numbers.means['loss'][0]:.0%} of the highest there is{limits.get('loss', '')}"
+    kind = WATCHED_KINDS[state.task]
+    loss = f"{kind.loss} is {numbers.means['loss'][0]:.0%}{limits.get('loss', '')}"
     if "review" not in numbers.means:
         return loss
     review = numbers.means["review"][0]
-    return f"the interval reaches the level for {review:.0%} of patients{limits.get('review', '')}, and {loss}"
+    return f"{kind.review} {review:.0%} of patients{limits.get('review', '')}, and {loss}"
 
 
 def _why_not(state: WatchState, rule: str) -> str:
     if rule == "ranking":
-        return "Too few known outcomes of either kind." if state.forecast_low is not None else "No forecast was sealed."
+        few = "Too few known outcomes of either kind." if state.task == "binary" else "Too few known outcomes."
+        return few if state.forecast_low is not None else "No forecast was sealed."
     if state.loss is None:
         return "Not watched: the patients that the model was made for are not on this machine."
     return "Not watched: the model was made for too few patients to compare with."
@@ -340,6 +361,8 @@ def render_watch(
     threshold = limit(site.disclosure) if leaving else 0
     history: Sequence[Any] = disclose_moments(state.history, threshold) if threshold else state.history
     place_limit = None if state.further is None else round(state.further.limit, 2)
+    kind = WATCHED_KINDS[state.task]
+    titles = {"place": "Place among those it was made for", "review": kind.review_title, "loss": kind.loss_title}
     return render_template(
         "watch.html",
         site=site,
@@ -347,9 +370,10 @@ def render_watch(
         promotion=promotion,
         hidden=threshold,
         links=links or {},
+        kind=kind,
         drawings={
             "evidence": figures.draw_evidence(history),
-            "means": figures.draw_running_means(history, place_limit),
-            "batches": figures.draw_watched_batches(history),
+            "means": figures.draw_running_means(history, titles, place_limit),
+            "batches": figures.draw_watched_batches(history, kind.review_title),
         },
     )

@@ -1,15 +1,3 @@
-from .batches import (
-    FEWEST as FEWEST,
-    FEWEST_TO_COMPARE as FEWEST_TO_COMPARE,
-    Batch as Batch,
-    compare_batch as compare_batch,
-    drawable as drawable,
-    feature_differences as feature_differences,
-    keep_batch as keep_batch,
-    patients_digest as patients_digest,
-    read_batches as read_batches,
-    remember as remember,
-)
 from .model import (
     CalibrationLine as CalibrationLine,
     Description as Description,

@@ -9,11 +9,12 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from tdrop.base import Cohort, DataError, Fitted, Floats, Summary, read_record
+from tdrop.base import Cohort, DataError, Doubles, Fitted, Summary, read_record
 from tdrop.contracts import Decision
 from tdrop.data import Encoder
-from tdrop.evaluate import prediction_columns
+from tdrop.evaluate import FeatureScale, prediction_columns
 from tdrop.methods import load
 from tdrop.metrics import clip_risk, recalibrated, referred_by_level
 from tdrop.served.promotion import MODEL, SERVED
@@ -47,6 +48,7 @@ class Description:
         encoded: The stage of the patients that it was made for, below the store.
         domain_auroc: How far those were from the source; None where nobody could say.
         recalibration: Moves the risks, or None where they are as the method gives them.
+        taught_here: Whether outcomes of the site trained the method itself.
     """
 
     site: str
@@ -61,6 +63,12 @@ class Description:
     encoded: str
     domain_auroc: DomainAuroc | None
     recalibration: CalibrationLine | None = None
+    taught_here: bool = False
+
+    @property
+    def outcomes_used(self) -> bool:
+        """Whether outcomes of the site went into the model."""
+        return self.taught_here or self.recalibration is not None
 
 
 @dataclass(frozen=True)
@@ -93,7 +101,7 @@ class Served:
         """Risk, sd and interval of each patient, recalibrated; memory does not grow with rows times passes."""
         levels = (self.decision.interval_level,)
         summary = self.fitted.summarise(cohort.X, self.passes, seed=self.seed, levels=levels)
-        return summary if self.recalibration is None else self.recalibration.move(summary)
+        return summary if self.recalibration is None else self.recalibration.move(summary, cohort.X)
 
     def predict(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Returns risk, sd, low, high and refer, one row per patient in the order given.
@@ -110,33 +118,44 @@ class Served:
 
 @dataclass(frozen=True)
 class CalibrationLine:
-    """The log odds of a risk are multiplied by the slope, and the intercept is added.
+    """The log odds of a risk are multiplied by the slope, and the intercept is added, and what each feature says.
 
     Of several classes the logarithms of their probabilities are multiplied by the slope, one over a temperature, and no
     intercept is there; a value of a continuous outcome is itself multiplied and moved.
 
     Attributes:
         intercept: Above 0, risks rise.
-        slope: Above 0, so that the order of the patients stays.
+        slope: Above 0, so that patients who differ in nothing else stay in order.
+        effects: Per feature, what a standard deviation adds; empty where features add nothing.
+        scale: What a standard deviation of each feature is, where they add something.
     """
 
     intercept: float
     slope: float = 1.0
+    effects: tuple[float, ...] = ()
+    scale: FeatureScale | None = None
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.intercept) and np.isfinite(self.slope) and self.slope > 0):
+        if not (np.isfinite([self.intercept, self.slope, *self.effects]).all() and self.slope > 0):
             raise DataError(
-                f"a recalibration needs a finite intercept and a slope above 0, not {self.intercept} and {self.slope}"
+                f"a recalibration needs finite numbers and a slope above 0, not {self.intercept} and {self.slope}"
             )
 
     def after(self, first: CalibrationLine | None) -> CalibrationLine:
-        """One line that moves risks as `first` and then this one would."""
+        """One line that moves risks as `first` and then this one would; both are of models of the same source."""
         if first is None:
             return self
-        return CalibrationLine(self.intercept + self.slope * first.intercept, self.slope * first.slope)
+        added = self.effects or (0.0,) * len(first.effects)
+        before = first.effects or (0.0,) * len(added)
+        return CalibrationLine(
+            self.intercept + self.slope * first.intercept,
+            self.slope * first.slope,
+            tuple(own + self.slope * theirs for own, theirs in zip(added, before, strict=True)),
+            self.scale or first.scale,
+        )
 
-    def move(self, summary: Summary) -> Summary:
-        """The same predictions, moved.
+    def move(self, summary: Summary, X: NDArray[Any] | None = None) -> Summary:
+        """The same predictions, moved; X (rows, features) is needed where features add something.
 
         Risk and ends of the interval go along the line, which was fitted to risks, not to samples; a quantile moves
         as its samples do. The sd is stretched by the line's steepness at the risk (the delta method).
@@ -146,16 +165,23 @@ class CalibrationLine:
         if summary.task == "regression":
             parts = {name: self.intercept + self.slope * getattr(summary, name) for name in ("mean", "low", "high")}
             return replace(summary, sd=summary.sd * np.float32(self.slope), **parts)
-        before = clip_risk(summary.mean)
-        after = recalibrated(before, self.intercept, self.slope)
+        before, added = clip_risk(summary.mean), self._added(X)
+        after = recalibrated(before, added, self.slope)
         steepness = self.slope * after * (1 - after) / (before * (1 - before))
         return replace(
             summary,
             mean=after.astype(np.float32),
             sd=(summary.sd * steepness).astype(np.float32),
-            low=self._moved(summary.low),
-            high=self._moved(summary.high),
+            low=recalibrated(summary.low, added, self.slope).astype(np.float32),
+            high=recalibrated(summary.high, added, self.slope).astype(np.float32),
         )
+
+    def _added(self, X: NDArray[Any] | None) -> float | Doubles:
+        """What is added to the log odds of each patient."""
+        if self.scale is None:
+            return self.intercept
+        assert X is not None, "features add something"
+        return np.asarray(self.intercept + self.scale.apply(X) @ np.asarray(self.effects), dtype=np.float64)
 
     def _tempered(self, summary: Summary) -> Summary:
         """Classes' probabilities to the power of the slope; each one's sd and ends move as a risk's would."""
@@ -163,7 +189,5 @@ class CalibrationLine:
         mean = (powers / powers.sum(axis=1, keepdims=True)).astype(np.float32)
         before, after = ((p * (1 - p)).mean(axis=1) for p in (clip_risk(summary.mean), clip_risk(mean)))
         sd = (summary.sd * self.slope * after / before).astype(np.float32)
-        return replace(summary, mean=mean, sd=sd, low=self._moved(summary.low), high=self._moved(summary.high))
-
-    def _moved(self, ends: Floats) -> Floats:
-        return recalibrated(ends, self.intercept, self.slope).astype(np.float32)
+        low, high = (recalibrated(ends, 0.0, self.slope).astype(np.float32) for ends in (summary.low, summary.high))
+        return replace(summary, mean=mean, sd=sd, low=low, high=high)

@@ -36,6 +36,7 @@ from .verdict import (
     enough_to_judge_benefit as enough_to_judge_benefit,
     judge_benefit as judge_benefit,
     judge_known_outcomes as judge_known_outcomes,
+    judge_known_predictions as judge_known_predictions,
     judge_known_ranking as judge_known_ranking,
     judge_shared_patients as judge_shared_patients,
     judge_shift as judge_shift,

@@ -7,15 +7,15 @@ outcomes known already. Each ground is numbers; `tdrop.report` writes sentences 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy.stats import binomtest, norm
 
-from tdrop.base import INTERVAL_LEVEL, MOST_TWINS, Amount, Cohort, Count, SiteStopped
-from tdrop.metrics import FEWEST_EVENTS, auroc, per_row_benefit
+from tdrop.base import INTERVAL_LEVEL, MOST_TWINS, Amount, Cohort, Count, SiteStopped, Summary
+from tdrop.metrics import FEWEST_EVENTS, auroc, misclassified, per_row_benefit
 from tdrop.shift.overlap import DomainAuroc
 
 Verdict = Literal["go", "caution", "stop", "too few to say"]
@@ -43,6 +43,8 @@ BELIEVED_SURPLUS = 0.2
 #: patients make any difference sure; one below a tenth is what methods miss by at sites where only the patients differ.
 CAUTION_RATIO = 1.1
 STOP_RATIO = 2.0
+#: Of numbers, the share outside their interval that is surely exceeded where predictions are doubtful.
+MANY_OUTSIDE = 0.10
 #: A model that gains less net benefit than this over acting on everybody, or on nobody, adds nothing: not half a
 #: patient in 100. So many known outcomes are needed to count it; by fewer, chance would decide.
 LEAST_BENEFIT = 0.005
@@ -84,7 +86,16 @@ class Ground:
         high: Upper end.
     """
 
-    kind: Literal["source_outcomes", "shared_patients", "benefit", "known_outcomes", "known_ranking", "outcome_support"]
+    kind: Literal[
+        "source_outcomes",
+        "shared_patients",
+        "benefit",
+        "known_outcomes",
+        "known_ranking",
+        "outcome_support",
+        "known_classes",
+        "known_values",
+    ]
     verdict: Verdict
     count: Count
     of: Count
@@ -215,6 +226,28 @@ def judge_known_outcomes(y: NDArray[Any], risk: NDArray[Any], weights: NDArray[A
         ratio = max(happened + 0.5, expected + 0.5) / min(happened + 0.5, expected + 0.5)
         verdict = "stop" if ratio >= STOP_RATIO else "caution" if ratio >= CAUTION_RATIO else "go"
     return Ground("known_outcomes", verdict, happened, round(float(each.sum())), expected, low, high)
+
+
+def judge_known_predictions(y: NDArray[Any], summary: Summary, level: float) -> Ground | None:
+    """Says whether known outcomes (rows,), NaN where unknown, contradict classes or values; None without outcomes.
+
+    The likeliest class is wrong as often as its probability says, and is judged as outcomes are that happen or not. Of
+    numbers those count that lie outside their interval, of the level given: far more than its level allows are a
+    caution, and more than half a stop, as where a site writes the outcome in another unit.
+    """
+    known = np.isfinite(np.asarray(y, dtype=np.float64))
+    if not known.any():
+        return None
+    if summary.task == "classes":
+        chances = summary.mean[known].astype(np.float64)
+        ground = judge_known_outcomes(misclassified(y[known], chances), 1 - chances.max(axis=1))
+        return None if ground is None else replace(ground, kind="known_classes")
+    low, high = (end[known] for end in summary.interval(level))
+    outside, of = int(((y[known] < low) | (y[known] > high)).sum()), int(known.sum())
+    verdict: Verdict = "go"
+    if binomtest(outside, of, MANY_OUTSIDE, "greater").pvalue < 1 - INTERVAL_LEVEL:
+        verdict = "stop" if 2 * outside > of else "caution"
+    return Ground("known_values", verdict, outside, of, (1 - level) * of)
 
 
 def judge_known_ranking(y: NDArray[Any], risk: NDArray[Any], weights: NDArray[Any] | None = None) -> Ground | None:

@@ -1,3 +1,11 @@
+from .kinds import (
+    WATCHED_KINDS as WATCHED_KINDS,
+    WatchedKind as WatchedKind,
+    describe_patients as describe_patients,
+    new_test as new_test,
+    relative_loss as relative_loss,
+    sorted_doubts as sorted_doubts,
+)
 from .numbers import (
     FeatureMean as FeatureMean,
     FeatureSums as FeatureSums,
@@ -33,6 +41,5 @@ from .state import (
     Moment as Moment,
     WatchState as WatchState,
     begin_watch as begin_watch,
-    relative_loss as relative_loss,
     together as together,
 )

@@ -39,28 +39,41 @@ class KnownPatients:
     Attributes:
         rows: Keyed digests of their ids (patients,).
         persons: The same of the persons they are; as `rows` where a table names none (patients,).
-        risk: What the champion told (patients,).
-        outcome: 0 or 1, -1 while it is not known, -2 where it went into the model and tests nothing (patients,).
+        risk: The chance that the champion promised: of the outcome, of a wrong class, of lying outside (patients,).
+        outcome: Whether it came so, 0 or 1; -1 while that is not known, -2 where the outcome went into the model and
+            tests nothing (patients,).
+        low: Lower ends of what was told (patients,); empty where outcomes are 0 or 1.
+        high: Upper ends (patients,).
     """
 
     rows: _packed("<u8") = field(default_factory=lambda: np.zeros(0, dtype="<u8"))  # type: ignore[valid-type]
     persons: _packed("<u8") = field(default_factory=lambda: np.zeros(0, dtype="<u8"))  # type: ignore[valid-type]
     risk: _packed("<f4") = field(default_factory=lambda: np.zeros(0, dtype="<f4"))  # type: ignore[valid-type]
     outcome: _packed("<i1") = field(default_factory=lambda: np.zeros(0, dtype="<i1"))  # type: ignore[valid-type]
+    low: _packed("<f4") = field(default_factory=lambda: np.zeros(0, dtype="<f4"))  # type: ignore[valid-type]
+    high: _packed("<f4") = field(default_factory=lambda: np.zeros(0, dtype="<f4"))  # type: ignore[valid-type]
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def add(
-        self, rows: NDArray[Any], persons: NDArray[Any], risk: NDArray[Any], outcome: int = UNKNOWN
-    ) -> KnownPatients:
-        """Adds patients whose outcomes are not known, or are used up."""
+    def add(self, batch: ScoredPatients, places: NDArray[Any], outcome: int = UNKNOWN) -> KnownPatients:
+        """Adds the patients at some places of a batch, whose outcomes are not known, or are used up."""
         return KnownPatients(
-            np.concatenate([self.rows, rows]).astype("<u8"),
-            np.concatenate([self.persons, persons]).astype("<u8"),
-            np.concatenate([self.risk, risk]).astype("<f4"),
-            np.concatenate([self.outcome, np.full(len(rows), outcome)]).astype("<i1"),
+            np.concatenate([self.rows, batch.rows[places]]).astype("<u8"),
+            np.concatenate([self.persons, batch.persons[places]]).astype("<u8"),
+            np.concatenate([self.risk, batch.risk[places]]).astype("<f4"),
+            np.concatenate([self.outcome, np.full(len(places), outcome)]).astype("<i1"),
+            np.concatenate([self.low, batch.low[places]]).astype("<f4") if len(batch.low) else self.low,
+            np.concatenate([self.high, batch.high[places]]).astype("<f4") if len(batch.high) else self.high,
         )
+
+    def came_otherwise(self, places: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
+        """Whether outcomes (outcomes,) of the patients at some places lie outside what was told: 0 or 1 (outcomes,)."""
+        if not len(self.low):
+            return y
+        outcome = np.asarray(y, dtype=np.float32)
+        outside = (outcome < self.low[places]) | (outcome > self.high[places])
+        return np.asarray(outside, dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -71,9 +84,11 @@ class ScoredPatients:
         rows: Keyed digests of the patients' ids (patients,).
         persons: Keyed digests of the persons they are; as `rows` where the table names none (patients,).
         X: Encoded features (patients, features).
-        risk: What the champion told (patients,).
-        review: Whose interval reaches the decision level although the risk does not (patients,).
-        level: The decision level.
+        risk: The chance that the champion promised: of the outcome, of a wrong class, of lying outside (patients,).
+        review: Who is for review: the interval reaches the decision level, or an error is likely (patients,).
+        loss: The loss, or the error, that is expected, from 0 to 1 (patients,).
+        low: Lower ends of what was told (patients,); empty where outcomes are 0 or 1.
+        high: Upper ends (patients,).
         filled_in: Who lacks a value that was filled in (patients,); empty where nobody does.
         set_aside: Rows of the batch that broke a rule of the contract.
         groups: By subgroup of the contract, the name of each patient's group (patients,).
@@ -85,7 +100,9 @@ class ScoredPatients:
     X: Floats
     risk: NDArray[Any]
     review: NDArray[Any]
-    level: float
+    loss: NDArray[Any]
+    low: NDArray[Any] = field(default_factory=lambda: np.zeros(0))
+    high: NDArray[Any] = field(default_factory=lambda: np.zeros(0))
     filled_in: NDArray[Any] = field(default_factory=lambda: np.zeros(0, dtype=bool))
     set_aside: int = 0
     groups: Mapping[str, NDArray[Any]] = field(default_factory=dict)

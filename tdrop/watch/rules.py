@@ -4,7 +4,7 @@ An e-process is a wealth that starts at 1 and that no strategy is expected to in
 By Ville's inequality it reaches 1/a at any time with a probability of at most a, so nobody has to plan the looks.
 
 - `Bet` (Waudby-Smith and Ramdas 2024; Podkopaev and Ramdas 2022): is a mean of numbers in [0, 1] above a limit?
-- `RiskTest`: do known outcomes contradict the risks by more than a tenth of log odds?
+- `RiskTest`: do known outcomes contradict chances that were promised by more than a tolerated part of log odds?
 - `RunningMean`: the mean of numbers in [0, 1] with an interval that holds at all times (empirical Bernstein).
 """
 
@@ -87,11 +87,11 @@ class Bet:
 
 @dataclass(frozen=True)
 class RiskTest:
-    """Whether known outcomes contradict the risks.
+    """Whether known outcomes contradict the risks, or other chances that were promised.
 
-    For a sign and an offset d: the product over patients of f(y; logit p + sign d) / f(y; logit p + sign .1), f
-    Bernoulli. The weighted mean of the products is an e-value as long as risks are off by at most .1 of log odds,
-    whichever patients have an outcome and in whatever order outcomes come.
+    For a sign and an offset d: the product over patients of f(y; logit p + sign d) / f(y; logit p + sign t), f
+    Bernoulli and t what is tolerated. The weighted mean of the products is an e-value as long as risks are off by at
+    most t of log odds, whichever patients have an outcome and in whatever order outcomes come.
 
     Attributes:
         patients: With a known outcome.
@@ -100,6 +100,8 @@ class RiskTest:
         too_low: By offset, the logarithm of the product for risks that are too low.
         too_high: The same for risks that are too high.
         peak: Highest logarithm of the mean so far.
+        tolerated: Log odds by which risks may be off.
+        offsets: Those that the test looks for.
     """
 
     patients: int = 0
@@ -108,6 +110,8 @@ class RiskTest:
     too_low: tuple[float, ...] = (0.0,) * len(OFFSETS)
     too_high: tuple[float, ...] = (0.0,) * len(OFFSETS)
     peak: float = 0.0
+    tolerated: float = TOLERATED
+    offsets: tuple[float, ...] = OFFSETS
 
     @property
     def log_wealth(self) -> float:
@@ -124,10 +128,11 @@ class RiskTest:
         outcome, log_odds = np.asarray(y, dtype=np.float64), logit(risk)
         if not len(outcome):
             return self
-        low = np.array(self.too_low)[:, None] + np.cumsum(_ratios(outcome, log_odds, 1), axis=1)
-        high = np.array(self.too_high)[:, None] + np.cumsum(_ratios(outcome, log_odds, -1), axis=1)
+        low = np.array(self.too_low)[:, None] + np.cumsum(self._ratios(outcome, log_odds, 1), axis=1)
+        high = np.array(self.too_high)[:, None] + np.cumsum(self._ratios(outcome, log_odds, -1), axis=1)
         means = _weighed(np.concatenate([low, high]))
-        return RiskTest(
+        return replace(
+            self,
             patients=self.patients + len(outcome),
             events=self.events + int(outcome.sum()),
             expected=self.expected + float(np.sum(risk)),
@@ -136,17 +141,15 @@ class RiskTest:
             peak=max(self.peak, float(means.max())),
         )
 
+    def _ratios(self, y: Doubles, log_odds: Doubles, sign: int) -> Doubles:
+        """Log likelihood ratios (offsets, patients) of risks that are off in one direction."""
+        tolerated = _log_likelihood(y, log_odds + sign * self.tolerated)
+        return np.stack([_log_likelihood(y, log_odds + sign * d) - tolerated for d in self.offsets])
+
 
 def _weighed(products: Doubles) -> Doubles:
     """Logarithm of the weighted mean (patients,) of products (signs and offsets, patients); both signs count alike."""
     return np.asarray(logsumexp(products, axis=0, b=np.array(2 * WEIGHTS)[:, None] / 2), dtype=np.float64)
-
-
-def _ratios(y: Doubles, log_odds: Doubles, sign: int) -> Doubles:
-    """Log likelihood ratios (offsets, patients) of risks that are off in one direction."""
-    return np.stack(
-        [_log_likelihood(y, log_odds + sign * d) - _log_likelihood(y, log_odds + sign * TOLERATED) for d in OFFSETS]
-    )
 
 
 def _log_likelihood(y: Doubles, log_odds: Doubles) -> Doubles:

@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 
+from tdrop.watch.kinds import WATCHED_KINDS
 from tdrop.watch.rules import CAUTION_LINE, LINE, STOP_LINE, Bet
 from tdrop.watch.state import WatchState
 
@@ -43,6 +44,7 @@ def rules_of(state: WatchState) -> tuple[RuleStanding, ...]:
     outcomes: Stand = (
         "alarm" if _over(test.peak, STOP_LINE) else "caution" if _over(test.peak, CAUTION_LINE) else "quiet"
     )
+    quality = (RuleStanding("ranking", _ranking(state), test.patients),) if WATCHED_KINDS[state.task].quality else ()
     harm: Stand = "not watched" if state.loss is None else "alarm" if _over(state.harm_peak, LINE) else "quiet"
     return (
         _of_bet("further", state.further, "alarm"),
@@ -52,7 +54,7 @@ def rules_of(state: WatchState) -> tuple[RuleStanding, ...]:
             *("outcomes", outcomes, test.patients),
             *(_log10(test.log_wealth), _log10(test.peak), _log10(np.log(STOP_LINE))),
         ),
-        RuleStanding("ranking", _ranking(state), test.patients),
+        *quality,
     )
 
 
@@ -67,7 +69,7 @@ def advise(state: WatchState) -> tuple[Action, ...]:
     stands = {rule.rule: rule.stand for rule in rules_of(state)}
     actions: list[Action] = []
     wrong = stands["outcomes"] in ("caution", "alarm")
-    if stands["ranking"] == "alarm":
+    if stands.get("ranking") == "alarm":
         actions.append("withdraw")
     elif wrong:
         actions.append("recalibrate" if stands["outcomes"] == "alarm" else "look into it")
@@ -81,7 +83,7 @@ def advise(state: WatchState) -> tuple[Action, ...]:
 
 
 def is_concept_shift(state: WatchState) -> bool:
-    """Whether outcomes contradict the risks although patients are no further from the source than before."""
+    """Whether outcomes contradict what was told although patients are no further from the source than before."""
     stands = {rule.rule: rule.stand for rule in rules_of(state)}
     return stands["outcomes"] in ("caution", "alarm") and stands["further"] == "quiet"
 
@@ -94,7 +96,7 @@ def _of_bet(rule: str, bet: Bet | None, crossed: Stand) -> RuleStanding:
 
 
 def _ranking(state: WatchState) -> Stand:
-    """An alarm where all of the AUROC's confidence sequence is below what was forecast."""
+    """An alarm where all of the confidence sequence of AUROC, or accuracy, is below what was forecast."""
     ranking = state.ranking
     if ranking is None or state.forecast_low is None:
         return "not watched"

@@ -12,8 +12,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tdrop.base import DataError, Doubles, Feature
-from tdrop.metrics import FEWEST_EVENTS, delong, expected_loss
+from tdrop.base import DataError, Doubles, Feature, Numbers, Task
+from tdrop.metrics import FEWEST_EVENTS, delong
+from tdrop.watch.kinds import new_test
 from tdrop.watch.numbers import FeatureMean, FeatureSums, GroupPlace, WatchNumbers
 from tdrop.watch.patients import UNKNOWN, USED_UP, KnownPatients, ScoredPatients, new_persons, remember_person
 from tdrop.watch.reference import NORMAL, DistanceScale
@@ -79,9 +80,10 @@ class WatchState:
         review: Rule 2: are more of them for review?
         loss: Rule 2: is the expected loss higher?
         harm_peak: Rule 2: the highest logarithm so far of the mean of the two.
-        outcomes: Rule 3: do known outcomes contradict the risks?
-        place_mean, review_mean, loss_mean: Running means with their confidence sequences.
-        forecast_low: Lower end of the sealed forecast of the AUROC, or None.
+        outcomes: Rule 3: do known outcomes contradict what was told?
+        place_mean, review_mean, loss_mean, event_mean: Running means with their confidence sequences; the last is of
+            whether outcomes came otherwise than told.
+        forecast_low: Lower end of the sealed forecast of the AUROC, or of the accuracy of classes, or None.
         known: Everyone whom the watch has met.
         made_for: How many of these the model was made for; they come first and count for outcomes alone.
         history: Moments, oldest first, those of earlier champions included.
@@ -91,6 +93,9 @@ class WatchState:
         threshold: How many patients must come before what is known may leave again; 0 hides nothing.
         waiting: New patients and outcomes since the last moment that may leave.
         left: What was known at that moment; None before the first.
+        task: What is predicted.
+        doubts: Expected errors of those the model was made for (patients,), with which others are compared; empty
+            where a decision level does that.
     """
 
     site: str
@@ -107,6 +112,7 @@ class WatchState:
     place_mean: RunningMean = field(default_factory=RunningMean)
     review_mean: RunningMean = field(default_factory=RunningMean)
     loss_mean: RunningMean = field(default_factory=RunningMean)
+    event_mean: RunningMean = field(default_factory=RunningMean)
     forecast_low: float | None = None
     known: KnownPatients = field(default_factory=KnownPatients)
     made_for: int = 0
@@ -117,6 +123,8 @@ class WatchState:
     threshold: int = 0
     waiting: tuple[int, int] = (0, 0)
     left: WatchNumbers | None = None
+    task: Task = "binary"
+    doubts: Numbers = field(default_factory=lambda: np.zeros(0))
 
     @property
     def patients(self) -> int:
@@ -132,7 +140,14 @@ class WatchState:
 
     @property
     def ranking(self) -> tuple[float, float, float] | None:
-        """AUROC where outcomes are known with its confidence sequence; None with too few of either kind."""
+        """AUROC where outcomes are known with its confidence sequence; None with too few of either kind.
+
+        Of several classes it is the accuracy; a number has none.
+        """
+        if self.task != "binary":
+            wrong, (low, high) = self.event_mean.mean, self.event_mean.interval
+            few = self.event_mean.patients < FEWEST_EVENTS
+            return None if self.task == "regression" or wrong is None or few else (1 - wrong, 1 - high, 1 - low)
         y, risk = self.known.outcome, self.known.risk
         if min((y == 1).sum(), (y == 0).sum()) < FEWEST_EVENTS:
             return None
@@ -143,13 +158,12 @@ class WatchState:
     def add_batch(self, batch: ScoredPatients, when: str) -> WatchState:
         """Counts the patients of a batch who were not counted before, in an order that their values do not decide."""
         fresh = new_persons(batch.rows, batch.persons, self.known)
-        X, risk, review = batch.X[fresh], batch.risk[fresh], np.asarray(batch.review[fresh], dtype=np.float64)
+        X, loss, review = batch.X[fresh], batch.loss[fresh], np.asarray(batch.review[fresh], dtype=np.float64)
         if self.scale is not None and X.shape[1] != len(self.scale.features):
             raise DataError(
                 f"the batch has {X.shape[1]} features and the watch of version {self.champion} was begun with "
                 f"{len(self.scale.features)}; promote a model of these features"
             )
-        loss = relative_loss(risk, batch.level)
         place = None if self.scale is None else self.scale.place(X)
         after = replace(
             self,
@@ -161,7 +175,7 @@ class WatchState:
             place_mean=self.place_mean if place is None else self.place_mean.add(place),
             review_mean=self.review_mean.add(review),
             loss_mean=self.loss_mean.add(loss),
-            known=self.known.add(batch.rows[fresh], batch.persons[fresh], risk),
+            known=self.known.add(batch, fresh),
             features=None if self.features is None else self.features.add(X),
             groups=self.groups if place is None else _add_groups(self.groups, batch.groups, fresh, place),
             findings=_add_counts(self.findings, batch.findings),
@@ -177,11 +191,11 @@ class WatchState:
         )
 
     def add_outcomes(self, rows: NDArray[Any], y: NDArray[Any], when: str) -> WatchState:
-        """Compares outcomes with the risks of patients who were met and whose outcome was not known.
+        """Compares outcomes with what patients were told who were met and whose outcome was not known.
 
         Args:
             rows: Keyed digests of ids (outcomes,).
-            y: 0 or 1, NaN where it is not known yet (outcomes,).
+            y: 0 or 1, a place among the classes, or a number; NaN where it is not known yet (outcomes,).
             when: The time.
         """
         order = np.argsort(self.known.rows, kind="stable")
@@ -196,11 +210,13 @@ class WatchState:
         counted = set(self.known.persons[self.known.outcome >= 0].tolist())
         kept = [i for i, spot in enumerate(spots) if remember_person(counted, int(self.known.persons[spot]))]
         spots, y = spots[kept], y[kept]
+        event = self.known.came_otherwise(spots, y)
         outcome = self.known.outcome.copy()
-        outcome[spots] = y.astype("<i1")
+        outcome[spots] = event.astype("<i1")
         after = replace(
             self,
-            outcomes=self.outcomes.add(y, self.known.risk[spots]),
+            outcomes=self.outcomes.add(event, self.known.risk[spots]),
+            event_mean=self.event_mean.add(event),
             known=replace(self.known, outcome=outcome),
         )
         return after.remember("outcomes", when, outcomes=len(spots))
@@ -274,6 +290,8 @@ def begin_watch(
     history: Sequence[Moment] = (),
     features: Sequence[Feature] = (),
     threshold: int = 0,
+    task: Task = "binary",
+    doubts: Doubles | None = None,
 ) -> WatchState:
     """A new watch, for a champion that was just put to use.
 
@@ -284,19 +302,20 @@ def begin_watch(
         promoted: When a person promoted it.
         scale: How far from the source a patient is, or None.
         made_for: Whom the champion was made for, with its risks; None where they are not on this machine.
-        forecast_low: Lower end of the sealed forecast of the AUROC.
+        forecast_low: Lower end of the sealed forecast of the AUROC, or of the accuracy of classes.
         outcomes_used: Whether outcomes of those patients went into the model (a recalibration): they test nothing.
         history: Moments of earlier champions.
         features: The columns of the patients' `X`; without them no feature is followed.
         threshold: How many patients must come before what is known may leave again.
+        task: What is predicted.
+        doubts: Expected errors of those it was made for, ascending (patients,), where no level decides.
     """
     review = loss = None
     known = KnownPatients()
     if made_for is not None and len(made_for.rows):
         review = Bet(upper_bound(np.asarray(made_for.review, dtype=np.float64)))
-        loss = Bet(upper_bound(relative_loss(made_for.risk, made_for.level)))
-        outcome = USED_UP if outcomes_used else UNKNOWN
-        known = known.add(made_for.rows, made_for.persons, made_for.risk, outcome)
+        loss = Bet(upper_bound(made_for.loss))
+        known = known.add(made_for, np.arange(len(made_for.rows)), USED_UP if outcomes_used else UNKNOWN)
     state = WatchState(
         site=site,
         champion=champion,
@@ -307,19 +326,17 @@ def begin_watch(
         nearer=None if scale is None else Bet(scale.limit),
         review=review,
         loss=loss,
+        outcomes=new_test(task),
         forecast_low=forecast_low,
         known=known,
         made_for=len(known),
         history=tuple(history),
         features=FeatureSums.of(features, made_for.X) if features and made_for is not None else None,
         threshold=threshold,
+        task=task,
+        doubts=np.zeros(0) if doubts is None else doubts,
     )
     return state.remember("champion", when)
-
-
-def relative_loss(risk: NDArray[Any], level: float) -> Doubles:
-    """Expected loss of acting on risks (rows,) as a share of the highest there is, which a risk at the level has."""
-    return expected_loss(risk, level) / (level * (1 - level))
 
 
 def upper_bound(values: Doubles) -> float:

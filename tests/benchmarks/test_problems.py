@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks import toy, uci
+from benchmarks.families import toy_truth
 from benchmarks.problems import PROSTATE, Cohorts, find_problem, transfer_problems
 from benchmarks.public_tables import COLLECTIONS, MOST_ROWS, collection
 from benchmarks.site_pairs import extract_of, network_of_sites, site_pair
@@ -41,8 +42,6 @@ def test_a_test_set_is_a_fifth_shifted_along_the_component_and_seeded(dataset, w
 
 
 def test_the_toy_measures_count_the_truth_as_covered_only_inside_the_interval():
-    from benchmarks.families import toy_truth
-
     truth = toy_truth(toy.GRID)
     high, none = np.where(toy.GRID > 11, truth - 0.5, truth + 1), np.zeros(0)
     curve = toy.Curve(truth, truth - 1, high, none, none, none, {})

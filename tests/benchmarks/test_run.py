@@ -27,13 +27,17 @@ FILES = {
     "placebos": {"unlabelled.csv", "unlabelled_problems.csv", "no_shift.csv"},
     "networks": {"ways.csv", "networks.csv", "choice.csv", "intervals.csv"},
     "ladder": {"ladder.csv", "large.csv", "alarms.csv"},
+    "steps": {"steps.csv"},
     "length": {"length.csv"},
+    "settings": {"settings.csv", "settings_sources.csv"},
     "censoring": {"designs.csv", "rotterdam_gbsg.csv"},
+    "sets": {"sets.csv"},
     "watch": {"further.csv", "harm.csv", "outcomes.csv"},
     "watch_history": {"order.csv", "placebo.csv"},
     "membership": {"membership.csv"},
     "events": {"events.csv"},
     "speed": {"speed.csv"},
+    "sources": {"sources.csv"},
 }
 
 

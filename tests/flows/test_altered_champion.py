@@ -11,6 +11,14 @@ import pytest
 from command import tdrop
 from conftest import leave_reports_out, transfer, write_tiny_network
 
+from flows.audit import audit_site
+from tasks.models import copy_of
+from tasks.recalibrate import recalibrate_site
+from tasks.registry import CHAMPION, promote_candidate, restore_champion, version_at
+from tasks.run import last_run
+from tasks.score import find_champion, score_batch
+from tasks.settings import TransferSettings
+from tasks.tracking import connect
 from tdrop.base import TdropError
 from tdrop.served.promotion import ADDED
 
@@ -22,9 +30,6 @@ NAME = "tdrop-harbour"
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     """One tiny site with two champions: version 1, and in use version 2."""
-    from tasks.registry import promote_candidate
-    from tasks.run import TransferSettings
-
     place = write_tiny_network(tmp_path_factory.mktemp("altered"))
     method = "logistic_regression"
     with pytest.MonkeyPatch.context() as patch:
@@ -38,22 +43,16 @@ def place(tmp_path_factory):
 
 
 def version(place):
-    from tasks.registry import CHAMPION, version_at
-
     return version_at(place, "harbour", CHAMPION)
 
 
 def kept(place) -> Path:
     """The champion's copy below the home."""
-    from tasks.models import copy_of
-
     return copy_of(place, version(place)).folder
 
 
 def stored(place, number: str | None = None) -> Path:
     """A version's files in MLflow's own store."""
-    from tasks.tracking import connect
-
     client = connect(place)
     source = client.get_model_version(NAME, number or str(version(place).version)).source
     return Path(client.get_logged_model(source.removeprefix("models:/")).artifact_location.removeprefix("file://"))
@@ -88,21 +87,15 @@ def served(place):
     """The model as `mlflow models serve` loads it."""
     import mlflow
 
-    from tasks.tracking import connect
-
     connect(place)
     return mlflow.pyfunc.load_model(f"models:/{NAME}@champion")
 
 
 def score(place):
-    from tasks.score import score_batch
-
     return score_batch(place, "harbour", str(place.root / "demo" / "harbour.csv"))
 
 
 def score_one(place):
-    from tasks.score import find_champion
-
     return find_champion(place, "harbour")
 
 
@@ -251,8 +244,6 @@ TAGS = {
 
 @pytest.mark.parametrize("tag", TAGS)
 def test_a_version_without_what_a_promotion_leaves_is_refused(place, tag):
-    from tasks.tracking import connect
-
     client, champion = connect(place), version(place)
     client.delete_model_version_tag(NAME, champion.version, tag)
     try:
@@ -265,8 +256,6 @@ def test_a_version_without_what_a_promotion_leaves_is_refused(place, tag):
 
 
 def test_a_seal_of_other_bytes_in_mlflow_is_refused(place):
-    from tasks.tracking import connect
-
     client, champion = connect(place), version(place)
     other = client.get_model_version(NAME, "1").tags["tdrop.seal"]
     client.set_model_version_tag(NAME, champion.version, "tdrop.seal", other)
@@ -296,8 +285,6 @@ def test_what_is_served_is_what_was_promoted(place, change):
 def test_only_the_champion_is_served(place, tmp_path):
     import mlflow
 
-    from tasks.tracking import connect
-
     connect(place)
     with pytest.raises(TdropError, match="not the champion"):
         mlflow.pyfunc.load_model(f"models:/{NAME}/1")
@@ -307,8 +294,6 @@ def test_only_the_champion_is_served(place, tmp_path):
 
 
 def recalibrate(place):
-    from tasks.recalibrate import recalibrate_site
-
     return recalibrate_site(place, "harbour", str(place.root / "demo" / "harbour_outcomes.csv"))
 
 
@@ -321,8 +306,6 @@ def export(place):
 
 
 def audit(place):
-    from flows.audit import audit_site
-
     return audit_site(place, "harbour", str(place.root / "demo" / "harbour_outcomes.csv"))
 
 
@@ -341,8 +324,6 @@ def test_every_command_that_speaks_of_the_champion_refuses(place, use, monkeypat
 
 @pytest.mark.parametrize("use", [export, audit])
 def test_a_report_whose_models_were_altered_on_disk_is_not_told_again(place, use, monkeypatch):
-    from tasks.run import last_run
-
     monkeypatch.setenv("TDROP_HOME", place.home)
     file = last_run(place, "harbour").trained.fits["logistic_regression"][0].path / "predictions.npz"
     before = file.read_bytes()
@@ -355,8 +336,6 @@ def test_a_report_whose_models_were_altered_on_disk_is_not_told_again(place, use
 
 
 def test_a_champion_before_that_was_altered_is_not_gone_back_to(place):
-    from tasks.registry import restore_champion
-
     now = version(place).version
     with put_back(folder := stored(place, "1")):
         alter(folder, next(file for file in files_of(folder) if file.name == "served.json"))
@@ -366,8 +345,6 @@ def test_a_champion_before_that_was_altered_is_not_gone_back_to(place):
 
 
 def test_a_candidate_that_was_altered_after_its_run_is_not_promoted(place):
-    from tasks.registry import promote_candidate
-
     sealed = version(place).tags["tdrop.seal"]
     with put_back(folder := stored(place)):
         alter(folder, next(file for file in files_of(folder) if file.name == "served.json"))

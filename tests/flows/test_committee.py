@@ -8,9 +8,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import transfer as run_transfer, write_tiny_network
+from conftest import transfer, write_tiny_network
 
-from tasks.run import TransferSettings, last_run
+from tasks.registry import promote_candidate
+from tasks.run import last_run
+from tasks.score import score_batch
+from tasks.settings import TransferSettings
 from tdrop.base import UsageError
 from tdrop.home import PREDICTIONS, load_summary
 from tdrop.methods import COMMITTEE
@@ -31,15 +34,10 @@ SETTINGS = TransferSettings(
 )
 
 
-def transfer(place, settings):
-
-    return run_transfer(place, "harbour", settings)
-
-
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     found = write_tiny_network(tmp_path_factory.mktemp("committee"))
-    transfer(found, SETTINGS)
+    transfer(found, "harbour", SETTINGS)
     return found
 
 
@@ -64,9 +62,6 @@ def test_it_is_shown_beside_the_methods(place):
 
 
 def test_what_is_promoted_scores_as_the_report_did(place):
-    from tasks.registry import promote_candidate
-    from tasks.score import score_batch
-
     promote_candidate(place, "harbour", by="Ann", note="looked at it")
     batch = str(place.root / "demo" / "harbour.csv")
     scored = pd.read_csv(Path(score_batch(place, "harbour", batch).folder) / "patients.csv")
@@ -75,7 +70,7 @@ def test_what_is_promoted_scores_as_the_report_did(place):
 
 
 def test_one_method_alone_is_taken_where_that_is_asked_for(place):
-    transfer(place, SETTINGS.model_copy(update={"committee": False}))
+    transfer(place, "harbour", SETTINGS.model_copy(update={"committee": False}))
     run = last_run(place, "harbour")
     assert run.chosen == "logistic_regression"
     assert COMMITTEE not in run.trained.fits

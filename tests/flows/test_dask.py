@@ -9,29 +9,17 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import TINY_METHODS, leave_reports_out, transfer_several, write_tiny_network
+from conftest import TINY_METHODS, at, leave_reports_out, transfer_several, write_tiny_network
 from waiting import LIMIT_SECONDS
 
-from flows.cluster import check_runner, dask_scheduler
+from flows.transfer_command import Workers, dask_scheduler
 from tdrop.base import Unavailable, UsageError
 
-SITE = "harbour"
-#: Long enough for a worker to be caught in the middle of it.
-SLOW = {
-    "transductive_dropout": {"hidden": [32], "steps": 1500, "batch": 32},
+#: Long enough for a worker to be caught in the middle of it, and what sites could get from each other shows too.
+METHODS = {
+    "transductive_dropout": {"hidden": [16], "steps": 300, "batch": 32},
     "logistic_regression": TINY_METHODS["logistic_regression"],
 }
-#: What sites could get from each other shows in the cheapest method.
-QUICK = {name: TINY_METHODS[name] for name in ("mlp", "logistic_regression")}
-
-
-@pytest.fixture(scope="module")
-def settings():
-    from tasks.run import TransferSettings
-
-    return TransferSettings(
-        methods=tuple(SLOW), method_settings=SLOW, seeds=1, trials=1, passes=10, folds=2, bootstrap=50
-    )
 
 
 @pytest.fixture(scope="module")
@@ -46,26 +34,30 @@ def cluster():
         yield client
 
 
-def transfer(place, settings, **where):
-    from flows.transfer import Transferred
-
-    result = transfer_several(place, [SITE], settings, **where)[SITE]
-    assert isinstance(result, Transferred), result
-    return (place.latest(SITE) / "evaluation.json").read_bytes()
-
-
-def test_a_killed_worker_costs_one_task_and_no_digit(prefect_server, settings, cluster, tmp_path, monkeypatch):
+def test_neither_a_killed_worker_nor_sites_at_once_change_a_digit(
+    prefect_server, cluster, tiny_settings, tmp_path, monkeypatch
+):
     leave_reports_out(monkeypatch)
-    here = transfer(write_tiny_network(tmp_path / "here"), settings)
-    place = write_tiny_network(tmp_path / "there")
-    killer = Killer(cluster, place.root / "store" / "held-out")
+    settings = tiny_settings.model_copy(update={"methods": tuple(METHODS), "method_settings": METHODS})
+
+    def transfer_all(folder, **where):
+        place = write_tiny_network(tmp_path / folder)
+        (place.root / "demo" / "hillside.csv").unlink()
+        results = transfer_several(place, ["harbour", "hillside", "lakeside"], settings, **where)
+        assert "does not exist" in results.pop("hillside").sentence
+        assert list(results) == ["harbour", "lakeside"]
+        assert all(result.not_recorded is None for result in results.values())
+        return {site: (place.latest(site) / "evaluation.json").read_bytes() for site in results}
+
+    one_by_one = transfer_all("one")
+    killer = Killer(cluster, tmp_path / "cluster" / "home" / "store" / "held-out")
     killer.start()
-    there = transfer(place, settings, scheduler=cluster.scheduler.address)
+    assert transfer_all("cluster", scheduler=cluster.scheduler.address, at_once=3) == one_by_one
     killer.join(LIMIT_SECONDS)
     assert killer.killed is not None, "no worker was caught in the middle of a task"
-    assert there == here
     after = {path: path.stat().st_mtime_ns for path in killer.finished}
     assert after == killer.finished, "a finished stage was built again"
+    assert transfer_all("threads", at_once=3) == one_by_one
 
 
 class Killer(threading.Thread):
@@ -98,24 +90,27 @@ def test_without_an_address_processes_of_this_machine_are_the_cluster():
         pass
 
 
-def test_sites_under_way_together_are_not_mixed_up(prefect_server, cluster, tiny_settings, tmp_path, monkeypatch):
+def test_a_rehearsal_has_its_sites_side_by_side_with_the_same_numbers(
+    prefect_server, cluster, tiny_settings, tmp_path, monkeypatch
+):
+    from flows.rehearse import rehearse_table
 
     leave_reports_out(monkeypatch)
-    settings = tiny_settings.model_copy(update={"methods": tuple(QUICK), "method_settings": QUICK})
-    sites = ["harbour", "hillside", "lakeside"]
+    settings = tiny_settings.model_copy(update={"methods": ("logistic_regression",)})
 
-    def transfer_all(folder, **where):
+    def rehearse(folder, **where):
         place = write_tiny_network(tmp_path / folder)
-        (place.root / "demo" / "hillside.csv").unlink()
-        results = transfer_several(place, sites, settings, **where)
-        assert "does not exist" in results.pop("hillside").sentence
-        assert list(results) == ["harbour", "lakeside"]
-        assert all(result.not_recorded is None for result in results.values())
-        return {site: (place.latest(site) / "evaluation.json").read_bytes() for site in results}
+        for name in ("harbour", "hillside"):
+            file = Path(place.contracts) / "sites" / f"{name}.yaml"
+            file.write_text(file.read_text().replace("role: target", "role: both").replace("source: registry\n", ""))
+        with at(place):
+            rehearsal = rehearse_table("prostate", settings, **where)
+        assert (rehearsal.failed, rehearsal.not_recorded) == ({}, "")
+        return rehearsal.sites
 
-    one_by_one = transfer_all("one")
-    assert transfer_all("cluster", scheduler=cluster.scheduler.address) == one_by_one
-    assert transfer_all("threads", at_once=3) == one_by_one
+    one_by_one = rehearse("one")
+    assert [site.site for site in one_by_one] == ["harbour", "hillside", "registry"]
+    assert rehearse("cluster", at_once=3, scheduler=cluster.scheduler.address) == one_by_one
 
 
 @pytest.mark.parametrize(
@@ -124,4 +119,4 @@ def test_sites_under_way_together_are_not_mixed_up(prefect_server, cluster, tiny
 )
 def test_a_runner_that_does_not_exist_is_wrong_usage(name, address, words):
     with pytest.raises(UsageError, match=words):
-        check_runner(name, address)
+        Workers(runner=name, address=address)

@@ -15,10 +15,13 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
-from conftest import PROJECT, TINY_METHODS, write_tiny_network
+from command import tdrop
+from conftest import PROJECT, TINY_METHODS, transfer, write_tiny_network
+from servers import prefect_server_in
 
-from flows.deployments import plan_file
-from tdrop.base import ContractError
+from flows.deployments import BODY, plan_file
+from tasks.settings import TransferSettings
+from tdrop.base import ContractError, Unavailable, UsageError
 from tdrop.contracts import load_network
 
 SETTINGS = {
@@ -135,26 +138,23 @@ def test_a_file_that_cannot_be_kept_is_refused(network, existing, words):
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    """A real Prefect server; yields the folder of a tiny network, its place and its environment."""
-    from flows.orchestration import free_port, prefect_command, serving
+    """A tiny network, with its folder the current one, and a real Prefect server; yields its place and its client."""
+    from prefect.client.orchestration import SyncPrefectClient
+    from prefect.settings import PREFECT_API_URL, temporary_settings
 
     folder = tmp_path_factory.mktemp("deploy")
     place = write_tiny_network(folder)
-    port = free_port()
-    api = f"http://127.0.0.1:{port}/api"
-    environment = {"TDROP_HOME": place.home, "PREFECT_HOME": str(folder / "prefect"), "PREFECT_API_URL": api}
-    environment |= {"PREFECT_WORKER_QUERY_SECONDS": "2", "PYTHONWARNINGS": "ignore", "COLUMNS": "200"}
-    log = folder / "server.log"
-    with serving("Prefect", prefect_command(port), f"{api}/health", log, environment):
-        yield Path(place.contracts).parent, place, {**os.environ, **environment}
-
-
-def run(served, *command: str) -> subprocess.CompletedProcess[str]:
-    folder, _, environment = served
-    return subprocess.run(
-        [str(Path(sys.executable).with_name(command[0])), *command[1:]],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
+    with (
+        prefect_server_in(folder / "prefect") as (api, _),
+        temporary_settings({PREFECT_API_URL: api}),
+        SyncPrefectClient(api) as client,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.chdir(Path(place.contracts).parent)
+        environment = {"TDROP_HOME": place.home, "PREFECT_HOME": str(folder / "prefect"), "PREFECT_API_URL": api}
+        for name, value in {**environment, "PREFECT_WORKER_QUERY_SECONDS": "2", "PYTHONWARNINGS": "ignore"}.items():
+            patch.setenv(name, value)
+        yield place, client
 
 
 @pytest.fixture(scope="module")
@@ -178,19 +178,10 @@ def told():
     server.server_close()
 
 
-MAKE_BLOCK = """
-import sys
-from prefect.blocks.notifications import CustomWebhookNotificationBlock
-block = CustomWebhookNotificationBlock(name="ward", url=sys.argv[1], json_data={"text": "{{subject}} | {{body}}"})
-block.save("ward")
-"""
-
-
 def test_a_block_that_is_not_there_is_said_to_be_missing(served):
     for block, words in (("ward", "does not name a notification block"), ("slack-webhook/ward", "has no block")):
-        refused = run(served, "tdrop", "deploy", "--notify", block)
-        assert refused.returncode == 2, refused.stderr
-        assert words in refused.stderr
+        with pytest.raises(UsageError, match=words):
+            tdrop("deploy", "--notify", block)
 
 
 @pytest.mark.parametrize(
@@ -205,8 +196,6 @@ def test_a_message_is_a_sentence_and_a_time_for_people(message, words):
     from datetime import UTC, datetime
 
     from prefect.server.utilities.user_templates import render_user_template_sync
-
-    from flows.deployments import BODY
 
     resource = {"prefect.state-message": message, "prefect.resource.name": "transfer hillside"}
     event = SimpleNamespace(resource=resource, occurred=datetime(2026, 11, 17, 10, 18, 30, 765994, UTC))
@@ -223,47 +212,42 @@ def wait_for_texts(texts: list[str], wanted: list[str]) -> None:
 
 
 @pytest.mark.timeout(3600)
-def test_a_worker_runs_scheduled_and_manual_deployments_and_people_are_told(served, told, monkeypatch):
-    folder, place, environment = served
+def test_a_worker_runs_scheduled_and_manual_deployments_and_people_are_told(served, told):
+    place, client = served
     address, texts = told
-    made = run(served, "python", "-c", MAKE_BLOCK, address)
-    assert made.returncode == 0, made.stderr
+    from prefect.blocks.notifications import CustomWebhookNotificationBlock
+
+    block = CustomWebhookNotificationBlock(name="ward", url=address, json_data={"text": "{{subject}} | {{body}}"})
+    block.save("ward")
     sites = Path(place.contracts) / "sites"
     set_schedule(sites / "harbour.yaml", "* * * * *")
-    add_settings(served)
-    first = run(served, "tdrop", "deploy", "--notify", "custom-webhook/ward")
-    second = run(served, "tdrop", "deploy", "--notify", "custom-webhook/ward")
-    assert (first.returncode, second.returncode) == (0, 0), first.stdout + first.stderr + second.stderr
-    assert "3 deployments, unchanged" in second.stdout
-    shifted = run(
-        served, "tdrop", "transfer", "lakeside", "--method", "logistic_regression", "--trials", "1", "--seeds", "1"
-    )
-    assert shifted.returncode == 0, shifted.stderr
-    (sites / "lakeside.yaml").rename(folder / "lakeside.yaml")
+    add_settings()
+    tdrop("deploy", "--notify", "custom-webhook/ward")
+    assert "3 deployments, unchanged" in tdrop("deploy", "--notify", "custom-webhook/ward")
+    assert transfer(place, "lakeside", TransferSettings(**SETTINGS)).summary.verdict == "caution"
+    (sites / "lakeside.yaml").rename("lakeside.yaml")
     (place.root / "demo" / "hillside.csv").unlink()
 
-    with client_of(environment, monkeypatch) as client:
-        deployed = {each.name: each for each in client.read_deployments()}
-        assert sorted(deployed) == ["harbour", "hillside", "lakeside"]
-        assert client.read_work_pool("tdrop").concurrency_limit == 1
-        refuses_a_bad_parameter(client, deployed["harbour"])
-        assert deployed["harbour"].global_concurrency_limit.limit == 1
-        assert deployed["harbour"].concurrency_options.collision_strategy.value == "ENQUEUE"
-        assert {"tdrop", "table:prostate", "simulated"} <= set(deployed["harbour"].tags)
-        manual = {name: client.create_flow_run_from_deployment(deployed[name].id).id for name in deployed}
-        worker = [str(Path(sys.executable).with_name("prefect")), "worker", "start", "--pool", "tdrop"]
-        with (folder / "worker.log").open("wb") as log:
-            options = {"cwd": folder, "env": environment, "stdout": log, "stderr": log, "start_new_session": True}
-            process = subprocess.Popen(worker, **options)
-        try:
-            runs = wait_for(client, manual, deployed["harbour"].id, folder / "worker.log")
-            assert len(client.read_automations_by_name("tdrop: a site needs a look")) == 1
-            shift = "report published and recorded\n\ntransfer lakeside, "
-            wait_for_texts(texts, ["hillside.csv' does not exist", "no site 'lakeside'", shift])
-        finally:
-            # The schedule has the next run under way already: a polite worker would wait for it.
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+    deployed = {each.name: each for each in client.read_deployments()}
+    assert sorted(deployed) == ["harbour", "hillside", "lakeside"]
+    assert client.read_work_pool("tdrop").concurrency_limit == 1
+    refuses_a_bad_parameter(client, deployed["harbour"])
+    assert deployed["harbour"].global_concurrency_limit.limit == 1
+    assert deployed["harbour"].concurrency_options.collision_strategy.value == "ENQUEUE"
+    assert {"tdrop", "table:prostate", "simulated"} <= set(deployed["harbour"].tags)
+    manual = {name: client.create_flow_run_from_deployment(deployed[name].id).id for name in deployed}
+    worker, written = [sys.executable, "-m", "prefect", "worker", "start", "--pool", "tdrop"], Path("worker.log")
+    with written.open("wb") as log:
+        process = subprocess.Popen(worker, stdout=log, stderr=log, start_new_session=True)
+    try:
+        runs = wait_for(client, manual, deployed["harbour"].id, written)
+        assert len(client.read_automations_by_name("tdrop: a site needs a look")) == 1
+        shift = "report published and recorded\n\ntransfer lakeside, "
+        wait_for_texts(texts, ["hillside.csv' does not exist", "no site 'lakeside'", shift])
+    finally:
+        # The schedule has the next run under way already: a polite worker would wait for it.
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
     assert runs["harbour"].state.type.value == "COMPLETED"
     assert runs["scheduled"].state.type.value == "COMPLETED"
     assert "no site 'lakeside'" in runs["lakeside"].state.message
@@ -276,42 +260,30 @@ def test_a_worker_runs_scheduled_and_manual_deployments_and_people_are_told(serv
     assert status["inputs"]["settings"]["methods"] == SETTINGS["methods"]
 
 
-def test_a_site_that_left_keeps_its_deployment_until_told(served, monkeypatch):
-    kept = run(served, "tdrop", "deploy")
-    assert "'lakeside' has no site any more: kept" in kept.stdout, kept.stderr
-    removed = run(served, "tdrop", "deploy", "--remove", "--at-once", "3")
-    assert "'lakeside' has no site any more: removed" in removed.stdout, removed.stderr
-    assert "at most 3 at the same time" in run(served, "tdrop", "deploy").stdout
-    with client_of(served[2], monkeypatch) as client:
-        assert sorted(each.name for each in client.read_deployments()) == ["harbour", "hillside"]
-        assert client.read_work_pool("tdrop").concurrency_limit == 3
+def test_a_site_that_left_keeps_its_deployment_until_told(served):
+    _, client = served
+    assert "'lakeside' has no site any more: kept" in tdrop("deploy", "--write-only")
+    assert "'lakeside' has no site any more: removed" in tdrop("deploy", "--remove", "--at-once", "3")
+    assert "at most 3 at the same time" in tdrop("deploy")
+    assert sorted(each.name for each in client.read_deployments()) == ["harbour", "hillside"]
+    assert client.read_work_pool("tdrop").concurrency_limit == 3
 
 
-def test_a_missing_server_is_one_sentence(served, tmp_path):
-    folder, place, environment = served
+def test_a_missing_server_is_one_sentence(served, monkeypatch):
     for url, words in (("", "no Prefect server is configured"), ("http://127.0.0.1:9/api", "does not answer")):
-        changed = {**environment, "PREFECT_API_URL": url}
-        failed = run((folder, place, changed), "tdrop", "deploy")
-        assert failed.returncode in (1, 2)
-        assert words in failed.stderr
-        assert len(failed.stderr.strip().splitlines()) == 1
+        monkeypatch.setenv("PREFECT_API_URL", url)
+        with pytest.raises((UsageError, Unavailable), match=words):
+            tdrop("deploy")
 
 
-def add_settings(served) -> None:
+def add_settings() -> None:
     """As a person would: writes the file first, then small settings for one site into it."""
-    written = run(served, "tdrop", "deploy", "--write-only")
-    assert written.returncode == 0, written.stderr
-    file = served[0] / "prefect.yaml"
+    tdrop("deploy", "--write-only")
+    file = Path("prefect.yaml")
     document = yaml.safe_load(file.read_text())
     document["deployments"][0]["parameters"] |= {"settings": SETTINGS}
     file.write_text(yaml.safe_dump(document, sort_keys=False))
-    assert run(served, "tdrop", "deploy", "--write-only").returncode == 0
-
-
-def client_of(environment, monkeypatch):
-    from prefect.client.orchestration import SyncPrefectClient
-
-    return SyncPrefectClient(environment["PREFECT_API_URL"])
+    tdrop("deploy", "--write-only")
 
 
 def refuses_a_bad_parameter(client, deployment) -> None:

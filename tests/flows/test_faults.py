@@ -11,9 +11,9 @@ from contextlib import contextmanager, suppress
 
 import pandas as pd
 import pytest
-from conftest import TINY_METHODS, leave_reports_out, transfer as run_transfer, write_tiny_network
+from conftest import cheap, leave_reports_out, transfer as run_transfer, write_tiny_network
 
-from tasks.run import TransferSettings
+from tasks.registry import promote_candidate
 from tdrop.base import Unwritable, UsageError
 from tdrop.data import write_patients
 from tdrop.home import listen, remove_listeners
@@ -22,9 +22,7 @@ from tdrop.home.status import read_status
 
 pytestmark = pytest.mark.usefixtures("plain_reports", "prefect_server")
 SITE = "harbour"
-SETTINGS = TransferSettings(
-    methods=("logistic_regression",), method_settings=TINY_METHODS, seeds=1, trials=1, passes=10, folds=2, bootstrap=50
-)
+SETTINGS = cheap("logistic_regression")
 #: What a person is told last before the fault, in a run's order.
 MOMENTS = ("read and check", "encode", "estimate shift", "match", "tune", "fit", "choose", "forecast", "evaluate")
 
@@ -68,8 +66,6 @@ def evaluation(place) -> bytes:
 
 
 def test_everything_below_the_home_is_for_its_owner_alone(undisturbed):
-    from tasks.registry import promote_candidate
-
     promote_candidate(undisturbed, SITE, by="Dr Chen", note="review clinics only")
     files = [path for path in undisturbed.root.rglob("*") if not path.is_symlink()]
     open_to_others = [path for path in (undisturbed.root, *files) if stat.S_IMODE(path.stat().st_mode) & 0o077]

@@ -9,26 +9,24 @@ import numpy as np
 import pandas as pd
 import pytest
 from command import tdrop
-from conftest import settle, transfer as run_transfer, write_tiny_network
+from conftest import cheap, settle, transfer as run_transfer, write_tiny_network
 
 from flows.audit import audit_site, forecasts_held
 from tasks.audit import LEDGER, Audit, entries, weighed_outcomes
 from tasks.labels import SHEET, KnownLabels, read_list, remembered_labels, write_list
-from tasks.run import TransferSettings, last_run
+from tasks.run import last_run
+from tasks.tracking import connect
 from tdrop.base import DataError, UsageError, read_record
 from tdrop.forecast import Forecast, track_record
 from tdrop.home import TARGET, load_cohort
+from tdrop.served import model_name
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
 
 @pytest.fixture(scope="module")
 def settings():
-    from conftest import TINY_METHODS
-
-    return TransferSettings(
-        methods=tuple(TINY_METHODS), method_settings=TINY_METHODS, seeds=1, trials=1, passes=10, folds=2, bootstrap=50
-    )
+    return cheap()
 
 
 def transfer(place, settings, again=False):
@@ -107,9 +105,6 @@ def test_a_list_comes_back_and_the_audit_lasts(place, settings):
 
 
 def test_the_same_model_is_one_candidate(place):
-    from tasks.tracking import connect
-    from tdrop.served import model_name
-
     assert len(connect(place).search_model_versions(f"name = '{model_name('harbour')}'")) == 1
 
 

@@ -54,6 +54,14 @@ def test_a_script_gets_one_document_from_init_and_from_add_site(tmp_path: Path) 
     assert (document["site"], document["validation"]["used"]) == ("north", 200)
 
 
+@pytest.mark.parametrize("name", ["{home}ward.csv", "${HOME}.csv"])
+def test_a_file_name_that_a_site_file_would_fill_in_is_refused(name: str, tmp_path: Path) -> None:
+    ward().to_csv(tmp_path / name, index=False)
+    with pytest.raises(UsageError, match="rename the file"):
+        init(tmp_path / "net", tmp_path / name, outcome="died")
+    assert not (tmp_path / "net").exists()
+
+
 def test_no_name_is_cut_on_a_narrow_screen(tmp_path: Path) -> None:
     start(ward(), tmp_path, outcome="died")
     ward(seed=1).to_csv(tmp_path / "north.csv", index=False)

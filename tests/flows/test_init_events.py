@@ -12,6 +12,7 @@ import pytest
 from command import tdrop
 from event_cases import CONCEPTS, make_records
 
+from tdrop.base import TdropError
 from tdrop.contracts import load_network
 from tdrop.data import omop_tables, prepare, read_labels, write_demo_events, write_meds
 
@@ -112,8 +113,6 @@ def test_texts_become_categories_and_units_that_nobody_knows_none(tmp_path: Path
     ([*ASKED, "--data", "x.csv"], "name one place: --data FILE, --omop PLACE or --meds DIR"),
 ])  # fmt: skip
 def test_what_cannot_be_proposed_is_one_sentence(arguments: list[str], says: str, demo: Path, tmp_path: Path) -> None:
-    from tdrop.base import TdropError
-
     with pytest.raises(TdropError, match=says):
         tdrop("init", tmp_path / "net", "--omop", demo / "omop" / "registry", *arguments)
     assert not (tmp_path / "net").exists()

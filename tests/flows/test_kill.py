@@ -8,22 +8,12 @@ import signal
 import time
 
 import pytest
-from conftest import TINY_METHODS, write_tiny_network
+from conftest import cheap, write_tiny_network
 from separate_process import start_transfer, worker_processes_of
-
-from tasks.run import TransferSettings
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
 SITE = "harbour"
-SETTINGS = TransferSettings(
-    methods=("logistic_regression", "mlp"),
-    method_settings=TINY_METHODS,
-    seeds=2,
-    trials=1,
-    passes=10,
-    folds=2,
-    bootstrap=50,
-)
+SETTINGS = cheap("logistic_regression", "mlp", seeds=2)
 #: What a finished run holds that carries no time of day.
 TIMELESS = ("evaluation.json", "choice.json", "forecast.json", "models.json", "patients.csv", "shift.json")
 #: What is there when the kill comes: early, in the midst, and when the last good report is about to appear.

@@ -5,30 +5,24 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from command import tdrop
-from conftest import settle, transfer as run_transfer, write_tiny_network
+from conftest import cheap, settle, transfer as run_transfer, write_tiny_network
 
+from flows.audit import audit_site, run_audit
 from flows.printer import Printer
 from tasks.publish import escape_markdown
-from tasks.run import TransferSettings
+from tasks.tracking import EXPERIMENTS, connect
 from tdrop.base import DataError, SiteStopped
 from tdrop.disclosure import against_the_rules
 from tdrop.home import digest_of
 
 SITE = "harbour"
-SETTINGS = TransferSettings(
-    methods=("logistic_regression",),
-    method_settings={"logistic_regression": {"refits": 5}},
-    seeds=1,
-    trials=1,
-    passes=10,
-    folds=2,
-    bootstrap=50,
-)
+SETTINGS = cheap("logistic_regression")
 #: Neither the patients nor the rows set aside, the outcomes or the unknown ones are round numbers.
 PATIENTS = 143
 UNKNOWN = 4
@@ -67,8 +61,6 @@ def place(tmp_path_factory, prefect_server):
 
 
 def runs_of(place) -> list:
-    from tasks.tracking import EXPERIMENTS, connect
-
     client = connect(place)
     experiments = [one.experiment_id for one in client.search_experiments(filter_string=EXPERIMENTS)]
     return client.search_runs(experiments, order_by=["attributes.start_time"])
@@ -187,8 +179,6 @@ def test_titles_are_no_markup_on_prefects_pages():
 
 def test_no_digest_that_leaves_can_be_tried_by_whoever_guesses_the_rows(place, tmp_path, monkeypatch):
     """Whoever knows all patients but one can make every file of the store; what left must not tell the right guess."""
-    from tasks.tracking import connect
-
     manifests = list(place.store.glob("*/*/manifest.json"))
     guessed = {digest_of(json.loads(file.read_text())["files"]) for file in manifests}
     guessed |= {hashlib.sha256(file.read_bytes()).hexdigest() for file in (place.root / "demo").iterdir()}
@@ -210,8 +200,6 @@ def test_no_digest_that_leaves_can_be_tried_by_whoever_guesses_the_rows(place, t
 
 
 def test_one_patient_more_changes_neither_the_export_nor_the_record(place, tmp_path, monkeypatch):
-    from tasks.tracking import connect
-
     monkeypatch.setenv("TDROP_HOME", place.home)
     tdrop("export", SITE, "--folder", tmp_path / "first", "--contracts", place.contracts)
     keep_patients(place, PATIENTS + 1)
@@ -232,8 +220,6 @@ def test_one_patient_more_changes_neither_the_export_nor_the_record(place, tmp_p
 
 def test_a_run_that_ends_early_leaves_no_number(place, monkeypatch):
     """Its patients are one fewer than those whose numbers left, and its label file is refused."""
-    from flows.audit import audit_site, run_audit
-
     labels = place.root / "labels.csv"
     labels.write_text("patient_id,died_10y\nP1,perhaps\nP2,1\n")
     with pytest.raises(DataError, match="the label file for site 'harbour' was refused; why is in") as caught:
@@ -263,3 +249,44 @@ def test_a_stopped_site_leaves_a_letter_and_a_red_run(tmp_path, prefect_server):
     with get_client(sync_client=True) as client:
         runs = client.read_flow_runs(sort=FlowRunSort.EXPECTED_START_TIME_DESC, limit=200)
     assert (f"transfer {SITE}", "Stopped") in {(run.name, run.state_name) for run in runs}
+
+
+@pytest.fixture
+def only_read(place):
+    """The home, on which nothing can be written while a test runs."""
+    home = str(place.root)
+    orders = [["mount", "--bind", home, home], ["mount", "-o", "remount,ro,bind", home]]
+    try:
+        done = [subprocess.run(order, capture_output=True, check=False).returncode for order in orders]
+    except OSError:
+        done = [1]
+    if any(done):
+        pytest.skip("only root can make a folder read-only for root, and not everywhere")
+    yield place
+    subprocess.run(["umount", "--lazy", home], check=True)
+
+
+def test_a_home_that_may_only_be_read_gives_out_what_left_before(only_read, tmp_path, monkeypatch):
+    monkeypatch.setenv("TDROP_HOME", only_read.home)
+    output = tdrop("export", SITE, "--folder", tmp_path / "out", "--contracts", only_read.contracts)
+    assert "the home may only be read, so the report that left last is copied" in output
+    assert {"report.html", "details.html", "evaluation.json"} <= {file.name for file in (tmp_path / "out").iterdir()}
+    left = max(path for path in (only_read.root / "published").glob("[0-9]*/files"))
+    assert bytes_of(tmp_path / "out") == bytes_of(left)
+
+
+def test_what_leaves_is_counted_over_stand_ins(place):
+    """Exact numbers, however rounded, tell the last patient to whoever knows all the others."""
+    from tasks.publish import assemble
+    from tasks.run import last_run
+    from tasks.stand_ins import leaving_data
+    from tdrop.disclosure import disclose
+
+    run = last_run(place, SITE)
+    whole = assemble(place, run)
+    shown, rounded = leaving_data(place, run, whole), disclose(whole, whole.site.disclosure)
+    assert shown.evaluation != rounded.evaluation
+    assert shown.shift.features != rounded.shift.features
+    assert shown.matching.balance != rounded.matching.balance
+    assert (shown.verdict, shown.evaluation.patients) == (rounded.verdict, rounded.evaluation.patients)
+    assert leaving_data(place, run, whole).evaluation == shown.evaluation

@@ -11,21 +11,15 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from conftest import TINY_METHODS, transfer, write_tiny_network
+from conftest import cheap, transfer, write_tiny_network
 
-from tasks.run import TransferSettings
+from tasks.registry import promote_candidate
+from tasks.tracking import connect
+from tdrop.home import Place
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
-SETTINGS = TransferSettings(
-    methods=("logistic_regression",),
-    method_settings={"logistic_regression": TINY_METHODS["logistic_regression"]},
-    seeds=1,
-    trials=1,
-    passes=10,
-    folds=2,
-    bootstrap=50,
-)
+SETTINGS = cheap("logistic_regression")
 #: In a process of its own, as whoever moved a home would: nothing is remembered of where it was.
 AFTERWARDS = """
 import json, sys
@@ -34,7 +28,7 @@ from flows.transfer import transfer_site
 from tasks.score import score_batch
 from tdrop.home import Place, worker_processes
 from tasks.registry import champion_record, promote_candidate
-from tasks.run import TransferSettings
+from tasks.settings import TransferSettings
 
 home, contracts, batch, settings = sys.argv[1:]
 place = Place.at(home, contracts)
@@ -49,8 +43,6 @@ print(json.dumps({"by": before.by, "scored": scored.scored, "unchanged": bool(ag
 
 
 def test_a_moved_home_promotes_scores_and_finds_everything_done(tmp_path: Path) -> None:
-    from tasks.registry import promote_candidate
-
     place = write_tiny_network(tmp_path / "old")
     transfer(place, "harbour", SETTINGS)
     promote_candidate(place, "harbour", by="Dr A", note="review clinics only")
@@ -75,9 +67,6 @@ def test_a_moved_home_promotes_scores_and_finds_everything_done(tmp_path: Path) 
 
 
 def test_artifacts_that_were_never_in_the_home_stay_where_they_are(tmp_path: Path) -> None:
-    from tasks.tracking import connect
-    from tdrop.home import Place
-
     (tmp_path / "first" / "artifacts").mkdir(parents=True)
     client = connect(Place.at(tmp_path / "first"))
     experiment = client.create_experiment("tdrop a", artifact_location="file:///shared/artifacts")

@@ -7,6 +7,14 @@ import pytest
 from conftest import leave_reports_out, transfer as run_transfer, write_tiny_network
 from hypothesis import given, settings, strategies as st
 
+from flows.validate import check_site
+from tasks.registry import promote_candidate
+from tasks.score import score_batch
+from tdrop.base import Absent
+from tdrop.contracts import Site
+from tdrop.data import read_extract, with_text_ids
+from tdrop.home.status import read_status
+
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
 SITE, BUCKET = "harbour", "hospital-network"
@@ -56,10 +64,6 @@ def place(storage, tmp_path, monkeypatch):
 
 
 def test_a_site_lives_in_object_storage(storage, place, tiny_settings, tmp_path):
-    from tasks.registry import promote_candidate
-    from tasks.score import score_batch
-    from tdrop.home.status import read_status
-
     def transfer():
         return run_transfer(place, SITE, tiny_settings)
 
@@ -86,9 +90,6 @@ def test_a_site_lives_in_object_storage(storage, place, tiny_settings, tmp_path)
 
 
 def test_an_extract_that_is_not_in_the_bucket_is_one_sentence(storage, place):
-    from flows.validate import check_site
-    from tdrop.base import Absent
-
     storage.delete_object(Bucket=BUCKET, Key=f"extracts/{SITE}.csv")
     with pytest.raises(Absent, match=f"s3://{BUCKET}/extracts/{SITE}.csv' does not exist"):
         check_site(place, SITE)
@@ -106,9 +107,6 @@ def test_an_extract_that_is_not_in_the_bucket_is_one_sentence(storage, place):
     numbers=st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=6),
 )
 def test_every_id_comes_through_object_storage(words, numbers, storage, tmp_path):
-    from tdrop.contracts import Site
-    from tdrop.data import read_extract, with_text_ids
-
     pd.DataFrame({"id": words, "x": "1"}).to_csv(tmp_path / "a.csv", index=False)
     pd.DataFrame({"id": pd.array([*numbers, None], dtype="Int64"), "x": 1.5}).to_parquet(tmp_path / "a.parquet")
     for kind, ids in (("csv", words), ("parquet", [*map(str, numbers), None])):

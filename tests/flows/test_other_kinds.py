@@ -8,20 +8,28 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from command import tdrop
 from conftest import SMALL_NET, at, on_server, transfer
 from page_text import Page
 from sklearn.metrics import accuracy_score, log_loss, mean_absolute_error, roc_auc_score, root_mean_squared_error
 
 from flows.audit import audit_site
-from flows.rehearse import require_rehearsable
+from flows.rehearse import rehearse_table
+from tasks.governance import put_to_use
 from tasks.labels import write_list
 from tasks.recalibrate import recalibrate_site
 from tasks.registry import promote_candidate
-from tasks.run import TransferSettings, last_run
+from tasks.run import last_run
 from tasks.score import score_batch
-from tdrop.base import UsageError
+from tasks.settings import TransferSettings
+from tasks.tracking import connect, experiment_id
+from tasks.watch import read_watch
+from tdrop.base import DataError
 from tdrop.evaluate import Evaluation
-from tdrop.home import Place
+from tdrop.home import Place, worker_processes
+from tdrop.watch import rules_of, stand_of
+
+pytestmark = pytest.mark.drawn
 
 METHODS = {"mlp": SMALL_NET, "transductive_dropout": SMALL_NET, "logistic_regression": {"refits": 5}}
 CLASSES = ["green", "yellow", "red"]
@@ -44,8 +52,11 @@ def draw(rows: int, seed: int) -> pd.DataFrame:
     return pd.DataFrame({"id": ids, "age": age, "sex": sex, "urgency": urgency, "stay": stay})
 
 
-def write_network(folder: Path, kind: str) -> Place:
-    """Two sites of one table, the target's outcomes in a file of their own, and a batch of new patients."""
+def write_network(folder: Path, kind: str, teachers: int = 0) -> Place:
+    """Two sites of one table, the target's outcomes in a file of their own, and a batch of new patients.
+
+    With `teachers` further labelled sites, named "east0", "east1" and so on.
+    """
     contracts, column = folder / "data_contracts", "urgency" if kind == "classes" else "stay"
     for part in ("tables", "sites"):
         (contracts / part).mkdir(parents=True)
@@ -55,8 +66,10 @@ def write_network(folder: Path, kind: str) -> Place:
         "subgroups:\n  - {name: sex, title: Sex, column: sex}\n"
     )
     north, south, new = draw(300, 1), draw(150, 2), draw(40, 3)
-    for name, role, frame in (("north", "role: source", north), ("south", "role: target\nsource: north", south)):
-        features = ["id", "age", "sex", *([column] if name == "north" else [])]
+    source = "" if teachers else "\nsource: north"
+    more = [(f"east{number}", "role: source", draw(200, 20 + number)) for number in range(teachers)]
+    for name, role, frame in (("north", "role: source", north), ("south", f"role: target{source}", south), *more):
+        features = ["id", "age", "sex", *([] if name == "south" else [column])]
         frame[features].to_csv(folder / f"{name}.csv", index=False)
         text = f"name: {name}\ntitle: {name.title()}\ntable: ward\n{role}\nlocation: {name}.csv\nsettle_seconds: 0\n"
         (contracts / "sites" / f"{name}.yaml").write_text(text)
@@ -144,11 +157,97 @@ def test_the_numbers_are_scikit_learns(audited):
     assert audit["split"]["source"] > 0
 
 
-def test_it_is_approved_scored_and_recalibrated(audited):
+@pytest.mark.parametrize("kind", ["classes", "continuous"])
+def test_labelled_sites_rehearse_and_the_next_report_quotes_them(kind, tmp_path, session_server):
+    place = write_network(tmp_path, kind, teachers=2)
+    settings = TransferSettings(
+        methods=("mlp", "logistic_regression"), method_settings=METHODS, seeds=1, trials=1, passes=10, bootstrap=50
+    )
+    with on_server(session_server), at(place), worker_processes(0):
+        rehearsal = rehearse_table("ward", settings)
+    assert (rehearsal.failed, rehearsal.not_recorded) == ({}, "")
+    first, numbers = {
+        "classes": ("auroc", {"auroc", "log_loss", "accuracy"}),
+        "continuous": ("rmse", {"rmse", "r2", "coverage"}),
+    }[kind]
+    written = json.loads((place.root / "rehearsals" / "ward" / "rehearsal.json").read_text())
+    for site, own in zip(rehearsal.sites, written["sites"], strict=True):
+        assert set(own["seen"]) == {"site", "n", "variances", *numbers}, "what does not apply is absent"
+        assert site.low <= site.expected <= site.high
+        assert site.regret >= 0
+        evaluation = json.loads(
+            (place.root / "rehearsals/ward/sites" / site.site / "latest/evaluation.json").read_text()
+        )
+        rows = [row for row in evaluation["rows"] if (row["metric"], row["method"]) == (first, site.chosen)]
+        assert site.observed == rows[0]["value"]
+        assert site.error_left is not None
+    assert set(rehearsal.next_site()) == numbers
+    page = Page((place.root / "rehearsals" / "ward" / "rehearsal.html").read_text()).text
+    named = {"classes": "forecast AUROC was off by", "continuous": "forecast root mean squared error was off by"}[kind]
+    for words in (named, "may expect", {"classes": "Accuracy", "continuous": "Interval coverage"}[kind]):
+        assert words in page
+    for absent in ("Net benefit", "Observed / expected", "Calibration slope"):
+        assert absent not in page
+    runs = connect(place).search_runs([experiment_id(place, "ward")], "tags.kind = 'rehearsed'")
+    assert len(runs) == 3
+    assert all(first in run.data.metrics and "rehearsal/off" in run.data.metrics for run in runs)
+    with on_server(session_server):
+        transfer(place, "south", settings)
+    report = Page((place.latest("south") / "report.html").read_text()).text
+    assert named in report
+    assert "What other sites say" in report
+    forecast = json.loads((place.latest("south") / "forecast.json").read_text())
+    assert len(forecast["held_out"]["mlp"]) == 3
+    expected = forecast["next_site"]["mlp"][first]
+    assert expected["low"] < expected["mean"] < expected["high"]
+    (joined,) = [one for one in forecast["answers"] if (one["method"], one["quantity"]) == ("mlp", first)]
+    assert joined["by"]["held_out_sites"] == expected["mean"]
+
+
+def test_outcomes_in_another_unit_or_of_other_classes_stop_the_site(audited):
+    """Label files that are written in another way are not read as if the model were fine."""
     kind, place, _, _ = audited
-    folder = place.root.parent
+    known = pd.read_csv(place.root.parent / "outcomes.csv")
+    other = place.root.parent / "other.csv"
+    if kind == "classes":
+        known["urgency"] = known["urgency"].map(dict(zip(CLASSES, ["yellow", "red", "green"], strict=True)))
+    else:
+        known["stay"] *= 24
+    known.to_csv(other, index=False)
+    with at(place):
+        audited_again = audit_site(place, "south", str(other))
+        words = " ".join([audited_again.summary.reason, *audited_again.summary.things])
+        assert audited_again.summary.verdict == "stop"
+        assert {"classes": "expected to be wrong for", "continuous": "may be in another unit here"}[kind] in words
+        assert audit_site(place, "south", str(place.root.parent / "outcomes.csv")).summary.verdict != "stop"
+
+
+def test_a_class_that_the_table_does_not_name_is_refused_with_what_to_do(audited):
+    kind, place, _, _ = audited
+    known = pd.read_csv(place.root.parent / "outcomes.csv")
+    if kind == "classes":
+        known.loc[known.index % 5 == 0, "urgency"] = "black"
+        known.to_csv(place.root.parent / "black.csv", index=False)
+        with at(place), pytest.raises(DataError, match="refused"):
+            audit_site(place, "south", str(place.root.parent / "black.csv"))
+        why = (place.site("south") / "refused" / "labels.txt").read_text()
+        assert "30 unreadable outcome" in why
+        assert "add a class that the source never showed to the outcome's categories" in why
+
+
+@pytest.fixture(scope="module")
+def in_use(audited):
+    """The same with a champion: kind, place, and the documents that its promotion sealed."""
+    kind, place, _, _ = audited
     with at(place):
         promote_candidate(place, "south", by="somebody", note="a try")
+        return kind, place, put_to_use(place, "south")
+
+
+def test_it_is_scored_and_recalibrated(in_use):
+    kind, place, _ = in_use
+    folder = place.root.parent
+    with at(place):
         scored = score_batch(place, "south", str(folder / "new.csv"))
         found = recalibrate_site(place, "south", str(folder / "outcomes.csv"))
     assert scored.scored == 40
@@ -158,11 +257,63 @@ def test_it_is_approved_scored_and_recalibrated(audited):
     assert found.name in ("as it is", "temperature", "intercept", "intercept and slope")
 
 
-def test_a_watch_and_a_rehearsal_say_that_they_need_risks(audited):
-    from tasks.watch import require_champion
+def test_a_promotion_writes_a_card_and_seals_a_plan_without_what_does_not_apply(in_use):
+    kind, _, documents = in_use
+    card, plan = (Page((documents / name).read_text()).text.lower() for name in ("model_card.html", "change_plan.html"))
+    for page in (card, plan):
+        for absent in ("net benefit", "a risk of", "decision level", "had the outcome", "calibration slope"):
+            assert absent not in page
+    assert {"classes": "accuracy", "continuous": "interval coverage"}[kind] in card
+    assert {"classes": "log loss", "continuous": "squared error"}[kind] in card
+    assert {"classes": "accuracy below", "continuous": "intervals off by more than 0.36"}[kind] in plan
+    assert ("3 ranking" in plan) == (kind == "classes")
 
-    _, place, _, _ = audited
-    with at(place), pytest.raises(UsageError, match="several classes or a number"):
-        require_champion(place, "south")
-    with at(place), pytest.raises(UsageError, match="several classes or a number"):
-        require_rehearsable(place.network(), "ward")
+
+def new_patients(place, kind: str, rows: int, seed: int, changed: bool = False) -> tuple[str, str]:
+    """A batch and its outcomes as two files; where something changed, another class came, or stays are longer."""
+    frame, folder = draw(rows, seed), place.root.parent
+    column = "urgency" if kind == "classes" else "stay"
+    if changed and kind == "classes":
+        frame["urgency"] = frame["urgency"].map(dict(zip(CLASSES, ["yellow", "red", "green"], strict=True)))
+    elif changed:
+        frame["stay"] += 6
+    frame[["id", "age", "sex"]].to_csv(folder / "batch.csv", index=False)
+    frame[["id", column]].to_csv(folder / "came.csv", index=False)
+    return str(folder / "batch.csv"), str(folder / "came.csv")
+
+
+def test_a_watch_is_quiet_while_nothing_changes_and_finds_outcomes_that_contradict(in_use, monkeypatch):
+    kind, place, _ = in_use
+    monkeypatch.setenv("TDROP_HOME", place.home)
+    with at(place):
+        batch, came = new_patients(place, kind, 120, 11)
+        score_batch(place, "south", batch)
+        tdrop("audit", "south", came, "--contracts", place.contracts)
+        quiet = read_watch(place, "south")
+        assert quiet.task == ("classes" if kind == "classes" else "regression")
+        assert quiet.outcomes.patients == 120
+        assert stand_of(quiet) == "quiet", rules_of(quiet)
+        told = pd.read_csv(place.site("south") / "scores" / "patients.csv").set_index("id")
+        known = pd.read_csv(came).set_index("id").loc[told.index]
+        if kind == "classes":
+            events = (told["class"] != known["urgency"]).sum()
+        else:
+            events = (~known["stay"].between(told["low"], told["high"])).sum()
+        assert quiet.outcomes.events == events
+        batch, came = new_patients(place, kind, 120, 12, changed=True)
+        score_batch(place, "south", batch)
+        tdrop("audit", "south", came, "--contracts", place.contracts)
+    document = json.loads(tdrop("watch", "south", "--json", "--contracts", place.contracts))
+    assert document["stand"] == "alarm"
+    assert document["concept_shift"] is True
+    stands = {rule["rule"]: rule["stand"] for rule in document["rules"]}
+    assert (stands["further"], stands["outcomes"]) == ("quiet", "alarm")
+    assert ("ranking" in stands) == (kind == "classes")
+    page = Page(Path(document["page"]).read_text()).text
+    assert {"classes": "more classes are wrong", "continuous": "intervals are too narrow, or values are off"}[
+        kind
+    ] in page
+    assert "the level" not in page
+    assert "alarm (outcomes" in tdrop("status", "--contracts", place.contracts)
+    runs = connect(place).search_runs([experiment_id(place, "ward")], "tags.kind = 'watch'")
+    assert "watch/evidence/further" in runs[0].data.metrics

@@ -11,7 +11,7 @@ from conftest import settle
 
 from flows.commands.look import standing_of
 from tasks.prepare import look_for_changes
-from tasks.run import TransferSettings
+from tasks.settings import TransferSettings
 from tdrop.home import Status, one_at_a_time, write_status
 
 

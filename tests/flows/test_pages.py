@@ -1,64 +1,122 @@
-"""`tdrop ui`: both pages answer, say where they are, and leave no process behind."""
+"""`tdrop ui`: both pages answer, say where they are, ask nobody else, and leave no process behind."""
 
 from __future__ import annotations
 
 import io
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import urllib.request
+from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from command import tdrop
 from waiting import LIMIT_SECONDS, is_gone, wait_until
 
-from flows.orchestration import announced, answers, free_port
-from tdrop.base import TdropError
+from flows.orchestration import announced, answers, free_port, prefect_server, serving
+from tdrop.base import TdropError, Unavailable
 
-TDROP = Path(sys.executable).with_name("tdrop")
+CHROMIUM = shutil.which("chromium")
+FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
+#: Pages by server, as a person walks through them.
+PAGES = {
+    "prefect": ("/", "/dashboard", "/runs", "/deployments", "/flows", "/blocks", "/settings"),
+    "mlflow": ("/", "/#/experiments/0/runs?workflowType=machine_learning", "/#/models", "/#/settings"),
+}
 
 
-@pytest.fixture
-def environment(tmp_path):
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "MLFLOW_TRACKING"))}
-    return {**kept, "TDROP_HOME": str(tmp_path / "home"), "COLUMNS": "200", "PYTHONUNBUFFERED": "1"}
+@dataclass(frozen=True)
+class Served:
+    """A running `tdrop ui`: its process, the folder it runs in, what it said, and the address of each server."""
+
+    process: subprocess.Popen[str]
+    folder: Path
+    said: str
+    addresses: dict[str, str]
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "home"
 
 
-def test_both_pages_answer_until_ctrl_c(environment, tmp_path):
-    prefect, mlflow = free_port(), free_port()
-    command = [str(TDROP), "ui", "--prefect-port", str(prefect), "--mlflow-port", str(mlflow)]
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory):
+    folder = tmp_path_factory.mktemp("served")
+    ports = {"prefect": free_port(), "mlflow": free_port()}
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "MLFLOW_"))}
+    environment = {**ours, "TDROP_HOME": str(folder / "home"), "COLUMNS": "200", "PYTHONUNBUFFERED": "1"}
+    command = [str(Path(sys.executable).with_name("tdrop")), "ui"]
+    command += [word for name, port in ports.items() for word in (f"--{name}-port", str(port))]
     process = subprocess.Popen(
-        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     try:
         said = read_until(process, "Ctrl-C stops both")
-        assert f"export PREFECT_API_URL=http://127.0.0.1:{prefect}/api" in said
-        assert "<html" in fetch(f"http://127.0.0.1:{prefect}/").lower()
-        assert "mlflow" in fetch(f"http://127.0.0.1:{mlflow}/").lower()
-        wait_until(lambda: announced(tmp_path / "home") == f"http://127.0.0.1:{prefect}/api")
-        assert_closed("POST", f"http://127.0.0.1:{prefect}/api/flows/", {"name": "planted"})
-        assert_closed("POST", f"http://127.0.0.1:{mlflow}/api/2.0/mlflow/experiments/create", {"name": "planted"})
-        assert_closed("PUT", f"http://127.0.0.1:{mlflow}/api/2.0/mlflow-artifacts/artifacts/planted.json", {"a": "b"})
-        second = subprocess.run(
-            [str(TDROP), "ui", "--prefect-port", str(free_port()), "--mlflow-port", str(free_port())],
-            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False,
-        )  # fmt: skip
-        assert second.returncode == 1
-        addresses = f"Prefect http://127.0.0.1:{prefect}, MLflow http://127.0.0.1:{mlflow}"
-        assert f"`tdrop ui` is running on {tmp_path / 'home'} already: {addresses}" in second.stderr
-        assert len(second.stderr.strip().splitlines()) == 1
-        assert announced(tmp_path / "home") is not None, "the second took the first one's note away"
+        yield Served(process, folder, said, {name: f"http://127.0.0.1:{port}" for name, port in ports.items()})
     finally:
         process.send_signal(signal.SIGINT)
-        assert process.wait(LIMIT_SECONDS) == 0
-    assert not answers(f"http://127.0.0.1:{prefect}/api/health")
-    assert not answers(f"http://127.0.0.1:{mlflow}/health")
-    assert announced(tmp_path / "home") is None
-    assert {file.name for file in (tmp_path / "home" / "logs").iterdir()} == {"prefect.log", "mlflow.log"}
-    assert {file.name for file in tmp_path.iterdir()} == {"home"}, "something was written beside the home"
+        process.wait(LIMIT_SECONDS)
+
+
+def test_both_pages_answer_and_are_closed_to_others(served):
+    prefect, mlflow = served.addresses.values()
+    assert f"export PREFECT_API_URL={prefect}/api" in served.said
+    assert "<html" in fetch(f"{prefect}/").lower()
+    assert "mlflow" in fetch(f"{mlflow}/").lower()
+    wait_until(lambda: announced(served.home) == f"{prefect}/api")
+    assert_closed("POST", f"{prefect}/api/flows/", {"name": "planted"})
+    assert_closed("POST", f"{mlflow}/api/2.0/mlflow/experiments/create", {"name": "planted"})
+    assert_closed("PUT", f"{mlflow}/api/2.0/mlflow-artifacts/artifacts/planted.json", {"a": "b"})
+
+
+def test_a_second_one_on_the_same_home_is_told_where_the_first_is(served, monkeypatch):
+    monkeypatch.setenv("TDROP_HOME", str(served.home))
+    addresses = "Prefect {prefect}, MLflow {mlflow}".format(**served.addresses)
+    with pytest.raises(TdropError, match=f"`tdrop ui` is running on {served.home} already: {addresses}"):
+        tdrop("ui", "--prefect-port", free_port(), "--mlflow-port", free_port())
+    assert announced(served.home) is not None, "the second took the first one's note away"
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium (apt install chromium) to open pages")
+def test_no_page_asks_a_foreign_host(served):
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS), timeout=LIMIT_SECONDS * 1000)
+        for server, paths in PAGES.items():
+            requests: list[str] = []
+            context = browser.new_context()
+            context.on("request", lambda request, requests=requests: requests.append(request.url))
+            page = context.new_page()
+            page.set_default_timeout(60_000)
+            page.on("websocket", lambda socket, requests=requests: requests.append(socket.url))
+            for path in paths:
+                page.goto(f"{served.addresses[server]}{path}")
+                page.wait_for_function("document.body.innerText.trim().length > 0")
+                # MLflow's page never stops asking its own server; what a page asks of others, it asks as it opens.
+                page.wait_for_timeout(1500)
+            context.close()
+            asked = [url for url in requests if urlsplit(url).scheme in {"http", "https", "ws", "wss"}]
+            assert len(asked) > len(paths)
+            own = urlsplit(served.addresses[server]).netloc
+            assert [url for url in asked if urlsplit(url).netloc != own] == []
+        browser.close()
+
+
+def test_ctrl_c_stops_both_and_leaves_nothing_beside_the_home(served):
+    served.process.send_signal(signal.SIGINT)
+    assert served.process.wait(LIMIT_SECONDS) == 0
+    assert not answers(f"{served.addresses['prefect']}/api/health")
+    assert not answers(f"{served.addresses['mlflow']}/health")
+    assert announced(served.home) is None
+    assert {file.name for file in (served.home / "logs").iterdir()} == {"prefect.log", "mlflow.log"}
+    assert {file.name for file in served.folder.iterdir()} == {"home"}, "something was written beside the home"
 
 
 def assert_closed(method: str, address: str, wanted: dict[str, str]) -> None:
@@ -87,18 +145,14 @@ def fetch(address: str) -> str:
         return str(answer.read().decode())
 
 
-def test_a_port_in_use_is_one_sentence(environment, tmp_path):
+def test_a_port_in_use_is_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.setenv("TDROP_HOME", str(tmp_path / "home"))
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        failed = subprocess.run(
-            [str(TDROP), "ui", "--prefect-port", str(port), "--mlflow-port", str(free_port())],
-            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False,
-        )  # fmt: skip
-    assert failed.returncode == 1
-    assert failed.stderr.startswith(f"tdrop: port {port} for Prefect is in use")
-    assert len(failed.stderr.strip().splitlines()) == 1
+        with pytest.raises(TdropError, match=f"^port {port} for Prefect is in use"):
+            tdrop("ui", "--prefect-port", port, "--mlflow-port", free_port())
 
 
 def test_a_server_dies_with_the_command_that_started_it(tmp_path):
@@ -116,8 +170,6 @@ def test_a_server_dies_with_the_command_that_started_it(tmp_path):
 
 
 def test_a_server_that_stops_while_starting_is_one_sentence(tmp_path):
-    from flows.orchestration import serving
-
     command = [sys.executable, "-c", "raise SystemExit(3)"]
     server = serving("Prefect", command, "http://127.0.0.1:9", tmp_path / "log", {})
     with pytest.raises(TdropError, match=r"Prefect stopped \(exit code 3\); its log is"), server:
@@ -125,9 +177,6 @@ def test_a_server_that_stops_while_starting_is_one_sentence(tmp_path):
 
 
 def test_a_configured_server_that_is_down_is_one_sentence(monkeypatch):
-    from flows.orchestration import prefect_server
-    from tdrop.base import Unavailable
-
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
     with pytest.raises(Unavailable, match=r"127\.0\.0\.1:9/api does not answer"), prefect_server():
         pass

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from conftest import settle, transfer
 
-from tasks.run import TransferSettings
+from tasks.settings import TransferSettings
 from tdrop.home import Place, load_cohort
 
 pytestmark = pytest.mark.usefixtures("prefect_server")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 import httpx
 import pytest
-from conftest import write_tiny_network
-from separate_process import small_transfer
+from conftest import PROJECT, write_tiny_network
 from waiting import LIMIT_SECONDS
 
 from flows.orchestration import free_port, prefect_command, serving
@@ -62,9 +62,12 @@ def test_a_transfer_is_kept_in_a_prefect_server_on_postgres(database, tmp_path):
     place = write_tiny_network(tmp_path)
     port = free_port()
     url = f"http://127.0.0.1:{port}/api"
-    command, environment = small_transfer(place, SITE, url, trials=1, PREFECT_API_DATABASE_CONNECTION_URL=database)
+    command = [sys.executable, "-m", "flows.cli", "transfer", SITE, "--contracts", place.contracts, "--seeds", "1"]
+    command += ["--trials", "1", "--method", "logistic_regression", "--processes", "0"]
+    home = {"TDROP_HOME": place.home, "PREFECT_HOME": str(place.root / "prefect"), "PREFECT_API_URL": url}
+    environment = {**os.environ, **home, "PREFECT_API_DATABASE_CONNECTION_URL": database}
     with serving("Prefect", prefect_command(port), f"{url}/health", tmp_path / "server.log", environment):
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+        done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, done.stderr[-2000:]
         found = {
             kind: httpx.post(f"{url}/{kind}/filter", json={}, timeout=LIMIT_SECONDS).json()

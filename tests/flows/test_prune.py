@@ -12,12 +12,19 @@ import numpy as np
 import pandas as pd
 import pytest
 from command import tdrop
-from conftest import settle, transfer as run_transfer, write_tiny_network
+from conftest import settle, transfer, write_tiny_network
 from filelock import FileLock
 from separate_process import go_on, start_transfer, wait_for_pause
 
+from flows import deployments
+from tasks.prune import made_from
+from tasks.registry import CHAMPION, promote_candidate, restore_champion, version_at
 from tasks.run import last_run
+from tasks.score import find_champion
+from tasks.tracking import EXPERIMENTS, connect
 from tdrop.base import UsageError
+from tdrop.home.place import Place
+from tdrop.home.status import one_at_a_time
 
 
 @pytest.fixture(scope="module")
@@ -38,14 +45,7 @@ def erase(place, site: str) -> str:
     return tdrop("prune", "--erase", site, "--yes", "--contracts", place.contracts)
 
 
-def transfer(place, site, settings):
-
-    return run_transfer(place, site, settings)
-
-
 def runs_of(place, site):
-    from tasks.tracking import EXPERIMENTS, connect
-
     client = connect(place)
     experiments = [each.experiment_id for each in client.search_experiments(filter_string=EXPERIMENTS)]
     return client.search_runs(experiments, f"tags.site = '{site}'", run_view_type=3)
@@ -60,8 +60,6 @@ def test_young_work_is_left_alone(place, tiny_settings):
 
 
 def test_old_work_goes_but_not_the_champions_nor_the_last_reports(place, tiny_settings):
-    from tasks.registry import CHAMPION, promote_candidate, version_at
-
     promote_candidate(place, "harbour", by="Dr Chen", note="a test")
     promoted = version_at(place, "harbour", CHAMPION).run_id
     for passes in (11, 12):
@@ -89,8 +87,6 @@ def test_old_work_goes_but_not_the_champions_nor_the_last_reports(place, tiny_se
 
 def test_the_patients_that_a_champion_was_made_for_stay(place, tiny_settings):
     """Scores are compared with them, also when the report is about newer ones."""
-    from tasks.registry import promote_candidate, restore_champion
-
     compared = last_run(place, "harbour").stages.encoded.path
     unneeded = shutil.copytree(compared, compared.with_name("0" * 32))
     extract = place.root / "demo" / "harbour.csv"
@@ -108,8 +104,6 @@ def test_the_patients_that_a_champion_was_made_for_stay(place, tiny_settings):
 
 
 def test_a_running_site_is_not_pruned(place):
-    from tdrop.home.status import one_at_a_time
-
     with one_at_a_time(place, "harbour"), pytest.raises(UsageError, match="a run of site 'harbour' is under way"):
         prune(place, 0)
 
@@ -141,7 +135,6 @@ def test_another_network_on_the_same_home_is_left_alone(place, tmp_path):
         text = renamed.read_text().replace("name: ", "name: other_").replace("source: ", "source: other_")
         renamed.write_text(text)
     before, runs = sorted((place.root / "store").glob("*/*")), len(runs_of(place, "harbour"))
-    from tdrop.home.place import Place
 
     prune(Place.at(place.home, other), 0)
     assert sorted((place.root / "store").glob("*/*")) == before
@@ -158,8 +151,6 @@ def test_a_no_removes_nothing_and_says_so(place, what, answer):
 
 
 def test_a_source_is_not_erased_from_under_its_targets(place):
-    from tdrop.base import UsageError
-
     with pytest.raises(UsageError, match="source of harbour, hillside"):
         erase(place, "registry")
     with pytest.raises(UsageError, match="did you mean 'harbour'"):
@@ -170,8 +161,6 @@ def test_every_artifact_of_a_site_is_erased_whosever_lie_between(monkeypatch):
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.actions import ArtifactCreate
     from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
-
-    from flows import deployments
 
     monkeypatch.setattr(deployments, "PAGE", 2)
     # Other tests leave hundreds.
@@ -190,10 +179,6 @@ def test_every_artifact_of_a_site_is_erased_whosever_lie_between(monkeypatch):
 
 def test_an_erased_site_leaves_nothing(place, tiny_settings):
     from prefect.client.orchestration import get_client
-
-    from tasks.prune import made_from
-    from tasks.score import find_champion
-    from tasks.tracking import connect
 
     assert place.root / "models" in find_champion(place, "harbour").folder.parents
     ids = pd.read_csv(place.root / "demo" / "harbour.csv")["patient_id"].astype(str).tolist()

@@ -9,19 +9,22 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import TINY_METHODS, transfer, write_tiny_network
+from conftest import cheap, transfer, write_tiny_network
 from scipy.special import expit, logit
 
 from tasks.labels import DRAW, remember_labels, write_list
-from tasks.models import CANDIDATE, LINE, RECALIBRATED_FROM
+from tasks.models import CANDIDATE, LINE, METHOD, RECALIBRATED_FROM
 from tasks.publish import refresh_report
-from tasks.recalibrate import KNOWN, LABELS, METHOD, recalibrate_site
-from tasks.registry import promote_candidate, restore_champion, version_at
-from tasks.run import TransferSettings, last_run
+from tasks.recalibrate import KNOWN, LABELS, recalibrate_site
+from tasks.registry import find_champion, promote_candidate, restore_champion, version_at
+from tasks.run import last_run
 from tasks.score import score_batch
+from tasks.tracking import connect
 from tdrop.base import UsageError
+from tdrop.evaluate import REFIT
 from tdrop.forecast import draw_list
 from tdrop.home import PREDICTIONS, TARGET, load_cohort, load_summary
+from tdrop.served import Served
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
@@ -40,21 +43,12 @@ ROWS = {
 def place(tmp_path_factory):
     """One tiny site, transferred but not promoted."""
     place = write_tiny_network(tmp_path_factory.mktemp("recalibrate"))
-    settings = TransferSettings(
-        methods=("logistic_regression",),
-        method_settings={"logistic_regression": TINY_METHODS["logistic_regression"]},
-        seeds=1,
-        trials=1,
-        passes=10,
-        folds=2,
-        bootstrap=50,
-    )
-    transfer(place, "harbour", settings)
+    transfer(place, "harbour", cheap("logistic_regression"))
     return place
 
 
-def recalibrate(place, labels=None):
-    return recalibrate_site(place, "harbour", None if labels is None else str(labels))
+def recalibrate(place, labels=None, rung=None):
+    return recalibrate_site(place, "harbour", None if labels is None else str(labels), rung)
 
 
 def scored(place):
@@ -82,7 +76,7 @@ def what_changed(place):
 
 def test_without_a_champion_the_candidate_is_recalibrated(place, tmp_path):
     first = version_at(place, "harbour", CANDIDATE).version
-    new = recalibrate(place, labels_by(place, tmp_path / "low.csv", lambda score: expit(score + 1.2)))
+    new = recalibrate(place, labels_by(place, tmp_path / "low.csv", lambda score: expit(score + 1.2)), "intercept")
     assert (new.champion, new.intercept > 0.5) == (str(first), True)
     assert version_at(place, "harbour", CANDIDATE).tags[RECALIBRATED_FROM] == str(first)
     transfer(place, "harbour", last_run(place, "harbour").settings, again=True)
@@ -108,7 +102,7 @@ def test_a_recalibrated_model_is_promoted_scored_and_rolled_back_like_any_other(
     first = scored(place)
     file = labels_by(place, tmp_path / "more.csv", lambda odds: expit(odds + 1.5))
     remember_labels(place, "harbour", file)
-    found = recalibrate(place)
+    found = recalibrate(place, rung="intercept and slope")
     assert found.intercept > 0.5
     assert found.log_loss_after < found.log_loss_before
     candidate = version_at(place, "harbour", CANDIDATE)
@@ -117,7 +111,8 @@ def test_a_recalibrated_model_is_promoted_scored_and_rolled_back_like_any_other(
     assert candidate.tags[KNOWN] == str(found.labels)
     assert len(candidate.tags[LABELS]) == 64
     pd.testing.assert_frame_equal(scored(place), first)  # nobody has promoted it yet
-    assert recalibrate(place, file).version == found.version  # the same again is no other version
+    again = recalibrate(place, file, "intercept and slope")
+    assert again.version == found.version  # the same again is no other version
 
     assert "Approved since the last report by Dr Chen." in what_changed(place)
     promote_candidate(place, "harbour", by="Dr Wu", note="risks were too low")
@@ -137,6 +132,43 @@ def test_a_recalibrated_model_is_promoted_scored_and_rolled_back_like_any_other(
     assert restore_champion(place, "harbour").version == found.champion
     assert f"version {found.champion}, approved earlier by Dr Chen, is in use again" in what_changed(place)
     pd.testing.assert_frame_equal(scored(place), first)
+
+
+def test_revised_effects_and_a_refit_are_promoted_and_scored(place, tmp_path):
+    """Old patients fare far better than the model says: no line mends that."""
+    promote_candidate(place, "harbour", by="Dr Chen", note="before outcomes")
+    first = scored(place).sort_values("id", key=lambda ids: ids.astype(str))
+    target = load_cohort(last_run(place, "harbour").stages.encoded.path / TARGET)
+    target = target.take(np.argsort(target.ids.astype(str)))
+    old = target.X[:, target.features.index("age")] > 70
+    known = pd.read_csv(place.root / "demo" / "harbour_outcomes.csv", dtype=str)
+    chance = pd.Series(expit(logit(first["risk"].to_numpy()) - 3 * old), index=target.ids.astype(str))
+    known = known[known["patient_id"].isin(chance.index)]
+    happened = np.random.default_rng(1).random(len(known)) < chance[known["patient_id"]].to_numpy()
+    file = tmp_path / "old.csv"
+    known.assign(**{known.columns[-1]: happened.astype(int)}).to_csv(file, index=False)
+    with pytest.raises(UsageError, match="there is no rung 'slope'"):
+        recalibrate(place, file, "slope")
+
+    found = recalibrate(place, file)
+    assert (found.name, found.gain_low > 0, found.effects["age"] < -0.1) == ("revised effects", True, True)
+    promote_candidate(place, "harbour", by="Dr Wu", note="old patients")
+    champion = find_champion(place, "harbour")
+    line, before = champion.described.recalibration, first["risk"].to_numpy()
+    wanted = expit(found.intercept + found.slope * logit(before) + line.scale.apply(target.X) @ line.effects)
+    moved = scored(place).sort_values("id", key=lambda ids: ids.astype(str))["risk"].to_numpy()
+    np.testing.assert_allclose(moved, wanted, atol=2e-4)
+
+    refit = recalibrate(place, file, REFIT)
+    assert (refit.name, refit.effects, refit.log_loss_after < 0.7) == (REFIT, {}, True)
+    version = version_at(place, "harbour", CANDIDATE)
+    assert (version.tags[METHOD], version.tags[RECALIBRATED_FROM]) == (REFIT, found.version)
+    metrics = connect(place).get_run(version.run_id).data.metrics
+    assert metrics["out_of_fold/log_loss"] == pytest.approx(refit.log_loss_after, abs=1e-3)
+    promote_candidate(place, "harbour", by="Dr Wu", note="a new model")
+    assert find_champion(place, "harbour").described.outcomes_used
+    assert Served.load(find_champion(place, "harbour").folder).recalibration is None
+    assert np.abs(scored(place).sort_values("id", key=lambda ids: ids.astype(str))["risk"] - moved).max() > 0.01
 
 
 def test_outcomes_of_a_list_are_weighed(place, tmp_path):

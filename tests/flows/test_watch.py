@@ -12,12 +12,21 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from command import tdrop
-from conftest import TINY_METHODS, at, settle, transfer, write_tiny_network
+from conftest import at, cheap, settle, transfer, write_tiny_network
 
-from tasks.run import TransferSettings
+from flows.watch import watch_site
+from tasks import registry
+from tasks.batches import pick_up, retrain_due
+from tasks.governance import CARD_TAG, put_to_use, read_plan
+from tasks.models import CANDIDATE
+from tasks.registry import version_at
+from tasks.score import score_batch
+from tasks.tracking import connect, experiment_id
+from tasks.watch import begin, open_watch, read_watch, require_champion, watch_outcomes
 from tdrop.base import DataError, TdropError, UsageError
 from tdrop.data import simulate
 from tdrop.disclosure import against_the_rules
+from tdrop.home import Place, worker_processes
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
@@ -25,9 +34,7 @@ SITE = "harbour"
 ROWS = {"registry": 1200, "harbour": 500, "hillside": 50, "lakeside": 50}
 
 
-SETTINGS = TransferSettings(
-    methods=("logistic_regression",), method_settings=TINY_METHODS, seeds=1, trials=1, passes=10, bootstrap=50
-)
+SETTINGS = cheap("logistic_regression")
 
 
 @pytest.fixture(scope="module")
@@ -38,26 +45,35 @@ def finished(tmp_path_factory):
     return place
 
 
+@pytest.fixture(scope="module")
+def in_use(finished, tmp_path_factory):
+    """The same with a champion."""
+    copy = copy_of(finished, tmp_path_factory.mktemp("in-use"))
+    with at(copy):
+        promote_candidate(copy)
+    return copy
+
+
+def copy_of(place, folder):
+    shutil.copytree(place.root.parent, folder / "copy", symlinks=True)
+    return Place.at(folder / "copy" / "home", folder / "copy" / "network" / "data_contracts")
+
+
 @pytest.fixture
 def place(finished, tmp_path):
-    from tdrop.home import Place
-
-    shutil.copytree(finished.root.parent, tmp_path / "copy", symlinks=True)
-    copy = Place.at(tmp_path / "copy" / "home", tmp_path / "copy" / "network" / "data_contracts")
+    copy = copy_of(finished, tmp_path)
     with at(copy):
         yield copy
 
 
 @pytest.fixture
-def promoted(place):
-    promote_candidate(place)
-    return place
+def promoted(in_use, tmp_path):
+    copy = copy_of(in_use, tmp_path)
+    with at(copy):
+        yield copy
 
 
 def promote_candidate(place):
-    from tasks import registry
-    from tasks.governance import put_to_use
-
     registry.promote_candidate(place, SITE, by="Dr Chen", note="review clinics only")
     return put_to_use(place, SITE)
 
@@ -69,22 +85,16 @@ def patients(rows=200, seed=5, population="mild", prefix="N"):
 
 
 def score(place, batch, folder):
-    from tasks.score import score_batch
-
     file = folder / "batch.csv"
     batch.drop(columns=["died_10y", "true_risk"]).to_csv(file, index=False)
     return score_batch(place, SITE, str(file))
 
 
 def state_of(place):
-    from tasks.watch import read_watch
-
     return read_watch(place, SITE)
 
 
 def test_there_is_nothing_to_watch_before_a_promotion(place):
-    from tasks.watch import require_champion
-
     with pytest.raises(UsageError, match="has no champion to watch"):
         require_champion(place, SITE)
     assert state_of(place) is None
@@ -115,8 +125,6 @@ def test_no_patient_is_in_the_record(promoted, tmp_path):
 
 
 def test_an_altered_record_is_refused_and_scoring_goes_on(promoted, tmp_path):
-    from tasks.watch import begin
-
     file = promoted.site(SITE) / "watch.json"
     document = json.loads(file.read_text())
     document["state"]["further"]["log_wealth"] = -9.0
@@ -159,8 +167,6 @@ def test_another_population_raises_an_alarm_that_command_status_and_page_show(pr
 
 def watch_runs(place):
     """The runs in MLflow that hold a watch over time."""
-    from tasks.tracking import connect, experiment_id
-
     return connect(place).search_runs([experiment_id(place, "prostate")], "tags.kind = 'watch'")
 
 
@@ -182,7 +188,6 @@ def test_what_leaves_of_a_watch_is_rounded_and_every_number_has_a_rule(place, tm
     assert "69 new" not in page
     [recorded] = watch_runs(place)
     assert against_the_rules("metrics", recorded.data.metrics, 10) == []
-    from tasks.tracking import connect
 
     steps = connect(place).get_metric_history(recorded.info.run_id, "watch/patients")
     assert [step.value for step in steps] == [30, 40], "batches of few are put together"
@@ -194,8 +199,6 @@ def outcomes(frame, file):
 
 
 def test_outcomes_of_batches_are_compared_with_what_those_patients_were_told(promoted, tmp_path):
-    from tasks.watch import watch_outcomes
-
     batch = patients(400)
     score(promoted, batch, tmp_path)
     strangers = patients(20, seed=9, prefix="X")
@@ -219,7 +222,6 @@ def test_an_audit_of_batches_alone_says_how_the_watch_stands(promoted, tmp_path)
 
 def test_the_watch_begins_anew_when_the_same_version_is_promoted_again(promoted, tmp_path):
     from tasks.registry import promote_candidate
-    from tasks.watch import begin
 
     score(promoted, patients(), tmp_path)
     before = state_of(promoted)
@@ -234,7 +236,6 @@ def test_the_watch_begins_anew_when_the_same_version_is_promoted_again(promoted,
 
 def test_a_champion_from_before_the_watch_is_watched_from_its_next_batch(place, tmp_path):
     from tasks.registry import promote_candidate
-    from tasks.watch import open_watch
 
     promote_candidate(place, SITE, by="Dr Chen", note="review clinics only")
     assert open_watch(place, SITE).begun_late
@@ -244,7 +245,6 @@ def test_a_champion_from_before_the_watch_is_watched_from_its_next_batch(place, 
 
 def test_a_batch_that_the_contract_stops_or_of_another_table_changes_nothing(promoted, tmp_path):
     before = state_of(promoted)
-    from tasks.score import score_batch
 
     for name, frame in (
         ("empty", patients(10).drop(columns=["died_10y", "true_risk"]).head(0)),
@@ -299,17 +299,11 @@ def write_batches(place, folder, batches, retrain="propose"):
 
 def run_flow(name="watch"):
     """Runs the flow in this process; returns its last state and what came of it."""
-    from flows.watch import watch_site
-    from tdrop.home import worker_processes
-
     with worker_processes(0):
         return watch_site(SITE, SETTINGS, return_state=True)
 
 
 def test_the_flow_picks_up_batches_raises_an_alarm_once_and_proposes_a_candidate(place, tmp_path):
-    from tasks.models import CANDIDATE
-    from tasks.registry import version_at
-
     inbox, promoted = tmp_path / "inbox", place
     write_batches(promoted, inbox, {})
     promote_candidate(promoted)
@@ -338,8 +332,6 @@ def test_the_flow_picks_up_batches_raises_an_alarm_once_and_proposes_a_candidate
 
 
 def test_a_batch_that_cannot_be_scored_is_told_and_the_others_are_scored(promoted, tmp_path):
-    from tasks.batches import pick_up
-
     write_batches(promoted, tmp_path / "inbox", {"a.csv": patients(40).drop(columns="psa"), "b.csv": patients(30, 6)})
     (tmp_path / "inbox" / "empty.csv").write_text("")
     os.utime(tmp_path / "inbox" / "empty.csv", (0, 0))
@@ -355,8 +347,6 @@ def test_a_batch_that_cannot_be_scored_is_told_and_the_others_are_scored(promote
 def test_patients_of_a_table_count_once_however_often_it_is_read(promoted, tmp_path, monkeypatch):
     from sqlalchemy import create_engine
 
-    from tasks.batches import pick_up
-
     engine = create_engine(f"sqlite:///{tmp_path / 'ward.db'}")
     monkeypatch.setenv("WARD", f"sqlite:///{tmp_path / 'ward.db'}")
     site = Path(promoted.contracts) / "sites" / f"{SITE}.yaml"
@@ -370,8 +360,6 @@ def test_patients_of_a_table_count_once_however_often_it_is_read(promoted, tmp_p
 
 
 def test_picking_up_without_a_place_or_a_folder_is_one_sentence(promoted, tmp_path):
-    from tasks.batches import pick_up
-
     with pytest.raises(UsageError, match="add `batches:` with a folder"):
         pick_up(promoted, SITE)
     write_batches(promoted, tmp_path / "inbox", {})
@@ -383,9 +371,6 @@ def test_picking_up_without_a_place_or_a_folder_is_one_sentence(promoted, tmp_pa
 
 
 def test_a_promotion_seals_a_change_plan_that_the_watch_acts_by(place, tmp_path):
-    from tasks.batches import retrain_due
-    from tasks.governance import read_plan
-
     folder = promote_candidate(place)
     plan = read_plan(place, state_of(place))
     assert [section.title[:2] for section in plan.sections] == ["1.", "2.", "3.", "Ap"]
@@ -408,9 +393,6 @@ def test_a_promotion_seals_a_change_plan_that_the_watch_acts_by(place, tmp_path)
 
 
 def test_a_model_card_holds_facts_with_their_records_and_leaves_after_disclosure(place, tmp_path):
-    from tasks.governance import CARD_TAG
-    from tasks.registry import version_at
-
     contracts = ["--contracts", place.contracts]
     site = Path(place.contracts) / "sites" / f"{SITE}.yaml"
     site.write_text(site.read_text().replace("exempt: true", "threshold: 10"))

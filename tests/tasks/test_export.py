@@ -9,61 +9,22 @@ import re
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from exported_folder import METHOD, METHODS, SHARES, attack_folder, confusion, groups_of
-from report_cases import frames, report_data
+from exported_folder import METHOD, SHARES, SIZES, attack_folder, confusion, draw_report, groups_of, write_folder
 
-from tasks.export import write_numbers
 from tdrop import metrics
 from tdrop.base import Hidden, plain
 from tdrop.choose import Choice
 from tdrop.contracts import Validation
-from tdrop.data import LabelCounts, subgroups_of
-from tdrop.disclosure import against_the_rules, coarse, disclose, rule_of
-from tdrop.evaluate import Evaluation, evaluate_methods
+from tdrop.disclosure import against_the_rules, coarse, rule_of
+from tdrop.evaluate import Evaluation
 from tdrop.metrics import METRICS, subgroup_metrics
-from tdrop.report import ReportData, write_pages
+from tdrop.report import ReportData
 from tdrop.shift import Shift
-
-#: Rows of the sites that are attacked in the ordinary run: a small one, one below and one above a few hundred.
-SIZES = (47, 133, 317)
-
-
-def draw_report(seed: int, rows: int) -> ReportData:
-    """A site with small counts wherever something is counted; none of its counts is round by design."""
-    random = np.random.default_rng(seed)
-    data = report_data(
-        target_rows=rows, source_rows=600, methods=METHODS, method=METHOD, seeds=1, bootstrap=10, exempt=False
-    )
-    y = np.asarray(data.y, dtype=np.float64).copy()
-    missing = int(random.integers(1, 10))
-    y[random.permutation(rows)[:missing]] = np.nan
-    target = frames(600, rows)[1]
-    evaluation = evaluate_methods(
-        "harbour", data.predictions, y, data.site.decision, seeds=range(1), bootstrap=10,
-        subgroups=subgroups_of(target, data.contract),
-    )  # fmt: skip
-    aside, twice = (int(number) for number in random.integers(1, 10, 2))
-    labels = LabelCounts(known=rows - missing, missing=missing, unknown_ids=3)
-    previous = replace(data.previous, patients=rows - 1, labelled=rows - missing - 1)
-    read = rows + aside + twice
-    validation = replace(data.validation, read=read, quarantined=aside, duplicates=twice, findings=())
-    return replace(data, y=y, evaluation=evaluation, validation=validation, labels=labels, previous=previous)
-
-
-def write_folder(data: ReportData, folder: Path, *, page: bool = True) -> ReportData:
-    shown = disclose(data, data.site.disclosure)
-    folder.mkdir()
-    write_numbers(shown, folder)
-    if page:
-        write_pages(shown, folder)
-    return shown
-
 
 # What is true ---------------------------------------------------------------------------------------
 

@@ -10,13 +10,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from flows.commands.look import experiment_pages
+from tasks.recording import log_datasets, recorded_run, save_views
+from tasks.registry import CHAMPION, forget_old
+from tasks.tracking import connect, experiment_id, experiment_name
 from tdrop.home.place import Place
 
 
 def test_a_failed_run_keeps_its_own_error(tmp_path, monkeypatch):
-    from tasks.recording import recorded_run
-    from tasks.tracking import connect, experiment_id
-
     def delete_run(*_):
         raise ConnectionError("MLflow is gone")
 
@@ -29,10 +30,6 @@ def test_a_failed_run_keeps_its_own_error(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("labelled", "first"), [(True, "error_auroc_sd"), (False, "weighted_log_loss")])
 def test_a_view_of_the_methods_comes_with_the_experiment(tmp_path, labelled, first):
     """In the form that MLflow's page reads: a name, times as numbers, the table's state as text."""
-    from flows.commands.look import experiment_pages
-    from tasks.recording import save_views
-    from tasks.tracking import connect, experiment_id
-
     place = Place.at(tmp_path)
     client = connect(place)
     experiment = experiment_id(place, "prostate")
@@ -65,9 +62,6 @@ def test_two_sites_that_name_a_new_source_at_once_are_both_recorded(tmp_path):
     from sqlalchemy import event
     from sqlalchemy.orm import Session
 
-    from tasks.recording import log_datasets
-    from tasks.tracking import connect, experiment_id
-
     place = Place.at(tmp_path)
     client, experiment = connect(place), experiment_id(place, "prostate")
     first, second = (client.create_run(experiment).info.run_id for _ in range(2))
@@ -89,8 +83,6 @@ def test_two_sites_never_log_a_model_at_once(tmp_path, monkeypatch):
     import mlflow.pyfunc
 
     import tasks.models as models
-    from tasks.recording import recorded_run
-    from tasks.tracking import connect, experiment_name
 
     client = connect(Place.at(tmp_path))
     name = experiment_name("prostate")
@@ -123,9 +115,6 @@ def test_two_sites_never_log_a_model_at_once(tmp_path, monkeypatch):
 
 def test_a_model_beyond_the_first_page_keeps_its_run(tiny_network):
     """MLflow shows a hundred models at a time, by name."""
-    from tasks.registry import CHAMPION, forget_old
-    from tasks.tracking import connect, experiment_name
-
     place, artifacts = tiny_network, tiny_network.root / "artifacts"
     client = connect(place)
     experiment = client.create_experiment(experiment_name("prostate"), artifact_location=artifacts.as_uri())

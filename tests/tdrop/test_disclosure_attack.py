@@ -232,6 +232,19 @@ def test_no_value_of_a_patient_follows_from_those_of_all_the_others() -> None:
         assert shifts[0].features[0].target_mean == pytest.approx(float(psa.mean()), abs=float(psa.std()))
 
 
+def test_a_value_that_few_patients_have_does_not_follow_from_the_edges_of_bars() -> None:
+    """One patient has 17 lesions and all others up to four: bars value by value would tell."""
+    random = np.random.default_rng(0)
+    cohorts = [
+        Cohort(site=site, ids=[f"{site}{row}" for row in range(len(lesions))], features=("lesions",),
+               X=lesions[:, None].astype(np.float32))
+        for site, lesions in (("a", random.integers(0, 5, 500)), ("b", np.append(random.integers(0, 5, 200), 17)))
+    ]  # fmt: skip
+    (shown,) = publish(*cohorts).features
+    assert shown.density.edges == (-0.5, 0.5, 1.5, 2.5, 3.5, 4.5)
+    assert len(shown.density.target) == 5
+
+
 def test_the_attack_itself_works() -> None:
     """It recovers a count hidden beside exact ones, which is how counts once left."""
     attack = Attack()

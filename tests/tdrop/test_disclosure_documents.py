@@ -27,6 +27,7 @@ from tdrop.disclosure import (
     disclose_validation,
     shown_count,
 )
+from tdrop.figures import draw_risk_histogram
 from tdrop.metrics import METRICS
 from tdrop.report import SiteSummary, render_details, render_report, report_summary
 from tdrop.shift import Balance, Density, Driver, FeatureShift, Ground, Matching, Shift
@@ -227,8 +228,6 @@ def test_summary_of_a_disclosed_report_keeps_its_sentences(secret_report: Any) -
 
 def test_figures_of_the_export_draw_no_small_bar(secret_report: Any) -> None:
     """Bars of the risk histogram: heights in patients, read back from the drawing, are 0 or at least ten."""
-    from tdrop.figures import draw_risk_histogram
-
     summary = secret_report.predictions["mc_dropout"][0]
     referred = np.zeros(len(summary.mean), dtype=bool)
     svg = draw_risk_histogram(summary, referred, 0.15, 10).svg

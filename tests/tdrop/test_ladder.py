@@ -11,11 +11,12 @@ import scenarios
 from scipy.special import expit
 
 from tdrop import metrics
-from tdrop.base import DataError, UsageError, plain, read
+from tdrop.base import Cohort, DataError, UsageError, plain, read
 from tdrop.evaluate import (
     OWN_MODEL,
     REFIT,
     REVISED,
+    FeatureScale,
     Ladder,
     Placebo,
     choose_prior,
@@ -26,6 +27,7 @@ from tdrop.evaluate import (
     measure_support,
     site_models,
     suggest_recalibration,
+    teach_cohort,
 )
 from tdrop.methods import build
 
@@ -114,15 +116,37 @@ def test_the_ladder_stays_low_where_the_model_is_right_and_climbs_where_only_new
     y = (np.random.default_rng(1).random(len(target)) < truth).astype(float)
     y[600:] = np.nan
     models = site_models([build("logistic_regression", refits=2)], source, target, y)
-    right = climb(y, truth)
-    assert right.recommended in ("as it is", "intercept", "intercept and slope")
-    assert right.rung(right.recommended).log_loss <= right.rung("as it is").log_loss
+    right = climb(y, truth, X=target.X)
+    assert right.recommended in ("as it is", REVISED)
+    assert right.rung(right.recommended).log_loss <= right.rung("as it is").log_loss + 0.002
     # The model as it is has learned the wrong feature: no line mends that.
     wrong = climb(y, expit(2.5 * target.X[:, 1]), models=models)
     assert wrong.recommended in (REFIT, OWN_MODEL)
     assert wrong.rung(wrong.recommended).gain_low > 0
     assert [one.name for one in wrong.rungs] == ["as it is", "intercept", "intercept and slope", REFIT, OWN_MODEL]
     assert read(Ladder, json.loads(json.dumps(plain(wrong)))) == wrong
+
+
+def test_a_refit_joins_the_site_to_several_sources() -> None:
+    source, target = scenarios.no_shift(300, seed=0)
+    pooled = replace(source, origins=np.where(np.arange(300) < 150, "a", "b"))
+    y = (target.X[:, 0] > 0).astype(float)
+    taught = teach_cohort(REFIT, pooled, target, y, np.arange(40))
+    assert (taught.origins[[0, 299, 300]].tolist(), len(taught)) == (["a", "b", target.site], 340)
+
+
+def test_a_scale_that_leaves_with_a_model_tells_no_count() -> None:
+    rng = np.random.default_rng(0)
+    numbers = rng.normal(63.27, 9.4, 2_000)
+
+    def scale(patients: int) -> FeatureScale:
+        X = np.column_stack([numbers, np.arange(2_000) < patients, np.ones(2_000)])
+        return FeatureScale.from_source(Cohort("a", np.arange(2_000), ("age", "rare", "same"), X))
+
+    assert scale(1) == scale(9)
+    assert scale(5).spread == (9.0, 0.2, 0.0)
+    moved = scale(5).apply(np.array([[63.0, 1.0, 1.0], [2_000.0, 0.0, 3.0]]))
+    np.testing.assert_allclose(moved, [[0.0, 5.0, 0.0], [5.0, 0.0, 0.0]])
 
 
 def test_effects_are_revised_where_they_differ_and_left_alone_where_they_do_not() -> None:

@@ -58,14 +58,14 @@ def test_every_method_gets_the_same_number_of_different_trials(name):
     defaults = planned[0].settings()
     for method in planned[1:]:
         for key, value in method.settings().items():
-            assert value in space[key] if key in space else value == defaults[key]
+            assert value in (*space.get(key, ()), defaults[key])
     assert plan_trials(name, budget=12, seed=0) == planned
     assert plan_trials(name, budget=5, seed=0) != plan_trials(name, budget=5, seed=1)
 
 
 def test_a_draw_covers_every_value_evenly():
     planned = plan_trials("mlp", budget=17, seed=3)[1:]
-    counts = Counter(method.weight_decay for method in planned)
+    counts = Counter(method.weight_decay for method in planned if method.weight_decay is not None)
     assert set(counts) == {1e-4, 1e-3, 1e-2, 3e-2}
     assert max(counts.values()) - min(counts.values()) <= 2
 

@@ -21,10 +21,9 @@ from pydantic import Field, model_validator
 from tdrop.base import DataError, OutOfTime, Unavailable
 from tdrop.contracts import Contract, Extract, Record, Selection
 from tdrop.data.locations import Location
-from tdrop.data.readers._duckdb import open_duckdb, parquet_files, scan
 from tdrop.data.readers._event_queries import BIRTH, DAY, DEATH, STATIC, Code, Relations, literal
 from tdrop.data.readers._event_reading import read_events
-from tdrop.data.readers.meds import digest_files
+from tdrop.data.readers.meds import digest_files, open_duckdb, parquet_files, scan
 from tdrop.data.readers.sql import SqlReader
 
 #: Concept ids that no vocabulary has, for what OMOP keeps in tables of its own.

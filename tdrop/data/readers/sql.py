@@ -21,8 +21,8 @@ from sqlalchemy import exc
 from tdrop.base import Absent, DataError, OutOfTime, Unavailable
 from tdrop.contracts import Record
 from tdrop.data import locations
-from tdrop.data.identify import text_of_bytes
 from tdrop.data.locations import Location
+from tdrop.data.values import text_of_bytes
 
 #: Rows fetched at a time.
 CHUNK_ROWS = 50_000

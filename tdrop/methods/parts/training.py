@@ -50,9 +50,12 @@ def train_network(
 ) -> tuple[dict[str, float | None], ...]:
     """Trains `network` in place, with the method's settings; returns the training curve."""
     order, noise, validation_noise = spawn(seed, 3)
-    optimiser = Optimiser(network, method)
+    optimiser = Optimiser(network, method, method.decay_for(len(rows.x), rows.x.shape[1], rows.task))
     batches = _Batches(rows, method.batch, network.members, torch_generator(order))
-    steps, passes = method.count_steps(len(rows.x)), method.validation_passes if method.has_samples else 1
+    steps, passes = (
+        method.count_steps(len(rows.x), rows.x.shape[1], rows.task),
+        method.validation_passes if method.has_samples else 1,
+    )
     pool = network.pool(noise)
     validation_seed = int(validation_noise.integers(2**31))
     history: list[dict[str, float | None]] = []
@@ -141,7 +144,7 @@ class _Batches:
 class Optimiser:
     """Adam with a cosine schedule over one flat vector that holds every weight: one kernel per step."""
 
-    def __init__(self, network: NeuralNetwork, method: NetworkMethod) -> None:
+    def __init__(self, network: NeuralNetwork, method: NetworkMethod, weight_decay: float) -> None:
         parameters = list(network.parameters())
         decayed = {id(parameter) for parameter in network.decayed()}
         self._flat = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
@@ -154,7 +157,7 @@ class Optimiser:
             parameter.data = self._flat[start:end].view_as(parameter)
             parameter.grad = self._gradient[start:end].view_as(parameter)
             if id(parameter) in decayed:
-                self._decay[start:end] = method.weight_decay
+                self._decay[start:end] = weight_decay
             start = end
         self._learning_rate = method.learning_rate
         # Members are clipped together, each to the norm it would be allowed alone.

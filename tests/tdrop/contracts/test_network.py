@@ -215,7 +215,7 @@ KEYS = st.sampled_from(["0", "0.0", '"0.0"', '"0"', "1", "1.0", "yes", "true", '
 LABELS = ("0", "0.0", "1", "1.0", "yes", "true", "2", "02")
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(*[st.dictionaries(KEYS, st.sampled_from(["0", "1", '"0"', "0.0"]), min_size=1, max_size=3)] * 2)
 def test_site_files_that_read_differently_have_other_digests(
     one_folder: Path, first: dict[str, str], second: dict[str, str]

@@ -351,8 +351,20 @@ def test_great_expectations_is_asked_for_rows_only_where_rows_go(monkeypatch: py
     frame.loc[0, "size"] = 99.0
     frame.loc[1, "size"] = 9.5
     check(frame)
-    assert [step for step, _ in asked] == ["SUMMARY", "COMPLETE"]
+    assert [step for step, _ in asked] == ["BASIC", "COMPLETE"]
     assert asked[1][1] == ["size.range"]
+
+
+def test_a_wide_table_is_checked_in_parts_as_it_is_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = clean().drop(columns="start")
+    frame.loc[0, "size"] = 99.0
+    frame.loc[1, "visits"] = -3
+    at_once = check(frame)
+    for most in (1, 4):
+        monkeypatch.setattr(validation_module, "AT_ONCE", most)
+        in_parts = check(frame)
+        assert in_parts.validation == at_once.validation
+        assert in_parts.quarantine.equals(at_once.quarantine)
 
 
 def test_words_hold_no_number_of_patients() -> None:

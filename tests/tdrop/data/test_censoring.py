@@ -15,7 +15,14 @@ from tasks.labels import KnownLabels
 from tdrop.base import Cohort, DataError, LeakError, Summary
 from tdrop.choose import deal_folds, predict_folds, score_trial
 from tdrop.contracts import Decision
-from tdrop.data import FollowUp, chance_still_followed, observed_share, observed_to_horizon, weigh_outcomes
+from tdrop.data import (
+    CensoringModel,
+    FollowUp,
+    chance_still_followed,
+    observed_share,
+    observed_to_horizon,
+    weigh_outcomes,
+)
 from tdrop.evaluate import evaluate_methods, suggest_recalibration
 from tdrop.figures import draw_calibration, draw_follow_up
 from tdrop.home import load_cohort, save_cohort
@@ -76,6 +83,42 @@ def test_weighted_metrics_are_unos_auroc_and_grafs_brier_score() -> None:
     assert mean == pytest.approx(graf, abs=1e-6)
     assert summary.handling == "ipcw"
     assert summary.effective_n < known.sum()
+
+
+def test_a_resample_has_weights_of_its_own() -> None:
+    drawn = draw_followed("heavy, sicker leave", 800, 3)
+    model = CensoringModel(drawn.follow_up, drawn.X)
+    weight, _ = weigh_outcomes(drawn.follow_up, drawn.X, "here", asked="ipcw")
+    np.testing.assert_allclose(model.weights(np.ones((1, 800)))[0], weight, rtol=1e-9)
+    # Without one half of those who left, patients stand for fewer.
+    counts = np.ones((1, 800))
+    counts[0, np.flatnonzero(drawn.follow_up.censored)[::2]] = 0
+    fewer = model.weights(counts)[0]
+    known = np.isfinite(drawn.follow_up.y)
+    kept = counts[0] > 0
+    refitted, _ = weigh_outcomes(drawn.follow_up.take(kept), drawn.X[kept], "here", asked="ipcw")
+    assert refitted is not None
+    assert weight is not None
+    assert fewer[known].mean() == pytest.approx(refitted[known[kept]].mean(), abs=0.1)
+    assert fewer[known].mean() < weight[known].mean() - 0.15
+
+
+@pytest.mark.parametrize("horizon", [2.0, 5.0])
+def test_weighted_metrics_are_those_of_scikit_survival(horizon: float) -> None:
+    peer = pytest.importorskip("sksurv.metrics", reason="scikit-survival is for development alone")
+    random = np.random.default_rng(23)
+    time, codes = random.exponential(4, 600), random.integers(0, 2, 600)
+    risk = np.clip(0.6 - 0.05 * time + random.normal(0, 0.15, 600), 0.01, 0.99).astype(np.float32)
+    some = followed(time, codes, horizon)
+    known = np.isfinite(some.y)
+    weight = np.where(known, 1 / chance_still_followed(some), 0.0)
+    summary = Summary(risk, np.zeros(600, dtype=np.float32), (0.95,), risk[None], risk[None], 1)
+    measured = evaluate_methods("here", {"one": [summary]}, some.y, Decision(), seeds=[0], bootstrap=0, weight=weight)
+    survival = np.array(list(zip(codes == 1, time, strict=True)), dtype=[("event", bool), ("time", float)])
+    auc, _ = peer.cumulative_dynamic_auc(survival, survival, risk.astype(np.float64), horizon)
+    _, brier = peer.brier_score(survival, survival, 1 - risk.astype(np.float64)[:, None], horizon)
+    assert measured.value("one", "auroc") == pytest.approx(auc[0], abs=1e-6)
+    assert measured.value("one", "brier") == pytest.approx(brier[0], abs=1e-6)
 
 
 @pytest.mark.parametrize("design", DESIGNS)

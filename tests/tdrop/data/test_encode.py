@@ -156,7 +156,8 @@ def test_an_indicator_of_missing_values_is_left_out_where_sites_differ_in_them(f
     assert unlike_missing(missing(0.12), missing(0.1), prostate) == ()
     assert unlike_missing(missing(0.12), missing(0.2), prostate) == ("psa",), "more than the table allows"
     assert unlike_missing(missing(0.2), missing(0.3), prostate) == (), "the source has as little"
-    assert unlike_missing(missing(0.5), missing(0.1), prostate) == ("psa",)
+    assert unlike_missing(missing(0.2), missing(0.5), prostate) == ("psa",)
+    assert unlike_missing(missing(0.5), missing(0.1), prostate) == (), "those who still lack it may mean the same"
     # A column that is only filled in has no indicator to leave out.
     assert unlike_missing(frame, frame.assign(stage=None), prostate) == ()
     source = missing(0.3)

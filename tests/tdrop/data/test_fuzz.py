@@ -36,7 +36,7 @@ SITE = {"name": "north", "title": "North", "table": "small", "role": "target", "
         "missing_codes": ["NA"]}  # fmt: skip
 
 
-@many(1000)
+@many(300)
 @given(body=st.lists(PIECES, max_size=40).map("".join))
 def test_every_line_is_a_record_or_broken_or_blank(body: str, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
@@ -105,7 +105,7 @@ def check_every_id(rows: list[tuple[str, str, str]], duplicates: str, ragged: se
     assert used == sorted(rest)
 
 
-@many(60)
+@many(30)
 @given(**FILES)
 def test_every_id_is_in_exactly_one_list(rows: Any, duplicates: str, ragged: set[int], tmp_path: Path) -> None:
     check_every_id(rows, duplicates, ragged, tmp_path)

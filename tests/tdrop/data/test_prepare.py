@@ -23,6 +23,7 @@ from tdrop.data import (
     learn_encoder,
     prepare,
     prepare_frame,
+    read_extract,
     read_labels,
     source_outcome,
     write_demo_network,
@@ -159,8 +160,6 @@ WIDE_SITE = {"name": "wide", "title": "Wide", "table": "wide", "role": "source",
 
 def processor_seconds(path: Path, **options: Any) -> tuple[float, Any]:
     """Reads and prepares a file; processor time, so that other work on the machine does not count."""
-    from tdrop.data import read_extract
-
     site = Site.model_validate(WIDE_SITE | {"location": str(path)} | options)
     start = time.process_time()
     prepared = prepare_frame(read_extract(site, home=path.parent, base=path.parent), wide_contract(), site)
@@ -192,6 +191,27 @@ def test_quarantining_everything_is_no_slower_than_that(tmp_path: Path) -> None:
     seconds, prepared = processor_seconds(tmp_path / "bad.parquet", reader="parquet")
     assert prepared.validation.quarantined == len(prepared.quarantine) == 100_000
     assert seconds <= 6.0
+
+
+def seconds_for_columns(count: int) -> float:
+    """Processor time to check a table of so many columns of labels."""
+    labels = np.random.default_rng(1).choice(["a", "b", "c"], (2_000, count))
+    frame = pd.DataFrame(labels, columns=[f"x{index}" for index in range(count)])
+    frame = frame.assign(id=[f"p{row}" for row in range(len(frame))], y=np.arange(len(frame)) % 2)
+    columns = [{"name": f"x{index}", "type": "categorical", "categories": ["a", "b", "c"]} for index in range(count)]
+    ends = [{"name": "id", "role": "id", "type": "categorical"}, {"name": "y", "role": "label", "type": "binary"}]
+    outcome = {"name": "y", "title": "Y", "column": "y"}
+    table = {"name": "wide", "version": "1", "title": "Wide", "columns": [*ends, *columns], "outcome": outcome}
+    start = time.process_time()
+    prepared = prepare_frame(frame, Contract.model_validate(table), Site.model_validate(WIDE_SITE | {"location": "x"}))
+    assert prepared.validation.used == len(frame)
+    return time.process_time() - start
+
+
+@pytest.mark.slow
+def test_ten_times_the_columns_take_ten_times_as_long() -> None:
+    seconds_for_columns(2)
+    assert seconds_for_columns(400) <= 20 * seconds_for_columns(40)
 
 
 @pytest.mark.slow

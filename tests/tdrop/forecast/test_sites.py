@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.special import expit, logit
+from scipy.special import expit, logit, softmax
+from sklearn.metrics import accuracy_score, log_loss, r2_score, roc_auc_score, root_mean_squared_error
 
-from tdrop.base import Cohort
+from tdrop.base import Cohort, plain, read
 from tdrop.choose import count_folds, deal_folds, site_weights
-from tdrop.forecast import HeldOutSite, expect_next, measure_held_out
+from tdrop.forecast import HeldOutSite, expect_next, measure_held_out, measure_kind
 
 
 def held_out(aurocs, n=1000, rate=0.3) -> list[HeldOutSite]:
@@ -87,3 +88,34 @@ def test_forty_sites_share_ten_folds():
     sizes = np.bincount(fold)
     assert sizes.min() > 0.7 * sizes.max()
     assert all(len(set(fold[source.origins[rows] == site])) == 1 for site in set(source.origins))
+
+
+@pytest.mark.parametrize("task", ["classes", "regression"])
+def test_numbers_of_classes_and_values_at_a_site_are_scikit_learns_with_bootstrap_variances(task) -> None:
+    random = np.random.default_rng(9)
+    rows = 400
+    if task == "classes":
+        predicted = softmax(1.5 * random.standard_normal((rows, 3)), axis=1)
+        y = np.array([random.choice(3, p=own) for own in predicted]).astype(float)
+        own = {
+            "auroc": roc_auc_score(y, predicted, multi_class="ovr"),
+            "log_loss": log_loss(y, predicted),
+            "accuracy": accuracy_score(y, predicted.argmax(axis=1)),
+        }
+    else:
+        predicted = random.normal(10, 3, rows)
+        y = predicted + random.normal(0, 2, rows)
+        own = {"rmse": root_mean_squared_error(y, predicted), "r2": r2_score(y, predicted)}
+    site = measure_kind("a", y, predicted, task)
+    draws = [random.integers(0, rows, rows) for _ in range(300)]
+    resampled = [measure_kind("a", y[drawn], predicted[drawn], task) for drawn in draws]
+    for name, value in own.items():
+        assert site.value(name) == pytest.approx(value)
+        spread = np.std([one.value(name) for one in resampled])
+        # Classes are taken to vary together, which is cautious.
+        assert 0.85 * spread < site.variances[name] ** 0.5 < (1.6 if name == "auroc" else 1.15) * spread
+    assert measure_kind("a", np.ones(5), predicted[:5], task) is None
+    written = plain(site)
+    assert set(written) == {"site", "n", "variances", *own}
+    assert read(HeldOutSite, written) == site
+    assert set(expect_next([site] * 3, 500)) == set(own)

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tdrop.home.environment import prepare_environment
+from tdrop.home import prepare_environment
 
 
 @pytest.mark.parametrize("address", [None, ""])

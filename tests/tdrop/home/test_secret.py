@@ -33,4 +33,4 @@ def test_the_secret_is_for_the_owner_alone_and_made_once(tmp_path: Path) -> None
         digests = set(threads.map(lambda _: keyed(tmp_path, "x"), range(40)))
     assert len(digests) == 1
     assert stat.S_IMODE((tmp_path / SECRET).stat().st_mode) == 0o600
-    assert [file.name for file in tmp_path.iterdir()] == [SECRET]
+    assert {file.name for file in tmp_path.iterdir()} == {SECRET, f"{SECRET}.lock"}

@@ -14,7 +14,7 @@ from tdrop.contracts import load_network
 from tdrop.data import learn_encoder, simulate, subgroups_of
 from tdrop.disclosure import against_the_rules
 from tdrop.report import render_watch, summarise_watch, watch_document, watch_without_counts
-from tdrop.watch import ScoredPatients, WatchState, begin_watch, freeze_scale
+from tdrop.watch import ScoredPatients, WatchState, begin_watch, freeze_scale, relative_loss
 
 NETWORK = load_network(PROJECT / "data_contracts")
 #: Lakeside hides counts under 10, as for real patients; Harbour hides nothing.
@@ -39,7 +39,7 @@ def batch(rows, seed, first, population="mild"):
     review = generator.random(rows) < 0.06
     digests = np.arange(first, first + rows, dtype="<u8")
     return ScoredPatients(
-        *(digests, digests, X, risk, review, LEVEL),
+        *(digests, digests, X, risk, review, relative_loss(risk, LEVEL)),
         filled_in=generator.random(rows) < 0.05,
         set_aside=int(generator.integers(0, 4)),
         groups=subgroups_of(frame, CONTRACT),

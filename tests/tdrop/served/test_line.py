@@ -7,6 +7,7 @@ import pytest
 from scipy.special import expit, logit
 
 from tdrop.base import DataError, Predictive, Summary
+from tdrop.evaluate import FeatureScale
 from tdrop.served.model import CalibrationLine
 
 
@@ -53,6 +54,21 @@ def test_two_lines_after_each_other_are_one(samples):
     before = summary_of(samples)
     np.testing.assert_allclose(second.after(first).move(before).mean, second.move(first.move(before)).mean, rtol=1e-5)
     assert second.after(None) == second
+
+
+def test_features_move_risks_and_two_such_lines_are_one(samples):
+    X = np.random.default_rng(1).normal(size=(40, 2))
+    scale = FeatureScale((0.0, 0.5), (1.0, 2.0))
+    first, second = CalibrationLine(0.3, 0.8, (0.4, -0.2), scale), CalibrationLine(-0.5, 1.1, (0.1, 0.1), scale)
+    before = summary_of(samples)
+    moved = first.move(before, X)
+    added = 0.3 + 0.4 * X[:, 0] - 0.2 * (X[:, 1] - 0.5) / 2
+    np.testing.assert_allclose(moved.mean, expit(added + 0.8 * logit(before.mean.astype(float))), atol=1e-5)
+    assert (moved.low <= moved.high).all()
+    for later in (second, CalibrationLine(-0.5, 1.1)):
+        np.testing.assert_allclose(later.after(first).move(before, X).mean, later.move(moved, X).mean, rtol=1e-5)
+    line = CalibrationLine(0.2)
+    np.testing.assert_allclose(first.after(line).move(before, X).mean, first.move(line.move(before), X).mean, rtol=1e-5)
 
 
 @pytest.mark.parametrize(("intercept", "slope"), [(0.0, 0.0), (0.0, -1.0), (float("nan"), 1.0), (0.0, float("inf"))])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.special import expit, logit
+from scipy.special import expit, logit, softmax
 
-from tdrop.watch import CAUTION_LINE, LINE, Bet, RiskTest, RunningMean
+from tdrop.watch import CAUTION_LINE, LINE, Bet, RiskTest, RunningMean, new_test
 
 HISTORIES, PATIENTS = 150, 3_000
 
@@ -72,6 +72,38 @@ def test_risks_off_by_a_half_are_found_with_their_direction(offset, direction):
     assert test.peak >= np.log(CAUTION_LINE)
     assert test.direction == direction
     assert test.events == y.sum()
+
+
+def simulate_events(generator, task, off, rows=2_400):
+    """Chances as promised and whether outcomes came otherwise; `off` is how wrong the promises are, in log odds."""
+    chance = np.full(rows, 0.05)
+    if task == "classes":
+        chance = 1 - softmax(1.5 * generator.standard_normal((rows, 4)), axis=1).max(axis=1)
+    return (generator.random(rows) < expit(logit(chance) + off)).astype(float), chance
+
+
+@pytest.mark.parametrize(
+    ("task", "off"), [("classes", 0.0), ("classes", 0.1), ("regression", 0.0), ("regression", 0.36)]
+)
+def test_classes_and_numbers_as_promised_raise_at_most_five_in_a_hundred_over_24_looks(task, off):
+    generator = np.random.default_rng(7)
+    alarms = 0
+    for _ in range(HISTORIES):
+        test = new_test(task)
+        event, chance = simulate_events(generator, task, off)
+        for month in np.split(np.arange(len(event)), 24):
+            test = test.add(event[month], chance[month])
+        alarms += test.peak >= np.log(CAUTION_LINE)
+    assert alarms / HISTORIES <= 0.05
+
+
+@pytest.mark.parametrize(("task", "off", "patients"), [("classes", 0.5, 300), ("regression", 1.2, 150)])
+def test_classes_and_numbers_that_contradict_what_was_told_are_found(task, off, patients):
+    generator = np.random.default_rng(8)
+    runs = [simulate_events(generator, task, off, patients) for _ in range(50)]
+    found = [new_test(task).add(event, chance) for event, chance in runs]
+    assert np.mean([test.peak >= np.log(CAUTION_LINE) for test in found]) > 0.5
+    assert {test.direction for test in found} == {"too low"}
 
 
 def test_outcomes_count_the_same_in_any_order():

@@ -17,6 +17,7 @@ from tdrop.watch import (
     begin_watch,
     freeze_scale,
     is_concept_shift,
+    relative_loss,
     rules_of,
 )
 
@@ -36,7 +37,7 @@ def patients(generator, rows, away=1.0, first=10_000, persons=None):
     risk = expit(log_odds)
     review = (risk < LEVEL) & (expit(log_odds + 0.5) >= LEVEL)
     digests = np.arange(first, first + rows, dtype="<u8")
-    return ScoredPatients(digests, digests if persons is None else persons, X, risk, review, LEVEL)
+    return ScoredPatients(digests, digests if persons is None else persons, X, risk, review, relative_loss(risk, LEVEL))
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +71,12 @@ def test_the_same_patients_count_once_in_any_order_and_in_any_batches(begun):
     once = begun.add_batch(batch, "2026-02")
     order = np.random.default_rng(3).permutation(200)
     shuffled = ScoredPatients(
-        batch.rows[order], batch.persons[order], batch.X[order], batch.risk[order], batch.review[order], LEVEL
+        batch.rows[order],
+        batch.persons[order],
+        batch.X[order],
+        batch.risk[order],
+        batch.review[order],
+        batch.loss[order],
     )
     assert begun.add_batch(shuffled, "2026-02").further == once.further
     twice = once.add_batch(shuffled, "2026-03")
@@ -96,7 +102,7 @@ def test_an_empty_batch_changes_no_rule_and_one_of_other_features_is_refused(beg
     assert empty.further == begun.further
     odd = patients(np.random.default_rng(6), 5)
     with pytest.raises(DataError, match="2 features and the watch of version 1 was begun with 3"):
-        begun.add_batch(ScoredPatients(odd.rows, odd.persons, odd.X[:, :2], odd.risk, odd.review, LEVEL), "2026-02")
+        begun.add_batch(ScoredPatients(odd.rows, odd.persons, odd.X[:, :2], odd.risk, odd.review, odd.loss), "2026-02")
 
 
 def outcomes_of(generator, state, rows, offset):
@@ -151,7 +157,9 @@ def test_thousands_of_batches_leave_a_short_history_that_forgets_no_patient(begu
     state = begun
     for i in range(1_000):
         one = slice(i, i + 1)
-        few = ScoredPatients(pool.rows[one], pool.persons[one], pool.X[one], pool.risk[one], pool.review[one], LEVEL)
+        few = ScoredPatients(
+            pool.rows[one], pool.persons[one], pool.X[one], pool.risk[one], pool.review[one], pool.loss[one]
+        )
         state = state.add_batch(few, "2026-02")
     assert len(state.history) <= MOST_MOMENTS
     assert sum(moment.patients for moment in state.history) == state.patients == 1_000

@@ -1,0 +1,146 @@
+"""New patients of a site: which batches were scored since the promotion, and their patients in place of the extract.
+
+`sites/<site>/picked_up.json` remembers which batches were scored.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from tasks.registry import find_champion
+from tdrop.base import DataError, UsageError, plain, read_record
+from tdrop.contracts import Batches, Reader, Site
+from tdrop.data import Prepared, fingerprint, prepare
+from tdrop.home import Place, ResolvedSite, file_digest, write_private
+
+#: What is remembered, and the new patients that a transfer was asked for.
+FILE, NEW_PATIENTS = "picked_up.json", "new_patients.parquet"
+
+
+@dataclass(frozen=True)
+class PickedBatch:
+    """A batch that was scored.
+
+    Attributes:
+        name: Of its file, or `query`.
+        path: Where the file was; empty for a query.
+        digest: sha256 of its contents.
+        when: When it was scored.
+        champion, promoted: What scored it, and when that was promoted.
+    """
+
+    name: str
+    path: str
+    digest: str
+    when: str
+    champion: str
+    promoted: str
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What is remembered of a site's batches.
+
+    Attributes:
+        batches: Those that were scored, oldest first.
+        proposed: When the champion was promoted for whose new patients a candidate was trained last; empty before.
+        extract: Digest of the site's own extract at that time.
+    """
+
+    batches: tuple[PickedBatch, ...] = ()
+    proposed: str = ""
+    extract: str = ""
+
+
+def read_memory(place: Place, site: str) -> Memory:
+    file = place.site(site) / FILE
+    return read_record(Memory, file) if file.is_file() else Memory()
+
+
+def write_memory(place: Place, site: str, memory: Memory) -> None:
+    write_private(place.site(site) / FILE, json.dumps(plain(memory), indent=1) + "\n")
+
+
+def require_batches(site: Site) -> Batches:
+    """Where a site's batches come from; a UsageError says how to write it down."""
+    if site.batches is None:
+        raise UsageError(
+            f"site '{site.name}' does not say where new patients come from; add `batches:` with a folder, or with a "
+            f"table or query, to {site.file}"
+        )
+    return site.batches
+
+
+def as_extract(site: Site, places: Batches) -> Site:
+    """The site with its batches' table or query in the place of its extract."""
+    return site.model_copy(update={"reader": places.reader, "location": None, "number_rows": False})
+
+
+def prepare_batch(site: ResolvedSite, places: Batches, path: str) -> Prepared:
+    if path:
+        return prepare(site.site, site.network, home=site.place.root, file=Path(path))
+    return prepare(as_extract(site.site, places), site.network, home=site.place.root, batch=True)
+
+
+def with_new_patients(site: ResolvedSite) -> ResolvedSite:
+    """The site with the patients of its batches since the promotion in the place of its extract; without outcomes.
+
+    They are written to `sites/<site>/new_patients.parquet`, in the contract's columns.
+    """
+    champion, places = find_champion(site.place, site.name), require_batches(site.site)
+    memory = read_memory(site.place, site.name)
+    batches = [batch for batch in memory.batches if batch.promoted == champion.promoted]
+    if not batches:
+        raise UsageError(
+            f"site '{site.name}' has no batch since version {champion.version} was promoted; `tdrop watch {site.name} "
+            "--pick-up` scores those that came"
+        )
+    frames = [_rows_of(site, places, batch) for batch in {batch.path: batch for batch in batches}.values()]
+    rows = pd.concat(frames, ignore_index=True).drop_duplicates(site.contract.id_column)
+    file = site.place.site(site.name) / NEW_PATIENTS
+    file.touch(mode=0o600)
+    rows.to_parquet(file, index=False)
+    harmonised: dict[str, Any] = {name: {} for name in ("renames", "units", "categories", "missing_codes")}
+    update = {"location": str(file), "reader": Reader(kind="parquet"), "labels": None, "settle_seconds": 0.0}
+    return replace(site, site=site.site.model_copy(update={**harmonised, **update, "number_rows": False}))
+
+
+def _rows_of(site: ResolvedSite, places: Batches, batch: PickedBatch) -> pd.DataFrame:
+    """The checked rows of a batch that was scored, read once more."""
+    if batch.path and not Path(batch.path).is_file():
+        raise DataError(
+            f"a batch of site '{site.name}' that was scored is not in its folder any more; put it back, or put the new "
+            f"patients into the extract and run `tdrop transfer {site.name}`"
+        )
+    frame = prepare_batch(site, places, batch.path).frame
+    if site.site.number_rows:
+        # Rows of two files may have the same number.
+        ids = site.contract.id_column
+        frame = frame.assign(**{ids: [f"{batch.digest[:8]}-{patient}" for patient in frame[ids]]})
+    return frame
+
+
+def remember_proposal(site: ResolvedSite) -> None:
+    """Writes down that a candidate was trained for the new patients of the present champion."""
+    place, champion = site.place, find_champion(site.place, site.name)
+    own = fingerprint(place.network().site(site.name), home=place.root, base=site.network.base)
+    write_memory(place, site.name, replace(read_memory(place, site.name), proposed=champion.promoted, extract=own))
+
+
+def stands_for(site: ResolvedSite, target_data: str, extract: str) -> bool:
+    """Whether a run on new patients still stands for a site whose own extract has not changed since.
+
+    Args:
+        site: The site.
+        target_data: Digest of the extract that its last run read.
+        extract: Digest of its own extract now.
+    """
+    file = site.place.site(site.name) / NEW_PATIENTS
+    if not file.is_file() or read_memory(site.place, site.name).extract != extract:
+        return False
+    return file_digest(file) == target_data

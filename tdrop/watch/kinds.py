@@ -1,0 +1,144 @@
+"""What a patient was told, and how much doubt there is, in a form that one set of rules can watch for every outcome.
+
+A prediction promises with which chance the outcome lies outside a range, which outcomes can contradict:
+
+    it happens or not   outside [0, 0], so it happened; the chance is the risk
+    several classes     outside [c, c], c the likeliest class, so c is wrong; the chance is one minus its probability
+    a number            outside its interval; the chance is one minus the interval's level
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tdrop.base import Doubles, Floats, Summary, Task
+from tdrop.metrics import DecisionLevels, expected_error, expected_loss, likeliest, referred_by_level
+from tdrop.watch.patients import ScoredPatients
+from tdrop.watch.rules import OFFSETS, TOLERATED, RiskTest
+
+
+@dataclass(frozen=True)
+class WatchedKind:
+    """How the rules speak of one kind of outcome.
+
+    Attributes:
+        predictions: What patients are told.
+        event: What an outcome shows of a patient, after a share: "21% of 300 patients ...".
+        too_low: What it means that chances are too low.
+        too_high: What it means that they are too high.
+        review: Who is for review, after a share of patients.
+        loss: What rule 2 compares beside the share for review, before a share.
+        review_title: The former in a figure.
+        loss_title: The latter in a figure.
+        quality: What the sealed forecast is compared with; empty where rule 3 has no such part.
+        quality_question: What that part asks.
+        tolerated: Log odds by which chances may be off without an alarm.
+        offsets: Those that the test of outcomes looks for.
+    """
+
+    predictions: str
+    event: str
+    too_low: str
+    too_high: str
+    review: str
+    loss: str
+    review_title: str
+    loss_title: str
+    quality: str = ""
+    quality_question: str = ""
+    tolerated: float = TOLERATED
+    offsets: tuple[float, ...] = OFFSETS
+
+
+WATCHED_KINDS: Mapping[Task, WatchedKind] = MappingProxyType(
+    {
+        "binary": WatchedKind(
+            predictions="risks",
+            event="had the outcome",
+            too_low="risks are too low",
+            too_high="risks are too high",
+            review="the interval reaches the level for",
+            loss="the expected loss as a share of the highest there is",
+            review_title="Interval reaches the level",
+            loss_title="Expected loss, of the highest",
+            quality="AUROC",
+            quality_question="Do the risks still rank patients as was forecast?",
+        ),
+        "classes": WatchedKind(
+            predictions="classes' probabilities",
+            event="had another class than the likeliest",
+            too_low="more classes are wrong than their probabilities say",
+            too_high="fewer classes are wrong than their probabilities say",
+            review="an error is as likely as for the reviewed ones before for",
+            loss="the expected share of wrong classes",
+            review_title="For review by expected error",
+            loss_title="Expected share of wrong classes",
+            quality="accuracy",
+            quality_question="Is the likeliest class right as often as was forecast?",
+        ),
+        # Coverage from 93 to 96.5% is what a 95% interval is asked for.
+        "regression": WatchedKind(
+            predictions="intervals",
+            event="had an outcome outside their interval",
+            too_low="intervals are too narrow, or values are off",
+            too_high="intervals are too wide",
+            review="the sd is as large as for the reviewed ones before for",
+            loss="the sd's mean place among those the model was made for (50% is as before)",
+            review_title="For review by the sd",
+            loss_title="Place of the sd",
+            tolerated=0.36,
+            offsets=(0.7, 1.0, 1.5),
+        ),
+    }
+)
+
+
+def new_test(task: Task) -> RiskTest:
+    """The test of outcomes before the first one."""
+    return RiskTest(tolerated=WATCHED_KINDS[task].tolerated, offsets=WATCHED_KINDS[task].offsets)
+
+
+def sorted_doubts(summary: Summary) -> Doubles:
+    """Expected errors of those the model was made for, ascending (patients,); empty where a level decides instead."""
+    return np.zeros(0) if summary.task == "binary" else np.sort(expected_error(summary))
+
+
+def describe_patients(
+    rows: NDArray[Any], persons: NDArray[Any], X: Floats, summary: Summary, decision: DecisionLevels, doubts: Doubles
+) -> ScoredPatients:
+    """A batch as the watch sees it.
+
+    Args:
+        rows: Keyed digests of the patients' ids (patients,).
+        persons: Keyed digests of the persons they are (patients,).
+        X: Encoded features (patients, features).
+        summary: What they were told.
+        decision: What the site decides by.
+        doubts: Of those the model was made for, `sorted_doubts`.
+    """
+    mean = summary.mean.astype(np.float64)
+    if summary.task == "binary":
+        review = referred_by_level(summary, decision)
+        return ScoredPatients(rows, persons, X, mean, review, relative_loss(mean, decision.risk_level))
+    doubt = expected_error(summary)
+    # As many as the clinic can look at were for review among those the model was made for.
+    review = doubt > np.quantile(doubts, 1 - decision.capacity) if len(doubts) else np.zeros(len(doubt), dtype=bool)
+    if summary.task == "classes":
+        places = likeliest(mean).astype(np.float64)
+        return ScoredPatients(rows, persons, X, doubt, review, doubt, places, places)
+    both_sides = [np.searchsorted(doubts, doubt, side) for side in ("left", "right")]
+    loss = np.mean(both_sides, axis=0) / max(1, len(doubts))
+    low, high = summary.interval(decision.interval_level)
+    chance = np.full(len(mean), 1 - decision.interval_level)
+    return ScoredPatients(rows, persons, X, chance, review, loss, low, high)
+
+
+def relative_loss(risk: NDArray[Any], level: float) -> Doubles:
+    """Expected loss of acting on risks (rows,) as a share of the highest there is, which a risk at the level has."""
+    return expected_loss(risk, level) / (level * (1 - level))
