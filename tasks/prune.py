@@ -16,6 +16,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from tasks.run import RUN, read_run
+from tdrop.base import PARSING
 from tdrop.home import MANIFEST, SOURCE, TARGET, Place, stage_digest
 from tdrop.served import model_name
 
@@ -128,6 +129,7 @@ def _sites_in(stage: StoredStage) -> set[str]:
     for name in (SOURCE, TARGET):
         with (
             suppress(OSError, ValueError, KeyError, EOFError, BadZipFile),
+            PARSING,
             np.load(stage.folder / name, allow_pickle=False) as cohort,
         ):
             sites.add(str(cohort["site"]))

@@ -21,6 +21,7 @@ from .errors import (
     used_up as used_up,
 )
 from .records import (
+    PARSING as PARSING,
     Amount as Amount,
     Count as Count,
     Hidden as Hidden,

@@ -127,14 +127,12 @@ def read_record(kind: type[_Record], path: Path) -> _Record:
     return read(kind, json.loads(path.read_text(encoding="utf-8")))
 
 
-_READING_ARRAYS = Lock()
+# Held by whatever reads numpy arrays or parses Python: both call Python's own parser, which before 3.11.9 occasionally
+# raises a SystemError ("recursion depth mismatch") when two threads use it.
+PARSING = Lock()
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """Reads an .npz file whole, without pickle.
-
-    One file at a time: numpy parses headers with `ast.literal_eval`, which in Python 3.11 occasionally raises a
-    SystemError ("recursion depth mismatch") when two threads call it.
-    """
-    with _READING_ARRAYS, np.load(path, allow_pickle=False) as arrays:
+    """Reads an .npz file whole, without pickle; numpy parses the arrays' headers with `ast.literal_eval`."""
+    with PARSING, np.load(path, allow_pickle=False) as arrays:
         return {name: arrays[name] for name in arrays}

@@ -15,7 +15,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, cast
 
-from tdrop.base import FitError, UsageError, did_you_mean
+from tdrop.base import PARSING, FitError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from tdrop.base import Fitted, Method
@@ -138,7 +138,9 @@ def _class_text(name: str, attribute: str) -> str:
     """A text of a method's class, read from its file without importing it: a report names methods and fits none."""
     spec = find_spec(_module_of(name))
     if spec is not None and spec.origin is not None:
-        for node in ast.walk(ast.parse(Path(spec.origin).read_bytes())):
+        with PARSING:
+            tree = ast.parse(Path(spec.origin).read_bytes())
+        for node in ast.walk(tree):
             match node:
                 case ast.AnnAssign(target=ast.Name(id=target), value=ast.Constant(value=str(text))):
                     if target == attribute:

@@ -25,6 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from tdrop.base import (
     INTERVAL_LEVEL,
+    PARSING,
     Cohort,
     Doubles,
     FitError,
@@ -193,7 +194,8 @@ def load_estimators(content: bytes, method: str, trusted: Sequence[str] = ()) ->
     from skops.io.exceptions import UntrustedTypesFoundException
 
     try:
-        estimators = skops.io.loads(content, trusted=list(trusted))
+        with PARSING:
+            estimators = skops.io.loads(content, trusted=list(trusted))
     except UntrustedTypesFoundException as error:
         raise FitError(f"method '{method}': the saved model holds types that are not trusted ({error})") from None
     except (BadZipFile, KeyError, ValueError, TypeError, AttributeError, ImportError) as error:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 from fractions import Fraction
+from threading import Event, Thread
 
 import numpy as np
 import pytest
 from method_cases import fit_quick, quick, small_cohorts
 from sklearn.base import BaseEstimator
+from sklearn.linear_model import LogisticRegression
 
-from tdrop.base import Cohort, FitError
+from tdrop.base import PARSING, Cohort, FitError, read_arrays
 from tdrop.methods import load, method_names
 from tdrop.methods.gradient_boosting import METHOD
 from tdrop.methods.parts.fitted import MODEL_FORM, canonical_bytes, coarse_scaling, coarse_shares, learn_scaling
@@ -137,3 +139,25 @@ def test_a_saved_forest_counts_no_patients(tmp_path):
         assert not any(tree.nodes["count"].any() for trees in inside["_predictors"] for tree in trees)
         baseline = inside["_baseline_prediction"]
         assert baseline == pytest.approx(np.round(baseline, 3), abs=0)
+
+
+@pytest.mark.parametrize("reader", ["models", "arrays"])
+def test_one_thread_at_a_time_reads_arrays(tmp_path, reader):
+    # Python before 3.11.9 raises a SystemError now and then when two threads parse; numpy parses each array's header.
+    content = dump_estimators([LogisticRegression().fit(np.eye(4), [0, 1, 0, 1])])
+    np.savez(tmp_path / "arrays.npz", a=np.eye(2))
+    ended = Event()
+
+    def run() -> None:
+        if reader == "models":
+            load_estimators(content, "logistic_regression")
+        else:
+            read_arrays(tmp_path / "arrays.npz")
+        ended.set()
+
+    with PARSING:
+        thread = Thread(target=run, daemon=True)
+        thread.start()
+        assert not ended.wait(0.3)
+    thread.join()
+    assert ended.is_set()
