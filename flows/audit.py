@@ -159,7 +159,8 @@ def ladder_sentence(ladder: Ladder) -> str:
         said = f"{many} no change of the risks"
     else:
         interval = "" if rung.gain_low is None else f" ({rung.gain_low:.3f} to {rung.gain_high:.3f})"
-        said = f"{many}: {rung.name} (log loss out of fold {rung.log_loss:.3f}, a gain of {rung.gain:.3f}{interval})"
+        gain = "a gain of" if rung.gain > 0 else "so few outcomes cannot show a gain yet:"
+        said = f"{many}: {rung.name} (log loss out of fold {rung.log_loss:.3f}, {gain} {rung.gain:.3f}{interval})"
     more = [point for point in ladder.curve if point.name == ladder.recommended and point.labels > ladder.n]
     if not more:
         return f"{said}."

@@ -3,8 +3,9 @@
 The rungs are the model as it is; an intercept; intercept and slope; revised effects; a refit in which the site's own
 patients are one more source; and a model of the site's own. Each is cross-fitted on the known outcomes: nobody's
 outcome was used for the risk that is compared with it. Revised effects hold the rungs below them as special cases and
-shrink to them, so they are taken wherever they change anything. A new model is taken only where it is better by more
-than two standard errors, patient by patient: with few outcomes the lowest of many losses is luck.
+shrink to them, so they are taken wherever they change anything; from TRUSTED_FROM outcomes on only where they gained on
+patients they were not fitted to. A new model is taken only where it is better by more than two standard errors, patient
+by patient: with few outcomes the lowest of many losses is luck.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ REVISED, REFIT, OWN_MODEL = "revised effects", "refit with the site's own patien
 RUNGS = (AS_IT_IS, INTERCEPT, SLOPE, REVISED, REFIT, OWN_MODEL)
 #: A change is worth a new version where it gains at least so much log loss if it is right.
 WORTH_A_CHANGE = 0.0005
+#: Outcomes from which on a change must have gained out of fold: with fewer the sign of that gain is mostly luck, and
+#: asking for it would give away more than it saves (docs/LABELS.md).
+TRUSTED_FROM = 100
 #: Standard errors by which a new model must be ahead of the model it replaces.
 AHEAD_TO_REPLACE = 2.0
 #: A new model is fitted from this many known outcomes of the rarer kind on: with fewer, a fold may have none.
@@ -173,13 +177,13 @@ def climb(
         raise DataError("no outcome is known: a ladder needs at least one; look some patients up first")
     patients = _Known(outcome, value, weight, None if X is None else np.asarray(X, dtype=np.float64)[known], prior)
     risks: dict[str, Doubles] = {AS_IT_IS: value}
-    taken = AS_IT_IS
+    worth_it, furthest = False, AS_IT_IS
     if len(known) > 1:
         fold, everybody = deal_at_random(len(known), RECALIBRATION_FOLDS, seed), np.arange(len(known))
         risks |= {name: _cross_fit(partial(patients.move, name), everybody, fold) for name in patients.moves}
         furthest = patients.moves[-1]
         moved = patients.move(furthest, everybody, everybody)
-        taken = furthest if _gain_if_right(moved, value, weight) >= WORTH_A_CHANGE else AS_IT_IS
+        worth_it = _gain_if_right(moved, value, weight) >= WORTH_A_CHANGE
     events = int(outcome.sum())
     refused = _refuse_models(events, len(known))
     if not refused:
@@ -189,6 +193,9 @@ def climb(
     rungs = [_describe(name, loss, losses[AS_IT_IS], weight) for name, loss in losses.items()]
     rungs += [Rung(name, None, why_not=refused) for name in models or {} if name not in losses]
     curve = _expect(patients, losses, draws, seed) if draws else ()
+    if len(known) >= TRUSTED_FROM:
+        worth_it = worth_it and _is_ahead(losses[furthest], losses[AS_IT_IS], weight, 0.0)
+    taken = furthest if worth_it else AS_IT_IS
     return Ladder(len(known), events, tuple(rungs), _recommend(taken, losses, weight), curve)
 
 

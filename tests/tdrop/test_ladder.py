@@ -166,6 +166,18 @@ def test_effects_are_revised_where_they_differ_and_left_alone_where_they_do_not(
     assert choose_prior(False, (0.9, -1.1, 1.0))[0] == pytest.approx(1.0, abs=0.05)
 
 
+@pytest.mark.parametrize(("n", "asked"), [(99, False), (100, True), (400, True)])
+def test_a_change_that_gained_nothing_is_recommended_to_few_outcomes_alone(n: int, asked: bool) -> None:
+    ladders = []
+    for seed in range(40):
+        y, risk, _ = draw(n, 0.0, seed=seed)
+        X = np.random.default_rng([seed, 1]).normal(size=(n, 4))
+        ladders.append(climb(y, risk, X=X, draws=0, seed=seed))
+    lost = [one for one in ladders if one.recommended != "as it is" and one.rung(one.recommended).gain <= 0]
+    assert any(one.rung(REVISED).gain <= 0 for one in ladders)
+    assert bool(lost) != asked
+
+
 def test_new_models_wait_for_enough_outcomes_and_say_so() -> None:
     source, target = scenarios.no_shift(300, seed=0)
     y, risk, _ = draw(300, 0.0)
