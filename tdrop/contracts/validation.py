@@ -6,11 +6,9 @@ and only where some did. Every row is then used, quarantined, or a duplicate.
 
 from __future__ import annotations
 
-import gc
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
@@ -162,21 +160,9 @@ def _said_already(item: Expectation, counts: Mapping[str, int], rows: int) -> bo
 def _great_expectations() -> Any:
     """The package, with its telemetry off; imported here because it takes longer than most commands."""
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
-    with _without_collecting():
-        import great_expectations
+    import great_expectations
+
     return great_expectations
-
-
-@contextmanager
-def _without_collecting() -> Iterator[None]:
-    """Half a million objects are made and stay: visiting them again and again would take a quarter of the import."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
 
 
 def run_expectations(

@@ -1,5 +1,4 @@
 from .digests import (
-    SECRET as SECRET,
     SealedFile as SealedFile,
     canonical as canonical,
     digest_of as digest_of,
@@ -39,7 +38,6 @@ from .interrupt import (
     Interrupted as Interrupted,
     clear_interrupt as clear_interrupt,
     interrupt_requested as interrupt_requested,
-    on_interrupt as on_interrupt,
     raise_if_interrupted as raise_if_interrupted,
     request_interrupt as request_interrupt,
 )
@@ -55,10 +53,8 @@ from .place import (
     write_private as write_private,
 )
 from .pool import (
-    busy_seconds as busy_seconds,
     collect_rarely as collect_rarely,
     compute as compute,
-    reset_spans as reset_spans,
     side_by_side as side_by_side,
     warm_up as warm_up,
     worker_processes as worker_processes,
@@ -93,7 +89,6 @@ from .store import (
     Ref as Ref,
     Store as Store,
     code_digest as code_digest,
-    program_digest as program_digest,
     site_stage as site_stage,
     stage as stage,
     stage_digest as stage_digest,
