@@ -92,9 +92,9 @@ def _of_bet(rule: str, bet: Bet | None, crossed: Stand) -> RuleStanding:
 
 def _standing(rule: str, patients: int, now: float, peak: float, lines: Mapping[Stand, float]) -> RuleStanding:
     """How a rule stands by its logarithmic wealth now and at its highest; `lines` has the gravest first."""
-    stand = next((stand for stand, line in lines.items() if peak >= float(np.log(line))), "quiet")
+    crossed: list[Stand] = [stand for stand, line in lines.items() if peak >= float(np.log(line))]
     evidence, highest, line = (float(value / np.log(10)) for value in (now, peak, np.log(max(lines.values()))))
-    return RuleStanding(rule, stand, patients, evidence, highest, line)
+    return RuleStanding(rule, crossed[0] if crossed else "quiet", patients, evidence, highest, line)
 
 
 def _ranking(state: WatchState) -> Stand:
