@@ -42,13 +42,9 @@ class KnownPatients:
     """Everyone whom the watch has met, one row per patient.
 
     Attributes:
-        rows: Keyed digests of their ids (patients,).
-        persons: The same of the persons they are; as `rows` where a table names none (patients,).
-        risk: The chance that the champion promised: of the outcome, of a wrong class, of lying outside (patients,).
+        rows, persons, risk, low, high: As of `ScoredPatients`.
         outcome: Whether it came so, 0 or 1; -1 while that is not known, -2 where the outcome went into the model and
             tests nothing (patients,).
-        low: Lower ends of what was told (patients,); empty where outcomes are 0 or 1.
-        high: Upper ends (patients,).
     """
 
     rows: _packed("<u8") = field(default_factory=lambda: np.zeros(0, dtype="<u8"))  # type: ignore[valid-type]
