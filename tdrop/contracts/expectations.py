@@ -158,7 +158,7 @@ def _holds(condition: Condition, table: pd.DataFrame, contract: Contract) -> pd.
     values: pd.Series = table[column.name]
     present = values.notna()
     if test == "missing":
-        return (present != value).astype(object)
+        return pd.Series(present != value).astype(object)
     if isinstance(value, OtherColumn):
         value = table[value.column]
         present &= value.notna()
