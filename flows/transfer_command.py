@@ -21,7 +21,7 @@ from flows.orchestration import prefect_server
 from flows.printer import Printer, repeat
 from tasks.settings import TransferSettings
 from tdrop.base import TdropError, Unavailable, UsageError, did_you_mean, plain
-from tdrop.home import Place, worker_processes
+from tdrop.home import Place, busy_seconds, reset_spans, worker_processes
 from tdrop.methods import COMMITTEE, label, method_names
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ def run_transfer(
         from flows.transfer import SiteFailed, Transferred, transfer_network, transfer_sites
 
         ready = time.monotonic()
+        reset_spans()
         run: Any = partial(transfer_sites, new_patients=new_patients) if len(sites) == 1 else transfer_network
         results = run(list(sites), settings, again, workers.sites_at_once, scheduler)
         elapsed = time.monotonic() - ready
@@ -114,7 +115,8 @@ def run_transfer(
         console.print(sentence, style="red", markup=False)
     _show(place, done, console)
     _say_next(done, contracts, console)
-    console.remark(f"{elapsed:.0f} s after a start-up of {ready - started:.0f} s.")
+    if workers.runner == "processes":  # what a cluster's workers spent is not known here
+        _show_time(console, elapsed, ready - started)
     problems = failed | {site: result.not_recorded for site, result in done.items() if result.not_recorded}
     if counted := [sentence for site, sentence in problems.items() if site not in may_stop]:
         raise TdropError("; ".join(dict.fromkeys(counted)))
@@ -231,6 +233,16 @@ def _cell(evaluation: Evaluation, method: str, chosen: str) -> str:
         return f"{referred:,.0f}{mark}" if referred is not None else ""
     error = evaluation.value(method, "error_auroc_sd")
     return f"{auroc:.3f} ({'n/a' if error is None else f'{error:.3f}'}){mark}"
+
+
+def _show_time(console: Printer, elapsed: float, start_up: float) -> None:
+    """Prints how the time was spent: fitting and sampling, or everything around it."""
+    busy = min(busy_seconds(), elapsed)
+    share = (elapsed - busy) / elapsed if elapsed else 0.0
+    console.remark(
+        f"{elapsed:.0f} s after a start-up of {start_up:.0f} s: {busy:.0f} s fitting and sampling, "
+        f"{elapsed - busy:.0f} s orchestration ({share:.0%})."
+    )
 
 
 @contextmanager

@@ -38,8 +38,10 @@ from .place import (
     write_private as write_private,
 )
 from .pool import (
+    busy_seconds as busy_seconds,
     collect_rarely as collect_rarely,
     compute as compute,
+    reset_spans as reset_spans,
     side_by_side as side_by_side,
     warm_up as warm_up,
     worker_processes as worker_processes,

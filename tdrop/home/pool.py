@@ -48,6 +48,7 @@ TRIES = 3
 _pool: WorkerPool | None = None
 #: Whether somebody has decided how many worker processes there are.
 _decided = False
+_spans: list[tuple[float, float]] = []
 
 
 class WorkerPool:
@@ -64,7 +65,7 @@ class WorkerPool:
     def _start(self) -> ProcessPoolExecutor:
         return ProcessPoolExecutor(1, CONTEXT, initializer=_start_worker, initargs=(self._lifeline,))
 
-    def run(self, fn: Callable[..., R], args: Any, kwargs: Any) -> R:
+    def run(self, fn: Callable[..., R], args: Any, kwargs: Any) -> tuple[float, float, R]:
         """Runs a picklable function in the next idle worker; a worker that dies is replaced and the fit tried again."""
         worker = self._idle.get()
         try:
@@ -72,7 +73,7 @@ class WorkerPool:
                 raise_if_interrupted()
                 try:
                     with _ignoring_ctrl_c():
-                        future = worker.submit(fn, *args, **kwargs)
+                        future = worker.submit(_timed, fn, args, kwargs)
                     return future.result()
                 except (BrokenProcessPool, OSError, EOFError):
                     # Whoever forks the workers may be about to die with this one.
@@ -145,7 +146,12 @@ def warm_up() -> None:
 def compute(fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Runs a picklable function in a worker process, or here when no pool is open."""
     raise_if_interrupted()
-    return fn(*args, **kwargs) if _pool is None else _pool.run(fn, args, kwargs)
+    if _pool is None:
+        start, end, result = _timed(fn, args, kwargs)
+    else:
+        start, end, result = _pool.run(fn, args, kwargs)
+    _spans.append((start, end))
+    return result
 
 
 def side_by_side(fn: Callable[..., R], calls: Sequence[tuple[Any, ...]], done: Callable[[], None]) -> list[R]:
@@ -208,3 +214,23 @@ def _exit_with_parent(lifeline: Connection) -> None:
     """Ends this worker when its parent's end of the pipe closes: nobody would ever send it work again."""
     lifeline.poll(None)
     os._exit(1)
+
+
+def _timed(fn: Callable[..., R], args: Any, kwargs: Any) -> tuple[float, float, R]:
+    start = time.time()
+    result = fn(*args, **kwargs)
+    return start, time.time(), result
+
+
+def reset_spans() -> None:
+    """Forgets the fits recorded so far."""
+    _spans.clear()
+
+
+def busy_seconds(spans: Sequence[tuple[float, float]] | None = None) -> float:
+    """Seconds during which at least one fit ran, of this process unless given; overlaps count once."""
+    total, reached = 0.0, 0.0
+    for start, end in sorted(_spans if spans is None else spans):
+        total += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return total

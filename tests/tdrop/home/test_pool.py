@@ -1,4 +1,4 @@
-"""Work runs in worker processes or in place."""
+"""Work runs in worker processes or in place, and overlapping work counts once."""
 
 from __future__ import annotations
 
@@ -32,6 +32,10 @@ def test_work_runs_in_place_without_a_pool():
 def test_zero_processes_work_in_place():
     with pool.worker_processes(0):
         assert pool.compute(os.getpid) == os.getpid()
+
+
+def test_overlapping_work_counts_once():
+    assert pool.busy_seconds([(0.0, 4.0), (1.0, 2.0), (3.0, 6.0), (10.0, 11.0)]) == pytest.approx(7.0)
 
 
 def test_a_worker_that_dies_costs_nothing_but_time(tmp_path):
