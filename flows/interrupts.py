@@ -73,7 +73,7 @@ def _stop() -> None:
     # What is interrupted in a thread or a finaliser prints tracebacks that nobody can act on.
     sys.unraisablehook = lambda _: None
     threading.excepthook = lambda _: None
-    home: Any = sys.modules.get("tdrop.home.interrupt")
+    home: Any = sys.modules.get("tdrop.home.progress")
     if home is not None:
         home.request_interrupt()
 

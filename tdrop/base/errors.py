@@ -143,7 +143,7 @@ def _own_place(error: BaseException) -> str:
     trace = error.__traceback__
     while trace is not None:
         path = Path(trace.tb_frame.f_code.co_filename)
-        if _OWN_PACKAGES & set(path.parts[-4:-1]) and "site-packages" not in path.parts and path.name != "step.py":
+        if _OWN_PACKAGES & set(path.parts[-4:-1]) and "site-packages" not in path.parts:
             place = f"{path.parent.name}/{path.name}:{trace.tb_lineno}"
         trace = trace.tb_next
     return place

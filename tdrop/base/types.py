@@ -69,6 +69,13 @@ def three_decimals(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
+#: What a cohort has one of per row, and its type.
+_ONE_PER_ROW: Mapping[str, Any] = {
+    **{"ids": None, "y": np.float32, "persons": np.int64},
+    **{"origins": str, "weight": np.float32},
+}
+
+
 @dataclass(frozen=True)
 class Cohort:
     """The patients of one site, encoded: finite numbers, one row per patient, or several rows of some persons.
@@ -101,7 +108,6 @@ class Cohort:
     weight: Floats | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "ids", np.asarray(self.ids))
         object.__setattr__(self, "features", tuple(self.features))
         object.__setattr__(self, "classes", tuple(map(str, self.classes)))
         if tuple(feature.name for feature in self.described) != self.features:
@@ -109,15 +115,9 @@ class Cohort:
             known = {feature.name: feature for feature in self.described}
             described = tuple(known.get(name) or Feature(name, name) for name in self.features)
             object.__setattr__(self, "described", described)
-        object.__setattr__(self, "X", np.ascontiguousarray(self.X, dtype=np.float32))
-        if self.y is not None:
-            object.__setattr__(self, "y", np.ascontiguousarray(self.y, dtype=np.float32))
-        if self.persons is not None:
-            object.__setattr__(self, "persons", np.asarray(self.persons, dtype=np.int64))
-        if self.origins is not None:
-            object.__setattr__(self, "origins", np.asarray(self.origins, dtype=str))
-        if self.weight is not None:
-            object.__setattr__(self, "weight", np.ascontiguousarray(self.weight, dtype=np.float32))
+        for name, kind in {"X": np.float32, **_ONE_PER_ROW}.items():
+            if (values := getattr(self, name)) is not None:
+                object.__setattr__(self, name, np.asarray(values, dtype=kind, order="C"))
         self._check()
 
     def _check(self) -> None:
@@ -127,21 +127,16 @@ class Cohort:
         rows, columns = self.X.shape
         if columns != len(self.features):
             raise DataError(f"{where}: X has {columns} columns but {len(self.features)} feature names were given")
-        if self.ids.shape != (rows,):
-            raise DataError(f"{where}: {rows:,} rows of X but ids of shape {self.ids.shape}; give one id per row")
-        if self.y is not None and self.y.shape != (rows,):
-            raise DataError(f"{where}: {rows:,} rows of X but y of shape {self.y.shape}; give one outcome per row")
-        if self.persons is not None and self.persons.shape != (rows,):
-            raise DataError(
-                f"{where}: {rows:,} rows of X but persons of shape {self.persons.shape}; give one number per row"
-            )
-        if self.origins is not None and self.origins.shape != (rows,):
-            raise DataError(f"{where}: {rows:,} rows of X but origins of shape {self.origins.shape}; give one per row")
+        for name in _ONE_PER_ROW:
+            if (values := getattr(self, name)) is not None and values.shape != (rows,):
+                raise DataError(f"{where}: {rows:,} rows of X but {name} of shape {values.shape}; give one per row")
         bad = int((~np.isfinite(self.X)).any(axis=1).sum())
         if bad:
             raise DataError(f"{where}: {bad:,} of {rows:,} rows hold values that are not finite; impute or remove them")
-        if self.weight is not None:
-            self._check_weight(where, rows)
+        if self.weight is not None and self.y is None:
+            raise DataError(f"{where}: weights are of outcomes, and there are none; give both or neither")
+        if self.weight is not None and (bad := int((~np.isfinite(self.weight) | (self.weight < 0)).sum())):
+            raise DataError(f"{where}: {bad:,} of {rows:,} weights are below 0 or not finite; give 0 or more")
         if self.y is not None:
             known = self.y[self.known_rows]
             bad = int((~np.isfinite(known)).sum())
@@ -161,16 +156,6 @@ class Cohort:
             raise DataError(f"{where}: {count} classes are named; name 2 to {MOST_CLASSES} different ones")
         if self.y is not None and not np.isin(self.y[self.known_rows], np.arange(count)).all():
             raise DataError(f"{where}: outcomes of {count} classes must be whole numbers from 0 to {count - 1}")
-
-    def _check_weight(self, where: str, rows: int) -> None:
-        assert self.weight is not None
-        if self.y is None:
-            raise DataError(f"{where}: weights are of outcomes, and there are none; give both or neither")
-        if self.weight.shape != (rows,):
-            raise DataError(f"{where}: {rows:,} rows of X but weights of shape {self.weight.shape}; give one per row")
-        bad = int((~np.isfinite(self.weight) | (self.weight < 0)).sum())
-        if bad:
-            raise DataError(f"{where}: {bad:,} of {rows:,} weights are below 0 or not finite; give 0 or more")
 
     @property
     def known_rows(self) -> Indices:
@@ -200,11 +185,8 @@ class Cohort:
 
     def take(self, rows: Indices | NDArray[np.bool_]) -> Cohort:
         """Returns the patients at `rows` (indices or mask)."""
-        y = None if self.y is None else self.y[rows]
-        persons = None if self.persons is None else self.persons[rows]
-        origins = None if self.origins is None else self.origins[rows]
-        weight = None if self.weight is None else self.weight[rows]
-        return replace(self, ids=self.ids[rows], X=self.X[rows], y=y, persons=persons, origins=origins, weight=weight)
+        held = {name: values for name in ("X", *_ONE_PER_ROW) if (values := getattr(self, name)) is not None}
+        return replace(self, **{name: values[rows] for name, values in held.items()})
 
 
 @dataclass(frozen=True)

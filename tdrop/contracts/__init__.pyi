@@ -1,17 +1,15 @@
 from .events import (
     RANKED_TAKES as RANKED_TAKES,
-    SELECTORS as SELECTORS,
     VALUE_TAKES as VALUE_TAKES,
     Events as Events,
     Index as Index,
     Outcome as Outcome,
-    OutcomeEvents as OutcomeEvents,
     Selection as Selection,
     Window as Window,
     require_horizon as require_horizon,
     span_in_days as span_in_days,
 )
-from .expectations import Expectation as Expectation
+from .expectations import Expectation as Expectation, suite as suite
 from .findings import (
     MEANINGS as MEANINGS,
     Finding as Finding,
@@ -56,4 +54,4 @@ from .table import (
     known_labels as known_labels,
 )
 from .validation import Checked as Checked, validate_rows as validate_rows
-from .yaml_file import parse_yaml as parse_yaml, read_yaml as read_yaml
+from .yaml_file import parse_yaml as parse_yaml

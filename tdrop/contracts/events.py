@@ -81,6 +81,8 @@ class Selection(Record):
         descendants_of: Or codes or concept ids with everything below them in the vocabulary.
     """
 
+    #: Only a column's events may give codes by category.
+    allows_categories: ClassVar[bool] = False
     codes: _Codes = None
     concept_ids: _Codes = None
     descendants_of: _Codes = None
@@ -94,6 +96,8 @@ class Selection(Record):
             raise ValueError(f"{given[0]} names no code")
         if given[0] == "concept_ids" and not all(code.isdecimal() for code in self.listed):
             raise ValueError("concept_ids are whole numbers; write `VOCABULARY/CODE` under codes")
+        if None not in self.by_category and not self.allows_categories:
+            raise ValueError(f"{given[0]} is a list here: categories are for a column's events")
         return self
 
     @property
@@ -122,6 +126,7 @@ class Events(Selection):
             the time since the last.
     """
 
+    allows_categories: ClassVar[bool] = True
     window: Window = Window()
     take: Take = "last"
 
@@ -139,11 +144,6 @@ class Index(Selection):
     washout: Span | None = None
     age: Interval | None = None
 
-    @model_validator(mode="after")
-    def _no_categories(self) -> Self:
-        _refuse_categories(self)
-        return self
-
 
 class OutcomeEvents(Selection):
     """Records after the index that are the outcome.
@@ -156,18 +156,6 @@ class OutcomeEvents(Selection):
 
     within: Span | None = None
     competing: Selection | None = None
-
-    @model_validator(mode="after")
-    def _no_categories(self) -> Self:
-        _refuse_categories(self)
-        if self.competing is not None:
-            _refuse_categories(self.competing)
-        return self
-
-
-def _refuse_categories(selection: Selection) -> None:
-    if None not in selection.by_category:
-        raise ValueError(f"{selection.selector} is a list here: categories are for a column's events")
 
 
 def require_horizon(text: str) -> str:

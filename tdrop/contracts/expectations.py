@@ -1,24 +1,29 @@
 """Compiles a contract to expectations: plain data that Great Expectations runs as it is.
 
-Each expectation carries the rule's name, its severity, and the words that a finding uses when it fails.
+A rule across columns is first marked row by row, and the expectation is about the marks. Each expectation carries the
+rule's name, its severity, and the words that a finding uses when it fails.
 """
 
 from __future__ import annotations
 
-import json
+import operator
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pandas as pd
+
 from tdrop.contracts.record import Interval, Severity
 from tdrop.contracts.table import NUMERIC_TYPES, Column, Condition, Contract, OtherColumn, Rule, known_labels
 
-#: Marks, for each value of a column, whether it could be read: a column beside the column.
-READABLE_SUFFIX = "__readable"
+#: Columns beside the extract's: whether each value of a column could be read, and whether each row keeps a rule.
+READABLE_SUFFIX, HOLDS_SUFFIX = "__readable", "__holds"
 _NOT_NULL, _IN_SET = "expect_column_values_to_not_be_null", "expect_column_values_to_be_in_set"
 _BETWEEN = "expect_column_values_to_be_between"
 _KINDS = {"continuous": "numbers", "count": "whole numbers", "binary": "0 or 1"}
-_SIGNS = {"below": "<", "at_most": "<=", "above": ">", "at_least": ">=", "equals": "==", "differs": "!="}
+_COMPARISONS = {"below": operator.lt, "at_most": operator.le, "above": operator.gt, "at_least": operator.ge}
+#: Tests that hold for the values they name; the others hold for all but these.
+_INSIDE = ("equals", "among")
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,7 @@ def suite(
         elif column.role != "ignored":
             expectations += [_readable(column)] if column.name in marked else []
             expectations += _id_checks(column) if column.role == "id" else _value_checks(column, contract)
-    return expectations + [_rule(rule, contract) for rule in contract.rules if rule.columns <= present]
+    return expectations + [_rule(rule) for rule in contract.rules if rule.columns <= present]
 
 
 def _expect(
@@ -130,67 +135,48 @@ def _value_checks(column: Column, contract: Contract) -> Iterator[Expectation]:
         yield _expect(_IN_SET, column, "categories", words, fix, value_set=values)
 
 
-def _rule(rule: Rule, contract: Contract) -> Expectation:
-    kind, kwargs = _statement(rule.then, contract)
-    if rule.when:
-        kwargs["row_condition"] = " and ".join(_query(condition, contract) for condition in rule.when)
-        kwargs["condition_parser"] = "pandas"
+def _rule(rule: Rule) -> Expectation:
+    """A rule across columns, asked of the marks that `mark_rule` makes."""
+    kwargs: dict[str, Any] = {"column": f"{rule.name}{HOLDS_SUFFIX}", "value_set": [True]}
     if rule.allow:
         kwargs["mostly"] = round(1 - rule.allow, 12)
     sentence = f"break the rule that {rule.title}"
-    return Expectation(rule.name, rule.then.column, rule.severity, kind, kwargs, sentence, rule.fix)
+    return Expectation(rule.name, rule.then.column, rule.severity, _IN_SET, kwargs, sentence, rule.fix)
 
 
-def _statement(condition: Condition, contract: Contract) -> tuple[str, dict[str, Any]]:
-    """The expectation that states a condition: its name in Great Expectations and its arguments."""
+def mark_rule(rule: Rule, table: pd.DataFrame, contract: Contract) -> pd.Series:
+    """Whether each row keeps a rule (rows,); nothing where the rule says nothing about the row."""
+    marks = _holds(rule.then, table, contract)
+    for condition in rule.when:
+        marks = marks.where(_holds(condition, table, contract).eq(True), None)
+    return marks
+
+
+def _holds(condition: Condition, table: pd.DataFrame, contract: Contract) -> pd.Series:
+    """Whether a condition holds (rows,); nothing where a value that it compares is missing."""
     column, test, value = contract.column(condition.column), condition.test, condition.value
-    kwargs: dict[str, Any] = {"column": column.name}
-    if isinstance(value, OtherColumn):
-        names = (column.name, value.column) if test in ("above", "at_least") else (value.column, column.name)
-        kwargs = {"column_A": names[0], "column_B": names[1], "or_equal": test in ("at_least", "at_most")}
-        kwargs["ignore_row_if"] = "either_value_is_missing"
-        return "expect_column_pair_values_a_to_be_greater_than_b", kwargs
+    values: pd.Series = table[column.name]
+    present = values.notna()
     if test == "missing":
-        return f"expect_column_values_to_{'' if value else 'not_'}be_null", kwargs
+        return pd.Series(present != value).astype(object)
+    if isinstance(value, OtherColumn):
+        value = table[value.column]
+        present &= value.notna()
     if known_labels(column):
-        return _IN_SET, kwargs | {"value_set": _labels_that(condition, column)}
-    if test in ("equals", "among", "differs", "outside"):
-        negation = "not_" if test in ("differs", "outside") else ""
-        numbers = [float(item) for item in condition.values]
-        return f"expect_column_values_to_{negation}be_in_set", kwargs | {"value_set": numbers}
-    end = "min" if test in ("above", "at_least") else "max"
-    kwargs[f"{end}_value"] = value
-    if test in ("above", "below"):
-        kwargs[f"strict_{end}"] = True
-    return _BETWEEN, kwargs
+        holds = values.isin(_labels_that(condition, column))
+    elif test in _COMPARISONS:
+        holds = pd.Series(_COMPARISONS[test](values, value))
+    else:
+        holds = values.isin([float(item) for item in condition.values]) == (test in _INSIDE)
+    return holds.astype(object).where(present, None)
 
 
 def _labels_that(condition: Condition, column: Column) -> list[Any]:
     """The labels of a column for which the condition holds."""
-    labels, test = known_labels(column), condition.test
-    if test in ("equals", "among", "differs", "outside"):
-        inside = test in ("equals", "among")
-        chosen = [label for label in labels if (label in condition.values) == inside]
-    else:
-        value = condition.value
+    labels, test, value = known_labels(column), condition.test, condition.value
+    if test in _COMPARISONS:
         place = labels.index(f"{value:g}" if isinstance(value, float) else value)
-        parts = {"below": labels[:place], "at_most": labels[: place + 1]}
-        chosen = list((parts | {"above": labels[place + 1 :], "at_least": labels[place:]})[test])
+        chosen = [label for other, label in enumerate(labels) if _COMPARISONS[test](other, place)]
+    else:
+        chosen = [label for label in labels if (label in condition.values) == (test in _INSIDE)]
     return [int(label) for label in chosen] if column.type == "binary" else chosen
-
-
-def _query(condition: Condition, contract: Contract) -> str:
-    """The condition as a pandas query; names and values come from the contract, never from an extract."""
-    column, test, value = contract.column(condition.column), condition.test, condition.value
-    name = f"`{column.name}`"
-    if test == "missing":
-        return f"{name}.isnull()" if value else f"{name}.notnull()"
-    if isinstance(value, OtherColumn):
-        return f"{name} {_SIGNS[test]} `{value.column}`"
-    if known_labels(column):
-        return f"{name} in {json.dumps(_labels_that(condition, column))}"
-    present = f" and {name}.notnull()" if test in ("outside", "differs") else ""
-    if test in ("among", "outside"):
-        numbers = json.dumps([float(item) for item in value])
-        return f"({name} {'in' if test == 'among' else 'not in'} {numbers}{present})"
-    return f"({name} {_SIGNS[test]} {float(value)!r}{present})"

@@ -116,7 +116,8 @@ def load_network(folder: Path | str) -> Network:
     contracts = {name: parse(Contract, document) for name, document in tables.items()}
     sites = {name: _parse_site(document) for name, document in documents.items()}
     for name, site in sites.items():
-        _require_coherent(site, documents[name], sites, contracts)
+        if problems := list(_site_problems(site, sites, contracts)):
+            raise refuse(documents[name], problems)
     digests = {f"tables/{name}": content_digest(document.data) for name, document in tables.items()}
     # Where batches come from changes neither a model nor a report.
     digests |= {
@@ -130,7 +131,8 @@ def parse_site(text: str, name: str, network: Network) -> Site:
     """Returns a site from YAML text that is not (yet) a file of the network."""
     document = _named(parse_yaml(text, network.folder / "sites" / f"{name}.yaml"))
     site = _parse_site(document)
-    _require_coherent(site, document, {**network.sites, name: site}, network.contracts)
+    if problems := list(_site_problems(site, {**network.sites, name: site}, network.contracts)):
+        raise refuse(document, problems)
     return site
 
 
@@ -174,18 +176,10 @@ def _named(document: YamlDocument) -> YamlDocument:
     return document
 
 
-def _require_coherent(
-    site: Site, document: YamlDocument, sites: Mapping[str, Site], contracts: Mapping[str, Contract]
-) -> None:
-    """Refuses a site that does not fit its table or its source."""
-    problems = list(_site_problems(site, sites, contracts))
-    if problems:
-        raise refuse(document, problems)
-
-
 def _site_problems(
     site: Site, sites: Mapping[str, Site], contracts: Mapping[str, Contract]
 ) -> Iterator[tuple[KeyPath, str]]:
+    """Yields what does not fit a site's table or its sources, and where it stands."""
     if site.table not in contracts:
         yield ("table",), f"no table '{site.table}'{did_you_mean(site.table, contracts)}"
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -23,13 +23,9 @@ from tdrop.contracts.record import (
     Severity,
     Share,
     Title,
-    content_digest,
     is_number,
     to_label_keys,
 )
-
-if TYPE_CHECKING:
-    from tdrop.contracts.expectations import Expectation
 
 ColumnType = Literal["continuous", "ordinal", "categorical", "binary", "count"]
 Role = Literal["id", "feature", "label", "ignored"]
@@ -404,22 +400,6 @@ class Contract(Record):
                     yield keys, f"column '{column.name}' is compared with '{label}', which is no number"
 
     @property
-    def digest(self) -> str:
-        """sha256 of everything the contract says; without `index` and `events` what it was before they were known."""
-        content = self.model_dump(mode="json", by_alias=True)
-        for part, key in (
-            (content, "index"),
-            (content["outcome"], "events"),
-            (content["outcome"], "tolerance"),
-            *((c, "events") for c in content["columns"]),
-        ):
-            if part[key] is None:
-                del part[key]
-        if self.outcome.kind == "binary":
-            del content["outcome"]["kind"]
-        return content_digest(content)
-
-    @property
     def task(self) -> Task:
         """What a method predicts."""
         return "regression" if self.outcome.kind == "continuous" else self.outcome.kind
@@ -454,9 +434,3 @@ class Contract(Record):
     def column(self, name: str) -> Column:
         """Returns a column by name."""
         return next(column for column in self.columns if column.name == name)
-
-    def suite(self) -> list[Expectation]:
-        """The contract as expectations, for an extract that holds every column."""
-        from tdrop.contracts.expectations import suite
-
-        return suite(self, self.names, labels=True)

@@ -6,11 +6,9 @@ and only where some did. Every row is then used, quarantined, or a duplicate.
 
 from __future__ import annotations
 
-import gc
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
@@ -19,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from tdrop.base import DataError, Indices, Mask
-from tdrop.contracts.expectations import READABLE_SUFFIX, Expectation, suite
+from tdrop.contracts.expectations import HOLDS_SUFFIX, READABLE_SUFFIX, Expectation, mark_rule, suite
 from tdrop.contracts.findings import About, Finding, Validation, sort_findings, stops
 from tdrop.contracts.record import Severity
 from tdrop.contracts.site import Site
@@ -117,7 +115,17 @@ def _checkable(frame: pd.DataFrame, contract: Contract, marks: Mapping[str, Mask
         table[contract.id_column] = np.where(numbers < 0, np.nan, numbers)
     for name, mask in marks.items():
         table[f"{name}{READABLE_SUFFIX}"] = ~mask
+    for rule in (rule for rule in contract.rules if rule.columns <= set(frame.columns)):
+        try:
+            table[f"{rule.name}{HOLDS_SUFFIX}"] = mark_rule(rule, table, contract)
+        except (TypeError, ValueError):
+            raise _not_run(rule.name, rule.then.column) from None
     return table
+
+
+def _not_run(rule: str, column: str) -> DataError:
+    how = "check its type and the rule in the table's YAML"
+    return DataError(f"rule '{rule}' could not be run on column '{column}'; {how}")
 
 
 def _validation(account: Account, contract: Contract, site: Site, findings: tuple[Finding, ...]) -> Validation:
@@ -162,21 +170,9 @@ def _said_already(item: Expectation, counts: Mapping[str, int], rows: int) -> bo
 def _great_expectations() -> Any:
     """The package, with its telemetry off; imported here because it takes longer than most commands."""
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
-    with _without_collecting():
-        import great_expectations
+    import great_expectations
+
     return great_expectations
-
-
-@contextmanager
-def _without_collecting() -> Iterator[None]:
-    """Half a million objects are made and stay: visiting them again and again would take a quarter of the import."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
 
 
 def run_expectations(
@@ -203,28 +199,19 @@ def run_expectations(
                     for item in part
                 ],
             )
-            batch = definition.get_batch({"dataframe": _columns_of(part, table)})
+            # Each expectation copies the rows of the table that it is given.
+            named = {item.kwargs["column"] for item in part}
+            batch = definition.get_batch({"dataframe": table[[name for name in table if name in named]]})
             results += batch.validate(compiled, result_format=step).results
     by_rule = {result.expectation_config.meta["rule"]: result for result in results}
     return {item.rule: _answer(by_rule[item.rule], item, step) for item in expectations}
-
-
-def _columns_of(expectations: Sequence[Expectation], table: pd.DataFrame) -> pd.DataFrame:
-    """The columns that expectations speak of, or all: each expectation copies the rows of the table it is given."""
-    if any("row_condition" in item.kwargs for item in expectations):
-        return table
-    named = {item.kwargs.get(key) for item in expectations for key in ("column", "column_A", "column_B")}
-    return table[[name for name in table if name in named]]
 
 
 def _answer(result: Any, expectation: Expectation, step: Mapping[str, Any]) -> Any:
     if expectation.type == "expect_column_to_exist":
         return int(not result.success)
     if result.exception_info.get("raised_exception") or "unexpected_count" not in result.result:
-        raise DataError(
-            f"rule '{expectation.rule}' could not be run on column '{expectation.column}'; "
-            "check its type and the rule in the table's YAML"
-        )
+        raise _not_run(expectation.rule, expectation.column)
     if step is _STEP_ROWS:
         return np.asarray(result.result["unexpected_index_list"], dtype=np.int64)
     return 0 if result.success else int(result.result["unexpected_count"])

@@ -31,12 +31,7 @@ from .documents import (
     disclose_trials as disclose_trials,
     disclose_validation as disclose_validation,
 )
-from .evaluation import (
-    disclose as disclose,
-    disclose_evaluation as disclose_evaluation,
-    disclose_rows as disclose_rows,
-)
-from .listing import PUBLISHED as PUBLISHED, against_the_rules as against_the_rules, rule_of as rule_of
+from .evaluation import disclose as disclose, disclose_evaluation as disclose_evaluation, disclose_rows as disclose_rows
 from .shift import disclose_matching as disclose_matching, disclose_shift as disclose_shift
 from .stand_ins import SHARE_LEFT_OUT as SHARE_LEFT_OUT, pick_stand_ins as pick_stand_ins
 from .watch import (

@@ -251,6 +251,7 @@ RULES: Mapping[str, Mapping[str, Sequence[str]]] = {
     # What chance allows is known from the other numbers.
     "Ground": {"count": ("count", "of", "expected"), "stays": ("low", "high")},
     "MovedGroup": {"count": ("n",), "shorter": ("likeness", "before", "after", "moved")},
+    "Matching": {"count": ("retained", "wanted", "effective_n", "within")},
 }
 
 
@@ -269,7 +270,7 @@ _HOW: Mapping[str, Callable[[Any, int, float], Any]] = {
 }
 
 
-def by_rule(record: Document, threshold: int, rows: float = 0, **instead: Any) -> Document:
+def by_rule(record: Document, threshold: int, rows: float = 0, /, **instead: Any) -> Document:
     """Returns a record with its numbers by their rules, or as `instead` says.
 
     Args:

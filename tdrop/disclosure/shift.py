@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -28,8 +29,10 @@ from tdrop.disclosure.cells import (
 )
 from tdrop.shift import Balance, Density, Driver, FeatureShift, Matching, Shares, Shift
 
-#: Of a continuous feature: source_mean, target_mean, pooled_sd, smd and distance.
+#: What is said of a feature in numbers.
+MOMENTS = ("source_mean", "target_mean", "pooled_sd", "smd", "distance")
 Moments = tuple[float | None, float | None, float | None, float | None, float | None]
+NO_MOMENTS: Moments = (None, None, None, None, None)
 
 
 def disclose_shift(shift: Shift, policy: Policy) -> Shift:
@@ -100,7 +103,7 @@ def _means(item: FeatureShift, whole: Density, rows: tuple[int, int], threshold:
         rows: Patients of the source and of the target.
         threshold: Of disclosure.
     """
-    moments = (item.source_mean, item.target_mean, item.pooled_sd, item.smd, item.distance)
+    moments: Any = tuple(getattr(item, name) for name in MOMENTS)
     if len(whole.source) <= FEW_VALUES:
         values = _values(whole.edges)
         sides = [np.array(list(map(to_number, bars)), dtype=np.float64) for bars in (whole.source, whole.target)]
@@ -110,14 +113,14 @@ def _means(item: FeatureShift, whole: Density, rows: tuple[int, int], threshold:
             return _rounded(_moments(values, *tables), (tables[0].sum(), tables[1].sum()), threshold)
 
         if not all(leaves_open(sides[side], partial(publish, side), threshold) for side in (0, 1)):
-            return _with_moments(item, (None,) * 5)
+            return _with_moments(item, NO_MOMENTS)
         moments = _moments(values, *sides)
     return _with_moments(item, _rounded(moments, rows, threshold))
 
 
 def _with_moments(item: FeatureShift, moments: Moments) -> FeatureShift:
-    source, target, sd, smd, distance = moments
-    return replace(item, source_mean=source, target_mean=target, pooled_sd=sd, smd=smd, distance=distance)
+    numbers: Any = dict(zip(MOMENTS, moments, strict=True))
+    return replace(item, **numbers)
 
 
 def _values(edges: Sequence[float]) -> Doubles:
@@ -175,10 +178,10 @@ def _rounded(moments: Moments, rows: tuple[float, float], threshold: int) -> Mom
 def _difference(item: FeatureShift, there: float | None, here: float | None) -> FeatureShift:
     """What follows from two shown shares; a difference of exact ones would give them away."""
     if here is None or there is None:
-        return replace(item, source_mean=None, target_mean=None, pooled_sd=None, smd=None, distance=None)
+        return _with_moments(item, NO_MOMENTS)
     pooled = ((here * (1 - here) + there * (1 - there)) / 2) ** 0.5
     smd = 0.0 if here == there else (here - there) / pooled if pooled else None
-    return replace(item, source_mean=there, target_mean=here, pooled_sd=pooled, smd=smd, distance=abs(here - there))
+    return _with_moments(item, (there, here, pooled, smd, abs(here - there)))
 
 
 def _complete(features: Sequence[FeatureShift]) -> tuple[FeatureShift, ...]:
@@ -231,21 +234,13 @@ def disclose_matching(matching: Matching, shift: Shift, policy: Policy) -> Match
     before = {item.feature: item.smd for item in shift.features}
     rows, logits = to_number(shift.target_rows), matching.propensity
     step = step_of(min(to_number(matching.retained), rows), threshold)
-    return replace(
+    drawn = shown_parts(list(map(to_number, matching.drawn_from.values())), threshold)
+    return by_rule(
         matching,
+        threshold,
         rows=matching.rows[:0],
         balance=tuple(_balance(item, before.get(item.feature), step) for item in matching.balance),
-        retained=shown_count(matching.retained, threshold),
-        wanted=shown_count(matching.wanted, threshold),
-        effective_n=shown_count(matching.effective_n, threshold),
-        within=None if matching.within is None else shown_count(matching.within, threshold),
-        drawn_from=dict(
-            zip(
-                matching.drawn_from,
-                shown_parts(list(map(to_number, matching.drawn_from.values())), threshold),
-                strict=True,
-            )
-        ),
+        drawn_from=dict(zip(matching.drawn_from, drawn, strict=True)),
         overlap=_share(matching.overlap, rows, threshold) if rows else None,
         propensity=None if logits is None else _balance(logits, to_grid(logits.before, step), step),
     )

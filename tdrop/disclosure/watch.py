@@ -21,6 +21,7 @@ from tdrop.disclosure.cells import (
     share_end,
     shown_count,
     shown_share,
+    shown_spread,
     step_of,
     to_number,
 )
@@ -88,7 +89,7 @@ def _feature(mean: FeatureMean, made_for: int, patients: int, threshold: int) ->
         mean,
         before=_feature_mean(mean, mean.before, made_for, threshold),
         now=_feature_mean(mean, mean.now, patients, threshold),
-        spread=float(f"{mean.spread:.1g}"),
+        spread=shown_spread(mean.spread),
     )
 
 

@@ -1,11 +1,3 @@
-from .digests import (
-    SECRET as SECRET,
-    SealedFile as SealedFile,
-    canonical as canonical,
-    digest_of as digest_of,
-    file_digest as file_digest,
-    keyed as keyed,
-)
 from .files import (
     CENSORING as CENSORING,
     ENCODER as ENCODER,
@@ -34,15 +26,6 @@ from .files import (
     save_cohort as save_cohort,
     save_summary as save_summary,
 )
-from .interrupt import (
-    SENTENCE as SENTENCE,
-    Interrupted as Interrupted,
-    clear_interrupt as clear_interrupt,
-    interrupt_requested as interrupt_requested,
-    on_interrupt as on_interrupt,
-    raise_if_interrupted as raise_if_interrupted,
-    request_interrupt as request_interrupt,
-)
 from .place import (
     PRIVATE as PRIVATE,
     Place as Place,
@@ -64,13 +47,19 @@ from .pool import (
     worker_processes as worker_processes,
 )
 from .progress import (
+    SENTENCE as SENTENCE,
     Event as Event,
+    Interrupted as Interrupted,
     advance as advance,
+    clear_interrupt as clear_interrupt,
     emit_progress as emit_progress,
     expect as expect,
+    interrupt_requested as interrupt_requested,
     listen as listen,
+    raise_if_interrupted as raise_if_interrupted,
     reach as reach,
     remove_listeners as remove_listeners,
+    request_interrupt as request_interrupt,
 )
 from .status import (
     Inputs as Inputs,
@@ -91,9 +80,13 @@ from .store import (
     MANIFEST as MANIFEST,
     TIMES as TIMES,
     Ref as Ref,
+    SealedFile as SealedFile,
     Store as Store,
+    canonical as canonical,
     code_digest as code_digest,
-    program_digest as program_digest,
+    digest_of as digest_of,
+    file_digest as file_digest,
+    keyed as keyed,
     site_stage as site_stage,
     stage as stage,
     stage_digest as stage_digest,

@@ -25,7 +25,7 @@ from multiprocessing.connection import Connection
 from typing import Any, ParamSpec, TypeVar
 
 from tdrop.base import FitError
-from tdrop.home.interrupt import on_interrupt, raise_if_interrupted
+from tdrop.home.progress import on_interrupt, raise_if_interrupted
 
 P = ParamSpec("P")
 R = TypeVar("R")

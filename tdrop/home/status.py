@@ -18,8 +18,8 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from tdrop.base import DataError, UsageError, plain, read_record
-from tdrop.home.interrupt import SENTENCE, interrupt_requested
 from tdrop.home.place import PRIVATE, Place, ResolvedSite, write_private
+from tdrop.home.progress import SENTENCE, interrupt_requested
 from tdrop.home.store import program_digest
 
 logger = logging.getLogger(__name__)

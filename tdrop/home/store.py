@@ -5,17 +5,19 @@ a folder named by the digest of those arguments and of this program's source. Ta
 and a digest), never frames or models, so no patient's values reach Prefect.
 
 `@stage("shift")` over `def shift(folder, encoded, seed)` declares one; `shift(site, encoded, seed)` returns its `Ref`.
-`@site_stage` is for functions that also need the site itself.
+`@site_stage` is for functions that also need the site itself. Digests that may leave are keyed with the home's secret.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import hmac
 import inspect
 import json
 import logging
 import os
+import secrets
 import shutil
 import time
 import uuid
@@ -32,8 +34,7 @@ from filelock import FileLock
 from pydantic import Field
 
 from tdrop.base import DataError, plain, read_record, write_json
-from tdrop.home.digests import canonical, digest_of, file_digest, keyed
-from tdrop.home.place import Place, ResolvedSite
+from tdrop.home.place import PRIVATE, Place, ResolvedSite, write_private
 from tdrop.home.pool import compute
 
 logger = logging.getLogger(__name__)
@@ -44,6 +45,42 @@ TIMES = "times.json"
 
 P = ParamSpec("P")
 Record = TypeVar("Record")
+
+
+def canonical(value: Any) -> str:
+    """JSON with sorted keys and no spaces: equal content gives equal text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def digest_of(value: Any) -> str:
+    """The sha256 of a value's canonical JSON."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()
+
+
+def file_digest(file: Path) -> str:
+    """The sha256 of a file."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+#: Below the home. Without it what was made before is not recognised, and other stand-ins are counted in what leaves.
+SECRET = "digest.key"
+
+
+def keyed(home: Path, digest: str) -> str:
+    """A digest as this home tells it.
+
+    Whoever knows all patients of a site but one could compute a plain digest of the rows for every guess about the
+    last, and compare it with the one in a report or in MLflow. One keyed with the home's secret says within the home
+    whether two runs are of the same rows, and to everybody else nothing.
+    """
+    file = home / SECRET
+    if not file.is_file():
+        home.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
+        with FileLock(home / f"{SECRET}.lock", mode=0o600):
+            if not file.is_file():  # of two processes the first one's stays
+                write_private(file, secrets.token_hex(32))
+    return hmac.digest(file.read_bytes(), digest.encode(), "sha256").hex()
 
 
 @dataclass(frozen=True)
@@ -105,8 +142,8 @@ def stage_digest(home: Path, contents: Mapping[str, str]) -> str:
 
 #: Packages whose version decides what a stage holds.
 DECIDING = ("torch", "scikit-learn", "numpy", "pandas", "scipy", "great-expectations")
-#: What only draws: a changed wording must not train every model again.
-DRAWING = ("report", "figures")
+#: What only draws or starts runs: a changed wording must not train every model again.
+NOT_DECIDING = ("tdrop/report/", "tdrop/figures/", "flows/")
 
 
 @cache
@@ -121,30 +158,23 @@ def program_digest() -> str:
     return _digest_files(program_files())
 
 
-def deciding_files() -> list[tuple[str, Path]]:
-    """Names and paths of the source that decides a stage's content."""
-    return [file for file in _files_of(("tdrop", "tasks"), "*.py*") if file[0].split("/")[1] not in DRAWING]
+def deciding_files() -> dict[str, Path]:
+    """By name, the source that decides a stage's content."""
+    source = ((name, file) for name, file in program_files().items() if file.suffix.startswith(".py"))
+    return {name: file for name, file in source if not name.startswith(NOT_DECIDING)}
 
 
-def program_files() -> list[tuple[str, Path]]:
-    """Names and paths of the whole program's files."""
-    return _files_of(("tdrop", "tasks", "flows"), "*")
-
-
-def _files_of(packages: Sequence[str], pattern: str) -> list[tuple[str, Path]]:
-    """Names, the package's first, and paths of a program's files."""
+def program_files() -> dict[str, Path]:
+    """The whole program's files by name, the package's first."""
     project = Path(__file__).parents[2]
-    files = [file for package in packages for file in sorted((project / package).rglob(pattern))]
-    return [(file.relative_to(project).as_posix(), file) for file in files if _is_source(file)]
+    files = [file for package in ("tdrop", "tasks", "flows") for file in sorted((project / package).rglob("*"))]
+    source = (file for file in files if file.is_file() and "__pycache__" not in file.parts)
+    return {file.relative_to(project).as_posix(): file for file in source}
 
 
-def _is_source(file: Path) -> bool:
-    return file.is_file() and "__pycache__" not in file.parts
-
-
-def _digest_files(files: Sequence[tuple[str, Path]]) -> str:
+def _digest_files(files: Mapping[str, Path]) -> str:
     digest = hashlib.sha256(canonical({package: version(package) for package in DECIDING}).encode())
-    for name, file in files:
+    for name, file in files.items():
         digest.update(name.encode())
         digest.update(file.read_bytes())
     return digest.hexdigest()
@@ -264,14 +294,16 @@ class Store:
         incoming.mkdir(parents=True)
         try:
             build(incoming)
-            digest = _seal(self.root.parent, incoming, inputs)
+            contents = _contents(incoming)
+            # The sign of a finished stage. Its inputs lead from a site's rows to whatever was made of them.
+            write_json(incoming / MANIFEST, {"inputs": dict(inputs), "files": contents})
             with suppress(OSError):  # two who waited for a build that failed may both have built it
                 incoming.rename(folder)
             if not folder.is_dir():
                 raise DataError(f"cannot write below '{folder.parent}'; check space and rights")
         finally:
             shutil.rmtree(incoming, ignore_errors=True)
-        return digest
+        return stage_digest(self.root.parent, contents)
 
 
 @contextmanager
@@ -292,28 +324,49 @@ def _contents(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): file_digest(path) for path in files}
 
 
-def _seal(home: Path, folder: Path, inputs: Mapping[str, Any]) -> str:
-    """Writes the manifest, the sign of a finished stage, and returns the digest of the contents.
-
-    The inputs are kept beside the files' digests: they lead from a site's rows to whatever was made of them.
-    """
-    contents = _contents(folder)
-    write_json(folder / MANIFEST, {"inputs": dict(inputs), "files": contents})
-    return stage_digest(home, contents)
-
-
 def _intact(home: Path, folder: Path) -> str | None:
     """The digest of a finished stage, or None when it is absent or was damaged."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        contents = manifest["files"]
+        contents = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
         if contents == _contents(folder):
             return stage_digest(home, contents)
-    except FileNotFoundError:
-        shutil.rmtree(folder, ignore_errors=True)
-        return None
     except (OSError, ValueError, KeyError, TypeError):
         pass
-    logger.warning("stage %s was damaged on disk and is computed again", folder.parent.name)
+    if (folder / MANIFEST).exists():
+        logger.warning("stage %s was damaged on disk and is computed again", folder.parent.name)
     shutil.rmtree(folder, ignore_errors=True)
     return None
+
+
+@dataclass(frozen=True)
+class SealedFile:
+    """A plain document in a file of its own, with a keyed digest of everything that it holds.
+
+    Attributes:
+        home: Whose secret keys the digest.
+        file: Where it is.
+        name: Key of the document in the file.
+        kind: What it is: a digest of one kind is none of another.
+    """
+
+    home: Path
+    file: Path
+    name: str
+    kind: str
+
+    def write(self, document: Any) -> None:
+        """Writes the document, for the owner alone."""
+        sealed = {"seal": self._seal(document), self.name: document}
+        write_private(self.file, json.dumps(sealed, separators=(",", ":"), allow_nan=False) + "\n")
+
+    def read(self) -> Any:
+        """The document; None where it was altered or damaged since it was written."""
+        try:
+            content = json.loads(self.file.read_bytes())
+            document, seal = content[self.name], content["seal"]
+        except (ValueError, TypeError, KeyError):
+            return None
+        return document if seal == self._seal(document) else None
+
+    def _seal(self, document: Any) -> str:
+        return keyed(self.home, f"{self.kind} {digest_of(document)}")

@@ -1,9 +1,4 @@
-from .model import (
-    CalibrationLine as CalibrationLine,
-    Description as Description,
-    Digests as Digests,
-    Served as Served,
-)
+from .model import CalibrationLine as CalibrationLine, Description as Description, Digests as Digests, Served as Served
 from .promotion import (
     ADDED as ADDED,
     BEFORE as BEFORE,

@@ -71,31 +71,17 @@ class Description:
         return self.taught_here or self.recalibration is not None
 
 
-@dataclass(frozen=True)
-class Served:
-    """A model as it is used.
+@dataclass(frozen=True, kw_only=True)
+class Served(Description):
+    """A model as it is used: what stands beside it, and the trained method."""
 
-    Attributes:
-        encoder: Turns contract columns into features, as at the training.
-        fitted: The trained method.
-        decision: Where the site acts.
-        passes: Samples behind each prediction.
-        seed: Decides them.
-        recalibration: Moves the risks, or None where they are as the method gives them.
-    """
-
-    encoder: Encoder
     fitted: Fitted
-    decision: Decision
-    passes: int
-    seed: int
-    recalibration: CalibrationLine | None = None
 
     @classmethod
     def load(cls, folder: Path) -> Self:
         """Reads the folder of a registered version."""
-        said = read_record(Description, folder / SERVED)
-        return cls(said.encoder, load(folder / MODEL), said.decision, said.passes, said.seed, said.recalibration)
+        description = read_record(Description, folder / SERVED)
+        return cls(**vars(description), fitted=load(folder / MODEL))
 
     def summarise(self, cohort: Cohort) -> Summary:
         """Risk, sd and interval of each patient, recalibrated; memory does not grow with rows times passes."""

@@ -1,29 +1,18 @@
-from .kinds import (
+from .numbers import FeatureMean as FeatureMean, GroupPlace as GroupPlace, WatchNumbers as WatchNumbers
+from .patients import (
     WATCHED_KINDS as WATCHED_KINDS,
-    WatchedKind as WatchedKind,
+    ScoredPatients as ScoredPatients,
     describe_patients as describe_patients,
     new_test as new_test,
     relative_loss as relative_loss,
     sorted_doubts as sorted_doubts,
 )
-from .numbers import (
-    FeatureMean as FeatureMean,
-    FeatureSums as FeatureSums,
-    GroupPlace as GroupPlace,
-    WatchNumbers as WatchNumbers,
-)
-from .patients import KnownPatients as KnownPatients, ScoredPatients as ScoredPatients
-from .reference import (
-    TOLERATED_PLACE as TOLERATED_PLACE,
-    DistanceScale as DistanceScale,
-    freeze_scale as freeze_scale,
-)
+from .reference import TOLERATED_PLACE as TOLERATED_PLACE, freeze_scale as freeze_scale
 from .rules import (
     ALPHA as ALPHA,
     CAUTION_LINE as CAUTION_LINE,
     LINE as LINE,
     STOP_LINE as STOP_LINE,
-    TOLERATED as TOLERATED,
     Bet as Bet,
     RiskTest as RiskTest,
     RunningMean as RunningMean,

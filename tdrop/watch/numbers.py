@@ -113,15 +113,7 @@ class WatchNumbers:
     findings: Mapping[str, Count] = field(default_factory=dict)
 
     @property
-    def review_share(self) -> float | None:
-        """Share of the new patients whose interval reaches the level, of counts that are shown."""
-        return _share(self.review, self.patients)
-
-    @property
     def observed(self) -> float | None:
         """Share of those with a known outcome who had it, of counts that are shown."""
-        return _share(self.events, self.outcomes)
-
-
-def _share(part: Count, whole: Count) -> float | None:
-    return part / whole if isinstance(part, int) and isinstance(whole, int) and whole else None
+        shown = isinstance(self.events, int) and isinstance(self.outcomes, int) and self.outcomes
+        return self.events / self.outcomes if shown else None  # type: ignore[operator]

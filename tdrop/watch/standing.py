@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from tdrop.watch.kinds import WATCHED_KINDS
+from tdrop.watch.patients import WATCHED_KINDS
 from tdrop.watch.rules import CAUTION_LINE, LINE, STOP_LINE, Bet
 from tdrop.watch.state import WatchState
 
@@ -41,19 +42,14 @@ class RuleStanding:
 def rules_of(state: WatchState) -> tuple[RuleStanding, ...]:
     """Every rule of a watch."""
     test = state.outcomes
-    outcomes: Stand = (
-        "alarm" if _over(test.peak, STOP_LINE) else "caution" if _over(test.peak, CAUTION_LINE) else "quiet"
-    )
+    harm = _standing("harm", state.patients, state.harm, state.harm_peak, {"alarm": LINE})
+    outcomes: dict[Stand, float] = {"alarm": STOP_LINE, "caution": CAUTION_LINE}
     quality = (RuleStanding("ranking", _ranking(state), test.patients),) if WATCHED_KINDS[state.task].quality else ()
-    harm: Stand = "not watched" if state.loss is None else "alarm" if _over(state.harm_peak, LINE) else "quiet"
     return (
         _of_bet("further", state.further, "alarm"),
         _of_bet("nearer", state.nearer, "caution"),
-        RuleStanding("harm", harm, state.patients, _log10(state.harm), _log10(state.harm_peak), _log10(np.log(LINE))),
-        RuleStanding(
-            *("outcomes", outcomes, test.patients),
-            *(_log10(test.log_wealth), _log10(test.peak), _log10(np.log(STOP_LINE))),
-        ),
+        harm if state.loss is not None else replace(harm, stand="not watched"),
+        _standing("outcomes", test.patients, test.log_wealth, test.peak, outcomes),
         *quality,
     )
 
@@ -91,8 +87,14 @@ def is_concept_shift(state: WatchState) -> bool:
 def _of_bet(rule: str, bet: Bet | None, crossed: Stand) -> RuleStanding:
     if bet is None:
         return RuleStanding(rule, "not watched", 0)
-    stand = crossed if _over(bet.peak, LINE) else "quiet"
-    return RuleStanding(rule, stand, bet.patients, _log10(bet.log_wealth), _log10(bet.peak), _log10(np.log(LINE)))
+    return _standing(rule, bet.patients, bet.log_wealth, bet.peak, {crossed: LINE})
+
+
+def _standing(rule: str, patients: int, now: float, peak: float, lines: Mapping[Stand, float]) -> RuleStanding:
+    """How a rule stands by its logarithmic wealth now and at its highest; `lines` has the gravest first."""
+    crossed: list[Stand] = [stand for stand, line in lines.items() if peak >= float(np.log(line))]
+    evidence, highest, line = (float(value / np.log(10)) for value in (now, peak, np.log(max(lines.values()))))
+    return RuleStanding(rule, crossed[0] if crossed else "quiet", patients, evidence, highest, line)
 
 
 def _ranking(state: WatchState) -> Stand:
@@ -101,11 +103,3 @@ def _ranking(state: WatchState) -> Stand:
     if ranking is None or state.forecast_low is None:
         return "not watched"
     return "alarm" if ranking[2] < state.forecast_low else "quiet"
-
-
-def _over(log_wealth: float, line: float) -> bool:
-    return log_wealth >= float(np.log(line))
-
-
-def _log10(log_wealth: float) -> float:
-    return float(log_wealth / np.log(10))

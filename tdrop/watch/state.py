@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from tdrop.base import DataError, Doubles, Feature, Numbers, Task
 from tdrop.metrics import FEWEST_EVENTS, delong
-from tdrop.watch.kinds import new_test
 from tdrop.watch.numbers import FeatureMean, FeatureSums, GroupPlace, WatchNumbers
-from tdrop.watch.patients import UNKNOWN, USED_UP, KnownPatients, ScoredPatients, new_persons, remember_person
+from tdrop.watch.patients import UNKNOWN, USED_UP, KnownPatients, ScoredPatients, new_persons, new_test
 from tdrop.watch.reference import NORMAL, DistanceScale
 from tdrop.watch.rules import ALPHA, Bet, RiskTest, RunningMean
 
@@ -178,7 +177,10 @@ class WatchState:
             known=self.known.add(batch, fresh),
             features=None if self.features is None else self.features.add(X),
             groups=self.groups if place is None else _add_groups(self.groups, batch.groups, fresh, place),
-            findings=_add_counts(self.findings, batch.findings),
+            findings={
+                rule: self.findings.get(rule, 0) + batch.findings.get(rule, 0)
+                for rule in {**self.findings, **batch.findings}
+            },
         )
         return after.remember(
             "batch",
@@ -198,17 +200,15 @@ class WatchState:
             y: 0 or 1, a place among the classes, or a number; NaN where it is not known yet (outcomes,).
             when: The time.
         """
-        order = np.argsort(self.known.rows, kind="stable")
-        spots = np.searchsorted(self.known.rows, rows, sorter=order)
-        spots = order[np.minimum(spots, max(0, len(order) - 1))] if len(order) else np.zeros(len(rows), dtype=int)
-        met = np.isfinite(y) & (self.known.rows[spots] == rows if len(order) else np.zeros(len(rows), dtype=bool))
-        met[met] = self.known.outcome[spots[met]] == UNKNOWN
-        spots, y = spots[met], np.asarray(y)[met]
-        spots, first = np.unique(spots, return_index=True)
-        y = y[first]
+        known, place = np.unique(self.known.rows, return_index=True)
+        met = np.flatnonzero(np.isfinite(y) & np.isin(rows, known))
+        spots = place[np.searchsorted(known, np.asarray(rows)[met])]
+        waits = self.known.outcome[spots] == UNKNOWN
+        spots, first = np.unique(spots[waits], return_index=True)
+        y = np.asarray(y)[met[waits][first]]
         # One outcome per person: those of one person say the same thing twice.
-        counted = set(self.known.persons[self.known.outcome >= 0].tolist())
-        kept = [i for i, spot in enumerate(spots) if remember_person(counted, int(self.known.persons[spot]))]
+        persons, first = np.unique(self.known.persons[spots], return_index=True)
+        kept = np.sort(first[~np.isin(persons, self.known.persons[self.known.outcome >= 0])])
         spots, y = spots[kept], y[kept]
         event = self.known.came_otherwise(spots, y)
         outcome = self.known.outcome.copy()
@@ -364,10 +364,6 @@ def _add_groups(
             key = f"{title}: {name}"
             after[key] = after.get(key, RunningMean()).add(place[own == name])
     return after
-
-
-def _add_counts(counts: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
-    return {name: counts.get(name, 0) + more.get(name, 0) for name in (*counts, *(more.keys() - counts.keys()))}
 
 
 def _thinned(history: tuple[Moment, ...]) -> tuple[Moment, ...]:

@@ -12,13 +12,13 @@ import pandas as pd
 import pytest
 from command import tdrop
 from conftest import cheap, settle, transfer as run_transfer, write_tiny_network
+from leaving_numbers import against_the_rules
 
 from flows.audit import audit_site, run_audit
 from flows.printer import Printer
 from tasks.publish import escape_markdown
 from tasks.tracking import EXPERIMENTS, connect
 from tdrop.base import DataError, SiteStopped
-from tdrop.disclosure import against_the_rules
 from tdrop.home import digest_of
 
 SITE = "harbour"
@@ -131,7 +131,7 @@ def test_no_exact_count_reaches_mlflow(place):
 
 
 def test_every_number_that_leaves_has_a_rule(place, tmp_path, monkeypatch):
-    """Export, MLflow's metrics and files: whoever adds a number gives it a rule in `tdrop.disclosure.listing`."""
+    """Export, MLflow's metrics and files: whoever adds a number gives it a rule in `tests/leaving_numbers.py`."""
     monkeypatch.setenv("TDROP_HOME", place.home)
     tdrop("export", SITE, "--folder", tmp_path / "out", "--contracts", place.contracts)
     files = [*(tmp_path / "out").glob("*.json"), *(place.root / "artifacts").rglob("report/*.json")]

@@ -7,6 +7,7 @@ import json
 import pytest
 from command import tdrop
 from conftest import at, transfer
+from leaving_numbers import against_the_rules
 
 from flows.rehearse import rehearse_table, write_contracts
 from tasks.prune import erase_files
@@ -16,7 +17,6 @@ from tasks.tracking import PARENT, connect, experiment_id
 from tdrop.base import UsageError
 from tdrop.contracts import load_network
 from tdrop.data import prepare
-from tdrop.disclosure import against_the_rules
 from tdrop.home import worker_processes
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "plain_reports")

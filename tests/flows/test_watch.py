@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from command import tdrop
 from conftest import at, cheap, settle, transfer, write_tiny_network
+from leaving_numbers import against_the_rules
 
 from flows.watch import watch_site
 from tasks import registry
@@ -25,7 +26,6 @@ from tasks.tracking import connect, experiment_id
 from tasks.watch import begin, open_watch, read_watch, require_champion, watch_outcomes
 from tdrop.base import DataError, TdropError, UsageError
 from tdrop.data import simulate
-from tdrop.disclosure import against_the_rules
 from tdrop.home import Place, worker_processes
 
 pytestmark = pytest.mark.usefixtures("prefect_server")

@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 from exported_folder import METHOD, SHARES, SIZES, attack_folder, confusion, draw_report, groups_of, write_folder
+from leaving_numbers import against_the_rules, rule_of
 
 from tdrop import metrics
 from tdrop.base import Hidden, plain
 from tdrop.choose import Choice
 from tdrop.contracts import Validation
-from tdrop.disclosure import against_the_rules, coarse, rule_of
+from tdrop.disclosure import coarse
 from tdrop.evaluate import Evaluation
 from tdrop.metrics import METRICS, subgroup_metrics
 from tdrop.report import ReportData

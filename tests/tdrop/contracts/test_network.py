@@ -239,7 +239,6 @@ def test_a_contract_survives_json(folder: Path) -> None:
     contract = load_network(folder).contracts["prostate"]
     again = type(contract).model_validate(contract.model_dump(mode="json"))
     assert again == contract
-    assert again.digest == contract.digest
 
 
 def test_text_can_be_checked_before_it_is_a_file(folder: Path) -> None:

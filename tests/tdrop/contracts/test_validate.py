@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tdrop.base import DataError, Hidden, plain, read
-from tdrop.contracts import Checked, Contract, Disclosure, Expectation, Finding, Site, Validation, validate_rows
+from tdrop.contracts import Checked, Contract, Disclosure, Expectation, Finding, Site, Validation, suite, validate_rows
 from tdrop.disclosure import conceal_validation
 
 #: Reached for what no extract brings about: rows that do not add up, and how often the engine is asked.
@@ -331,7 +331,7 @@ def test_more_findings_can_stop_a_site() -> None:
 
 
 def test_the_suite_is_plain_data_and_names_every_rule() -> None:
-    expectations = CONTRACT.suite()
+    expectations = suite(CONTRACT, CONTRACT.names, labels=True)
     assert [read(Expectation, json.loads(json.dumps(plain(item)))) for item in expectations] == expectations
     names = [item.rule for item in expectations]
     assert len(names) == len(set(names))

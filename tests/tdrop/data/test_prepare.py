@@ -16,7 +16,7 @@ import pyarrow.csv as arrow_csv
 import pytest
 
 from tdrop.base import Unavailable, plain
-from tdrop.contracts import Contract, Network, Site
+from tdrop.contracts import Contract, Network, Site, suite
 from tdrop.data import (
     DEMO_STOPPED,
     fingerprint,
@@ -169,7 +169,8 @@ def processor_seconds(path: Path, **options: Any) -> tuple[float, Any]:
 @pytest.mark.slow
 def test_a_registry_is_checked_in_seconds(tmp_path: Path) -> None:
     rows = 240_486
-    assert len(wide_contract().suite()) == 40
+    contract = wide_contract()
+    assert len(suite(contract, contract.names, labels=True)) == 40
     prepare_frame(wide_frame(50), wide_contract(), Site.model_validate(WIDE_SITE | {"location": "x"}))
     for name, implausible in (("clean", False), ("warned", True)):
         table = arrow.Table.from_pandas(wide_frame(rows, implausible=implausible), preserve_index=False)

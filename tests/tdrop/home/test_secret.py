@@ -6,7 +6,7 @@ import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tdrop.home import SECRET, Ref, Store, digest_of, keyed
+from tdrop.home import Ref, Store, digest_of, keyed
 
 
 def made(home: Path) -> Ref:
@@ -32,5 +32,5 @@ def test_the_secret_is_for_the_owner_alone_and_made_once(tmp_path: Path) -> None
     with ThreadPoolExecutor(8) as threads:
         digests = set(threads.map(lambda _: keyed(tmp_path, "x"), range(40)))
     assert len(digests) == 1
-    assert stat.S_IMODE((tmp_path / SECRET).stat().st_mode) == 0o600
-    assert {file.name for file in tmp_path.iterdir()} == {SECRET, f"{SECRET}.lock"}
+    assert stat.S_IMODE((tmp_path / "digest.key").stat().st_mode) == 0o600
+    assert {file.name for file in tmp_path.iterdir()} == {"digest.key", "digest.key.lock"}

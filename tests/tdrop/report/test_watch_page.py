@@ -7,12 +7,12 @@ import re
 import numpy as np
 import pytest
 from conftest import PROJECT
+from leaving_numbers import against_the_rules
 from scipy.special import expit
 
 from tdrop.base import Cohort, Hidden, plain, read
 from tdrop.contracts import load_network
 from tdrop.data import learn_encoder, simulate, subgroups_of
-from tdrop.disclosure import against_the_rules
 from tdrop.report import render_watch, summarise_watch, watch_document, watch_without_counts
 from tdrop.watch import ScoredPatients, WatchState, begin_watch, freeze_scale, relative_loss
 
