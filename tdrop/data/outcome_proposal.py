@@ -225,6 +225,12 @@ def propose_outcome(asked: Asked, raw: pd.DataFrame) -> ProposedOutcome:
 def _other_kind(header: str, text: pd.Series, raw: pd.DataFrame) -> ProposedOutcome:
     """An outcome of several labels or of numbers; a sentence where it is neither."""
     labels = text.dropna()
+    infinite = int(np.isinf(pd.to_numeric(labels, errors="coerce")).sum())
+    if infinite:
+        raise DataError(
+            f"the outcome '{clean(header)}' holds {infinite:,} infinite values, which nobody can predict; ask how they "
+            "came about, and correct them in the file, or leave them empty where the outcome is not known"
+        )
     numbers, _ = read_numbers(raw[header], raw.attrs, guess_codes(raw[header], raw.attrs))
     finite = np.isfinite(numbers)
     readable, different = int(finite.sum()), labels.nunique()
