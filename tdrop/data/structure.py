@@ -1,4 +1,4 @@
-"""What an extract is as a table, before a value is read: rows that are no patients, names that are no names.
+"""What an extract is as a table, before a value is read: rows that are no patients, ids that are no ids.
 
 Such rows are set aside, counted and listed like rows that break a rule; nothing else is asked of them.
 """
@@ -17,22 +17,20 @@ from tdrop.contracts import Contract, Extract, Finding, Site
 from tdrop.data.hints import MISSING_WORDS
 from tdrop.data.values import as_text, damaged, id_column, with_text_ids
 
-#: How the first field of a line begins that sums up the others.
-_FOOTER = r"(?i)^\W*(grand total|sub-?total|totals?|sum|summe|gesamt|average|mean|median|count|rows|records|end of)\b"
-#: Where such a line is.
-_LAST_ROWS = 3
-#: What stands alone, or beside a number, as the id of such a line anywhere else.
+#: What stands in the place of the id in a line that sums up the others: alone or beside a number, and in the last rows
+#: before anything else.
 _SUM_WORDS = (
-    "grand total|sub-?totals?|totals?|totaux|sum|somme|suma|summe|gesamt(?:summe)?|insgesamt|summary|overall|average|"
-    "mean|moyenne|media|promedio|durchschnitt|mittelwert|median|mediane|minimum|maximum|min|max|sd|std|anzahl|\u2211"
+    "grand total|sub-?totals?|totals?|sum|summary|overall|average|mean|median|minimum|maximum|min|max|sd|count|rows|"
+    "records|end of|summe|gesamt(?:summe)?|insgesamt|durchschnitt|mittelwert|anzahl|totaux|somme|moyenne|suma|media"
 )
 _SUMS = rf"(?i)^\W*(?:{_SUM_WORDS})(?:\W+[\d.,]*)?\W*$"
+_FOOTER = rf"(?i)^\W*(?:{_SUM_WORDS})\b"
+#: How many rows are the last ones.
+_LAST_ROWS = 3
 #: More rows than this share of them are patients whose ids only look like such words.
 _FEW_SUMS = 0.1
 #: From so many ids on, one without a digit below others that all have some is no patient's.
 _MANY_IDS = 20
-#: Characters that nobody sees.
-_UNSEEN = "[\u00ad\u200b-\u200f\u2060\ufeff]"
 #: What people write where they do not know who it is.
 _UNKNOWN = MISSING_WORDS | {"??", "x", "anonymous", "anon"}
 #: What spreadsheets make of long numbers.
@@ -83,7 +81,8 @@ def sort_rows(raw: pd.DataFrame, contract: Contract, site: Site) -> Sorted:
     total = len(frame) + len(raw.attrs.get("broken_lines", ()))
     counts = aside["rules"].value_counts()
     findings = [_finding(rule, int(counts[rule]), total, raw) for rule in _RULES if rule in counts]
-    return Sorted(patients, aside, (*findings, *_table_findings(frame, name, contract, site, rules)))
+    ids = None if name is None else frame[name]
+    return Sorted(patients, aside, (*findings, *_table_findings(ids, site, rules)))
 
 
 def _listed(frame: pd.DataFrame, name: str | None, rules: NDArray[np.object_]) -> pd.DataFrame:
@@ -143,48 +142,14 @@ def _finding(rule: str, count: int, total: int, raw: pd.DataFrame) -> Finding:
     return Finding(rule, None, "row_critical", count, total, f"{{count}} of {{total}} {words}", fix)
 
 
-def _table_findings(
-    frame: pd.DataFrame, name: str | None, contract: Contract, site: Site, rules: NDArray[np.object_]
-) -> Iterator[Finding]:
-    rows = len(frame)
+def _table_findings(ids: pd.Series | None, site: Site, rules: NDArray[np.object_]) -> Iterator[Finding]:
+    rows = len(rules)
     if rows and (rules == "table.no_values").all():
         words = "none of the {total} rows holds a single value"
         yield Finding("table.values", None, "table_stop", rows, rows, words, "check that the export was complete")
-    yield from _names_in_two_cases(frame, contract, site)
-    if name is not None and rows:
-        yield from _odd_ids(frame[name], frame[name][rules == ""], site)
-
-
-def _odd_ids(ids: pd.Series, patients: pd.Series, site: Site) -> Iterator[Finding]:
-    """Yields ids that a spreadsheet shortened, and ids of patients that a person would read as the same."""
-    distinct = patients.dropna().astype("str").str.strip().drop_duplicates()
-    read = distinct.str.normalize("NFKC").str.casefold().str.replace(_UNSEEN, "", regex=True)
-    read = read.str.replace(r"^0+(\d)|^(\d+)\.0+$", r"\1\2", regex=True)
-    shortened = int(ids.astype("str").str.match(_SHORTENED).fillna(False).sum())
-    similar = int(read.duplicated(keep=False).sum())
-    for rule, count, total, words, fix in (
-        ("table.shortened_ids", shortened, len(ids),
-         "look like long numbers that a spreadsheet shortened, so that several patients may share one",
-         "export ids as text"),
-        ("table.similar_ids", similar, len(patients),
-         "differ from another's only in capital letters, leading zeros, a decimal zero or how a letter is written, so "
-         "that a patient may be there twice", "write every id one way"),
-    ):  # fmt: skip
-        if count:
-            sentence = f"{{count}} of {{total}} ids {words} (likely)"
-            fix = f"{fix}, or add '{rule}' to `accept` if this is right ({site.file})"
-            yield Finding(rule, None, "table_warning", count, total, sentence, fix, "likely")
-
-
-def _names_in_two_cases(frame: pd.DataFrame, contract: Contract, site: Site) -> Iterator[Finding]:
-    """Columns of which one is used and another differs from it in nothing but its case."""
-    known = {*contract.names, *site.renames}
-    lowered: dict[str, list[str]] = {}
-    for name in map(str, frame):
-        lowered.setdefault(name.casefold(), []).append(name)
-    twins = [names for names in lowered.values() if len(names) > 1 and known.intersection(names)]
-    if twins:
-        such = next(name for name in twins[0] if name in known)
-        words = f"column names that differ only in capital letters: {len(twins):,}, such as '{such}'"
-        fix = f"rename one of them in the export, or name the right one under `renames` in {site.file}"
-        yield Finding("table.names", None, "table_stop", len(twins), frame.shape[1], words, fix, about="file")
+    shortened = 0 if ids is None else int(ids.astype("str").str.match(_SHORTENED).fillna(False).sum())
+    if shortened:
+        words = "{count} of {total} ids look like long numbers that a spreadsheet shortened, so that several patients "
+        words += "may share one (likely)"
+        fix = f"export ids as text, or add 'table.shortened_ids' to `accept` if this is right ({site.file})"
+        yield Finding("table.shortened_ids", None, "table_warning", shortened, rows, words, fix, "likely")

@@ -34,59 +34,21 @@ _USUAL_SEPARATORS = (";", "\t", "|", ",")
 _SEPARATOR_LINE = re.compile(rb'"?sep=(.)"?', re.IGNORECASE)
 #: What may be wrong with a line: too few or too many fields, quotation marks, length.
 _FIELDS, _QUOTES, _LONG = "fields", "quotes", "long"
-#: How files begin that are no text, and what they are.
+#: How files begin that are often sent in place of a table, and what they are; text begins so behind blanks, in any case.
 _FOREIGN = {
     b"PK\x03\x04": "an Excel or zip file",
-    b"PK\x05\x06": "an empty zip file",
+    b"\xd0\xcf\x11\xe0": "an old Excel file",
     b"PAR1": "a Parquet file",
     b"%PDF": "a PDF file",
-    b"\xd0\xcf\x11\xe0": "an old Excel file",
     b"SQLite format 3": "a SQLite database",
-    b"BZh": "a bzip2 file",
-    b"\xfd7zXZ": "an xz file",
-    b"7z\xbc\xaf\x27\x1c": "a 7z file",
-    b"Rar!": "a rar file",
-    b"\x28\xb5\x2f\xfd": "a zstd file",
-    b"\x89PNG": "a picture",
-    b"\xff\xd8\xff": "a picture",
-    b"{\\rtf": "a Word document",
-    b"\x89HDF": "an HDF5 file",
-    b"$FL2": "an SPSS file",
-    b"HEADER RECORD*******": "a SAS transport file",
-    bytes(12) + b"\xc2\xea\x81\x60": "a SAS file",
-    b"\x00\x01\x00\x00Standard": "an Access database",
-    b"RDX": "an R file",
-    b"Obj\x01": "an Avro file",
-    b"ORC": "an ORC file",
-    b"\x93NUMPY": "a NumPy file",
-    b"\x1f\x9d": "a compressed (.Z) file",
-    b"\x04\x22\x4d\x18": "an lz4 file",
-    b"<stata_dta>": "a Stata file",
-    b"ARROW1": "an Arrow file",
-    b"FEA1": "a Feather file",
     b"\x1f\x8b": "a gz file inside a gz file",
 }
-#: How text begins that is no table, and what it is.
 _OTHER_TEXT = {
-    b"<!doctype html": "a web page, perhaps one that asks to log in",
-    b"<html": "a web page, perhaps one that asks to log in",
-    b"<?xml": "an XML file",
-    b"<error>": "an error message of a server",
-    b"http/1.": "an answer of a web server",
-    b"#!/": "a program",
-    b"msh|^~": "an HL7 message",
-    b"begin:vc": "a calendar or an address card",
-    b"\\begin{": "a LaTeX file",
+    b"<": "a web page or an XML file, perhaps a page that asks to log in",
     b'{"': "a JSON file",
     b"[{": "a JSON file",
     b"insert into ": "a database's dump",
-    b"-- postgresql database dump": "a database's dump",
-    b"-- mysql dump": "a database's dump",
-    b"@relation": "an ARFF file",
-    b"version https://git-lfs": "a pointer of Git LFS to the file",
 }
-#: Where a tar file says that it is one.
-_TAR = (257, b"ustar")
 #: Encodings of program text and of host names: they take what a patient's id may hold for something else.
 _NO_TEXT = {"unicode_escape", "raw_unicode_escape", "idna", "punycode", "undefined"}
 _MARK_BELOW = re.compile("(?<=[\r\n])\ufeff+(?=[^\r\n])")
@@ -284,13 +246,15 @@ def _numbered(numbers: list[int]) -> str:
 def as_utf8(content: bytes, encoding: str, shown: str) -> bytes:
     """Returns the text as UTF-8, by its byte-order mark or else by `encoding`."""
     _refuse_foreign(content, _FOREIGN, shown)
-    _refuse_foreign(content[_TAR[0] :], {_TAR[1]: "a tar file"}, shown)
     marked = next((name for mark, name in _MARKS.items() if content.startswith(mark)), None)
     text = _decode(content, marked or encoding, shown)
     if marked is None:
         _refuse_misread(content, text, encoding, shown)
     if "\x00" in text:
-        raise DataError(f"extract '{shown}' holds null bytes; set reader.encoding, often utf-16, or send it again")
+        raise DataError(
+            f"extract '{shown}' holds null bytes; set reader.encoding, often utf-16, or export it as CSV if it is "
+            "another kind of file"
+        )
     # Files that were put together keep the mark of each.
     encoded = _MARK_BELOW.sub("", text).encode("utf-8", errors="replace")
     _refuse_foreign(encoded.lstrip().lower(), _OTHER_TEXT, shown)
@@ -312,7 +276,8 @@ def _decode(content: bytes, encoding: str, shown: str) -> str:
     except UnicodeError as error:
         line = len(content[: getattr(error, "start", 0) + 1].splitlines()) or 1
         raise DataError(
-            f"extract '{shown}' is not {encoding} text (line {line:,}); set reader.encoding, often latin-1"
+            f"extract '{shown}' is not {encoding} text (line {line:,}); set reader.encoding, often latin-1, or export "
+            "it as CSV if it is another kind of file"
         ) from None
     except (LookupError, ValueError):
         raise DataError(f"extract '{shown}': no encoding {encoding!a}; utf-8 and latin-1 are usual") from None
