@@ -44,7 +44,7 @@ _ASKS = {
     "shortened_ids": "please export ids as text",
 }
 #: Findings about our own files, which a site cannot do anything about.
-_OURS = ("renames", "unmatched")
+_OURS = ("renames",)
 #: What a finding of each severity means for the rows or the site.
 MEANINGS: Mapping[Severity, str] = {
     "table_stop": "the extract cannot be used",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,38 +53,6 @@ class EventsAsked:
     most: int = MOST_COLUMNS
 
 
-@dataclass(frozen=True)
-class _Candidate:
-    """A code that may become a feature.
-
-    Attributes:
-        name: Of the column.
-        title: What the vocabulary calls it.
-        events: The column's events, as the YAML has them.
-        type: Of the column, as far as the records say.
-        unit: The unit of most of its values; "" for none.
-        share: Of the cohort's patients with such a record before the index.
-        categories: The texts that are its values.
-        category_titles: What the vocabulary calls those that are numbers of its concepts.
-    """
-
-    name: str
-    title: str
-    events: Mapping[str, Any]
-    type: str
-    unit: str = ""
-    share: float = 0.0
-    categories: tuple[str, ...] = ()
-    category_titles: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def draft(self) -> dict[str, Any]:
-        """The column as far as it is known before its values are looked at."""
-        more: dict[str, Any] = {"unit": self.unit} if self.unit else {}
-        more |= {"categories": list(self.categories)} if self.categories else {}
-        return {"name": self.name, "title": self.title, "type": self.type, "events": self.events, **more}
-
-
 def propose_event_table(name: str, extract: Extract, asked: EventsAsked, *, base: Path) -> TableProposal:
     """Returns the YAML of a table by the most frequent codes of a cohort, for a person to read before it is used.
 
@@ -110,9 +78,9 @@ def propose_event_table(name: str, extract: Extract, asked: EventsAsked, *, base
         raise DataError(f"the index's codes make fewer than {FEWEST_VALUES} rows; check --index, or name more codes")
     guesses = [Guess(_ID, "", {"title": "Patient", "role": "id", "type": "categorical"})]
     for candidate in candidates:
-        guess = _guess(candidate, frame)
+        guess = _look_at_values(candidate, frame)
         if guess.role == "ignored":
-            left_out[candidate.title] = re.sub(r"^guess \(\w+\): ", "", guess.why["role"])
+            left_out[candidate.keys["title"]] = re.sub(r"^guess \(\w+\): ", "", guess.why["role"])
         else:
             guesses.append(guess)
     if len(guesses) == 1:
@@ -130,8 +98,11 @@ def _selection(codes: Sequence[str], extract: Extract) -> dict[str, list[str]]:
     return {"concept_ids" if numbers else "codes": list(codes)}
 
 
-def _candidates(store: EventStore, index: Mapping[str, Any], most: int) -> tuple[list[_Candidate], dict[str, str]]:
-    """The features to look at: age, then the most frequent codes; and by title why a frequent code is none."""
+def _candidates(store: EventStore, index: Mapping[str, Any], most: int) -> tuple[list[Guess], dict[str, str]]:
+    """The features as far as the records tell: age, then the most frequent codes; by title why a frequent code is none.
+
+    What their values say, such as their ranges, is added by `_look_at_values`.
+    """
     record = Index.model_validate(index)
     known = {code for codes in resolve_codes(store, record).values() for code in codes}
     if not known:
@@ -145,7 +116,8 @@ def _candidates(store: EventStore, index: Mapping[str, Any], most: int) -> tuple
     codes = census["code"].tolist()
     titles = store.titles(codes)
     details = store.ask(queries.described(codes)) if codes else pd.DataFrame()
-    candidates = [_Candidate("age", "Age", {"codes": [BIRTH], "take": "days_since"}, "continuous", "years", 1.0)]
+    born = {"codes": [BIRTH], "take": "days_since"}
+    candidates = [Guess("age", "", {"title": "Age", "type": "continuous", "unit": "years", "events": born})]
     left_out: dict[str, str] = {}
     static: set[int] = set()
     items: list[Any] = list(census.itertuples(index=False))
@@ -153,43 +125,55 @@ def _candidates(store: EventStore, index: Mapping[str, Any], most: int) -> tuple
         if len(candidates) == most:
             break
         written, title = titles.get(item.code, (str(item.code), str(item.code)))
-        candidate = _candidate(item, rows, written, plain_title(title), details[details["code"] == item.code], store)
+        title = plain_title(title)
+        candidate = _candidate(item, rows, written, title, details[details["code"] == item.code], store)
         if isinstance(candidate, str):
-            left_out[plain_title(title)] = candidate
+            left_out[title] = candidate
         elif not item.timed and rows - int(item.patients) in static:
-            left_out[plain_title(title)] = "it says the opposite of another that holds always"
+            left_out[title] = "it says the opposite of another that holds always"
         else:
             static |= set() if item.timed else {int(item.patients)}
             candidates.append(replace(candidate, name=_free_name(title, [each.name for each in candidates])))
     return candidates, left_out
 
 
-def _candidate(
-    item: Any, rows: int, written: str, title: str, details: pd.DataFrame, store: EventStore
-) -> _Candidate | str:
-    """What a frequent code may be as a feature, or why it is none."""
-    selector = "codes" if isinstance(item.code, str) or "/" in written else "concept_ids"
-    events: dict[str, Any] = {selector: [written]}
-    share = int(item.patients) / rows
+def _candidate(item: Any, rows: int, written: str, title: str, details: pd.DataFrame, store: EventStore) -> Guess | str:
+    """What a frequent code may be as a feature, still without a name; or why it is none."""
+    events: dict[str, Any] = {"codes" if isinstance(item.code, str) or "/" in written else "concept_ids": [written]}
+    keys: dict[str, Any] = {"title": title}
+    why: dict[str, str] = {}
+    having = int(item.patients)
     if item.numbers >= MOSTLY * item.records:
-        counts = details.groupby("unit")["records"].sum()
-        unit = _unit(str(counts.idxmax()), store)
-        window = {"window": [f"-{RECENT_DAYS} d", "0 d"]} if item.timed else {}
-        share = int(item.recent) / rows
-        if item.recent < FEWEST_VALUES:
+        having = int(item.recent)
+        if having < FEWEST_VALUES:
             return f"fewer than {FEWEST_VALUES} patients have a value of the last {RECENT_DAYS} days"
-        return _Candidate("", title, {**events, **window, "take": "last"}, "continuous", unit, share)
-    if item.labels >= MOSTLY * item.records:
+        keys["type"] = "continuous"
+        unit = _unit(str(details.groupby("unit")["records"].sum().idxmax()), store)
+        if unit:
+            keys["unit"], why["unit"] = unit, "guess (likely): as most of its records here"
+        mass = molar_mass_of(split_words(title), unit)
+        if mass is not None:
+            keys["molar_mass"], why["molar_mass"] = mass, "guess (likely): by its name, for other kinds of unit"
+        events |= {"window": [f"-{RECENT_DAYS} d", "0 d"]} if item.timed else {}
+        events["take"] = "last"
+    elif item.labels >= MOSTLY * item.records:
         held = details[details["label"].notna() & (details["patients"] >= FEWEST_VALUES)]
-        labels = tuple(sorted({str(label).strip() for label in held["label"]} - {""}))
+        labels = sorted({str(label).strip() for label in held["label"]} - {""})
         if not 2 <= len(labels) <= MOST_CATEGORIES:
             return f"text of {details['label'].nunique():,} kinds"
         answers = store.titles([int(label) for label in labels if label.isdecimal()])
         titles = {str(code): plain_title(name) for code, (_, name) in answers.items()}
-        return _Candidate("", title, {**events, "take": "last"}, "categorical", "", share, labels, titles)
-    if share > NEARLY_ALL:
+        keys |= {"type": "categorical", "categories": labels, "severity": {"categories": "row_warning"}}
+        keys |= {"category_titles": titles} if titles else {}
+        why |= {"categories": "guess: the texts of this database", "severity": "guess: other texts only warn"}
+        events["take"] = "last"
+    elif having > NEARLY_ALL * rows:
         return "nearly everybody has it"
-    return _Candidate("", title, {**events, "take": "any"}, "binary", "", share)
+    else:
+        keys["type"] = "binary"
+        events["take"] = "any"
+    why["events"] = f"guess (possible): {having / rows:.0%} of the patients have such a record by then"
+    return Guess("", "", {**keys, "events": events}, why)
 
 
 def _unit(unit: str, store: EventStore) -> str:
@@ -245,12 +229,10 @@ def plain_title(title: str) -> str:
     return re.sub(r"[^\S ]+|[\x00-\x1f]", " ", title).strip()[:MOST_LETTERS]
 
 
-def _draft(
-    name: str, index: Mapping[str, Any], outcome: Mapping[str, Any], candidates: Sequence[_Candidate]
-) -> Contract:
+def _draft(name: str, index: Mapping[str, Any], outcome: Mapping[str, Any], candidates: Sequence[Guess]) -> Contract:
     """A table that reads the candidates as they are."""
-    columns = [{"name": _ID, "role": "id", "type": "categorical"}, *(candidate.draft for candidate in candidates)]
-    columns += [{"name": guess.name, **guess.keys} for guess in _label_guesses(outcome)]
+    columns = [{"name": _ID, "role": "id", "type": "categorical"}]
+    columns += [{"name": guess.name, **guess.keys} for guess in (*candidates, *_label_guesses(outcome))]
     return Contract.model_validate(
         {"name": name, "version": "1", "title": name, "index": index, "columns": columns, "outcome": outcome}
     )
@@ -266,33 +248,21 @@ def _label_guesses(outcome: Mapping[str, Any]) -> list[Guess]:
     ]
 
 
-def _guess(candidate: _Candidate, frame: pd.DataFrame) -> Guess:
+def _look_at_values(candidate: Guess, frame: pd.DataFrame) -> Guess:
     """A candidate with what its values say: ranges, and how many are missing."""
     if candidate.name not in frame:
-        return Guess(candidate.name, "", {"role": "ignored"}, {"role": "nothing of it is recorded before the index"})
-    header = "age_years" if candidate.name == "age" else candidate.title
+        why = {"role": "nothing of it is recorded before the index"}
+        return replace(candidate, keys={"role": "ignored"}, why=why)
+    header = "age_years" if candidate.name == "age" else candidate.keys["title"]
     guess = guess_column(candidate.name, header, frame[candidate.name], {})
     if guess.role == "ignored":
         return guess
-    taken = (
-        ("range", "plausible", "severity", "transform", "missing") if candidate.type == "continuous" else ("missing",)
-    )
-    why = {key: reason for key, reason in guess.why.items() if key in taken}
-    keys: dict[str, Any] = {"title": candidate.title, "type": candidate.type}
-    if candidate.unit:
-        keys["unit"] = candidate.unit
-        why["unit"] = "" if candidate.name == "age" else "guess (likely): as most of its records here"
-        mass = molar_mass_of(split_words(candidate.title), candidate.unit)
-        if mass is not None:
-            keys["molar_mass"], why["molar_mass"] = mass, "guess (likely): by its name, for other kinds of unit"
-    if candidate.categories:
-        keys |= {"categories": list(candidate.categories), "severity": {"categories": "row_warning"}}
-        keys |= {"category_titles": dict(candidate.category_titles)} if candidate.category_titles else {}
-        why |= {"categories": "guess: the texts of this database", "severity": "guess: other texts only warn"}
-    keys |= {key: value for key, value in guess.keys.items() if key in taken} | {"events": dict(candidate.events)}
-    if candidate.name != "age":
-        why["events"] = f"guess (possible): {candidate.share:.0%} of the patients have such a record by then"
-    return Guess(candidate.name, "", keys, why)
+    numeric = candidate.keys["type"] == "continuous"
+    taken = ("range", "plausible", "severity", "transform", "missing") if numeric else ("missing",)
+    keys = {key: value for key, value in candidate.keys.items() if key != "events"}
+    keys |= {key: value for key, value in guess.keys.items() if key in taken} | {"events": candidate.keys["events"]}
+    why = {**{key: reason for key, reason in guess.why.items() if key in taken}, **candidate.why}
+    return replace(candidate, keys=keys, why=why)
 
 
 def _outcome_lines(outcome: Mapping[str, Any]) -> list[str]:

@@ -15,7 +15,7 @@ from tdrop.data.names import split_words
 from tdrop.data.readers import open_events
 from tdrop.data.readers._event_queries import BIRTH, DEATH, most_recorded, recorded
 from tdrop.data.readers._event_reading import EventStore, resolve_codes
-from tdrop.data.site_proposal import decision_line, location_of, require_new_site, role_lines
+from tdrop.data.site_proposal import first_lines, location_of, require_new_site, sources_of
 
 #: Titles so alike may mean the same.
 ALIKE = 0.85
@@ -41,8 +41,7 @@ def propose_event_site(
     require_new_site(name, network)
     if contract.index is None:
         raise ContractError(f"table '{contract.name}' has no `index`, by which a database is read; see OMOP_MEDS.md")
-    sites = [network.sites[known] for known in sorted(network.sites)]
-    sources = [site for site in sites if site.role == "source" and site.table == contract.name]
+    sources = sources_of(contract, network)
     with open_events(extract, home=home, base=network.base) as store:
         lacking = _lacking(store, contract)
         titles = _table_titles(store, contract, lacking, sources, network, home)
@@ -55,12 +54,7 @@ def propose_event_site(
     why = "    # guess (likely): codes of the same title, for codes that are not recorded here" if taken else ""
     place = {} if extract.location is None else {"location": location_of(Path(extract.location), network)}
     lines = [
-        "# yaml-language-server: $schema=../schemas/site.json",
-        "# Proposed from a look at the database. Check every line that says guess, then delete the remark.",
-        decision_line(level, sources),
-        f"title: {json.dumps(name.replace('_', ' ').replace('-', ' ').title())}",
-        f"table: {contract.name}",
-        *role_lines([site.name for site in sources], holds_outcome=False),
+        *first_lines(name, contract, sources, level, looked_at="database", holds_outcome=False),
         *(f"{key}: {json.dumps(value)}" for key, value in place.items()),
         f"reader: {json.dumps(reader, ensure_ascii=False)}{why}",
     ]

@@ -155,8 +155,7 @@ def guess_labels(labels: Sequence[str], column: Column) -> Meanings:
     if set(known) == {"0", "1"}:
         return _as_answers(labels, column)
     ordered = _by_order(labels, column)
-    paired = _by_sex(labels, column) or _by_initial(labels, known) or _by_answer(labels, known)
-    return paired or {label: _guess_label(label, column, known, ordered) for label in labels}
+    return _by_sex(labels, column) or {label: _guess_label(label, column, known, ordered) for label in labels}
 
 
 def _as_answers(labels: Sequence[str], column: Column) -> Meanings:
@@ -195,40 +194,14 @@ def _sex_of(word: str) -> str | None:
 
 
 def _by_sex(labels: Sequence[str], column: Column) -> Meanings:
-    """Pairs the words or codes of the sexes; empty where the labels or the categories are something else."""
-    by_word = all(_sex_of(label) for label in labels)
-    if set(column.categories) == set(_SEX_CODES) and {"sex", "gender"} & set(split_words(column.name)) and by_word:
-        codes = {sex: code for code, sex in _SEX_CODES.items()}
-        return {
-            label: (codes[str(_sex_of(label))], "guess (possible): in most code books 1 is male") for label in labels
-        }
-    ours = {_sex_of(category): category for category in column.categories}
-    if None in ours or len(ours) != 2 or len(column.categories) != 2:
+    """Pairs words and codes of the sexes; empty where the labels or the categories are something else."""
+    ours = {_sex_of(category) or _SEX_CODES.get(category): category for category in column.categories}
+    theirs = {label: _sex_of(label) or _SEX_CODES.get(plain_label(label)) for label in labels}
+    words = [all(map(_sex_of, side)) for side in (labels, column.categories)]
+    if not any(words) or len(ours) != 2 or len(column.categories) != 2 or None in (*ours, *theirs.values()):
         return {}
-    if by_word:
-        return {label: (ours[_sex_of(label)], "guess (likely): the same sex") for label in labels}
-    if {plain_label(label) for label in labels} == set(_SEX_CODES):
-        why = "guess (possible): most code books write 1 for male and 2 for female"
-        return {label: (ours[_SEX_CODES[plain_label(label)]], why) for label in labels}
-    return {}
-
-
-def _by_initial(labels: Sequence[str], known: Sequence[str]) -> Meanings:
-    """Pairs single letters and the categories that begin with them, where every letter means one of them."""
-    initials = {category[0].lower(): category for category in known if len(category) > 1}
-    if len(initials) < len(known) or not all(len(label) == 1 and label.lower() in initials for label in labels):
-        return {}
-    return {label: (initials[label.lower()], "guess (possible): its first letter") for label in labels}
-
-
-def _by_answer(labels: Sequence[str], known: Sequence[str]) -> Meanings:
-    """Pairs yes and no with two categories of which one is a no: 0 and 10, none and airbag."""
-    no = [category for category in known if category.lower() in _NO]
-    if len(known) != 2 or len(no) != 1 or not all(label.lower() in (*_YES, *_NO) for label in labels):
-        return {}
-    other = next(category for category in known if category != no[0])
-    why = f"guess (possible): '{no[0]}' taken for no"
-    return {label: (no[0] if label.lower() in _NO else other, why) for label in labels}
+    why = "guess (likely): the same sex" if all(words) else "guess (possible): in most code books 1 is male"
+    return {label: (ours[sex], why) for label, sex in theirs.items()}
 
 
 def _guess_label(

@@ -25,16 +25,13 @@ from tdrop.data.locations import Location, read_bytes
 
 #: What pandas calls the row names that it wrote without a header.
 INDEX_NAME = "Unnamed: 0"
-#: No record comes near it.
-LONGEST_LINE = 1_000_000
 #: Lines that are named; the rest are counted.
 _MOST_NAMED = 5
 #: Separators that a header of one column is searched for.
 _USUAL_SEPARATORS = (";", "\t", "|", ",")
-_SEPARATOR_LINE = re.compile(rb'"?sep=(.)"?', re.IGNORECASE)
-#: What may be wrong with a line: too few or too many fields, quotation marks, length.
-_FIELDS, _QUOTES, _LONG = "fields", "quotes", "long"
-#: How files begin that are often sent in place of a table, and what they are; text begins so behind blanks, in any case.
+#: What may be wrong with a line: too few or too many fields, or quotation marks.
+_FIELDS, _QUOTES = "fields", "quotes"
+#: How files begin that are often sent in place of a table, and what they are; text may have blanks before it.
 _FOREIGN = {
     b"PK\x03\x04": "an Excel or zip file",
     b"\xd0\xcf\x11\xe0": "an old Excel file",
@@ -49,8 +46,6 @@ _OTHER_TEXT = {
     b"[{": "a JSON file",
     b"insert into ": "a database's dump",
 }
-#: Encodings of program text and of host names: they take what a patient's id may hold for something else.
-_NO_TEXT = {"unicode_escape", "raw_unicode_escape", "idna", "punycode", "undefined"}
 _MARK_BELOW = re.compile("(?<=[\r\n])\ufeff+(?=[^\r\n])")
 _MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",
@@ -99,7 +94,9 @@ class CsvReader(Record):
         which lines hold no record and why.
         """
         lines = as_utf8(read_bytes(location), self.encoding, location.shown).splitlines()
-        start = self._header_line(lines, location)
+        start = next((place for place, line in enumerate(lines) if line.strip()), None)
+        if start is None:
+            raise DataError(f"extract '{location.shown}' is empty; check that the export was complete")
         names = self._header(lines[start], location)
         records: dict[int, bytes] = {}
         broken: dict[int, str] = {}
@@ -119,28 +116,8 @@ class CsvReader(Record):
             frame.attrs.update(broken_lines=tuple(broken), broken=_describe_broken(broken, len(names)))
         return frame
 
-    def _header_line(self, lines: list[bytes], location: Location) -> int:
-        """Position of the header: the first line that is neither blank nor a spreadsheet's note on the separator."""
-        start = next((place for place, line in enumerate(lines) if line.strip()), None)
-        if start is None:
-            raise DataError(f"extract '{location.shown}' is empty; check that the export was complete")
-        note = _SEPARATOR_LINE.fullmatch(lines[start].strip(b" \r\n"))
-        if note is None:
-            return start
-        if note.group(1).decode("utf-8", errors="replace") != self.separator:
-            raise DataError(
-                f"extract '{location.shown}' says in its first line that its separator is another one than "
-                f"'{self.separator}'; set reader.separator"
-            )
-        return start + 1 + self._header_line(lines[start + 1 :], location)
-
     def _header(self, line: bytes, location: Location) -> list[str]:
         """The names of the columns."""
-        if len(line) > LONGEST_LINE:
-            raise DataError(
-                f"extract '{location.shown}': the header has more than {LONGEST_LINE:,} characters; check that the "
-                "file is text, one line per record"
-            )
         fields = self._split(line)
         if fields is None:
             raise DataError(f"extract '{location.shown}': the header has a stray quotation mark; check reader.quote")
@@ -168,8 +145,6 @@ class CsvReader(Record):
 
     def _fault(self, line: bytes, count: int) -> str:
         """Why a line is no record of so many fields; empty where it is one."""
-        if len(line) > LONGEST_LINE:
-            return _LONG
         if self.quote.encode() not in line:
             return _FIELDS if line.count(self.separator.encode()) + 1 != count else ""
         fields = self._split(line)
@@ -229,7 +204,6 @@ def _describe_broken(broken: Mapping[int, str], fields: int) -> str:
     words = {
         _FIELDS: f"with other than the header's {fields:,} fields",
         _QUOTES: "with a quotation mark that is stray or not closed on its line",
-        _LONG: f"of more than {LONGEST_LINE:,} characters",
     }
     counts = Counter(broken.values())
     kinds = ", ".join(f"{counts[kind]:,} {text}" for kind, text in words.items() if counts[kind])
@@ -270,8 +244,6 @@ def _refuse_foreign(content: bytes, beginnings: dict[bytes, str], shown: str) ->
 
 def _decode(content: bytes, encoding: str, shown: str) -> str:
     try:
-        if codecs.lookup(encoding).name.replace("-", "_") in _NO_TEXT:
-            raise LookupError
         return content.decode(encoding)
     except UnicodeError as error:
         line = len(content[: getattr(error, "start", 0) + 1].splitlines()) or 1

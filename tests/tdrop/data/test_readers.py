@@ -117,12 +117,6 @@ def test_a_forbidden_file_is_named(tmp_path: Path) -> None:
         read_extract(site_at("a.csv"), home=tmp_path, base=tmp_path)
 
 
-def test_a_spreadsheets_note_that_its_separator_is_a_tab_is_no_header(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("sep=\t\nid\tx\n1\t2\n")
-    site = site_at("a.csv", reader={"kind": "csv", "separator": "\t"})
-    assert read_extract(site, home=tmp_path, base=tmp_path).columns.tolist() == ["id", "x"]
-
-
 def test_a_folder_is_no_extract(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="is a folder"):
         read_extract(site_at(str(tmp_path)), home=tmp_path, base=tmp_path)
