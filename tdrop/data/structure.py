@@ -6,7 +6,6 @@ Such rows are set aside, counted and listed like rows that break a rule; nothing
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -52,23 +51,15 @@ _RULES = {
 }
 
 
-@dataclass(frozen=True)
-class Sorted:
-    """An extract without the rows that are no patients.
+def sort_rows(
+    raw: pd.DataFrame, contract: Contract, site: Site
+) -> tuple[pd.DataFrame, pd.DataFrame, tuple[Finding, ...]]:
+    """Sets aside the rows of an extract that are no patients.
 
-    Attributes:
-        frame: The other rows, as they were read, with ids as text.
-        aside: The rows that were set aside: id, row (line in the extract), rules.
-        findings: What was found.
+    Returns:
+        The other rows as they were read, with ids as text; the rows that were set aside: id, row (line in the
+        extract), rules; and what was found.
     """
-
-    frame: pd.DataFrame
-    aside: pd.DataFrame
-    findings: tuple[Finding, ...]
-
-
-def sort_rows(raw: pd.DataFrame, contract: Contract, site: Site) -> Sorted:
-    """Sets aside the rows of an extract that are no patients."""
     name = id_column(raw, contract, site)
     frame = with_text_ids(raw, name)
     masks = dict(_masks(raw, frame, name, contract, site))
@@ -82,7 +73,7 @@ def sort_rows(raw: pd.DataFrame, contract: Contract, site: Site) -> Sorted:
     counts = aside["rules"].value_counts()
     findings = [_finding(rule, int(counts[rule]), total, raw) for rule in _RULES if rule in counts]
     ids = None if name is None else frame[name]
-    return Sorted(patients, aside, (*findings, *_table_findings(ids, site, rules)))
+    return patients, aside, (*findings, *_table_findings(ids, site, rules))
 
 
 def _listed(frame: pd.DataFrame, name: str | None, rules: NDArray[np.object_]) -> pd.DataFrame:

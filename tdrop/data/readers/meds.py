@@ -20,10 +20,9 @@ import pandas as pd
 from pydantic import Field
 
 from tdrop.base import Absent, ContractError, DataError, OutOfTime
-from tdrop.contracts import Contract, Extract, Record, Selection
+from tdrop.contracts import Record, Selection
 from tdrop.data.locations import Location, chunks_of, open_bytes, took_too_long
 from tdrop.data.readers._event_queries import BIRTH, DEATH, STATIC, Code, Relations, literal
-from tdrop.data.readers._event_reading import read_events
 
 _NEEDED = ("subject_id", "time", "code")
 _CODES = "codes.parquet"
@@ -41,11 +40,6 @@ class MedsReader(Record):
 
     unit: str = "unit"
     codes: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-
-    def read_table(self, location: Location, contract: Contract, extract: Extract) -> pd.DataFrame:
-        """Returns one row per index with the contract's columns."""
-        with self.store(location) as store:
-            return read_events(store, contract, extract)
 
     @contextmanager
     def store(self, location: Location) -> Iterator[MedsStore]:
