@@ -99,7 +99,8 @@ def propose_event_table(name: str, extract: Extract, asked: EventsAsked, *, base
     guesses += _label_guesses(outcome)
     remark = "    # `washout` and `age` narrow it down"
     head = [f"index: {json.dumps({**index, 'occurrence': 'first'}, ensure_ascii=False)}{remark}"]
-    text = write_table(name, guesses, _outcome_lines(outcome), f"Patients with {plain_title(title)}", head)
+    lines = ["outcome:", *(f"  {key}: {json.dumps(value, ensure_ascii=False)}" for key, value in outcome.items())]
+    text = write_table(name, guesses, lines, f"Patients with {plain_title(title)}", head)
     return TableProposal(text, {}, left_out, {}, _sentence(frame, draft))
 
 
@@ -276,10 +277,6 @@ def _look_at_values(candidate: Guess, frame: pd.DataFrame) -> Guess:
     return replace(candidate, keys=keys, why=why)
 
 
-def _outcome_lines(outcome: Mapping[str, Any]) -> list[str]:
-    return ["outcome:", *(f"  {key}: {json.dumps(value, ensure_ascii=False)}" for key, value in outcome.items())]
-
-
 def _sentence(frame: pd.DataFrame, draft: Contract) -> str:
     """What the outcome is here, with counts that are not small, for a person to contradict."""
     _, counts = source_outcome(frame, draft)
@@ -313,7 +310,8 @@ def propose_event_site(
     with open_events(extract, home=home, base=network.base) as store:
         lacking = _lacking(store, contract)
         titles = _table_titles(store, contract, lacking, sources, network, home)
-        own = _recorded_titles(store)
+        # By code that the place records, as a table writes it, its title; the most frequent ones.
+        own = dict(store.titles(list(store.ask(most_recorded(store.relations))["code"])).values())
     alike = {code: _look_alikes(titles[code], own) for code in titles}
     taken = {code: same for code, (same, _) in alike.items() if same}
     absent = [column.name for column in contract.features
@@ -371,12 +369,6 @@ def _known_titles(store: EventStore, contract: Contract, lacking: set[str]) -> d
     for part in _selections(contract):
         titles |= titles_of(store, resolve_codes(store, part))
     return {code: title for code, title in titles.items() if code in lacking and title != code}
-
-
-def _recorded_titles(store: EventStore) -> dict[str, str]:
-    """By code that the place records, as a table writes it, its title; the most frequent ones."""
-    codes = list(store.ask(most_recorded(store.relations))["code"])
-    return dict(store.titles(codes).values())
 
 
 def _look_alikes(title: str, own: Mapping[str, str]) -> tuple[list[str], list[str]]:

@@ -48,12 +48,6 @@ _FRACTION = {
     mark: rf"[+-]?(?:0*{escaped}\d+|\d{{4,}}{escaped}\d+|\d+{escaped}(?:\d{{1,2}}|\d{{4,}}))"
     for mark, escaped in ((".", r"\."), (",", ","))
 }
-_OTHER_MARK = {
-    ".": "they have decimal points, and the file is read with decimal commas: where other columns have commas, one "
-    "file has two decimal marks, and this column must be exported anew; else take `decimal` out from under `reader`",
-    ",": "they have decimal commas, and the file is read with decimal points: where other columns have points, one "
-    'file has two decimal marks, and this column must be exported anew; else set `decimal: ","` under `reader`',
-}
 #: Words for yes and no beyond those that are read without asking.
 _YES = (*YES, "t", "ja", "j", "oui", "si", "sí", "pos", "dead", "deceased", "died", "event", "recurrence", "relapse")
 _NO = (
@@ -87,7 +81,12 @@ def hint_unreadable(values: pd.Series, unreadable: NDArray[np.bool_], decimal: s
     other = "." if decimal == "," else ","
     if text.str.fullmatch(_FRACTION[other]).sum() * 10 >= len(text) > 0 and text.str.contains(other, regex=False).all():
         # 0.087 is not 87, although 1.087 beside it could be thousands.
-        return _OTHER_MARK[other]
+        names, take = ("points", "take `decimal` out from") if other == "." else ("commas", 'set `decimal: ","`')
+        own = "commas" if other == "." else "points"
+        return (
+            f"they have decimal {names}, and the file is read with decimal {own}: where other columns have {own}, one "
+            f"file has two decimal marks, and this column must be exported anew; else {take} under `reader`"
+        )
     for name, pattern, words_for_it in _SHAPES:
         if text.str.match(pattern).sum() * 2 > len(text):
             if name == decimal:

@@ -141,14 +141,10 @@ def _distinct_labels(values: pd.Series, codes: Collection[str]) -> tuple[list[st
     except TypeError:
         # Lists and records, as Parquet may hold them, are no label of anything.
         inverse, distinct = pd.factorize(values.map(lambda value: "(nested)", na_action="ignore"))
-    labels = [to_label(_plain(value)) for value in distinct]
+    labels = [to_label(value.item() if isinstance(value, np.generic) else value) for value in distinct]
     blank = {"", *codes, *map(plain_label, codes)}
     absent = np.asarray([label in blank or plain_label(label) in blank for label in labels] + [True])
     return labels, np.where(absent[inverse], -1, inverse).astype(np.int64)
-
-
-def _plain(value: object) -> object:
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def id_column(raw: pd.DataFrame, contract: Contract, extract: Extract) -> str | None:

@@ -182,7 +182,9 @@ def _named_columns(frame: pd.DataFrame, location: Location) -> pd.DataFrame:
 
     A nameless first column that tells the rows apart is the row names that pandas and R write; it gets pandas' name.
     """
-    if frame.columns[0] == "" and INDEX_NAME not in frame and _tells_rows_apart(frame.iloc[:, 0]):
+    first = frame.iloc[:, 0]
+    tells_rows_apart = len(first) > 1 and bool((first != "").all()) and first.is_unique
+    if frame.columns[0] == "" and INDEX_NAME not in frame and tells_rows_apart:
         frame.columns = pd.Index([INDEX_NAME, *frame.columns[1:]])
     unnamed = frame.columns == ""
     if not unnamed.any():
@@ -193,10 +195,6 @@ def _named_columns(frame: pd.DataFrame, location: Location) -> pd.DataFrame:
             "the header, or check the separator"
         )
     return frame.loc[:, ~unnamed]
-
-
-def _tells_rows_apart(values: pd.Series) -> bool:
-    return len(values) > 1 and bool((values != "").all()) and bool(values.is_unique)
 
 
 def _describe_broken(broken: Mapping[int, str], fields: int) -> str:

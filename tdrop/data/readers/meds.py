@@ -242,14 +242,14 @@ def parquet_files(location: Location) -> list[Path]:
         raise Absent(f"'{location.shown}' does not exist; check `location` in the site's YAML")
     if not folder.is_dir():
         raise DataError(f"'{location.shown}' is no folder; give the folder that holds the parquet files")
-    files = sorted(path for path in folder.rglob("*.parquet") if not _hidden(path.relative_to(folder)))
+    files = sorted(
+        path
+        for path in folder.rglob("*.parquet")
+        if not any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
+    )
     if not files:
         raise DataError(f"'{location.shown}' holds no parquet file; check `location` in the site's YAML")
     return files
-
-
-def _hidden(path: Path) -> bool:
-    return any(part.startswith((".", "_")) for part in path.parts)
 
 
 def scan(files: Sequence[Path]) -> str:
