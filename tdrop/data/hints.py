@@ -154,7 +154,8 @@ def guess_labels(labels: Sequence[str], column: Column) -> Meanings:
     if set(known) == {"0", "1"}:
         return _as_answers(labels, column)
     ordered = _by_order(labels, column)
-    return _by_sex(labels, column) or {label: _guess_label(label, column, known, ordered) for label in labels}
+    paired = _by_sex(labels, column) or _by_answer(labels, known)
+    return paired or {label: _guess_label(label, column, known, ordered) for label in labels}
 
 
 def _as_answers(labels: Sequence[str], column: Column) -> Meanings:
@@ -201,6 +202,16 @@ def _by_sex(labels: Sequence[str], column: Column) -> Meanings:
         return {}
     why = "guess (likely): the same sex" if all(words) else "guess (possible): in most code books 1 is male"
     return {label: (ours[sex], why) for label, sex in theirs.items()}
+
+
+def _by_answer(labels: Sequence[str], known: Sequence[str]) -> Meanings:
+    """Pairs yes and no with two categories of which one is a no: 0 and 10, none and airbag."""
+    no = [category for category in known if category.lower() in _NO]
+    if len(known) != 2 or len(no) != 1 or not all(label.lower() in (*_YES, *_NO) for label in labels):
+        return {}
+    other = next(category for category in known if category != no[0])
+    why = f"guess (possible): '{no[0]}' taken for no"
+    return {label: (no[0] if label.lower() in _NO else other, why) for label in labels}
 
 
 def _guess_label(

@@ -18,7 +18,6 @@ from tdrop.contracts import (
     Column,
     Contract,
     Decision,
-    Interval,
     Network,
     Site,
     is_number,
@@ -31,8 +30,8 @@ from tdrop.data.hints import Meanings, clean, guess_labels
 from tdrop.data.locations import Location, read_bytes
 from tdrop.data.names import CLOSE_ENOUGH, are_names, same_names, similarity, unit_in
 from tdrop.data.readers import kind_of, read_file
-from tdrop.data.suspicions import likely_unit, share_within
-from tdrop.data.units import alternatives, convert
+from tdrop.data.suspicions import likely_unit, most_plausible_unit, share_within
+from tdrop.data.units import convert
 from tdrop.data.values import as_text, translate_label
 
 #: A map of more labels than this is not worth guessing.
@@ -263,40 +262,32 @@ def _guess_unit(
         attrs: How the file was read.
         source: The source's checked values, where they are at hand.
     """
-    own = str(column.unit)
-    others = alternatives(own, column.molar_mass)
+    own, limits = str(column.unit), column.plausible or column.range
     numbers, _ = read_numbers(values, attrs, codes)
     numbers = numbers[np.isfinite(numbers)]
     if not len(numbers):
         return None, ""
-    limits = column.plausible or column.range
     named, _ = unit_in(header)
     if named is not None and named != own:
-        share = _share_plausible(numbers, named, column, limits)
-        if share is None:
+        try:
+            converted = convert(numbers, named, own, molar_mass=column.molar_mass)
+        except ContractError:
+            converted = None
+        if converted is None or limits is None:
             # The name says what it is: another unit that fits by chance would be wrong.
             return None, ""
+        share = share_within(converted, limits)
         if share >= BELIEVED:
             return named, f"guess (likely): by its name, and {share:.0%} of the values are plausible then"
     beside = None if source is None else likely_unit(column, source, pd.Series(numbers))
     if beside is not None:
         return beside, "guess (likely): beside the source's values"
-    if (_share_plausible(numbers, own, column, limits) or 0.0) >= BELIEVED:
+    if limits is None or share_within(numbers, limits) >= BELIEVED:
         return None, ""
-    shares = {unit: _share_plausible(numbers, unit, column, limits) or 0.0 for unit in others}
-    best = max(shares, key=lambda unit: shares[unit], default=None)
-    if best is None or shares[best] < BELIEVED:
-        return None, ""
-    return best, f"guess (possible): {shares[best]:.0%} of the values are plausible then"
-
-
-def _share_plausible(numbers: Doubles, unit: str, column: Column, limits: Interval | None) -> float | None:
-    """The share of numbers (rows,) that would be plausible in a unit; None where nobody can say."""
-    try:
-        converted = convert(numbers, unit, str(column.unit), molar_mass=column.molar_mass)
-    except ContractError:
-        return None
-    return None if limits is None else share_within(converted, limits)
+    best, share = most_plausible_unit(numbers, own, column)
+    return (
+        (best, f"guess (possible): {share:.0%} of the values are plausible then") if share >= BELIEVED else (None, "")
+    )
 
 
 def _propose_labels(

@@ -161,17 +161,13 @@ def _other_units(frame: pd.DataFrame, columns: list[Column], site: Site) -> Iter
             continue
         stated = site.units.get(column.name, column.unit)
         raw = convert(numbers, column.unit, stated, molar_mass=column.molar_mass)
-        shares = {
-            unit: share_within(values, column.plausible or column.range)
-            for unit, values in in_other_units(raw, stated, column.unit, column.molar_mass)
-        }
-        best = max(shares, key=lambda unit: shares[unit], default=None)
+        best, share = most_plausible_unit(raw, stated, column)
         whole = np.where(raw == np.round(raw), raw, np.where(np.isfinite(raw), -1.0, np.nan))
         if column.unit in _YEARS and share_within(whole, _CALENDAR) > GOOD:
             # Years such as 1956, which weeks of a life could be as well.
             words = f"more than {GOOD:.0%} are calendar years"
             fix = f"send the time in {stated}, not the year of birth or of another event"
-        elif best is not None and shares[best] > GOOD:
+        elif share > GOOD:
             words = f"more than {GOOD:.0%} plausible in {best}"
             fix = f"set `units: {{{column.name}: {best}}}` in {site.file}"
         else:
@@ -180,7 +176,15 @@ def _other_units(frame: pd.DataFrame, columns: list[Column], site: Site) -> Iter
         yield _suspicion(site, column, "unit", (len(frame), len(frame)), sentence, fix, "table_stop")
 
 
-def in_other_units(raw: Doubles, stated: str, own: str, molar_mass: float | None) -> Iterator[tuple[str, Doubles]]:
+def most_plausible_unit(raw: Doubles, stated: str, column: Column) -> tuple[str, float]:
+    """The usual unit but `stated` in which most numbers as they came (rows,) are plausible, and the share that is."""
+    limits, own = column.plausible or column.range, str(column.unit)
+    others = _in_other_units(raw, stated, own, column.molar_mass) if limits is not None else ()
+    shares = {unit: share_within(values, limits) for unit, values in others if limits is not None}
+    return max(shares.items(), key=lambda item: item[1], default=("", 0.0))
+
+
+def _in_other_units(raw: Doubles, stated: str, own: str, molar_mass: float | None) -> Iterator[tuple[str, Doubles]]:
     """Numbers as they came (rows,) as if they were in each usual unit but `stated`, in the column's own unit."""
     for unit in (own, *alternatives(own, molar_mass)):
         if unit != stated:
@@ -298,7 +302,7 @@ def _units_beside(column: Column, theirs: Doubles, ours: Doubles, stated: str) -
     mass = column.molar_mass or molar_mass_of(split_words(f"{column.name} {column.title}"), own)
     raw = convert(theirs, own, stated, molar_mass=column.molar_mass)
     known = alternatives(own, column.molar_mass)
-    for unit, values in in_other_units(raw, stated, own, mass):
+    for unit, values in _in_other_units(raw, stated, own, mass):
         if (values > 0).all():
             yield OtherUnit(unit, _distance(ours, values), molar_mass=None if unit in (own, *known) else mass)
 
