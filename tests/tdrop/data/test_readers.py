@@ -300,9 +300,7 @@ def test_every_id_comes_through_postgres(kind: str, data: st.DataObject, postgre
     assert found.isna().tolist() == [False] * len(ids) + [True]
 
 
-def test_what_is_no_number_in_postgres_is_no_id(
-    postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_no_number_in_postgres_is_no_id(postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOSPITAL_DB_URL", postgres)
     absent = read_sql(tmp_path, query="select 'NaN'::numeric as id union all select 7")
     assert set(with_text_ids(absent, "id")["id"].dropna()) == {"7"}
