@@ -42,9 +42,10 @@ _ASKS = {
     "values": "please check that the export was complete",
     "damaged_ids": "please export ids as text, in UTF-8",
     "shortened_ids": "please export ids as text",
+    "names": "please send each column once",
 }
 #: Findings about our own files, which a site cannot do anything about.
-_OURS = ("renames",)
+_OURS = ("renames", "unmatched")
 #: What a finding of each severity means for the rows or the site.
 MEANINGS: Mapping[Severity, str] = {
     "table_stop": "the extract cannot be used",

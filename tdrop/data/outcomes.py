@@ -178,6 +178,7 @@ def read_labels(
             f"{', '.join(contract.outcome.columns)}, or `labels.renames`"
         )
     wanted = [contract.id_column, *contract.outcome.columns]
+    _refuse_twins(named, wanted, name)
     extract = _with_missing_words(extract, named, contract)
     frame, unreadable = convert_columns(named[wanted], raw, contract, extract, f"label file of '{name}'")
     unreadable.pop(contract.id_column, None)
@@ -203,6 +204,17 @@ def _with_missing_words(extract: LabelFile, named: pd.DataFrame, contract: Contr
         words = [text for text in texts if text.lower() in MISSING_WORDS and text.casefold() not in known]
         codes[name] = (*codes.get(name, ()), *words)
     return extract.model_copy(update={"missing_codes": codes})
+
+
+def _refuse_twins(named: pd.DataFrame, wanted: list[str], name: str) -> None:
+    """Of two columns that differ in nothing but their case nobody can say which holds the outcome."""
+    others = {str(column).casefold() for column in named if column not in wanted}
+    twin = next((column for column in wanted if column.casefold() in others), None)
+    if twin is not None:
+        raise DataError(
+            f"label file of '{name}': another column differs from '{twin}' only in capital letters; leave out the "
+            "wrong one"
+        )
 
 
 def _numbered_as_its_extract(

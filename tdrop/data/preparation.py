@@ -37,7 +37,7 @@ from tdrop.data.readers import fingerprint, read_batch, read_extract
 from tdrop.data.structure import sort_rows
 from tdrop.data.suspicions import accept, compare_extracts, find_suspicions
 from tdrop.data.units import check_units, convert
-from tdrop.data.values import LARGEST_NUMBER, as_labels, as_numbers, as_text, number_rows
+from tdrop.data.values import LARGEST_NUMBER, as_labels, as_numbers, as_text, number_rows, unmatched_keys
 
 #: Share of a batch to be scored that may be set aside, or repeat a patient.
 BATCH_SHARE = 0.5
@@ -158,6 +158,7 @@ def harmonise(raw: pd.DataFrame, contract: Contract, site: Site) -> Harmonised:
         findings.append(_label_finding(dropped, len(raw), site))
     wanted = [name for name in contract.names if name in named and name not in dropped]
     frame, unreadable = convert_columns(named[wanted], raw, contract, site, site.file)
+    findings += _unmatched_labels(named[wanted], site, site.file)
     findings += _collapsed_numbers(named, frame, contract)
     findings += raw.attrs.get("findings", ())
     hints = _hints(named, frame, unreadable, contract, site)
@@ -186,6 +187,18 @@ def _absent_names(raw: pd.DataFrame, extract: Extract, file: str, said: bool) ->
         fix = f"change `renames` in {file}"
         ours, total = extract.renames[name], raw.shape[1]
         yield Finding("table.renames", ours, "table_warning", 1, total, sentence, fix, about="file")
+
+
+def _unmatched_labels(named: pd.DataFrame, extract: Extract, file: str) -> Iterator[Finding]:
+    """Labels that the site's file maps and the extract does not hold; they are the file's words, not patients'."""
+    for name, labels in extract.categories.items():
+        keys = unmatched_keys(named[name], labels) if name in named else []
+        if not keys:
+            continue
+        sentence = f"`categories` maps {_list_names(keys)} of '{name}', which the extract does not hold"
+        severity: Severity = "table_warning" if len(keys) == len(labels) else "info"
+        fix = f"check how they are written under `categories` in {file}"
+        yield Finding(f"{name}.unmatched", name, severity, len(keys), len(labels), sentence, fix)
 
 
 def _collapsed_numbers(named: pd.DataFrame, frame: pd.DataFrame, contract: Contract) -> Iterator[Finding]:

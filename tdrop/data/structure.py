@@ -73,7 +73,7 @@ def sort_rows(
     counts = aside["rules"].value_counts()
     findings = [_finding(rule, int(counts[rule]), total, raw) for rule in _RULES if rule in counts]
     ids = None if name is None else frame[name]
-    return patients, aside, (*findings, *_table_findings(ids, site, rules))
+    return patients, aside, (*findings, *_table_findings(ids, site, rules), *_names_in_two_cases(frame, contract, site))
 
 
 def _listed(frame: pd.DataFrame, name: str | None, rules: NDArray[np.object_]) -> pd.DataFrame:
@@ -144,3 +144,17 @@ def _table_findings(ids: pd.Series | None, site: Site, rules: NDArray[np.object_
         words += "may share one (likely)"
         fix = f"export ids as text, or add 'table.shortened_ids' to `accept` if this is right ({site.file})"
         yield Finding("table.shortened_ids", None, "table_warning", shortened, rows, words, fix, "likely")
+
+
+def _names_in_two_cases(frame: pd.DataFrame, contract: Contract, site: Site) -> Iterator[Finding]:
+    """Columns of which one is used and another differs from it in nothing but its case."""
+    known = {*contract.names, *site.renames}
+    lowered: dict[str, list[str]] = {}
+    for name in map(str, frame):
+        lowered.setdefault(name.casefold(), []).append(name)
+    twins = [names for names in lowered.values() if len(names) > 1 and known.intersection(names)]
+    if twins:
+        such = next(name for name in twins[0] if name in known)
+        words = f"column names that differ only in capital letters: {len(twins):,}, such as '{such}'"
+        fix = f"rename one of them in the export, or name the right one under `renames` in {site.file}"
+        yield Finding("table.names", None, "table_stop", len(twins), frame.shape[1], words, fix, about="file")

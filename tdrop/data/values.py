@@ -134,6 +134,13 @@ def translate_label(label: str, column: Column, translate: Mapping[str, str]) ->
     return _BINARY.get(label.lower(), label) if set(known) == {"0", "1"} else label
 
 
+def unmatched_keys(values: pd.Series, translate: Mapping[str, str]) -> list[str]:
+    """The keys of a site's map that no value of the column has."""
+    labels, _ = _distinct_labels(values, ())
+    held = {spelling for label in labels for spelling in (label, plain_label(label))}
+    return [key for key in translate if key not in held]
+
+
 def _distinct_labels(values: pd.Series, codes: Collection[str]) -> tuple[list[str], NDArray[np.int64]]:
     """The distinct values as labels, and for each row which one (rows,), -1 where missing."""
     try:

@@ -157,6 +157,19 @@ def test_a_list_of_eight_patients_is_scored_without_its_broken_line(
         prepare(make_site(location=str(tmp_path / "batch.csv")), shared_network, home=tmp_path)
 
 
+@pytest.mark.parametrize(("columns", "says"), [
+    ({"PSA": "3"}, "names that differ only in capital letters: 1, such as 'psa'"),
+    ({"Age": "3", "PSA": "4", "STAGE": "T1"}, "names that differ only in capital letters: 3"),
+])  # fmt: skip
+def test_names_that_differ_in_case_stop_the_extract(
+    columns: dict[str, str], says: str, shared_network: Network, patients: Any, make_site: Any, tmp_path: Path
+) -> None:
+    patients(ROWS).assign(**columns).to_csv(tmp_path / "north.csv", index=False)
+    validation = prepare(make_site(), shared_network, home=tmp_path).validation
+    assert validation.stopped
+    assert any(says in finding.sentence for finding in validation.findings)
+
+
 @pytest.mark.parametrize("value", ["", " ", "NA"])
 def test_an_extract_without_a_value_is_stopped(
     value: str, shared_network: Network, patients: Any, make_site: Any, tmp_path: Path

@@ -102,6 +102,15 @@ def test_whole_numbers_with_decimals_are_the_categories_they_look_like() -> None
     assert labels.astype("str").tolist() == ["1", "2", "2.5", "3.0"]
 
 
+def test_what_a_map_cannot_match_is_said(prostate: Contract, patients: Any, make_site: Any) -> None:
+    site = make_site(categories={"stage": {"T1": "T1", "one": "T1", "two": "T2"}, "comorbidity": {"ja": 1, "nein": 0}})
+    found = {finding.rule: finding for finding in harmonise(patients(), prostate, site).findings}
+    assert found["stage.unmatched"].severity == "info"
+    assert "maps 'one', 'two' of 'stage', which the extract does not hold" in found["stage.unmatched"].sentence
+    assert found["comorbidity.unmatched"].severity == "table_warning"
+    assert found["comorbidity.unmatched"].ours
+
+
 @pytest.mark.parametrize("key", [0.0, 0, "0.0", "0"])
 def test_a_key_means_the_number_it_looks_like(prostate: Contract, patients: Any, make_site: Any, key: Any) -> None:
     rows = patients(4).assign(comorbidity=["0.0", "0", "9.0", "9"])

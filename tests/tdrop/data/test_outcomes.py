@@ -168,6 +168,12 @@ def test_a_file_of_another_kind_than_the_site_s_own_is_read_as_what_it_is(
         np.testing.assert_array_equal(found.y[1:3], [1, 0])
 
 
+def test_two_columns_of_which_either_may_be_the_outcome_are_refused(tmp_path: Path, prostate: Contract) -> None:
+    (tmp_path / "l.csv").write_text("patient_id,died_10y,Died_10y\nP1,1,0\n")
+    with pytest.raises(DataError, match="another column differs from 'died_10y' only in capital letters"):
+        read_labels(tmp_path / "l.csv", prostate, IDS, home=tmp_path, base=tmp_path)
+
+
 def test_a_list_for_a_spreadsheet_runs_nothing_and_comes_back_as_it_was(tmp_path: Path, prostate: Contract) -> None:
     ids = np.array(["=HYPERLINK()", "+49", "-12", "@home", "'quoted", "007"])
     write_sheet(tmp_path / "list.csv", ids, prostate)
