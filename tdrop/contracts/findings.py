@@ -32,7 +32,6 @@ _ASKS = {
     "all_missing": "please send it, or tell us why it is missing",
     "constant": "please check the export",
     "new_categories": "please confirm that they are right",
-    "lost_categories": "please tell us whether it is recorded under another label",
     "swapped": "please check the two columns",
     "identifier": "please check the column",
     "shared_patients": "please check that only your patients are in the extract",
@@ -43,7 +42,6 @@ _ASKS = {
     "values": "please check that the export was complete",
     "damaged_ids": "please export ids as text, in UTF-8",
     "shortened_ids": "please export ids as text",
-    "similar_ids": "please write every id one way",
     "names": "please send each column once",
 }
 #: Findings about our own files, which a site cannot do anything about.

@@ -16,9 +16,9 @@ from tdrop.contracts.yaml_file import YamlDocument, parse, parse_yaml, read_yaml
 
 #: What may be suspected of a column, and of a table as a whole.
 COLUMN_SUSPICIONS = (
-    "scale", "unit", "all_missing", "constant", "new_categories", "lost_categories", "identifier",
+    "scale", "unit", "all_missing", "constant", "new_categories", "identifier",
 )  # fmt: skip
-TABLE_SUSPICIONS = ("swapped", "shared_patients", "shortened_ids", "similar_ids")
+TABLE_SUSPICIONS = ("swapped", "shared_patients", "shortened_ids")
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,11 @@ from .event_files import (
     write_meds as write_meds,
     write_omop as write_omop,
 )
-from .event_proposal import EventsAsked as EventsAsked, propose_event_table as propose_event_table
-from .event_site_proposal import propose_event_site as propose_event_site
+from .event_proposal import (
+    EventsAsked as EventsAsked,
+    propose_event_site as propose_event_site,
+    propose_event_table as propose_event_table,
+)
 from .hints import clean as clean, guess_labels as guess_labels, hint_unreadable as hint_unreadable
 from .json_schemas import make_json_schemas as make_json_schemas, write_json_schemas as write_json_schemas
 from .locations import no_such_file as no_such_file, resolve as resolve

@@ -89,10 +89,10 @@ Keys = tuple[dict[str, Any], dict[str, str]]
 
 
 def read_numbers(
-    values: pd.Series, attrs: Mapping[Any, Any], codes: Collection[str] = (), unit: str | None = None
+    values: pd.Series, attrs: Mapping[Any, Any], codes: Collection[str] = ()
 ) -> tuple[Doubles, NDArray[np.bool_]]:
     """The numbers of a column (rows,), and which values are none (rows,), by the marks that its file was read with."""
-    return as_numbers(values, codes, attrs.get("decimal", "."), attrs.get("thousands"), unit=unit)
+    return as_numbers(values, codes, attrs.get("decimal", "."), attrs.get("thousands"))
 
 
 def guess_column(name: str, header: str, values: pd.Series, attrs: Mapping[Any, Any]) -> Guess:

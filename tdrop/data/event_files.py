@@ -188,8 +188,7 @@ def omop_tables(records: pd.DataFrame, concepts: Sequence[Concept], periods: pd.
             f"{table}_id": pd.RangeIndex(1, len(rows) + 1),
             "person_id": rows["subject"].astype("int64"),
             f"{stem}_concept_id": rows["code"].map(ids).astype("int64"),
-            f"{start}_date": rows["time"].dt.normalize().astype("datetime64[us]"),
-            f"{start}_datetime": rows["time"].astype("datetime64[us]"),
+            **_moments(start, rows),
         }
         if table in ("measurement", "observation"):
             columns["value_as_number"] = rows["value"].astype("float64")
@@ -199,30 +198,23 @@ def omop_tables(records: pd.DataFrame, concepts: Sequence[Concept], periods: pd.
             columns["value_as_string"] = rows["label"].astype("str")
         tables[table] = pd.DataFrame(columns)
     deaths = records[records["code"] == "MEDS_DEATH"].reset_index(drop=True)
-    tables["death"] = pd.DataFrame(
-        {
-            "person_id": deaths["subject"].astype("int64"),
-            "death_date": deaths["time"].dt.normalize().astype("datetime64[us]"),
-            "death_datetime": deaths["time"].astype("datetime64[us]"),
-        }
-    )
-    tables["observation_period"] = pd.DataFrame(
-        {
-            "observation_period_id": pd.RangeIndex(1, len(periods) + 1),
-            "person_id": periods["subject"].astype("int64"),
-            "observation_period_start_date": periods["start"].astype("datetime64[us]"),
-            "observation_period_end_date": periods["end"].astype("datetime64[us]"),
-        }
-    )
-    tables["concept"] = pd.DataFrame(
-        {
-            "concept_id": [concept.concept_id for concept in concepts],
-            "concept_name": [concept.title for concept in concepts],
-            "vocabulary_id": [concept.code.partition("/")[0] for concept in concepts],
-            "concept_code": [concept.code.partition("/")[2] for concept in concepts],
-        }
-    )
+    tables["death"] = pd.DataFrame({"person_id": deaths["subject"].astype("int64"), **_moments("death", deaths)})
+    tables["observation_period"] = pd.DataFrame({
+        "observation_period_id": pd.RangeIndex(1, len(periods) + 1),
+        "person_id": periods["subject"].astype("int64"),
+        "observation_period_start_date": periods["start"].astype("datetime64[us]"),
+        "observation_period_end_date": periods["end"].astype("datetime64[us]"),
+    })  # fmt: skip
+    described = [(item.concept_id, item.title, *item.code.split("/", 1)) for item in concepts]
+    names = ["concept_id", "concept_name", "vocabulary_id", "concept_code"]
+    tables["concept"] = pd.DataFrame(described, columns=names)
     return tables
+
+
+def _moments(stem: str, rows: pd.DataFrame) -> dict[str, pd.Series]:
+    """The day of some records, and their time."""
+    times = rows["time"].astype("datetime64[us]")
+    return {f"{stem}_date": times.dt.normalize(), f"{stem}_datetime": times}
 
 
 def _persons(records: pd.DataFrame, concepts: Sequence[Concept]) -> pd.DataFrame:

@@ -1,24 +1,31 @@
-"""Proposes a table from a database of events: the cohort's most frequent codes as features, every guess marked."""
+"""Proposes a table from a database of events, and the site of another hospital that has one; every guess is marked.
+
+The table's features are the cohort's most frequent codes. Of a second hospital it is said which codes of the table it
+lacks, and which of its own look like them.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from tdrop.base import ContractError, DataError, UsageError
-from tdrop.contracts import Contract, Extract, Index, Selection, require_horizon
+from tdrop.base import ContractError, DataError, TdropError, UsageError
+from tdrop.contracts import Contract, Extract, Index, Network, Selection, Site, require_horizon
 from tdrop.data.columns import FEWEST_VALUES, Guess, guess_column
 from tdrop.data.names import split_words
 from tdrop.data.outcomes import source_outcome
 from tdrop.data.readers import open_events
-from tdrop.data.readers._event_queries import BIRTH, DAY, DEATH, Code, Queries
+from tdrop.data.readers._event_queries import BIRTH, DAY, DEATH, Code, Queries, most_recorded, recorded
 from tdrop.data.readers._event_reading import EventStore, from_ucum, read_events, resolve_codes
+from tdrop.data.site_proposal import first_lines, location_of, require_new_site, sources_of
 from tdrop.data.table_proposal import TableProposal, require_table_name, write_table
 from tdrop.data.units import molar_mass_of, require_unit
 
@@ -33,6 +40,10 @@ RECENT_DAYS = 365
 MOST_CATEGORIES = 12
 #: Letters of a title that are shown.
 MOST_LETTERS = 100
+#: Titles so alike may mean the same.
+ALIKE = 0.85
+#: Look-alikes that are named of one code.
+MOST_NAMED = 3
 _ID, _TIME, _EVENT, _DIED = "patient", "followed", "happened", "died"
 
 
@@ -51,38 +62,6 @@ class EventsAsked:
     outcome: tuple[str, ...]
     horizon: str
     most: int = MOST_COLUMNS
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    """A code that may become a feature.
-
-    Attributes:
-        name: Of the column.
-        title: What the vocabulary calls it.
-        events: The column's events, as the YAML has them.
-        type: Of the column, as far as the records say.
-        unit: The unit of most of its values; "" for none.
-        share: Of the cohort's patients with such a record before the index.
-        categories: The texts that are its values.
-        category_titles: What the vocabulary calls those that are numbers of its concepts.
-    """
-
-    name: str
-    title: str
-    events: Mapping[str, Any]
-    type: str
-    unit: str = ""
-    share: float = 0.0
-    categories: tuple[str, ...] = ()
-    category_titles: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def draft(self) -> dict[str, Any]:
-        """The column as far as it is known before its values are looked at."""
-        more: dict[str, Any] = {"unit": self.unit} if self.unit else {}
-        more |= {"categories": list(self.categories)} if self.categories else {}
-        return {"name": self.name, "title": self.title, "type": self.type, "events": self.events, **more}
 
 
 def propose_event_table(name: str, extract: Extract, asked: EventsAsked, *, base: Path) -> TableProposal:
@@ -110,9 +89,9 @@ def propose_event_table(name: str, extract: Extract, asked: EventsAsked, *, base
         raise DataError(f"the index's codes make fewer than {FEWEST_VALUES} rows; check --index, or name more codes")
     guesses = [Guess(_ID, "", {"title": "Patient", "role": "id", "type": "categorical"})]
     for candidate in candidates:
-        guess = _guess(candidate, frame)
+        guess = _look_at_values(candidate, frame)
         if guess.role == "ignored":
-            left_out[candidate.title] = re.sub(r"^guess \(\w+\): ", "", guess.why["role"])
+            left_out[candidate.keys["title"]] = re.sub(r"^guess \(\w+\): ", "", guess.why["role"])
         else:
             guesses.append(guess)
     if len(guesses) == 1:
@@ -120,7 +99,8 @@ def propose_event_table(name: str, extract: Extract, asked: EventsAsked, *, base
     guesses += _label_guesses(outcome)
     remark = "    # `washout` and `age` narrow it down"
     head = [f"index: {json.dumps({**index, 'occurrence': 'first'}, ensure_ascii=False)}{remark}"]
-    text = write_table(name, guesses, _outcome_lines(outcome), f"Patients with {plain_title(title)}", head)
+    lines = ["outcome:", *(f"  {key}: {json.dumps(value, ensure_ascii=False)}" for key, value in outcome.items())]
+    text = write_table(name, guesses, lines, f"Patients with {plain_title(title)}", head)
     return TableProposal(text, {}, left_out, {}, _sentence(frame, draft))
 
 
@@ -130,8 +110,11 @@ def _selection(codes: Sequence[str], extract: Extract) -> dict[str, list[str]]:
     return {"concept_ids" if numbers else "codes": list(codes)}
 
 
-def _candidates(store: EventStore, index: Mapping[str, Any], most: int) -> tuple[list[_Candidate], dict[str, str]]:
-    """The features to look at: age, then the most frequent codes; and by title why a frequent code is none."""
+def _candidates(store: EventStore, index: Mapping[str, Any], most: int) -> tuple[list[Guess], dict[str, str]]:
+    """The features as far as the records tell: age, then the most frequent codes; by title why a frequent code is none.
+
+    What their values say, such as their ranges, is added by `_look_at_values`.
+    """
     record = Index.model_validate(index)
     known = {code for codes in resolve_codes(store, record).values() for code in codes}
     if not known:
@@ -145,7 +128,8 @@ def _candidates(store: EventStore, index: Mapping[str, Any], most: int) -> tuple
     codes = census["code"].tolist()
     titles = store.titles(codes)
     details = store.ask(queries.described(codes)) if codes else pd.DataFrame()
-    candidates = [_Candidate("age", "Age", {"codes": [BIRTH], "take": "days_since"}, "continuous", "years", 1.0)]
+    born = {"codes": [BIRTH], "take": "days_since"}
+    candidates = [Guess("age", "", {"title": "Age", "type": "continuous", "unit": "years", "events": born})]
     left_out: dict[str, str] = {}
     static: set[int] = set()
     items: list[Any] = list(census.itertuples(index=False))
@@ -153,43 +137,55 @@ def _candidates(store: EventStore, index: Mapping[str, Any], most: int) -> tuple
         if len(candidates) == most:
             break
         written, title = titles.get(item.code, (str(item.code), str(item.code)))
-        candidate = _candidate(item, rows, written, plain_title(title), details[details["code"] == item.code], store)
+        title = plain_title(title)
+        candidate = _candidate(item, rows, written, title, details[details["code"] == item.code], store)
         if isinstance(candidate, str):
-            left_out[plain_title(title)] = candidate
+            left_out[title] = candidate
         elif not item.timed and rows - int(item.patients) in static:
-            left_out[plain_title(title)] = "it says the opposite of another that holds always"
+            left_out[title] = "it says the opposite of another that holds always"
         else:
             static |= set() if item.timed else {int(item.patients)}
             candidates.append(replace(candidate, name=_free_name(title, [each.name for each in candidates])))
     return candidates, left_out
 
 
-def _candidate(
-    item: Any, rows: int, written: str, title: str, details: pd.DataFrame, store: EventStore
-) -> _Candidate | str:
-    """What a frequent code may be as a feature, or why it is none."""
-    selector = "codes" if isinstance(item.code, str) or "/" in written else "concept_ids"
-    events: dict[str, Any] = {selector: [written]}
-    share = int(item.patients) / rows
+def _candidate(item: Any, rows: int, written: str, title: str, details: pd.DataFrame, store: EventStore) -> Guess | str:
+    """What a frequent code may be as a feature, still without a name; or why it is none."""
+    events: dict[str, Any] = {"codes" if isinstance(item.code, str) or "/" in written else "concept_ids": [written]}
+    keys: dict[str, Any] = {"title": title}
+    why: dict[str, str] = {}
+    having = int(item.patients)
     if item.numbers >= MOSTLY * item.records:
-        counts = details.groupby("unit")["records"].sum()
-        unit = _unit(str(counts.idxmax()), store)
-        window = {"window": [f"-{RECENT_DAYS} d", "0 d"]} if item.timed else {}
-        share = int(item.recent) / rows
-        if item.recent < FEWEST_VALUES:
+        having = int(item.recent)
+        if having < FEWEST_VALUES:
             return f"fewer than {FEWEST_VALUES} patients have a value of the last {RECENT_DAYS} days"
-        return _Candidate("", title, {**events, **window, "take": "last"}, "continuous", unit, share)
-    if item.labels >= MOSTLY * item.records:
+        keys["type"] = "continuous"
+        unit = _unit(str(details.groupby("unit")["records"].sum().idxmax()), store)
+        if unit:
+            keys["unit"], why["unit"] = unit, "guess (likely): as most of its records here"
+        mass = molar_mass_of(split_words(title), unit)
+        if mass is not None:
+            keys["molar_mass"], why["molar_mass"] = mass, "guess (likely): by its name, for other kinds of unit"
+        events |= {"window": [f"-{RECENT_DAYS} d", "0 d"]} if item.timed else {}
+        events["take"] = "last"
+    elif item.labels >= MOSTLY * item.records:
         held = details[details["label"].notna() & (details["patients"] >= FEWEST_VALUES)]
-        labels = tuple(sorted({str(label).strip() for label in held["label"]} - {""}))
+        labels = sorted({str(label).strip() for label in held["label"]} - {""})
         if not 2 <= len(labels) <= MOST_CATEGORIES:
             return f"text of {details['label'].nunique():,} kinds"
         answers = store.titles([int(label) for label in labels if label.isdecimal()])
         titles = {str(code): plain_title(name) for code, (_, name) in answers.items()}
-        return _Candidate("", title, {**events, "take": "last"}, "categorical", "", share, labels, titles)
-    if share > NEARLY_ALL:
+        keys |= {"type": "categorical", "categories": labels, "severity": {"categories": "row_warning"}}
+        keys |= {"category_titles": titles} if titles else {}
+        why |= {"categories": "guess: the texts of this database", "severity": "guess: other texts only warn"}
+        events["take"] = "last"
+    elif having > NEARLY_ALL * rows:
         return "nearly everybody has it"
-    return _Candidate("", title, {**events, "take": "any"}, "binary", "", share)
+    else:
+        keys["type"] = "binary"
+        events["take"] = "any"
+    why["events"] = f"guess (possible): {having / rows:.0%} of the patients have such a record by then"
+    return Guess("", "", {**keys, "events": events}, why)
 
 
 def _unit(unit: str, store: EventStore) -> str:
@@ -245,12 +241,10 @@ def plain_title(title: str) -> str:
     return re.sub(r"[^\S ]+|[\x00-\x1f]", " ", title).strip()[:MOST_LETTERS]
 
 
-def _draft(
-    name: str, index: Mapping[str, Any], outcome: Mapping[str, Any], candidates: Sequence[_Candidate]
-) -> Contract:
+def _draft(name: str, index: Mapping[str, Any], outcome: Mapping[str, Any], candidates: Sequence[Guess]) -> Contract:
     """A table that reads the candidates as they are."""
-    columns = [{"name": _ID, "role": "id", "type": "categorical"}, *(candidate.draft for candidate in candidates)]
-    columns += [{"name": guess.name, **guess.keys} for guess in _label_guesses(outcome)]
+    columns = [{"name": _ID, "role": "id", "type": "categorical"}]
+    columns += [{"name": guess.name, **guess.keys} for guess in (*candidates, *_label_guesses(outcome))]
     return Contract.model_validate(
         {"name": name, "version": "1", "title": name, "index": index, "columns": columns, "outcome": outcome}
     )
@@ -266,37 +260,21 @@ def _label_guesses(outcome: Mapping[str, Any]) -> list[Guess]:
     ]
 
 
-def _guess(candidate: _Candidate, frame: pd.DataFrame) -> Guess:
+def _look_at_values(candidate: Guess, frame: pd.DataFrame) -> Guess:
     """A candidate with what its values say: ranges, and how many are missing."""
     if candidate.name not in frame:
-        return Guess(candidate.name, "", {"role": "ignored"}, {"role": "nothing of it is recorded before the index"})
-    header = "age_years" if candidate.name == "age" else candidate.title
+        why = {"role": "nothing of it is recorded before the index"}
+        return replace(candidate, keys={"role": "ignored"}, why=why)
+    header = "age_years" if candidate.name == "age" else candidate.keys["title"]
     guess = guess_column(candidate.name, header, frame[candidate.name], {})
     if guess.role == "ignored":
         return guess
-    taken = (
-        ("range", "plausible", "severity", "transform", "missing") if candidate.type == "continuous" else ("missing",)
-    )
-    why = {key: reason for key, reason in guess.why.items() if key in taken}
-    keys: dict[str, Any] = {"title": candidate.title, "type": candidate.type}
-    if candidate.unit:
-        keys["unit"] = candidate.unit
-        why["unit"] = "" if candidate.name == "age" else "guess (likely): as most of its records here"
-        mass = molar_mass_of(split_words(candidate.title), candidate.unit)
-        if mass is not None:
-            keys["molar_mass"], why["molar_mass"] = mass, "guess (likely): by its name, for other kinds of unit"
-    if candidate.categories:
-        keys |= {"categories": list(candidate.categories), "severity": {"categories": "row_warning"}}
-        keys |= {"category_titles": dict(candidate.category_titles)} if candidate.category_titles else {}
-        why |= {"categories": "guess: the texts of this database", "severity": "guess: other texts only warn"}
-    keys |= {key: value for key, value in guess.keys.items() if key in taken} | {"events": dict(candidate.events)}
-    if candidate.name != "age":
-        why["events"] = f"guess (possible): {candidate.share:.0%} of the patients have such a record by then"
-    return Guess(candidate.name, "", keys, why)
-
-
-def _outcome_lines(outcome: Mapping[str, Any]) -> list[str]:
-    return ["outcome:", *(f"  {key}: {json.dumps(value, ensure_ascii=False)}" for key, value in outcome.items())]
+    numeric = candidate.keys["type"] == "continuous"
+    taken = ("range", "plausible", "severity", "transform", "missing") if numeric else ("missing",)
+    keys = {key: value for key, value in candidate.keys.items() if key != "events"}
+    keys |= {key: value for key, value in guess.keys.items() if key in taken} | {"events": candidate.keys["events"]}
+    why = {**{key: reason for key, reason in guess.why.items() if key in taken}, **candidate.why}
+    return replace(candidate, keys=keys, why=why)
 
 
 def _sentence(frame: pd.DataFrame, draft: Contract) -> str:
@@ -308,3 +286,110 @@ def _sentence(frame: pd.DataFrame, draft: Contract) -> str:
         f"Outcome: {draft.outcome.title}; it happened to {shown['positive']} of {shown['known']} patients, and "
         f"{shown['horizon_not_reached']} left before that time."
     )
+
+
+def propose_event_site(
+    name: str, extract: Extract, contract: Contract, network: Network, *, home: Path, level: float | None = None
+) -> str:
+    """Returns the YAML of a site that has a database of events.
+
+    Codes of the table that the site does not record are named, and so are codes of its own with the same title.
+
+    Args:
+        name: Name of the new site.
+        extract: Where its database is.
+        contract: The table that it delivers.
+        network: Where it will belong.
+        home: What {home} in the sources' locations stands for.
+        level: The risk from which the site acts, where a person said it.
+    """
+    require_new_site(name, network)
+    if contract.index is None:
+        raise ContractError(f"table '{contract.name}' has no `index`, by which a database is read; see OMOP_MEDS.md")
+    sources = sources_of(contract, network)
+    with open_events(extract, home=home, base=network.base) as store:
+        lacking = _lacking(store, contract)
+        titles = _table_titles(store, contract, lacking, sources, network, home)
+        # By code that the place records, as a table writes it, its title; the most frequent ones.
+        own = dict(store.titles(list(store.ask(most_recorded(store.relations))["code"])).values())
+    alike = {code: _look_alikes(titles[code], own) for code in titles}
+    taken = {code: same for code, (same, _) in alike.items() if same}
+    absent = [column.name for column in contract.features
+              if column.events is not None and set(column.events.listed) <= lacking - set(taken)]  # fmt: skip
+    reader = {"kind": extract.reader.kind, **extract.reader.options, **({"codes": taken} if taken else {})}
+    why = "    # guess (likely): codes of the same title, for codes that are not recorded here" if taken else ""
+    place = {} if extract.location is None else {"location": location_of(Path(extract.location), network)}
+    lines = [
+        *first_lines(name, contract, sources, level, looked_at="database", holds_outcome=False),
+        *(f"{key}: {json.dumps(value)}" for key, value in place.items()),
+        f"reader: {json.dumps(reader, ensure_ascii=False)}{why}",
+    ]
+    if sources:
+        labels = json.dumps({**place, "reader": reader}, ensure_ascii=False)
+        lines.append(f"# labels: {labels}    # to evaluate on the outcomes that this database holds by now")
+    if absent and sources:
+        lines.append(f"not_recorded: {json.dumps(absent)}    # guess (likely): none of its codes is recorded here")
+    return "\n".join([*lines, *_notes(lacking, titles, alike, own)]) + "\n"
+
+
+def _selections(contract: Contract) -> Iterator[Selection]:
+    """Everything of a table that speaks of codes."""
+    events = contract.outcome.events
+    parts = [contract.index, *(column.events for column in contract.columns), events, events and events.competing]
+    yield from (part for part in parts if part is not None)
+
+
+def _lacking(store: EventStore, contract: Contract) -> set[str]:
+    """Codes of the table of which the place has no record."""
+    resolved = {given: codes for part in _selections(contract) for given, codes in resolve_codes(store, part).items()}
+    asked = [code for codes in resolved.values() for code in codes]
+    held = set(store.ask(recorded(store.relations, asked))["code"])
+    return {given for given, codes in resolved.items() if not held & set(codes) and given not in (BIRTH, DEATH)}
+
+
+def _table_titles(
+    store: EventStore, contract: Contract, lacking: set[str], sources: Sequence[Site], network: Network, home: Path
+) -> dict[str, str]:
+    """By code that is not recorded here, what it is called: here, at a source, or by its column's title."""
+    titles = {
+        column.events.listed[0]: column.title
+        for column in contract.features
+        if column.events is not None and len(column.events.listed) == 1 and column.title
+    }
+    for site in sources:
+        # A source that is not at hand, or no database, cannot say.
+        with suppress(TdropError), open_events(site, home=home, base=network.base) as other:
+            titles |= _known_titles(other, contract, lacking)
+    titles |= _known_titles(store, contract, lacking)
+    return {code: title for code, title in titles.items() if code in lacking}
+
+
+def _known_titles(store: EventStore, contract: Contract, lacking: set[str]) -> dict[str, str]:
+    titles: dict[str, str] = {}
+    for part in _selections(contract):
+        titles |= titles_of(store, resolve_codes(store, part))
+    return {code: title for code, title in titles.items() if code in lacking and title != code}
+
+
+def _look_alikes(title: str, own: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """Codes with the same title, and codes with nearly the same."""
+    wanted = " ".join(split_words(title))
+    words = {code: " ".join(split_words(other)) for code, other in own.items()}
+    same = [code for code, other in words.items() if other == wanted]
+    alike = set(get_close_matches(wanted, set(words.values()) - {wanted}, n=3, cutoff=ALIKE))
+    return same, [code for code, other in words.items() if other in alike]
+
+
+def _notes(
+    lacking: set[str],
+    titles: Mapping[str, str],
+    alike: Mapping[str, tuple[list[str], list[str]]],
+    own: Mapping[str, str],
+) -> Iterator[str]:
+    """Per code that is not recorded here, what it is called and which codes may stand for it."""
+    for code in sorted(lacking):
+        same, nearly = alike.get(code, ([], []))
+        title = f" ({plain_title(titles[code])})" if code in titles else ""
+        others = ", ".join(f"{other} ({plain_title(own[other])})" for other in (same or nearly)[:MOST_NAMED])
+        words = f"; of the same title: {others}" if same else f"; perhaps {others}" if nearly else ""
+        yield f"# note: {code}{title} is not recorded here{words}"

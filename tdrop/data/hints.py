@@ -48,12 +48,6 @@ _FRACTION = {
     mark: rf"[+-]?(?:0*{escaped}\d+|\d{{4,}}{escaped}\d+|\d+{escaped}(?:\d{{1,2}}|\d{{4,}}))"
     for mark, escaped in ((".", r"\."), (",", ","))
 }
-_OTHER_MARK = {
-    ".": "they have decimal points, and the file is read with decimal commas: where other columns have commas, one "
-    "file has two decimal marks, and this column must be exported anew; else take `decimal` out from under `reader`",
-    ",": "they have decimal commas, and the file is read with decimal points: where other columns have points, one "
-    'file has two decimal marks, and this column must be exported anew; else set `decimal: ","` under `reader`',
-}
 #: Words for yes and no beyond those that are read without asking.
 _YES = (*YES, "t", "ja", "j", "oui", "si", "sí", "pos", "dead", "deceased", "died", "event", "recurrence", "relapse")
 _NO = (
@@ -87,7 +81,12 @@ def hint_unreadable(values: pd.Series, unreadable: NDArray[np.bool_], decimal: s
     other = "." if decimal == "," else ","
     if text.str.fullmatch(_FRACTION[other]).sum() * 10 >= len(text) > 0 and text.str.contains(other, regex=False).all():
         # 0.087 is not 87, although 1.087 beside it could be thousands.
-        return _OTHER_MARK[other]
+        names, take = ("points", "take `decimal` out from") if other == "." else ("commas", 'set `decimal: ","`')
+        own = "commas" if other == "." else "points"
+        return (
+            f"they have decimal {names}, and the file is read with decimal {own}: where other columns have {own}, one "
+            f"file has two decimal marks, and this column must be exported anew; else {take} under `reader`"
+        )
     for name, pattern, words_for_it in _SHAPES:
         if text.str.match(pattern).sum() * 2 > len(text):
             if name == decimal:
@@ -155,7 +154,7 @@ def guess_labels(labels: Sequence[str], column: Column) -> Meanings:
     if set(known) == {"0", "1"}:
         return _as_answers(labels, column)
     ordered = _by_order(labels, column)
-    paired = _by_sex(labels, column) or _by_initial(labels, known) or _by_answer(labels, known)
+    paired = _by_sex(labels, column) or _by_answer(labels, known)
     return paired or {label: _guess_label(label, column, known, ordered) for label in labels}
 
 
@@ -195,30 +194,14 @@ def _sex_of(word: str) -> str | None:
 
 
 def _by_sex(labels: Sequence[str], column: Column) -> Meanings:
-    """Pairs the words or codes of the sexes; empty where the labels or the categories are something else."""
-    by_word = all(_sex_of(label) for label in labels)
-    if set(column.categories) == set(_SEX_CODES) and {"sex", "gender"} & set(split_words(column.name)) and by_word:
-        codes = {sex: code for code, sex in _SEX_CODES.items()}
-        return {
-            label: (codes[str(_sex_of(label))], "guess (possible): in most code books 1 is male") for label in labels
-        }
-    ours = {_sex_of(category): category for category in column.categories}
-    if None in ours or len(ours) != 2 or len(column.categories) != 2:
+    """Pairs words and codes of the sexes; empty where the labels or the categories are something else."""
+    ours = {_sex_of(category) or _SEX_CODES.get(category): category for category in column.categories}
+    theirs = {label: _sex_of(label) or _SEX_CODES.get(plain_label(label)) for label in labels}
+    words = [all(map(_sex_of, side)) for side in (labels, column.categories)]
+    if not any(words) or len(ours) != 2 or len(column.categories) != 2 or None in (*ours, *theirs.values()):
         return {}
-    if by_word:
-        return {label: (ours[_sex_of(label)], "guess (likely): the same sex") for label in labels}
-    if {plain_label(label) for label in labels} == set(_SEX_CODES):
-        why = "guess (possible): most code books write 1 for male and 2 for female"
-        return {label: (ours[_SEX_CODES[plain_label(label)]], why) for label in labels}
-    return {}
-
-
-def _by_initial(labels: Sequence[str], known: Sequence[str]) -> Meanings:
-    """Pairs single letters and the categories that begin with them, where every letter means one of them."""
-    initials = {category[0].lower(): category for category in known if len(category) > 1}
-    if len(initials) < len(known) or not all(len(label) == 1 and label.lower() in initials for label in labels):
-        return {}
-    return {label: (initials[label.lower()], "guess (possible): its first letter") for label in labels}
+    why = "guess (likely): the same sex" if all(words) else "guess (possible): in most code books 1 is male"
+    return {label: (ours[sex], why) for label, sex in theirs.items()}
 
 
 def _by_answer(labels: Sequence[str], known: Sequence[str]) -> Meanings:

@@ -21,9 +21,11 @@ def make_json_schemas() -> dict[str, Schema]:
         # The file's name is the thing's name.
         schema["required"] = [key for key in schema["required"] if key != "name"]
         schema["$schema"] = _DRAFT
-    _allow_one_or_many(table["$defs"]["Rule"]["properties"], "when")
+    many = table["$defs"]["Rule"]["properties"]["when"]
+    table["$defs"]["Rule"]["properties"]["when"] = {"anyOf": [many, many["items"]], "default": []}
     for extract in (site, site["$defs"]["LabelFile"]):
-        _allow_list(extract["properties"], "missing_codes")
+        by_column = extract["properties"]["missing_codes"]
+        extract["properties"]["missing_codes"] = {"anyOf": [by_column, by_column["additionalProperties"]]}
         extract["properties"]["reader"].pop("default")
         for heading in ("renames", "units", "categories", "missing_codes"):
             extract["properties"][heading] = {"anyOf": [extract["properties"][heading], {"type": "null"}]}
@@ -47,13 +49,3 @@ def _reader_schema() -> Schema:
         schema["required"] = ["kind", *schema.get("required", [])]
         options.append(schema)
     return {"title": "Reader", "anyOf": [{"enum": list(readers.kinds())}, *options]}
-
-
-def _allow_one_or_many(properties: Schema, key: str) -> None:
-    many = properties[key]
-    properties[key] = {"anyOf": [many, many["items"]], "default": []}
-
-
-def _allow_list(properties: Schema, key: str) -> None:
-    by_column = properties[key]
-    properties[key] = {"anyOf": [by_column, by_column["additionalProperties"]]}

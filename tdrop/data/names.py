@@ -11,7 +11,7 @@ from functools import cache
 from tdrop.contracts import Column
 
 #: Units as they are written at the end of column names, most specific first.
-UNITS_IN_NAMES = {
+_UNITS_IN_NAMES = {
     "months": "months", "month": "months", "mths": "months", "mo": "months", "years": "years", "yrs": "years",
     "yr": "years", "days": "days", "weeks": "weeks", "ngml": "ng/mL", "ugl": "ug/L", "mgdl": "mg/dL", "mgl": "mg/L",
     "gdl": "g/dL", "gl": "g/L", "ugdl": "ug/dL", "pgml": "pg/mL", "ngdl": "ng/dL", "mmoll": "mmol/L",
@@ -87,7 +87,7 @@ def unit_in(name: str) -> tuple[str | None, tuple[str, ...]]:
     if re.search(r"%\W*$", name) and words:
         return "percent", words
     for length in (3, 2, 1):
-        unit = UNITS_IN_NAMES.get("".join(words[-length:])) if len(words) > length else None
+        unit = _UNITS_IN_NAMES.get("".join(words[-length:])) if len(words) > length else None
         if unit is not None:
             return unit, words[:-length]
     # A letter alone is a unit beside what it measures only.

@@ -225,6 +225,12 @@ def propose_outcome(asked: Asked, raw: pd.DataFrame) -> ProposedOutcome:
 def _other_kind(header: str, text: pd.Series, raw: pd.DataFrame) -> ProposedOutcome:
     """An outcome of several labels or of numbers; a sentence where it is neither."""
     labels = text.dropna()
+    infinite = int(np.isinf(pd.to_numeric(labels, errors="coerce")).sum())
+    if infinite:
+        raise DataError(
+            f"the outcome '{clean(header)}' holds {infinite:,} infinite values, which nobody can predict; ask how they "
+            "came about, and correct them in the file, or leave them empty where the outcome is not known"
+        )
     numbers, _ = read_numbers(raw[header], raw.attrs, guess_codes(raw[header], raw.attrs))
     finite = np.isfinite(numbers)
     readable, different = int(finite.sum()), labels.nunique()
@@ -345,18 +351,10 @@ def _positive(text: pd.Series, header: str) -> tuple[str, str]:
     return labels[-1], "guess (possible): the rarer of the two"
 
 
-@dataclass(frozen=True)
-class Leak:
-    """Why a column may be known only after the outcome, and whether it is to be left out for that."""
-
-    why: str
-    certain: bool
-
-
 def find_leak(
     header: str, values: pd.Series, numbers: Doubles | None, outcome: ProposedOutcome, clocks: Sequence[Doubles]
-) -> Leak | None:
-    """What speaks against predicting with a column: a model that saw what comes later would predict the past.
+) -> tuple[str, bool] | None:
+    """Why a column may be known only after the outcome, and whether it is to be left out for that.
 
     Args:
         header: Its name in the file.
@@ -368,18 +366,18 @@ def find_leak(
     if numbers is not None and names_follow_up(header, outcome.header):
         command = f"--time {clean(header)} --event {clean(outcome.header)} --horizon TIME"
         advice = f"; to predict within a time, give {command}" if outcome.time_header is None else ""
-        return Leak(f"a time of follow-up, known only afterwards{advice}", True)
+        return f"a time of follow-up, known only afterwards{advice}", True
     if numbers is not None and any(_same_clock(numbers, clock) for clock in clocks):
-        return Leak("it is the time of follow-up itself for many patients, and so known only afterwards", True)
+        return "it is the time of follow-up itself for many patients, and so known only afterwards", True
     ranked = _rank_by(values, numbers, outcome)
     if ranked >= COPY:
         why = "by itself it tells the outcome of nearly every patient, as what is known only afterwards does"
-        return Leak(why, True)
+        return why, True
     if ranked >= NEARLY:
-        return Leak("by itself it tells the outcome of most patients", False)
+        return "by itself it tells the outcome of most patients", False
     words = split_words(header)
     if any(_LATER.match(word) for word in (*words, "".join(words))):
-        return Leak("its name is that of something later than the outcome, or of the outcome itself", False)
+        return "its name is that of something later than the outcome, or of the outcome itself", False
     return None
 
 
@@ -405,6 +403,8 @@ def _same_clock(numbers: Doubles, time: Doubles) -> bool:
 
 def _rank_by(values: pd.Series, numbers: Doubles | None, outcome: ProposedOutcome) -> float:
     """How well a column alone ranks the patients by their outcome, being missing included: .5 not at all, 1 wholly."""
+    from sklearn.metrics import roc_auc_score
+
     happened = outcome.happened[outcome.known]
     if min(int(happened.sum()), int((~happened).sum())) < FEWEST:
         return 0.5
@@ -412,15 +412,8 @@ def _rank_by(values: pd.Series, numbers: Doubles | None, outcome: ProposedOutcom
     if numbers is not None:
         kinds = pd.qcut(pd.Series(numbers[outcome.known]), _BINS, labels=False, duplicates="drop")
     shares = pd.Series(happened, dtype=float).groupby(kinds, dropna=False).transform("mean")
-    ranked = _auroc(shares.to_numpy(dtype=np.float64), happened)
+    ranked = float(roc_auc_score(happened, shares))
     if numbers is None or not np.isfinite(numbers[outcome.known]).all():
         return ranked
-    rising = _auroc(numbers[outcome.known], happened)
+    rising = float(roc_auc_score(happened, numbers[outcome.known]))
     return max(ranked, rising, 1.0 - rising)
-
-
-def _auroc(scores: Doubles, happened: NDArray[np.bool_]) -> float:
-    ranks = pd.Series(scores).rank().to_numpy(dtype=np.float64)
-    positives = int(happened.sum())
-    above = float(ranks[happened].sum()) - positives * (positives + 1) / 2
-    return above / (positives * (len(happened) - positives))

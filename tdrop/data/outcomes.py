@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -191,10 +191,7 @@ def read_labels(
     frame, unclear = _with_ids_of(frame, contract, patients)
     table = _label_table(frame, bad, unclear | lost, contract, patients, np.asarray(raw.index))
     _refuse_beyond_tolerance(table, extract, len(np.asarray(ids)), name, classes=contract.task == "classes")
-    labels = _align(table, np.asarray(ids))
-    if contract.outcome.time is None:
-        return labels
-    return replace(labels, follow_up=_align_follow_up(table, labels.ids, contract))
+    return _align(table, np.asarray(ids), contract)
 
 
 def _with_missing_words(extract: LabelFile, named: pd.DataFrame, contract: Contract) -> LabelFile:
@@ -354,15 +351,14 @@ def _refuse_beyond_tolerance(
 _UNUSABLE = ("no patient id", "unreadable outcome", "unclear id", "contradicts another row")
 
 
-def _align(table: pd.DataFrame, ids: NDArray[Any]) -> Labels:
+def _align(table: pd.DataFrame, ids: NDArray[Any], contract: Contract) -> Labels:
+    """Each patient's outcome, by the first row that gives one, and the follow-up behind it; see `_own_rows`."""
     index = pd.Index(ids).astype("str")
-    sound = table[~table["why"].isin(_UNUSABLE)]
-    outcome = sound.dropna(subset="y").drop_duplicates("id").set_index("id")["y"]
-    aligned = outcome.reindex(index).to_numpy(np.float64)
-    unknown = index[np.isnan(aligned)]
-    early = unknown.isin(table.loc[table["censored"], "id"])
+    own = _own_rows(table).reindex(index)
+    y = own["y"].to_numpy(np.float64)
+    early = index[np.isnan(y)].isin(table.loc[table["censored"], "id"])
     counts = LabelCounts(
-        known=int(np.isfinite(aligned).sum()),
+        known=int(np.isfinite(y).sum()),
         missing=int((~early).sum()),
         unknown_ids=int(table.loc[table["why"] == "not among the patients used", "id"].nunique()),
         duplicates=int(table["id"].dropna().duplicated().sum()),
@@ -371,18 +367,18 @@ def _align(table: pd.DataFrame, ids: NDArray[Any]) -> Labels:
         horizon_not_reached=int(early.sum()),
     )
     problems = table.loc[table["why"] != "", ["id", "row", "why"]].reset_index(drop=True)
-    return Labels(ids, aligned, counts, problems)
+    followed = None
+    if contract.outcome.time is not None:
+        marks = {name: own[name].eq(True).to_numpy(dtype=bool) for name in ("event", "competing")}
+        horizon = horizon_in(contract, str(contract.column(contract.outcome.time).unit))
+        followed = FollowUp(own["time"].to_numpy(np.float64), **marks, horizon=horizon)
+    return Labels(ids, y, counts, problems, followed)
 
 
-def _align_follow_up(table: pd.DataFrame, ids: NDArray[Any], contract: Contract) -> FollowUp:
-    """The follow-up behind each patient's outcome (rows,); of who has none, the longest that the file tells."""
+def _own_rows(table: pd.DataFrame) -> pd.DataFrame:
+    """The row of a label file that counts, by patient: the first with an outcome, else the one followed longest."""
     sound = table[~table["why"].isin(_UNUSABLE)]
-    order = np.lexsort([-sound["time"].fillna(-1).to_numpy(), sound["y"].isna().to_numpy()])
-    known = sound["y"].notna().to_numpy()
-    # Of several rows with an outcome the first counts, as for the outcome itself.
-    order = np.concatenate([np.flatnonzero(known), order[~known[order]]])
-    own = sound.iloc[order].drop_duplicates("id").set_index("id").reindex(pd.Index(ids).astype("str"))
-    marks = {name: own[name].eq(True).to_numpy(dtype=bool) for name in ("event", "competing")}
-    assert contract.outcome.time is not None
-    horizon = horizon_in(contract, str(contract.column(contract.outcome.time).unit))
-    return FollowUp(own["time"].to_numpy(np.float64), **marks, horizon=horizon)
+    unknown = sound["y"].isna().to_numpy()
+    time = sound["time"].fillna(-1).to_numpy() if "time" in sound else np.zeros(len(sound))
+    order = np.lexsort([np.where(unknown, -time, 0.0), unknown])
+    return sound.iloc[order].drop_duplicates("id").set_index("id")

@@ -108,8 +108,8 @@ def _for_a_batch(contract: Contract) -> Contract:
 def prepare_frame(raw: pd.DataFrame, contract: Contract, site: Site, *, source: pd.DataFrame | None = None) -> Prepared:
     """The same for an extract that is already in memory, as it was read."""
     check_units(contract, site)
-    rows = sort_rows(number_rows(raw, contract, site), contract, site)
-    harmonised = harmonise(rows.frame, contract, site)
+    patients, aside, findings = sort_rows(number_rows(raw, contract, site), contract, site)
+    harmonised = harmonise(patients, contract, site)
     suspicions = find_suspicions(harmonised.frame, contract, site)
     checked = validate_rows(
         harmonised.frame,
@@ -118,8 +118,8 @@ def prepare_frame(raw: pd.DataFrame, contract: Contract, site: Site, *, source: 
         rows=harmonised.rows,
         unreadable=harmonised.unreadable,
         hints=harmonised.hints,
-        findings=(*harmonised.findings, *(accept(finding, site) for finding in (*rows.findings, *suspicions))),
-        aside=rows.aside,
+        findings=(*harmonised.findings, *(accept(finding, site) for finding in (*findings, *suspicions))),
+        aside=aside,
     )
     validation = checked.validation
     if "attrition" in raw.attrs:
@@ -275,8 +275,7 @@ def convert_columns(
             # Spreadsheets write ="007" for the text 007; any other id is what it is, and our lists keep it harmless.
             mask = columns[name].str.match(r'^=".*"$').fillna(False).to_numpy(dtype=bool)
         elif column.type in NUMERIC_TYPES:
-            unit = extract.units.get(name, column.unit)
-            numbers, mask = as_numbers(named[name], codes, decimal, thousands, whole=column.type == "count", unit=unit)
+            numbers, mask = as_numbers(named[name], codes, decimal, thousands, whole=column.type == "count")
             columns[name] = pd.Series(_in_unit(numbers, column, extract, file))
         else:
             columns[name], mask = as_labels(named[name], codes, column, extract.categories.get(name, {}))

@@ -18,7 +18,6 @@ from tdrop.contracts import (
     Column,
     Contract,
     Decision,
-    Interval,
     Network,
     Site,
     is_number,
@@ -31,8 +30,8 @@ from tdrop.data.hints import Meanings, clean, guess_labels
 from tdrop.data.locations import Location, read_bytes
 from tdrop.data.names import CLOSE_ENOUGH, are_names, same_names, similarity, unit_in
 from tdrop.data.readers import kind_of, read_file
-from tdrop.data.suspicions import likely_unit, share_within
-from tdrop.data.units import alternatives, convert
+from tdrop.data.suspicions import likely_unit, most_plausible_unit, share_within
+from tdrop.data.units import convert
 from tdrop.data.values import as_text, translate_label
 
 #: A map of more labels than this is not worth guessing.
@@ -89,8 +88,7 @@ def propose_site(
         matched = {column: header for column, header in headers.items() if contract.column(column).role != "ignored"}
         proposal.renames = {header: (column, "") for column, header in headers.items() if header != column}
         proposal.numbered = contract.id_column not in headers
-    sites = [network.sites[known] for known in sorted(network.sites)]
-    sources = [site for site in sites if site.role == "source" and site.table == contract.name]
+    sources = sources_of(contract, network)
     for column in (contract.column(column_name) for column_name in matched):
         if column.role == "id":
             continue
@@ -105,13 +103,9 @@ def propose_site(
             if unit is not None:
                 proposal.units[column.name] = (unit, reason)
         _propose_labels(column, raw[header], codes, _maps_of(sources, column), proposal)
+    holds_outcome = any(label in matched for label in contract.label_columns)
     lines = [
-        "# yaml-language-server: $schema=../schemas/site.json",
-        "# Proposed from a look at the file. Check every line that says guess, then delete the remark.",
-        *([decision_line(level, sources)] if contract.task == "binary" else []),
-        f"title: {json.dumps(name.replace('_', ' ').replace('-', ' ').title())}",
-        f"table: {contract.name}",
-        *role_lines([site.name for site in sources], any(label in matched for label in contract.label_columns)),
+        *first_lines(name, contract, sources, level, looked_at="file", holds_outcome=holds_outcome),
         f"location: {json.dumps(location_of(Path(file), network))}",
         _line("reader", json.dumps(reader), why),
     ]
@@ -268,44 +262,32 @@ def _guess_unit(
         attrs: How the file was read.
         source: The source's checked values, where they are at hand.
     """
-    own = str(column.unit)
-    others = alternatives(own, column.molar_mass)
-    text = as_text(values, codes).dropna()
-    behind = text.str.extract(r"^[+-]?[\d.,]+\s*([A-Za-zµμ%][\w/^%µμ]*)$", expand=False).dropna()
-    if len(behind) and len(behind) >= BELIEVED * len(text) and behind.mode().iloc[0] in others:
-        return str(behind.mode().iloc[0]), "guess (likely): it stands beside the numbers"
-    numbers, _ = read_numbers(values, attrs, codes, own)
+    own, limits = str(column.unit), column.plausible or column.range
+    numbers, _ = read_numbers(values, attrs, codes)
     numbers = numbers[np.isfinite(numbers)]
     if not len(numbers):
         return None, ""
-    limits = column.plausible or column.range
     named, _ = unit_in(header)
     if named is not None and named != own:
-        share = _share_plausible(numbers, named, column, limits)
-        if share is None:
+        try:
+            converted = convert(numbers, named, own, molar_mass=column.molar_mass)
+        except ContractError:
+            converted = None
+        if converted is None or limits is None:
             # The name says what it is: another unit that fits by chance would be wrong.
             return None, ""
+        share = share_within(converted, limits)
         if share >= BELIEVED:
             return named, f"guess (likely): by its name, and {share:.0%} of the values are plausible then"
     beside = None if source is None else likely_unit(column, source, pd.Series(numbers))
     if beside is not None:
         return beside, "guess (likely): beside the source's values"
-    if (_share_plausible(numbers, own, column, limits) or 0.0) >= BELIEVED:
+    if limits is None or share_within(numbers, limits) >= BELIEVED:
         return None, ""
-    shares = {unit: _share_plausible(numbers, unit, column, limits) or 0.0 for unit in others}
-    best = max(shares, key=lambda unit: shares[unit], default=None)
-    if best is None or shares[best] < BELIEVED:
-        return None, ""
-    return best, f"guess (possible): {shares[best]:.0%} of the values are plausible then"
-
-
-def _share_plausible(numbers: Doubles, unit: str, column: Column, limits: Interval | None) -> float | None:
-    """The share of numbers (rows,) that would be plausible in a unit; None where nobody can say."""
-    try:
-        converted = convert(numbers, unit, str(column.unit), molar_mass=column.molar_mass)
-    except ContractError:
-        return None
-    return None if limits is None else share_within(converted, limits)
+    best, share = most_plausible_unit(numbers, own, column)
+    return (
+        (best, f"guess (possible): {share:.0%} of the values are plausible then") if share >= BELIEVED else (None, "")
+    )
 
 
 def _propose_labels(
@@ -345,7 +327,34 @@ def _maps_of(sources: Sequence[Site], column: Column) -> Mapping[str, str]:
     return {label: to for label, to in merged.items() if all(labels.get(label, to) == to for labels in maps)}
 
 
-def decision_line(level: float | None, sources: Sequence[Site]) -> str:
+def sources_of(contract: Contract, network: Network) -> list[Site]:
+    """The network's labelled sites of a table, by name."""
+    sites = [network.sites[name] for name in sorted(network.sites)]
+    return [site for site in sites if site.role == "source" and site.table == contract.name]
+
+
+def first_lines(
+    name: str, contract: Contract, sources: Sequence[Site], level: float | None, *, looked_at: str, holds_outcome: bool
+) -> list[str]:
+    """What a site's YAML begins with, by a look at its "file" or "database"."""
+    lines = [
+        "# yaml-language-server: $schema=../schemas/site.json",
+        f"# Proposed from a look at the {looked_at}. Check every line that says guess, then delete the remark.",
+        *([_decision_line(level, sources)] if contract.task == "binary" else []),
+        f"title: {json.dumps(name.replace('_', ' ').replace('-', ' ').title())}",
+        f"table: {contract.name}",
+    ]
+    if not sources:
+        return [*lines, "role: source    # guess (likely): the network has no labelled site for this table yet"]
+    names = [site.name for site in sources]
+    remark = "" if len(names) == 1 else f"guess (possible): one of {', '.join(names)}"
+    lines += ["role: target", _line("source", names[0], remark)]
+    if holds_outcome:
+        lines.append("labels_in_extract: drop    # guess (likely): the file holds the outcome, which no model may see")
+    return lines
+
+
+def _decision_line(level: float | None, sources: Sequence[Site]) -> str:
     """The risk from which the site acts: a decision of the site, so that it comes first."""
     proposed = level or (sources[0].decision if sources else Decision()).risk_level
     meaning = f"act on a risk of {proposed:.3g} or more, {in_people(proposed)} patients"
@@ -359,17 +368,6 @@ def decision_line(level: float | None, sources: Sequence[Site]) -> str:
 def in_people(level: float) -> str:
     """A risk level in people: 0.15 is 1 in 7, 0.6 is 6 in 10."""
     return f"1 in {round(1 / level):,}" if level <= 0.5 else f"{round(10 * level)} in 10"
-
-
-def role_lines(sources: Sequence[str], holds_outcome: bool) -> list[str]:
-    """The site's role, the source that a target learns from, and what becomes of outcomes in its file."""
-    if not sources:
-        return ["role: source    # guess (likely): the network has no labelled site for this table yet"]
-    remark = "" if len(sources) == 1 else f"guess (possible): one of {', '.join(sources)}"
-    lines = ["role: target", _line("source", sources[0], remark)]
-    if holds_outcome:
-        lines.append("labels_in_extract: drop    # guess (likely): the file holds the outcome, which no model may see")
-    return lines
 
 
 def _proposal_lines(proposal: Proposal, contract: Contract, *, first: bool) -> list[str]:

@@ -1,4 +1,4 @@
-"""What an extract is as a table, before a value is read: rows that are no patients, names that are no names.
+"""What an extract is as a table, before a value is read: rows that are no patients, ids that are no ids.
 
 Such rows are set aside, counted and listed like rows that break a rule; nothing else is asked of them.
 """
@@ -6,7 +6,6 @@ Such rows are set aside, counted and listed like rows that break a rule; nothing
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -17,22 +16,20 @@ from tdrop.contracts import Contract, Extract, Finding, Site
 from tdrop.data.hints import MISSING_WORDS
 from tdrop.data.values import as_text, damaged, id_column, with_text_ids
 
-#: How the first field of a line begins that sums up the others.
-_FOOTER = r"(?i)^\W*(grand total|sub-?total|totals?|sum|summe|gesamt|average|mean|median|count|rows|records|end of)\b"
-#: Where such a line is.
-_LAST_ROWS = 3
-#: What stands alone, or beside a number, as the id of such a line anywhere else.
+#: What stands in the place of the id in a line that sums up the others: alone or beside a number, and in the last rows
+#: before anything else.
 _SUM_WORDS = (
-    "grand total|sub-?totals?|totals?|totaux|sum|somme|suma|summe|gesamt(?:summe)?|insgesamt|summary|overall|average|"
-    "mean|moyenne|media|promedio|durchschnitt|mittelwert|median|mediane|minimum|maximum|min|max|sd|std|anzahl|\u2211"
+    "grand total|sub-?totals?|totals?|sum|summary|overall|average|mean|median|minimum|maximum|min|max|sd|count|rows|"
+    "records|end of|summe|gesamt(?:summe)?|insgesamt|durchschnitt|mittelwert|anzahl|totaux|somme|moyenne|suma|media"
 )
 _SUMS = rf"(?i)^\W*(?:{_SUM_WORDS})(?:\W+[\d.,]*)?\W*$"
+_FOOTER = rf"(?i)^\W*(?:{_SUM_WORDS})\b"
+#: How many rows are the last ones.
+_LAST_ROWS = 3
 #: More rows than this share of them are patients whose ids only look like such words.
 _FEW_SUMS = 0.1
 #: From so many ids on, one without a digit below others that all have some is no patient's.
 _MANY_IDS = 20
-#: Characters that nobody sees.
-_UNSEEN = "[\u00ad\u200b-\u200f\u2060\ufeff]"
 #: What people write where they do not know who it is.
 _UNKNOWN = MISSING_WORDS | {"??", "x", "anonymous", "anon"}
 #: What spreadsheets make of long numbers.
@@ -54,23 +51,15 @@ _RULES = {
 }
 
 
-@dataclass(frozen=True)
-class Sorted:
-    """An extract without the rows that are no patients.
+def sort_rows(
+    raw: pd.DataFrame, contract: Contract, site: Site
+) -> tuple[pd.DataFrame, pd.DataFrame, tuple[Finding, ...]]:
+    """Sets aside the rows of an extract that are no patients.
 
-    Attributes:
-        frame: The other rows, as they were read, with ids as text.
-        aside: The rows that were set aside: id, row (line in the extract), rules.
-        findings: What was found.
+    Returns:
+        The other rows as they were read, with ids as text; the rows that were set aside: id, row (line in the
+        extract), rules; and what was found.
     """
-
-    frame: pd.DataFrame
-    aside: pd.DataFrame
-    findings: tuple[Finding, ...]
-
-
-def sort_rows(raw: pd.DataFrame, contract: Contract, site: Site) -> Sorted:
-    """Sets aside the rows of an extract that are no patients."""
     name = id_column(raw, contract, site)
     frame = with_text_ids(raw, name)
     masks = dict(_masks(raw, frame, name, contract, site))
@@ -83,7 +72,8 @@ def sort_rows(raw: pd.DataFrame, contract: Contract, site: Site) -> Sorted:
     total = len(frame) + len(raw.attrs.get("broken_lines", ()))
     counts = aside["rules"].value_counts()
     findings = [_finding(rule, int(counts[rule]), total, raw) for rule in _RULES if rule in counts]
-    return Sorted(patients, aside, (*findings, *_table_findings(frame, name, contract, site, rules)))
+    ids = None if name is None else frame[name]
+    return patients, aside, (*findings, *_table_findings(ids, site, rules), *_names_in_two_cases(frame, contract, site))
 
 
 def _listed(frame: pd.DataFrame, name: str | None, rules: NDArray[np.object_]) -> pd.DataFrame:
@@ -143,37 +133,17 @@ def _finding(rule: str, count: int, total: int, raw: pd.DataFrame) -> Finding:
     return Finding(rule, None, "row_critical", count, total, f"{{count}} of {{total}} {words}", fix)
 
 
-def _table_findings(
-    frame: pd.DataFrame, name: str | None, contract: Contract, site: Site, rules: NDArray[np.object_]
-) -> Iterator[Finding]:
-    rows = len(frame)
+def _table_findings(ids: pd.Series | None, site: Site, rules: NDArray[np.object_]) -> Iterator[Finding]:
+    rows = len(rules)
     if rows and (rules == "table.no_values").all():
         words = "none of the {total} rows holds a single value"
         yield Finding("table.values", None, "table_stop", rows, rows, words, "check that the export was complete")
-    yield from _names_in_two_cases(frame, contract, site)
-    if name is not None and rows:
-        yield from _odd_ids(frame[name], frame[name][rules == ""], site)
-
-
-def _odd_ids(ids: pd.Series, patients: pd.Series, site: Site) -> Iterator[Finding]:
-    """Yields ids that a spreadsheet shortened, and ids of patients that a person would read as the same."""
-    distinct = patients.dropna().astype("str").str.strip().drop_duplicates()
-    read = distinct.str.normalize("NFKC").str.casefold().str.replace(_UNSEEN, "", regex=True)
-    read = read.str.replace(r"^0+(\d)|^(\d+)\.0+$", r"\1\2", regex=True)
-    shortened = int(ids.astype("str").str.match(_SHORTENED).fillna(False).sum())
-    similar = int(read.duplicated(keep=False).sum())
-    for rule, count, total, words, fix in (
-        ("table.shortened_ids", shortened, len(ids),
-         "look like long numbers that a spreadsheet shortened, so that several patients may share one",
-         "export ids as text"),
-        ("table.similar_ids", similar, len(patients),
-         "differ from another's only in capital letters, leading zeros, a decimal zero or how a letter is written, so "
-         "that a patient may be there twice", "write every id one way"),
-    ):  # fmt: skip
-        if count:
-            sentence = f"{{count}} of {{total}} ids {words} (likely)"
-            fix = f"{fix}, or add '{rule}' to `accept` if this is right ({site.file})"
-            yield Finding(rule, None, "table_warning", count, total, sentence, fix, "likely")
+    shortened = 0 if ids is None else int(ids.astype("str").str.match(_SHORTENED).fillna(False).sum())
+    if shortened:
+        words = "{count} of {total} ids look like long numbers that a spreadsheet shortened, so that several patients "
+        words += "may share one (likely)"
+        fix = f"export ids as text, or add 'table.shortened_ids' to `accept` if this is right ({site.file})"
+        yield Finding("table.shortened_ids", None, "table_warning", shortened, rows, words, fix, "likely")
 
 
 def _names_in_two_cases(frame: pd.DataFrame, contract: Contract, site: Site) -> Iterator[Finding]:

@@ -14,11 +14,12 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from tdrop.base import MOST_TWINS, ContractError, Doubles
+from tdrop.base import MOST_TWINS, Doubles
 from tdrop.contracts import NUMERIC_TYPES, Column, Contract, Finding, Interval, Severity, Site, Sureness
 from tdrop.data.encode import NOT_RECORDED
+from tdrop.data.names import split_words
 from tdrop.data.same_people import count_same_people
-from tdrop.data.units import alternatives, convert
+from tdrop.data.units import alternatives, convert, molar_mass_of
 
 #: Fewer values than this say nothing about a column.
 FEW = 20
@@ -33,20 +34,8 @@ _CALENDAR = Interval(low=1880, high=2100)
 FEWEST_BY_VALUES = 0.05
 #: Patients who are nearly alike are worth saying where they are so many times those who are alike value for value.
 MANY_MORE = 1.1
-#: A category of the source that should have shown up at least so often by its share there.
-EXPECTED_AT_LEAST = 20.0
 #: Distances of quartiles on the log scale: from where a scale is suspect, and what another unit must bring it to.
 SUSPECT, CLOSE, VERY_CLOSE = 0.6, 0.5, 0.25
-#: What counts as near for an explanation that the column's unit and name do not suggest.
-NEAR = 0.12
-#: Between conventional and SI units, by how an analyte's name starts, where the table gives no molar mass.
-ANALYTES = {
-    "chol": ("cholesterol", 38.67),
-    "crea": ("creatinine", 88.4),
-    "gluc": ("glucose", 18.02),
-    "trig": ("triglycerides", 88.57),
-    "bili": ("bilirubin", 17.1),
-}
 
 
 def find_suspicions(frame: pd.DataFrame, contract: Contract, site: Site) -> tuple[Finding, ...]:
@@ -172,17 +161,13 @@ def _other_units(frame: pd.DataFrame, columns: list[Column], site: Site) -> Iter
             continue
         stated = site.units.get(column.name, column.unit)
         raw = convert(numbers, column.unit, stated, molar_mass=column.molar_mass)
-        shares = {
-            unit: share_within(values, column.plausible or column.range)
-            for unit, values in in_other_units(raw, stated, column)
-        }
-        best = max(shares, key=lambda unit: shares[unit], default=None)
+        best, share = most_plausible_unit(raw, stated, column)
         whole = np.where(raw == np.round(raw), raw, np.where(np.isfinite(raw), -1.0, np.nan))
         if column.unit in _YEARS and share_within(whole, _CALENDAR) > GOOD:
             # Years such as 1956, which weeks of a life could be as well.
             words = f"more than {GOOD:.0%} are calendar years"
             fix = f"send the time in {stated}, not the year of birth or of another event"
-        elif best is not None and shares[best] > GOOD:
+        elif share > GOOD:
             words = f"more than {GOOD:.0%} plausible in {best}"
             fix = f"set `units: {{{column.name}: {best}}}` in {site.file}"
         else:
@@ -191,12 +176,19 @@ def _other_units(frame: pd.DataFrame, columns: list[Column], site: Site) -> Iter
         yield _suspicion(site, column, "unit", (len(frame), len(frame)), sentence, fix, "table_stop")
 
 
-def in_other_units(raw: Doubles, stated: str, column: Column) -> Iterator[tuple[str, Doubles]]:
-    """Numbers as they came (rows,) as if they were in each usual unit but `stated`, in the column's unit."""
-    own = str(column.unit)
-    for unit in (own, *alternatives(own, column.molar_mass)):
+def most_plausible_unit(raw: Doubles, stated: str, column: Column) -> tuple[str, float]:
+    """The usual unit but `stated` in which most numbers as they came (rows,) are plausible, and the share that is."""
+    limits, own = column.plausible or column.range, str(column.unit)
+    others = _in_other_units(raw, stated, own, column.molar_mass) if limits is not None else ()
+    shares = {unit: share_within(values, limits) for unit, values in others if limits is not None}
+    return max(shares.items(), key=lambda item: item[1], default=("", 0.0))
+
+
+def _in_other_units(raw: Doubles, stated: str, own: str, molar_mass: float | None) -> Iterator[tuple[str, Doubles]]:
+    """Numbers as they came (rows,) as if they were in each usual unit but `stated`, in the column's own unit."""
+    for unit in (own, *alternatives(own, molar_mass)):
         if unit != stated:
-            yield unit, convert(raw, unit, own, molar_mass=column.molar_mass)
+            yield unit, convert(raw, unit, own, molar_mass=molar_mass)
 
 
 def share_within(values: pd.Series | Doubles, limits: Interval) -> float:
@@ -235,68 +227,59 @@ def _categories(column: Column, source: pd.Series, target: pd.Series, site: Site
         fix = "no model can have learned about them; check the map under `categories`"
         counts = (sum(new.values()), len(target))
         yield _suspicion(site, column, "new_categories", counts, sentence, fix, sure="certain")
-    expected = there / there.sum() * int(here.sum())
-    gone = [
-        label for label in column.categories if not here.get(label, 0) and expected.get(label, 0.0) >= EXPECTED_AT_LEAST
-    ]
-    # Where not one label is known, the rule about categories says so already.
-    if gone and target.nunique() > 1 and set(here.index) & set(column.categories):
-        sentence = f"{', '.join(gone)} never occurs here, while the source often holds it"
-        fix = "check that the map under `categories` does not merge it with another"
-        yield _suspicion(site, column, "lost_categories", (0, len(target)), sentence, fix, sure="possible")
 
 
 @dataclass(frozen=True)
-class Explanation:
-    """Why a column's scale may be off.
+class OtherUnit:
+    """The unit that a target's column seems to be in, by the source's values.
 
     Attributes:
-        words: Why.
-        distance: How far from the source it would be without.
-        fix: What to write then, or None.
-        unit: The unit that it would be in, where a unit is the explanation.
+        unit: Its name.
+        distance: How far from the source the column would be in it.
         ratio: Of the medians, the target's to the source's.
         likely: Whether it explains nearly all.
+        molar_mass: What the table must say of the column for it, where it does not.
     """
 
-    words: str
+    unit: str
     distance: float
-    fix: str | None = None
-    unit: str | None = None
     ratio: float = 1.0
     likely: bool = False
+    molar_mass: float | None = None
 
 
 def _scale(column: Column, source: pd.Series, target: pd.Series, site: Site) -> Iterator[Finding]:
     stated = site.units.get(column.name, column.unit)
-    best = _explain_scale(column, source, target, stated, site.file)
-    if best is not None:
+    other = _find_other_unit(column, source, target, stated)
+    if other is not None:
         counts = (int(target.notna().sum()), len(target))
-        sentence = f"the median is {best.ratio:,.3g} times the source's, {best.words}"
-        severity: Severity = "table_stop" if best.likely else "table_warning"
-        sure: Sureness = "likely" if best.likely else "possible"
-        yield _suspicion(site, column, "scale", counts, sentence, best.fix or "check the unit", severity, sure)
+        words = f"as if it were in {other.unit} rather than {stated}"
+        sentence = f"the median is {other.ratio:,.3g} times the source's, {words}"
+        mass = f", and `molar_mass: {other.molar_mass:g}` in the table" if other.molar_mass is not None else ""
+        fix = f"set `units: {{{column.name}: {other.unit}}}` in {site.file}{mass}"
+        severity: Severity = "table_stop" if other.likely else "table_warning"
+        sure: Sureness = "likely" if other.likely else "possible"
+        yield _suspicion(site, column, "scale", counts, sentence, fix, severity, sure)
 
 
 def likely_unit(column: Column, source: pd.Series, target: pd.Series) -> str | None:
     """The unit that a target's column is likely in, by the source's values; None where that is the table's own."""
-    best = _explain_scale(column, source, target, column.unit, "")
-    return best.unit if best is not None and best.likely else None
+    other = _find_other_unit(column, source, target, column.unit)
+    return other.unit if other is not None and other.likely and other.molar_mass is None else None
 
 
-def _explain_scale(
-    column: Column, source: pd.Series, target: pd.Series, stated: str | None, file: str
-) -> Explanation | None:
-    """The best explanation why a target's values are far from the source's; None where they are not, or none is."""
+def _find_other_unit(column: Column, source: pd.Series, target: pd.Series, stated: str | None) -> OtherUnit | None:
+    """The unit that best explains why a target's values are far from the source's; None where they are not."""
     ours, theirs = _quartiles(source), _quartiles(target)
     if ours is None or theirs is None or (before := _distance(ours, theirs)) < SUSPECT:
         return None
-    explanations = _explanations(column, theirs, ours, stated, file)
-    best = min(explanations, key=lambda explanation: explanation.distance, default=None)
+    if column.unit is None or stated is None:
+        return None
+    units = list(_units_beside(column, theirs, ours, stated))
+    best = min(units, key=lambda unit: unit.distance, default=None)
     if best is None or best.distance > min(max(CLOSE, before / 6), before / 3):
         return None
-    likely = best.fix is not None and best.distance <= max(VERY_CLOSE, before / 7)
-    return replace(best, ratio=theirs[1] / ours[1], likely=likely)
+    return replace(best, ratio=theirs[1] / ours[1], likely=best.distance <= max(VERY_CLOSE, before / 7))
 
 
 def _quartiles(values: pd.Series) -> Doubles | None:
@@ -313,39 +296,15 @@ def _distance(ours: Doubles, theirs: Doubles) -> float:
     return float(np.abs(np.log(theirs / ours)).mean())
 
 
-def _explanations(
-    column: Column, theirs: Doubles, ours: Doubles, stated: str | None, file: str
-) -> Iterator[Explanation]:
-    """Units that the extract may really be in, and factors that are known to cause trouble."""
-    if column.unit is not None and stated is not None:
-        raw = convert(theirs, column.unit, stated, molar_mass=column.molar_mass)
-        for unit, values in in_other_units(raw, stated, column):
-            if (values > 0).all():
-                fix = f"set `units: {{{column.name}: {unit}}}` in {file}"
-                yield Explanation(f"as if it were in {unit} rather than {stated}", _distance(ours, values), fix, unit)
-    named = f"{column.name} {column.title}".lower()
-    analytes = ANALYTES if column.molar_mass is None and column.unit and _is_concentration(column.unit) else {}
-    for start, (analyte, number) in analytes.items():
-        for factor in (number, 1 / number):
-            distance = _distance(ours, theirs * factor)
-            if start in named or distance < NEAR:
-                words = f"near {number:g}, the factor between mg/dL and SI units of {analyte}"
-                fix = f"give the column a molar_mass, and set its unit under `units` in {file}"
-                yield Explanation(words, distance, fix if start in named else None)
-    for factor in (10.0, 0.1, 100.0, 0.01, 1000.0, 0.001):
-        # A real unit that explains as much is the better guess.
-        words = f"near {1 / factor:g}, as if the decimal point had moved"
-        yield Explanation(words, _distance(ours, theirs * factor) + NEAR / 2)
-
-
-def _is_concentration(unit: str) -> bool:
-    for other in ("mg/dL", "mmol/L"):
-        try:
-            convert(np.asarray([1.0]), unit, other)
-        except ContractError:
-            continue
-        return True
-    return False
+def _units_beside(column: Column, theirs: Doubles, ours: Doubles, stated: str) -> Iterator[OtherUnit]:
+    """Units that the extract may really be in; between mass and amount also where only the column's name says how."""
+    own = str(column.unit)
+    mass = column.molar_mass or molar_mass_of(split_words(f"{column.name} {column.title}"), own)
+    raw = convert(theirs, own, stated, molar_mass=column.molar_mass)
+    known = alternatives(own, column.molar_mass)
+    for unit, values in _in_other_units(raw, stated, own, mass):
+        if (values > 0).all():
+            yield OtherUnit(unit, _distance(ours, values), molar_mass=None if unit in (own, *known) else mass)
 
 
 def _shared_patients(

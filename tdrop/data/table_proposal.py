@@ -174,9 +174,10 @@ def _guess(
     leak = find_leak(header, as_text(raw[header], guess.codes), numbers, outcome, clocks)
     if leak is None:
         return guess
-    if leak.certain:
-        return _left_out(guess, f"guess (likely): {leak.why}")
-    doubt = {"role": f"guess (possible): {leak.why}"}
+    why, certain = leak
+    if certain:
+        return _left_out(guess, f"guess (likely): {why}")
+    doubt = {"role": f"guess (possible): {why}"}
     return replace(guess, keys={**guess.keys, "role": "feature"}, why={**guess.why, **doubt})
 
 

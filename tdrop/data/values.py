@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from tdrop.base import Doubles, Mask, used_up
 from tdrop.contracts import Column, Contract, Extract, Site, is_number, known_labels, plain_label, to_label
-from tdrop.data.names import UNITS_IN_NAMES
 
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 #: Words that mean yes or no in a column of 0 and 1, whoever writes them; others are for the site's map.
@@ -59,19 +58,15 @@ def as_numbers(
     thousands: str | None = None,
     *,
     whole: bool = False,
-    unit: str | None = None,
 ) -> tuple[Doubles, Mask]:
-    """Returns numbers (rows,), NaN where missing or unreadable, and which were unreadable (rows,).
-
-    A number may be followed by `unit`, the one that the column is known to be in; by no other.
-    """
+    """Returns numbers (rows,), NaN where missing or unreadable, and which were unreadable (rows,)."""
     if isinstance(values.dtype, pd.CategoricalDtype):
         values = values.astype(values.cat.categories.dtype)
     if is_text(values):
         text = compute.utf8_trim_whitespace(arrow.array(values.astype("str"), type=arrow.large_string()))
         blank = compute.is_in(text, value_set=arrow.array(["", *codes], type=arrow.large_string()))
         absent = np.asarray(compute.or_(compute.is_null(text), blank), dtype=bool)
-        numbers = _parse(_without_unit(compute.if_else(blank, None, text), unit), decimal, thousands)
+        numbers = _parse(compute.if_else(blank, None, text), decimal, thousands)
     elif pd.api.types.is_numeric_dtype(values.dtype):
         numbers = values.to_numpy(np.float64, na_value=np.nan, copy=True)
         absent = values.isna().to_numpy(dtype=bool)
@@ -84,15 +79,6 @@ def as_numbers(
         bad |= np.isfinite(numbers) & (numbers != np.round(numbers))
     numbers[bad] = np.nan
     return numbers, bad
-
-
-def _without_unit(text: arrow.Array, unit: str | None) -> arrow.Array:
-    """The text without its unit: 34 years, 1 year, 12.5 mg/dL, 40 %."""
-    if not unit:
-        return text
-    spellings = [unit, unit.removesuffix("s"), *(short for short, whole in UNITS_IN_NAMES.items() if whole == unit)]
-    spellings += ["%"] if unit == "percent" else []
-    return compute.replace_substring_regex(text, rf"(?i)(\d)\s*({'|'.join(map(re.escape, spellings))})$", r"\1")
 
 
 def _parse(text: arrow.Array, decimal: str, thousands: str | None) -> Doubles:
@@ -162,14 +148,10 @@ def _distinct_labels(values: pd.Series, codes: Collection[str]) -> tuple[list[st
     except TypeError:
         # Lists and records, as Parquet may hold them, are no label of anything.
         inverse, distinct = pd.factorize(values.map(lambda value: "(nested)", na_action="ignore"))
-    labels = [to_label(_plain(value)) for value in distinct]
+    labels = [to_label(value.item() if isinstance(value, np.generic) else value) for value in distinct]
     blank = {"", *codes, *map(plain_label, codes)}
     absent = np.asarray([label in blank or plain_label(label) in blank for label in labels] + [True])
     return labels, np.where(absent[inverse], -1, inverse).astype(np.int64)
-
-
-def _plain(value: object) -> object:
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def id_column(raw: pd.DataFrame, contract: Contract, extract: Extract) -> str | None:

@@ -213,21 +213,6 @@ def test_row_names_in_any_order_are_an_id(tmp_path: Path) -> None:
     assert contract.id_column == "rownames"
 
 
-def test_a_number_may_have_its_unit_beside_it(tmp_path: Path) -> None:
-    """The table's own is read as it is; another one is proposed, and read then."""
-    source, north = tmp_path / "source.csv", tmp_path / "north.csv"
-    frame = measured().assign(weight_kg=lambda f: 50 + f["age"] % 40)
-    frame.to_csv(source, index=False)
-    network, contract, _ = network_of(source)
-    words = frame.assign(age=frame["age"].astype(str) + " years", weight=(frame["weight_kg"] * 1000).astype(str) + " g")
-    words.drop(columns="weight_kg").to_csv(north, index=False)
-    prepared = added(north, network, contract)
-    assert prepared.site.units == {"weight_kg": "g"}
-    assert not prepared.validation.stopped
-    for name in ("age", "weight_kg"):
-        assert prepared.frame[name].tolist() == frame[name].astype(float).tolist()
-
-
 def test_a_unit_that_the_ranges_allow_is_known_beside_the_source(tmp_path: Path) -> None:
     source, north = tmp_path / "source.csv", tmp_path / "north.csv"
     frame = measured().assign(weight_kg=lambda f: (50.0 + f["age"] / 2).where(f.index > 2, 200.0))

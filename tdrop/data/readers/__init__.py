@@ -3,7 +3,7 @@
 The file `redcap.py` has a `RedcapReader`: a frozen pydantic record whose fields are the options that a site may set,
 with `read(location)` and, where the bytes of the location are not the content, its own `fingerprint(location)` and
 `place`, which names it. A reader that makes the rows itself, from a database of events, has instead of `read`
-`read_table(location, contract, extract)`: the table says what a row and a column are.
+`store(location)`, which answers questions: the table says what a row and a column are.
 """
 
 from __future__ import annotations
@@ -57,12 +57,17 @@ def read_extract(
         contract: The table, by which a database of events is read.
     """
     reader, location = _reader_of(site), _location(site, home, base) if path is None else _local(path)
-    if not hasattr(reader, "read_table"):
+    if not hasattr(reader, "store"):
         return _whole(_in_time(reader, location, reader.read), location)
     if contract is None:
         raise ContractError(f"a reader of kind {site.reader.kind} needs the table that its rows are made by")
-    frame: pd.DataFrame = _in_time(reader, location, lambda place: reader.read_table(place, contract, site))
-    return frame
+    from tdrop.data.readers._event_reading import read_events
+
+    def read(place: Location) -> pd.DataFrame:
+        with reader.store(place) as store:
+            return read_events(store, contract, site)
+
+    return _in_time(reader, location, read)
 
 
 @contextmanager

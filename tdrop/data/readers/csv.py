@@ -25,70 +25,27 @@ from tdrop.data.locations import Location, read_bytes
 
 #: What pandas calls the row names that it wrote without a header.
 INDEX_NAME = "Unnamed: 0"
-#: No record comes near it.
-LONGEST_LINE = 1_000_000
 #: Lines that are named; the rest are counted.
 _MOST_NAMED = 5
 #: Separators that a header of one column is searched for.
 _USUAL_SEPARATORS = (";", "\t", "|", ",")
-_SEPARATOR_LINE = re.compile(rb'"?sep=(.)"?', re.IGNORECASE)
-#: What may be wrong with a line: too few or too many fields, quotation marks, length.
-_FIELDS, _QUOTES, _LONG = "fields", "quotes", "long"
-#: How files begin that are no text, and what they are.
+#: What may be wrong with a line: too few or too many fields, or quotation marks.
+_FIELDS, _QUOTES = "fields", "quotes"
+#: How files begin that are often sent in place of a table, and what they are; text may have blanks before it.
 _FOREIGN = {
     b"PK\x03\x04": "an Excel or zip file",
-    b"PK\x05\x06": "an empty zip file",
+    b"\xd0\xcf\x11\xe0": "an old Excel file",
     b"PAR1": "a Parquet file",
     b"%PDF": "a PDF file",
-    b"\xd0\xcf\x11\xe0": "an old Excel file",
     b"SQLite format 3": "a SQLite database",
-    b"BZh": "a bzip2 file",
-    b"\xfd7zXZ": "an xz file",
-    b"7z\xbc\xaf\x27\x1c": "a 7z file",
-    b"Rar!": "a rar file",
-    b"\x28\xb5\x2f\xfd": "a zstd file",
-    b"\x89PNG": "a picture",
-    b"\xff\xd8\xff": "a picture",
-    b"{\\rtf": "a Word document",
-    b"\x89HDF": "an HDF5 file",
-    b"$FL2": "an SPSS file",
-    b"HEADER RECORD*******": "a SAS transport file",
-    bytes(12) + b"\xc2\xea\x81\x60": "a SAS file",
-    b"\x00\x01\x00\x00Standard": "an Access database",
-    b"RDX": "an R file",
-    b"Obj\x01": "an Avro file",
-    b"ORC": "an ORC file",
-    b"\x93NUMPY": "a NumPy file",
-    b"\x1f\x9d": "a compressed (.Z) file",
-    b"\x04\x22\x4d\x18": "an lz4 file",
-    b"<stata_dta>": "a Stata file",
-    b"ARROW1": "an Arrow file",
-    b"FEA1": "a Feather file",
     b"\x1f\x8b": "a gz file inside a gz file",
 }
-#: How text begins that is no table, and what it is.
 _OTHER_TEXT = {
-    b"<!doctype html": "a web page, perhaps one that asks to log in",
-    b"<html": "a web page, perhaps one that asks to log in",
-    b"<?xml": "an XML file",
-    b"<error>": "an error message of a server",
-    b"http/1.": "an answer of a web server",
-    b"#!/": "a program",
-    b"msh|^~": "an HL7 message",
-    b"begin:vc": "a calendar or an address card",
-    b"\\begin{": "a LaTeX file",
+    b"<": "a web page or an XML file, perhaps a page that asks to log in",
     b'{"': "a JSON file",
     b"[{": "a JSON file",
     b"insert into ": "a database's dump",
-    b"-- postgresql database dump": "a database's dump",
-    b"-- mysql dump": "a database's dump",
-    b"@relation": "an ARFF file",
-    b"version https://git-lfs": "a pointer of Git LFS to the file",
 }
-#: Where a tar file says that it is one.
-_TAR = (257, b"ustar")
-#: Encodings of program text and of host names: they take what a patient's id may hold for something else.
-_NO_TEXT = {"unicode_escape", "raw_unicode_escape", "idna", "punycode", "undefined"}
 _MARK_BELOW = re.compile("(?<=[\r\n])\ufeff+(?=[^\r\n])")
 _MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",
@@ -137,7 +94,9 @@ class CsvReader(Record):
         which lines hold no record and why.
         """
         lines = as_utf8(read_bytes(location), self.encoding, location.shown).splitlines()
-        start = self._header_line(lines, location)
+        start = next((place for place, line in enumerate(lines) if line.strip()), None)
+        if start is None:
+            raise DataError(f"extract '{location.shown}' is empty; check that the export was complete")
         names = self._header(lines[start], location)
         records: dict[int, bytes] = {}
         broken: dict[int, str] = {}
@@ -157,28 +116,8 @@ class CsvReader(Record):
             frame.attrs.update(broken_lines=tuple(broken), broken=_describe_broken(broken, len(names)))
         return frame
 
-    def _header_line(self, lines: list[bytes], location: Location) -> int:
-        """Position of the header: the first line that is neither blank nor a spreadsheet's note on the separator."""
-        start = next((place for place, line in enumerate(lines) if line.strip()), None)
-        if start is None:
-            raise DataError(f"extract '{location.shown}' is empty; check that the export was complete")
-        note = _SEPARATOR_LINE.fullmatch(lines[start].strip(b" \r\n"))
-        if note is None:
-            return start
-        if note.group(1).decode("utf-8", errors="replace") != self.separator:
-            raise DataError(
-                f"extract '{location.shown}' says in its first line that its separator is another one than "
-                f"'{self.separator}'; set reader.separator"
-            )
-        return start + 1 + self._header_line(lines[start + 1 :], location)
-
     def _header(self, line: bytes, location: Location) -> list[str]:
         """The names of the columns."""
-        if len(line) > LONGEST_LINE:
-            raise DataError(
-                f"extract '{location.shown}': the header has more than {LONGEST_LINE:,} characters; check that the "
-                "file is text, one line per record"
-            )
         fields = self._split(line)
         if fields is None:
             raise DataError(f"extract '{location.shown}': the header has a stray quotation mark; check reader.quote")
@@ -206,8 +145,6 @@ class CsvReader(Record):
 
     def _fault(self, line: bytes, count: int) -> str:
         """Why a line is no record of so many fields; empty where it is one."""
-        if len(line) > LONGEST_LINE:
-            return _LONG
         if self.quote.encode() not in line:
             return _FIELDS if line.count(self.separator.encode()) + 1 != count else ""
         fields = self._split(line)
@@ -245,7 +182,9 @@ def _named_columns(frame: pd.DataFrame, location: Location) -> pd.DataFrame:
 
     A nameless first column that tells the rows apart is the row names that pandas and R write; it gets pandas' name.
     """
-    if frame.columns[0] == "" and INDEX_NAME not in frame and _tells_rows_apart(frame.iloc[:, 0]):
+    first = frame.iloc[:, 0]
+    tells_rows_apart = len(first) > 1 and bool((first != "").all()) and first.is_unique
+    if frame.columns[0] == "" and INDEX_NAME not in frame and tells_rows_apart:
         frame.columns = pd.Index([INDEX_NAME, *frame.columns[1:]])
     unnamed = frame.columns == ""
     if not unnamed.any():
@@ -258,16 +197,11 @@ def _named_columns(frame: pd.DataFrame, location: Location) -> pd.DataFrame:
     return frame.loc[:, ~unnamed]
 
 
-def _tells_rows_apart(values: pd.Series) -> bool:
-    return len(values) > 1 and bool((values != "").all()) and bool(values.is_unique)
-
-
 def _describe_broken(broken: Mapping[int, str], fields: int) -> str:
     """Which lines hold no record, and why: counts and line numbers, nothing of what they hold."""
     words = {
         _FIELDS: f"with other than the header's {fields:,} fields",
         _QUOTES: "with a quotation mark that is stray or not closed on its line",
-        _LONG: f"of more than {LONGEST_LINE:,} characters",
     }
     counts = Counter(broken.values())
     kinds = ", ".join(f"{counts[kind]:,} {text}" for kind, text in words.items() if counts[kind])
@@ -284,13 +218,15 @@ def _numbered(numbers: list[int]) -> str:
 def as_utf8(content: bytes, encoding: str, shown: str) -> bytes:
     """Returns the text as UTF-8, by its byte-order mark or else by `encoding`."""
     _refuse_foreign(content, _FOREIGN, shown)
-    _refuse_foreign(content[_TAR[0] :], {_TAR[1]: "a tar file"}, shown)
     marked = next((name for mark, name in _MARKS.items() if content.startswith(mark)), None)
     text = _decode(content, marked or encoding, shown)
     if marked is None:
         _refuse_misread(content, text, encoding, shown)
     if "\x00" in text:
-        raise DataError(f"extract '{shown}' holds null bytes; set reader.encoding, often utf-16, or send it again")
+        raise DataError(
+            f"extract '{shown}' holds null bytes; set reader.encoding, often utf-16, or export it as CSV if it is "
+            "another kind of file"
+        )
     # Files that were put together keep the mark of each.
     encoded = _MARK_BELOW.sub("", text).encode("utf-8", errors="replace")
     _refuse_foreign(encoded.lstrip().lower(), _OTHER_TEXT, shown)
@@ -306,13 +242,12 @@ def _refuse_foreign(content: bytes, beginnings: dict[bytes, str], shown: str) ->
 
 def _decode(content: bytes, encoding: str, shown: str) -> str:
     try:
-        if codecs.lookup(encoding).name.replace("-", "_") in _NO_TEXT:
-            raise LookupError
         return content.decode(encoding)
     except UnicodeError as error:
         line = len(content[: getattr(error, "start", 0) + 1].splitlines()) or 1
         raise DataError(
-            f"extract '{shown}' is not {encoding} text (line {line:,}); set reader.encoding, often latin-1"
+            f"extract '{shown}' is not {encoding} text (line {line:,}); set reader.encoding, often latin-1, or export "
+            "it as CSV if it is another kind of file"
         ) from None
     except (LookupError, ValueError):
         raise DataError(f"extract '{shown}': no encoding {encoding!a}; utf-8 and latin-1 are usual") from None

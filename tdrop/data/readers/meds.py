@@ -20,10 +20,9 @@ import pandas as pd
 from pydantic import Field
 
 from tdrop.base import Absent, ContractError, DataError, OutOfTime
-from tdrop.contracts import Contract, Extract, Record, Selection
+from tdrop.contracts import Record, Selection
 from tdrop.data.locations import Location, chunks_of, open_bytes, took_too_long
 from tdrop.data.readers._event_queries import BIRTH, DEATH, STATIC, Code, Relations, literal
-from tdrop.data.readers._event_reading import read_events
 
 _NEEDED = ("subject_id", "time", "code")
 _CODES = "codes.parquet"
@@ -41,11 +40,6 @@ class MedsReader(Record):
 
     unit: str = "unit"
     codes: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-
-    def read_table(self, location: Location, contract: Contract, extract: Extract) -> pd.DataFrame:
-        """Returns one row per index with the contract's columns."""
-        with self.store(location) as store:
-            return read_events(store, contract, extract)
 
     @contextmanager
     def store(self, location: Location) -> Iterator[MedsStore]:
@@ -248,14 +242,14 @@ def parquet_files(location: Location) -> list[Path]:
         raise Absent(f"'{location.shown}' does not exist; check `location` in the site's YAML")
     if not folder.is_dir():
         raise DataError(f"'{location.shown}' is no folder; give the folder that holds the parquet files")
-    files = sorted(path for path in folder.rglob("*.parquet") if not _hidden(path.relative_to(folder)))
+    files = sorted(
+        path
+        for path in folder.rglob("*.parquet")
+        if not any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
+    )
     if not files:
         raise DataError(f"'{location.shown}' holds no parquet file; check `location` in the site's YAML")
     return files
-
-
-def _hidden(path: Path) -> bool:
-    return any(part.startswith((".", "_")) for part in path.parts)
 
 
 def scan(files: Sequence[Path]) -> str:

@@ -7,6 +7,7 @@ concepts are the standard ones (`condition_concept_id`, ...), not those of the s
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,10 +20,9 @@ import pandas as pd
 from pydantic import Field, model_validator
 
 from tdrop.base import DataError, OutOfTime, Unavailable
-from tdrop.contracts import Contract, Extract, Record, Selection
+from tdrop.contracts import Record, Selection
 from tdrop.data.locations import Location
 from tdrop.data.readers._event_queries import BIRTH, DAY, DEATH, STATIC, Code, Relations, literal
-from tdrop.data.readers._event_reading import read_events
 from tdrop.data.readers.meds import digest_files, open_duckdb, parquet_files, scan
 from tdrop.data.readers.sql import SqlReader
 
@@ -70,17 +70,13 @@ class OmopReader(Record):
         """What is read, without the address; None for files."""
         return None if self.url_env is None else f"OMOP database of ${self.url_env}"
 
-    def read_table(self, location: Location, contract: Contract, extract: Extract) -> pd.DataFrame:
-        """Returns one row per index with the contract's columns."""
-        with self.store(location) as store:
-            return read_events(store, contract, extract)
-
     @contextmanager
     def store(self, location: Location) -> Iterator[OmopStore]:
         """The database, open for questions."""
         if self.url_env is not None:
-            asker = _Database(self.url_env, replace(location, shown=str(self.place)))
-            yield OmopStore(str(self.place), asker.dialect, asker.ask, self._tables(""), self.codes).checked()
+            ask = _asker(self.url_env, replace(location, shown=str(self.place)))
+            dialect = SqlReader(url_env=self.url_env, table="person").dialect
+            yield OmopStore(str(self.place), dialect, ask, self._tables(""), self.codes).checked()
         elif Path(location.address).is_file():
             with open_duckdb(location) as duck:
                 duck.do(f"attach {literal(location.address)} as cdm (read_only)")
@@ -108,33 +104,20 @@ class OmopReader(Record):
         return hashlib.sha256("\n".join(answers).encode()).hexdigest()
 
 
-@dataclass(frozen=True)
-class _Database:
-    """A database by its address: every question in a transaction of its own that is rolled back."""
+def _asker(url_env: str, location: Location) -> Callable[[str], pd.DataFrame]:
+    """Answers SELECT statements, each in a transaction of its own that is rolled back, all within one time."""
+    deadline = time.monotonic() + location.read_seconds
 
-    url_env: str
-    location: Location
-
-    @cached_property
-    def deadline(self) -> float:
-        """Until when all questions together must be answered."""
-        return time.monotonic() + self.location.read_seconds
-
-    @property
-    def dialect(self) -> str:
-        """Which database it is."""
-        return SqlReader(url_env=self.url_env, table="person").dialect
-
-    def ask(self, query: str) -> pd.DataFrame:
-        """The answer to a SELECT statement."""
-        left = self.deadline - time.monotonic()
-        reader = SqlReader(url_env=self.url_env, query=query)
+    def ask(query: str) -> pd.DataFrame:
+        left = max(0.001, deadline - time.monotonic())
         try:
-            return reader.read(replace(self.location, read_seconds=max(0.001, left)))
+            return SqlReader(url_env=url_env, query=query).read(replace(location, read_seconds=left))
         except OutOfTime:
             words = "ask for fewer columns, or set `read_seconds` in the site's YAML"
-            limit = f"{self.location.read_seconds:g} s"
-            raise OutOfTime(f"{self.location.shown}: not answered within {limit}; {words}") from None
+            limit = f"{location.read_seconds:g} s"
+            raise OutOfTime(f"{location.shown}: not answered within {limit}; {words}") from None
+
+    return ask
 
 
 @dataclass(frozen=True)
@@ -180,11 +163,8 @@ class OmopStore:
         except Unavailable:
             raise
         except DataError as error:
-            if (
-                "refused it" not in str(error)
-                and "cannot be read" not in str(error)
-                and "no such file" not in str(error)
-            ):
+            # A wrong password and the like are no matter of one table.
+            if not re.search("refused it|cannot be read|no such file", str(error)):
                 raise
             raise DataError(
                 f"{self.shown}: table '{table}' is not there or may not be read by this user; tdrop reads OMOP CDM 5.3 "

@@ -31,14 +31,12 @@ _STEPS_BETWEEN_LOOKS = 100_000
 #: How long a lock of another program's is waited for at a time, which is what sqlite's driver does of itself.
 LOCKED_SECONDS = 5
 _BYTES = (bytes, bytearray, memoryview)
-#: How each kind of database marks a column of short floats, which cannot hold every whole number of eight digits.
-_SHORT_FLOAT = {"postgresql": 700, "mysql": 4, "mariadb": 4}
 #: What sqlite says that holds no patient's value.
 _SAFE_MESSAGE = re.compile(
     r"(no such (?:table|column|function): [\w.]+|near \"\w+\": syntax error|incomplete input|file is not a database"
     r"|database disk image is malformed|attempt to write a readonly database|only execute one statement at a time)"
 )
-_Rows = tuple[list[str], frozenset[int], Iterator[list[tuple[Any, ...]]]]
+_Rows = tuple[list[str], Iterator[list[tuple[Any, ...]]]]
 
 
 class SqlReader(Record):
@@ -79,11 +77,11 @@ class SqlReader(Record):
     def read(self, location: Location) -> pd.DataFrame:
         """Returns the rows; the index is each row's number from 1."""
         size, frames = 0, []
-        with self._rows(location) as (names, short, chunks):
+        with self._rows(location) as (names, chunks):
             if len(set(names)) < len(names):
                 raise DataError(f"{self.place}: a column name is given twice; name the columns apart in the query")
             for chunk in chunks:
-                frames.append(_frame(chunk, names, short))
+                frames.append(_frame(chunk, names))
                 size += int(frames[-1].memory_usage(deep=True).sum())
                 if size > locations.LARGEST_BYTES:
                     raise DataError(f"{self.place} {locations.too_large()}")
@@ -94,14 +92,14 @@ class SqlReader(Record):
     def fingerprint(self, location: Location) -> str:
         """sha256 over names and rows; the order of rows, which a database does not promise, does not matter."""
         total = 0
-        with self._rows(location) as (names, _, chunks):
+        with self._rows(location) as (names, chunks):
             for row in (row for chunk in chunks for row in chunk):
                 total += int.from_bytes(hashlib.sha256(repr(row).encode("utf-8")).digest(), "big")
         return hashlib.sha256(f"{names!r}{total % 2**256:x}".encode()).hexdigest()
 
     @contextmanager
     def _rows(self, location: Location) -> Iterator[_Rows]:
-        """Yields the names of the columns, the places of short floats, and the rows in chunks.
+        """Yields the names of the columns, and the rows in chunks.
 
         All of it happens inside a transaction that is rolled back.
         """
@@ -112,7 +110,7 @@ class SqlReader(Record):
                 _limit_time(connection, deadline)
                 _forbid_writing(connection)
                 result = connection.execution_options(stream_results=True).execute(self._statement())
-                yield list(result.keys()), _short_floats(result, connection.dialect.name), _chunks(result, deadline)
+                yield list(result.keys()), _chunks(result, deadline)
                 connection.rollback()
         except (exc.SQLAlchemyError, TimeoutError, UnicodeError) as error:
             raise self._refusal(error, location, late=time.monotonic() > deadline) from None
@@ -198,18 +196,17 @@ class SqlReader(Record):
         return sqlalchemy.select(sqlalchemy.text("*")).select_from(sqlalchemy.table(name, schema=schema or None))
 
 
-def _frame(rows: list[tuple[Any, ...]], names: list[str], short: frozenset[int]) -> pd.DataFrame:
-    columns = [_column(values, place in short) for place, values in enumerate(zip(*rows, strict=True))]
-    return pd.DataFrame(dict(enumerate(columns))).set_axis(names, axis=1)
+def _frame(rows: list[tuple[Any, ...]], names: list[str]) -> pd.DataFrame:
+    return pd.DataFrame(dict(enumerate(map(_column, zip(*rows, strict=True))))).set_axis(names, axis=1)
 
 
-def _column(values: tuple[Any, ...], short: bool) -> pd.Series:
+def _column(values: tuple[Any, ...]) -> pd.Series:
     """One column as it was stored: whole numbers never become floats, which cannot hold every one of them."""
     kinds = set(map(type, values)) - {type(None)}
     if kinds == {int} and all(value is None or -(2**63) <= value < 2**63 for value in values):
         return pd.Series(pd.array(values, dtype="Int64"))
     if kinds <= {float}:
-        return pd.Series(values, dtype="float32" if short else "float64")
+        return pd.Series(values, dtype="float64")
     if kinds == {str}:
         return pd.Series(values, dtype="str")
     return pd.Series([text_of_bytes(value) if isinstance(value, _BYTES) else value for value in values], dtype=object)
@@ -224,11 +221,6 @@ def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
         frames = [frame.set_axis(range(len(names)), axis=1).astype(dict.fromkeys(mixed, object)) for frame in frames]
         return pd.concat(frames, ignore_index=True).set_axis(names, axis=1)
     return pd.concat(frames, ignore_index=True)
-
-
-def _short_floats(result: sqlalchemy.CursorResult[Any], database: str) -> frozenset[int]:
-    described: Any = result.cursor.description if result.cursor is not None else ()
-    return frozenset(place for place, column in enumerate(described) if column[1] == _SHORT_FLOAT.get(database, ""))
 
 
 def _chunks(result: sqlalchemy.CursorResult[Any], deadline: float) -> Iterator[list[tuple[Any, ...]]]:

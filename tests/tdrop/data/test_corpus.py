@@ -182,18 +182,6 @@ def test_an_extract_without_a_value_is_stopped(
     assert any("none of the 100 rows holds a single value" in item.sentence for item in prepared.validation.findings)
 
 
-@pytest.mark.parametrize("twin", ["p00007", "\uff3000007", "P\u200b00007", "P\u00ad00007"])
-def test_ids_that_read_alike_are_kept_apart_and_suspected(
-    twin: str, shared_network: Network, patients: Any, make_site: Any, tmp_path: Path
-) -> None:
-    frame = patients(ROWS)
-    frame.loc[50, "patient_id"] = twin
-    frame.to_csv(tmp_path / "north.csv", index=False)
-    prepared = prepare(make_site(), shared_network, home=tmp_path)
-    assert {"P00007", twin} <= set(prepared.frame["patient_id"])
-    assert any(item.rule == "table.similar_ids" and item.count == 2 for item in prepared.validation.findings)
-
-
 @pytest.mark.parametrize("form", ["SUM{:03d}", "Total {:03d}", "{}", "{}.0", "{:05d}", "Mean-{}"])
 def test_ids_that_only_begin_like_a_sum_are_patients(
     form: str, shared_network: Network, patients: Any, make_site: Any, tmp_path: Path
@@ -204,7 +192,6 @@ def test_ids_that_only_begin_like_a_sum_are_patients(
     kept = list(found.frame["patient_id"])
     assert kept == list(frame["patient_id"])[: len(kept)]
     assert len(kept) >= ROWS - 3, "only the last rows may be taken for sums"
-    assert not any(item.rule == "table.similar_ids" for item in found.validation.findings)
 
 
 def test_shortened_ids_are_suspected(shared_network: Network, patients: Any, make_site: Any, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tasks.labels import write_sheet
 from tdrop.base import ContractError, DataError, plain
 from tdrop.contracts import Contract, Network
-from tdrop.data import LabelCounts, prepare_frame, read_labels, source_outcome
+from tdrop.data import Asked, LabelCounts, prepare_frame, propose_table, read_labels, source_outcome
 
 IDS = np.array([f"P{index}" for index in range(20)])
 
@@ -182,3 +182,14 @@ def test_a_list_for_a_spreadsheet_runs_nothing_and_comes_back_as_it_was(tmp_path
     (tmp_path / "back.csv").write_text("\n".join([lines[0], *(f"{line}1" for line in lines[1:])]))
     found = read_labels(tmp_path / "back.csv", prostate, ids, home=tmp_path, base=tmp_path)
     np.testing.assert_array_equal(found.y, np.ones(6))
+
+
+@pytest.mark.parametrize("others", [np.arange(60) / 7, np.arange(60) % 2])
+def test_infinite_values_of_an_outcome_are_called_what_they_are(others: Any, tmp_path: Path) -> None:
+    values = others.astype(object)
+    values[[3, 5]] = ["inf", "-Infinity"]
+    frame = pd.DataFrame({"id": [f"p{row}" for row in range(60)], "age": np.arange(60) % 37 + 30, "stay": values})
+    frame.to_csv(tmp_path / "source.csv", index=False)
+    with pytest.raises(DataError, match=r"'stay' holds 2 infinite values.*leave them empty") as caught:
+        propose_table("ward", tmp_path / "source.csv", Asked("stay"))
+    assert "texts" not in str(caught.value)
