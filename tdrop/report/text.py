@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from tdrop.base import Feature, Hidden, UsageError
+from tdrop.base import Hidden, UsageError
 from tdrop.contracts import Contract
 from tdrop.data import features_of
 from tdrop.evaluate import Row
@@ -162,31 +162,12 @@ def row_spread(row: Row | None) -> str:
     return f"± {spread}" if any(digit in spread for digit in "123456789") else ""
 
 
-def write_out(value: Any) -> str:
-    """Writes a setting or a record of settings as text."""
-    if value is None or (isinstance(value, Mapping | list | tuple) and not value):
-        return "not set"
-    if isinstance(value, Mapping):
-        # A field called lambda needs an underscore in Python; a reader does not.
-        return ", ".join(f"{key.removesuffix('_')} {write_out(item)}" for key, item in value.items())
-    if isinstance(value, list | tuple):
-        return ", ".join(write_out(item) for item in value)
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return count(value) if isinstance(value, int) else str(value)
-
-
 def feature_titles(contract: Contract | None) -> dict[str, str]:
     """Returns, by encoded feature and by column, its name for people."""
     if contract is None:
         return {}
     columns = {column.name: column.title or column.name for column in contract.features}
     return columns | {feature.name: feature.label for feature in features_of(contract)}
-
-
-def known_features(contract: Contract) -> dict[str, Feature]:
-    """Returns, by name, what each encoded feature is."""
-    return {feature.name: feature for feature in features_of(contract)}
 
 
 def value_names(contract: Contract | None) -> dict[str, dict[float, str]]:
@@ -216,3 +197,10 @@ def axis_titles(contract: Contract | None) -> dict[str, str]:
 def in_sentence(title: str) -> str:
     """Writes a title as it stands inside a sentence: `Age` becomes `age`, `PSA` stays."""
     return title[:1].lower() + title[1:] if title[1:2].islower() else title
+
+
+def unit_of(contract: Contract) -> str:
+    """The unit of a continuous outcome, with a space before it; empty for others."""
+    column = contract.outcome.column
+    unit = contract.column(column).unit if column is not None and contract.task == "regression" else None
+    return f" {unit}" if unit else ""

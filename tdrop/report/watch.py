@@ -366,6 +366,7 @@ def render_watch(
     return render_template(
         "watch.html",
         site=site,
+        simulated=site.simulated,
         summary=summarise_watch(state, site, encoder, leaving=leaving),
         promotion=promotion,
         hidden=threshold,
