@@ -95,11 +95,11 @@ def patient_values(
 
 
 def _label_counts(data: ReportData) -> dict[str, Any]:
-    """By title, what became of the rows of a label file; empty without one."""
+    """By title, what became of the rows of a label file, without what there was none of; empty without a file."""
     labels = data.labels
     if labels is None:
         return {}
-    counts = {title: getattr(labels, name) for name, title in _LABEL_COUNTS.items()}
+    counts = {title: rows for name, title in _LABEL_COUNTS.items() if (rows := getattr(labels, name)) != 0}
     if labels.effective_n is not None:
         counts["Patients of equal weight who say as much"] = labels.effective_n
     if labels.largest_weight is not None:

@@ -8,7 +8,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ from tdrop.report.sentences import (
 )
 from tdrop.report.summary import expected_sentences, report_summary, unknowns
 from tdrop.report.tables import SITE_TITLES, result_table
-from tdrop.report.text import say, template_environment, unit_of
+from tdrop.report.text import read_template, say, template_environment, unit_of
 from tdrop.shift import Matching, Shift
 
 #: The file with the statistical details, beside report.html.
@@ -46,17 +45,13 @@ def _pages() -> Environment:
     return template_environment(autoescape=True)
 
 
-def _asset(name: str) -> str:
-    return files("tdrop.report").joinpath("templates", name).read_text(encoding="utf-8")
-
-
 def _hash(content: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
 
 
 def render_template(template: str, **values: Any) -> str:
     """Fills a template; style and script are allowed by their digest, figures as data, and nothing else is allowed."""
-    style, script = _asset("page.css"), _asset("page.js")
+    style, script = read_template("page.css"), read_template("page.js")
     policy = (
         f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
         "base-uri 'none'; form-action 'none'"

@@ -7,13 +7,15 @@ template per page for the rest. `say` returns a sentence.
 from __future__ import annotations
 
 import math
+import re
 from base64 import b64encode
 from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
+from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from tdrop.base import Hidden, UsageError
 from tdrop.contracts import Contract
@@ -63,13 +65,21 @@ def _most_flagged(ground: Ground) -> bool:
 
 
 @cache
-def _sentences() -> Any:
-    return template_environment(autoescape=False).get_template("sentences.txt").module
+def _sentences() -> dict[str, Template]:
+    """By its name, every sentence of `templates/sentences.txt`."""
+    environment = template_environment(autoescape=False)
+    _, *parts = re.split(r"^## (\w+)\n", read_template("sentences.txt"), flags=re.MULTILINE)
+    return {name: environment.from_string(text) for name, text in zip(parts[::2], parts[1::2], strict=True)}
 
 
 def say(sentence: str, **values: Any) -> str:
     """Returns a sentence of `templates/sentences.txt`, filled in."""
-    return " ".join(str(getattr(_sentences(), sentence)(**values)).split())
+    return " ".join(_sentences()[sentence].render(values).split())
+
+
+def read_template(name: str) -> str:
+    """Returns the text of a file below `templates/`."""
+    return files("tdrop.report").joinpath("templates", name).read_text(encoding="utf-8")
 
 
 def listed(words: Sequence[str]) -> str:
