@@ -17,7 +17,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
-from tdrop.base import Hidden, UsageError
+from tdrop.base import Hidden, UsageError, counted
 from tdrop.contracts import Contract
 from tdrop.data import features_of
 from tdrop.evaluate import Row
@@ -55,7 +55,7 @@ def template_environment(*, autoescape: bool) -> Environment:
         points=lambda value: f"{100 * value:.1f} percentage points",
         base64=lambda text: b64encode(text.encode()).decode(),
     )  # fmt: skip
-    environment.globals.update(say=say, metrics=METRICS, most_flagged=_most_flagged)
+    environment.globals.update(say=say, metrics=METRICS, counted=counted, most_flagged=_most_flagged)
     return environment
 
 
