@@ -121,56 +121,39 @@ class Halt:
     """How a site's last run ended without a report.
 
     Attributes:
-        title: The site's name for people.
         word: Stopped or Failed.
         sentence: Why.
         ended: When (ISO 8601), or None.
-        earlier: Address of the report before, or empty.
-        made: When that was made, or None.
-        simulated: No patient is real.
-        letter: What the site is asked, as it may be mailed; empty without a reason of its own.
+        has_reason: Whether the run itself said why: the site can be asked about that.
     """
 
-    title: str
     word: str
     sentence: str
     ended: str | None = None
-    earlier: str = ""
-    made: str | None = None
-    simulated: bool = False
-    letter: str = ""
+    has_reason: bool = True
 
 
-def halt_of(
-    status: Status | None,
-    title: str,
-    earlier: str = "",
-    made: str | None = None,
-    *,
-    simulated: bool = False,
-    letter: str = "",
-) -> Halt | None:
-    """Reads a site's status; None where its last run did not stop or fail.
-
-    Args:
-        status: The site's status.
-        title: The site's name for people.
-        earlier: Address of the report before.
-        made: When that was made.
-        simulated: No patient is real.
-        letter: What the site is asked, where its extract was refused.
-    """
+def halt_of(status: Status | None) -> Halt | None:
+    """Reads a site's status; None where its last run did not stop or fail."""
     if status is None or status.outcome not in _HALTS:
         return None
     reason = status.reason
     sentence = f"{reason[:1].upper()}{reason[1:]}." if reason else status.sentence or "No reason was written down."
-    word = _HALTS[status.outcome]
-    return Halt(title, word, sentence, status.ended, earlier, made, simulated, letter if reason else "")
+    return Halt(_HALTS[status.outcome], sentence, status.ended, bool(reason))
 
 
-def render_halt(halt: Halt) -> str:
-    """Returns the page of a site whose last run was stopped or failed."""
-    return render_template("halted.html", halt=halt, simulated=halt.simulated)
+def render_halt(halt: Halt, summary: SiteSummary, earlier: str = "", letter: str = "") -> str:
+    """Returns the page of a site whose last run was stopped or failed.
+
+    Args:
+        halt: How it ended.
+        summary: Of the report before; only the site's names where it never had one.
+        earlier: Address of that report, or empty.
+        letter: What the site is asked, as it may be mailed, where its extract was refused.
+    """
+    letter = letter if halt.has_reason else ""
+    values = {"halt": halt, "summary": summary, "earlier": earlier, "letter": letter}
+    return render_template("halted.html", simulated=summary.simulated, **values)
 
 
 @dataclass(frozen=True)
