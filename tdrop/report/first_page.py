@@ -87,41 +87,24 @@ def weigh_worth(data: ReportData) -> Worth | None:
     By known outcomes where there are enough, else by the risks. Of a site that hides counts only bars of risks may be
     shown, as their figure shows them, so there the risks count and levels lie on the bars' edges.
     """
-    summary, evaluation = data.predictions[data.method][0], data.evaluation
-    level = data.site.decision.threshold
-    risk = summary.mean.astype(np.float64)
+    summary, level = data.predictions[data.method][0], data.site.decision.threshold
+    risk = outcome = summary.mean.astype(np.float64)
+    weight, levels = np.ones(len(risk)), np.unique([*_LEVELS, level])
+    counted: tuple[bool, Count | None, Count | None] = (False, data.evaluation.patients, None)
     if data.hide_below:
         edges, used, reviewed = risk_bars(summary, data.referrals.referred, data.hide_below)
-        bars = used + reviewed
-        if not bars.sum():
-            return None
-        lower, middle = edges[:-1], (edges[:-1] + edges[1:]) / 2
-        levels = lower[(lower > 0) & (lower < _LEVELS[-1] + 1e-9)]
+        risk, outcome, weight = edges[:-1], (edges[:-1] + edges[1:]) / 2, used + reviewed
+        levels = risk[(risk > 0) & (risk < _LEVELS[-1] + 1e-9)]
         level = float(levels[np.abs(levels - level).argmin()])
-        return _worth(lower, middle, bars, level, levels, patients=evaluation.patients)
-    known = np.isfinite(data.y) if data.y is not None else np.zeros(len(risk), dtype=np.bool_)
-    levels = np.unique([*_LEVELS, level])
-    if data.y is not None and enough_to_judge_benefit(data.y):
-        y = data.y[known].astype(np.float64)
-        each = np.ones(len(y)) if data.weight is None else np.asarray(data.weight, dtype=np.float64)[known]
-        counted = {"patients": int(known.sum()), "outcomes": int(y.sum())}
-        return _worth(risk[known], y, each, level, levels, known=True, **counted)
-    return _worth(risk, risk, np.ones(len(risk)), level, levels, patients=evaluation.patients)
-
-
-def _worth(
-    risk: Doubles,
-    outcome: Doubles,
-    weight: Doubles,
-    level: float,
-    levels: Doubles,
-    *,
-    known: bool = False,
-    patients: Count | None = None,
-    outcomes: Count | None = None,
-) -> Worth:
+    elif data.y is not None and enough_to_judge_benefit(data.y):
+        known = np.isfinite(data.y)
+        risk, outcome = risk[known], data.y[known].astype(np.float64)
+        weight = weight[known] if data.weight is None else np.asarray(data.weight, dtype=np.float64)[known]
+        counted = (True, int(known.sum()), int(outcome.sum()))
+    if not weight.sum():
+        return None
     tried = tuple(_frequencies(risk, outcome, weight, float(value)) for value in levels)
-    return Worth(known, patients, outcomes, _frequencies(risk, outcome, weight, level), tried)
+    return Worth(*counted, _frequencies(risk, outcome, weight, level), tried)
 
 
 def _frequencies(risk: Doubles, outcome: Doubles, weight: Doubles, level: float) -> Frequencies:
