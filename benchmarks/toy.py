@@ -23,12 +23,10 @@ from tdrop.figures import (
     SOURCE_COLOUR,
     TARGET_COLOUR,
     Canvas,
-    DropoutRates,
-    draw_dropout_rates,
     look,
     styled,
 )
-from tdrop.methods import build, label
+from tdrop.methods import build
 from tdrop.metrics import percentile_interval
 
 NETWORK: Mapping[str, Any] = {"hidden": [32, 64], "learning_rate": 0.01, "weight_decay": 1e-4, "steps": 300}
@@ -176,9 +174,20 @@ def ratio_of_means(mine: Sequence[Curve], theirs: Sequence[Curve]) -> dict[str, 
 
 def _figures(by_run: Runs) -> dict[str, str]:
     shown = {name: by_run[name][0] for name in (BASELINE, MAIN)}
-    figures = {"toy_intervals": draw_toy(shown)}
-    drawn = draw_dropout_rates({"transductive_dropout": DropoutRates(**by_run[MAIN][0].rates)}, label)
-    return figures if drawn is None else {**figures, "toy_dropout_rates": drawn.svg}
+    return {"toy_intervals": draw_toy(shown), "toy_dropout_rates": draw_rates(by_run[MAIN][0].rates)}
+
+
+@styled
+def draw_rates(rates: Mapping[str, Numbers]) -> str:
+    """Draws how often units are dropped (layers, rows) at both sites, one panel per layer."""
+    canvas = Canvas(3.6, 1.8, 1, len(rates["source"]), sharex=True)
+    for layer, panel in enumerate(canvas.panels[0]):
+        for side, colour in (("source", SOURCE_COLOUR), ("target", TARGET_COLOUR)):
+            panel.hist(rates[side][layer], bins=20, density=True, histtype="step", color=colour, label=side)
+        panel.set_title(f"layer {layer + 1}")
+    canvas.share_legend("outside upper center", 2)
+    about = "Higher rates mean less certain predictions."
+    return canvas.finish("rates", "Dropout rates of transductive dropout", about).svg
 
 
 @styled

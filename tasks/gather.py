@@ -15,7 +15,7 @@ from tasks.evidence import fitted_propensity, load_predictions, load_propensity,
 from tasks.labels import OUTCOMES, KnownLabels, read_list
 from tasks.registry import CARD_PAGE, champion_folder
 from tasks.run import Run
-from tdrop.base import DataError, Indices, read_arrays, read_record, write_json, write_record
+from tdrop.base import DataError, Indices, read_record, write_json, write_record
 from tdrop.choose import Trial
 from tdrop.contracts import Contract, Validation
 from tdrop.data import CensoringSummary, Encoder, FollowUp, LabelCounts, follow_up_of
@@ -30,7 +30,6 @@ from tdrop.evaluate import (
     suggest_recalibration,
     typical_patient,
 )
-from tdrop.figures import DropoutRates
 from tdrop.forecast import REHEARSAL, Forecast, Observation, Rehearsal
 from tdrop.home import (
     CENSORING,
@@ -103,7 +102,6 @@ def gather(place: Place, run: Run, promotion: Promotion | None) -> ReportData:
         unlike=unlike_patients(fitted_propensity(place, stages.encoded)),
         source_frame=pd.read_parquet(stages.source.path / FRAME),
         target_frame=pd.read_parquet(stages.target.path / FRAME),
-        dropout_rates=_dropout_rates(run),
         moved=moved_risks(place, run, known) if site.contract.task == "binary" else (),
         failed_methods=run.trained.failed,
         labels=stages.evaluation.find(LabelCounts, "labels.json"),
@@ -191,15 +189,6 @@ def _marked_trials(run: Run) -> dict[str, list[Trial]]:
         method: [replace(trial, picked=trial == run.trained.picked.get(method)) for trial in trials]
         for method, trials in run.trained.trials.items()
     }
-
-
-def _dropout_rates(run: Run) -> dict[str, DropoutRates]:
-    rates = {}
-    for method, refs in run.trained.fits.items():
-        file = refs[0].path / "rates.npz"
-        if file.is_file():
-            rates[method] = DropoutRates(**read_arrays(file))
-    return rates
 
 
 def moved_risks(place: Place, run: Run, known: KnownLabels | None, rows: Indices | None = None) -> tuple[Moved, ...]:

@@ -200,7 +200,7 @@ def _index_line(place: Place, site: str) -> IndexLine | None:
     """A site's line; None where it has neither a report nor a reason why not."""
     summary = last_summary(place, site)
     shown = summary or _without_report(place, site)
-    halt = halt_of(read_status(place, site), shown.title)
+    halt = halt_of(read_status(place, site))
     if summary is None and halt is None:
         return None
     link = f"sites/{site}/{HALTED if summary is None else 'latest/report.html'}"
@@ -237,22 +237,17 @@ def publish_halt(place: Place, site: str) -> None:
     folder, summary = place.latest(site), last_summary(place, site)
     shown, earlier = summary or _without_report(place, site), EARLIER if summary else ""
     letter = place.site(site) / REFUSED_EXTRACT / LETTER
-    halt = halt_of(
-        read_status(place, site),
-        shown.title,
-        earlier,
-        shown.created,
-        simulated=shown.simulated,
-        letter=letter.read_text(encoding="utf-8") if letter.is_file() else "",
-    )
+    halt = halt_of(read_status(place, site))
     if halt is None:
         return
+    asked = letter.read_text(encoding="utf-8") if letter.is_file() else ""
+    page = render_halt(halt, shown, earlier, asked)
     if summary is None:
-        write_private(place.site(site) / HALTED, render_halt(halt))
+        write_private(place.site(site) / HALTED, page)
     else:
         if not (folder / EARLIER).exists():
             shutil.copyfile(folder / "report.html", folder / EARLIER)
-        write_private(folder / "report.html", render_halt(halt))
+        write_private(folder / "report.html", page)
     publish_index(place)
 
 

@@ -20,7 +20,7 @@ from tdrop.contracts import Contract
 from tdrop.data import Encoder
 from tdrop.disclosure import DECIMALS, disclose_line, disclose_trials, limit
 from tdrop.evaluate import ALL, Row
-from tdrop.figures import Drawing, draw_calibration, draw_dropout_rates, draw_risk_histogram
+from tdrop.figures import Compared, Drawing, draw_calibration, draw_risk_histogram
 from tdrop.forecast import Quantity
 from tdrop.home import ENCODER, Place, ResolvedSite, canonical
 from tdrop.methods import label
@@ -261,21 +261,18 @@ def _behind_the_choice(choice: Choice, method: str) -> dict[str, float | None]:
 
 
 def _figures(data: ReportData) -> dict[str, dict[str, str]]:
-    """By method: calibration where outcomes are known, else who is referred; and the learnt dropout rates."""
+    """By method: calibration where outcomes are known, else who is referred."""
     decision, least = data.site.decision, limit(data.site.disclosure)
     figures: dict[str, dict[str, str]] = {}
     for method, summaries in data.predictions.items():
         if data.contract.task != "binary":
             drawn: dict[str, Drawing | None] = {}
         elif data.y is not None:
-            drawn = {
-                "calibration": draw_calibration({method: summaries}, data.y, label, [method], data.weighted_follow_up)
-            }
+            known = Compared({method: summaries}, data.y, label, [method], data.weight, data.weighted_follow_up)
+            drawn = {"calibration": draw_calibration(known, decision.risk_level)}
         else:
             referred = refer(summaries[0], decision, data.unlike).referred
             drawn = {"risks": draw_risk_histogram(summaries[0], referred, decision.risk_level, least)}
-        if method in data.dropout_rates:
-            drawn["dropout_rates"] = draw_dropout_rates({method: data.dropout_rates[method]}, label)
         figures[method] = {f"figures/{name}.svg": drawing.svg for name, drawing in drawn.items() if drawing is not None}
     return figures
 

@@ -172,7 +172,7 @@ def predicted_patients(
     levels: Sequence[float],
     noise: Noise | None,
 ) -> None:
-    """Writes a model's predictions.npz of the target's patients beside it, and rates.npz where it has any.
+    """Writes a model's predictions.npz of the target's patients beside it.
 
     The model of a continuous outcome is given the noise that its trial showed out of fold, so that intervals cover
     outcomes.
@@ -184,12 +184,9 @@ def predicted_patients(
     shutil.copyfile(model.path / HISTORY, folder / HISTORY)
     if (model.path / TIMES).is_file():
         shutil.copyfile(model.path / TIMES, folder / TIMES)
-    source, target = load_pair(encoded.path)
+    _, target = load_pair(encoded.path)
     fitted = load(folder / MODEL)
     save_summary(folder / PREDICTIONS, fitted.summarise(target.X, passes, seed=seed, levels=levels))
-    if hasattr(fitted, "dropout_rates"):
-        rates = {name: fitted.dropout_rates(cohort.X) for name, cohort in (("source", source), ("target", target))}
-        np.savez(folder / "rates.npz", **rates)
 
 
 @task(task_run_name="fit {method} {purpose}seed {seed}", cache_policy=NO_CACHE)

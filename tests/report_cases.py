@@ -18,7 +18,6 @@ from tdrop.choose import Choice, ChoiceRow, Trial
 from tdrop.contracts import Finding, Validation, load_network
 from tdrop.data import LabelCounts, learn_encoder, simulate, subgroups_of
 from tdrop.evaluate import evaluate_methods
-from tdrop.figures import DropoutRates
 from tdrop.forecast import Evidence, Forecast, Influence, Observation, forecast_methods
 from tdrop.methods import method_names
 from tdrop.report import Provenance, ReportData, SiteSummary
@@ -179,7 +178,6 @@ def report_data(
     methods = methods or method_names()
     predictions = predict(target_frame["true_risk"].to_numpy(), methods, seeds)
     y = target_frame["died_10y"].to_numpy(np.float64) if labelled else None
-    random = np.random.default_rng(3)
     evaluation = evaluate_methods(
         site.name, predictions, y, site.decision, seeds=range(seeds), bootstrap=bootstrap,
         subgroups=subgroups_of(target_frame, contract),
@@ -200,11 +198,6 @@ def report_data(
         y=y,
         source_frame=source_frame.drop(columns=hidden),
         target_frame=target_frame.drop(columns=hidden),
-        dropout_rates={
-            name: DropoutRates(random.beta(5, 22, (2, source_rows)), random.beta(5, 15, (2, target_rows)))
-            for name in ("tdnr", "transductive_dropout")
-            if name in methods
-        },
         labels=LabelCounts(known=target_rows) if labelled else None,
         provenance=Provenance(
             created="2026-11-16 09:30",

@@ -296,7 +296,6 @@ def disclose(document: Document, policy: Policy) -> Document:
         follow_up=None,
         followed={},
         censoring=None if data.censoring is None else disclose_censoring(data.censoring, policy),
-        dropout_rates={},
         # Lists of new patients overlap, and so would what is said of them.
         moved_by=None,
         unseen_classes=(),

@@ -1,35 +1,26 @@
-from .methods import (
-    DropoutRates as DropoutRates,
+from .curves import (
+    Compared as Compared,
     draw_calibration as draw_calibration,
-    draw_dropout_rates as draw_dropout_rates,
+    draw_decision_curve as draw_decision_curve,
     draw_interval_sweep as draw_interval_sweep,
+    draw_ladder as draw_ladder,
+    draw_ranking as draw_ranking,
+    draw_risk_coverage as draw_risk_coverage,
+)
+from .forests import (
+    SiteLine as SiteLine,
     draw_metric as draw_metric,
-    draw_precision_recall as draw_precision_recall,
-    draw_roc as draw_roc,
-    draw_smooth_calibration as draw_smooth_calibration,
+    draw_site_number as draw_site_number,
+    draw_site_reviews as draw_site_reviews,
     metric_span as metric_span,
 )
 from .patients import (
-    draw_attrition as draw_attrition,
     draw_balance as draw_balance,
     draw_densities as draw_densities,
-    draw_moved as draw_moved,
+    draw_follow_up as draw_follow_up,
     draw_propensity as draw_propensity,
-)
-from .referral import (
-    draw_decision_curve as draw_decision_curve,
-    draw_ladder as draw_ladder,
-    draw_recalibration as draw_recalibration,
-    draw_risk_coverage as draw_risk_coverage,
     draw_risk_histogram as draw_risk_histogram,
     risk_bars as risk_bars,
-)
-from .sites import (
-    SiteLine as SiteLine,
-    draw_follow_up as draw_follow_up,
-    draw_site_number as draw_site_number,
-    draw_site_ranking as draw_site_ranking,
-    draw_site_reviews as draw_site_reviews,
 )
 from .style import (
     INK as INK,

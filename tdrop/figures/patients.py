@@ -1,27 +1,30 @@
-"""Figures about patients: how the two sites differ, where rows went, and what changed over time."""
+"""Figures about patients: how the two sites differ, who is referred for review, how long they were followed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from textwrap import wrap
+from itertools import cycle
+from textwrap import shorten, wrap
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tdrop.base import Count, written
-from tdrop.evaluate import Moved
+from tdrop.base import Doubles, Summary
+from tdrop.data import FollowUp, chance_still_followed
+from tdrop.disclosure import shown_parts
 from tdrop.figures.style import (
     GRID,
     HIGHLIGHT,
     INK,
     MUTED,
-    REFERENCE,
     SOURCE_COLOUR,
     TARGET_COLOUR,
     WIDTH,
     Canvas,
     Drawing,
+    percent_axes,
     styled,
 )
 from tdrop.shift import Balance, Density, FeatureShift
@@ -31,6 +34,10 @@ MOST_FEATURES = 15
 MOST_DENSITIES = 6
 #: Letters of a category's name below its bar: slanting, longer ones run into the next panel.
 LONGEST_TICK = 14
+#: Letters of a site's name in a legend.
+_LONGEST_SITE = 26
+#: Points of a curve over time.
+_TIMES = 100
 
 
 @styled
@@ -94,8 +101,7 @@ def draw_densities(
         names = (ticks or {}).get(row.name, row.ticks)
         _draw_density(panel, row.density, titles.get(row.name, row.name), names)
     canvas.blank_from(len(ranked))
-    handles, names = canvas.panel.get_legend_handles_labels()
-    canvas.figure.legend(handles, names, loc="outside upper center", ncols=2)
+    canvas.share_legend("outside upper center", 2)
     shown = ", ".join(titles.get(row.name, row.name) for row in ranked)
     return canvas.finish("densities", "How the patients differ", f"Distribution at both sites of: {shown}.")
 
@@ -171,73 +177,68 @@ def draw_propensity(histogram: Density | None) -> Drawing | None:
 
 
 @styled
-def draw_attrition(steps: Mapping[str, Count | None], lost: frozenset[str] = frozenset()) -> Drawing | None:
-    """Draws one bar per step with its count; a hidden count has its mark and no bar.
-
-    Args:
-        steps: By name, in order, rows; None where they are not known.
-        lost: Names of steps that take rows away.
-    """
-    known = {name: rows for name, rows in steps.items() if rows is not None}
-    if not any(isinstance(rows, int) and rows > 0 for rows in known.values()):
-        return None
-    canvas = Canvas(WIDTH, 0.5 + 0.28 * len(known))
+def draw_risk_histogram(summary: Summary, referred: NDArray[np.bool_], level: float, hide_below: int = 0) -> Drawing:
+    """Draws how many patients have which risk, and which of them are referred (chosen method, first seed)."""
+    edges, used, reviewed = risk_bars(summary, referred, hide_below)
+    canvas = Canvas(WIDTH, 2.6)
     panel = canvas.panel
-    most = max(rows for rows in known.values() if isinstance(rows, int))
-    for height, (name, rows) in enumerate(known.items()):
-        length = rows if isinstance(rows, int) else 0
-        panel.barh(height, length, height=0.6, color=SOURCE_COLOUR if name in lost else TARGET_COLOUR, alpha=0.55)
-        panel.text(length + 0.01 * most, height, written(rows), va="center", fontsize=8, color=INK)
-    panel.set_yticks(range(len(known)), list(known))
-    panel.set_xlim(0, 1.2 * most)
-    panel.set_ylim(len(known) - 0.5, -0.5)
-    panel.set_xlabel("rows")
-    panel.locator_params(axis="x", nbins=4)
-    panel.grid(axis="y", visible=False)
-    counts = "; ".join(f"{name} {written(rows)}" for name, rows in known.items())
-    return canvas.finish("attrition", "Rows from extract to evaluation", f"{counts}.")
+    centre, width = (edges[:-1] + edges[1:]) / 2, 0.92 * edges[1]
+    panel.bar(centre, used, width=width, color=TARGET_COLOUR, alpha=0.4, label="the model's risk can be used")
+    panel.bar(
+        centre, reviewed, width=width, bottom=used, color=HIGHLIGHT, hatch="////", edgecolor="white", linewidth=0,
+        label="referred for review by a clinician",
+    )  # fmt: skip
+    panel.axvline(level, color=INK, linewidth=1, linestyle=(0, (3, 2)))
+    panel.text(level, 1.0, f" risk level {level:.0%}", transform=panel.get_xaxis_transform(), va="bottom", fontsize=7.5)
+    panel.set_xlabel("predicted risk")
+    panel.set_ylabel("patients")
+    percent_axes(panel.xaxis)
+    panel.grid(axis="x", visible=False)
+    canvas.figure.legend(loc="outside lower center", ncols=1)
+    counts = f"{len(summary.mean):,} patients by predicted risk; {int(referred.sum()):,} of them are referred."
+    hidden = f"Patients by predicted risk and referral; bars of fewer than {hide_below} patients are not drawn."
+    return canvas.finish("risks", "Predicted risks and referrals", hidden if hide_below else counts)
+
+
+def risk_bars(summary: Summary, referred: NDArray[np.bool_], hide_below: int = 0) -> tuple[Doubles, Doubles, Doubles]:
+    """Returns edges of bars of risks (bars + 1,) and patients who are not and who are referred (bars,).
+
+    Where counts are hidden, the bars are wider, and those of few patients are empty.
+    """
+    edges = np.linspace(0, 1, 21 if hide_below else 31)
+    used, reviewed = (np.histogram(summary.mean[mask], edges)[0].astype(float) for mask in (~referred, referred))
+    if not hide_below:
+        return edges, used, reviewed
+    return edges, _rounded(used, hide_below), _rounded(reviewed, hide_below)
+
+
+def _rounded(counts: Doubles, hide_below: int) -> Doubles:
+    """Bars as they may leave; those of few patients are empty."""
+    shown = shown_parts([int(count) for count in counts], hide_below)
+    return np.asarray([bar if isinstance(bar, int) else 0 for bar in shown], dtype=np.float64)
 
 
 @styled
-def draw_moved(moved: Moved) -> Drawing | None:
-    """Draws how far risks moved by distance from the source and, with outcomes, reliability before and after.
+def draw_follow_up(sites: Mapping[str, FollowUp], unit: str) -> Drawing | None:
+    """Draws the share of each site's patients still followed as time goes to the horizon; None without any site.
 
-    Every point is a mean of many patients; None where there are too few for a group.
+    Args:
+        sites: By site's name for people, the follow-up of its patients.
+        unit: Of their times.
     """
-    if not moved.groups:
+    if not sites:
         return None
-    lines = 1 if moved.reliability is None else 2
-    canvas = Canvas(WIDTH, 2.2 * lines, lines)
-    _draw_distance(canvas.panel, moved)
-    if moved.reliability is not None:
-        _draw_reliability(canvas.panels[1][0], moved)
-    distance = (
-        "Patients in groups, from most to least like the source; how far the unlabelled patients moved their risks"
-    )
-    rest = "." if moved.reliability is None else "; below it observed against predicted risk, without and with them."
-    return canvas.finish(f"moved-{moved.method.replace('_', '-')}", "What the unlabelled patients did", distance + rest)
-
-
-def _draw_distance(panel: Any, moved: Moved) -> None:
-    places = range(1, len(moved.groups) + 1)
-    panel.bar(places, [100 * group.moved for group in moved.groups], color=HIGHLIGHT, alpha=0.85, width=0.7)
-    names = ["most", *[""] * (len(moved.groups) - 2), "least"] if len(moved.groups) > 1 else ["all"]
-    panel.set_xticks(list(places), names)
-    panel.set_xlabel("how much patients are like the source")
-    panel.set_ylabel("risk moved by (points)")
-    panel.set_ylim(bottom=0)
-    panel.grid(axis="x", visible=False)
-    panel.set_title("How far risks moved")
-
-
-def _draw_reliability(panel: Any, moved: Moved) -> None:
-    assert moved.reliability is not None
-    largest = max(value for curve in moved.reliability for value in (*curve.risk, *curve.rate))
-    panel.plot([0, largest], [0, largest], **REFERENCE)
-    looks = (("without them", SOURCE_COLOUR, "o"), ("with them", HIGHLIGHT, "D"))
-    for curve, (label, colour, marker) in zip(moved.reliability, looks, strict=True):
-        panel.plot(curve.risk, curve.rate, color=colour, marker=marker, markersize=4, linewidth=1.3, label=label)
-    panel.set_xlabel("predicted risk")
-    panel.set_ylabel("observed share")
-    panel.set_title("Are the risks right?")
-    panel.legend(loc="upper left")
+    canvas = Canvas(WIDTH, 2.8)
+    panel = canvas.panel
+    horizon = max(site.horizon for site in sites.values())
+    at = np.linspace(0.0, horizon, _TIMES)
+    for (name, site), dash in zip(sites.items(), cycle(("-", (0, (5, 2)), (0, (1, 1.5)))), strict=False):
+        colour = TARGET_COLOUR if name == list(sites)[-1] else SOURCE_COLOUR
+        label = shorten(name, _LONGEST_SITE, placeholder=" …")
+        panel.plot(at, chance_still_followed(site, at), color=colour, linestyle=dash, label=label)
+    panel.set(xlim=(0, horizon), ylim=(0, 1.02))
+    percent_axes(panel.yaxis)
+    panel.set_xlabel(f"time ({unit})")
+    panel.set_ylabel("still followed")
+    canvas.figure.legend(loc="outside lower center", ncols=1)
+    return canvas.finish("follow_up", "Follow-up by site", "Share of patients still followed, by time to the horizon.")

@@ -166,6 +166,10 @@ class Canvas:
         for panel in list(self.panels.flat)[used:]:
             panel.set_axis_off()
 
+    def share_legend(self, place: str, columns: int) -> None:
+        """Writes one legend, the first panel's, for all panels."""
+        self.figure.legend(*self.panel.get_legend_handles_labels(), loc=place, ncols=columns)
+
     def finish(self, name: str, title: str, description: str) -> Drawing:
         """Returns the figure.
 

@@ -43,19 +43,14 @@ def draw_evidence(history: Sequence[Moment]) -> Drawing | None:
     said = []
     for panel, (rule, (title, line)) in zip(canvas.panels.flat, RULES.items(), strict=True):
         limit = float(np.log10(line))
-        panel.axhline(limit, color=HIGHLIGHT, linewidth=1.0, linestyle=(0, (3, 2)))
-        panel.axhline(0, **REFERENCE)
-        values = [moment.log_wealth.get(rule) for moment in history]
-        highest = limit
-        for spots in _runs(history, [value is not None for value in values]):
-            drawn = [max(LOWEST, (values[spot] or 0.0) / np.log(10)) for spot in spots]
-            highest = max([highest, *drawn])
-            panel.plot(
-                [spot + 1 for spot in spots], drawn, color=TARGET_COLOUR, marker="o", markersize=2.2, linewidth=1.2
-            )
-        _mark(panel, history)
-        panel.set_title(f"{title}: log10 of the evidence", fontsize=7)
-        panel.set_ylim(LOWEST - 0.2, 1.15 * highest)
+        values = [
+            None if (wealth := moment.log_wealth.get(rule)) is None else wealth / np.log(10) for moment in history
+        ]
+        drawn = [None if value is None else max(LOWEST, value) for value in values]
+        for spots in _runs(history, values):
+            panel.plot([spot + 1 for spot in spots], [drawn[spot] for spot in spots], **LINE_STYLE)
+        _mark(panel, history, f"{title}: log10 of the evidence", 0, limit)
+        panel.set_ylim(LOWEST - 0.2, 1.15 * max([limit, *(value for value in drawn if value is not None)]))
         last = next((value for value in reversed(values) if value is not None), None)
         said.append(f"{title} {'none' if last is None else f'{last / np.log(10):.1f}'}, alarm at {limit:.1f}")
     _dates(canvas, history)
@@ -78,21 +73,16 @@ def draw_running_means(history: Sequence[Moment], titles: Mapping[str, str], lim
     said = []
     for panel, name in zip(canvas.panels.flat, names, strict=True):
         values = [moment.means.get(name) for moment in history]
-        for spots in _runs(history, [value is not None for value in values]):
+        for spots in _runs(history, values):
             x = [spot + 1 for spot in spots]
             mean, low, high = np.array([values[spot] for spot in spots]).T
             panel.fill_between(x, low, high, color=TARGET_COLOUR, alpha=0.15, linewidth=0)
             panel.plot(x, mean, **LINE_STYLE)
-        if name == "place" and limit is not None:
-            panel.axhline(0.5, **REFERENCE)
-            panel.axhline(limit, color=HIGHLIGHT, linewidth=1.0, linestyle=(0, (3, 2)))
-        _mark(panel, history)
-        title = titles[name]
-        panel.set_title(title, fontsize=7)
+        _mark(panel, history, titles[name], *((0.5, limit) if name == "place" and limit is not None else ()))
         panel.set_ylim(0, 1)
         percent_axes(panel.yaxis)
         last = next(value for value in reversed(values) if value is not None)
-        said.append(f"{title} {last[0]:.0%} ({last[1]:.0%} to {last[2]:.0%})")
+        said.append(f"{titles[name]} {last[0]:.0%} ({last[1]:.0%} to {last[2]:.0%})")
     _dates(canvas, history)
     return canvas.finish("means", "Running means with intervals that hold at all times", f"Last: {'; '.join(said)}.")
 
@@ -109,36 +99,24 @@ def draw_watched_batches(history: Sequence[Moment], review: str) -> Drawing | No
     if not spots:
         return None
     canvas = Canvas(WIDTH, 2.6)
-    panel = canvas.panel
     batches = [history[spot] for spot in spots]
     shares = {
-        review[:1].lower() + review[1:]: ([_share(one.review, one.patients) for one in batches], TARGET_COLOUR, "o"),
-        "a value was filled in": ([_share(one.filled_in, one.read) for one in batches], SOURCE_COLOUR, "s"),
-        "set aside by the contract": (
-            [_share(one.set_aside, one.read + max(0, one.set_aside)) for one in batches],
-            HIGHLIGHT,
-            "^",
-        ),
+        review[:1].lower() + review[1:]: [_share(one.review, one.patients) for one in batches],
+        "a value was filled in": [_share(one.filled_in, one.read) for one in batches],
+        "set aside by the contract": [_share(one.set_aside, one.read + max(0, one.set_aside)) for one in batches],
     }
-    for label, (values, colour, marker) in shares.items():
-        panel.plot(
-            [spot + 1 for spot in spots],
-            values,
-            color=colour,
-            marker=marker,
-            markersize=2.5,
-            linewidth=1.0,
-            label=label,
-        )
-    _mark(panel, history)
-    highest = float(np.nanmax([*(value for values, _, _ in shares.values() for value in values), 0.0]))
-    panel.set_ylim(0, max(0.1, 1.3 * highest))
-    percent_axes(panel.yaxis)
+    looks = ((TARGET_COLOUR, "o"), (SOURCE_COLOUR, "s"), (HIGHLIGHT, "^"))
+    for (label, values), (colour, marker) in zip(shares.items(), looks, strict=True):
+        style = {**LINE_STYLE, "color": colour, "marker": marker}
+        canvas.panel.plot([spot + 1 for spot in spots], values, label=label, **style)
+    _mark(canvas.panel, history)
+    highest = float(np.nanmax([*(value for values in shares.values() for value in values), 0.0]))
+    canvas.panel.set_ylim(0, max(0.1, 1.3 * highest))
+    percent_axes(canvas.panel.yaxis)
     canvas.figure.legend(loc="outside upper center", ncols=1)
     _dates(canvas, history)
     last = "; ".join(
-        f"{label} {'hidden' if np.isnan(values[-1]) else f'{values[-1]:.0%}'}"
-        for label, (values, _, _) in shares.items()
+        f"{label} {'hidden' if np.isnan(values[-1]) else f'{values[-1]:.0%}'}" for label, values in shares.items()
     )
     return canvas.finish("watched", "Batches over time", f"{len(spots)} batches. Last: {last}.")
 
@@ -148,19 +126,25 @@ def _share(count: int, rows: int) -> float:
     return count / rows if rows and count >= 0 else float("nan")
 
 
-def _runs(history: Sequence[Moment], known: Sequence[bool]) -> list[list[int]]:
+def _runs(history: Sequence[Moment], values: Sequence[Any]) -> list[list[int]]:
     """Places of moments with a value, one list per champion: lines of two champions do not meet."""
     lists: list[list[int]] = []
     for spot, moment in enumerate(history):
         if moment.kind == "champion" or not lists:
             lists.append([])
-        if known[spot]:
+        if values[spot] is not None:
             lists[-1].append(spot)
     return [spots for spots in lists if spots]
 
 
-def _mark(panel: Any, history: Sequence[Moment]) -> None:
-    """Marks promotions by a line and audits by a tick at the bottom."""
+def _mark(
+    panel: Any, history: Sequence[Moment], title: str = "", agreed: float | None = None, limit: float | None = None
+) -> None:
+    """Marks what was agreed and the limit, promotions by a line, and audits by a tick at the bottom."""
+    if agreed is not None and limit is not None:
+        panel.axhline(agreed, **REFERENCE)
+        panel.axhline(limit, color=HIGHLIGHT, linewidth=1.0, linestyle=(0, (3, 2)))
+    panel.set_title(title, fontsize=7)
     for spot, moment in enumerate(history, start=1):
         if moment.kind == "champion":
             panel.axvline(spot, color=INK, linewidth=0.8)

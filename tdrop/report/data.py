@@ -15,7 +15,6 @@ from tdrop.choose import Choice, Trial
 from tdrop.contracts import Contract, Site, Validation
 from tdrop.data import CensoringSummary, FollowUp, LabelCounts
 from tdrop.evaluate import Evaluation, Ladder, LeftOut, Moved, Recalibration
-from tdrop.figures import DropoutRates
 from tdrop.forecast import Forecast, Observation
 from tdrop.metrics import Referrals, refer
 from tdrop.served import Promotion
@@ -156,7 +155,6 @@ class ReportData:
         unlike: Who is unlike anyone the model learned from (rows,); None where that is not known.
         source_frame: Harmonised features of the source, natural units.
         target_frame: Harmonised features of the target, natural units, in the order of the predictions.
-        dropout_rates: By method, how often it drops a unit.
         moved: Of methods that used the unlabelled patients, what these did to their risks.
         failed_methods: By method, why it could not be fitted.
         labels: Counts of the label file, or None.
@@ -197,7 +195,6 @@ class ReportData:
     unlike: NDArray[np.bool_] | None = None
     source_frame: pd.DataFrame | None = None
     target_frame: pd.DataFrame | None = None
-    dropout_rates: Mapping[str, DropoutRates] = field(default_factory=dict)
     moved: Sequence[Moved] = ()
     failed_methods: Mapping[str, str] = field(default_factory=dict)
     labels: LabelCounts | None = None

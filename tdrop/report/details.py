@@ -1,97 +1,70 @@
-"""What details.html shows: its tables and figures by name, as the templates ask for them."""
+"""What details.html shows: its tables, figures and sentences by name, as the templates ask for them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tdrop import figures, metrics
+from tdrop import figures
 from tdrop.base import UsageError
-from tdrop.contracts import Contract, Validation
-from tdrop.evaluate import ALL, LeftOut, Recalibration, suggest_recalibration
-from tdrop.figures import Drawing
+from tdrop.contracts import MEANINGS, Contract, Validation
+from tdrop.evaluate import LeftOut, Recalibration, suggest_recalibration
+from tdrop.figures import Compared, Drawing
 from tdrop.methods import describe_method
-from tdrop.report import tables
+from tdrop.metrics import OUTCOME_KINDS
+from tdrop.report import sentences, tables
 from tdrop.report.data import ReportData
-from tdrop.report.groups import groups_table
-from tdrop.report.sentences import (
-    SIMPLE,
-    choice_sentence,
-    difference_sentence,
-    evaluation_warnings,
-    hindsight,
-    left_early_sentences,
-    left_out_sentence,
-    matching_sentence,
-    shift_notes,
-    shift_sentence,
-    too_few,
-    unlabelled_sentences,
-    verdict_words,
-)
-from tdrop.report.sites import held_out_table, influence_table, odd_sources, site_sentences
-from tdrop.report.summary import unknowns
-from tdrop.report.text import axis_titles, feature_titles, method_label, moment, row_interval, row_text, value_names
+from tdrop.report.text import axis_titles, feature_titles, method_label, number, say, unit_of, value_names
 from tdrop.shift import Matching, Shift
-
-Drawings = dict[str, Drawing | None]
 
 #: Metrics of ranking that are drawn on one scale.
 _RANKINGS = ("auroc", "error_auroc_sd", "error_auroc_risk")
-
-#: Figures that need known outcomes, and are not there without them.
-_DRAWINGS = (
-    *_RANKINGS,
-    "roc",
-    "precision",
-    "smooth",
-    "calibration",
-    "recalibration",
-    "ladder",
-    "coverage",
-    "benefit",
-    "sweep",
-)
-
-
-def shared_values(data: ReportData) -> dict[str, Any]:
-    """Returns what the details of every kind of outcome are filled with."""
-    made = {} if data.provenance is None else {**vars(data.provenance), "created": moment(data.provenance.created)}
-    return {
-        **patient_values(data.shift, data.matching, data.validation, data.contract, data.left_out),
-        "warnings": evaluation_warnings(data.evaluation, data.hide_below, weighted=data.weighted),
-        "subgroups": tables.subgroup_table(data),
-        "settings": tables.settings_table(data),
-        "held_out": held_out_table(data),
-        "labels": None if data.labels is None else tables.label_table(data.labels),
-        "provenance": tables.plain_table("provenance", "How this report was made", made) if made else None,
-    }
+#: Figures that are not there without known outcomes.
+_BY_OUTCOMES = (*_RANKINGS, "roc", "precision", "calibration", "coverage", "benefit", "sweep")
+#: What the counts of a label file are, for people.
+_LABEL_COUNTS = {
+    "known": "Patients with a known outcome",
+    "missing": "Patients without one in the file",
+    "horizon_not_reached": "Left before the horizon",
+    "unknown_ids": "Ids in the file that are not among the patients",
+    "duplicates": "Rows that repeat a patient",
+    "conflicting": "Patients with contradicting outcomes",
+    "unreadable": "Rows that cannot be read",
+}
 
 
 def details_values(data: ReportData) -> dict[str, Any]:
     """Returns what the template of details.html is filled with."""
+    shared = {
+        **patient_values(data.shift, data.matching, data.validation, data.contract, data.left_out),
+        "warnings": sentences.evaluation_warnings(data.evaluation, data.hide_below, weighted=data.weighted),
+        "subgroups": tables.subgroup_table(data),
+        "held_out": tables.held_out_table(data),
+        "left_early": sentences.left_early_sentences(data),
+        "label_counts": _label_counts(data),
+        "follow_up": _follow_up_drawing(data),
+    }
+    if data.contract.task != "binary":
+        return {
+            **shared,
+            "choice_sentence": sentences.choice_sentence(data.choice) if data.contract.task == "classes" else "",
+            "results": tables.result_table(data, first_page=False),
+            "confusion": tables.confusion_table(data),
+            "loss": OUTCOME_KINDS[data.contract.task].loss,
+            "unit": unit_of(data.contract),
+        }
     recalibration = _recalibration(data)
     return {
-        **shared_values(data),
-        "drawings": {
-            **dict.fromkeys(_DRAWINGS),
-            **_outcome_drawings(data),
-            **_other_drawings(data),
-            **_recalibration_drawing(data, recalibration),
-            "ladder": None if data.ladder is None else figures.draw_ladder(data.ladder),
-        },
+        **shared,
+        "drawings": {**dict.fromkeys(_BY_OUTCOMES), **_outcome_drawings(data), **_other_drawings(data)},
         "method_tables": tables.method_tables(data),
-        "groups": groups_table(data),
-        "influence": influence_table(data),
-        "site_sentences": [*odd_sources(data), *site_sentences(data)],
-        "recalibration": None if recalibration is None else tables.recalibration_table(recalibration),
-        "ladder": None if data.ladder is None else tables.ladder_table(data.ladder),
-        "database": tables.attrition_table(data.validation),
-        "left_early": left_early_sentences(data),
-        "hindsight": hindsight(data),
+        "groups": tables.groups_table(data),
+        "site_sentences": [*sentences.odd_sources(data), *sentences.site_sentences(data)],
+        "recalibration": recalibration,
+        "note_recalibration": "" if recalibration is None else _recalibration_note(recalibration),
+        "hindsight": sentences.hindsight(data),
         "about_method": _about(data.method),
-        "choice_sentence": choice_sentence(data.choice),
-        "unlabelled": unlabelled_sentences(data),
-        "tripod": _tripod_values(data),
+        "choice_sentence": sentences.choice_sentence(data.choice),
+        "unlabelled": sentences.unlabelled_sentences(data),
     }
 
 
@@ -109,41 +82,51 @@ def patient_values(
     return {
         "shift": shift,
         "validation": validation,
+        "titles": titles,
+        "meanings": MEANINGS,
         "densities": figures.draw_densities(shift.features, axis_titles(contract), order, value_names(contract)),
         "propensity": figures.draw_propensity(shift.propensity),
         "balance": figures.draw_balance(() if matching is None else matching.balance, titles),
-        "shift_sentence": shift_sentence(shift),
-        "matching_sentence": "" if matching is None else matching_sentence(matching, titles),
-        "left_out": left_out_sentence(left_out, contract),
-        "shift_table": tables.shift_table(shift, titles),
-        "findings": tables.validation_table(validation),
-        "shift_notes": shift_notes(shift),
+        "shift_sentence": sentences.shift_sentence(shift),
+        "shift_notes": sentences.shift_notes(shift),
+        "matching_sentence": "" if matching is None else sentences.matching_sentence(matching, titles),
+        "left_out": sentences.left_out_sentence(left_out, contract),
     }
 
 
-def _outcome_drawings(data: ReportData) -> Drawings:
-    """Figures that need single known outcomes."""
-    evaluation, y, decision, weight = data.evaluation, data.y, data.site.decision, data.weight
+def _label_counts(data: ReportData) -> dict[str, Any]:
+    """By title, what became of the rows of a label file, without what there was none of; empty without a file."""
+    labels = data.labels
+    if labels is None:
+        return {}
+    counts = {title: rows for name, title in _LABEL_COUNTS.items() if (rows := getattr(labels, name)) != 0}
+    if labels.effective_n is not None:
+        counts["Patients of equal weight who say as much"] = labels.effective_n
+    if labels.largest_weight is not None:
+        counts["Largest weight of a patient"] = number(labels.largest_weight, 1)
+    return counts
+
+
+def _outcome_drawings(data: ReportData) -> dict[str, Drawing | None]:
+    """Figures that need known outcomes."""
     if not data.labelled:
         return {}
+    evaluation, decision = data.evaluation, data.site.decision
     span = figures.metric_span(evaluation, _RANKINGS)
-    drawn: Drawings = {
-        name: figures.draw_metric(evaluation, name, method_label, data.method, span) for name in _RANKINGS
-    }
-    if y is None:
+    drawn = {name: figures.draw_metric(evaluation, name, method_label, data.method, span) for name in _RANKINGS}
+    if data.y is None:
         return drawn
-    first, named = data.predictions[data.method][0], _named_methods(data)
+    compared = Compared(
+        data.predictions, data.y, method_label, _named_methods(data), data.weight, data.weighted_follow_up
+    )
     return {
         **drawn,
-        "roc": figures.draw_roc(data.predictions, y, method_label, named, weight),
-        "precision": figures.draw_precision_recall(data.predictions, y, method_label, named, weight),
-        "smooth": figures.draw_smooth_calibration(first, y, decision.risk_level, weight, data.weighted_follow_up),
-        "calibration": figures.draw_calibration(data.predictions, y, method_label, named, data.weighted_follow_up),
-        "coverage": figures.draw_risk_coverage(data.predictions, y, decision.threshold, method_label, named, weight),
-        "benefit": figures.draw_decision_curve(
-            first, y, decision.interval_level, decision.capacity, decision.risk_level, weight
-        ),
-        "sweep": figures.draw_interval_sweep(data.predictions, y, method_label, named, weight),
+        "roc": figures.draw_ranking(compared, "roc"),
+        "precision": figures.draw_ranking(compared, "precision"),
+        "calibration": figures.draw_calibration(compared, decision.risk_level),
+        "coverage": figures.draw_risk_coverage(compared, decision.threshold),
+        "benefit": figures.draw_decision_curve(compared, decision),
+        "sweep": figures.draw_interval_sweep(compared),
     }
 
 
@@ -152,27 +135,14 @@ def _named_methods(data: ReportData) -> list[str]:
     values = {method: data.evaluation.value(method, "auroc") for method in data.predictions}
     known = {method: value for method, value in values.items() if value is not None}
     best = max(known, key=known.__getitem__, default=data.method)
-    return [name for name in dict.fromkeys((data.method, best, SIMPLE)) if name in data.predictions]
+    return [name for name in dict.fromkeys((data.method, best, sentences.SIMPLE)) if name in data.predictions]
 
 
-def _other_drawings(data: ReportData) -> Drawings:
-    validation, evaluation = data.validation, data.evaluation
-    steps = {
-        "Rows read": validation.read,
-        "Duplicates": validation.duplicates,
-        "Set aside": validation.quarantined,
-        "Used": validation.used,
-        "Outcome known": evaluation.labelled,
-    }
-    lost = bool(validation.duplicates or validation.quarantined) or evaluation.labelled != evaluation.patients
+def _other_drawings(data: ReportData) -> dict[str, Drawing | None]:
+    summary, level = data.predictions[data.method][0], data.site.decision.risk_level
     return {
-        "risks": figures.draw_risk_histogram(
-            data.predictions[data.method][0], data.referrals.referred, data.site.decision.risk_level, data.hide_below
-        ),
-        "rates": figures.draw_dropout_rates(data.dropout_rates, method_label),
-        "follow_up": _follow_up_drawing(data),
-        "attrition": figures.draw_attrition(steps, frozenset({"Duplicates", "Set aside"})) if lost else None,
-        **{f"moved_{moved.method}": figures.draw_moved(moved) for moved in data.moved},
+        "risks": figures.draw_risk_histogram(summary, data.referrals.referred, level, data.hide_below),
+        "ladder": None if data.ladder is None else figures.draw_ladder(data.ladder),
     }
 
 
@@ -185,23 +155,15 @@ def _follow_up_drawing(data: ReportData) -> Drawing | None:
 
 def _recalibration(data: ReportData) -> Recalibration | None:
     """What the outcomes suggest to do about the risks; None where they are too few."""
-    if data.y is None or too_few(data.evaluation):
+    if data.y is None or sentences.too_few(data.evaluation):
         return None
     risk = data.predictions[data.method][0].mean
     return data.recalibration or suggest_recalibration(data.y, risk, data.weight, left_early=data.weight)
 
 
-def _recalibration_drawing(data: ReportData, recalibration: Recalibration | None) -> Drawings:
-    if recalibration is None or data.y is None:
-        return {}
-    risk = data.predictions[data.method][0].mean
-    risks = {
-        "As it is" if adjusted.name == "as it is" else f"After: {adjusted.name}": metrics.recalibrated(
-            risk, adjusted.intercept, adjusted.slope
-        )
-        for adjusted in recalibration.adjustments
-    }
-    return {"recalibration": figures.draw_recalibration(data.y, risks, data.weighted_follow_up)}
+def _recalibration_note(recalibration: Recalibration) -> str:
+    note = recalibration.note or say("note_recalibration", recalibration=recalibration)
+    return f"{note[:1].upper()}{note[1:].removesuffix('.')}."
 
 
 def _about(method: str) -> str:
@@ -214,26 +176,3 @@ def _about(method: str) -> str:
     if description.lower().startswith(name.lower()):
         return description
     return f"{name}: {description[:1].lower()}{description[1:]}"
-
-
-def _tripod_values(data: ReportData) -> dict[str, Any]:
-    """What the list for a publication states of this run."""
-    auroc = data.evaluation.row(data.method, "auroc")
-    features = data.contract.features
-    policies = {
-        policy: [column.label for column in features if column.missing.policy == policy]
-        for policy in ("indicator", "quarantine")
-    }
-    return {
-        "verdict": verdict_words(data.verdict)["sentence"],
-        "difference": difference_sentence(data),
-        "unknowns": unknowns(data),
-        "columns": [column.label for column in features],
-        "groups": list(dict.fromkeys(row.group.split(": ")[0] for row in data.evaluation.rows if row.group != ALL)),
-        "learned": next((ground for ground in data.shift.grounds if ground.kind == "source_outcomes"), None),
-        "models": None if data.provenance is None else data.provenance.digests.get("models"),
-        "auroc": row_text(auroc) if auroc is not None and auroc.value is not None else "",
-        "auroc_interval": row_interval(auroc),
-        "marked": policies["indicator"],
-        "needed": policies["quarantine"],
-    }

@@ -14,11 +14,11 @@ from tdrop.contracts import Site
 from tdrop.evaluate import ALL, Row
 from tdrop.metrics import METRICS, OUTCOME_KINDS
 from tdrop.report.data import ReportData
+from tdrop.report.first_page import find_worst_group
 from tdrop.report.pages import render_template
 from tdrop.report.sentences import method_title
 from tdrop.report.summary import report_summary, unknowns
 from tdrop.report.watch import WatchSummary
-from tdrop.report.worth import find_worst_group
 from tdrop.served import Promotion
 from tdrop.watch import (
     ALPHA,
@@ -89,7 +89,8 @@ class Document:
 
 def render_document(document: Document) -> str:
     """Returns a card or a plan as a page."""
-    return render_template("governance.html", document=document, blanks=(TO_FILL, TO_WRITE))
+    blanks = (TO_FILL, TO_WRITE)
+    return render_template("governance.html", simulated=document.simulated, document=document, blanks=blanks)
 
 
 def make_card(data: ReportData, promotion: Promotion, lineage: Mapping[str, str]) -> Document:

@@ -8,7 +8,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +15,25 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from tdrop.contracts import Contract, Site, Validation
-from tdrop.figures import Drawing, SiteLine, draw_site_number, draw_site_ranking, draw_site_reviews
+from tdrop.figures import Drawing, SiteLine, draw_site_number, draw_site_reviews
 from tdrop.forecast import SITE_NUMBERS, Rehearsal, SiteNumber, TrackRecord
 from tdrop.home import Status
 from tdrop.methods import label
-from tdrop.report import kinds
 from tdrop.report.data import ReportData, SiteSummary
 from tdrop.report.details import details_values, patient_values
-from tdrop.report.sentences import VERDICTS, method_sentence, report_verdict, verdict_word, verdict_words
-from tdrop.report.sites import SITE_TITLES, forest_rows, odd_sources, site_sentences
-from tdrop.report.summary import expected_sentences, report_summary, review_example, unknowns
-from tdrop.report.text import say, template_environment
-from tdrop.report.worth import find_worst_group, weigh_worth
+from tdrop.report.first_page import find_worst_group, forest_rows, review_example, weigh_worth
+from tdrop.report.sentences import (
+    VERDICTS,
+    method_sentence,
+    odd_sources,
+    report_verdict,
+    site_sentences,
+    verdict_word,
+    verdict_words,
+)
+from tdrop.report.summary import expected_sentences, report_summary, unknowns
+from tdrop.report.tables import SITE_TITLES, result_table
+from tdrop.report.text import read_template, say, template_environment, unit_of
 from tdrop.shift import Matching, Shift
 
 #: The file with the statistical details, beside report.html.
@@ -39,17 +45,13 @@ def _pages() -> Environment:
     return template_environment(autoescape=True)
 
 
-def _asset(name: str) -> str:
-    return files("tdrop.report").joinpath("templates", name).read_text(encoding="utf-8")
-
-
 def _hash(content: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
 
 
 def render_template(template: str, **values: Any) -> str:
     """Fills a template; style and script are allowed by their digest, figures as data, and nothing else is allowed."""
-    style, script = _asset("page.css"), _asset("page.js")
+    style, script = read_template("page.css"), read_template("page.js")
     policy = (
         f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
         "base-uri 'none'; form-action 'none'"
@@ -68,19 +70,22 @@ def render_report(data: ReportData) -> str:
     values = {
         "data": data,
         "site": data.site,
+        "simulated": data.site.simulated,
         "summary": report_summary(data),
         "verdict": report_verdict(data),
         "verdict_word": verdict_word,
         "method_sentence": method_sentence(data),
         "forest": forest_rows(data),
         "unknowns": unknowns(data),
+        "expected": expected_sentences(data),
     }
     if data.contract.task != "binary":
-        return render_template("other_report.html", **values, **kinds.report_values(data))
+        others, results = site_sentences(data)[:2], result_table(data, first_page=True)
+        unit = unit_of(data.contract)
+        return render_template("other_report.html", **values, site_sentences=others, results=results, unit=unit)
     return render_template(
         "report.html",
         **values,
-        expected=expected_sentences(data),
         site_sentences=[*odd_sources(data)[:1], *site_sentences(data)[:2]],
         example=review_example(data),
         guessed=data.site.decision.guessed or "decision" not in data.site.model_fields_set,
@@ -103,9 +108,8 @@ def _worth_values(data: ReportData) -> dict[str, Any]:
 
 def render_details(data: ReportData) -> str:
     """Returns details.html of one site: what report.html rests on, for whoever wants to check it."""
-    if data.contract.task != "binary":
-        return render_template("other_details.html", data=data, site=data.site, **kinds.other_details_values(data))
-    return render_template("details.html", data=data, site=data.site, **details_values(data))
+    template = "details.html" if data.contract.task == "binary" else "other_details.html"
+    return render_template(template, simulated=data.site.simulated, data=data, site=data.site, **details_values(data))
 
 
 #: By how a run can end that leaves no current report, its word.
@@ -117,56 +121,39 @@ class Halt:
     """How a site's last run ended without a report.
 
     Attributes:
-        title: The site's name for people.
         word: Stopped or Failed.
         sentence: Why.
         ended: When (ISO 8601), or None.
-        earlier: Address of the report before, or empty.
-        made: When that was made, or None.
-        simulated: No patient is real.
-        letter: What the site is asked, as it may be mailed; empty without a reason of its own.
+        has_reason: Whether the run itself said why: the site can be asked about that.
     """
 
-    title: str
     word: str
     sentence: str
     ended: str | None = None
-    earlier: str = ""
-    made: str | None = None
-    simulated: bool = False
-    letter: str = ""
+    has_reason: bool = True
 
 
-def halt_of(
-    status: Status | None,
-    title: str,
-    earlier: str = "",
-    made: str | None = None,
-    *,
-    simulated: bool = False,
-    letter: str = "",
-) -> Halt | None:
-    """Reads a site's status; None where its last run did not stop or fail.
-
-    Args:
-        status: The site's status.
-        title: The site's name for people.
-        earlier: Address of the report before.
-        made: When that was made.
-        simulated: No patient is real.
-        letter: What the site is asked, where its extract was refused.
-    """
+def halt_of(status: Status | None) -> Halt | None:
+    """Reads a site's status; None where its last run did not stop or fail."""
     if status is None or status.outcome not in _HALTS:
         return None
     reason = status.reason
     sentence = f"{reason[:1].upper()}{reason[1:]}." if reason else status.sentence or "No reason was written down."
-    word = _HALTS[status.outcome]
-    return Halt(title, word, sentence, status.ended, earlier, made, simulated, letter if reason else "")
+    return Halt(_HALTS[status.outcome], sentence, status.ended, bool(reason))
 
 
-def render_halt(halt: Halt) -> str:
-    """Returns the page of a site whose last run was stopped or failed."""
-    return render_template("halted.html", halt=halt)
+def render_halt(halt: Halt, summary: SiteSummary, earlier: str = "", letter: str = "") -> str:
+    """Returns the page of a site whose last run was stopped or failed.
+
+    Args:
+        halt: How it ended.
+        summary: Of the report before; only the site's names where it never had one.
+        earlier: Address of that report, or empty.
+        letter: What the site is asked, as it may be mailed, where its extract was refused.
+    """
+    letter = letter if halt.has_reason else ""
+    values = {"halt": halt, "summary": summary, "earlier": earlier, "letter": letter}
+    return render_template("halted.html", simulated=summary.simulated, **values)
 
 
 @dataclass(frozen=True)
@@ -229,7 +216,7 @@ def render_index(
     return render_template(
         "index.html",
         entries=lines,
-        ranking=draw_site_ranking(drawn),
+        ranking=draw_site_number(drawn, "ranking", "Ranking: AUROC", 0.5),
         reviews=draw_site_reviews(drawn),
         track=say("track", track=track) if track is not None and track.sealed else "",
         rehearsals=rehearsals or {},
@@ -245,6 +232,7 @@ def render_rehearsal(rehearsal: Rehearsal) -> str:
     return render_template(
         "rehearsal.html",
         rehearsal=rehearsal,
+        simulated=rehearsal.simulated,
         drawings={name: _draw_rehearsed(rehearsal, name) for name in drawn},
         columns={name: SITE_TITLES[name] for name in columns},
         names=label,
@@ -290,6 +278,7 @@ def render_shift_page(
     return render_template(
         "shift.html",
         site=site,
+        simulated=site.simulated,
         source_title=source_title,
         verdict=verdict_words(shift.verdict, shift.grounds),
         **patient_values(shift, matching, validation, contract),

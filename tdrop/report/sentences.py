@@ -12,15 +12,19 @@ import pandas as pd
 from tdrop.base import Feature
 from tdrop.choose import HANDICAP, Choice, Trial
 from tdrop.contracts import Contract
-from tdrop.data import CensoringSummary, features_of
+from tdrop.data import BETWEEN, CensoringSummary, features_of
 from tdrop.disclosure import shown_mean
 from tdrop.evaluate import ALL, Evaluation, LeftOut
-from tdrop.metrics import FEWEST_EVENTS
+from tdrop.metrics import FEWEST_EVENTS, OUTCOME_KINDS
 from tdrop.report.data import ReportData
 from tdrop.report.text import count, in_sentence, method_label, number, say, share
 from tdrop.shift import FeatureShift, Ground, Matching, Shift
 
 SIMPLE = "logistic_regression"
+#: A source's share below this is not named.
+_SMALLEST_SHARE = 0.05
+#: Changes of a patient's risk by leaving a source out that are worth a sentence.
+_WORTH_SAYING = 0.02
 
 #: A mean from which on decimals say nothing.
 _LARGE = 1000
@@ -289,3 +293,38 @@ def _unused_sentence(method: str, trials: Sequence[Trial]) -> str:
 
 def _lambda_of(trial: Trial) -> float:
     return float(trial.settings.get("lambda_") or 0.0)
+
+
+# Several sources ----------------------------------------------------------------------------------
+
+
+def odd_sources(data: ReportData) -> list[str]:
+    """Says which sources were left out, contradict the others, or look as if they were written in another way."""
+    titles = data.source_titles
+    sentences = [say("small_source", name=titles.get(name, name)) for name in data.small_sources]
+    sites = () if data.forecast is None else data.forecast.held_out.get(data.method, ())
+    for site in sites:
+        if site.auroc is not None and site.ends("auroc")[1] < 0.5:
+            sentences.append(say("source_contradicts", name=titles.get(site.site, site.site), site=site))
+    between = [finding for finding in data.source_validation.findings if finding.rule.startswith(BETWEEN)]
+    return [*sentences, *(f"{finding.sentence[:1].upper()}{finding.sentence[1:]}." for finding in between)]
+
+
+def site_sentences(data: ReportData) -> list[str]:
+    """Says whom the patients resemble, what held-out sites decided and why the interval is as wide as it is."""
+    sentences, shares, forecast = [], data.shift.shares, data.forecast
+    if shares is not None and len(shares.sites) > 1:
+        known = sorted(zip(shares.resembled, shares.sites, strict=True), reverse=True)
+        named = [(value, data.source_titles.get(site, site)) for value, site in known if value >= _SMALLEST_SHARE][:3]
+        sentences += [say("resemblance", shares=named)] if named else []
+    kind = OUTCOME_KINDS[data.contract.task]
+    expected = None if forecast is None else forecast.next_site.get(data.method, {}).get(kind.headline)
+    if expected is not None:
+        used = {method for method, trials in data.tuning.items() for own in trials if own.picked and own.knows_site}
+        knowing = [method_label(method) for method in data.tuning if method in used]
+        sentences.append(say("held_out", expected=expected, kind=kind, knowing=knowing, committee=data.choice.members))
+    moved = [own for own in (forecast.influence if forecast else ()) if own.moved >= _WORTH_SAYING]
+    if moved:
+        most = max(moved, key=lambda own: own.moved)
+        sentences.append(say("influence", name=data.source_titles.get(most.site, most.site), influence=most))
+    return sentences

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import numpy as np
+from collections.abc import Mapping
 
 from tdrop.base import Count
-from tdrop.evaluate import patients_table
 from tdrop.forecast import Observation, Quantity
-from tdrop.metrics import has_spread
 from tdrop.report.data import Expected, MethodLine, ReportData, SiteSummary
 from tdrop.report.sentences import (
     by_features,
@@ -20,7 +16,7 @@ from tdrop.report.sentences import (
     picked_trial,
     shift_sentence,
 )
-from tdrop.report.text import method_label, say
+from tdrop.report.text import method_label, say, unit_of
 
 #: What the index shows of each method.
 INDEXED = ("auroc", "error_auroc_sd", "error_auroc_risk", "interval_width", "referrals", "referred", "inpt")
@@ -157,8 +153,7 @@ def _with_other_outcomes(data: ReportData) -> list[str]:
     known = {name: row for name, row in rows.items() if row is not None and row.value is not None}
     things = [say("classes_right", row=known["accuracy"])] if "accuracy" in known else []
     if "mae" in known:
-        column = data.contract.column(str(data.contract.outcome.column))
-        things.append(say("values_off", row=known["mae"], unit=f" {column.unit}" if column.unit else ""))
+        things.append(say("values_off", row=known["mae"], unit=unit_of(data.contract)))
     if "coverage" in known:
         things.append(say("values_covered", row=known["coverage"], level=data.site.decision.interval_level))
     return things
@@ -181,6 +176,12 @@ def unknowns(data: ReportData) -> list[str]:
 
 #: A wider interval of a share holds nearly anything, so it says nothing.
 _WIDEST = 0.3
+#: By number that is forecast, what it is about, for a sentence that says that it cannot be.
+_FORECAST: Mapping[Quantity, str] = {
+    "auroc": "how well it ranks patients",
+    "error_rate": "the errors",
+    "outcomes": "the number of outcomes",
+}
 
 
 def expected_sentences(data: ReportData) -> list[str]:
@@ -191,76 +192,25 @@ def expected_sentences(data: ReportData) -> list[str]:
     forecast = data.forecast
     if forecast is None or data.labelled:
         return []
-    names: dict[Quantity, str] = {
-        "auroc": "how well it ranks patients",
-        "error_rate": "the errors",
-        "outcomes": "the number of outcomes",
-    }
+    unit, task = unit_of(data.contract), data.contract.task
+    if task != "binary":
+        quantities: tuple[Quantity, ...] = ("error_rate",) if task == "classes" else ("mae", "rmse")
+        answers = [answer for name in quantities if (answer := forecast.find(data.method, name)) is not None]
+        return [say(f"expected_{task}", answer=answer, unit=unit) for answer in answers if answer.low is not None]
     sentences, too_wide = [], []
-    for quantity, name in names.items():
+    for quantity, name in _FORECAST.items():
         answer = forecast.find(data.method, quantity)
         if answer is None or answer.value is None or answer.low is None or answer.high is None:
             continue
         if answer.high - answer.low > _WIDEST:
             too_wide.append(name)
-        elif quantity == "auroc" and forecast.next_site.get(data.method):
-            continue  # page one draws it below the sites that were left out
-        elif quantity == "auroc":
-            sentences.append(say("expected_ranking", answer=answer))
-        elif quantity == "outcomes":
-            sentences.append(say("expected_outcomes", answer=answer))
-        else:
-            sentences.append(say("expected_errors", answer=answer, threshold=forecast.threshold))
+        # Page one draws the ranking below the sites that were left out.
+        elif quantity != "auroc" or not forecast.next_site.get(data.method):
+            sentences.append(say(f"expected_{quantity}", answer=answer, threshold=forecast.threshold))
     return [*sentences, say("too_wide", what=too_wide)] if too_wide else sentences
-
-
-@dataclass(frozen=True)
-class Example:
-    """One patient of the review list.
-
-    Attributes:
-        line: Where it stands in patients.csv, whose first line is its heading.
-        risk: Its risk.
-        low: Lower end of its interval, or None without one.
-        high: Upper end.
-        why: Why it is on the list.
-        moved_by: What moves its risk most; empty where that is not known.
-    """
-
-    line: int
-    risk: float
-    low: float | None
-    high: float | None
-    why: str
-    moved_by: str
-
-
-def review_example(data: ReportData) -> Example | None:
-    """Returns the first patient for review; None where nobody is, or where patients may not be shown."""
-    referrals, summary, decision = data.referrals, data.predictions[data.method][0], data.site.decision
-    rows = np.flatnonzero(referrals.referred)
-    if data.hide_below or not len(rows):
-        return None
-    row = int(rows[0])
-    table = patients_table(np.arange(len(summary.mean)), summary, decision, data.unlike, data.moved_by)
-    line = table.iloc[row]
-    spread = has_spread(summary)
-    return Example(
-        row + 2,
-        float(line["risk"]),
-        float(line["low"]) if spread else None,
-        float(line["high"]) if spread else None,
-        str(line["why"]),
-        str(line["moved_by"]) if data.moved_by is not None else "",
-    )
 
 
 def observation(data: ReportData, method: str, quantity: Quantity) -> Observation | None:
     """What outcomes showed of one sealed number; None before they came."""
     seen = (item for item in data.observations if item.method == method and item.quantity == quantity)
     return next(seen, None)
-
-
-def inside_text(seen: Observation) -> str:
-    """Says whether forecast and observation agree, by the intervals of both."""
-    return "as forecast" if seen.inside else "not as forecast"

@@ -6,31 +6,29 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tdrop.base import whole
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
 from tdrop.choose import ChoiceRow, Trial
-from tdrop.contracts import MEANINGS, Validation
-from tdrop.data import LabelCounts
-from tdrop.evaluate import Ladder, Recalibration, Row
-from tdrop.forecast import Answer, Forecast, Observation, Quantity
-from tdrop.methods import COMMITTEE
-from tdrop.metrics import FEW_EVENTS, METRICS, difference_name, metrics_in_view, subgroup_metrics
+from tdrop.contracts import Column
+from tdrop.disclosure import HIDDEN, is_small, shown_count, shown_mean, shown_share
+from tdrop.evaluate import Row
+from tdrop.forecast import Answer, Quantity, SiteNumber
+from tdrop.metrics import (
+    FEW_EVENTS,
+    METRICS,
+    OUTCOME_KINDS,
+    difference_name,
+    likeliest,
+    metrics_in_view,
+    misclassified,
+    subgroup_metrics,
+)
 from tdrop.report.data import ReportData
 from tdrop.report.sentences import picked_trial
-from tdrop.report.summary import inside_text, observation
-from tdrop.report.text import (
-    NOTHING,
-    count,
-    listed,
-    method_label,
-    number,
-    row_interval,
-    row_spread,
-    row_text,
-    say,
-    share,
-    write_out,
-)
-from tdrop.shift import Shift
+from tdrop.report.summary import observation
+from tdrop.report.text import NOTHING, count, method_label, number, row_interval, row_spread, row_text, say, share
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,6 @@ class Table:
         note: What a reader must know about it.
         marked: Index of the line to emphasise (the chosen method), or None.
         meanings: Column titles with a sentence each.
-        prose: Titles of columns that hold words, which stand to the left.
     """
 
     name: str
@@ -68,7 +65,6 @@ class Table:
     note: str = ""
     marked: int | None = None
     meanings: tuple[tuple[str, str], ...] = ()
-    prose: tuple[str, ...] = ()
 
 
 def cells(*texts: Any) -> Line:
@@ -149,21 +145,13 @@ def _difference_table(data: ReportData) -> Table | None:
     return metric_table(data, "differences", caption, names, say("note_differences"), titles)
 
 
-def _percent(value: float) -> str:
-    return share(value, 0)
-
-
-def _decimals(value: float) -> str:
-    return number(value, 2)
-
-
 #: By number of the forecast, its title and how it is written: no finer than the page of a site that hides counts may.
-_FORECASTS: dict[Quantity, tuple[str, Callable[[float], str]]] = {
-    "auroc": ("AUROC", _decimals),
-    "error_rate": ("Error rate", _percent),
-    "net_benefit": ("Net benefit", _decimals),
-    "brier": ("Brier score", _decimals),
-    "outcomes": ("Patients with the outcome", _percent),
+_FORECASTS: dict[Quantity, tuple[str, Callable[[float, int], str], int]] = {
+    "auroc": ("AUROC", number, 2),
+    "error_rate": ("Error rate", share, 0),
+    "net_benefit": ("Net benefit", number, 2),
+    "brier": ("Brier score", number, 2),
+    "outcomes": ("Patients with the outcome", share, 0),
 }
 
 
@@ -173,28 +161,25 @@ def _forecast_table(data: ReportData) -> Table | None:
     if forecast is None:
         return None
     methods = list(dict.fromkeys(answer.method for answer in forecast.answers))
-    lines = tuple(_forecast_line(data, forecast, method) for method in methods)
-    head = ("Method", *(title for title, _ in _FORECASTS.values()))
+    lines = tuple(
+        (Cell(method_label(method)), *(_forecast_cell(data, forecast.find(method, name), name) for name in _FORECASTS))
+        for method in methods
+    )
+    head = ("Method", *(title for title, *_ in _FORECASTS.values()))
     caption, note = "What was expected of each method before any outcome", say("note_forecast", forecast=forecast)
     return Table("forecast", caption, head, lines, note, _place(data.method, methods))
 
 
-def _forecast_line(data: ReportData, forecast: Forecast, method: str) -> Line:
-    return cells(
-        method_label(method),
-        *(
-            _forecast_cell(forecast.find(method, quantity), observation(data, method, quantity), write)
-            for quantity, (_, write) in _FORECASTS.items()
-        ),
-    )
-
-
-def _forecast_cell(answer: Answer | None, seen: Observation | None, write: Callable[[float], str]) -> Cell:
+def _forecast_cell(data: ReportData, answer: Answer | None, quantity: Quantity) -> Cell:
     if answer is None or answer.value is None:
         return Cell(NOTHING)
-    below = [] if answer.low is None or answer.high is None else [f"{write(answer.low)} to {write(answer.high)}"]
-    below += [] if seen is None else [f"observed {write(seen.observed)}, {inside_text(seen)}"]
-    return Cell(write(answer.value), "; ".join(below))
+    _, write, digits = _FORECASTS[quantity]
+    seen, below = observation(data, answer.method, quantity), []
+    if answer.low is not None and answer.high is not None:
+        below.append(f"{write(answer.low, digits)} to {write(answer.high, digits)}")
+    if seen is not None:
+        below.append(f"observed {write(seen.observed, digits)}, {'as' if seen.inside else 'not as'} forecast")
+    return Cell(write(answer.value, digits), "; ".join(below))
 
 
 def _choice_table(data: ReportData) -> Table:
@@ -221,23 +206,6 @@ def _choice_line(row: ChoiceRow, trial: Trial | None) -> Line:
     )
 
 
-def settings_table(data: ReportData) -> Table | None:
-    """The settings that each method was refitted with; None without trials."""
-    lines = []
-    for method, trials in data.tuning.items():
-        trial = picked_trial(trials)
-        if trial is not None and trial.method == COMMITTEE:
-            members = listed([method_label(name) for name in trial.settings["members"]])
-            lines.append(cells(method_label(method), NOTHING, f"the average of {members}"))
-        elif trial is not None:
-            settings = write_out(trial.settings)
-            lines.append(cells(method_label(method), count(len(trials)), settings))
-    head = ("Method", "Trials", "Settings")
-    if not lines:
-        return None
-    return Table("settings", "Settings of the winning trials", head, tuple(lines), prose=("Settings",))
-
-
 def subgroup_table(data: ReportData) -> Table | None:
     """The chosen method by subgroup; None without subgroups."""
     evaluation = data.evaluation
@@ -253,118 +221,148 @@ def subgroup_table(data: ReportData) -> Table | None:
     return Table("subgroups", caption, head, lines, say("note_subgroups", data=data))
 
 
-def recalibration_table(recalibration: Recalibration) -> Table:
-    """Risks before and after the recalibration that the outcomes suggest."""
-    head = ("Risks", "Intercept", "Slope", "Intercept left", "Slope left", "Calibration error", "Log loss",
-            "Gain in log loss", "Brier score")  # fmt: skip
-    lines = tuple(
-        cells(
-            adjusted.name if adjusted.name == "as it is" else f"after: {adjusted.name}",
-            number(adjusted.intercept, 2),
-            number(adjusted.slope, 2),
-            number(adjusted.calibration_intercept, 2),
-            number(adjusted.calibration_slope, 2),
-            Cell(
-                number(adjusted.ece),
-                "" if adjusted.ece is None else f"{number(adjusted.ece_low)} to {number(adjusted.ece_high)}",
-            ),
-            number(adjusted.log_loss),
-            Cell(
-                number(adjusted.gain),
-                "" if adjusted.gain_low is None else f"{number(adjusted.gain_low)} to {number(adjusted.gain_high)}",
-            ),
-            number(adjusted.brier),
-        )
-        for adjusted in recalibration.adjustments
-    )
-    note = recalibration.note or say("note_recalibration", recalibration=recalibration)
-    note = f"{note[:1].upper()}{note[1:].removesuffix('.')}."
-    return Table("recalibration", "Recalibration that the outcomes suggest", head, lines, note)
-
-
-def ladder_table(ladder: Ladder) -> Table:
-    """What known outcomes could do, rung by rung."""
-    lines = tuple(
-        cells(
-            f"{rung.name} (recommended)" if rung.name == ladder.recommended else rung.name,
-            Cell(number(rung.log_loss), rung.why_not),
-            Cell(
-                number(rung.gain),
-                "" if rung.gain_low is None else f"{number(rung.gain_low)} to {number(rung.gain_high)}",
-            ),
-        )
-        for rung in ladder.rungs
-    )
-    head = ("Rung", "Log loss", "Gain")
-    return Table("ladder", "What the known outcomes can do", head, lines, say("note_ladder", ladder=ladder))
-
-
-def validation_table(validation: Validation) -> Table | None:
-    """What the check of an extract found; None where it found nothing."""
-    lines = tuple(
-        cells(
-            Cell(finding.sentence, finding.fix),
-            *(NOTHING if finding.about == "file" else count(rows) for rows in (finding.count, finding.total)),
-            MEANINGS[finding.severity],
-        )
-        for finding in validation.findings
-    )
-    head = ("Finding", "Rows", "Of", "What it means")
-    if not lines:
-        return None
-    return Table("validation", "What was found in the extract", head, lines, prose=("What it means",))
-
-
-def shift_table(shift: Shift, titles: Mapping[str, str]) -> Table:
-    """Feature by feature, how the sites differ."""
-    head = ("Feature", "Difference in sd", "Distance", "Outside the source's range")
-    lines = tuple(
-        cells(
-            titles.get(row.feature, row.feature),
-            Cell(number(row.smd, 2), order=str(abs(row.smd)) if row.smd is not None else ""),
-            number(row.distance, 2),
-            share(row.outside_range),
-        )
-        for row in shift.by_difference
-    )
-    return Table("shift", "Feature by feature", head, lines, say("note_shift"))
-
-
-#: What the counts of a label file are, for people.
-_LABEL_COUNTS = {
-    "known": "Patients with a known outcome",
-    "missing": "Patients without one in the file",
-    "horizon_not_reached": "Left before the horizon",
-    "unknown_ids": "Ids in the file that are not among the patients",
-    "duplicates": "Rows that repeat a patient",
-    "conflicting": "Patients with contradicting outcomes",
-    "unreadable": "Rows that cannot be read",
+SITE_TITLES: Mapping[SiteNumber, str] = {
+    "auroc": "AUROC",
+    "log_loss": "Log loss",
+    "error_rate": "Misclassified",
+    "net_benefit": "Net benefit",
+    "observed_expected": "Observed / expected",
+    "slope": "Calibration slope",
+    "accuracy": "Accuracy",
+    "rmse": "Root mean squared error",
+    "r2": "Explained share (R2)",
+    "coverage": "Interval coverage",
 }
 
 
-def label_table(labels: LabelCounts) -> Table:
-    """What became of the rows of a label file."""
-    pairs = {title: getattr(labels, name) for name, title in _LABEL_COUNTS.items()}
-    if labels.effective_n is not None:
-        pairs["Patients of equal weight who say as much"] = whole(labels.effective_n)
-    if labels.largest_weight is not None:
-        pairs["Largest weight of a patient"] = number(labels.largest_weight, 1)
-    return plain_table("labels", "The label file", pairs)
+def held_out_table(data: ReportData) -> Table | None:
+    """Every held-out site in numbers, and what the next one may expect."""
+    forecast = data.forecast
+    expected = None if forecast is None else forecast.next_site.get(data.method)
+    if forecast is None or not expected:
+        return None
+    lines = [
+        cells(
+            data.source_titles.get(site.site, site.site),
+            count(site.n),
+            *(number(getattr(site, name), 2) for name in expected),
+        )
+        for site in forecast.held_out[data.method]
+    ]
+    for title, pick in (("Mean", "mean"), ("95% interval: from", "low"), ("95% interval: to", "high")):
+        lines.append(cells(title, "", *(number(getattr(own, pick), 2) for own in expected.values())))
+    head = ("Site", "Patients", *(SITE_TITLES[name] for name in expected))
+    return Table("held-out", f"{method_label(data.method)} at sites left out of its fits", head, tuple(lines))
 
 
-def attrition_table(validation: Validation) -> Table | None:
-    """From the persons in a site's database to the rows used; None where rows were sent."""
-    steps = {step.title: step.count for step in validation.attrition}
-    return plain_table("database", "From the database to rows", steps) if steps else None
+# Several classes, or a number --------------------------------------------------------------------
+
+#: Counts of patients stand on the first page.
+_ON_THE_FIRST_PAGE = ("patients", "referred", "left_out", "capacity_referrals", "unlike_referrals")
 
 
-def plain_table(name: str, caption: str, pairs: Mapping[str, Any]) -> Table:
-    """Makes a table of names and values; a record inside becomes lines of its own."""
-    lines = []
-    for key, value in pairs.items():
-        title = key.replace("_", " ")
-        if isinstance(value, Mapping):
-            lines += [cells(f"{title}: {inner.replace('_', ' ')}", write_out(item)) for inner, item in value.items()]
-        else:
-            lines.append(cells(title, write_out(value)))
-    return Table(name, caption, ("", ""), tuple(lines))
+def result_table(data: ReportData, *, first_page: bool) -> Table:
+    """The methods by the metrics of this kind of outcome that there is a number for."""
+    known = {row.metric for row in data.evaluation.rows if row.value is not None or row.why is not None}
+    main = OUTCOME_KINDS[data.contract.task].first_page
+    names = [
+        name
+        for name, metric in METRICS.items()
+        if name in known
+        and metric.part is not None
+        and data.contract.task in metric.tasks
+        and ((name in main) if first_page else name not in _ON_THE_FIRST_PAGE)
+    ]
+    caption = "All methods at this site" + ("" if data.labelled else ", without outcomes")
+    return metric_table(data, "methods", caption, names, "")
+
+
+def confusion_table(data: ReportData) -> Table | None:
+    """Patients by the class that came and the likeliest class; at the site only, and with known outcomes."""
+    if data.contract.task != "classes" or data.y is None or data.hide_below:
+        return None
+    known = np.isfinite(data.y)
+    came, expected = data.y[known].astype(int), likeliest(data.predictions[data.method][0].mean[known])
+    names = data.contract.classes
+    lines = tuple(
+        cells(name, *(count(int(((came == row) & (expected == column)).sum())) for column in range(len(names))))
+        for row, name in enumerate(names)
+    )
+    caption = "Patients by the class that came (lines) and the likeliest class"
+    return Table("confusion", caption, ("Class", *names), lines)
+
+
+# Patients in groups -------------------------------------------------------------------------------
+
+Groups = Mapping[str, pd.DataFrame]
+
+
+def groups_table(data: ReportData) -> Table | None:
+    """Who is misclassified and who is referred for review: the mean of each feature in each group, in natural units.
+
+    Of the chosen method's first seed; None without the sites' features.
+    """
+    if data.source_frame is None or data.target_frame is None:
+        return None
+    groups, hide_below = _groups(data, data.source_frame, data.target_frame), data.hide_below
+    small = {name: is_small(len(frame), hide_below) for name, frame in groups.items()}
+    patients = [shown_count(len(frame), hide_below) if hide_below else len(frame) for frame in groups.values()]
+    lines = [cells("Patients", *map(count, patients))]
+    for column in data.contract.features:
+        if all(column.name in frame for frame in groups.values()):
+            lines += _group_lines(column, groups, small, hide_below)
+    note = say("note_groups", wrong=data.y is not None)
+    return Table("groups", "Patients of both sites, in groups", ("Feature", *groups), tuple(lines), note)
+
+
+def _groups(data: ReportData, source: pd.DataFrame, target: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    summary = data.predictions[data.method][0]
+    groups = {"Source": source, "This site": target}
+    if data.y is not None:
+        known = np.isfinite(data.y)
+        wrong = np.zeros(len(target), dtype=np.bool_)
+        level = data.site.decision.threshold
+        wrong[known] = misclassified(data.y[known], summary.mean[known], level)
+        groups[f"Misclassified at {share(level, 0)}"] = target[wrong]
+    groups["For review"] = target[data.referrals.referred]
+    return groups
+
+
+def _group_lines(column: Column, groups: Groups, small: Mapping[str, bool], hide_below: int) -> list[Line]:
+    """The mean of a number; of a column with two or more values the share of each, or of the first of two."""
+    if column.categories:
+        titles = [f"{column.label}: {column.category_titles.get(label, label)}" for label in column.categories]
+        labels = {name: frame[column.name].astype("str") for name, frame in groups.items()}
+        counts = {name: [int(some.eq(label).sum()) for label in column.categories] for name, some in labels.items()}
+    else:
+        numbers = {name: _numbers(frame[column.name]) for name, frame in groups.items()}
+        if column.type != "binary":
+            unit = f" ({column.unit})" if column.unit and not column.label.endswith(")") else ""
+            means = (_mean(some, hide_below, small=small[name]) for name, some in numbers.items())
+            return [cells(f"{column.label}, mean{unit}", *means)]
+        titles = [column.label]
+        counts = {name: [int(some.sum()), int(len(some) - some.sum())] for name, some in numbers.items()}
+    shown = {name: _shares(some, hide_below, small=small[name]) for name, some in counts.items()}
+    return [cells(title, *(shown[name][place] for name in groups)) for place, title in enumerate(titles)]
+
+
+def _numbers(values: pd.Series) -> NDArray[Any]:
+    numbers = pd.to_numeric(values, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    return np.asarray(numbers[np.isfinite(numbers)], dtype=np.float64)
+
+
+def _mean(values: NDArray[Any], hide_below: int, *, small: bool) -> str:
+    if small or is_small(len(values), hide_below):
+        return str(HIDDEN)
+    if not len(values):
+        return NOTHING
+    return number(shown_mean(values, hide_below) if hide_below else values.mean(), 1)
+
+
+def _shares(counts: Sequence[int], hide_below: int, *, small: bool) -> list[str]:
+    """Writes counts of a group as shares, no finer than two counts that may leave."""
+    total = sum(counts)
+    if not hide_below:
+        return [share(value / total if total else None) for value in counts]
+    shares = [None if small else shown_share(value, total, hide_below) for value in counts]
+    return [str(HIDDEN) if part is None else share(part) for part in shares]

@@ -7,15 +7,17 @@ template per page for the rest. `say` returns a sentence.
 from __future__ import annotations
 
 import math
+import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
+from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
-from tdrop.base import Feature, Hidden, UsageError
+from tdrop.base import Hidden, UsageError, counted
 from tdrop.contracts import Contract
 from tdrop.data import features_of
 from tdrop.evaluate import Row
@@ -53,7 +55,7 @@ def template_environment(*, autoescape: bool) -> Environment:
         points=lambda value: f"{100 * value:.1f} percentage points",
         base64=lambda text: b64encode(text.encode()).decode(),
     )  # fmt: skip
-    environment.globals.update(say=say, metrics=METRICS, most_flagged=_most_flagged)
+    environment.globals.update(say=say, metrics=METRICS, counted=counted, most_flagged=_most_flagged)
     return environment
 
 
@@ -63,13 +65,21 @@ def _most_flagged(ground: Ground) -> bool:
 
 
 @cache
-def _sentences() -> Any:
-    return template_environment(autoescape=False).get_template("sentences.txt").module
+def _sentences() -> dict[str, Template]:
+    """By its name, every sentence of `templates/sentences.txt`."""
+    environment = template_environment(autoescape=False)
+    _, *parts = re.split(r"^## (\w+)\n", read_template("sentences.txt"), flags=re.MULTILINE)
+    return {name: environment.from_string(text) for name, text in zip(parts[::2], parts[1::2], strict=True)}
 
 
 def say(sentence: str, **values: Any) -> str:
     """Returns a sentence of `templates/sentences.txt`, filled in."""
-    return " ".join(str(getattr(_sentences(), sentence)(**values)).split())
+    return " ".join(_sentences()[sentence].render(values).split())
+
+
+def read_template(name: str) -> str:
+    """Returns the text of a file below `templates/`."""
+    return files("tdrop.report").joinpath("templates", name).read_text(encoding="utf-8")
 
 
 def listed(words: Sequence[str]) -> str:
@@ -162,31 +172,12 @@ def row_spread(row: Row | None) -> str:
     return f"± {spread}" if any(digit in spread for digit in "123456789") else ""
 
 
-def write_out(value: Any) -> str:
-    """Writes a setting or a record of settings as text."""
-    if value is None or (isinstance(value, Mapping | list | tuple) and not value):
-        return "not set"
-    if isinstance(value, Mapping):
-        # A field called lambda needs an underscore in Python; a reader does not.
-        return ", ".join(f"{key.removesuffix('_')} {write_out(item)}" for key, item in value.items())
-    if isinstance(value, list | tuple):
-        return ", ".join(write_out(item) for item in value)
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return count(value) if isinstance(value, int) else str(value)
-
-
 def feature_titles(contract: Contract | None) -> dict[str, str]:
     """Returns, by encoded feature and by column, its name for people."""
     if contract is None:
         return {}
     columns = {column.name: column.title or column.name for column in contract.features}
     return columns | {feature.name: feature.label for feature in features_of(contract)}
-
-
-def known_features(contract: Contract) -> dict[str, Feature]:
-    """Returns, by name, what each encoded feature is."""
-    return {feature.name: feature for feature in features_of(contract)}
 
 
 def value_names(contract: Contract | None) -> dict[str, dict[float, str]]:
@@ -216,3 +207,10 @@ def axis_titles(contract: Contract | None) -> dict[str, str]:
 def in_sentence(title: str) -> str:
     """Writes a title as it stands inside a sentence: `Age` becomes `age`, `PSA` stays."""
     return title[:1].lower() + title[1:] if title[1:2].islower() else title
+
+
+def unit_of(contract: Contract) -> str:
+    """The unit of a continuous outcome, with a space before it; empty for others."""
+    column = contract.outcome.column
+    unit = contract.column(column).unit if column is not None and contract.task == "regression" else None
+    return f" {unit}" if unit else ""

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tdrop.base import Count, Task, counted, plain
+from tdrop.base import Count, counted, plain
 from tdrop.contracts import Site
 from tdrop.data import Encoder
 from tdrop.disclosure import disclose_moments, disclose_watch, limit, moment_counts
@@ -30,31 +30,6 @@ from tdrop.watch import (
 
 #: Features that are named, if their mean moved by so many standard deviations.
 MOST_MOVED, WORTH_SAYING = 8, 0.1
-
-#: By action, what a person does.
-_ACTIONS: Mapping[str, str] = {
-    "go on": "Nothing to do: go on using the model and scoring batches.",
-    "look into it": "Look into it before the next batch: read the page of the watch, and ask whoever sends the data.",
-    "recalibrate": (
-        "Recalibrate the {predictions} with the known outcomes: `tdrop recalibrate {site}`; then a person promotes."
-    ),
-    "review": (
-        "Review the patients concerned, and look up outcomes: `tdrop label-list {site}`, then "
-        "`tdrop audit {site} LABELS`."
-    ),
-    "retrain": (
-        "Retrain for the new patients: put them into the extract of the site and run `tdrop transfer {site}`; then a "
-        "person promotes."
-    ),
-    "retrain from batches": (
-        "Retrain for the new patients: `tdrop transfer {site} --new-patients`, or `retrain: propose` in the site's "
-        "YAML; then a person promotes."
-    ),
-    "withdraw": (
-        "Take the model out of use: go back with `tdrop rollback {site}`, or train a new one; a recalibration does not "
-        "help."
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -174,29 +149,22 @@ def summarise_watch(
     )
 
 
-def questions(task: Task) -> dict[str, str]:
-    """By rule, what it asks."""
-    kind = WATCHED_KINDS[task]
-    expected = "loss" if task == "binary" else "error"
-    return {
-        "further": "Are new patients further from the source than those the model was made for?",
-        "nearer": "Are they nearer to the source?",
-        "harm": f"Are more of them for review, or is the expected {expected} higher?",
-        "outcomes": f"Do known outcomes contradict the {kind.predictions}?",
-        "ranking": kind.quality_question,
-    }
+def _say(sentence: str, **values: Any) -> str:
+    """Says a sentence of `templates/sentences.txt`, which is loaded when one is first asked for."""
+    from tdrop.report.text import say
+
+    return say(sentence, **values)
 
 
-def _advice(state: WatchState, site: Site) -> Iterator[str]:
-    kind = WATCHED_KINDS[state.task]
-    if is_concept_shift(state):
-        yield (
-            f"A concept shift: outcomes contradict the {kind.predictions} although patients are no further from the "
-            "source than before. New patients without outcomes cannot show it, and a new transfer does not mend it."
-        )
-    for action in advise(state):
-        words = "retrain from batches" if action == "retrain" and site.batches is not None else action
-        yield _ACTIONS[words].format(site=state.site, predictions=kind.predictions)
+def _advice(state: WatchState, site: Site) -> list[str]:
+    """A concept shift by its name, and what to do, one sentence per action."""
+    kind, from_batches = WATCHED_KINDS[state.task], site.batches is not None
+    shift = [_say("watch_concept_shift", kind=kind)] if is_concept_shift(state) else []
+    actions = advise(state)
+    return [
+        *shift,
+        *(_say("watch_action", action=name, state=state, kind=kind, from_batches=from_batches) for name in actions),
+    ]
 
 
 def _moved_most(numbers: WatchNumbers, encoder: Encoder) -> Iterator[MovedFeature]:
@@ -211,109 +179,45 @@ def _moved_most(numbers: WatchNumbers, encoder: Encoder) -> Iterator[MovedFeatur
         coding, share = codings[feature.column], mean.kind in ("level", "binary", "missing")
         before, now = mean.before, mean.now
         if not share:
-            before, now = (_natural(value + coding.offset, coding.log) for value in (before, now))
+            before, now = before + coding.offset, now + coding.offset
+        if coding.log and not share:
+            before, now = float(np.expm1(before)), float(np.expm1(now))
         title = feature.label if share else coding.title
         unit = "" if share else coding.unit or ""
-        yield MovedFeature(title, _short(before), _short(now), unit, share, round(mean.moved or 0.0, 2))
-
-
-def _natural(value: float, log: bool) -> float:
-    return float(np.expm1(value)) if log else value
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.3g}")
+        before, now = (float(f"{value:.3g}") for value in (before, now))
+        yield MovedFeature(title, before, now, unit, share, round(mean.moved or 0.0, 2))
 
 
 def _words(state: WatchState, rule: RuleStanding, numbers: WatchNumbers, *, leaving: bool) -> RuleWords:
-    known = rule.rule in ("outcomes", "ranking")
+    known, kind = rule.rule in ("outcomes", "ranking"), WATCHED_KINDS[state.task]
     patients = 0 if rule.stand == "not watched" else numbers.outcomes if known else numbers.patients
-    sentence = _sentence(state, rule, numbers, patients, leaving=leaving)
+    # What was agreed stays at the site, where it tells of few patients.
+    limits = not leaving and state.review is not None and state.loss is not None
+    about = {"rule": rule, "state": state, "kind": kind, "numbers": numbers, "patients": patients}
+    sentence = _say("watch_rule", **about, known=known, crossed=rule.stand != "quiet", limits=limits)
+    question = _say("watch_question", rule=rule.rule, kind=kind, binary=state.task == "binary")
     line = None if rule.line is None else round(rule.line, 3)
-    evidence = numbers.evidence.get(rule.rule)
-    return RuleWords(rule.rule, questions(state.task)[rule.rule], rule.stand, sentence, patients, evidence, line)
-
-
-def _sentence(state: WatchState, rule: RuleStanding, numbers: WatchNumbers, patients: Count, *, leaving: bool) -> str:
-    crossed, kind = rule.stand != "quiet", WATCHED_KINDS[state.task]
-    if rule.stand == "not watched":
-        return _why_not(state, rule.rule)
-    if not rule.patients:
-        return "No outcome is known yet." if rule.rule in ("outcomes", "ranking") else "No new patient was scored yet."
-    if rule.rule == "further" and "place" in numbers.means:
-        mean, low, high = numbers.means["place"]
-        return (
-            f"{'Yes: further' if crossed else 'No sign of it: further'} from the source than {mean:.0%} of those the "
-            f"model was made for, on average over {counted(patients, 'patient')} ({low:.0%} to {high:.0%}; 50% is as "
-            "before)."
-        )
-    if rule.rule == "nearer":
-        return (
-            "Yes: different from those the model was made for, and not further away." if crossed else "No sign of it."
-        )
-    if rule.rule == "harm" and "loss" in numbers.means:
-        return f"{'Yes' if crossed else 'No sign of it'}: {_harm(state, numbers, leaving=leaving)}."
-    if rule.rule == "outcomes":
-        direction = kind.too_low if state.outcomes.direction == "too low" else kind.too_high
-        start = f"Yes: {direction}." if crossed else "No sign of it."
-        shares = ""
-        if numbers.observed is not None and numbers.expected is not None:
-            of = counted(patients, "patient")
-            shares = f" {numbers.observed:.0%} of {of} {kind.event}; {numbers.expected:.0%} were expected."
-        return f"{start}{shares}"
-    if rule.rule == "ranking" and numbers.ranking is not None and state.forecast_low is not None:
-        value, low, high = numbers.ranking
-        return (
-            f"{'No' if crossed else 'Yes, as far as one can say'}: {kind.quality} {value:.2f} ({low:.2f} to "
-            f"{high:.2f} at all times together); the forecast's lower end was {state.forecast_low:.2f}."
-        )
-    return "Yes." if crossed else "No sign of it; the patients are too few to say more."
-
-
-def _harm(state: WatchState, numbers: WatchNumbers, *, leaving: bool) -> str:
-    """The share for review and the expected loss; what was agreed stays at the site, where it tells of few patients."""
-    limits = {} if leaving or state.review is None or state.loss is None else {
-        "review": f" (at most {state.review.limit:.0%} was agreed)", "loss": f" (at most {state.loss.limit:.0%})"
-    }  # fmt: skip
-    kind = WATCHED_KINDS[state.task]
-    loss = f"{kind.loss} is {numbers.means['loss'][0]:.0%}{limits.get('loss', '')}"
-    if "review" not in numbers.means:
-        return loss
-    review = numbers.means["review"][0]
-    return f"{kind.review} {review:.0%} of patients{limits.get('review', '')}, and {loss}"
-
-
-def _why_not(state: WatchState, rule: str) -> str:
-    if rule == "ranking":
-        few = "Too few known outcomes of either kind." if state.task == "binary" else "Too few known outcomes."
-        return few if state.forecast_low is not None else "No forecast was sealed."
-    if state.loss is None:
-        return "Not watched: the patients that the model was made for are not on this machine."
-    return "Not watched: the model was made for too few patients to compare with."
+    return RuleWords(rule.rule, question, rule.stand, sentence, patients, numbers.evidence.get(rule.rule), line)
 
 
 def watch_in_short(state: WatchState) -> str:
     """Returns a watch in one sentence, for the site itself."""
     rests = f"{counted(state.patients, 'new patient')} and {counted(state.outcomes.patients, 'outcome')}"
-    stand, raised = stand_of(state), _raised(state)
-    if stand == "quiet":
-        return f"watch of version {state.champion}: quiet after {rests}"
-    what = f"{stand} ({', '.join(raised)}) after {rests}"
-    return f"watch of version {state.champion}: {what}; `tdrop watch {state.site}` says what to do"
-
-
-def _raised(state: WatchState) -> list[str]:
-    shift = ["a concept shift"] if is_concept_shift(state) else []
-    return [*(rule.rule for rule in rules_of(state) if rule.stand in ("alarm", "caution")), *shift]
+    return _in_short(state, f" after {rests}")
 
 
 def watch_without_counts(state: WatchState) -> str:
     """Returns a watch in one sentence without a number of patients: what Prefect and its notifications may hold."""
-    raised = _raised(state)
-    if not raised:
-        return f"watch of version {state.champion}: quiet"
-    what = f"{stand_of(state)} ({', '.join(raised)})"
-    return f"watch of version {state.champion}: {what}; `tdrop watch {state.site}` says what to do"
+    return _in_short(state, "")
+
+
+def _in_short(state: WatchState, rests: str) -> str:
+    about, stand = f"watch of version {state.champion}", stand_of(state)
+    if stand == "quiet":
+        return f"{about}: quiet{rests}"
+    raised = [rule.rule for rule in rules_of(state) if rule.stand in ("alarm", "caution")]
+    raised += ["a concept shift"] if is_concept_shift(state) else []
+    return f"{about}: {stand} ({', '.join(raised)}){rests}; `tdrop watch {state.site}` says what to do"
 
 
 def watch_document(state: WatchState, site: Site, encoder: Encoder | None) -> dict[str, Any]:
@@ -366,6 +270,7 @@ def render_watch(
     return render_template(
         "watch.html",
         site=site,
+        simulated=site.simulated,
         summary=summarise_watch(state, site, encoder, leaving=leaving),
         promotion=promotion,
         hidden=threshold,

@@ -68,7 +68,7 @@ def of_whom(drawn: Drawn, people: NDArray[np.intp], unknown: int, older: int = 0
     rows = len(people)
     validation = replace(base.validation, read=rows + 7, used=rows, quarantined=4, duplicates=3, findings=())
     return replace(
-        base, y=y, evaluation=evaluation, predictions=predictions, validation=validation, dropout_rates={},
+        base, y=y, evaluation=evaluation, predictions=predictions, validation=validation,
         shift=estimate_shift(source, target), matching=match(source, target), target_frame=frame.drop(columns=HIDDEN),
         labels=LabelCounts(known=rows - unknown, missing=unknown), previous=None,
     )  # fmt: skip

@@ -12,8 +12,8 @@ import pytest
 from report_cases import comparison, report_data
 
 from tdrop import figures, metrics
-from tdrop.evaluate import Moved, compare_risks
-from tdrop.figures import LOOKS, SOURCE_COLOUR, TARGET_COLOUR, Canvas, Drawing, DropoutRates, look, styled
+from tdrop.contracts import Decision
+from tdrop.figures import LOOKS, TARGET_COLOUR, Canvas, Compared, Drawing, look, styled
 from tdrop.methods import method_names
 from tdrop.report import ReportData
 from tdrop.shift import Density, FeatureShift
@@ -35,24 +35,19 @@ def draw_all(data: ReportData) -> dict[str, Drawing]:
     shift, matching = comparison(800, 400)
     summary = data.predictions["mc_dropout"][0]
     referred = np.arange(400) % 4 == 0
-    known = data.y
-    moved = compare_risks("mc_dropout", 0.1, summary.mean, summary.mean**2, np.arange(400) / 400, known)
+    compared = Compared(data.predictions, data.y, named, CHOSEN)
     return {
         "balance": figures.draw_balance(matching.balance, {"age": "Age & <years>"}),
         "densities": figures.draw_densities(shift.features, {"age": "Age & <years>"}),
         "propensity": figures.draw_propensity(shift.propensity),
         "auroc": figures.draw_metric(data.evaluation, "auroc", named, "mc_dropout", (0.4, 1.0)),
-        "roc": figures.draw_roc(data.predictions, known, named, CHOSEN),
-        "precision": figures.draw_precision_recall(data.predictions, known, named, CHOSEN),
-        "smooth": figures.draw_smooth_calibration(summary, known, 0.15),
-        "sweep": figures.draw_interval_sweep(data.predictions, known, named, CHOSEN),
-        "calibration": figures.draw_calibration(data.predictions, known, named, CHOSEN),
-        "rates": figures.draw_dropout_rates(data.dropout_rates, named),
+        "roc": figures.draw_ranking(compared, "roc"),
+        "precision": figures.draw_ranking(compared, "precision"),
+        "sweep": figures.draw_interval_sweep(compared),
+        "calibration": figures.draw_calibration(compared, 0.15),
         "risks": figures.draw_risk_histogram(summary, referred, 0.15),
-        "coverage": figures.draw_risk_coverage(data.predictions, known, 0.5, named, CHOSEN),
-        "benefit": figures.draw_decision_curve(summary, known, 0.95, 0.1, 0.15),
-        "moved-mc-dropout": figures.draw_moved(moved),
-        "recalibration": figures.draw_recalibration(known, {"As it is": summary.mean, "After": summary.mean}),
+        "coverage": figures.draw_risk_coverage(compared, 0.5),
+        "benefit": figures.draw_decision_curve(compared, Decision()),
     }
 
 
@@ -125,12 +120,12 @@ def test_the_levels_of_a_column_are_named_as_the_contract_names_them() -> None:
         lambda: figures.draw_balance([], {}),
         lambda: figures.draw_densities([], {}),
         lambda: figures.draw_propensity(None),
-        lambda: figures.draw_dropout_rates({}, named),
-        lambda: figures.draw_moved(Moved("transductive_ensemble", 0.1, ())),
-        lambda: figures.draw_interval_sweep({}, np.ones(3), named, CHOSEN),
-        lambda: figures.draw_calibration({}, np.full(3, np.nan), named, CHOSEN),
-        lambda: figures.draw_risk_coverage({}, np.full(3, np.nan), 0.5, named, CHOSEN),
-        lambda: figures.draw_recalibration(np.array([]), {}),
+        lambda: figures.draw_interval_sweep(Compared({}, np.ones(3), named, CHOSEN)),
+        lambda: figures.draw_calibration(Compared({}, np.full(3, np.nan), named, CHOSEN), 0.15),
+        lambda: figures.draw_risk_coverage(Compared({}, np.full(3, np.nan), named, CHOSEN), 0.5),
+        lambda: figures.draw_follow_up({}, "years"),
+        lambda: figures.draw_site_number([figures.SiteLine("a site of which nothing is known")], "auroc", "AUROC"),
+        lambda: figures.draw_site_reviews([figures.SiteLine("a site of which nothing is known")]),
     ],
 )
 def test_nothing_is_drawn_of_nothing(draw: Callable[[], str | None]) -> None:
@@ -138,33 +133,14 @@ def test_nothing_is_drawn_of_nothing(draw: Callable[[], str | None]) -> None:
 
 
 def test_no_decision_curve_of_one_class(data: ReportData) -> None:
-    summary = data.predictions["mc_dropout"][0]
-    assert figures.draw_decision_curve(summary, np.zeros(400), 0.95, 0.1, 0.15) is None
+    compared = Compared(data.predictions, np.zeros(400), named, CHOSEN)
+    assert figures.draw_decision_curve(compared, Decision()) is None
 
 
 def test_one_figure_is_small_however_many_patients() -> None:
     large = report_data(target_rows=4000, source_rows=800, seeds=1, bootstrap=0, methods=("mc_dropout", "ensemble"))
-    drawing = figures.draw_risk_coverage(large.predictions, large.y, 0.5, named, ["ensemble"])
+    drawing = figures.draw_risk_coverage(Compared(large.predictions, large.y, named, ["ensemble"]), 0.5)
     assert len(drawing.svg) < 40_000
-    rates = {"tdnr": DropoutRates(np.ones(9), np.linspace(0, 1, 9000))}
-    assert len(figures.draw_dropout_rates(rates, named).svg) < 40_000
-
-
-def test_a_density_of_dropout_rates_has_its_mode_where_the_rates_are() -> None:
-    rates = np.random.default_rng(0).normal(0.3, 0.02, 5000)
-    svg = figures.draw_dropout_rates({"tdnr": DropoutRates(rates - 0.2, rates)}, named).svg
-    blue, grey = (_points(svg, f"stroke: {colour}") for colour in (TARGET_COLOUR, SOURCE_COLOUR))
-    tops = [min(points, key=lambda point: point[1])[0] for points in (grey, blue)]
-    assert tops[1] > tops[0], "this site's rates are higher"
-    constant = figures.draw_dropout_rates({"tdnr": DropoutRates(np.full(9, 0.2), rates)}, named).svg
-    assert np.isfinite(_points(constant, f"stroke: {SOURCE_COLOUR}")).all()
-
-
-def _points(svg: str, style: str = "") -> list[tuple[float, float]]:
-    """The points of the longest line of a figure that is drawn in this style."""
-    paths = [path for path in ElementTree.fromstring(svg).iter(f"{SVG}path") if style in path.get("style", "")]
-    numbers = max((re.findall(r"-?[\d.]+", path.get("d", "")) for path in paths), key=len)
-    return list(zip(map(float, numbers[::2]), map(float, numbers[1::2]), strict=True))
 
 
 def test_sweep_draws_the_papers_numbers(data: ReportData, drawn: dict[str, str]) -> None:
@@ -195,9 +171,17 @@ def test_every_figure_is_as_wide_as_a_phone(drawn: dict[str, str]) -> None:
 def test_too_few_outcomes_have_no_curve(data: ReportData) -> None:
     y = np.full(400, np.nan)
     y[:12] = np.arange(12) % 2
-    assert figures.draw_roc(data.predictions, y, named, CHOSEN) is None
-    assert figures.draw_precision_recall(data.predictions, y, named, CHOSEN) is None
-    assert figures.draw_smooth_calibration(data.predictions["mc_dropout"][0], y, 0.15) is None
+    compared = Compared(data.predictions, y, named, CHOSEN)
+    assert figures.draw_ranking(compared, "roc") is None
+    assert figures.draw_ranking(compared, "precision") is None
+    assert figures.draw_calibration(compared, 0.15) is None
+
+
+def test_calibration_draws_the_chosen_method_as_a_line_with_its_interval(data: ReportData) -> None:
+    drawn = figures.draw_calibration(Compared(data.predictions, data.y, named, CHOSEN), 0.15).svg
+    assert "smooth, with its 95% interval" in drawn
+    assert "predicted risk (dotted: 15%, where one acts)" in drawn
+    assert drawn.count(f"fill: {LOOKS['mc_dropout'].colour}; fill-opacity: 0.18") >= 1
 
 
 def test_three_methods_are_in_colour_and_the_chosen_one_is_bold(drawn: dict[str, str]) -> None:

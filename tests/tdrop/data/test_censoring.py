@@ -24,7 +24,7 @@ from tdrop.data import (
     weigh_outcomes,
 )
 from tdrop.evaluate import evaluate_methods, suggest_recalibration
-from tdrop.figures import draw_calibration, draw_follow_up
+from tdrop.figures import Compared, draw_calibration, draw_follow_up
 from tdrop.home import load_cohort, save_cohort
 from tdrop.methods import build, method_names
 from tdrop.metrics import auroc
@@ -245,7 +245,10 @@ def test_a_targets_outcomes_are_kept_with_weights_and_drawn_after_kaplan_and_mei
     assert 1 / (1 + np.exp(-moved.intercept)) == pytest.approx(rate, abs=0.03)
     risk = np.linspace(0.05, 0.9, len(cohort)).astype(np.float32)
     summary = Summary(risk, np.zeros_like(risk), (0.95,), risk[None], risk[None], 20)
-    plain, drawn = (draw_calibration({"m": [summary]}, outcomes, str, ["m"], one) for one in (None, followed_up))
+    plain, drawn = (
+        draw_calibration(Compared({"m": [summary]}, outcomes, str, ["m"], weights, one), 0.2)
+        for one in (None, followed_up)
+    )
     assert plain.svg != drawn.svg
     assert "still followed" in draw_follow_up({"here": followed_up}, "years").svg
 

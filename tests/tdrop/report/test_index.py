@@ -106,9 +106,10 @@ def test_what_comes_from_outside_is_escaped(labelled: ReportData) -> None:
 
 
 def test_the_page_gives_the_reason_and_leads_to_the_report_before() -> None:
-    halt = halt_of(STATUS, "Harbour Hospital", "earlier_report.html", "2026-11-01 09:00")
+    halt = halt_of(STATUS)
     assert halt is not None
-    page = render_halt(halt)
+    before = SiteSummary("harbour", "Harbour Hospital", created="2026-11-01 09:00")
+    page = render_halt(halt, before, "earlier_report.html")
     assert "column &#39;age&#39; is missing &lt;script&gt;" in page
     assert 'href="earlier_report.html"' in page
     assert "2026-11-16 02:37 UTC" in page
@@ -117,7 +118,7 @@ def test_the_page_gives_the_reason_and_leads_to_the_report_before() -> None:
 
 
 def test_the_index_never_shows_the_verdict_before() -> None:
-    page = render_index([IndexLine(SUMMARY, "a.html", halt_of(STATUS, "Harbour Hospital"))])
+    page = render_index([IndexLine(SUMMARY, "a.html", halt_of(STATUS))])
     assert ">Stopped<" in page
     assert ">Go<" not in page
     assert "column &#39;age&#39; is missing" in page
@@ -126,7 +127,7 @@ def test_the_index_never_shows_the_verdict_before() -> None:
 
 
 def test_a_site_without_any_report_has_a_line() -> None:
-    halt = halt_of(Status("hillside", None, "failed"), "hillside")
+    halt = halt_of(Status("hillside", None, "failed"))
     page = render_index([IndexLine(SiteSummary("hillside", "hillside"), "sites/hillside/stopped.html", halt)])
     assert ">Failed<" in page
     assert "No reason was written down." in page
@@ -135,12 +136,13 @@ def test_a_site_without_any_report_has_a_line() -> None:
 
 def test_other_endings_are_no_halt() -> None:
     for outcome in ("done", "not recorded", "interrupted"):
-        assert halt_of(Status("hillside", None, outcome, sentence="x"), "hillside") is None
-    assert halt_of(None, "hillside") is None
+        assert halt_of(Status("hillside", None, outcome, sentence="x")) is None
+    assert halt_of(None) is None
 
 
 def test_a_simulated_site_that_is_stopped_is_said_to_be_simulated() -> None:
     for simulated in (True, False):
-        halt = halt_of(STATUS, "Ferryside Hospital", simulated=simulated)
+        halt = halt_of(STATUS)
         assert halt is not None
-        assert ("Simulated data: no real patients" in render_halt(halt)) == simulated
+        page = render_halt(halt, SiteSummary("ferryside", "Ferryside Hospital", simulated=simulated))
+        assert ("Simulated data: no real patients" in page) == simulated

@@ -18,6 +18,7 @@ from tdrop.home import Status
 from tdrop.report import (
     IndexLine,
     ReportData,
+    SiteSummary,
     halt_of,
     render_details,
     render_halt,
@@ -65,14 +66,16 @@ def pages() -> dict[str, str]:
     shown = {name: render_report(data) for name, data in cases.items()}
     shown |= {f"{name}, details": render_details(data) for name, data in cases.items() if name != "stop"}
     reason = "column 'stage' (Clinical T stage) is not in the extract"
-    halt = halt_of(
-        Status("harbour", None, "stopped", "2026-11-16T09:30:00+00:00", reason=reason), HOSTILE, letter=HOSTILE
-    )
+    halt = halt_of(Status("harbour", None, "stopped", "2026-11-16T09:30:00+00:00", reason=reason))
     assert halt is not None
     lines = [
         IndexLine(report_summary(data), "a.html", halt if name == "hostile" else None) for name, data in cases.items()
     ]
-    return {**shown, "halted": render_halt(halt), "index": render_index(lines)}
+    return {
+        **shown,
+        "halted": render_halt(halt, SiteSummary("harbour", HOSTILE), letter=HOSTILE),
+        "index": render_index(lines),
+    }
 
 
 REPORTS = ("small counts", "no labels", "12 labels", "12 labels, hidden", "hostile", "stop")

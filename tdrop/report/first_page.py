@@ -1,13 +1,15 @@
-"""Is acting on the model worth it? Natural frequencies against acting on everybody and on nobody."""
+"""What page one shows beside its sentences: is acting on the model worth it, for whom not, other sites, an example."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tdrop.base import Count, Doubles
+from tdrop.evaluate import patients_table
 from tdrop.figures import risk_bars
+from tdrop.metrics import OUTCOME_KINDS, has_spread
 from tdrop.report.data import ReportData
 from tdrop.shift import enough_to_judge_benefit
 
@@ -15,6 +17,8 @@ from tdrop.shift import enough_to_judge_benefit
 _LEVELS = tuple(np.arange(1, 61) / 100)
 #: Fewer patients make no subgroup that a first page should name.
 _SMALLEST_GROUP = 30
+#: Held-out sites on page one, at most; the details have all of them.
+_MOST_ROWS = 6
 
 
 @dataclass(frozen=True)
@@ -83,41 +87,24 @@ def weigh_worth(data: ReportData) -> Worth | None:
     By known outcomes where there are enough, else by the risks. Of a site that hides counts only bars of risks may be
     shown, as their figure shows them, so there the risks count and levels lie on the bars' edges.
     """
-    summary, evaluation = data.predictions[data.method][0], data.evaluation
-    level = data.site.decision.threshold
-    risk = summary.mean.astype(np.float64)
+    summary, level = data.predictions[data.method][0], data.site.decision.threshold
+    risk = outcome = summary.mean.astype(np.float64)
+    weight, levels = np.ones(len(risk)), np.unique([*_LEVELS, level])
+    counted: tuple[bool, Count | None, Count | None] = (False, data.evaluation.patients, None)
     if data.hide_below:
         edges, used, reviewed = risk_bars(summary, data.referrals.referred, data.hide_below)
-        bars = used + reviewed
-        if not bars.sum():
-            return None
-        lower, middle = edges[:-1], (edges[:-1] + edges[1:]) / 2
-        levels = lower[(lower > 0) & (lower < _LEVELS[-1] + 1e-9)]
+        risk, outcome, weight = edges[:-1], (edges[:-1] + edges[1:]) / 2, used + reviewed
+        levels = risk[(risk > 0) & (risk < _LEVELS[-1] + 1e-9)]
         level = float(levels[np.abs(levels - level).argmin()])
-        return _worth(lower, middle, bars, level, levels, patients=evaluation.patients)
-    known = np.isfinite(data.y) if data.y is not None else np.zeros(len(risk), dtype=np.bool_)
-    levels = np.unique([*_LEVELS, level])
-    if data.y is not None and enough_to_judge_benefit(data.y):
-        y = data.y[known].astype(np.float64)
-        each = np.ones(len(y)) if data.weight is None else np.asarray(data.weight, dtype=np.float64)[known]
-        counted = {"patients": int(known.sum()), "outcomes": int(y.sum())}
-        return _worth(risk[known], y, each, level, levels, known=True, **counted)
-    return _worth(risk, risk, np.ones(len(risk)), level, levels, patients=evaluation.patients)
-
-
-def _worth(
-    risk: Doubles,
-    outcome: Doubles,
-    weight: Doubles,
-    level: float,
-    levels: Doubles,
-    *,
-    known: bool = False,
-    patients: Count | None = None,
-    outcomes: Count | None = None,
-) -> Worth:
+    elif data.y is not None and enough_to_judge_benefit(data.y):
+        known = np.isfinite(data.y)
+        risk, outcome = risk[known], data.y[known].astype(np.float64)
+        weight = weight[known] if data.weight is None else np.asarray(data.weight, dtype=np.float64)[known]
+        counted = (True, int(known.sum()), int(outcome.sum()))
+    if not weight.sum():
+        return None
     tried = tuple(_frequencies(risk, outcome, weight, float(value)) for value in levels)
-    return Worth(known, patients, outcomes, _frequencies(risk, outcome, weight, level), tried)
+    return Worth(*counted, _frequencies(risk, outcome, weight, level), tried)
 
 
 def _frequencies(risk: Doubles, outcome: Doubles, weight: Doubles, level: float) -> Frequencies:
@@ -170,3 +157,97 @@ def find_worst_group(data: ReportData) -> WorstGroup | None:
     if worst is None or rates[worst] <= overall:
         return None
     return WorstGroup(worst, rates[worst], overall)
+
+
+@dataclass(frozen=True)
+class ForestRow:
+    """One line of the forest plot.
+
+    Attributes:
+        name: Of the site.
+        value: Its AUROC, or root mean squared error.
+        low: Lower end of the 95% interval.
+        high: Upper end.
+        patients: Behind it; None for a mean or a promise.
+        kind: "site", "mean" or "here".
+        axis: Ends of the axis.
+    """
+
+    name: str
+    value: float
+    low: float
+    high: float
+    patients: Count | None
+    kind: str
+    axis: tuple[float, float] = (0.4, 1.0)
+
+    def place(self, value: float) -> float:
+        """Where a value lies on the axis, in percent of its width."""
+        first, last = self.axis
+        return round(100 * min(max((value - first) / (last - first), 0.0), 1.0), 1)
+
+
+def forest_rows(data: ReportData) -> list[ForestRow]:
+    """The chosen method at held-out sites, their mean and what this site may expect; empty with one or two sources."""
+    forecast, first = data.forecast, OUTCOME_KINDS[data.contract.task].headline
+    expected = None if forecast is None else forecast.next_site.get(data.method, {}).get(first)
+    if forecast is None or expected is None:
+        return []
+    sites = sorted(forecast.held_out[data.method], key=lambda site: -site.value(first))
+    shown = sites if len(sites) <= _MOST_ROWS else [*sites[: _MOST_ROWS // 2], *sites[-_MOST_ROWS // 2 :]]
+    rows = [
+        ForestRow(data.source_titles.get(site.site, site.site), site.value(first), *site.ends(first), site.n, "site")
+        for site in shown
+    ]
+    around = (expected.mean - expected.tau, expected.mean + expected.tau)
+    rows.append(ForestRow(f"Mean of {len(sites)} sites", expected.mean, *around, None, "mean"))
+    answer = forecast.find(data.method, first)
+    ends = (expected.mean, expected.low, expected.high)
+    if answer is not None and answer.value is not None and answer.low is not None and answer.high is not None:
+        ends = (answer.value, answer.low, answer.high)
+    rows.append(ForestRow(data.site.title, *ends, None, "here"))
+    if first == "auroc":
+        return rows
+    axis = (min(row.low for row in rows), max(row.high for row in rows))
+    return [replace(row, axis=axis) for row in rows]
+
+
+@dataclass(frozen=True)
+class Example:
+    """One patient of the review list.
+
+    Attributes:
+        line: Where it stands in patients.csv, whose first line is its heading.
+        risk: Its risk.
+        low: Lower end of its interval, or None without one.
+        high: Upper end.
+        why: Why it is on the list.
+        moved_by: What moves its risk most; empty where that is not known.
+    """
+
+    line: int
+    risk: float
+    low: float | None
+    high: float | None
+    why: str
+    moved_by: str
+
+
+def review_example(data: ReportData) -> Example | None:
+    """Returns the first patient for review; None where nobody is, or where patients may not be shown."""
+    referrals, summary, decision = data.referrals, data.predictions[data.method][0], data.site.decision
+    rows = np.flatnonzero(referrals.referred)
+    if data.hide_below or not len(rows):
+        return None
+    row = int(rows[0])
+    table = patients_table(np.arange(len(summary.mean)), summary, decision, data.unlike, data.moved_by)
+    line = table.iloc[row]
+    spread = has_spread(summary)
+    return Example(
+        row + 2,
+        float(line["risk"]),
+        float(line["low"]) if spread else None,
+        float(line["high"]) if spread else None,
+        str(line["why"]),
+        str(line["moved_by"]) if data.moved_by is not None else "",
+    )
