@@ -178,23 +178,31 @@ class NextSite:
 
 
 def measure_held_out(
-    origins: NDArray[np.str_], y: Doubles, risk: Doubles, threshold: float, weights: Doubles | None = None
+    origins: NDArray[np.str_] | None,
+    y: Doubles,
+    predicted: Doubles,
+    threshold: float | None,
+    weights: Doubles | None = None,
+    task: Task = "binary",
 ) -> tuple[HeldOutSite, ...]:
     """How a method did at each site by fits that did not see it; sites with one kind of outcome are left out.
 
     Args:
-        origins: Site of each row (rows,).
+        origins: Site of each row (rows,); None where no whole sites were left out, and then nothing is measured.
         y: Outcomes (rows,).
-        risk: Out-of-fold risks (rows,).
-        threshold: The decision level.
+        predicted: Out-of-fold risks or values (rows,), or class probabilities (rows, K).
+        threshold: The decision level, where there is a risk to act at.
         weights: For how many patients each outcome stands (rows,); one unless given.
+        task: What is predicted.
     """
-    each = np.ones(len(y)) if weights is None else weights
-    measured = (
-        measure_site(str(site), y[own], risk[own], threshold, None if weights is None else each[own])
-        for site in np.unique(origins)
-        if (own := origins == site).any()
-    )
+    measured = []
+    for site in () if origins is None else np.unique(origins):
+        own = origins == site
+        if task == "binary" and threshold is not None:
+            each = None if weights is None else weights[own]
+            measured.append(measure_site(str(site), y[own], predicted[own], threshold, each))
+        else:
+            measured.append(measure_kind(str(site), y[own], predicted[own], task))
     return tuple(site for site in measured if site is not None)
 
 
