@@ -7,7 +7,7 @@ learned from. None needs an outcome; INPT, retained error and net benefit do.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -127,13 +127,6 @@ class Referrals:
 def has_spread(summary: Summary) -> bool:
     """Whether the samples can differ at all; one pass has no spread."""
     return summary.passes > 1
-
-
-def take_patients(summary: Summary, rows: Indices) -> Summary:
-    """Returns the summary of some patients."""
-    return replace(
-        summary, mean=summary.mean[rows], sd=summary.sd[rows], low=summary.low[:, rows], high=summary.high[:, rows]
-    )
 
 
 def expected_error(summary: Summary) -> Doubles:
