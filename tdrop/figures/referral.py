@@ -127,10 +127,10 @@ def draw_risk_coverage(
     )
 
 
-def _thinned(curve: metrics.RiskCoverage) -> tuple[Doubles, Doubles]:
+def _thinned(curve: metrics.Curve) -> tuple[Doubles, Doubles]:
     """Keeps some points of a curve."""
-    index = np.unique(np.minimum((_SHARES * len(curve.referred)).astype(int), len(curve.referred) - 1))
-    return curve.referred[index], curve.error[index]
+    index = np.unique(np.minimum((_SHARES * len(curve.x)).astype(int), len(curve.x) - 1))
+    return curve.x[index], curve.y[index]
 
 
 @styled

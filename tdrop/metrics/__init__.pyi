@@ -19,7 +19,6 @@ from .catalogue import (
 )
 from .curves import (
     Curve as Curve,
-    RiskCoverage as RiskCoverage,
     benefit_curve as benefit_curve,
     precision_recall_curve as precision_recall_curve,
     risk_coverage as risk_coverage,

@@ -156,12 +156,6 @@ def referred_by_level(summary: Summary, decision: DecisionLevels) -> Mask:
     return referred_at_level(summary.mean, high, decision.risk_level)
 
 
-def referred_by_capacity(summary: Summary, decision: DecisionLevels) -> Mask:
-    """Returns who falls in the capacity share (rows,)."""
-    count = capacity_count(len(summary.mean), decision.capacity)
-    return highest(capacity_score(summary, decision), count)
-
-
 def refer(summary: Summary, decision: DecisionLevels, unlike: Mask | None = None) -> Referrals:
     """Finds who is referred, and why.
 
@@ -173,17 +167,17 @@ def refer(summary: Summary, decision: DecisionLevels, unlike: Mask | None = None
         decision: What the site decides by.
         unlike: Who is unlike anyone the model learned from (rows,); nobody where that is not known.
     """
-    rows = len(summary.mean)
+    rows, score = len(summary.mean), np.asarray(capacity_score(summary, decision), dtype=np.float64)
+    count = capacity_count(rows, decision.capacity)
     reasons = (
         referred_by_level(summary, decision),
-        referred_by_capacity(summary, decision),
+        highest(score, count),
         np.zeros(rows, dtype=np.bool_) if unlike is None else np.asarray(unlike, dtype=np.bool_),
     )
     number = np.sum(reasons, axis=0)
     referred = number > 0
     if getattr(decision, "within_capacity", False):
-        order = ascending(-number, -np.asarray(capacity_score(summary, decision), dtype=np.float64))
         listed = np.zeros(rows, dtype=np.bool_)
-        listed[order[: capacity_count(rows, decision.capacity)]] = True
+        listed[ascending(-number, -score)[:count]] = True
         referred &= listed
     return Referrals(*reasons, np.asarray(referred, dtype=np.bool_))

@@ -33,7 +33,7 @@ def score(method, losses, *, has_samples=True, weights=None, plain=0.3):
     collected = Losses.collect(np.asarray(losses, dtype=float), weights)
     n = len(losses)
     picked = Trial(method, {}, matched_log_loss=collected.mean, matched_n=n, matched_losses=collected)
-    folds = FoldScore(method, collected.mean, collected.standard_error, plain, n, n, 3, collected)
+    folds = FoldScore(method, collected, plain, n, n)
     return Score(method, has_samples, picked, folds)
 
 
