@@ -51,4 +51,3 @@ from .sites import (
     measure_kind as measure_kind,
     measure_site as measure_site,
 )
-from .split import DropSplit as DropSplit, split_drop as split_drop
