@@ -96,7 +96,8 @@ class Scale:
         """
         after, variance = self._after(rows)
         allowed = np.maximum(BALANCED_BELOW, np.minimum(np.abs(self.before), np.abs(self.before_overlap)) / 2)
-        excess = np.where(np.isfinite(after) & np.isfinite(self.before_overlap), np.abs(after) - allowed, np.inf)
+        measured = np.isfinite(after) & np.isfinite(self.before_overlap)
+        excess = np.subtract(np.abs(after), allowed, out=np.full(len(after), np.inf), where=measured)
         beyond = np.abs(np.log(variance)) - np.maximum(np.log(VARIANCE_RATIO), np.abs(np.log(self.variance_before)) / 2)
         known = np.where(np.isfinite(beyond), beyond, -np.inf)
         return float(np.maximum(excess, known).max(initial=-np.inf))
