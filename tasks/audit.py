@@ -1,4 +1,4 @@
-"""When outcomes come: they are remembered, and compared with what was sealed."""
+"""When outcomes come: they are remembered, compared with what was sealed, and a drop is split into its parts."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
 
-from tasks.evidence import list_promises, load_evidence
+from tasks.evidence import list_promises, load_evidence, site_propensity
 from tasks.labels import OUTCOMES, KnownLabels, LabelList, read_list
 from tasks.run import Run
-from tdrop.base import DataError, Method, read_record, write_record
+from tdrop.base import DataError, Method, Task, read_arrays, read_record, write_record
 from tdrop.evaluate import (
     ALL,
     Evaluation,
@@ -29,6 +29,7 @@ from tdrop.evaluate import (
 from tdrop.forecast import (
     REHEARSAL,
     Drawn,
+    DropSplit,
     Evidence,
     Forecast,
     LedgerEntry,
@@ -42,9 +43,11 @@ from tdrop.forecast import (
     estimate_from_list,
     find_forecast,
     read_ledger,
+    split_drop,
 )
-from tdrop.home import FORECAST, Place, Ref, Store, load_pair, now
+from tdrop.home import FORECAST, RISKS, Place, Ref, Store, load_pair, now
 from tdrop.methods import build
+from tdrop.metrics import per_row_log_loss, per_row_loss
 from tdrop.shift import judge_known_outcomes
 
 LEDGER = "ledger.jsonl"
@@ -115,6 +118,7 @@ class Audit:
         off_list: Known outcomes of patients who were not on the list and are left out of its numbers.
         observations: Every sealed number beside the observed one.
         measured: The chosen method's numbers from the list, weighed by how patients came on it.
+        split: Why the chosen method's loss changed, where both kinds of outcome are known.
         sets: Prediction sets with their coverage.
         ladder: What these outcomes can do, from an intercept to a model of the site's own.
         support: Where the patients or the outcomes say stop, what recalibrated risks are worth by these outcomes.
@@ -128,6 +132,7 @@ class Audit:
     off_list: int
     observations: tuple[Observation, ...]
     measured: tuple[Measured, ...]
+    split: DropSplit | None
     sets: tuple[SetSummary, ...]
     ladder: Ladder | None = None
     support: OutcomeSupport | None = None
@@ -157,7 +162,9 @@ def audit_forecast(place: Place, run: Run, evaluation: Ref) -> Ref | None:
     return ref
 
 
-def _audit_kind(run: Run, evaluation: Evaluation, y: NDArray[Any], listed: LabelList | None) -> Audit:
+def _audit_kind(
+    place: Place, run: Run, evaluation: Evaluation, y: NDArray[Any], listed: LabelList | None, task: Task
+) -> Audit:
     """The audit of several classes or of a continuous outcome, whose list is a plain random draw."""
     assert run.stages.forecast is not None
     expected = read_record(Forecast, run.stages.forecast.path / FORECAST)
@@ -170,15 +177,29 @@ def _audit_kind(run: Run, evaluation: Evaluation, y: NDArray[Any], listed: Label
         off_list=0,
         observations=observe(expected, evaluation, run.chosen, ()),
         measured=(),
+        split=_split_kind(place, run, y, task) if run.chosen in run.folds else None,
         sets=(),
     )
+
+
+def _split_kind(place: Place, run: Run, y: NDArray[Any], task: Task) -> DropSplit | None:
+    """Why the loss changed: the log loss, or the squared error as a share of the outcome's variance at the source."""
+    rows = np.flatnonzero(np.isfinite(y))
+    fitted = site_propensity(place, run.stages.encoded)
+    kept, risks = read_arrays(run.folds[run.chosen].path / RISKS), run.predictions.mean
+    scale = float(kept["y"].std()) or 1.0
+    losses = per_row_loss(kept["y"], kept["risk"], task, scale), per_row_loss(y[rows], risks[rows], task, scale)
+    chance = fitted.source[kept["rows"]], fitted.target[rows]
+    name = "log_loss" if task == "classes" else "squared_error"
+    return split_drop(losses, chance, loss=name, rows=(len(fitted.source), len(fitted.target)))
 
 
 def _audit(place: Place, run: Run, evaluation: Evaluation, labels: KnownLabels, listed: LabelList | None) -> Audit:
     assert run.stages.forecast is not None
     y = labels.y
-    if place.resolve(run.site).contract.task != "binary":
-        return _audit_kind(run, evaluation, y, listed)
+    task = place.resolve(run.site).contract.task
+    if task != "binary":
+        return _audit_kind(place, run, evaluation, y, listed, task)
     expected = read_record(Forecast, run.stages.forecast.path / FORECAST)
     folds = run.folds
     evidence = load_evidence(run.stages.encoded, folds, run.trained.fits)
@@ -200,6 +221,7 @@ def _audit(place: Place, run: Run, evaluation: Evaluation, labels: KnownLabels, 
         off_list=0 if known is None else counted - len(known.rows),
         observations=observe(expected, evaluation, own.method, measured),
         measured=measured,
+        split=_split(place, run, own, labels, known),
         sets=list_promises(place, run.stages.encoded, folds, evidence, y, labels.weight),
         ladder=_ladder(place, run, own, labels),
         support=find_support(place, run, labels, expected.threshold or 0.0),
@@ -296,6 +318,22 @@ def observe(
         if observation is not None:
             observations.append(observation)
     return tuple(observations)
+
+
+def _split(place: Place, run: Run, own: Evidence, labels: KnownLabels, known: ListOutcomes | None) -> DropSplit | None:
+    """Why the log loss changed; None where only one kind of outcome is known."""
+    y = labels.y
+    rows = np.flatnonzero(np.isfinite(y)) if known is None else known.rows
+    if len(np.unique(y[rows])) < 2:
+        return None
+    fitted = site_propensity(place, run.stages.encoded)
+    kept = read_arrays(run.folds[own.method].path / RISKS)
+    chance = fitted.source[kept["rows"]], fitted.target[rows]
+    losses = per_row_log_loss(own.y, own.source), per_row_log_loss(y[rows], own.target[rows])
+    sizes = len(fitted.source), len(fitted.target)
+    each = None if labels.weight is None else labels.weight[rows]
+    weights = each if known is None else 1 / known.probability
+    return split_drop(losses, chance, weights=weights, source_weights=own.stands_for, rows=sizes)
 
 
 def _answer(place: Place, run: Run, evaluation: Ref, audit: Audit) -> None:

@@ -51,3 +51,4 @@ from .sites import (
     measure_kind as measure_kind,
     measure_site as measure_site,
 )
+from .split import DropSplit as DropSplit, split_drop as split_drop

@@ -154,6 +154,7 @@ def test_the_numbers_are_scikit_learns(audited):
     audit = json.loads((latest / "audit.json").read_text())
     seen = {one["quantity"] for one in audit["observations"]}
     assert {"classes": {"error_rate", "auroc", "log_loss"}, "continuous": {"mae", "rmse"}}[kind] <= seen
+    assert audit["split"]["source"] > 0
 
 
 @pytest.mark.parametrize("kind", ["classes", "continuous"])

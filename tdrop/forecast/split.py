@@ -1,0 +1,133 @@
+"""Why it dropped: different patients, or different outcomes for the same patients (Cai, Namkoong, Yadlowsky 2023).
+
+With P the source, Q the target and S the population they share (density proportional to p q / (p + q)), and R_P, R_Q
+the mean loss given a patient's features at each site:
+
+    Loss(Q) - Loss(P) = [E_S R_P - E_P R_P]     patients: from the source's to the shared ones
+                      + [E_S R_Q - E_S R_P]     outcomes: the same patients, another site
+                      + [E_Q R_Q - E_S R_Q]     patients: from the shared to the target's
+
+Source rows are shared with weight P(target | x), target rows with P(source | x), at equal priors: both bounded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tdrop.base import DataError, Doubles
+from tdrop.metrics import count_blocks, percentile_interval
+
+SPLIT_RESAMPLES = 500
+
+
+@dataclass(frozen=True)
+class DropPart:
+    """One part of a change in loss, with its interval over both sites' patients."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class DropSplit:
+    """A change in loss from source to target, in parts that add up to it.
+
+    Attributes:
+        loss: Which loss.
+        source: Mean loss at the source, out of fold.
+        target: Mean loss at the target.
+        patients: The part due to different patients, both steps together.
+        outcomes: The part due to different outcomes for the same patients.
+        towards_shared: First step of `patients`.
+        from_shared: Second step of `patients`.
+        source_rows: Source rows behind it.
+        target_rows: Target rows behind it.
+    """
+
+    loss: str
+    source: float
+    target: float
+    patients: DropPart
+    outcomes: DropPart
+    towards_shared: float
+    from_shared: float
+    source_rows: int
+    target_rows: int
+
+
+def split_drop(
+    losses: tuple[NDArray[Any], NDArray[Any]],
+    target_chance: tuple[NDArray[Any], NDArray[Any]],
+    *,
+    loss: str = "log_loss",
+    weights: NDArray[Any] | None = None,
+    source_weights: NDArray[Any] | None = None,
+    rows: tuple[int, int] | None = None,
+    resamples: int = SPLIT_RESAMPLES,
+    seed: int = 0,
+) -> DropSplit:
+    """Splits the change in mean loss.
+
+    Args:
+        losses: Loss of each source row (out of fold) and of each target row with a known outcome.
+        target_chance: P(target | x) of the same rows, cross-fitted on the sites as they are.
+        loss: Its name.
+        weights: What each target row stands for (target rows,), where a list was drawn or patients left early.
+        source_weights: The same of the source rows (source rows,).
+        rows: Patients of source and target behind `target_chance`; by default as many as there are losses.
+        resamples: Draws of both sites' patients.
+        seed: Of the draws.
+    """
+    sizes = rows or (len(losses[0]), len(losses[1]))
+    sides = [np.asarray(one, dtype=np.float64) for one in losses]
+    if not min(map(len, sides)) or any(len(a) != len(b) for a, b in zip(sides, target_chance, strict=True)):
+        raise DataError(f"a drop is split over rows of both sites; got {len(sides[0]):,} and {len(sides[1]):,} losses")
+    chance = [_equal_priors(one, sizes) for one in target_chance]
+    design = [
+        np.ones(len(side)) if each is None else np.asarray(each, dtype=np.float64)
+        for side, each in zip(sides, (source_weights, weights), strict=True)
+    ]
+    base, shared = tuple(design), (design[0] * chance[0], design[1] * (1 - chance[1]))
+    point = _steps(sides, base, shared, (np.ones((1, len(sides[0]))), np.ones((1, len(sides[1])))))[:, 0]
+    blocks = zip(
+        count_blocks(len(sides[0]), resamples, seed), count_blocks(len(sides[1]), resamples, seed + 1), strict=True
+    )
+    drawn = np.concatenate([_steps(sides, base, shared, block) for block in blocks], axis=1)
+    return DropSplit(
+        loss=loss,
+        source=float(point[3]),
+        target=float(point[4]),
+        patients=_part(point[0] + point[2], drawn[0] + drawn[2]),
+        outcomes=_part(point[1], drawn[1]),
+        towards_shared=float(point[0]),
+        from_shared=float(point[2]),
+        source_rows=len(sides[0]),
+        target_rows=len(sides[1]),
+    )
+
+
+def _equal_priors(chance: NDArray[Any], sizes: tuple[int, int]) -> Doubles:
+    """P(target | x) if as many patients had come from each site."""
+    p = np.clip(np.asarray(chance, dtype=np.float64), 1e-12, 1 - 1e-12)
+    odds = p / (1 - p) * sizes[0] / sizes[1]
+    return np.asarray(odds / (1 + odds), dtype=np.float64)
+
+
+def _steps(sides: Any, base: Any, shared: Any, counts: Any) -> Doubles:
+    """The three steps and the two mean losses of each resample (5, resamples)."""
+    means = []
+    for weights in (base, shared):
+        for side in (0, 1):
+            drawn = counts[side] * weights[side]
+            means.append(drawn @ sides[side] / drawn.sum(axis=1))
+    source, target, shared_source, shared_target = means
+    return np.stack([shared_source - source, shared_target - shared_source, target - shared_target, source, target])
+
+
+def _part(value: float, drawn: Doubles) -> DropPart:
+    return DropPart(float(value), *percentile_interval(drawn))
