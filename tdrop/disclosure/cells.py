@@ -247,6 +247,7 @@ RULES: Mapping[str, Mapping[str, Sequence[str]]] = {
         "shorter": ("log_loss_with", "log_loss_without", "standard_error", "auroc_with", "auroc_without"),
     },
     "DomainAuroc": {"count": ("rows_fitted",), "grid": ("value", "low", "high", "log_loss")},
+    "PermutationTest": {"count": ("source_rows", "target_rows"), "grid": ("statistic", "p_value")},
     # What chance allows is known from the other numbers.
     "Ground": {"count": ("count", "of", "expected"), "stays": ("low", "high")},
     "MovedGroup": {"count": ("n",), "shorter": ("likeness", "before", "after", "moved")},

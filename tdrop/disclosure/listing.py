@@ -35,6 +35,9 @@ PUBLISHED: Mapping[str, Mapping[str, str]] = {
             for where in ("domain_auroc", "aurocs[]")
             for name in ("value", "low", "high", "log_loss")
         },
+        **dict.fromkeys(("permutation.source_rows", "permutation.target_rows"), "count"),
+        **dict.fromkeys(("permutation.statistic", "permutation.p_value"), "grid"),
+        "permutation.permutations": "design",
         **dict.fromkeys(("propensity.source[]", "propensity.target[]"), "count"),
         **dict.fromkeys(("features[].density.source[]", "features[].density.target[]"), "count"),
         **dict.fromkeys(("propensity.edges[]", "features[].density.edges[]"), "design"),

@@ -46,6 +46,7 @@ def disclose_shift(shift: Shift, policy: Policy) -> Shift:
         target_rows=shown_count(shift.target_rows, threshold),
         domain_auroc=None if shift.domain_auroc is None else by_rule(shift.domain_auroc, threshold, min(rows)),
         aurocs=tuple(by_rule(item, threshold, min(rows)) for item in shift.aurocs),
+        permutation=None if shift.permutation is None else by_rule(shift.permutation, threshold, min(rows)),
         weights_effective_n=None if effective is None else coarse(effective, threshold),
         weights_capped_share=_share(shift.weights_capped_share, rows[0], threshold),
         outside_overlap=_share(shift.outside_overlap, rows[1], threshold),

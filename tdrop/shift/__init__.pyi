@@ -11,7 +11,9 @@ from .differences import (
     Density as Density,
     Driver as Driver,
     FeatureShift as FeatureShift,
+    PermutationTest as PermutationTest,
     compare_features as compare_features,
+    permutation_test as permutation_test,
 )
 from .estimate import Shift as Shift, estimate_shift as estimate_shift
 from .matching import (

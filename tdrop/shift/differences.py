@@ -1,4 +1,4 @@
-"""How source and target differ: feature by feature, and which columns tell them apart (drivers).
+"""How source and target differ: feature by feature, and jointly (permutation test, drivers).
 
 One rule for every kind of feature: the standardised mean difference is (target mean - source mean)
 / sqrt((source variance + target variance) / 2); a binary feature, also a level of a categorical one,
@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 from scipy.stats import wasserstein_distance
 from threadpoolctl import threadpool_limits
 
@@ -24,6 +26,9 @@ from tdrop.shift.overlap import Kind
 MOST_VALUES = 12
 #: Bins of a histogram, about; their width is rounded to 1, 2 or 5 times a power of ten.
 HISTOGRAM_BINS = 30
+#: Rows per site of the permutation test; its cost grows with their square.
+PERMUTATION_ROWS = 1_000
+PERMUTATIONS = 499
 #: Rows behind the driver table: half to fit, half to measure.
 DRIVER_ROWS = 20_000
 DRIVER_REPEATS = 3
@@ -235,6 +240,25 @@ def _round_step(width: float) -> float:
 
 
 @dataclass(frozen=True)
+class PermutationTest:
+    """Energy distance between the sites against that of shuffled sites.
+
+    Attributes:
+        statistic: Energy distance of the standardised features.
+        p_value: Share of shuffles at least as far apart, the observed one counted.
+        permutations: How many shuffles.
+        source_rows: Source rows used.
+        target_rows: Target rows used.
+    """
+
+    statistic: float
+    p_value: float
+    permutations: int
+    source_rows: Count
+    target_rows: Count
+
+
+@dataclass(frozen=True)
 class Driver:
     """How much one column contributes to telling target from source.
 
@@ -249,6 +273,48 @@ class Driver:
     auroc_drop: float
     largest_smd: float | None
     distance: float | None
+
+
+def permutation_test(source: Cohort, target: Cohort, *, seed: int) -> PermutationTest:
+    """Tests "same patients" by shuffling who belongs to which site.
+
+    The statistic is the energy distance 2 E|x - x'| - E|x - x2| - E|x' - x2'| of a seeded subsample;
+    all distances are computed once and every shuffle is a column of one matrix product.
+    """
+    generator = np.random.default_rng([seed, 2])
+    sides = [_draw(cohort, generator) for cohort in (source, target)]
+    X, is_target = stack(*sides)
+    distances = cdist(X, X).astype(np.float32)
+    labels = np.stack([is_target] + [generator.permutation(is_target) for _ in range(PERMUTATIONS)], axis=1)
+    with threadpool_limits(1):
+        energy = _energy(distances, labels)
+    at_least = int((energy[1:] >= energy[0] - 1e-6).sum())
+    return PermutationTest(
+        statistic=float(energy[0]),
+        p_value=(1 + at_least) / (1 + PERMUTATIONS),
+        permutations=PERMUTATIONS,
+        source_rows=len(sides[0]),
+        target_rows=len(sides[1]),
+    )
+
+
+def _draw(cohort: Cohort, generator: np.random.Generator) -> Cohort:
+    if len(cohort) <= PERMUTATION_ROWS:
+        return cohort
+    return cohort.take(np.sort(generator.choice(len(cohort), PERMUTATION_ROWS, replace=False)))
+
+
+def _energy(distances: NDArray[np.float32], labels: Mask) -> Doubles:
+    """Energy distances (shuffles,) of labels (rows, shuffles)."""
+    inside = labels.astype(np.float32)
+    outside = 1 - inside
+    reach = distances @ inside  # (rows, shuffles): sum of distances to the target rows
+    targets, sources = inside.sum(axis=0), outside.sum(axis=0)
+    between = (outside * reach).sum(axis=0, dtype=np.float64)
+    within_target = (inside * reach).sum(axis=0, dtype=np.float64)
+    within_source = float(distances.sum(dtype=np.float64)) - 2 * between - within_target
+    energy: Doubles = 2 * between / (targets * sources) - within_target / targets**2 - within_source / sources**2
+    return energy
 
 
 def rank_drivers(

@@ -14,7 +14,9 @@ from tdrop.shift.differences import (
     Density,
     Driver,
     FeatureShift,
+    PermutationTest,
     compare_features,
+    permutation_test,
     rank_drivers,
 )
 from tdrop.shift.overlap import WEIGHT_CAP, DomainAuroc, Propensity, density_ratio_weights
@@ -39,6 +41,7 @@ class Shift:
         verdict: "go", "caution", "stop" or "too few to say".
         domain_auroc: The cross-fitted AUROC of the propensity; None when none can be fitted.
         aurocs: Those of all classifiers that were compared, simplest first.
+        permutation: Two-sample test; it informs and never decides.
         weights_effective_n: Effective size of the source under density-ratio weights; small without overlap.
         weights_capped_share: Share of source rows whose weight reached the cap.
         outside_overlap: Share of target patients with hardly any source patient like them.
@@ -56,6 +59,7 @@ class Shift:
     verdict: Verdict
     domain_auroc: DomainAuroc | None
     aurocs: tuple[DomainAuroc, ...]
+    permutation: PermutationTest | None
     weights_effective_n: float | None
     weights_capped_share: float | None
     outside_overlap: float | None
@@ -125,6 +129,7 @@ def estimate_shift(source: Cohort, target: Cohort, *, seed: int = 0, fitted: Pro
     features = compare_features(source, target)
     if fitted is None and min(len(source), len(target)) >= 2:
         fitted = propensity(source, target, seed=seed)
+    test = None if fitted is None else permutation_test(source, target, seed=seed)
     auroc = None if fitted is None else fitted.auroc
     outside = None if fitted is None else fitted.outside
     verdict = judge_shift(auroc, outside)
@@ -137,6 +142,7 @@ def estimate_shift(source: Cohort, target: Cohort, *, seed: int = 0, fitted: Pro
         verdict=verdict,
         domain_auroc=auroc,
         aurocs=() if fitted is None else fitted.candidates,
+        permutation=test,
         weights_effective_n=None if fitted is None else fitted.effective_n,
         weights_capped_share=None if fitted is None else _capped_share(fitted),
         outside_overlap=outside,

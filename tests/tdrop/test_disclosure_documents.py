@@ -73,7 +73,7 @@ def make_shift(**changes: Any) -> Shift:
     ]
     shift = Shift(
         source="a", target="b", source_rows=1000, target_rows=400, verdict="go", domain_auroc=None, aurocs=(),
-        weights_effective_n=None, weights_capped_share=0.2, outside_overlap=3 / 400, propensity=None,
+        permutation=None, weights_effective_n=None, weights_capped_share=0.2, outside_overlap=3 / 400, propensity=None,
         features=tuple(features), drivers=(Driver("stage", 0.1, 0.2, 0.1),),
     )  # fmt: skip
     return replace(shift, **changes)
@@ -188,6 +188,7 @@ def with_few(data: Any, few: int) -> Any:
         shift=replace(
             data.shift, source_rows=few, target_rows=few, outside_overlap=few / 300, grounds=tuple(grounds),
             aurocs=tuple(replace(one, rows_fitted=few) for one in data.shift.aurocs),
+            permutation=replace(data.shift.permutation, source_rows=few, target_rows=few),
         ),
         evaluation=replace(data.evaluation, outcomes=few, rows=tuple(rows)),
         previous=SiteSummary("a", "A", patients=few, referred=few, labelled=few, method="ensemble",

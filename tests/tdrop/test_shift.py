@@ -22,6 +22,7 @@ from tdrop.shift import (
     estimate_shift,
     judge_shift,
     match,
+    permutation_test,
     propensity,
     unlike_newcomers,
 )
@@ -73,13 +74,15 @@ def test_no_overlap_says_stop(rows):
     assert shift.verdict == "stop"
     assert shift.outside_overlap > 0.9
     assert shift.drivers[0].column == "x0"
+    assert shift.permutation.p_value == 1 / 500
 
 
-def test_a_tiny_difference_in_a_huge_sample_is_certain_and_still_go():
+def test_a_tiny_difference_in_a_huge_sample_is_significant_and_still_go():
     source, target = scenarios.no_shift(30_000, seed=0)
     target = replace(target, X=target.X + 0.15)
     shift = estimate_shift(source, target)
     assert shift.domain_auroc.low > 0.55
+    assert shift.permutation.p_value < 0.05
     assert shift.verdict == "go"
 
 
@@ -137,6 +140,12 @@ def test_densities_count_everybody_on_common_edges():
     assert sum(shift.propensity.target) == 700
     grade = next(feature for feature in shift.features if feature.feature == "grade_group")
     assert grade.density.source == tuple(np.bincount(source.X[:, 2].astype(int))[1:])
+
+
+def test_permutation_p_values_are_uniform_without_a_shift():
+    p_values = [permutation_test(*scenarios.no_shift(60, seed=10 * seed), seed=seed).p_value for seed in range(60)]
+    assert 0.35 < np.mean(p_values) < 0.65
+    assert np.mean(np.array(p_values) <= 0.1) < 0.25
 
 
 def test_weights_turn_the_source_into_the_target():
