@@ -102,7 +102,7 @@ def concordant_pairs(y: NDArray[Any], risk: NDArray[Any], score: NDArray[Any]) -
 def measure_fit(outcomes: Doubles, summary: Summary) -> dict[str, float | None]:
     """By measure, what one fit does on the target's patients of known outcome."""
     known = np.isfinite(outcomes)
-    y, summary = outcomes[known], metrics.take_patients(summary, np.flatnonzero(known))
+    y, summary = outcomes[known], summary.take(np.flatnonzero(known))
     wrong = misclassified(y, summary.mean)
     low, high = summary.interval()
     calibration = metrics.CalibrationError.measure(y, summary.mean)

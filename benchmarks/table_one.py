@@ -26,7 +26,6 @@ from tdrop.base import Summary
 from tdrop.contracts import Decision
 from tdrop.evaluate import Evaluation, evaluate_methods
 from tdrop.methods import method_names
-from tdrop.metrics import take_patients
 
 _SIMULATED = (
     "All patients are simulated (PREDICT Prostate's published risk, covariates from published figures); one draw of "
@@ -103,7 +102,7 @@ def evaluate_problem(problem: Problem, sides: Sides, trained: Trained, plan: Pla
 
 def _known(sides: Sides, summaries: Sequence[Summary]) -> list[Summary]:
     """The same summaries of the patients whose outcome is known."""
-    return [take_patients(summary, np.flatnonzero(np.isfinite(sides.outcomes))) for summary in summaries]
+    return [summary.take(np.flatnonzero(np.isfinite(sides.outcomes))) for summary in summaries]
 
 
 def errors_left(sides: Sides, trained: Trained) -> dict[str, float | None]:

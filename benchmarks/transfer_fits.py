@@ -187,7 +187,7 @@ def _open(own: _Tuned, sides: Sides, made: Forecast) -> Scored:
     return Scored(
         candidate=score.has_samples,
         matched_validation=score.trial.matched_log_loss if score.trial else None,
-        importance_weighted=score.folds.log_loss if score.folds else None,
+        importance_weighted=score.folds.losses.mean if score.folds else None,
         auroc=auroc(y, risk) or 0.5,
         log_loss=float(per_row_log_loss(y, risk).mean()),
         log_loss_tempered=float(per_row_log_loss(y, tempered).mean()),

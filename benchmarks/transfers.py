@@ -39,9 +39,9 @@ from benchmarks.transfer_fits import (
     measure_tuned,
 )
 from benchmarks.units import Options, run_units
-from tdrop.base import Doubles, UsageError, did_you_mean
+from tdrop.base import INTERVAL_LEVEL, Doubles, UsageError, did_you_mean
 from tdrop.choose import DEFAULT_CRITERION
-from tdrop.forecast import ESTIMATORS, QUANTITIES, binomial_interval, fit_tau
+from tdrop.forecast import ESTIMATORS, QUANTITIES, binomial_interval
 from tdrop.methods import label, method_names
 
 #: Trials per method: choosing between methods is less sensitive to them than the methods themselves.
@@ -301,6 +301,24 @@ def misses(tuned: Tuned, quantity: int, without: Key | None = None) -> tuple[lis
     kept = [own.scores.values() for key, own in tuned.items() if key != without]
     errors = [np.array([one.observed[quantity] - one.forecast[quantity] for one in own]) for own in kept]
     return errors, [np.array([one.spread[quantity] for one in own]) for own in kept]
+
+
+def fit_tau(errors: Sequence[Doubles], sampling: Sequence[Doubles], level: float = INTERVAL_LEVEL) -> float:
+    """The smallest tau whose intervals cover a share `level` of what was observed; every pair of sites counts alike.
+
+    Args:
+        errors: For each pair, observed minus forecast of its methods (methods,).
+        sampling: The standard deviations behind them (methods,).
+        level: Of the intervals.
+    """
+    reach = float(norm.ppf((1 + level) / 2))
+    flat = np.concatenate([np.asarray(one, dtype=np.float64) for one in errors])
+    spread = np.concatenate([np.asarray(one, dtype=np.float64) for one in sampling])
+    share: Doubles = np.concatenate([np.full(len(one), 1 / len(one)) for one in errors]) / len(errors)
+    needed = np.sqrt(np.maximum(0.0, (flat / reach) ** 2 - spread**2))
+    order = np.argsort(needed)
+    place = int(np.searchsorted(np.cumsum(share[order]), level - 1e-9))
+    return float(needed[order][min(place, len(order) - 1)])
 
 
 def _interval_row(tuned: Tuned, quantity: int) -> Row:

@@ -39,7 +39,7 @@ from tdrop.forecast import (
 )
 from tdrop.home import FORECAST, Place, now, prepare_environment, write_private
 from tdrop.methods import have_samples
-from tdrop.metrics import METRICS, OUTCOME_KINDS
+from tdrop.metrics import OUTCOME_KINDS
 from tdrop.report import render_rehearsal
 
 #: Fewest labelled sites of a rehearsal: one plays, one teaches.
@@ -189,7 +189,7 @@ def _open_outcomes(place: Place, site: Site, task: Task) -> RehearsedSite | None
         return None
     losses = [loss for method in measured if (loss := evaluation.value(method, "log_loss")) is not None]
     expected, low, high = _expected(folder, chosen, first)
-    pick = max if METRICS[first].better == "higher" else min
+    pick = max if first == "auroc" else min
     best = pick(measured, key=lambda method: measured[method])
     return RehearsedSite(
         site=site.name,

@@ -21,7 +21,6 @@ from tasks.evidence import (
     fitted_propensity,
     list_promises,
     load_evidence,
-    load_kind_evidence,
     load_predictions,
     unlike_patients,
 )
@@ -30,7 +29,7 @@ from tdrop.base import DataError, LeakError, write_json, write_record
 from tdrop.choose import Choice, Criterion, FoldScore, Score, Trial, make_choice
 from tdrop.data import CensoringModel, subgroups_of
 from tdrop.evaluate import evaluate_methods
-from tdrop.forecast import Forecast, forecast_kinds, forecast_methods, measure_influence
+from tdrop.forecast import Forecast, forecast_methods, measure_influence
 from tdrop.home import (
     FORECAST,
     FRAME,
@@ -115,12 +114,11 @@ def forecast_site(
     threshold = site.site.decision.threshold
 
     def build(folder: Path) -> None:
-        if site.contract.task != "binary":
-            others = load_kind_evidence(encoded, with_risks)
-            write_record(folder / FORECAST, compute(forecast_kinds, site.name, others, site.contract.task, seed=SEED))
-            return
         evidence = load_evidence(encoded, with_risks, fits)
-        expected = compute(forecast_methods, site.name, evidence, threshold, seed=SEED)
+        expected = compute(forecast_methods, site.name, evidence, threshold, task=site.contract.task, seed=SEED)
+        if site.contract.task != "binary":
+            write_record(folder / FORECAST, expected)
+            return
         influence = compute(measure_influence, *load_pair(encoded.path))
         write_record(folder / FORECAST, replace(expected, influence=influence))
         write_record(folder / SETS, list_promises(site.place, encoded, with_risks, evidence))

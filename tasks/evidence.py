@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdrop.base import DataError, Doubles, Mask, Summary, read_arrays
-from tdrop.forecast import Evidence, KindEvidence, SetSummary, reference_risk, summarise_sets, true_risk
+from tdrop.forecast import Evidence, SetSummary, reference_risk, summarise_sets, true_risk
 from tdrop.home import (
     PREDICTIONS,
     PROPENSITY,
@@ -37,32 +37,18 @@ def load_evidence(encoded: Ref, folds: Mapping[str, Ref], fits: Mapping[str, Seq
     source, target = load_pair(encoded.path)
     evidence = []
     for method, ref in folds.items():
-        risk = load_summary(fits[method][0].path / PREDICTIONS).mean.astype(np.float64)
         arrays = read_arrays(ref.path / RISKS)
-        persons = None if source.persons is None else source.persons[arrays["rows"]]
-        given = (arrays["risk"], arrays["y"], arrays["weights"], risk)
+        rows, predicted = arrays["rows"], load_summary(fits[method][0].path / PREDICTIONS).mean
         evidence.append(
             Evidence(
-                *(method, *given),
-                persons=persons,
+                *(method, arrays["risk"], arrays["y"], arrays["weights"], predicted.astype(np.float64)),
+                persons=None if source.persons is None else source.persons[rows],
                 target_persons=target.persons,
                 origins=arrays.get("origins"),
                 stands_for=arrays.get("stands_for"),
+                features=(source.X[rows], target.X) if source.task == "regression" else None,
             )
         )
-    return evidence
-
-
-def load_kind_evidence(encoded: Ref, folds: Mapping[str, Ref]) -> list[KindEvidence]:
-    """What a forecast may see of every method, of several classes or of a continuous outcome."""
-    source, target = load_pair(encoded.path)
-    evidence = []
-    for method, ref in folds.items():
-        arrays = read_arrays(ref.path / RISKS)
-        rows = arrays["rows"]
-        persons = None if source.persons is None else source.persons[rows]
-        given = (arrays["risk"], arrays["y"].astype(np.float64), arrays["weights"], source.X[rows], target.X)
-        evidence.append(KindEvidence(method, *given, persons=persons, origins=arrays.get("origins")))
     return evidence
 
 

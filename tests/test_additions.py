@@ -49,7 +49,7 @@ METHOD = NaiveBayes
 '''
 METRIC = '''
 
-@metric("Absolute error", "Mean distance of risk and outcome.", better="lower", views=("scores",), recorded=True)
+@metric("Absolute error", "Mean distance of risk and outcome.", views=("scores",), recorded=True)
 def _absolute_error(patients: Patients) -> Mean:
     """mean of |risk - outcome|"""
     return Mean(np.abs(patients.risk - patients.y))

@@ -61,23 +61,17 @@ class FoldScore:
 
     Attributes:
         method: Name of the method.
-        log_loss: Weighted mean; None where there is none.
-        standard_error: Of that mean.
+        losses: Weighted mean, its standard error, and sums by block to compare methods patient by patient.
         plain_log_loss: Unweighted mean, for comparison.
         n: Source rows scored.
         effective_n: Equally weighted rows that say as much about the target.
-        folds: Number of folds.
-        losses: Sums by block, to compare methods patient by patient.
     """
 
     method: str
-    log_loss: float | None
-    standard_error: float | None
-    plain_log_loss: float | None
+    losses: Losses
+    plain_log_loss: float
     n: int
     effective_n: float
-    folds: int
-    losses: Losses | None = None
 
 
 def weigh_out_of_fold(
@@ -102,16 +96,12 @@ def weigh_out_of_fold(
     persons = None if source.persons is None else source.persons[risks.rows]
     own = None if source.weight is None else source.weight[risks.rows].astype(np.float64)
     each = weights[risks.rows] if own is None else weights[risks.rows] * own
-    collected = Losses.collect(losses, each, persons)
     return FoldScore(
         method=method,
-        log_loss=collected.mean,
-        standard_error=collected.standard_error,
+        losses=Losses.collect(losses, each, persons),
         plain_log_loss=float(np.average(losses, weights=own)),
         n=len(risks),
         effective_n=coverage * effective_n(each),
-        folds=len(np.unique(risks.fold)),
-        losses=collected,
     )
 
 
@@ -265,7 +255,7 @@ def _describe(score: Score, scored: Mapping[str, Losses], best: str, criterion: 
         behind_error=error,
         tied=tied,
         matched_log_loss=score.trial.matched_log_loss if score.trial else None,
-        weighted_log_loss=score.folds.log_loss if score.folds else None,
+        weighted_log_loss=score.folds.losses.mean if score.folds else None,
         n=n,
         effective_n=size,
         plain_log_loss=score.plain_log_loss,

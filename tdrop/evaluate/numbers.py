@@ -89,7 +89,7 @@ def resample_all(
     plans: list[list[Statistic]] = []
     for summary in (summary for summaries in predictions.values() for summary in summaries):
         referrals = metrics.refer(summary, decision, unlike).take(labels.rows)
-        known = metrics.take_patients(summary, labels.rows)
+        known = summary.take(labels.rows)
         patients = Patients(known, decision, referrals, labels.y, labels.weight, labels.tolerance)
         plans.append(_plan_statistics(patients, inside))
     blocks: list[list[Doubles]] = [[] for _ in plans]

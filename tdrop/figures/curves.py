@@ -250,8 +250,8 @@ def draw_risk_coverage(compared: Compared, threshold: float) -> Drawing | None:
         for method, score in scores.items():
             risk = summaries[method].mean[known]
             curve = metrics.risk_coverage(compared.outcome, risk, score[known], threshold, compared.weights)
-            index = np.unique(np.minimum((_SHARES * len(curve.referred)).astype(int), len(curve.referred) - 1))
-            curves[method] = (curve.referred[index], curve.error[index])
+            index = np.unique(np.minimum((_SHARES * len(curve.x)).astype(int), len(curve.x) - 1))
+            curves[method] = (curve.x[index], curve.y[index])
         compared.draw(panel, curves)
         panel.set_title(title, fontsize=8)
         percent_axes(panel.xaxis, panel.yaxis)

@@ -5,12 +5,10 @@ from .estimators import (
     Evidence as Evidence,
     Quantity as Quantity,
     Ranked as Ranked,
-    more_pessimistic as more_pessimistic,
     reference_risk as reference_risk,
     true_risk as true_risk,
 )
 from .influence import Influence as Influence, measure_influence as measure_influence
-from .kinds import KindEvidence as KindEvidence, forecast_kinds as forecast_kinds
 from .ledger import (
     LedgerEntry as LedgerEntry,
     Observation as Observation,
@@ -40,7 +38,6 @@ from .rehearsal import (
 from .run import (
     Answer as Answer,
     Forecast as Forecast,
-    fit_tau as fit_tau,
     forecast_methods as forecast_methods,
     look_up_tau as look_up_tau,
 )

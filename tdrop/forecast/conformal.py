@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,22 +27,11 @@ CONFORMAL_ALPHA = 0.1
 FEWEST_EFFECTIVE = 50
 
 
-@dataclass(frozen=True)
-class Sets:
-    """Which classes each patient may have.
-
-    Attributes:
-        without: Whether "no outcome" is in the set (rows,).
-        outcome: Whether "outcome" is in the set (rows,).
-    """
+class Sets(NamedTuple):
+    """Whether "no outcome" and "outcome" are in each patient's set, each (rows,)."""
 
     without: Mask
     outcome: Mask
-
-    @property
-    def unsure(self) -> Mask:
-        """Whom the set cannot tell (rows,): both classes, or neither."""
-        return np.asarray(self.without == self.outcome, dtype=np.bool_)
 
 
 @dataclass(frozen=True)
@@ -173,7 +162,7 @@ def summarise_sets(
         None,
         only_without=int((sets.without & ~sets.outcome).sum()),
         only_outcome=int((sets.outcome & ~sets.without).sum()),
-        unsure=int(sets.unsure.sum()),
+        unsure=int((sets.without == sets.outcome).sum()),
         covered_without=covered[0],
         covered_outcome=covered[1],
         known=(int(groups[0][0].sum()), int(groups[1][0].sum())),

@@ -17,8 +17,6 @@ The estimators:
   and M-CBPE, NannyML 2024).
 - **reference_methods**: the mean risk of the methods that source patients cannot tell from the best, taken as true.
 - **blend**: the mean of these two risks, taken as true.
-- **pessimistic**: the worse of confidence and reference_methods, number by number; for the share of outcomes, the one
-  further from what the method itself expects.
 
 None of them can see that the same patients fare differently here: that takes outcomes.
 """
@@ -27,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,18 +33,19 @@ from numpy.typing import NDArray
 from tdrop.base import DataError, Doubles, Indices
 from tdrop.choose import ALIKE
 from tdrop.methods import COMMITTEE
-from tdrop.metrics import apply_lines, divide, log_loss, weighted_lines
+from tdrop.metrics import apply_lines, count_blocks, divide, log_loss, weighted_lines
 
 #: The last three are of several classes or of a continuous outcome: `tdrop/forecast/kinds.py`.
 Quantity = Literal["auroc", "error_rate", "net_benefit", "brier", "outcomes", "log_loss", "mae", "rmse"]
 QUANTITIES: tuple[Quantity, ...] = ("auroc", "error_rate", "net_benefit", "brier", "outcomes")
-#: Which way is worse: the sign of a change that a patient would not want. A share of outcomes is neither.
-WORSE = {"auroc": -1, "error_rate": 1, "net_benefit": -1, "brier": 1, "outcomes": 0}
 
-Estimator = Literal["importance_weighted", "confidence", "reference_methods", "blend", "pessimistic"]
+Estimator = Literal["importance_weighted", "confidence", "reference_methods", "blend"]
 ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
 #: The best one on the pairs of sites on which the rules were settled: docs/FORECAST.md.
 DEFAULT_ESTIMATOR: Estimator = "blend"
+
+#: By number, its value by every estimator, and the standard deviation of the estimate that counts.
+Estimates: TypeAlias = dict[Quantity, tuple[dict[str, float | None], float]]
 
 
 @dataclass(frozen=True)
@@ -132,14 +131,17 @@ class Evidence:
 
     Attributes:
         method: Name of the method.
-        source: Risks of source rows, each by a fit that did not see it (source rows,).
+        source: Risks, values or class probabilities of source rows (source rows,) or (source rows, K), each by a fit
+            that did not see the row.
         y: Their outcomes (source rows,).
         weights: What makes them look like the target (source rows,), times for how many patients each outcome stands.
-        target: Risks of the target's patients (target rows,), by the same kind of fit as those of the source.
+        target: The same of the target's patients (target rows,) or (target rows, K), by the same kind of fit.
         persons: Whose source row it is (source rows,); None where no person has two rows.
         target_persons: Whose target row it is (target rows,); None where no person has two rows.
         origins: Site of each source row where whole sites were left out (source rows,); else None.
         stands_for: For how many source patients each outcome stands (source rows,); None where for one.
+        features: Of a continuous outcome, the features of the source rows (source rows, features) and of the target's
+            (target rows, features), for the model of the loss.
     """
 
     method: str
@@ -151,11 +153,12 @@ class Evidence:
     target_persons: Indices | None = None
     origins: NDArray[Any] | None = None
     stands_for: Doubles | None = None
+    features: tuple[NDArray[Any], NDArray[Any]] | None = None
 
     def __post_init__(self) -> None:
         for name in ("source", "y", "weights", "target"):
             object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=np.float64))
-        if not self.source.shape == self.y.shape == self.weights.shape or self.source.ndim != 1:
+        if not self.source.shape[:1] == self.y.shape == self.weights.shape:
             shapes = f"{self.source.shape}, {self.y.shape} and {self.weights.shape}"
             raise DataError(f"method '{self.method}': risks, outcomes and weights of {shapes}; give one per source row")
         if not self.weights.sum() > 0:
@@ -202,34 +205,43 @@ def estimate(
         return target.quantities(target_counts * risk, target_counts * (1 - risk))
 
     source = Ranked.sort(evidence.source, threshold)
-    confidence, together = taken_as_true(recalibrated), taken_as_true(reference)
-    own = target_counts @ evidence.target / target_counts.sum(axis=1)
     return {
         "importance_weighted": source.quantities(weights * evidence.y, weights * (1 - evidence.y)),
-        "confidence": confidence,
-        "reference_methods": together,
+        "confidence": taken_as_true(recalibrated),
+        "reference_methods": taken_as_true(reference),
         "blend": taken_as_true((recalibrated + reference) / 2),
-        "pessimistic": more_pessimistic(confidence, together, own),
     }
-
-
-def more_pessimistic(first: Doubles, second: Doubles, expected: Doubles) -> Doubles:
-    """The worse of two estimates, number by number (5, resamples).
-
-    Args:
-        first: Numbers (5, resamples).
-        second: Numbers (5, resamples).
-        expected: The share of outcomes that the method itself expects (resamples,).
-    """
-    worse = np.where(np.abs(first - expected) >= np.abs(second - expected), first, second)
-    for row, name in enumerate(QUANTITIES):
-        if WORSE[name]:
-            pick = np.fmax if WORSE[name] > 0 else np.fmin
-            worse[row] = pick(first[row], second[row])
-    return worse
 
 
 def true_risk(evidence: Evidence, reference: Doubles) -> Doubles:
     """The risks behind the default estimate (target rows,)."""
     recalibrated = apply_lines(evidence.target, evidence.line()[None])[0]
     return np.asarray((recalibrated + reference) / 2, dtype=np.float64)
+
+
+def estimate_risks(evidence: Evidence, reference: Doubles, threshold: float, resamples: int, seed: int) -> Estimates:
+    """The five numbers of a method that gives risks, with their standard deviations.
+
+    These are over source and target patients (bootstrap) and over how outcomes will fall. The second part is exact to
+    first order: patients with risk r move a number by slope * (y - r), of variance r (1 - r). The draws are the same
+    for every method; the rows of one person are drawn together.
+    """
+    points = estimate(evidence, reference, threshold, np.ones((1, len(evidence.y))), np.ones((1, len(reference))))
+    sources = count_blocks(len(evidence.y), resamples, seed, evidence.persons)
+    targets = count_blocks(len(reference), resamples, seed + 1, evidence.target_persons)
+    draws = [
+        estimate(evidence, reference, threshold, source.astype(np.float64), target.astype(np.float64))
+        for source, target in zip(sources, targets, strict=True)
+    ]
+    values = np.concatenate([draw[DEFAULT_ESTIMATOR] for draw in draws], axis=1)
+    risk = true_risk(evidence, reference)
+    chance = Ranked.sort(evidence.target, threshold).slopes(risk) ** 2 @ (risk * (1 - risk))
+    spread = np.sqrt(np.nanvar(values, axis=1) + chance)
+    return {
+        name: ({estimator: _finite(points[estimator][row, 0]) for estimator in ESTIMATORS}, float(spread[row]))
+        for row, name in enumerate(QUANTITIES)
+    }
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

@@ -5,40 +5,36 @@ of sites (docs/FORECAST.md has the measurement); it is never fitted at the site 
 out, they have an estimate of their own (mu +- e, `tdrop.forecast.sites`), and both are joined by precision:
 
     value = (f / tau^2 + mu / e^2) / (1 / tau^2 + 1 / e^2), and 1 / sqrt(1 / tau^2 + 1 / e^2) takes tau's place.
+
+tau was measured on binary outcomes and is used for the shares and AUROCs of several classes too. For log loss and
+distances nobody has measured it: held-out sites then say how far sites lie apart, and without them the intervals are
+over patients alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import norm
 
-from tdrop.base import INTERVAL_LEVEL, DataError, Doubles
-from tdrop.forecast.estimators import (
-    DEFAULT_ESTIMATOR,
-    ESTIMATORS,
-    QUANTITIES,
-    Estimator,
-    Evidence,
-    Quantity,
-    Ranked,
-    estimate,
-    reference_risk,
-    true_risk,
-)
+from tdrop.base import INTERVAL_LEVEL, DataError, Task
+from tdrop.forecast.estimators import DEFAULT_ESTIMATOR, Estimator, Evidence, Quantity, estimate_risks, reference_risk
 from tdrop.forecast.influence import Influence
+from tdrop.forecast.kinds import estimate_kind
 from tdrop.forecast.sites import HeldOutSite, NextSite, SiteNumber, expect_next, measure_held_out
-from tdrop.metrics import count_blocks
 from tdrop.shift import effective_n
 
 #: Resamples behind an interval: its half-width is then known to 5%.
 FORECAST_RESAMPLES = 200
 #: Where a number can lie; net benefit is at most the share of outcomes and has no floor that matters.
-RANGES: dict[Quantity, tuple[float, float]] = dict.fromkeys(QUANTITIES, (0.0, 1.0)) | {"net_benefit": (-1.0, 1.0)}
+RANGES: dict[Quantity, tuple[float, float]] = {
+    **dict.fromkeys(("auroc", "error_rate", "brier", "outcomes"), (0.0, 1.0)),
+    **dict.fromkeys(("log_loss", "mae", "rmse"), (0.0, np.inf)),
+    "net_benefit": (-1.0, 1.0),
+}
 #: Below this share of the source that counts after weighting, a site is far away.
 FAR = 0.08
 #: tau of an ordinary site and of one that is far away, by number.
@@ -51,6 +47,14 @@ TAU: dict[Quantity, tuple[float, float]] = {
 }
 #: The name of the estimate of held-out sites in `Answer.by`.
 HELD_OUT_SITES = "held_out_sites"
+
+#: The estimators whose value is the answer.
+AnswerEstimator = Estimator | Literal["loss_model"]
+ANSWER_BY: dict[Task, AnswerEstimator] = {
+    "binary": DEFAULT_ESTIMATOR,
+    "classes": "importance_weighted",
+    "regression": "loss_model",
+}
 
 
 @dataclass(frozen=True)
@@ -106,7 +110,7 @@ class Forecast:
     """
 
     site: str
-    estimator: Estimator | Literal["loss_model"]
+    estimator: AnswerEstimator
     threshold: float | None
     level: float
     source_rows: int
@@ -126,8 +130,9 @@ class Forecast:
 def forecast_methods(
     site: str,
     evidence: Sequence[Evidence],
-    threshold: float,
+    threshold: float | None,
     *,
+    task: Task = "binary",
     resamples: int = FORECAST_RESAMPLES,
     level: float = INTERVAL_LEVEL,
     tau: Mapping[Quantity, float] | None = None,
@@ -138,86 +143,71 @@ def forecast_methods(
     Args:
         site: Name of the site.
         evidence: One per method, all of the same target patients.
-        threshold: The site's decision level.
+        threshold: The site's decision level; None where there is no risk to act at.
+        task: What is predicted.
         resamples: Draws of source and target patients behind the intervals.
         level: Of the intervals.
         tau: Standard deviation between sites, by number; by default what other pairs of sites showed.
         seed: Of the draws.
     """
     if not evidence:
-        raise DataError(f"site '{site}': no method left out-of-fold risks to forecast from; train at least one")
-    reference = reference_risk(evidence)
-    first = evidence[0]
+        raise DataError(f"site '{site}': no method left out-of-fold predictions to forecast from; train at least one")
+    first, rows = evidence[0], len(evidence[0].target)
     share = effective_n(first.weights) / len(first.weights)
-    between = dict(tau) if tau is not None else {name: look_up_tau(name, share) for name in QUANTITIES}
+    held_out = {
+        one.method: measure_held_out(one.origins, one.y, one.source, threshold, one.stands_for, task)
+        for one in evidence
+    }
+    next_site = {method: expect_next(sites, rows, level) for method, sites in held_out.items()}
+    reference = reference_risk(evidence) if task == "binary" else None
     answers: list[Answer] = []
-    held_out = {one.method: _held_out(one, threshold) for one in evidence}
-    next_site = {method: expect_next(sites, len(reference), level) for method, sites in held_out.items()}
     for one in evidence:
-        points = estimate(one, reference, threshold, np.ones((1, len(one.y))), np.ones((1, len(reference))))
-        spread = _sampling(one, reference, threshold, resamples, seed)
-        answers += _answers(one.method, points, spread, between, next_site[one.method], level)
+        if reference is not None and threshold is not None:
+            estimates = estimate_risks(one, reference, threshold, resamples, seed)
+        else:
+            estimates = estimate_kind(one, task, resamples, seed)
+        for name, (by, sampling) in estimates.items():
+            value, between = by[ANSWER_BY[task]], look_up_tau(name, share) if tau is None else tau[name]
+            seen = _seen(name, next_site[one.method])
+            answers.append(_answer(Answer(one.method, name, value, None, None, sampling, between, by), seen, level))
     return Forecast(
         site=site,
-        estimator=DEFAULT_ESTIMATOR,
-        threshold=threshold,
+        estimator=ANSWER_BY[task],
+        threshold=threshold if task == "binary" else None,
         level=level,
         source_rows=len(first.y),
-        source_events=int(first.y.sum()),
+        source_events=int(first.y.sum()) if task == "binary" else None,
         effective_n=effective_n(first.weights),
-        target_rows=len(reference),
+        target_rows=rows,
         answers=tuple(answers),
         held_out={method: sites for method, sites in held_out.items() if sites},
         next_site={method: expected for method, expected in next_site.items() if expected},
     )
 
 
-def _held_out(evidence: Evidence, threshold: float) -> tuple[HeldOutSite, ...]:
-    """How a method did at held-out sites; nothing where its patients came from one site or were dealt by patient."""
-    if evidence.origins is None:
-        return ()
-    return measure_held_out(evidence.origins, evidence.y, evidence.source, threshold, evidence.stands_for)
+def _seen(name: Quantity, expected: Mapping[SiteNumber, NextSite]) -> tuple[float, float] | None:
+    """What held-out sites say of a number, and its standard deviation at a new one; None where they say nothing."""
+    for number, own in expected.items():
+        if number == name:
+            return own.mean, own.error
+        if (number, name) == ("accuracy", "error_rate"):
+            return 1 - own.mean, own.error
+    return None
 
 
-def _sampling(evidence: Evidence, reference: Doubles, threshold: float, resamples: int, seed: int) -> Doubles:
-    """Standard deviations (5,): over source and target patients (bootstrap) and over how outcomes will fall.
-
-    The second is exact to first order: patients with risk r move a number by slope * (y - r), of variance r (1 - r).
-    The draws are the same for every method; the rows of one person are drawn together.
-    """
-    sources = count_blocks(len(evidence.y), resamples, seed, evidence.persons)
-    targets = count_blocks(len(reference), resamples, seed + 1, evidence.target_persons)
-    draws = [
-        estimate(evidence, reference, threshold, source.astype(np.float64), target.astype(np.float64))
-        for source, target in zip(sources, targets, strict=True)
-    ]
-    values = np.concatenate([draw[DEFAULT_ESTIMATOR] for draw in draws], axis=1)
-    risk = true_risk(evidence, reference)
-    chance = Ranked.sort(evidence.target, threshold).slopes(risk) ** 2 @ (risk * (1 - risk))
-    return np.asarray(np.sqrt(np.nanvar(values, axis=1) + chance), dtype=np.float64)
-
-
-def _answers(
-    method: str,
-    points: Mapping[Estimator, Doubles],
-    spread: Doubles,
-    between: Mapping[Quantity, float],
-    expected: Mapping[SiteNumber, NextSite],
-    level: float,
-) -> Iterator[Answer]:
-    reach = float(norm.ppf((1 + level) / 2))
-    for row, name in enumerate(QUANTITIES):
-        by: dict[str, float | None] = {estimator: _finite(points[estimator][row, 0]) for estimator in ESTIMATORS}
-        value, sampling, (least, most) = by[DEFAULT_ESTIMATOR], _finite(spread[row]), RANGES[name]
-        tau, low, high = between[name], None, None
-        seen = next((own for number, own in expected.items() if number == name), None)
-        if seen is not None and value is not None:
-            by[HELD_OUT_SITES] = seen.mean
-            value, tau = join_by_precision((value, tau), (seen.mean, seen.error))
-        if value is not None and sampling is not None:
-            half = reach * float(np.hypot(sampling, tau))
-            low, high = max(least, value - half), min(most, value + half)
-        yield Answer(method, name, value, low, high, sampling, tau, by)
+def _answer(alone: Answer, seen: tuple[float, float] | None, level: float) -> Answer:
+    """The answer with its interval, joined with what held-out sites say where they say something."""
+    value, between, sampling = alone.value, alone.between, alone.sampling
+    if value is None or sampling is None or not np.isfinite(sampling):
+        return replace(alone, sampling=None)
+    by = alone.by
+    if seen is not None:
+        by = {**by, HELD_OUT_SITES: seen[0]}
+        value, between = join_by_precision((value, between), seen) if between else (value, seen[1])
+    half = float(norm.ppf((1 + level) / 2)) * float(np.hypot(sampling, between))
+    least, most = RANGES[alone.quantity]
+    low, high = max(least, value - half), min(most, value + half)
+    return replace(alone, value=value, low=low, high=high, between=between, by=by)
 
 
 def join_by_precision(first: tuple[float, float], second: tuple[float, float]) -> tuple[float, float]:
@@ -227,36 +217,12 @@ def join_by_precision(first: tuple[float, float], second: tuple[float, float]) -
     return value, float(1 / np.sqrt(sum(weights)))
 
 
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
-
-
 def look_up_tau(quantity: Quantity, effective_share: float) -> float:
-    """The standard deviation between sites of one number.
+    """The standard deviation between sites of one number; 0 where nobody has measured it.
 
     Args:
         quantity: Which number.
         effective_share: Effective n over n of the weighted source.
     """
-    ordinary, far = TAU[quantity]
+    ordinary, far = TAU.get(quantity, (0.0, 0.0))
     return far if effective_share < FAR else ordinary
-
-
-def fit_tau(
-    errors: Sequence[NDArray[np.float64]], sampling: Sequence[NDArray[np.float64]], level: float = INTERVAL_LEVEL
-) -> float:
-    """The smallest tau whose intervals cover a share `level` of what was observed; every pair of sites counts alike.
-
-    Args:
-        errors: For each pair, observed minus forecast of its methods (methods,).
-        sampling: The standard deviations behind them (methods,).
-        level: Of the intervals.
-    """
-    reach = float(norm.ppf((1 + level) / 2))
-    flat = np.concatenate([np.asarray(one, dtype=np.float64) for one in errors])
-    spread = np.concatenate([np.asarray(one, dtype=np.float64) for one in sampling])
-    share: Doubles = np.concatenate([np.full(len(one), 1 / len(one)) for one in errors]) / len(errors)
-    needed = np.sqrt(np.maximum(0.0, (flat / reach) ** 2 - spread**2))
-    order = np.argsort(needed)
-    place = int(np.searchsorted(np.cumsum(share[order]), level - 1e-9))
-    return float(needed[order][min(place, len(order) - 1)])

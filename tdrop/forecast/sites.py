@@ -73,32 +73,22 @@ class NormalScale:
     relative: bool = False
 
 
-def _as_it_is(value: Doubles) -> Doubles:
-    return value
-
-
-def _share(prior: float, low: float, high: float) -> NormalScale:
-    """The scale of a number between 0 and 1: log odds."""
-    return NormalScale(logit, expit, lambda value: 1 / (value * (1 - value)), prior, low, high)
-
-
-def _positive(prior: float, low: float, *, relative: bool = False) -> NormalScale:
-    """The scale of a number above 0: its logarithm."""
-    return NormalScale(np.log, np.exp, lambda value: 1 / value, prior, low, relative=relative)
-
-
+#: To the scale, back, and its steepness: log odds of a share, the logarithm of what is above 0, anything else as it is.
+_LOG_ODDS = (logit, expit, lambda value: 1 / (value * (1 - value)))
+_LOGARITHM = (np.log, np.exp, lambda value: 1 / value)
+_AS_IT_IS = (np.asarray, np.asarray, np.ones_like)
 #: Of each number; usual spreads other than the AUROC's are round numbers of that order.
 SCALES: dict[SiteNumber, NormalScale] = {
-    "auroc": _share(0.04, 0.02, 0.98),
-    "log_loss": _positive(0.04, 1e-4),
-    "error_rate": _share(0.04, 1e-3, 1 - 1e-3),
-    "net_benefit": NormalScale(_as_it_is, _as_it_is, np.ones_like, 0.04),
-    "observed_expected": _positive(0.2, 1e-3),
-    "slope": NormalScale(_as_it_is, _as_it_is, np.ones_like, 0.2),
-    "accuracy": _share(0.04, 1e-3, 1 - 1e-3),
-    "rmse": _positive(0.1, 1e-12, relative=True),
-    "r2": NormalScale(_as_it_is, _as_it_is, np.ones_like, 0.1),
-    "coverage": _share(0.02, 1e-3, 1 - 1e-3),
+    "auroc": NormalScale(*_LOG_ODDS, 0.04, 0.02, 0.98),
+    "log_loss": NormalScale(*_LOGARITHM, 0.04, 1e-4),
+    "error_rate": NormalScale(*_LOG_ODDS, 0.04, 1e-3, 1 - 1e-3),
+    "net_benefit": NormalScale(*_AS_IT_IS, 0.04),
+    "observed_expected": NormalScale(*_LOGARITHM, 0.2, 1e-3),
+    "slope": NormalScale(*_AS_IT_IS, 0.2),
+    "accuracy": NormalScale(*_LOG_ODDS, 0.04, 1e-3, 1 - 1e-3),
+    "rmse": NormalScale(*_LOGARITHM, 0.1, 1e-12, relative=True),
+    "r2": NormalScale(*_AS_IT_IS, 0.1),
+    "coverage": NormalScale(*_LOG_ODDS, 0.02, 1e-3, 1 - 1e-3),
 }
 
 
@@ -178,23 +168,31 @@ class NextSite:
 
 
 def measure_held_out(
-    origins: NDArray[np.str_], y: Doubles, risk: Doubles, threshold: float, weights: Doubles | None = None
+    origins: NDArray[np.str_] | None,
+    y: Doubles,
+    predicted: Doubles,
+    threshold: float | None,
+    weights: Doubles | None = None,
+    task: Task = "binary",
 ) -> tuple[HeldOutSite, ...]:
     """How a method did at each site by fits that did not see it; sites with one kind of outcome are left out.
 
     Args:
-        origins: Site of each row (rows,).
+        origins: Site of each row (rows,); None where no whole sites were left out, and then nothing is measured.
         y: Outcomes (rows,).
-        risk: Out-of-fold risks (rows,).
-        threshold: The decision level.
+        predicted: Out-of-fold risks or values (rows,), or class probabilities (rows, K).
+        threshold: The decision level, where there is a risk to act at.
         weights: For how many patients each outcome stands (rows,); one unless given.
+        task: What is predicted.
     """
-    each = np.ones(len(y)) if weights is None else weights
-    measured = (
-        measure_site(str(site), y[own], risk[own], threshold, None if weights is None else each[own])
-        for site in np.unique(origins)
-        if (own := origins == site).any()
-    )
+    measured = []
+    for site in () if origins is None else np.unique(origins):
+        own = origins == site
+        if task == "binary" and threshold is not None:
+            each = None if weights is None else weights[own]
+            measured.append(measure_site(str(site), y[own], predicted[own], threshold, each))
+        else:
+            measured.append(measure_kind(str(site), y[own], predicted[own], task))
     return tuple(site for site in measured if site is not None)
 
 

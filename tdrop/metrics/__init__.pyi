@@ -11,20 +11,20 @@ from .calibration import (
 )
 from .catalogue import (
     METRICS as METRICS,
+    OUTCOME_KINDS as OUTCOME_KINDS,
+    OutcomeKind as OutcomeKind,
     difference_name as difference_name,
     metrics_in_view as metrics_in_view,
     subgroup_metrics as subgroup_metrics,
 )
 from .curves import (
     Curve as Curve,
-    RiskCoverage as RiskCoverage,
     benefit_curve as benefit_curve,
     precision_recall_curve as precision_recall_curve,
     risk_coverage as risk_coverage,
     roc_curve as roc_curve,
     smooth_calibration as smooth_calibration,
 )
-from .kinds import OUTCOME_KINDS as OUTCOME_KINDS, OutcomeKind as OutcomeKind
 from .metric import (
     FEWEST_EVENTS as FEWEST_EVENTS,
     Mean as Mean,
@@ -49,7 +49,6 @@ from .referral import (
     referred_by_level as referred_by_level,
     retained_error as retained_error,
     stretch_to_level as stretch_to_level,
-    take_patients as take_patients,
 )
 from .resampling import (
     FEW_EVENTS as FEW_EVENTS,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from scipy.stats import norm
 
-from tdrop.base import INTERVAL_LEVEL, Doubles, Indices, ascending
+from tdrop.base import INTERVAL_LEVEL, Doubles, ascending
 from tdrop.metrics.calibration import fit_line
 from tdrop.metrics.referral import per_row_benefit
 from tdrop.metrics.scores import as_pair, logit, misclassified
@@ -65,38 +65,20 @@ def precision_recall_curve(y: NDArray[Any], score: NDArray[Any], weights: NDArra
     return Curve(recall[-2::-1], precision[-2::-1])
 
 
-@dataclass(frozen=True)
-class RiskCoverage:
-    """The error rate among those not referred, as more and more are referred.
-
-    Attributes:
-        referred: Share referred (points,), ascending from 0.
-        error: Error rate among the rest (points,).
-        n: How many are left (points,).
-    """
-
-    referred: Doubles
-    error: Doubles
-    n: Indices
-
-
 def risk_coverage(
     y: NDArray[Any], risk: NDArray[Any], score: NDArray[Any], threshold: float, weights: NDArray[Any] | None = None
-) -> RiskCoverage:
-    """Refers patients in descending order of score (rows,) and counts the errors that stay.
+) -> Curve:
+    """Returns the error rate among those not referred, by the share referred in descending order of score (rows,).
 
     Each outcome stands for `weights` (rows,) patients, for one unless given.
     """
     outcome, value = as_pair(y, risk)
-    wrong = misclassified(outcome, value, threshold)
     order = ascending(-np.asarray(score, dtype=np.float64))
-    left = len(order) - np.arange(len(order))
-    if weights is not None:
-        each = np.asarray(weights, dtype=np.float64)[order]
-        errors, masses = (np.cumsum(values[::-1])[::-1] for values in (each * wrong[order], each))
-        return RiskCoverage(1 - masses / max(masses[:1].sum(), 1e-300), errors / masses, left)
-    remaining = wrong.sum() - np.concatenate([[0], np.cumsum(wrong[order])[:-1]])
-    return RiskCoverage(np.arange(len(order)) / max(1, len(order)), remaining / left, left)
+    each = np.ones(len(order)) if weights is None else np.asarray(weights, dtype=np.float64)[order]
+    wrong = misclassified(outcome, value, threshold)[order]
+    errors, left = (np.cumsum(values[::-1])[::-1] for values in (each * wrong, each))
+    everyone = left[:1].sum()
+    return Curve((everyone - left) / max(everyone, 1e-300), errors / left)
 
 
 def smooth_calibration(

@@ -20,7 +20,6 @@ FEWEST_EVENTS = 10
 
 Needs = Literal["patients", "outcomes", "errors"]
 NumberShape = Literal["count", "share", "number"]
-Better = Literal["higher", "lower", "neither"]
 View = Literal["main", "unlabelled", "scores", "equal", "retained", "benefit"]
 Tells = Literal["counts", "shares", "weights", "gains", "means"]
 Mark = Literal["spread", "floor", "bounded", "subgroups", "compared", "recorded"]
@@ -141,7 +140,6 @@ class Metric:
         meaning: One sentence that a clinician can read.
         needs: What it rests on: patients only, known outcomes, or errors of the class at 0.5.
         shape: How it is written: a count, a share (per cent) or a plain number.
-        better: Which direction is good.
         spread: Whether it needs samples that spread; a method with one prediction per patient has none.
         floor: Whether it is not estimable with fewer than `FEWEST_EVENTS` events or non-events.
         digits: Decimals that are shown of a plain number.
@@ -162,7 +160,6 @@ class Metric:
     meaning: str
     needs: Needs = "outcomes"
     shape: NumberShape = "number"
-    better: Better = "neither"
     spread: bool = False
     floor: bool = False
     digits: int = 3

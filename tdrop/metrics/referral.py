@@ -7,7 +7,7 @@ learned from. None needs an outcome; INPT, retained error and net benefit do.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -129,13 +129,6 @@ def has_spread(summary: Summary) -> bool:
     return summary.passes > 1
 
 
-def take_patients(summary: Summary, rows: Indices) -> Summary:
-    """Returns the summary of some patients."""
-    return replace(
-        summary, mean=summary.mean[rows], sd=summary.sd[rows], low=summary.low[:, rows], high=summary.high[:, rows]
-    )
-
-
 def expected_error(summary: Summary) -> Doubles:
     """Returns how likely an error is, up to order (rows,): one minus the likeliest class's probability, or the sd."""
     if summary.task == "classes":
@@ -163,12 +156,6 @@ def referred_by_level(summary: Summary, decision: DecisionLevels) -> Mask:
     return referred_at_level(summary.mean, high, decision.risk_level)
 
 
-def referred_by_capacity(summary: Summary, decision: DecisionLevels) -> Mask:
-    """Returns who falls in the capacity share (rows,)."""
-    count = capacity_count(len(summary.mean), decision.capacity)
-    return highest(capacity_score(summary, decision), count)
-
-
 def refer(summary: Summary, decision: DecisionLevels, unlike: Mask | None = None) -> Referrals:
     """Finds who is referred, and why.
 
@@ -180,17 +167,17 @@ def refer(summary: Summary, decision: DecisionLevels, unlike: Mask | None = None
         decision: What the site decides by.
         unlike: Who is unlike anyone the model learned from (rows,); nobody where that is not known.
     """
-    rows = len(summary.mean)
+    rows, score = len(summary.mean), np.asarray(capacity_score(summary, decision), dtype=np.float64)
+    count = capacity_count(rows, decision.capacity)
     reasons = (
         referred_by_level(summary, decision),
-        referred_by_capacity(summary, decision),
+        highest(score, count),
         np.zeros(rows, dtype=np.bool_) if unlike is None else np.asarray(unlike, dtype=np.bool_),
     )
     number = np.sum(reasons, axis=0)
     referred = number > 0
     if getattr(decision, "within_capacity", False):
-        order = ascending(-number, -np.asarray(capacity_score(summary, decision), dtype=np.float64))
         listed = np.zeros(rows, dtype=np.bool_)
-        listed[order[: capacity_count(rows, decision.capacity)]] = True
+        listed[ascending(-number, -score)[:count]] = True
         referred &= listed
     return Referrals(*reasons, np.asarray(referred, dtype=np.bool_))

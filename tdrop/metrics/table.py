@@ -70,7 +70,6 @@ def _predicted_positive(patients: Patients) -> Total:
     "Test AUROC",
     "How often a patient with the outcome has the higher risk of two.",
     *("floor", "bounded", "subgroups", "compared", "recorded"),
-    better="higher",
     views=("main",),
     tasks=CLASSIFIED,
 )
@@ -87,7 +86,6 @@ def _auroc(patients: Patients) -> Ranking | Statistic:
     "How often, of two patients, the one whose class at 0.5 is wrong has the larger sd.",
     *("spread", "floor", "bounded", "recorded"),
     needs="errors",
-    better="higher",
     views=("main",),
     tasks=EVERY_TASK,
 )
@@ -101,7 +99,6 @@ def _error_auroc_sd(patients: Patients) -> Ranking:
     "The same, by how close the risk is to 0.5.",
     *("floor", "bounded", "recorded"),
     needs="errors",
-    better="higher",
     views=("main",),
     tasks=CLASSIFIED,
 )
@@ -117,7 +114,6 @@ def _error_auroc_risk(patients: Patients) -> Ranking:
     "Misclassified sd",
     "Average sd at patients whose class at 0.5 is wrong.",
     needs="errors",
-    better="higher",
     spread=True,
     views=("main",),
     tasks=CLASSIFIED,
@@ -127,14 +123,7 @@ def _misclassified_sd(patients: Patients) -> Mean:
     return Mean(patients.wrong * patients.sd, patients.wrong)
 
 
-@metric(
-    "Errors at 0.5",
-    "Patients whose class at 0.5 is wrong.",
-    shape="count",
-    better="lower",
-    views=("main",),
-    tasks=EVERY_TASK,
-)
+@metric("Errors at 0.5", "Patients whose class at 0.5 is wrong.", shape="count", views=("main",), tasks=EVERY_TASK)
 def _errors(patients: Patients) -> Total:
     """patients whose class at 0.5 is wrong; of several classes, whose likeliest class is; of a continuous outcome,
     whose value is off by more than the tolerance"""
@@ -158,7 +147,6 @@ def _referrals(patients: Patients) -> Total:
     "INPT",
     "Patients referred at the risk level who had the outcome.",
     shape="count",
-    better="higher",
     spread=True,
     views=("main", "equal"),
 )
@@ -171,7 +159,6 @@ def _inpt(patients: Patients) -> Total:
     "INPT at equal referrals",
     "The same when every method's intervals are stretched or shrunk until it refers as many as capacity allows.",
     shape="count",
-    better="higher",
     spread=True,
     views=("equal",),
 )
@@ -186,7 +173,6 @@ def _inpt_equal(patients: Patients) -> Total:
     "INPT at equal referrals, by risk alone",
     "Patients with the outcome among as many referrals, taken closest below the risk level without any interval.",
     shape="count",
-    better="higher",
     views=("equal",),
 )
 def _inpt_equal_risk(patients: Patients) -> Total:
@@ -303,7 +289,6 @@ def _calibration_slope(patients: Patients) -> Statistic:
     "Calibration error",
     "Average distance of predicted and observed risk over ten groups, beyond what chance makes of it.",
     *("floor", "bounded"),
-    better="lower",
     views=("scores",),
     tasks=CLASSIFIED,
 )
@@ -317,7 +302,6 @@ def _ece(patients: Patients) -> Statistic:
     "Brier score",
     "Mean squared distance of risk and outcome.",
     *("compared", "recorded"),
-    better="lower",
     views=("scores",),
     tasks=CLASSIFIED,
 )
@@ -328,14 +312,7 @@ def _brier(patients: Patients) -> Mean:
     return Mean((patients.risk - patients.y) ** 2)
 
 
-@metric(
-    "Log loss",
-    "Mean surprise at what happened.",
-    *("compared", "recorded"),
-    better="lower",
-    views=("scores",),
-    tasks=CLASSIFIED,
-)
+@metric("Log loss", "Mean surprise at what happened.", *("compared", "recorded"), views=("scores",), tasks=CLASSIFIED)
 def _log_loss(patients: Patients) -> Mean:
     """mean of -log of the probability given to what happened; risks are kept 1e-7 away from 0 and 1"""
     return Mean(per_row_loss(patients.y, patients.risk, patients.task))
@@ -346,7 +323,6 @@ def _log_loss(patients: Patients) -> Mean:
     "Share of wrong classes at the decision level.",
     *("subgroups", "compared", "recorded"),
     shape="share",
-    better="lower",
     views=("scores", "retained"),
     short="Nobody referred",
     tasks=EVERY_TASK,
@@ -381,7 +357,6 @@ def _enter_retained(share: float, by: str, words: str, function: Callable[..., M
         f"Share of wrong classes among patients who stay with the model when the {share:.0%} highest by {ranking} are "
         "referred.",
         shape="share",
-        better="lower",
         spread=by == "sd",
         views=("retained",),
         short=f"{share:.0%} by {words}",
@@ -400,7 +375,6 @@ for _share in SHARES:
 @metric(
     "Net benefit",
     "True positives less weighted false positives per patient, acting from the risk level on.",
-    better="higher",
     tells="weights",
     views=("benefit",),
     recorded=True,
@@ -413,7 +387,6 @@ def _net_benefit(patients: Patients) -> Mean:
 @metric(
     "Net benefit with referral",
     "The same when referred patients go to a clinician who is taken to decide rightly; looking costs nothing here.",
-    better="higher",
     tells="weights",
     views=("benefit",),
 )
@@ -426,7 +399,6 @@ def _net_benefit_refer(patients: Patients) -> Mean:
 @metric(
     "Referrals per net true positive",
     "How many referrals buy one more net true positive.",
-    better="lower",
     digits=1,
     tells="gains",
     views=("benefit",),
@@ -446,7 +418,6 @@ def _referrals_per_gain(patients: Patients) -> Ratio:
     "Share of patients whose likeliest class is the one that came.",
     *("subgroups", "compared", "recorded"),
     shape="share",
-    better="higher",
     tasks=("classes",),
 )
 def _accuracy(patients: Patients) -> Mean:
@@ -457,7 +428,6 @@ def _accuracy(patients: Patients) -> Mean:
 @metric(
     "Root mean squared error",
     "Typical distance of value and outcome, in the outcome's unit; large ones count most.",
-    better="lower",
     recorded=True,
     tasks=("regression",),
 )
@@ -469,7 +439,6 @@ def _rmse(patients: Patients) -> Statistic:
 @metric(
     "Explained share (R2)",
     "Share of the outcome's variance that the values explain; below 0: worse than the mean of these patients.",
-    better="higher",
     recorded=True,
     tasks=("regression",),
 )
@@ -482,7 +451,6 @@ def _r2(patients: Patients) -> Statistic:
     "Mean absolute error",
     "Average distance of value and outcome, in the outcome's unit.",
     *("subgroups", "compared", "recorded"),
-    better="lower",
     tasks=("regression",),
 )
 def _mae(patients: Patients) -> Mean:
@@ -507,7 +475,6 @@ def _coverage(patients: Patients) -> Mean:
     "CRPS",
     "Distance of the whole prediction from the outcome, in the outcome's unit: small for narrow intervals that hold.",
     *("spread", "compared", "recorded"),
-    better="lower",
     tasks=("regression",),
 )
 def _crps(patients: Patients) -> Mean:

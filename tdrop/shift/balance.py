@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tdrop.base import Cohort, Doubles, Indices, Mask
+from tdrop.base import Doubles, Indices, Mask
 from tdrop.shift.differences import compare_means, standardise
 
 #: A standardised mean difference below this counts as balanced.
@@ -41,17 +41,6 @@ class Balance:
     variance_before: float | None = None
     variance_after: float | None = None
 
-    @property
-    def reached(self) -> bool:
-        """Whether a mean difference above BALANCED_BELOW was halved or stayed below it, and the variances likewise."""
-        if self.before is None or self.after is None or self.before_overlap is None:
-            return False
-        means = abs(self.after) <= max(BALANCED_BELOW, min(abs(self.before), abs(self.before_overlap)) / 2)
-        if self.variance_before is None or self.variance_after is None:
-            return bool(means)
-        before, after = abs(np.log(self.variance_before)), abs(np.log(self.variance_after))
-        return bool(means and after <= max(np.log(VARIANCE_RATIO), before / 2))
-
 
 @dataclass(frozen=True)
 class Scale:
@@ -78,19 +67,11 @@ class Scale:
     variance_before: Doubles
 
     @classmethod
-    def prepare(cls, source: Cohort, target: Cohort, near: Mask) -> Self:
-        """Compares the sites; `near` are the target rows with overlap (all, when none has)."""
-        return cls.compare(source.features, source.X, target.X, near)
+    def compare(cls, features: tuple[str, ...], X: NDArray[Any], others: NDArray[Any], near: Mask) -> Self:
+        """Compares source rows X (source rows, features) with target rows (target rows, features).
 
-    @classmethod
-    def compare(
-        cls,
-        features: tuple[str, ...],
-        X: NDArray[np.float32] | Doubles,
-        others: NDArray[np.float32] | Doubles,
-        near: Mask,
-    ) -> Self:
-        """Compares source rows X (source rows, features) with target rows (target rows, features)."""
+        `near` are the target rows with overlap (all, when none has).
+        """
         moments = compare_means(X, others)
         compared = others[near] if near.any() else others
         mean = compared.mean(axis=0, dtype=np.float64)
@@ -109,10 +90,14 @@ class Scale:
         )
 
     def worst(self, rows: Indices) -> float:
-        """Returns by how much the worst feature misses what was to be reached; 0 or less is balanced."""
+        """Returns by how much the worst feature misses what was to be reached; 0 or less is balanced.
+
+        A mean difference above BALANCED_BELOW was to be halved, one below it to stay there, and the variances likewise.
+        """
         after, variance = self._after(rows)
         allowed = np.maximum(BALANCED_BELOW, np.minimum(np.abs(self.before), np.abs(self.before_overlap)) / 2)
-        excess = np.where(np.isfinite(after) & np.isfinite(self.before_overlap), np.abs(after) - allowed, np.inf)
+        measured = np.isfinite(after) & np.isfinite(self.before_overlap)
+        excess = np.subtract(np.abs(after), allowed, out=np.full(len(after), np.inf), where=measured)
         beyond = np.abs(np.log(variance)) - np.maximum(np.log(VARIANCE_RATIO), np.abs(np.log(self.variance_before)) / 2)
         known = np.where(np.isfinite(beyond), beyond, -np.inf)
         return float(np.maximum(excess, known).max(initial=-np.inf))

@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, Self
+from typing import Literal
 
 import numpy as np
 
-from tdrop.base import Amount, Cohort, Count, DataError, Doubles, Indices, Rows, UsageError, ascending
+from tdrop.base import Amount, Cohort, Count, DataError, Doubles, Indices, Rows, ascending
 from tdrop.shift.balance import Balance, Scale
 from tdrop.shift.classifier import check_same_features, propensity
 from tdrop.shift.overlap import Kind, Propensity, effective_n
@@ -47,15 +47,9 @@ class Pairs:
         passes: Rounds over the target rows.
     """
 
-    source: Indices
-    target: Indices
-    passes: int
-
-    @classmethod
-    def none(cls) -> Self:
-        """Returns no pairs at all."""
-        empty = np.empty(0, dtype=np.int64)
-        return cls(empty, empty, 0)
+    source: Indices = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    target: Indices = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    passes: int = 0
 
 
 @dataclass(frozen=True)
@@ -100,57 +94,33 @@ class Matching:
     drawn_from: dict[str, Count] = field(default_factory=dict)
 
 
-def match(
-    source: Cohort,
-    target: Cohort,
-    *,
-    seed: int = 0,
-    share: float = SHARE,
-    caliper: float = CALIPER,
-    kind: Kind | None = None,
-    fitted: Propensity | None = None,
-) -> Matching:
+def match(source: Cohort, target: Cohort, *, seed: int = 0, fitted: Propensity | None = None) -> Matching:
     """Chooses the source rows that look most like the target; outcomes are not read.
 
     Args:
         source: Labelled patients.
         target: Patients to look like.
         seed: Decides folds and orders.
-        share: Share of the source to choose, at most.
-        caliper: In standard deviations of the logit, pooled over both sites.
-        kind: The only classifier to fit; None takes the best.
         fitted: The pair's propensity where it was fitted before; fitted here otherwise.
     """
-    wanted = _check(source, target, share)
-    matched = _match(source, target, wanted, seed, caliper, kind, fitted)
+    check_same_features(source, target)
+    if len(source) < 2 or len(target) < 1:
+        raise DataError(
+            f"sites '{source.site}' and '{target.site}': matching needs at least 2 source rows and 1 target row, "
+            f"came {len(source):,} and {len(target):,}; check the extracts"
+        )
+    wanted = max(1, int(SHARE * len(source)))
+    if len(target) < 2:
+        scale = Scale.compare(source.features, source.X, target.X, np.ones(len(target), dtype=bool))
+        rows = np.random.default_rng([seed, 5]).choice(len(source), wanted, replace=False)
+        matched = _describe(_Request(scale, len(target), wanted, None, 0.0), Pairs(rows), fallback="random")
+    else:
+        fitted = propensity(source, target, seed=seed) if fitted is None else fitted
+        matched = _match_nearest(source, target, wanted, seed, fitted)
     if source.origins is None:
         return matched
     sites, counts = np.unique(source.origins[matched.rows], return_counts=True)
     return replace(matched, drawn_from={str(site): int(n) for site, n in zip(sites, counts, strict=True)})
-
-
-def _match(
-    source: Cohort,
-    target: Cohort,
-    wanted: int,
-    seed: int,
-    caliper: float,
-    kind: Kind | None,
-    fitted: Propensity | None,
-) -> Matching:
-    if len(target) < 2:
-        return _draw_at_random(source, target, wanted, seed)
-    fitted = propensity(source, target, seed=seed, kind=kind) if fitted is None else fitted
-    source_logits, target_logits = fitted.logits()
-    width = caliper * float(np.sqrt((source_logits.var() + target_logits.var()) / 2))
-    near = count_within(np.sort(source_logits), target_logits, width) > 0
-    logits = Scale.compare(("propensity",), source_logits[:, None], target_logits[:, None], near)
-    scale = Scale.prepare(source, target, near)
-    request = _Request(scale, len(target), wanted, fitted.kind, float(near.mean()), logits)
-    pairs, orders = _try_orders(request, source_logits, target_logits, width, seed)
-    if len(pairs.source) < min(wanted, max(FEWEST_MATCHED, int(SHORTEST * wanted))):
-        return _take_most_alike(request, source_logits, len(pairs.source))
-    return _describe(request, pairs, width, orders, _what_was_missed(request, pairs))
 
 
 @dataclass(frozen=True)
@@ -165,16 +135,23 @@ class _Request:
     logits: Scale | None = None
 
 
-def _check(source: Cohort, target: Cohort, share: float) -> int:
-    check_same_features(source, target)
-    if not 0 < share < 1:
-        raise UsageError(f"a matched validation set needs a share between 0 and 1, came {share}")
-    if len(source) < 2 or len(target) < 1:
-        raise DataError(
-            f"sites '{source.site}' and '{target.site}': matching needs at least 2 source rows and 1 target row, "
-            f"came {len(source):,} and {len(target):,}; check the extracts"
-        )
-    return max(1, int(share * len(source)))
+def _match_nearest(source: Cohort, target: Cohort, wanted: int, seed: int, fitted: Propensity) -> Matching:
+    """Matches by the propensity; where too few rows lie within the caliper, takes the most target-like ones."""
+    source_logits, target_logits = fitted.logits()
+    width = CALIPER * float(np.sqrt((source_logits.var() + target_logits.var()) / 2))
+    near = count_within(np.sort(source_logits), target_logits, width) > 0
+    logits = Scale.compare(("propensity",), source_logits[:, None], target_logits[:, None], near)
+    scale = Scale.compare(source.features, source.X, target.X, near)
+    request = _Request(scale, len(target), wanted, fitted.kind, float(near.mean()), logits)
+    pairs, orders = _try_orders(request, source_logits, target_logits, width, seed)
+    within = len(pairs.source)
+    if within < min(wanted, max(FEWEST_MATCHED, int(SHORTEST * wanted))):
+        most_alike = Pairs(ascending(-source_logits)[:wanted])
+        return _describe(request, most_alike, fallback="most alike", within=within)
+    fallback: Fallback | None = "shorter" if within < wanted else None
+    if scale.worst(pairs.source) > 0:
+        fallback = "unbalanced"
+    return _describe(request, pairs, caliper=width, orders=orders, fallback=fallback)
 
 
 def _try_orders(request: _Request, source: Doubles, target: Doubles, width: float, seed: int) -> tuple[Pairs, int]:
@@ -183,7 +160,7 @@ def _try_orders(request: _Request, source: Doubles, target: Doubles, width: floa
     Best is the longest balanced beginning of an order, else the order that misses balance by least.
     """
     most = int(np.clip(ORDER_ROWS // request.wanted, 1, MOST_ORDERS))
-    best, best_key = Pairs.none(), (0.0, -np.inf)
+    best, best_key = Pairs(), (0.0, -np.inf)
     for order in range(most):
         pairs = take_nearest(source, target, caliper=width, most=request.wanted, seed=[seed, order])
         if not len(pairs.source):
@@ -214,29 +191,22 @@ def _beginnings(pairs: Pairs) -> Iterator[Pairs]:
             yield Pairs(pairs.source[:count], pairs.target[:count], pairs.passes)
 
 
-def _what_was_missed(request: _Request, pairs: Pairs) -> Fallback | None:
-    """Returns whether the set stays unbalanced or had to be shorter; None when all is well."""
-    if not all(balance.reached for balance in request.scale.measure(pairs.source)):
-        return "unbalanced"
-    return "shorter" if len(pairs.source) < request.wanted else None
-
-
 def _describe(
     request: _Request,
     pairs: Pairs,
-    caliper: float | None,
-    orders: int,
-    fallback: Fallback | None,
+    *,
+    caliper: float | None = None,
+    orders: int = 0,
+    fallback: Fallback | None = None,
     within: int | None = None,
 ) -> Matching:
     if fallback is not None:
         logger.info("matched validation: %s", fallback)
     rows = np.sort(pairs.source)
-    balance = request.scale.measure(rows)
-    logits = None if request.logits is None else request.logits.measure(rows)[0]
+    scales = [scale for scale in (request.scale, request.logits) if scale is not None]
     return Matching(
         rows=rows,
-        balance=balance,
+        balance=request.scale.measure(rows),
         caliper=caliper,
         retained=len(rows),
         wanted=request.wanted,
@@ -245,25 +215,11 @@ def _describe(
         passes=pairs.passes,
         orders=orders,
         kind=request.kind,
-        balanced=all(one.reached for one in (*balance, *((logits,) if logits else ()))),
+        balanced=all(scale.worst(rows) <= 0 for scale in scales),
         fallback=fallback,
         within=within,
-        propensity=logits,
+        propensity=None if request.logits is None else request.logits.measure(rows)[0],
     )
-
-
-def _take_most_alike(request: _Request, logits: Doubles, within: int) -> Matching:
-    """Falls back to the most target-like rows, whatever their distance."""
-    rows = ascending(-logits)[: request.wanted]
-    return _describe(request, replace(Pairs.none(), source=rows), None, 0, "most alike", within)
-
-
-def _draw_at_random(source: Cohort, target: Cohort, wanted: int, seed: int) -> Matching:
-    """Falls back to a random share of the source."""
-    rows = np.random.default_rng([seed, 5]).choice(len(source), wanted, replace=False)
-    scale = Scale.prepare(source, target, np.ones(len(target), dtype=bool))
-    request = _Request(scale, len(target), wanted, None, 0.0)
-    return _describe(request, replace(Pairs.none(), source=rows), None, 0, "random")
 
 
 def take_nearest(source: Doubles, target: Doubles, *, caliper: float, most: int, seed: Sequence[int]) -> Pairs:

@@ -22,7 +22,7 @@ from benchmarks.transfer_fits import (
     measure_rows,
     measure_sides,
 )
-from benchmarks.transfers import fixed_tables, forecast_tables, gain_table, misses, regret_table
+from benchmarks.transfers import fit_tau, fixed_tables, forecast_tables, gain_table, misses, regret_table
 from tdrop.forecast import ESTIMATORS
 
 
@@ -118,3 +118,9 @@ def test_without_a_shift_half_of_the_source_plays_the_target():
     assert halves.target.y is None
     together = np.concatenate([halves.source.X, halves.target.X])
     assert np.array_equal(np.sort(together, axis=0), np.sort(source.X, axis=0))
+
+
+def test_tau_is_the_smallest_that_covers() -> None:
+    errors = [np.array([0.1 * 1.959964 * k / 100]) for k in range(1, 101)]
+    assert fit_tau(errors, [np.zeros(1)] * 100) == pytest.approx(0.095, abs=1e-3)
+    assert fit_tau(errors, [np.full(1, 0.2)] * 100) == 0.0

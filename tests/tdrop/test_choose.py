@@ -33,7 +33,7 @@ def score(method, losses, *, has_samples=True, weights=None, plain=0.3):
     collected = Losses.collect(np.asarray(losses, dtype=float), weights)
     n = len(losses)
     picked = Trial(method, {}, matched_log_loss=collected.mean, matched_n=n, matched_losses=collected)
-    folds = FoldScore(method, collected.mean, collected.standard_error, plain, n, n, 3, collected)
+    folds = FoldScore(method, collected, plain, n, n)
     return Score(method, has_samples, picked, folds)
 
 
@@ -171,14 +171,13 @@ def test_the_plain_network_is_reported_and_never_chosen(base):
 
 
 def test_a_method_that_failed_is_listed_last(base):
-    failed = FoldScore("tdnr", None, None, None, 10, 5.0, 3)
-    choice = make_choice([Score("tdnr", True, None, failed), score("ensemble", base)])
+    choice = make_choice([Score("tdnr", True), score("ensemble", base)])
     assert choice.method == "ensemble"
     assert choice.runner_up is None
     assert choice.table[-1].method == "tdnr"
     assert choice.table[-1].log_loss is None
     with pytest.raises(FitError, match="no method could be scored"):
-        make_choice([Score("tdnr", True, None, failed)])
+        make_choice([Score("tdnr", True)])
 
 
 def test_an_unknown_criterion_is_refused(base):
@@ -210,7 +209,7 @@ def test_every_row_is_scored_by_a_fit_that_did_not_see_it():
     seen = np.concatenate([call.source.ids for call in method.calls])
     assert (np.unique(seen, return_counts=True)[1] == 2).all()
     assert all(call.target.y is None and call.validation is None for call in method.calls)
-    assert found.log_loss == pytest.approx(found.plain_log_loss)
+    assert found.losses.mean == pytest.approx(found.plain_log_loss)
     assert found.effective_n == pytest.approx(300)
 
 
@@ -219,8 +218,8 @@ def test_weights_shift_the_mean_to_the_rows_that_look_like_the_target():
     weights = density_ratio_weights(propensity(source, target))
     found = fold_score(Watcher(risk=0.3), source, target, weights, folds=2)
     losses = -np.where(source.y == 1, np.log(0.3), np.log(0.7))
-    assert found.log_loss == pytest.approx(np.average(losses, weights=weights), rel=1e-6)
-    assert found.log_loss > found.plain_log_loss + 0.05
+    assert found.losses.mean == pytest.approx(np.average(losses, weights=weights), rel=1e-6)
+    assert found.losses.mean > found.plain_log_loss + 0.05
     assert found.effective_n < 1_000
 
 

@@ -61,11 +61,11 @@ def test_risk_coverage_against_a_plain_loop() -> None:
     order = np.argsort(-score)
     for k in (0, 1, 17, 39):
         rest = order[k:]
-        assert curve.error[k] == pytest.approx(((risk[rest] >= 0.5) != (y[rest] == 1)).mean())
-        assert curve.n[k] == 40 - k
+        assert curve.y[k] == pytest.approx(((risk[rest] >= 0.5) != (y[rest] == 1)).mean())
+        assert curve.x[k] == k / 40
     mask = np.zeros(40, dtype=bool)
     mask[order[:17]] = True
-    assert metrics.retained_error(y, risk, mask, 0.5) == pytest.approx(curve.error[17])
+    assert metrics.retained_error(y, risk, mask, 0.5) == pytest.approx(curve.y[17])
     assert metrics.retained_error(y, risk, np.ones(40, dtype=bool), 0.5) is None
 
 

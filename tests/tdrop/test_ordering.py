@@ -42,7 +42,7 @@ def test_error_left_after_referral_of_equal_patients_is_the_error_of_all(first):
     assert referred.sum() == 200
     assert metrics.retained_error(y, risk, referred, 0.5) == pytest.approx(0.3, abs=0.04)
     curve = metrics.risk_coverage(y, risk, np.zeros(ROWS), 0.5)
-    assert curve.error[200] == pytest.approx(0.3, abs=0.04)
+    assert curve.y[200] == pytest.approx(0.3, abs=0.04)
 
 
 @pytest.mark.parametrize("first", [0, 1])

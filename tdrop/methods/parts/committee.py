@@ -11,12 +11,9 @@ It departs from every method in having neither settings to tune, nor trials, nor
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,10 +21,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from tdrop.base import INTERVAL_LEVEL, Doubles, Fitted, Predictive, Summary, UsageError, plain, read
-from tdrop.methods import COMMITTEE, rebuild
+from tdrop.base import Doubles, Fitted, Predictive, UsageError, plain, read
+from tdrop.methods import COMMITTEE
 from tdrop.methods.parts import MethodSettings
-from tdrop.methods.parts.fitted import MODEL_FILE, Noise, summarise_samples, write_model
+from tdrop.methods.parts.fitted import FittedModel, Noise, load_nested, nest_files, write_model
 
 
 @dataclass(frozen=True)
@@ -55,17 +52,13 @@ class Committee(MethodSettings):
 
     def restore(self, record: Mapping[str, Any], files: Mapping[str, bytes]) -> FittedCommittee:
         """Rebuilds the fitted half from a saved model's files."""
-        fits = []
-        for name in self.members:
-            start = f"{name}."
-            own = {file.removeprefix(start): content for file, content in files.items() if file.startswith(start)}
-            fits.append(rebuild(json.loads(own.pop(MODEL_FILE)), own))
+        fits = [load_nested(f"{name}.", files) for name in self.members]
         noise = record.get("noise")
         return self.from_fits(fits).with_noise(None if noise is None else read(Noise, noise))
 
 
-class FittedCommittee:
-    """Several fitted methods that predict together; see `tdrop.base.Fitted`."""
+class FittedCommittee(FittedModel):
+    """Several fitted methods that predict together."""
 
     def __init__(self, method: Committee, members: Mapping[str, Fitted]) -> None:
         first = next(iter(members.values()))
@@ -76,7 +69,6 @@ class FittedCommittee:
         self.steps = max(member.steps for member in members.values())
         self.history: Sequence[dict[str, float | None]] = ()
         self._members = members
-        self.noise: Noise | None = None
 
     def sample(self, X: NDArray[Any], n: int, *, seed: int) -> Predictive:
         """The members' deviations around their mean for X (rows, features), repeated until all have equally many."""
@@ -101,27 +93,11 @@ class FittedCommittee:
             factor = factor.min(axis=-1, keepdims=True)
         return np.clip(risk + factor * deviations, 0.0, 1.0)
 
-    def summarise(self, X: NDArray[Any], n: int, *, seed: int, levels: Sequence[float] = (INTERVAL_LEVEL,)) -> Summary:
-        """Streams the samples over chunks of rows and keeps mean, sd and intervals."""
-        rows = np.asarray(X)
-        passes = len(self.sample(rows[:0], n, seed=seed).samples)
-        summary = summarise_samples(lambda part: self.sample(part, n, seed=seed), rows, passes, levels)
-        summary = replace(summary, task=self.task)
-        return summary if self.noise is None else self.noise.widen(summary)
-
-    def with_noise(self, noise: Noise | None) -> FittedCommittee:
-        """The same committee for a continuous outcome, whose summaries cover outcomes."""
-        changed = FittedCommittee(self.method, self._members)
-        changed.noise = noise
-        return changed
-
     def save(self, folder: Path) -> None:
         """Writes the members' files, each named after its member, and one record that seals them."""
         files: dict[str, bytes] = {}
         for name, member in self._members.items():
-            with TemporaryDirectory() as scratch:
-                member.save(Path(scratch))
-                files |= {f"{name}.{file.name}": file.read_bytes() for file in Path(scratch).iterdir()}
+            files |= nest_files(f"{name}.", member)
         noise = {} if self.noise is None else {"noise": plain(self.noise)}
         write_model(Path(folder), {"method": COMMITTEE, "settings": self.method.settings(), **noise}, files)
 

@@ -11,20 +11,24 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tdrop.base import (
+    INTERVAL_LEVEL,
     Cohort,
     DataError,
     Doubles,
     FitError,
+    Fitted,
     Floats,
     Numbers,
     Predictive,
@@ -34,6 +38,7 @@ from tdrop.base import (
     plain,
     read,
 )
+from tdrop.methods import rebuild
 from tdrop.methods.parts import MethodSettings, check_rows
 
 #: A saved model may be published: no number in it counts patients more finely than this.
@@ -118,7 +123,7 @@ class Facts:
         rows: Source rows of the fit, to the nearest ten.
         scaling: Centre and scale learnt from those rows.
         classes: Names of the K classes; empty for other tasks.
-        noise: Of a continuous outcome, where it was estimated out of fold; see `with_noise`.
+        noise: Of a continuous outcome, where it was estimated out of fold; see `FittedModel.with_noise`.
     """
 
     features: tuple[str, ...]
@@ -131,8 +136,31 @@ class Facts:
     noise: Noise | None = None
 
 
-class FittedMethod:
-    """What the fitted halves of networks and references share; see `tdrop.base.Fitted`."""
+class FittedModel:
+    """What every fit makes of its samples; see `tdrop.base.Fitted`."""
+
+    task: Task
+    noise: Noise | None = None
+
+    @abstractmethod
+    def sample(self, X: NDArray[Any], n: int, *, seed: int) -> Predictive:
+        """Draws n samples for the rows of X (rows, features); a row's samples do not depend on the other rows."""
+
+    def summarise(self, X: NDArray[Any], n: int, *, seed: int, levels: Sequence[float] = (INTERVAL_LEVEL,)) -> Summary:
+        """Streams `sample` over chunks of rows and keeps mean, sd and intervals; with the noise where there is one."""
+        summary = summarise_samples(lambda part: self.sample(part, n, seed=seed), np.asarray(X), levels)
+        summary = replace(summary, task=self.task)
+        return summary if self.noise is None else self.noise.widen(summary)
+
+    def with_noise(self, noise: Noise | None) -> Self:
+        """The same model of a continuous outcome, whose summaries cover outcomes; samples stay those of the model."""
+        changed = copy(self)
+        changed.noise = noise
+        return changed
+
+
+class FittedMethod(FittedModel):
+    """What the fitted halves of networks and references share."""
 
     def __init__(self, method: MethodSettings, facts: Facts) -> None:
         self.method = method
@@ -142,6 +170,7 @@ class FittedMethod:
         self.classes = facts.classes
         self.steps = facts.steps
         self.history: Sequence[dict[str, float | None]] = facts.history
+        self.noise = facts.noise
 
     def __repr__(self) -> str:
         """What was fitted, on how much; weights and settings are attributes."""
@@ -157,20 +186,9 @@ class FittedMethod:
         """Rows to predict (rows, features), checked and standardised."""
         return self.facts.scaling.inputs(check_rows(X, self.features, self.method.name))
 
-    def with_noise(self, noise: Noise | None) -> Self:
-        """The same model of a continuous outcome, whose summaries cover outcomes; samples stay those of the model."""
-        changed = copy(self)
-        changed.facts = replace(self.facts, noise=noise)
-        return changed
-
-    def finish(self, summary: Summary) -> Summary:
-        """A summary of samples with the task and, of a continuous outcome, the noise."""
-        summary = replace(summary, task=self.task)
-        return summary if self.facts.noise is None else self.facts.noise.widen(summary)
-
     def record(self) -> dict[str, Any]:
         """What a saved model's record holds."""
-        facts = plain(self.facts)
+        facts = plain(replace(self.facts, noise=self.noise))
         for name in ("classes", "noise"):
             if not facts[name]:
                 del facts[name]
@@ -231,20 +249,19 @@ def coarse_scaling(X: Doubles) -> tuple[Doubles, Doubles]:
 
 
 def summarise_samples(
-    sample: Callable[[NDArray[Any]], Predictive], X: NDArray[Any], passes: int, levels: Sequence[float]
+    sample: Callable[[NDArray[Any]], Predictive], X: NDArray[Any], levels: Sequence[float]
 ) -> Summary:
     """Samples X (rows, features) part by part, so that memory stays bounded, and keeps mean, sd and intervals.
 
     Args:
         sample: Returns the samples (passes, rows) of some rows, or (passes, rows, K) of K classes.
         X: Rows to predict.
-        passes: Number of samples per row.
         levels: Interval levels, each between 0 and 1.
     """
     ordered = tuple(sorted({float(level) for level in levels}))
     if not ordered or not all(0 < level < 1 for level in ordered):
         raise DataError(f"interval levels must lie between 0 and 1; got {', '.join(map(str, levels)) or 'none'}")
-    rows, classes = len(X), sample(X[:0]).samples.shape[2:]
+    rows, (passes, _, *classes) = len(X), sample(X[:0]).samples.shape
     mean, sd = np.empty((rows, *classes), np.float32), np.empty(rows, np.float32)
     ends = np.empty((2, len(ordered), rows, *classes), np.float32)
     step = max(1, SAMPLES_AT_ONCE // passes // math.prod(classes))
@@ -269,6 +286,19 @@ def _interval_ends(samples: Floats, levels: tuple[float, ...]) -> Floats:
     low, high = ranked.T[below], ranked.T[above]
     ends: Floats = (low + (high - low) * weight).astype(np.float32)
     return ends
+
+
+def nest_files(prefix: str, inside: Fitted) -> dict[str, bytes]:
+    """The files of a model that is part of another, by names that start with `prefix`."""
+    with TemporaryDirectory() as scratch:
+        inside.save(Path(scratch))
+        return {f"{prefix}{file.name}": file.read_bytes() for file in Path(scratch).iterdir()}
+
+
+def load_nested(prefix: str, files: Mapping[str, bytes]) -> Fitted:
+    """The model whose files `nest_files` named."""
+    own = {name.removeprefix(prefix): content for name, content in files.items() if name.startswith(prefix)}
+    return rebuild(json.loads(own.pop(MODEL_FILE)), own)
 
 
 def write_model(folder: Path, record: Mapping[str, Any], files: Mapping[str, bytes]) -> None:

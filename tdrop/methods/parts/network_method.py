@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors, save as save_tensors
 from torch import Tensor
 
-from tdrop.base import INTERVAL_LEVEL, Cohort, FitError, Predictive, StepCallback, Summary, Task
+from tdrop.base import Cohort, FitError, Predictive, StepCallback, Task
 from tdrop.methods.parts import MethodSettings, check_cohorts, check_passes, check_seed, outcomes_of
 from tdrop.methods.parts.fitted import (
     Facts,
@@ -26,7 +26,6 @@ from tdrop.methods.parts.fitted import (
     learn_scaling,
     of_two_classes,
     read_facts,
-    summarise_samples,
     write_model,
 )
 from tdrop.methods.parts.network import Layers, NeuralNetwork, spawn, torch_generator
@@ -158,29 +157,20 @@ class FittedNetwork(FittedMethod):
         self.network = network.requires_grad_(False)
         self._output = _output_of(facts.task, facts.classes)[0]
 
+    @torch.no_grad()
     def sample(self, X: NDArray[Any], n: int, *, seed: int) -> Predictive:
         """Draws n passes for the rows of X (rows, features); a row's samples do not depend on the other rows."""
         with one_torch_thread():
-            return self._sample(X, self._draw(n, seed))
-
-    def summarise(self, X: NDArray[Any], n: int, *, seed: int, levels: Sequence[float] = (INTERVAL_LEVEL,)) -> Summary:
-        """Streams `sample` over chunks of rows and keeps mean, sd and intervals."""
-        with one_torch_thread():
-            draw = self._draw(n, seed)
-            passes = self._sample(np.asarray(X)[:0], draw).samples.shape[0]
-            return self.finish(summarise_samples(lambda part: self._sample(part, draw), np.asarray(X), passes, levels))
+            draw = self.network.draw(check_passes(n, self.method.name), check_seed(seed, self.method.name))
+            return self._predict(torch.from_numpy(self.inputs(X)), draw)
 
     def save(self, folder: Path) -> None:
         """Writes the model to `folder`, without pickle."""
         tensors = {name: tensor.contiguous() for name, tensor in self.network.state_dict().items()}
         write_model(Path(folder), self.record(), {_WEIGHTS: save_tensors(tensors)})
 
-    def _draw(self, n: int, seed: int) -> list[Tensor]:
-        return self.network.draw(check_passes(n, self.method.name), check_seed(seed, self.method.name))
-
-    @torch.no_grad()
-    def _sample(self, X: NDArray[Any], draw: list[Tensor]) -> Predictive:
-        x = self._inputs(X)
+    def _predict(self, x: Tensor, draw: list[Tensor]) -> Predictive:
+        """The passes' predictions for standardised rows x (rows, features)."""
         blocks = [self.network.outputs(block, draw) for block in _blocks(x)]
         if self._output == "binary":
             # On whole blocks: torch computes what is left over at the end of a row with another routine.
@@ -196,9 +186,6 @@ class FittedNetwork(FittedMethod):
         if self.task == "regression":
             return Predictive(self.facts.scaling.predictions(outputs))
         return Predictive(of_two_classes(outputs) if self.task != self._output else outputs)
-
-    def _inputs(self, X: NDArray[Any]) -> Tensor:
-        return torch.from_numpy(self.inputs(X))
 
 
 def _many_rows(rows: int, features: int) -> bool:

@@ -24,7 +24,6 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from tdrop.base import (
-    INTERVAL_LEVEL,
     PARSING,
     Cohort,
     Doubles,
@@ -33,7 +32,6 @@ from tdrop.base import (
     Indices,
     Predictive,
     StepCallback,
-    Summary,
     Task,
     draw_persons,
 )
@@ -44,7 +42,6 @@ from tdrop.methods.parts.fitted import (
     coarse_rows,
     learn_scaling,
     read_facts,
-    summarise_samples,
     write_model,
 )
 
@@ -126,30 +123,17 @@ class FittedReference(FittedMethod):
     def sample(self, X: NDArray[Any], n: int, *, seed: int) -> Predictive:
         """The K refits' predictions (K, rows) for X (rows, features); n and seed change nothing."""
         check_passes(n, self.method.name)
+        inputs = self.method.inputs(self.inputs(X))
+        if len(inputs) == 0:
+            classes_axis = (len(self.classes),) if self.classes else ()
+            return Predictive(np.empty((len(self._estimators), 0, *classes_axis), np.float32))
         with threadpool_limits(limits=1):
-            return self._sample(X)
-
-    def summarise(self, X: NDArray[Any], n: int, *, seed: int, levels: Sequence[float] = (INTERVAL_LEVEL,)) -> Summary:
-        """Streams the refits' predictions over chunks of rows and keeps mean, sd and intervals."""
-        check_passes(n, self.method.name)
-        with threadpool_limits(limits=1):
-            return self.finish(summarise_samples(self._sample, np.asarray(X), len(self._estimators), levels))
+            parts = [_predict(estimator, inputs, self.task, len(self.classes)) for estimator in self._estimators]
+        return Predictive(self.facts.scaling.predictions(np.stack(parts)))
 
     def save(self, folder: Path) -> None:
         """Writes the models to `folder`, without pickle."""
         write_model(Path(folder), self.record(), {_ESTIMATORS: dump_estimators(self._estimators)})
-
-    def _sample(self, X: NDArray[Any]) -> Predictive:
-        inputs = self.method.inputs(self.inputs(X))
-        if len(inputs) == 0:
-            return Predictive(np.empty((len(self._estimators), 0, *self.classes_axis()), np.float32))
-        count = len(self.classes)
-        samples = np.stack([_predict(estimator, inputs, self.task, count) for estimator in self._estimators])
-        return Predictive(self.facts.scaling.predictions(samples))
-
-    def classes_axis(self) -> tuple[int, ...]:
-        """The last axis of samples: K for K classes, none otherwise."""
-        return (len(self.classes),) if self.classes else ()
 
 
 def _predict(estimator: Any, inputs: Doubles, task: Task, classes: int) -> Doubles:

@@ -10,20 +10,18 @@ Target rows that a fit reads have the shares in these columns: what is known of 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tdrop.base import INTERVAL_LEVEL, Cohort, Doubles, Fitted, Method, Predictive, StepCallback, Summary
-from tdrop.methods import SITE_INPUT, build, rebuild
+from tdrop.base import Cohort, Doubles, Fitted, Method, Predictive, StepCallback, plain, read
+from tdrop.methods import SITE_INPUT, build
 from tdrop.methods.parts import check_rows
-from tdrop.methods.parts.fitted import MODEL_FILE, summarise_samples, write_model
+from tdrop.methods.parts.fitted import FittedModel, Noise, load_nested, nest_files, write_model
 from tdrop.shift import estimate_shares
 
 #: Files of the fit itself start with this.
@@ -82,12 +80,13 @@ class WithSiteInput:
 
     def restore(self, record: Mapping[str, Any], files: Mapping[str, bytes]) -> FittedWithSites:
         """Rebuilds the fitted half from a saved record and its files."""
-        own = {name.removeprefix(_INSIDE): content for name, content in files.items()}
-        return FittedWithSites(self, rebuild(json.loads(own.pop(MODEL_FILE)), own), record["shares"])
+        noise = record.get("noise")
+        fitted = FittedWithSites(self, load_nested(_INSIDE, files), record["shares"])
+        return fitted.with_noise(None if noise is None else read(Noise, noise))
 
 
-class FittedWithSites:
-    """A fit that knows the site, and the shares by which it predicts for a new one; see `tdrop.base.Fitted`.
+class FittedWithSites(FittedModel):
+    """A fit that knows the site, and the shares by which it predicts for a new one.
 
     Attributes:
         shares: By source, its weight.
@@ -121,19 +120,11 @@ class FittedWithSites:
         assert mixed is not None
         return Predictive(mixed.astype(np.float32))
 
-    def summarise(self, X: NDArray[Any], n: int, *, seed: int, levels: Sequence[float] = (INTERVAL_LEVEL,)) -> Summary:
-        """Streams the samples over chunks of rows and keeps mean, sd and intervals."""
-        rows = np.asarray(X)
-        passes = len(self.sample(rows[:0], n, seed=seed).samples)
-        return summarise_samples(lambda part: self.sample(part, n, seed=seed), rows, passes, levels)
-
     def save(self, folder: Path) -> None:
         """Writes the fit's files and one record that seals them with the shares."""
-        with TemporaryDirectory() as scratch:
-            self._inside.save(Path(scratch))
-            files = {f"{_INSIDE}{file.name}": file.read_bytes() for file in Path(scratch).iterdir()}
         record = {"method": self.method.name, "settings": dict(self.method.settings()), "shares": self.shares}
-        write_model(Path(folder), record, files)
+        noise = {} if self.noise is None else {"noise": plain(self.noise)}
+        write_model(Path(folder), {**record, **noise}, nest_files(_INSIDE, self._inside))
 
 
 def _with_sites(cohort: Cohort, shares: Mapping[str, float]) -> Cohort:

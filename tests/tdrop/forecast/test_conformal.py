@@ -80,7 +80,8 @@ def test_a_patient_unlike_all_others_gets_both_classes() -> None:
     (source, y, weights, target, own), _ = _site(0.0)
     own = own.copy()
     own[0] = 1e9
-    assert conformal_sets(source, y, weights, target, own).unsure[0]
+    sets = conformal_sets(source, y, weights, target, own)
+    assert sets.without[0] == sets.outcome[0]
 
 
 def test_too_few_effective_patients_promise_nothing() -> None:

@@ -17,10 +17,8 @@ from tdrop.forecast import (
     collect_outcomes,
     draw_list,
     estimate_from_list,
-    fit_tau,
     forecast_methods,
     look_up_tau,
-    more_pessimistic,
     reference_risk,
     true_risk,
 )
@@ -125,17 +123,6 @@ def test_tau_widens_the_interval_and_is_larger_far_away() -> None:
     assert wide is not None
     assert float(wide.high or 0) - float(wide.low or 0) > float(narrow.high or 0) - float(narrow.low or 0) + 0.05
     assert look_up_tau("auroc", 0.05) > look_up_tau("auroc", 0.5)
-
-
-def test_tau_is_the_smallest_that_covers() -> None:
-    errors = [np.array([0.1 * 1.959964 * k / 100]) for k in range(1, 101)]
-    assert fit_tau(errors, [np.zeros(1)] * 100) == pytest.approx(0.095, abs=1e-3)
-    assert fit_tau(errors, [np.full(1, 0.2)] * 100) == 0.0
-
-
-def test_pessimistic_takes_the_worse_side_of_each_number() -> None:
-    first, second = np.array([[0.8], [0.2], [0.1], [0.1], [0.3]]), np.array([[0.7], [0.1], [0.2], [0.2], [0.5]])
-    assert more_pessimistic(first, second, np.array([0.35]))[:, 0].tolist() == [0.7, 0.2, 0.1, 0.2, 0.5]
 
 
 def test_lines_are_those_of_a_weighted_regression() -> None:

@@ -25,7 +25,7 @@ from tdrop.forecast import (
 
 def _forecast(site: str, value: float) -> Forecast:
     answer = Answer("mlp", "auroc", value, value - 0.1, value + 0.1, 0.01, 0.05, {"peers": value})
-    return Forecast(site, "pessimistic", 0.15, 0.95, 100, 20, 80.0, 50, (answer,))
+    return Forecast(site, "blend", 0.15, 0.95, 100, 20, 80.0, 50, (answer,))
 
 
 def _sealed(site: str, models: str = "m", value: float = 0.8) -> LedgerEntry:

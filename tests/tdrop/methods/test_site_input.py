@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import expit
@@ -10,6 +12,7 @@ from tdrop import TransferClassifier
 from tdrop.base import Cohort
 from tdrop.choose import Trial, pick_place
 from tdrop.methods import build, load
+from tdrop.methods.parts.fitted import Noise
 from tdrop.metrics import log_loss
 from tdrop.shift import estimate_shares
 
@@ -96,3 +99,16 @@ def test_a_classifier_with_groups_knows_the_site_where_held_out_sites_prefer_it(
     assert not hasattr(model.fit(X[:400], y[:400], target.X, groups=sites[:400]).fitted_, "shares")
     with pytest.raises(ValueError, match="inconsistent"):
         model.fit(X, y, groups=sites[:-1])
+
+
+def test_a_continuous_outcome_keeps_its_task_and_its_noise(tmp_path):
+    source = pool(60)
+    source = replace(source, y=source.X[:, 1] * 3 + 10, task="regression")
+    target = patients("high", 30, 1).unlabelled()
+    fitted = build("logistic_regression", refits=3, site_input=True).fit(source, target, seed=0)
+    noisy = fitted.with_noise(Noise(2.0, (0.5, 0.6, 0.7, 0.9, 1.2, 2.0, 2.5)))
+    noisy.save(tmp_path)
+    plain, wide, loaded = (one.summarise(target.X, 3, seed=0) for one in (fitted, noisy, load(tmp_path)))
+    assert plain.task == wide.task == "regression"
+    assert (wide.high - wide.low).min() > (plain.high - plain.low).max()
+    assert np.array_equal(loaded.high, wide.high)
