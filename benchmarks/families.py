@@ -36,34 +36,14 @@ def toy(rows: int = 50, *, seed: int) -> tuple[Cohort, Cohort]:
     return cohorts[0], cohorts[1]
 
 
-def extrapolation_risk(X: Doubles, sharp: float) -> Doubles:
-    """P(y = 1 | x) of the extrapolation family for X (rows, 5)."""
-    f = np.sin(1.6 * X[:, 0]) + 0.5 * X[:, 1] - 0.5 * X[:, 0] * X[:, 2] + 0.3 * X[:, 3]
-    return np.asarray(1 / (1 + np.exp(-sharp * f)))
-
-
-def extrapolation(
-    rows: int = 1000,
-    *,
-    seed: int,
-    sharp: float = 5.0,
-    source_mean: float = -0.7,
-    target_mean: float = 1.2,
-) -> tuple[Cohort, Cohort]:
-    """Draws a source and a target that differ in their first feature only; both carry labels.
-
-    Args:
-        rows: Patients at each site.
-        seed: Seed of every draw.
-        sharp: Dials label noise; a larger value makes outcomes more certain.
-        source_mean: Mean of the first feature at the source.
-        target_mean: Mean of the first feature at the target.
-    """
+def extrapolation(rows: int = 1000, *, seed: int) -> tuple[Cohort, Cohort]:
+    """Draws a source and a target that differ in their first feature only; both carry labels, with little noise."""
     generator = np.random.default_rng([seed, 2])
     cohorts = []
-    for site, mean in (("extrapolation source", source_mean), ("extrapolation target", target_mean)):
+    for site, mean in (("extrapolation source", -0.7), ("extrapolation target", 1.2)):
         X = generator.normal(size=(rows, 5))
         X[:, 0] = mean + 0.8 * X[:, 0]
-        y = generator.random(rows) < extrapolation_risk(X, sharp)
+        f = np.sin(1.6 * X[:, 0]) + 0.5 * X[:, 1] - 0.5 * X[:, 0] * X[:, 2] + 0.3 * X[:, 3]
+        y = generator.random(rows) < 1 / (1 + np.exp(-5.0 * f))
         cohorts.append(Cohort(site, np.arange(rows), FEATURES, X.astype(np.float32), y.astype(np.float32)))
     return cohorts[0], cohorts[1]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.families import extrapolation, extrapolation_risk
+from benchmarks.families import extrapolation
 from benchmarks.public_tables import COLLECTIONS, Sides, collection
 from benchmarks.site_pairs import BREAST_TARGETS, SUPPORT_TARGETS, network_of_sites, site_pair
 from tdrop.base import UsageError, did_you_mean
@@ -23,8 +23,6 @@ CURVED_DRAWS = range(400, 420)
 PAPER_ROWS = 240_486, 10_086
 #: Patients of most hard sources, and of every hard target.
 HARD_ROWS = 5_000, 3_000
-#: How certain outcomes of the extrapolation family are, and the mean of the target's first feature (the source's: -.7).
-SHARP, TARGET_MEAN = 5.0, 1.2
 
 
 @dataclass(frozen=True)
@@ -102,9 +100,6 @@ PROSTATE: Mapping[str, tuple[str, Cohorts]] = {
 
 def find_problem(name: str) -> Problem:
     """The problem of a name."""
-    if name.startswith("extrapolation "):
-        title = f"extrapolation (simulated), sharp {SHARP}, target mean {TARGET_MEAN}"
-        return Problem(name, title, "extrapolation", partial(_extrapolation, int(name.split()[1])))
     problems = _problems()
     if name not in problems:
         raise UsageError(f"there is no problem '{name}'{did_you_mean(name, problems)}")
@@ -114,12 +109,6 @@ def find_problem(name: str) -> Problem:
 def draw(name: str, quick: bool = False) -> Sides:
     """Both sites of a problem."""
     return find_problem(name).draw(quick)
-
-
-def draw_large(name: str, most_rows: int) -> Sides:
-    """A transfer of the collections with up to so many patients per side."""
-    (transfer,) = (own for kind in COLLECTIONS for title, own in collection(kind).items() if title == name)
-    return transfer.sides(most_rows)
 
 
 def draw_unshifted(name: str, quick: bool = False) -> Sides:
@@ -161,12 +150,6 @@ def _problems() -> dict[str, Problem]:
         *(Problem(f"curved {seed}", f"curved {seed}", CURVED, partial(_curved, seed)) for seed in CURVED_DRAWS),
     ]
     return {problem.name: problem for problem in problems}
-
-
-def _extrapolation(seed: int, quick: bool) -> Sides:
-    rows = 200 if quick else 1_000
-    source, target = extrapolation(rows, seed=seed, sharp=SHARP, target_mean=TARGET_MEAN)
-    return Sides.of_cohorts(source, target, extrapolation_risk(target.X.astype(np.float64), SHARP))
 
 
 def _real_pair(site: str, quick: bool) -> Sides:

@@ -1,7 +1,7 @@
-"""How fast the methods train and predict: one thread, the best of several repeats, ratios within one run.
+"""How fast the methods train and predict, and what several sources cost: one thread, ratios within one run.
 
-Times are the thread's own processor time, so that other work on the machine disturbs less, and competitors take
-turns. Bars are on ratios; seconds are shown beside them and mean nothing on another machine.
+Times are the thread's own processor time, the best of several repeats, so that other work on the machine disturbs
+less, and competitors take turns. Bars are on ratios; seconds are shown beside them and mean nothing on another machine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from benchmarks.censoring import draw_followed
 from benchmarks.results import Estimate, Results, Row, Table
 from benchmarks.units import Options
 from tdrop.base import Cohort
-from tdrop.data import weigh_outcomes
+from tdrop.choose import count_folds, refit, tune
+from tdrop.data import simulated_cohort, weigh_outcomes
 from tdrop.methods import build, method_names
 from tdrop.methods.parts.network import TrainingBatch
 from tdrop.methods.parts.training import Optimiser, run_step
@@ -33,6 +34,8 @@ ROWS, TARGET_ROWS, UNITS, PASSES, FEATURES = 512, 256, 128, 10, 10
 WEIGHTED = ("mlp", "ensemble", "mixmatch", "transductive_dropout", "logistic_regression", "gradient_boosting")
 #: Patients of the paper's source.
 SOURCE_ROWS = 240_486
+#: How many sources are compared with one in time, and in memory.
+SOURCES, MANY = 5, 40
 
 
 def measure(what: str, value: float, unit: str, limit: float | None = None, *, at_least: bool = False) -> Row:
@@ -57,6 +60,8 @@ def run(options: Options) -> Results:
             *measure_weights(*((1, 500) if options.quick else (3, 5_000))),
             *measure_fits(repeats=1 if options.quick else 3, rows=500 if options.quick else 5_000),
             *measure_fits(1, 1_000 if options.quick else 1_000_000, ("mlp", "transductive_dropout")),
+            *measure_sources(300 if options.quick else 2_000, options),
+            *measure_sources_memory(3_000 if options.quick else 100_000),
         ]
     finally:
         torch.set_flush_denormal(False)
@@ -142,9 +147,7 @@ def measure_memory(rows: int, passes: int, names: Sequence[str] = ("transductive
     """Extra memory at the peak of a summary, in a process of its own."""
     rows_of_table: list[Row] = []
     for name in names:
-        command = [sys.executable, "-c", _MEMORY.format(name=name, rows=rows, passes=passes)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1])
-        megabytes, seconds = map(float, done.stdout.split())
+        megabytes, seconds = run_apart(_MEMORY.format(name=name, rows=rows, passes=passes))
         what = f"summarise {rows:,} x {passes}, {name}"
         rows_of_table += [measure(what, megabytes, "MB extra", 300.0), measure(what, seconds, "s")]
     return rows_of_table
@@ -163,6 +166,13 @@ print(peak_megabytes() - before, time.thread_time() - start)
 """
 
 
+def run_apart(code: str) -> list[float]:
+    """The numbers that Python code prints in a process of its own."""
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1])
+    return [float(word) for word in done.stdout.split()]
+
+
 def peak_megabytes(*, reset: bool = False) -> float:
     """Peak memory of this process so far; with `reset`, the peak starts again from what is held now (Linux)."""
     if reset:
@@ -177,6 +187,63 @@ def measure_fits(repeats: int, rows: int, names: Sequence[str] = method_names())
     fits = {name: partial(build(name).fit, source, target.unlabelled(), validation, seed=0) for name in names}
     seconds = best_seconds(fits, repeats)
     return [measure(f"fit of {rows:,} x {FEATURES}, {name}", each, "s") for name, each in seconds.items()]
+
+
+def draw_sources(rows: int, sources: int) -> tuple[Cohort, Cohort]:
+    """Simulated patients of so many sources, the same whatever their number, and a new site."""
+    source = simulated_cohort("source", rows, seed=0)
+    new = simulated_cohort("moderate", max(50, rows // 10), seed=1)
+    origins = np.array([f"source {number % sources}" for number in range(rows)])
+    return source if sources == 1 else replace(source, origins=origins), new.unlabelled()
+
+
+def train_from(source: Cohort, target: Cohort, method: str, trials: int) -> None:
+    """Tunes, leaving whole sources out where there are several, and refits."""
+    nobody = np.array([], dtype=np.int64)
+    tuned = tune(method, source, target, nobody, budget=trials, folds=count_folds(source, 3))
+    refit(method, tuned.picked, source, target, seed=0)
+
+
+def measure_sources(rows: int, options: Options) -> list[Row]:
+    """Training from five sources beside one of as many patients, and in a rehearsal of the five sites.
+
+    Training is what grows with the number of sources; the rest of a transfer is the same, so its ratio is nearer to 1.
+    """
+    (one, new), (five, _) = draw_sources(rows, 1), draw_sources(rows, SOURCES)
+    assert five.origins is not None
+    sites = [five.origins == site for site in np.unique(five.origins)]
+    rehearsal = [(five.take(~own), five.take(own).unlabelled()) for own in sites]
+    methods = options.methods_or(("logistic_regression", "gradient_boosting"), ("logistic_regression",))
+    seconds = dict.fromkeys(("one", "five", "rehearsal"), 0.0)
+    for method in methods:
+        train = partial(train_from, method=method, trials=options.trials_or(12))
+        calls = {"one": partial(train, one, new), "five": partial(train, five, new)}
+        calls |= {f"rehearsal {place}": partial(train, *pair) for place, pair in enumerate(rehearsal)}
+        for name, spent in best_seconds(calls, 1).items():
+            seconds[name.split()[0]] += spent
+    what = f"{rows:,} patients, {' and '.join(methods)}"
+    return [
+        measure(f"training from five sources / one, {what}", seconds["five"] / seconds["one"], "times", 2.2),
+        measure(f"rehearsal of five sites / one transfer, {what}", seconds["rehearsal"] / seconds["five"], "times", 5),
+    ]
+
+
+def measure_sources_memory(rows: int) -> list[Row]:
+    """Memory of comparing, matching and training from forty sources beside one."""
+    (one,), (many,) = (run_apart(_SOURCES.format(rows=rows, sources=sources)) for sources in (1, MANY))
+    return [measure(f"memory of {MANY} sources / one, {rows:,} patients", many / one, "times", 1.1)]
+
+
+_SOURCES = """
+from benchmarks.speed import draw_sources, peak_megabytes, train_from
+from tdrop.shift import estimate_shift, match, propensity
+source, new = draw_sources({rows}, {sources})
+fitted = propensity(source, new, seed=0, kind="logistic")
+estimate_shift(source, new, fitted=fitted)
+match(source, new, fitted=fitted)
+train_from(source, new, "logistic_regression", 1)
+print(peak_megabytes())
+"""
 
 
 def best_seconds(calls: Mapping[str, Callable[[], Any]], rounds: int, *, burst: int = 1) -> dict[str, float]:

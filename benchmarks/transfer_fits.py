@@ -18,9 +18,8 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from benchmarks.paired import Values, measure_fit
-from benchmarks.problems import draw, draw_large, draw_unshifted
+from benchmarks.problems import draw, draw_unshifted
 from benchmarks.public_tables import Sides
-from benchmarks.training import steps_by_rows
 from benchmarks.units import QUICK_NETWORK
 from tdrop.base import INTERVAL_LEVEL, Cohort, Doubles, Indices, Method, Predictive, Summary
 from tdrop.choose import (
@@ -40,6 +39,7 @@ from tdrop.choose import (
 from tdrop.forecast import QUANTITIES, Evidence, Forecast, Ranked, forecast_methods
 from tdrop.methods import COMMITTEE, build
 from tdrop.methods.parts.committee import Committee
+from tdrop.methods.parts.fitted import coarse_rows
 from tdrop.methods.parts.network_method import FittedNetwork
 from tdrop.metrics import auroc, delong, logit, per_row_log_loss
 from tdrop.shift import density_ratio_weights, estimate_shift, match, propensity
@@ -50,6 +50,13 @@ TUNED_PASSES, FIXED_PASSES = 100, 200
 DECAY = 1e-3
 #: Decision level behind forecasts of error rate and net benefit.
 THRESHOLD = 0.15
+#: What reads the unlabelled patients, and the same networks without them.
+RIVALS: Mapping[str, str] = {"transductive_dropout": "tdnr", "transductive_ensemble": "ensemble"}
+
+
+def steps_by_rows(rows: int) -> int:
+    """Steps that see every source row 16 times, between 40 and 1,600, whatever the number of features."""
+    return round(min(max(16 * coarse_rows(rows) / 256, 40), 1_600))
 
 
 @dataclass(frozen=True)
@@ -62,9 +69,7 @@ class Scored:
         importance_weighted: Importance-weighted log loss out of fold.
         auroc: AUROC at the target.
         log_loss: Log loss there.
-        log_loss_tempered: The same with log odds times the one number that left-out source patients prefer.
         at_target: By measure, what its fit does there; empty for a committee, which has no fit of its own.
-        at_default: The same of a fit at the method's defaults.
         auroc_by: The forecast AUROC by every estimator.
         forecast: The default forecast of the quantities, and `spread` their standard deviations.
         observed: What the outcomes showed of them.
@@ -76,9 +81,7 @@ class Scored:
     importance_weighted: float | None
     auroc: float
     log_loss: float
-    log_loss_tempered: float
     at_target: Values
-    at_default: Values
     auroc_by: Mapping[str, float | None]
     forecast: tuple[float, ...]
     spread: tuple[float, ...]
@@ -145,13 +148,13 @@ class _Tuned:
         score: What choosing sees of it.
         held_out: Risks of left-out source patients.
         risk: Risks of the target's patients (rows,).
-        fit: Its predictions of them, and those at its defaults; None for a committee, which has no fit of its own.
+        fit: Its predictions of them; None for a committee, which has no fit of its own.
     """
 
     score: Score
     held_out: OutOfFold
     risk: Doubles
-    fit: tuple[Summary, Summary] | None = None
+    fit: Summary | None = None
 
 
 def _tune_and_fit(name: str, sides: Sides, matched: Indices, weights: Doubles, trials: int, quick: bool) -> _Tuned:
@@ -159,11 +162,9 @@ def _tune_and_fit(name: str, sides: Sides, matched: Indices, weights: Doubles, t
     base = QUICK_NETWORK if quick and hasattr(build(name), "hidden") else {}
     tuned = tune(name, source, target, matched, budget=trials, seed=0, base=base)
     folds = weigh_out_of_fold(name, tuned.out_of_fold, source, weights)
-    fit = default = refit(name, tuned.picked, source, target, seed=0).summarise(target.X, TUNED_PASSES, seed=0)
-    if tuned.picked.settings != tuned.trials[0].settings:
-        default = refit(name, tuned.trials[0], source, target, seed=0).summarise(target.X, TUNED_PASSES, seed=0)
+    fit = refit(name, tuned.picked, source, target, seed=0).summarise(target.X, TUNED_PASSES, seed=0)
     score = Score(name, build(name).has_samples, tuned.picked, folds)
-    return _Tuned(score, tuned.out_of_fold, fit.mean.astype(np.float64), (fit, default))
+    return _Tuned(score, tuned.out_of_fold, fit.mean.astype(np.float64), fit)
 
 
 def _combine(
@@ -182,17 +183,13 @@ def _open(own: _Tuned, sides: Sides, made: Forecast) -> Scored:
     y, risk = sides.outcomes[known], own.risk[known]
     score = own.score
     answers = [answer for quantity in QUANTITIES if (answer := made.find(score.method, quantity)) is not None]
-    tempered = expit(preferred_slope(sides.source, own.held_out) * logit(risk))
-    at_target, at_default = ({}, {}) if own.fit is None else (measure_fit(sides.outcomes, one) for one in own.fit)
     return Scored(
         candidate=score.has_samples,
         matched_validation=score.trial.matched_log_loss if score.trial else None,
         importance_weighted=score.folds.log_loss if score.folds else None,
         auroc=auroc(y, risk) or 0.5,
         log_loss=float(per_row_log_loss(y, risk).mean()),
-        log_loss_tempered=float(per_row_log_loss(y, tempered).mean()),
-        at_target=at_target,
-        at_default=at_default,
+        at_target={} if own.fit is None else measure_fit(sides.outcomes, own.fit),
         auroc_by={str(name): value for name, value in answers[0].by.items()},
         forecast=tuple(answer.value or 0.0 for answer in answers),
         spread=tuple(answer.sampling or 0.0 for answer in answers),
@@ -210,36 +207,6 @@ def choose_by_every_rule(scores: Sequence[Score]) -> dict[str, str]:
         f"{criterion}, one method alone": make_choice(single, criterion=criterion).method for criterion in criteria
     }
     return {**chosen, **{f"always {score.method}": score.method for score in single if score.has_samples}}
-
-
-@dataclass(frozen=True)
-class Lengths:
-    """Of one transfer the source's rows, and by method and by how long it trains what it does at the target."""
-
-    rows: int
-    by_method: Mapping[str, Mapping[str, Values]]
-
-
-#: By row of the comparison, what a network trains with; the second is what every network had before its steps grew.
-LENGTHS: Mapping[str, Mapping[str, float]] = {
-    "by rows": {},
-    "160 steps, decay 1e-4": {"steps": 160, "weight_decay": 1e-4},
-}
-
-
-def measure_lengths(problem: str, methods: Sequence[str], most_rows: int, quick: bool) -> Lengths:
-    """Fits networks at their defaults and with a fixed number of steps."""
-    sides = draw(problem, quick) if quick else draw_large(problem, most_rows)
-
-    def measure(name: str, settings: Mapping[str, float]) -> Values:
-        # Concrete dropout's own bound decays its weights: it had no decay before, either.
-        own = {key: value for key, value in settings.items() if name != "concrete_dropout" or key == "steps"}
-        method = build(name, **{**own, **(QUICK_NETWORK if quick else {})})
-        fitted = method.fit(sides.source, sides.target, None, seed=0)
-        return measure_fit(sides.outcomes, fitted.summarise(sides.target.X, TUNED_PASSES, seed=0))
-
-    rows = {name: {row: measure(name, settings) for row, settings in LENGTHS.items()} for name in methods}
-    return Lengths(len(sides.source), rows)
 
 
 @dataclass(frozen=True)

@@ -19,22 +19,19 @@ from benchmarks.paired import (
     MEASURES,
     Values,
     compare_rows,
-    differences_of,
     mean_of,
     mean_over_problems,
 )
 from benchmarks.problems import CURVED, PAIRS, transfer_problems
 from benchmarks.results import Estimate, Results, Row, Table
-from benchmarks.training import NEURAL, RIVALS
 from benchmarks.transfer_fits import (
     ABLATION,
     CONSTANT,
     ITSELF,
-    LENGTHS,
     PERMUTED,
     PLACEBOS,
+    RIVALS,
     Measurement,
-    measure_lengths,
     measure_rows,
     measure_tuned,
 )
@@ -53,8 +50,6 @@ TUNED_FAMILIES = ("fifth", "fourth", "third", "second", "judging", "settling", P
 FIXED_FAMILIES = ("first", "second", "third", "fourth", "fifth", CURVED)
 #: Collections defined after every form was settled; no rule of choosing was settled on the last three.
 UNSEEN, BLIND = ("second", "third", "fourth", "fifth"), ("third", "fourth", "fifth")
-#: Patients per side where long training is compared with short.
-LARGE_ROWS = 10_000
 #: What every method is held against.
 REFERENCE = "logistic_regression"
 #: The verdict at which nobody gets a model.
@@ -114,28 +109,6 @@ def run_placebos(options: Options) -> Results:
             *fixed_tables(halved, "no_shift", "No shift: half of the source plays the target."),
         ],
     )
-
-
-def run_steps(options: Options) -> Results:
-    """Every network by the steps that its source asks for and by 160, at the same transfers; large tables uncut."""
-    keys, (by_rows, fixed) = _keys(options, FIXED_FAMILIES), LENGTHS
-    shared = {"methods": list(options.methods_or(NEURAL, NEURAL[:1])), "quick": options.quick}
-    units = [{"problem": name, "most_rows": LARGE_ROWS, **shared} for _, name in keys]
-    measured = run_units(options, "steps", measure_lengths, units)
-    rows: list[Row] = []
-    for group, fewest, most in (("all", 0, np.inf), ("up to 3,000", 0, 3_000), ("above 3,000", 3_000, np.inf)):
-        own = [one for one in measured if fewest < one.rows <= most]
-        for name in own[0].by_method if own else ():
-            lines = compare_rows([one.by_method[name] for one in own], [(by_rows, fixed)])
-            kept = ("row", "log loss", "log loss, lower / higher", "AUROC", "n")
-            rows += [
-                {"source rows": group, "method": label(name), **{key: line[key] for key in kept}} for line in lines
-            ]
-    about = (
-        f"{len(keys)} transfers, real unless their family says simulated; at most {LARGE_ROWS:,} patients per side, "
-        "one fit, nothing tuned. By rows: the defaults. Mean over transfers with Student's 95% interval."
-    )
-    return Results("Steps that grow with the source, at the target", about, [Table("steps", about, rows)])
 
 
 def _measure_fixed(
@@ -209,29 +182,18 @@ def regret_table(tuned: Tuned) -> Table:
 
 
 def gain_table(tuned: Tuned) -> Table:
-    """By method, what tuning, one temperature and the method itself instead of logistic regression change."""
+    """By method, what it does instead of logistic regression."""
     rows: list[Row] = []
     for family, own in groups(tuned):
-        measured = [one.scores for one in own.values()]
+        measured = [one.scores for one in own.values() if REFERENCE in one.scores]
         for name in dict.fromkeys(name for scores in measured for name in scores):
-            both = [(scores[name], scores.get(REFERENCE)) for scores in measured if name in scores]
-            fits = [one for one, _ in both if one.at_default]
+            both = [(scores[name], scores[REFERENCE]) for scores in measured if name in scores]
             gains = {
-                "tuned minus default: log loss": differences_of(
-                    [(f.at_target, f.at_default) for f in fits], "log loss"
-                ),
-                "AUROC": differences_of([(f.at_target, f.at_default) for f in fits], "AUROC"),
-                "temperature: log loss": [one.log_loss_tempered - one.log_loss for one, _ in both],
-                "minus logistic regression: log loss": [one.log_loss - base.log_loss for one, base in both if base],
-                "minus logistic regression: AUROC": [one.auroc - base.auroc for one, base in both if base],
+                "log loss": mean_over_problems([one.log_loss - base.log_loss for one, base in both], 4),
+                "AUROC": mean_over_problems([one.auroc - base.auroc for one, base in both], 4),
             }
-            median = float(np.median(gains["temperature: log loss"]))
-            means = {gain: mean_over_problems(values, 4) for gain, values in gains.items()}
-            rows.append(
-                {"family": family, "method": label(name), "n": len(both), **means, "temperature, median": median}
-            )
-    caption = "What tuning, one temperature from left-out source patients, and each method gain, real and simulated."
-    return Table("choosing_gains", caption, rows)
+            rows.append({"family": family, "method": label(name), "n": len(both), **gains})
+    return Table("choosing_gains", "Every tuned method minus tuned logistic regression, real and simulated.", rows)
 
 
 def _tuned_unlabelled_table(tuned: Tuned) -> Table:

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from benchmarks.paired import concordant_pairs, mean_over_problems, stratified_estimate
 from benchmarks.results import Estimate, Results, Row, Table, printed
-from benchmarks.training import MAIN, REFERENCES
 from benchmarks.units import Options, run_units
 from tdrop import metrics
 from tdrop.base import Cohort, Doubles
@@ -51,7 +50,7 @@ SPLITS, PASSES = 20, 200
 def run(options: Options) -> Results:
     """Fits every method to every split of the ten problems."""
     splits = options.seeds_or(SPLITS, quick=2)
-    names = ("mlp", "tdnr", MAIN, "logistic_regression") if options.quick else method_names()
+    names = ("mlp", "tdnr", "transductive_dropout", "logistic_regression") if options.quick else method_names()
     units = [
         {
             "method": name,
@@ -79,7 +78,7 @@ def run(options: Options) -> Results:
 
 
 def _settings(name: str, options: Options) -> Mapping[str, Any]:
-    if name in REFERENCES:
+    if name in ("logistic_regression", "gradient_boosting"):
         return {"refits": 5} if options.quick else {}
     return QUICK if options.quick else NETWORK
 
