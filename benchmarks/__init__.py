@@ -36,10 +36,6 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "prostate": Benchmark(
         "the paper's Table 1 at its sizes, on simulated cohorts", "benchmarks.table_one:run_prostate"
     ),
-    "prostate_hard": Benchmark(
-        "Table 1 on simulated cohorts where a shift hurts: truncated, small, hidden treatment",
-        "benchmarks.table_one:run_prostate_hard",
-    ),
     "breast": Benchmark(
         "Table 1 from Rotterdam to GBSG, real patients", "benchmarks.table_one:run_breast", ("SurvSet",)
     ),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
 
 import numpy as np
 
@@ -21,8 +20,6 @@ PAIRS, CURVED = "pairs of sites", "curved (simulated)"
 CURVED_DRAWS = range(400, 420)
 #: Patients of the paper's source and target.
 PAPER_ROWS = 240_486, 10_086
-#: Patients of most hard sources, and of every hard target.
-HARD_ROWS = 5_000, 3_000
 
 
 @dataclass(frozen=True)
@@ -42,60 +39,13 @@ class Problem:
     draw: Callable[[bool], Sides]
 
 
-@dataclass(frozen=True)
-class Cohorts:
-    """A simulated registry and hospital; risks follow PREDICT Prostate, covariates published summary figures.
-
-    Attributes:
-        population: The target's population.
-        source_rows: Patients at the source.
-        target_rows: Patients at the target.
-        outcome: "all_cause" or "prostate".
-        truncated: Whether the source holds no patient above 70 years or a PSA of 20.
-        hidden: Whether hormone therapy and comorbidity are not recorded: a concept shift.
-    """
-
-    population: str
-    source_rows: int = HARD_ROWS[0]
-    target_rows: int = HARD_ROWS[1]
-    outcome: str = "all_cause"
-    truncated: bool = False
-    hidden: bool = False
-
-    def __call__(self, quick: bool) -> Sides:
-        """Draws both, and the risks that the target's outcomes were drawn from."""
-        source_rows, target_rows = (400, 200) if quick else (self.source_rows, self.target_rows)
-        shared: dict[str, Any] = {"outcome": self.outcome, "hidden_treatment": self.hidden}
-        support = "truncated" if self.truncated else "full"
-        source = simulated_cohort("source", source_rows, seed=4_000, support=support, **shared)
-        target = simulated_cohort(self.population, target_rows, seed=5_000, **shared)
-        risk = simulate(self.population, target_rows, seed=5_000, **shared)["true_risk"].to_numpy(np.float64)
-        return Sides.of_cohorts(source, target, risk)
-
-
-_TRUNCATED = "Simulated, source of 5,000 without age above 70 or PSA above 20"
-_CANCER, _ANY = "prostate-cancer death", "death from any cause"
-#: By name, title and cohorts of the simulated prostate problems; the first is the paper's.
-PROSTATE: Mapping[str, tuple[str, Cohorts]] = {
-    "prostate_paper": (f"Simulated, paper's sizes, {_ANY}", Cohorts("moderate", *PAPER_ROWS)),
-    "truncated_moderate_prostate": (
-        f"{_TRUNCATED}, moderate shift, {_CANCER}",
-        Cohorts("moderate", outcome="prostate", truncated=True),
-    ),
-    "truncated_severe_prostate": (
-        f"{_TRUNCATED}, severe shift, {_CANCER}",
-        Cohorts("severe", outcome="prostate", truncated=True),
-    ),
-    "small_severe_prostate": (
-        f"Simulated, source of 2,000, severe shift, {_CANCER}",
-        Cohorts("severe", 2_000, outcome="prostate"),
-    ),
-    "truncated_severe_all": (f"{_TRUNCATED}, severe shift, {_ANY}", Cohorts("severe", truncated=True)),
-    "hidden_moderate_all": (
-        f"Simulated, treatment and comorbidity hidden, moderate shift, {_ANY}",
-        Cohorts("moderate", hidden=True),
-    ),
-}
+def _paper(quick: bool) -> Sides:
+    """A simulated registry and hospital; risks follow PREDICT Prostate, covariates published summary figures."""
+    source_rows, target_rows = (400, 200) if quick else PAPER_ROWS
+    source = simulated_cohort("source", source_rows, seed=4_000)
+    target = simulated_cohort("moderate", target_rows, seed=5_000)
+    risk = simulate("moderate", target_rows, seed=5_000)["true_risk"].to_numpy(np.float64)
+    return Sides.of_cohorts(source, target, risk)
 
 
 def find_problem(name: str) -> Problem:
@@ -135,7 +85,7 @@ def transfer_problems() -> dict[str, list[Problem]]:
 def _problems() -> dict[str, Problem]:
     sites = network_of_sites()
     problems = [
-        *(Problem(name, title, "prostate", cohorts) for name, (title, cohorts) in PROSTATE.items()),
+        Problem("prostate_paper", "Simulated, paper's sizes, death from any cause", "prostate", _paper),
         *(
             Problem(site, f"{sites.site(str(sites.site(site).source)).title} to {sites.site(site).title}", family, pair)
             for family, targets in ((PAIRS, ("gbsg", *SUPPORT_TARGETS)), ("extrapolated", BREAST_TARGETS[1:]))

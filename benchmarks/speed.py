@@ -34,8 +34,8 @@ ROWS, TARGET_ROWS, UNITS, PASSES, FEATURES = 512, 256, 128, 10, 10
 WEIGHTED = ("mlp", "ensemble", "mixmatch", "transductive_dropout", "logistic_regression", "gradient_boosting")
 #: Patients of the paper's source.
 SOURCE_ROWS = 240_486
-#: How many sources are compared with one in time, and in memory.
-SOURCES, MANY = 5, 40
+#: How many sources are compared with one.
+SOURCES = 5
 
 
 def measure(what: str, value: float, unit: str, limit: float | None = None, *, at_least: bool = False) -> Row:
@@ -61,7 +61,6 @@ def run(options: Options) -> Results:
             *measure_fits(repeats=1 if options.quick else 3, rows=500 if options.quick else 5_000),
             *measure_fits(1, 1_000 if options.quick else 1_000_000, ("mlp", "transductive_dropout")),
             *measure_sources(300 if options.quick else 2_000, options),
-            *measure_sources_memory(3_000 if options.quick else 100_000),
         ]
     finally:
         torch.set_flush_denormal(False)
@@ -189,15 +188,7 @@ def measure_fits(repeats: int, rows: int, names: Sequence[str] = method_names())
     return [measure(f"fit of {rows:,} x {FEATURES}, {name}", each, "s") for name, each in seconds.items()]
 
 
-def draw_sources(rows: int, sources: int) -> tuple[Cohort, Cohort]:
-    """Simulated patients of so many sources, the same whatever their number, and a new site."""
-    source = simulated_cohort("source", rows, seed=0)
-    new = simulated_cohort("moderate", max(50, rows // 10), seed=1)
-    origins = np.array([f"source {number % sources}" for number in range(rows)])
-    return source if sources == 1 else replace(source, origins=origins), new.unlabelled()
-
-
-def train_from(source: Cohort, target: Cohort, method: str, trials: int) -> None:
+def _train(source: Cohort, target: Cohort, method: str, trials: int) -> None:
     """Tunes, leaving whole sources out where there are several, and refits."""
     nobody = np.array([], dtype=np.int64)
     tuned = tune(method, source, target, nobody, budget=trials, folds=count_folds(source, 3))
@@ -209,14 +200,15 @@ def measure_sources(rows: int, options: Options) -> list[Row]:
 
     Training is what grows with the number of sources; the rest of a transfer is the same, so its ratio is nearer to 1.
     """
-    (one, new), (five, _) = draw_sources(rows, 1), draw_sources(rows, SOURCES)
-    assert five.origins is not None
-    sites = [five.origins == site for site in np.unique(five.origins)]
-    rehearsal = [(five.take(~own), five.take(own).unlabelled()) for own in sites]
+    one = simulated_cohort("source", rows, seed=0)
+    new = simulated_cohort("moderate", max(50, rows // 10), seed=1).unlabelled()
+    origins = np.array([f"source {number % SOURCES}" for number in range(rows)])
+    five = replace(one, origins=origins)
+    rehearsal = [(five.take(origins != site), five.take(origins == site).unlabelled()) for site in np.unique(origins)]
     methods = options.methods_or(("logistic_regression", "gradient_boosting"), ("logistic_regression",))
     seconds = dict.fromkeys(("one", "five", "rehearsal"), 0.0)
     for method in methods:
-        train = partial(train_from, method=method, trials=options.trials_or(12))
+        train = partial(_train, method=method, trials=options.trials_or(12))
         calls = {"one": partial(train, one, new), "five": partial(train, five, new)}
         calls |= {f"rehearsal {place}": partial(train, *pair) for place, pair in enumerate(rehearsal)}
         for name, spent in best_seconds(calls, 1).items():
@@ -226,24 +218,6 @@ def measure_sources(rows: int, options: Options) -> list[Row]:
         measure(f"training from five sources / one, {what}", seconds["five"] / seconds["one"], "times", 2.2),
         measure(f"rehearsal of five sites / one transfer, {what}", seconds["rehearsal"] / seconds["five"], "times", 5),
     ]
-
-
-def measure_sources_memory(rows: int) -> list[Row]:
-    """Memory of comparing, matching and training from forty sources beside one."""
-    (one,), (many,) = (run_apart(_SOURCES.format(rows=rows, sources=sources)) for sources in (1, MANY))
-    return [measure(f"memory of {MANY} sources / one, {rows:,} patients", many / one, "times", 1.1)]
-
-
-_SOURCES = """
-from benchmarks.speed import draw_sources, peak_megabytes, train_from
-from tdrop.shift import estimate_shift, match, propensity
-source, new = draw_sources({rows}, {sources})
-fitted = propensity(source, new, seed=0, kind="logistic")
-estimate_shift(source, new, fitted=fitted)
-match(source, new, fitted=fitted)
-train_from(source, new, "logistic_regression", 1)
-print(peak_megabytes())
-"""
 
 
 def best_seconds(calls: Mapping[str, Callable[[], Any]], rounds: int, *, burst: int = 1) -> dict[str, float]:
